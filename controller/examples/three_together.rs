@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use flyball_controller::{Action, Controller, TokioTimer};
 use flyball_informer_cache::{
-    Event, Index, Informer, ListRequest, Page, Schema, Source, SourceError, Version, Watch, WatchRequest,
+    Index, Informer, ListRequest, Page, Schema, Source, SourceError, Version, WatchEvent, WatchRequest,
+    WatchStream,
 };
 use flyball_ratelimit::Exponential;
 use flyball_workqueue::Queue;
@@ -79,7 +80,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let last = warehouse.take("nuts");
 
     // Wait until the cache has seen the last change, close it, and let the controller work off what is left.
-    items.store().wait_for(last).await?;
+    items.store().wait_for_version(last).await?;
     items.shut_down();
     let report = running.await??;
 
@@ -112,7 +113,7 @@ impl Signs {
 /// version n is the state after n events.
 #[derive(Clone, Default)]
 struct Warehouse {
-    history: Arc<watch::Sender<Vec<Event<Item>>>>,
+    history: Arc<watch::Sender<Vec<WatchEvent<Item>>>>,
 }
 
 impl Warehouse {
@@ -120,16 +121,16 @@ impl Warehouse {
         self.history.send_modify(|history| {
             let version = history.len() as u64 + 1;
             // A cache takes an addition of what it knows for a change.
-            history.push(Event::Added(Item { name: name.into(), shelf: shelf.into(), count, version }));
+            history.push(WatchEvent::Added(Item { name: name.into(), shelf: shelf.into(), count, version }));
         });
     }
 
     fn take(&self, name: &str) -> Version {
         self.history.send_modify(|history| {
             let version = history.len() as u64 + 1;
-            let last = history.iter().rev().filter_map(Event::object).find(|item| &*item.name == name);
+            let last = history.iter().rev().filter_map(WatchEvent::object).find(|item| &*item.name == name);
             let gone = Item { version, ..last.expect("it is there").clone() };
-            history.push(Event::Deleted(gone));
+            history.push(WatchEvent::Deleted(gone));
         });
         Version::new(self.history.borrow().len() as u64)
     }
@@ -144,7 +145,7 @@ impl Source for Warehouse {
         let mut items = BTreeMap::new();
         for event in history.iter() {
             match event {
-                Event::Deleted(item) => drop(items.remove(&item.name)),
+                WatchEvent::Deleted(item) => drop(items.remove(&item.name)),
                 event => drop(event.object().map(|item| items.insert(item.name.clone(), item.clone()))),
             }
         }
@@ -153,19 +154,19 @@ impl Source for Warehouse {
     }
 
     async fn watch(&self, request: WatchRequest) -> Result<Shift, SourceError> {
-        Ok(Shift { history: self.history.subscribe(), told: request.from.get() as usize })
+        Ok(Shift { history: self.history.subscribe(), told: request.from_version.get() as usize })
     }
 }
 
 struct Shift {
-    history: watch::Receiver<Vec<Event<Item>>>,
+    history: watch::Receiver<Vec<WatchEvent<Item>>>,
     told: usize,
 }
 
-impl Watch for Shift {
+impl WatchStream for Shift {
     type Object = Item;
 
-    async fn next(&mut self) -> Option<Result<Event<Item>, SourceError>> {
+    async fn next(&mut self) -> Option<Result<WatchEvent<Item>, SourceError>> {
         let told = self.told;
         let history = self.history.wait_for(|history| history.len() > told).await.ok()?;
         self.told += 1;

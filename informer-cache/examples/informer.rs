@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use flyball_informer_cache::{
-    ChangeKind, Event, Index, Informer, ListRequest, Page, Schema, Source, SourceError, SourceErrorKind,
-    Version, Watch, WatchRequest,
+    ChangeKind, Index, Informer, ListRequest, Page, Schema, Source, SourceError, SourceErrorKind, Version,
+    WatchEvent, WatchRequest, WatchStream,
 };
 use tokio::sync::watch;
 
@@ -27,23 +27,28 @@ static BY_SERVICE: Index<Instance, Arc<str>> = Index::new("service", |instance| 
 /// The registry: a log of what happened. The version of an event is its place in the log.
 #[derive(Clone)]
 struct Registry {
-    log: watch::Sender<Vec<Event<Instance>>>,
+    log: watch::Sender<Vec<WatchEvent<Instance>>>,
 }
 
 impl Registry {
-    fn write(&self, event: impl FnOnce(u64) -> Event<Instance>) {
+    fn write(&self, event: impl FnOnce(u64) -> WatchEvent<Instance>) {
         self.log.send_modify(|log| log.push(event(log.len() as u64 + 1)));
     }
 
     fn register(&self, name: &str, service: &str, healthy: bool) {
         self.write(|version| {
-            Event::Modified(Instance { name: name.into(), service: service.into(), healthy, version })
+            WatchEvent::Modified(Instance { name: name.into(), service: service.into(), healthy, version })
         });
     }
 
     fn deregister(&self, name: &str, service: &str) {
         self.write(|version| {
-            Event::Deleted(Instance { name: name.into(), service: service.into(), healthy: false, version })
+            WatchEvent::Deleted(Instance {
+                name: name.into(),
+                service: service.into(),
+                healthy: false,
+                version,
+            })
         });
     }
 }
@@ -58,7 +63,7 @@ impl Source for Registry {
         for event in log.iter() {
             let Some(instance) = event.object() else { continue };
             items.retain(|known| known.name != instance.name);
-            if !matches!(event, Event::Deleted(_)) {
+            if !matches!(event, WatchEvent::Deleted(_)) {
                 items.push(instance.clone());
             }
         }
@@ -66,20 +71,20 @@ impl Source for Registry {
     }
 
     async fn watch(&self, request: WatchRequest) -> Result<LogReader, SourceError> {
-        Ok(LogReader { log: self.log.subscribe(), read: request.from.get() as usize })
+        Ok(LogReader { log: self.log.subscribe(), read: request.from_version.get() as usize })
     }
 }
 
 /// A watch: reads the log from a version on.
 struct LogReader {
-    log: watch::Receiver<Vec<Event<Instance>>>,
+    log: watch::Receiver<Vec<WatchEvent<Instance>>>,
     read: usize,
 }
 
-impl Watch for LogReader {
+impl WatchStream for LogReader {
     type Object = Instance;
 
-    async fn next(&mut self) -> Option<Result<Event<Instance>, SourceError>> {
+    async fn next(&mut self) -> Option<Result<WatchEvent<Instance>, SourceError>> {
         let read = self.read;
         match self.log.wait_for(|log| log.len() > read).await {
             Ok(log) => {
@@ -87,7 +92,7 @@ impl Watch for LogReader {
                 Some(Ok(log[read].clone()))
             }
             // The registry is gone.
-            Err(_) => Some(Err(SourceErrorKind::Refused.into())),
+            Err(_) => Some(Err(SourceErrorKind::ConnectionRefused.into())),
         }
     }
 }
@@ -111,7 +116,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     registry.deregister("web-2", "web");
     registry.register("web-3", "web", false);
     registry.register("web-3", "web", true); // nobody has looked in between: one change
-    informer.store().wait_for(Version::new(6)).await?;
+    informer.store().wait_for_version(Version::new(6)).await?;
     let after = informer.snapshot();
     for (name, view) in [("before", &before), ("after", &after)] {
         let mut web: Vec<&str> = view.by_index(&BY_SERVICE, "web")?.map(|instance| &*instance.name).collect();

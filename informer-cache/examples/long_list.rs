@@ -53,8 +53,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let changes = pods.subscribe();
 
     for version in [1, 2] {
-        source.list(Ok(page(version)));
-        source.watch(Ok(()));
+        source.answer_list(Ok(page(version)));
+        source.answer_watch(Ok(()));
         let (mut longest, mut all, mut turns) = (Duration::ZERO, Duration::ZERO, 0_u32);
         loop {
             let begun = wall.now();
@@ -74,7 +74,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             "list {version}: longest turn {longest:.1?}, of {turns} that took {all:.0?}; {} pending",
             changes.pending()
         );
-        source.fail(SourceError::new(SourceErrorKind::Expired, "too old"));
+        source.fail_watch(SourceError::new(SourceErrorKind::Expired, "too old"));
     }
     Ok(())
 }

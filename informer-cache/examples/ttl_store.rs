@@ -5,7 +5,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use flyball_informer_cache::{Index, Timed, TtlStore};
+use flyball_informer_cache::{Index, TtlEntry, TtlStore};
 use flyball_sync::ManualClock;
 
 struct Answer {
@@ -14,13 +14,13 @@ struct Answer {
     ttl: Duration,
 }
 
-static BY_ADDRESS: Index<Timed<Answer>, &str> = Index::new("address", |answer| answer.address);
+static BY_ADDRESS: Index<TtlEntry<Answer>, &str> = Index::new("address", |answer| answer.address);
 
 fn main() -> Result<(), Box<dyn Error>> {
     // In production leave the clock out, or take the one that the rest of the program has.
     let clock = ManualClock::new();
-    let answers = TtlStore::builder(|answer: &Timed<Answer>| answer.name)
-        .ttl_by(|answer| Some(answer.ttl))
+    let answers = TtlStore::builder(|answer: &TtlEntry<Answer>| answer.name)
+        .ttl_with(|answer| Some(answer.ttl))
         .index(&BY_ADDRESS)
         .clock(clock.clone())
         .build()?;
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     assert!(answers.get("a.example").is_none());
     assert_eq!(answers.by_index(&BY_ADDRESS, "10.0.0.1")?.len(), 1);
     // Subscribers receive the deletion when it is evicted: with a later write, or now.
-    answers.sweep();
+    answers.evict_expired();
     while let Some(change) = changes.try_next() {
         println!("{:?} {}", change.kind(), change.key());
     }

@@ -7,12 +7,12 @@ use crate::Version;
 
 /// A text is not a key of the form `namespace/name` or `name`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ParseKeyError {
+pub struct ParseNamespacedNameError {
     text: String,
     problem: &'static str,
 }
 
-impl ParseKeyError {
+impl ParseNamespacedNameError {
     pub(crate) fn empty(text: &str) -> Self {
         Self { text: text.into(), problem: "the key is empty" }
     }
@@ -40,13 +40,13 @@ impl ParseKeyError {
     }
 }
 
-impl fmt::Display for ParseKeyError {
+impl fmt::Display for ParseNamespacedNameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} is not a key `namespace/name` or `name`: {}", self.text, self.problem)
     }
 }
 
-impl Error for ParseKeyError {}
+impl Error for ParseNamespacedNameError {}
 
 /// A text is not a version: a decimal number below 2⁶⁴.
 #[derive(Clone, Debug, PartialEq, Eq)]

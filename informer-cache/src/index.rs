@@ -15,7 +15,7 @@ pub(crate) mod set;
 
 pub(crate) use definition::{Definition, erased, typed};
 pub(crate) use labels::Label;
-pub use labels::Labels;
+pub use labels::LabelIndex;
 pub use ordered::OrderedIndex;
 pub use selector::{ParseSelectorError, Selector, SelectorOperator, SelectorRequirement};
 
@@ -48,7 +48,7 @@ pub use selector::{ParseSelectorError, Selector, SelectorOperator, SelectorRequi
 ///
 /// // A mirror cannot refuse what its source has: a unique index stores a violation, and tells of it.
 /// store.upsert(Pod { name: "default/b".parse()?, uid: 1, node: "node-7".into(), owners: vec![] });
-/// assert_eq!(store.snapshot().violations(&BY_UID)?.map(|(uid, pods)| (*uid, pods.len())).collect::<Vec<_>>(), [(1, 2)]);
+/// assert_eq!(store.snapshot().unique_violations(&BY_UID)?.map(|(uid, pods)| (*uid, pods.len())).collect::<Vec<_>>(), [(1, 2)]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Index<V, IK> {
@@ -84,7 +84,7 @@ impl<V, IK> Index<V, IK> {
     }
 
     /// Expects that no two objects have the same value. Where two do, both are stored, and
-    /// [`Snapshot::violations`](crate::Snapshot::violations) tells of it.
+    /// [`Snapshot::unique_violations`](crate::Snapshot::unique_violations) tells of it.
     #[must_use]
     pub const fn unique(mut self) -> Self {
         self.unique = true;
@@ -149,7 +149,7 @@ impl<V, IK> fmt::Debug for CapturingIndex<V, IK> {
     }
 }
 
-/// Every kind of index: [`Index`], [`CapturingIndex`], [`OrderedIndex`], [`Labels`]. Sealed.
+/// Every kind of index: [`Index`], [`CapturingIndex`], [`OrderedIndex`], [`LabelIndex`]. Sealed.
 pub trait AnyIndex<V>: sealed::Sealed<V> {
     /// The name of the index, unique in a store.
     fn name(&self) -> &'static str;

@@ -8,8 +8,8 @@
 //! lose nothing when dropped.
 
 mod builder;
-mod ending;
 mod failure;
+mod on_exit;
 mod prepared;
 mod run;
 mod set;
@@ -21,14 +21,16 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use self::builder::{BuildError, InformerBuilder, NoTimer};
+pub use self::builder::{InformerBuildError, InformerBuilder, NoTimer};
 pub use self::failure::SourceFailure;
 pub use self::prepared::PreparedInformer;
-pub use self::set::{ConfigDifference, InformerName, InformerSet, NotSynced, SharedInformer, StartError};
-pub use self::status::{InformerState, LastError, Status};
+pub use self::set::{
+    ConfigDifference, InformerName, InformerSet, InformerStartError, NotSynced, SharedInformer,
+};
+pub use self::status::{ErrorRecord, InformerState, InformerStatus};
 
 use crate::informer::status::StatusCell;
-use crate::signal::stop::Stop;
+use crate::signal::stop_signal::StopSignal;
 use crate::signal::synced::Synced;
 use crate::{
     AnyIndex, Change, DuplicateIndex, MissingIndex, Observer, Schema, SharedWriter, Snapshot, Source,
@@ -45,9 +47,9 @@ use crate::{
 /// # use flyball_informer_cache::*;
 /// # struct Fixed(Vec<u64>);
 /// # struct Silent;
-/// # impl Watch for Silent {
+/// # impl WatchStream for Silent {
 /// #     type Object = u64;
-/// #     async fn next(&mut self) -> Option<Result<Event<u64>, SourceError>> { std::future::pending().await }
+/// #     async fn next(&mut self) -> Option<Result<WatchEvent<u64>, SourceError>> { std::future::pending().await }
 /// # }
 /// # impl Source for Fixed {
 /// #     type Object = u64;
@@ -82,12 +84,12 @@ pub(crate) struct Shared<K, V> {
     /// Told when the run future is over. Shared, since who waits for it must not keep the store.
     stopped: Arc<Synced>,
     status: StatusCell,
-    stop: Stop,
+    stop: StopSignal,
 }
 
 impl<K, V> Shared<K, V> {
     fn new(writer: SharedWriter<K, V>) -> Self {
-        Self { writer, stopped: Arc::default(), status: StatusCell::new(), stop: Stop::default() }
+        Self { writer, stopped: Arc::default(), status: StatusCell::new(), stop: StopSignal::default() }
     }
 }
 
@@ -193,22 +195,22 @@ where
 
     /// How it fares.
     #[must_use]
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> InformerStatus {
         let status = self.shared.status.read();
         // After the status: what it says was published is in the version.
-        Status { version: self.shared.writer.version(), ..status }
+        InformerStatus { version: self.shared.writer.version(), ..status }
     }
 
     /// Ends the run future in order, soon; the subscriptions end when they have told what is pending.
     ///
     /// Nobody waits here: [`stopped`](Self::stopped) does. A list that is published and not delivered to all is delivered first.
     pub fn shut_down(&self) {
-        self.shared.stop.wish();
+        self.shared.stop.request();
     }
 
     /// Whether it will never do anything again: it was stopped, or it failed.
     #[must_use]
-    pub fn is_over(&self) -> bool {
+    pub fn is_stopped(&self) -> bool {
         self.shared.status.read().state.is_final()
     }
 

@@ -18,32 +18,35 @@ mod watch;
 
 pub use crate::changes::{Change, ChangeKind};
 pub use crate::error::{
-    DuplicateIndex, IndexError, MissingIndex, ParseKeyError, ParseVersionError, Stopped, TimedOut,
+    DuplicateIndex, IndexError, MissingIndex, ParseNamespacedNameError, ParseVersionError, Stopped, TimedOut,
     WaitForError,
 };
 pub use crate::index::{
-    AnyIndex, CapturingIndex, Index, Labels, OrderedIndex, ParseSelectorError, Selector, SelectorOperator,
-    SelectorRequirement,
+    AnyIndex, CapturingIndex, Index, LabelIndex, OrderedIndex, ParseSelectorError, Selector,
+    SelectorOperator, SelectorRequirement,
 };
 pub use crate::informer::{
-    BuildError, ConfigDifference, Informer, InformerBuilder, InformerName, InformerSet, InformerState,
-    LastError, NoTimer, NotSynced, PreparedInformer, SharedInformer, SourceFailure, StartError, Status,
+    ConfigDifference, ErrorRecord, Informer, InformerBuildError, InformerBuilder, InformerName, InformerSet,
+    InformerStartError, InformerState, InformerStatus, NoTimer, NotSynced, PreparedInformer, SharedInformer,
+    SourceFailure,
 };
 pub use crate::reflector::{
-    BackoffConfig, Cause, ConfigError, Event, ListRequest, ListVersion, Page, Phase, Reflector,
-    ReflectorConfig, Source, SourceError, SourceErrorKind, Step, Verdict, Watch, WatchRequest,
+    BackoffCause, EventVerdict, InvalidReflectorConfig, ListRequest, ListVersion, Page, Reflector,
+    ReflectorBackoff, ReflectorConfig, ReflectorPhase, ReflectorRequest, Source, SourceError,
+    SourceErrorKind, WatchEvent, WatchRequest, WatchStream,
 };
 pub use crate::schema::{NamespacedName, Schema, Version};
 pub use crate::store::{
-    HeldSnapshots, IndexMemory, Lister, Matches, Memory, Outcome, Query, Range, Relist, SharedWriter,
-    Snapshot, Store, StoreBuilder, Transaction, WaitFor, WaitForKey, Writer,
+    IndexMemoryUsage, Lister, MemoryUsage, Query, QueryIter, RangeIter, Relist, RetainedSnapshots,
+    SharedWriter, Snapshot, Store, StoreBuilder, Transaction, WaitForKey, WaitForVersion, WriteOutcome,
+    Writer,
 };
 #[cfg(feature = "testing")]
-pub use crate::testing::{Asked, ScriptedSource, ScriptedWatch};
-pub use crate::ttl::{Timed, TtlSnapshot, TtlStore, TtlStoreBuilder};
+pub use crate::testing::{ScriptedSource, ScriptedWatch, SourceRequest};
+pub use crate::ttl::{TtlEntry, TtlSnapshot, TtlStore, TtlStoreBuilder};
 pub use crate::watch::{
-    BoundedSubscription, CaughtUp, Handler, HandlerEnd, Handling, Lag, Lagged, NextChange, NextTold,
-    Observer, Overflow, Subscription, SubscriptionBuilder, Told,
+    BoundedSubscription, HandlerExit, HandlerFuture, HandlerRegistration, InitialProcessed, Lag, Lagged,
+    NextChange, NextEvent, Observer, OverflowPolicy, Subscription, SubscriptionBuilder, SubscriptionEvent,
 };
 #[cfg(feature = "tokio")]
 #[doc(no_inline)]

@@ -25,8 +25,8 @@
 //! 4. A plain watch starts only after a list was published, and at the version known then.
 //! 5. Between two waits or published lists at most four requests fail: a page, the full list, a streaming list, the
 //!    most recent.
-//! 6. A watch follows another without a wait only if that one lasted at least `short_watch`. A pause makes up for what is left of that, so watches are
-//!    opened no more often than once in `short_watch`, whatever the source does.
+//! 6. A watch follows another without a wait only if that one lasted at least `min_watch_interval`. A pause makes up for what is left of that, so watches are
+//!    opened no more often than once in `min_watch_interval`, whatever the source does.
 //! 7. The most recent list is asked for only while the version is known to be unusable, or for the first list if it is configured so.
 
 mod backoff;
@@ -42,12 +42,12 @@ use std::time::Duration;
 
 use flyball_sync::Nanos;
 
-pub use self::config::{BackoffConfig, ConfigError, ReflectorConfig};
-pub use self::event::Event;
+pub use self::config::{InvalidReflectorConfig, ReflectorBackoff, ReflectorConfig};
+pub use self::event::WatchEvent;
 pub use self::source::{
-    ListRequest, ListVersion, Page, Source, SourceError, SourceErrorKind, Watch, WatchRequest,
+    ListRequest, ListVersion, Page, Source, SourceError, SourceErrorKind, WatchRequest, WatchStream,
 };
-pub use self::step::{Cause, Phase, Step, Verdict};
+pub use self::step::{BackoffCause, EventVerdict, ReflectorPhase, ReflectorRequest};
 
 use self::backoff::Backoff;
 use crate::Version;
@@ -55,22 +55,22 @@ use crate::Version;
 /// What to ask a source next, and what to do with each answer.
 ///
 /// The edge performs [`step`](Self::step) until [`deadline`](Self::deadline), tells what came of it, and looks again.
-/// It keeps the half list on behalf of the reflector: items are added on [`Verdict::Stage`] and
-/// [`Verdict::Publish`], and thrown away as soon as [`holds_half_list`](Self::holds_half_list) says no.
+/// It keeps the half list on behalf of the reflector: items are added on [`EventVerdict::Stage`] and
+/// [`EventVerdict::Publish`], and thrown away as soon as [`has_partial_list`](Self::has_partial_list) says no.
 ///
 /// # Examples
 /// ```
-/// use flyball_informer_cache::{Reflector, ReflectorConfig, Step, Verdict, Version};
+/// use flyball_informer_cache::{Reflector, ReflectorConfig, ReflectorRequest, EventVerdict, Version};
 /// use flyball_sync::Nanos;
 ///
 /// let (now, random) = (Nanos::ZERO, 0);
 /// let mut reflector = Reflector::new(ReflectorConfig::default(), now, random)?;
-/// let Step::List(request) = reflector.step() else { panic!("lists first") };
+/// let ReflectorRequest::List(request) = reflector.step() else { panic!("lists first") };
 /// assert_eq!(request.limit, Some(500));
-/// assert_eq!(reflector.page(Version::new(7), None, now, random), Verdict::Publish(Version::new(7)));
-/// let Step::Watch(request) = reflector.step() else { panic!("then watches") };
-/// assert_eq!(request.from, Version::new(7));
-/// # Ok::<(), flyball_informer_cache::ConfigError>(())
+/// assert_eq!(reflector.page(Version::new(7), None, now, random), EventVerdict::Publish(Version::new(7)));
+/// let ReflectorRequest::Watch(request) = reflector.step() else { panic!("then watches") };
+/// assert_eq!(request.from_version, Version::new(7));
+/// # Ok::<(), flyball_informer_cache::InvalidReflectorConfig>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reflector {
@@ -98,7 +98,7 @@ pub struct Reflector {
     /// First and last internal error of the row that is being tolerated.
     internal: Option<(Nanos, Nanos)>,
     lists: u64,
-    rewatches: u64,
+    watch_restarts: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,7 +113,7 @@ enum State {
     /// A watch ended in order, and too early for another one.
     Pausing,
     Waiting {
-        cause: Cause,
+        cause: BackoffCause,
         then: Then,
     },
 }
@@ -151,9 +151,9 @@ impl Reflector {
     ///
     /// # Errors
     /// When [`validate`](ReflectorConfig::validate) refuses the configuration.
-    pub fn new(config: ReflectorConfig, now: Nanos, random: u64) -> Result<Self, ConfigError> {
+    pub fn new(config: ReflectorConfig, now: Nanos, random: u64) -> Result<Self, InvalidReflectorConfig> {
         config.validate()?;
-        let waiting = State::Waiting { cause: Cause::TimedOut, then: Then::List };
+        let waiting = State::Waiting { cause: BackoffCause::TimedOut, then: Then::List };
         let mut reflector = Self {
             config,
             state: waiting,
@@ -161,7 +161,7 @@ impl Reflector {
             backoff: Backoff::new(config.backoff),
             version: Version::ZERO,
             listed: Version::ZERO,
-            unusable: config.most_recent_first,
+            unusable: config.initial_list_most_recent,
             polls: false,
             paged: false,
             stream_missed: false,
@@ -169,7 +169,7 @@ impl Reflector {
             spared: 0,
             internal: None,
             lists: 0,
-            rewatches: 0,
+            watch_restarts: 0,
         };
         reflector.list_or_stream(now, random);
         Ok(reflector)
@@ -182,7 +182,7 @@ impl Reflector {
         }
     }
 
-    /// Whether the source [polls](crate::Source::polls): a watch that ends early without news is no failure then.
+    /// Whether the source [polls](crate::Source::is_polling): a watch that ends early without news is no failure then.
     #[must_use]
     pub const fn polling(mut self, polls: bool) -> Self {
         self.polls = polls;
@@ -191,16 +191,16 @@ impl Reflector {
 
     /// What to do now.
     #[must_use]
-    pub fn step(&self) -> Step {
+    pub fn step(&self) -> ReflectorRequest {
         match &self.state {
-            State::Listing(listing) => Step::List(self.list_request(listing)),
-            State::Opening(request) => Step::Watch(request.clone()),
-            State::Streaming { .. } | State::Watching(_) => Step::Read,
-            State::Pausing | State::Waiting { .. } => Step::Wait,
+            State::Listing(listing) => ReflectorRequest::List(self.list_request(listing)),
+            State::Opening(request) => ReflectorRequest::Watch(request.clone()),
+            State::Streaming { .. } | State::Watching(_) => ReflectorRequest::Read,
+            State::Pausing | State::Waiting { .. } => ReflectorRequest::Wait,
         }
     }
 
-    /// When to stop doing it and call [`time_passed`](Self::time_passed).
+    /// When to stop doing it and call [`deadline_reached`](Self::deadline_reached).
     #[must_use]
     pub const fn deadline(&self) -> Nanos {
         self.deadline
@@ -208,12 +208,12 @@ impl Reflector {
 
     /// What it is about, for people.
     #[must_use]
-    pub fn phase(&self) -> Phase {
+    pub fn phase(&self) -> ReflectorPhase {
         match &self.state {
-            State::Listing(_) | State::Streaming { .. } => Phase::Listing,
-            State::Opening(request) if request.streaming_list => Phase::Listing,
-            State::Opening(_) | State::Watching(_) | State::Pausing => Phase::Watching,
-            State::Waiting { cause, .. } => Phase::Waiting { until: self.deadline, cause: *cause },
+            State::Listing(_) | State::Streaming { .. } => ReflectorPhase::Listing,
+            State::Opening(request) if request.streaming_list => ReflectorPhase::Listing,
+            State::Opening(_) | State::Watching(_) | State::Pausing => ReflectorPhase::Watching,
+            State::Waiting { cause, .. } => ReflectorPhase::Waiting { until: self.deadline, cause: *cause },
         }
     }
 
@@ -231,13 +231,13 @@ impl Reflector {
 
     /// Watches asked for without a list before them.
     #[must_use]
-    pub const fn rewatches(&self) -> u64 {
-        self.rewatches
+    pub const fn watch_restarts(&self) -> u64 {
+        self.watch_restarts
     }
 
     /// Whether a list has begun that is not published; what was staged is void when not.
     #[must_use]
-    pub const fn holds_half_list(&self) -> bool {
+    pub const fn has_partial_list(&self) -> bool {
         match &self.state {
             State::Listing(listing) => listing.oldest.is_some(),
             State::Streaming { .. } => true,
@@ -248,16 +248,16 @@ impl Reflector {
     /// It is `now`; before the [deadline](Self::deadline) that means nothing.
     ///
     /// `Some` if the source has failed to answer in time. A watch that is ended for its age has not failed, and a wait that is over is none.
-    pub fn time_passed(&mut self, now: Nanos, random: u64) -> Option<Cause> {
+    pub fn deadline_reached(&mut self, now: Nanos, random: u64) -> Option<BackoffCause> {
         if now < self.deadline {
             return None;
         }
         match &self.state {
-            State::Listing(_) => self.list_failed_by(Cause::TimedOut, now, random),
+            State::Listing(_) => self.list_failed_by(BackoffCause::TimedOut, now, random),
             State::Opening(request) if request.streaming_list => {
-                self.stream_failed(Cause::TimedOut, now, random)
+                self.stream_failed(BackoffCause::TimedOut, now, random)
             }
-            State::Opening(_) => self.wait(Cause::TimedOut, Then::List, now, random),
+            State::Opening(_) => self.wait(BackoffCause::TimedOut, Then::List, now, random),
             State::Streaming { .. } => {
                 self.stream_missed = true;
                 self.list(now);
@@ -271,12 +271,12 @@ impl Reflector {
                 return None;
             }
             State::Pausing | State::Waiting { then: Then::Watch, .. } => {
-                self.rewatches += 1;
+                self.watch_restarts += 1;
                 self.watch(now, random);
                 return None;
             }
         }
-        Some(Cause::TimedOut)
+        Some(BackoffCause::TimedOut)
     }
 
     fn publish(&mut self, version: Version) {
@@ -288,9 +288,9 @@ impl Reflector {
         self.lists += 1;
     }
 
-    fn wait(&mut self, cause: Cause, then: Then, now: Nanos, random: u64) {
+    fn wait(&mut self, cause: BackoffCause, then: Then, now: Nanos, random: u64) {
         let least = match cause {
-            Cause::Failed(SourceErrorKind::TooManyRequests { retry_after }) => {
+            BackoffCause::Failed(SourceErrorKind::TooManyRequests { retry_after }) => {
                 retry_after.unwrap_or_default()
             }
             _ => Duration::ZERO,
@@ -322,10 +322,13 @@ impl Reflector {
             }
             State::Opening(request) if request.streaming_list => {
                 demand(self.config.streaming_lists && !self.stream_missed, "a streaming list nobody wants")?;
-                demand((request.from == Version::ZERO) >= self.unusable, "7: the ladder of streaming lists")?;
+                demand(
+                    (request.from_version == Version::ZERO) >= self.unusable,
+                    "7: the ladder of streaming lists",
+                )?;
             }
             State::Opening(request) => {
-                demand(self.lists > 0 && request.from == self.version, "4: a watch without a list")?;
+                demand(self.lists > 0 && request.from_version == self.version, "4: a watch without a list")?;
             }
             State::Streaming { .. } => demand(self.config.streaming_lists, "a streaming list nobody wants")?,
             State::Watching(_) => demand(self.lists > 0, "4: a watch without a list")?,

@@ -12,7 +12,7 @@ pub use self::version::Version;
 ///
 /// Plain functions, called outside every lock. They must be pure: asked twice about one object, they answer the same.
 ///
-/// Without [`identity`](Self::identity) two objects of one key are always the same object at two points in time.
+/// Without [`identity`](Self::with_identity) two objects of one key are always the same object at two points in time.
 ///
 /// # Examples
 /// ```
@@ -21,12 +21,12 @@ pub use self::version::Version;
 /// struct Pod { name: String, uid: u64, version: u64 }
 ///
 /// const PODS: Schema<String, Pod> = Schema::new(|pod: &Pod| pod.name.clone(), |pod| Version::new(pod.version))
-///     .identity(|a, b| a.uid == b.uid);
+///     .with_identity(|a, b| a.uid == b.uid);
 ///
 /// let pod = Pod { name: "a".into(), uid: 1, version: 7 };
 /// assert_eq!(PODS.key(&pod), "a");
 /// assert_eq!(PODS.version(&pod), Version::new(7));
-/// assert!(!PODS.same(&pod, &Pod { name: "a".into(), uid: 2, version: 9 }));
+/// assert!(!PODS.same_identity(&pod, &Pod { name: "a".into(), uid: 2, version: 9 }));
 /// ```
 pub struct Schema<K, V> {
     key: fn(&V) -> K,
@@ -45,7 +45,7 @@ impl<K, V> Schema<K, V> {
     /// Tells whether two objects of one key are the same object at two points in time, or one deleted and another
     /// one created under the same key. In Kubernetes: whether the `uid` is equal.
     #[must_use]
-    pub const fn identity(mut self, same: fn(&V, &V) -> bool) -> Self {
+    pub const fn with_identity(mut self, same: fn(&V, &V) -> bool) -> Self {
         self.same = same;
         self
     }
@@ -63,7 +63,7 @@ impl<K, V> Schema<K, V> {
     ///
     /// let schema = Schema::new(|website: &(&str, u64, u32)| website.0, |website| Version::new(website.1));
     /// let mut trusting = Store::builder(schema).build()?;
-    /// let mut comparing = Store::builder(schema.content(|a, b| a == b)).build()?;
+    /// let mut comparing = Store::builder(schema.with_content_eq(|a, b| a == b)).build()?;
     /// for store in [&mut trusting, &mut comparing] {
     ///     store.replace([("blog", 7, 1)], Version::new(7));
     ///     // Two replicas by default, now, in an object that nobody wrote.
@@ -74,7 +74,7 @@ impl<K, V> Schema<K, V> {
     /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
     /// ```
     #[must_use]
-    pub const fn content(mut self, equal: fn(&V, &V) -> bool) -> Self {
+    pub const fn with_content_eq(mut self, equal: fn(&V, &V) -> bool) -> Self {
         self.equal = equal;
         self
     }
@@ -93,13 +93,13 @@ impl<K, V> Schema<K, V> {
 
     /// Whether two objects of one key are one object at two points in time.
     #[must_use]
-    pub fn same(&self, a: &V, b: &V) -> bool {
+    pub fn same_identity(&self, a: &V, b: &V) -> bool {
         (self.same)(a, b)
     }
 
     /// Whether two objects of one key and version have the same content.
     #[must_use]
-    pub fn same_content(&self, a: &V, b: &V) -> bool {
+    pub fn content_eq(&self, a: &V, b: &V) -> bool {
         (self.equal)(a, b)
     }
 }

@@ -1,5 +1,5 @@
 //! SHELL. Signals that are given once, and wakers that are woken once no lock is held.
 
-pub(crate) mod stop;
+pub(crate) mod stop_signal;
 pub(crate) mod synced;
 pub(crate) mod wakers;

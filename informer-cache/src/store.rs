@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::store::inner::Inner;
+use crate::store::inner::StoreInner;
 
 mod builder;
 mod effects;
@@ -11,7 +11,6 @@ mod indexes;
 pub(crate) mod inner;
 mod lister;
 mod memory;
-mod outcome;
 mod publication;
 pub(crate) mod published;
 mod query;
@@ -27,22 +26,23 @@ mod wait_for;
 mod wait_for_key;
 mod waiters;
 mod write;
+mod write_outcome;
 mod writer;
 
 pub use self::builder::StoreBuilder;
 pub use self::lister::Lister;
-pub use self::memory::{IndexMemory, Memory};
-pub use self::outcome::Outcome;
+pub use self::memory::{IndexMemoryUsage, MemoryUsage};
 pub(crate) use self::publication::{Publication, Stage};
-pub use self::query::{Matches, Query};
+pub use self::query::{Query, QueryIter};
 pub use self::relist::Relist;
 pub(crate) use self::relist::RelistDraft;
-pub use self::retained::HeldSnapshots;
+pub use self::retained::RetainedSnapshots;
 pub use self::shared_writer::SharedWriter;
-pub use self::snapshot::{Range, Snapshot};
+pub use self::snapshot::{RangeIter, Snapshot};
 pub use self::transaction::Transaction;
-pub use self::wait_for::WaitFor;
+pub use self::wait_for::WaitForVersion;
 pub use self::wait_for_key::WaitForKey;
+pub use self::write_outcome::WriteOutcome;
 pub use self::writer::Writer;
 
 /// The newest known objects of one kind, indexed, as readers have them. A handle: clones share the store.
@@ -55,7 +55,7 @@ pub use self::writer::Writer;
 ///
 /// # Examples
 /// ```
-/// use flyball_informer_cache::{Index, NamespacedName, Outcome, Schema, Store, Version};
+/// use flyball_informer_cache::{Index, NamespacedName, WriteOutcome, Schema, Store, Version};
 /// use std::sync::Arc;
 ///
 /// struct Pod { name: NamespacedName, version: u64, node: Arc<str> }
@@ -66,9 +66,9 @@ pub use self::writer::Writer;
 /// let mut store = Store::builder(PODS).index(&BY_NODE).build()?;
 /// let pod = |version, node: &str| Pod { name: "default/a".parse().unwrap(), version, node: node.into() };
 ///
-/// assert_eq!(store.upsert(pod(7, "node-1")), Outcome::Added);
-/// assert_eq!(store.upsert(pod(8, "node-2")), Outcome::Updated);
-/// assert_eq!(store.upsert(pod(7, "node-1")), Outcome::Stale { stored: Version::new(8) });
+/// assert_eq!(store.upsert(pod(7, "node-1")), WriteOutcome::Added);
+/// assert_eq!(store.upsert(pod(8, "node-2")), WriteOutcome::Updated);
+/// assert_eq!(store.upsert(pod(7, "node-1")), WriteOutcome::Stale { stored: Version::new(8) });
 ///
 /// assert_eq!(store.get("default/a").map(|pod| pod.version), Some(8));
 /// assert!(store.by_index(&BY_NODE, "node-1")?.is_empty());
@@ -76,7 +76,7 @@ pub use self::writer::Writer;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Store<K, V> {
-    pub(crate) inner: Arc<Inner<K, V>>,
+    pub(crate) inner: Arc<StoreInner<K, V>>,
 }
 
 impl<K, V> Clone for Store<K, V> {

@@ -10,7 +10,7 @@
 //!
 //! # Invariants
 //! 1. Keys are distinct; a row is found by the hash and key of its record.
-//! 2. There is a column for every index of the recipe, and each obeys its own invariants about exactly the rows there are.
+//! 2. There is a column for every index of the index set, and each obeys its own invariants about exactly the rows there are.
 //! 3. All structures obey theirs.
 //!
 //! Hence every index is a function of the objects, whatever happened before.
@@ -19,7 +19,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use crate::index::seed::Seed;
-use crate::index::set::Recipe;
+use crate::index::set::IndexSet;
 use crate::table::persist::{Hashes, Slab};
 use crate::table::record::{AllValues, AnyValue, Record, Values};
 use crate::{ChangeKind, Version};
@@ -36,13 +36,13 @@ pub(crate) use plan::Plan;
 
 /// The whole state of a store at one version; cloned in O(indexes), by address in O(1).
 pub(crate) struct Table<K, V> {
-    pub(crate) recipe: Arc<Recipe<V>>,
+    pub(crate) index_set: Arc<IndexSet<V>>,
     pub(crate) version: Version,
     /// How many changes of keys led here.
     pub(crate) revision: u64,
     pub(crate) rows: Slab<Record<K, V>>,
     keys: Hashes,
-    /// One for each index of the recipe.
+    /// One for each index of the index set.
     pub(crate) columns: Vec<Arc<Column>>,
 }
 
@@ -65,9 +65,16 @@ pub(crate) struct Garbage {
 }
 
 impl<K, V> Table<K, V> {
-    pub(crate) fn new(recipe: Arc<Recipe<V>>) -> Self {
-        let columns = recipe.indexes.iter().map(|index| Arc::new(Column::new(index))).collect();
-        Self { recipe, version: Version::ZERO, revision: 0, rows: Slab::new(), keys: Hashes::new(), columns }
+    pub(crate) fn new(index_set: Arc<IndexSet<V>>) -> Self {
+        let columns = index_set.indexes.iter().map(|index| Arc::new(Column::new(index))).collect();
+        Self {
+            index_set,
+            version: Version::ZERO,
+            revision: 0,
+            rows: Slab::new(),
+            keys: Hashes::new(),
+            columns,
+        }
     }
 
     /// The row whose key `eq` accepts.
@@ -91,7 +98,7 @@ impl<K, V> Table<K, V> {
         V: 'static,
     {
         plan.clear();
-        for (at, (column, index)) in self.columns.iter().zip(&self.recipe.indexes).enumerate() {
+        for (at, (column, index)) in self.columns.iter().zip(&self.index_set.indexes).enumerate() {
             match write.values.get(at) {
                 None if write.kind.is_deletion() => plan.column(at, column, index, write.row, None),
                 // What it was kept from is stored.
@@ -138,7 +145,7 @@ impl<K, V> Table<K, V> {
         V: 'static,
     {
         let mut all = AllValues::new();
-        for (at, (column, index)) in self.columns.iter().zip(&self.recipe.indexes).enumerate() {
+        for (at, (column, index)) in self.columns.iter().zip(&self.index_set.indexes).enumerate() {
             match index.values(column, row, object, seed) {
                 Values::Kept => {}
                 values => {
@@ -151,10 +158,10 @@ impl<K, V> Table<K, V> {
         all
     }
 
-    /// What was said under another recipe, for that of this table. An index that both have is not asked again.
+    /// What was said under another index set, for that of this table. An index that both have is not asked again.
     pub(crate) fn renew(
         &self,
-        (before, mut said): (&Recipe<V>, AllValues),
+        (before, mut said): (&IndexSet<V>, AllValues),
         row: Option<u32>,
         object: &V,
         seed: &Seed,
@@ -162,7 +169,7 @@ impl<K, V> Table<K, V> {
     where
         V: 'static,
     {
-        let indexes = self.columns.iter().zip(&self.recipe.indexes);
+        let indexes = self.columns.iter().zip(&self.index_set.indexes);
         let values = indexes.map(|(column, index)| match before.place(index) {
             Some(at) => said.get_mut(at).map_or(Values::Kept, |said| std::mem::replace(said, Values::Kept)),
             None => index.values(column, row, object, seed),
@@ -190,7 +197,7 @@ impl<K, V> Table<K, V> {
 impl<K, V> Clone for Table<K, V> {
     fn clone(&self) -> Self {
         Self {
-            recipe: self.recipe.clone(),
+            index_set: self.index_set.clone(),
             version: self.version,
             revision: self.revision,
             rows: self.rows.clone(),

@@ -1,6 +1,6 @@
 //! EDGE. Sources for tests: of informers, and of what is built on them. No cluster, no network, no sleep.
 //!
-//! A [`Server`] has a state of its own and behaves as a real one does, with faults to order: for tests of *what* comes of changes. A
+//! A [`TestServer`] has a state of its own and behaves as a real one does, with faults to order: for tests of *what* comes of changes. A
 //! [`ScriptedSource`] says word for word what it was told to say: for tests of *how* an informer asks.
 //!
 //! Both are sources like any other: on a [`ManualClock`](flyball_sync::ManualClock) time passes when the test says so.
@@ -8,5 +8,5 @@
 mod scripted;
 mod server;
 
-pub use self::scripted::{Asked, ScriptedSource, ScriptedWatch};
-pub use self::server::{Faults, Server, ServerWatch};
+pub use self::scripted::{ScriptedSource, ScriptedWatch, SourceRequest};
+pub use self::server::{Faults, TestServer, TestServerWatch};

@@ -1,24 +1,24 @@
-//! SHELL. A store whose objects expire. It has no lock of its own: objects are behind a [`SharedWriter`], deadlines in an `Agenda`.
+//! SHELL. A store whose objects expire. It has no lock of its own: objects are behind a [`SharedWriter`], deadlines in an `ExpiryQueue`.
 //!
 //! | | where | |
 //! |---|---|---|
-//! | an object, its deadline and its ticket | the store, as one [`Timed`] | so no reader sees the one without the other |
-//! | which deadlines there are, in order | `agenda` | for sweeping; no read needs it |
+//! | an object, its deadline and its ticket | the store, as one [`TtlEntry`] | so no reader sees the one without the other |
+//! | which deadlines there are, in order | `expiry` | for sweeping; no read needs it |
 //!
 //! # Invariants
 //! 1. Reads believe deadlines, not sweeps: at any instant the same is seen, whatever has been swept.
 //! 2. Each write takes a ticket, later ones greater, and the ticket is the version of the object. So the later of two writes of a key
 //!    wins, and a sweep deletes what it found expired, never what has come since: to the store that is a stale deletion.
-//! 3. Every stored object that has a deadline is in the agenda. It enters before it is published and leaves when it is dropped, or when
+//! 3. Every stored object that has a deadline is in the expiry queue. It enters before it is published and leaves when it is dropped, or when
 //!    a sweep has dealt with it; a sweep leaves those alone whose write is not over.
 //!
 //! Policy, clock, schema and index functions run before anything changes, and no lock is held then.
 
-mod agenda;
 mod builder;
+mod deadlines;
+mod entry;
 mod snapshot;
 mod sweep;
-mod timed;
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -28,13 +28,13 @@ use std::time::Duration;
 
 use flyball_sync::{Clock, Monotonic, Nanos};
 
-use self::agenda::Agenda;
 pub use self::builder::TtlStoreBuilder;
+use self::deadlines::ExpiryQueue;
+pub use self::entry::TtlEntry;
 pub use self::snapshot::TtlSnapshot;
-pub use self::timed::Timed;
 use crate::{
-    AnyIndex, Change, DuplicateIndex, Index, MissingIndex, Observer, Outcome, Schema, SharedWriter,
-    Subscription, Version,
+    AnyIndex, Change, DuplicateIndex, Index, MissingIndex, Observer, Schema, SharedWriter, Subscription,
+    Version, WriteOutcome,
 };
 
 /// An indexed store whose objects live for a time of their own. A handle: clones share the store.
@@ -42,9 +42,9 @@ use crate::{
 /// An object is there **until its age exceeds its time to live**: at the age of exactly that it still is, and at any later instant no
 /// read shows it, whether it has been swept or not. Writing a key again, with the same object or another one, begins a new life.
 ///
-/// Nothing runs in the background, and reads write nothing. Expired objects are taken out by writes, two at a time, and by [`sweep`](Self::sweep);
+/// Nothing runs in the background, and reads write nothing. Expired objects are taken out by writes, two at a time, and by [`sweep`](Self::evict_expired);
 /// observers and subscribers then hear of a deletion. As long as there are writes, what has expired does not pile up; where there are
-/// none, sweep at [`next_sweep`](Self::next_sweep).
+/// none, sweep at [`next_expiry`](Self::next_expiry).
 ///
 /// For what the owner of this process writes: each write counts as newer than the ones before, and objects have no versions of
 /// a source. For those, there is [`Store`](crate::Store).
@@ -54,23 +54,23 @@ use crate::{
 ///
 /// # Examples
 /// ```
-/// use flyball_informer_cache::{Index, Outcome, Timed, TtlStore};
+/// use flyball_informer_cache::{Index, WriteOutcome, TtlEntry, TtlStore};
 /// use flyball_sync::ManualClock;
 /// use std::time::Duration;
 ///
 /// struct Session { id: u32, user: &'static str }
 ///
 /// // Functions are given the object with its times, which derefs to the object.
-/// static BY_USER: Index<Timed<Session>, &str> = Index::new("user", |session| session.user);
+/// static BY_USER: Index<TtlEntry<Session>, &str> = Index::new("user", |session| session.user);
 ///
 /// let clock = ManualClock::new(); // without it, the machine's
-/// let sessions = TtlStore::builder(|session: &Timed<Session>| session.id)
+/// let sessions = TtlStore::builder(|session: &TtlEntry<Session>| session.id)
 ///     .ttl(Duration::from_secs(60))
 ///     .index(&BY_USER)
 ///     .clock(clock.clone())
 ///     .build()?;
 /// sessions.upsert(Session { id: 1, user: "ann" });
-/// sessions.upsert_for(Session { id: 2, user: "ann" }, None); // for ever
+/// sessions.upsert_with_ttl(Session { id: 2, user: "ann" }, None); // for ever
 ///
 /// clock.advance(Duration::from_secs(60));
 /// assert_eq!(sessions.by_index(&BY_USER, "ann")?.len(), 2);
@@ -81,21 +81,21 @@ use crate::{
 /// assert_eq!(sessions.by_index(&BY_USER, "ann")?.len(), 1);
 /// assert_eq!(view.len(), 2, "a snapshot keeps its instant");
 ///
-/// let swept = sessions.sweep();
+/// let swept = sessions.evict_expired();
 /// assert_eq!(swept.iter().map(|change| *change.key()).collect::<Vec<_>>(), [1]);
-/// assert_eq!(sessions.upsert(Session { id: 1, user: "ben" }), Outcome::Added);
+/// assert_eq!(sessions.upsert(Session { id: 1, user: "ben" }), WriteOutcome::Added);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct TtlStore<K, V, C = Monotonic> {
-    store: SharedWriter<K, Timed<V>>,
+    store: SharedWriter<K, TtlEntry<V>>,
     shared: Arc<Shared<K, V, C>>,
 }
 
 struct Shared<K, V, C> {
-    key: fn(&Timed<V>) -> K,
+    key: fn(&TtlEntry<V>) -> K,
     policy: Box<Policy<V>>,
     clock: C,
-    agenda: Arc<Agenda<K>>,
+    expiry: Arc<ExpiryQueue<K>>,
 }
 
 /// How long an object lives; `None` for ever.
@@ -109,7 +109,7 @@ where
     V: Send + Sync + 'static,
 {
     /// A store of objects that have this key. Without more they live for ever.
-    pub fn builder(key: fn(&Timed<V>) -> K) -> TtlStoreBuilder<K, V> {
+    pub fn builder(key: fn(&TtlEntry<V>) -> K) -> TtlStoreBuilder<K, V> {
         TtlStoreBuilder::new(key)
     }
 }
@@ -121,12 +121,12 @@ where
     C: Clock,
 {
     fn new(
-        store: SharedWriter<K, Timed<V>>,
-        key: fn(&Timed<V>) -> K,
+        store: SharedWriter<K, TtlEntry<V>>,
+        key: fn(&TtlEntry<V>) -> K,
         policy: Box<Policy<V>>,
         clock: C,
     ) -> Self {
-        Self { store, shared: Arc::new(Shared { key, policy, clock, agenda: Arc::default() }) }
+        Self { store, shared: Arc::new(Shared { key, policy, clock, expiry: Arc::default() }) }
     }
 
     /// The object of a key.
@@ -156,7 +156,7 @@ where
 
     /// The number of objects in memory: those that have expired and are not swept yet are among them.
     #[must_use]
-    pub fn stored(&self) -> usize {
+    pub fn stored_len(&self) -> usize {
         self.store.len()
     }
 
@@ -172,7 +172,11 @@ where
     ///
     /// # Errors
     /// When the store has no such index.
-    pub fn by_index<IK, Q>(&self, index: &Index<Timed<V>, IK>, value: &Q) -> Result<Vec<Arc<V>>, MissingIndex>
+    pub fn by_index<IK, Q>(
+        &self,
+        index: &Index<TtlEntry<V>, IK>,
+        value: &Q,
+    ) -> Result<Vec<Arc<V>>, MissingIndex>
     where
         IK: Borrow<Q> + 'static,
         Q: Hash + Eq + ?Sized,
@@ -187,14 +191,17 @@ where
     /// The objects there are, then everything that changes, as [`Store::subscribe`](crate::Store::subscribe) does. That an object has expired is told when it is
     /// swept; its deadline tells it sooner. What has expired before now is not told.
     #[must_use]
-    pub fn subscribe(&self) -> Subscription<K, Timed<V>> {
+    pub fn subscribe(&self) -> Subscription<K, TtlEntry<V>> {
         self.sweep_first(self.shared.clock.now());
         self.store.subscribe()
     }
 
     /// Tells `f` the objects there are, then everything that changes, as [`Store::observe`](crate::Store::observe) does. That an object has expired is told when
-    /// it is swept, by whoever sweeps it: any writer, or the caller of [`sweep`](Self::sweep). What has expired before now is not told.
-    pub fn observe(&self, f: impl Fn(&Change<K, Timed<V>>) + Send + Sync + 'static) -> Observer<K, Timed<V>> {
+    /// it is swept, by whoever sweeps it: any writer, or the caller of [`sweep`](Self::evict_expired). What has expired before now is not told.
+    pub fn observe(
+        &self,
+        f: impl Fn(&Change<K, TtlEntry<V>>) + Send + Sync + 'static,
+    ) -> Observer<K, TtlEntry<V>> {
         self.sweep_first(self.shared.clock.now());
         self.store.observe(f)
     }
@@ -204,16 +211,16 @@ where
     pub fn check(&self) -> Result<(), String> {
         self.store.check()?;
         let view = self.store.snapshot();
-        let mut expiring = view.objects().filter(|timed| timed.deadline().is_some());
-        match expiring.find(|timed| !self.shared.agenda.is_settled(timed.place())) {
+        let mut expiring = view.objects().filter(|timed| timed.expires_at().is_some());
+        match expiring.find(|timed| !self.shared.expiry.is_settled(timed.place())) {
             Some(timed) => Err(format!("{:?} is stored and not in the agenda", timed.place())),
             None => Ok(()),
         }
     }
 
-    fn is_alive(&self, timed: &Timed<V>) -> bool {
+    fn is_alive(&self, timed: &TtlEntry<V>) -> bool {
         // What lives for ever reads no clock.
-        timed.deadline().is_none() || timed.is_alive_at(self.shared.clock.now())
+        timed.expires_at().is_none() || timed.is_alive_at(self.shared.clock.now())
     }
 }
 
@@ -225,17 +232,17 @@ where
     V: Send + Sync + 'static,
     C: Clock,
 {
-    /// Stores an object for as long as the policy says. A key that has expired is [added](Outcome::Added), any other is updated; either way its
+    /// Stores an object for as long as the policy says. A key that has expired is [added](WriteOutcome::Added), any other is updated; either way its
     /// life begins now.
     ///
-    /// [Stale](Outcome::Stale) only where another thread began to write the key later and was quicker.
+    /// [Stale](WriteOutcome::Stale) only where another thread began to write the key later and was quicker.
     ///
     /// # Panics
     /// Only as the policy, the clock, or functions of a key or an index do; then nothing has changed. Panics of what is swept
     /// along are dropped.
-    pub fn upsert(&self, object: V) -> Outcome {
+    pub fn upsert(&self, object: V) -> WriteOutcome {
         let ttl = (self.shared.policy)(&object);
-        self.upsert_for(object, ttl)
+        self.upsert_with_ttl(object, ttl)
     }
 
     /// Stores an object for as long as this, `None` for ever, whatever the policy says. Otherwise as [`upsert`](Self::upsert).
@@ -244,11 +251,11 @@ where
     ///
     /// # Panics
     /// As [`upsert`](Self::upsert).
-    pub fn upsert_for(&self, object: V, ttl: Option<Duration>) -> Outcome {
+    pub fn upsert_with_ttl(&self, object: V, ttl: Option<Duration>) -> WriteOutcome {
         let now = self.shared.clock.now();
         let (timed, key) = self.timed(object, now, ttl);
         self.take_expired(&*key, now);
-        let written = self.shared.agenda.settle_after(timed.place());
+        let written = self.shared.expiry.settle_after(timed.place());
         let outcome = self.store.upsert(timed);
         drop(written);
         self.sweep_along(now);
@@ -269,7 +276,7 @@ where
         while !self.take_expired(key, now) {
             let Some(found) = self.store.get(key) else { break };
             // Stale where somebody has written it anew: that is to be deleted, then.
-            if self.store.delete(key, Some(found.tombstone())) == Outcome::Deleted {
+            if self.store.delete(key, Some(found.tombstone())) == WriteOutcome::Deleted {
                 deleted = Some(found.object().clone());
                 break;
             }
@@ -285,16 +292,16 @@ where
     ///
     /// # Panics
     /// Only as the policy, the clock, or functions of a key or an index do; then nothing of the list is stored.
-    pub fn replace(&self, items: impl IntoIterator<Item = V>) -> Vec<Change<K, Timed<V>>> {
+    pub fn replace(&self, items: impl IntoIterator<Item = V>) -> Vec<Change<K, TtlEntry<V>>> {
         let now = self.shared.clock.now();
         // Before the list, as writes of others are.
         let listed: Vec<_> =
             items.into_iter().map(|object| ((self.shared.policy)(&object), object)).collect();
         self.sweep_first(now);
-        let agenda = &self.shared.agenda;
+        let expiry = &self.shared.expiry;
         let timed: Vec<_> = listed.into_iter().map(|(ttl, object)| self.timed(object, now, ttl).0).collect();
-        let written: Vec<_> = timed.iter().map(|timed| agenda.settle_after(timed.place())).collect();
-        let changes = self.store.replace(timed, Version::new(agenda.ticket()));
+        let written: Vec<_> = timed.iter().map(|timed| expiry.settle_after(timed.place())).collect();
+        let changes = self.store.replace(timed, Version::new(expiry.ticket()));
         drop(written);
         changes
     }
@@ -306,7 +313,7 @@ where
     ///
     /// # Panics
     /// Only as functions of the index and its values do; then it is not added, and nothing else has changed.
-    pub fn add_index(&self, index: &impl AnyIndex<Timed<V>>) -> Result<(), DuplicateIndex> {
+    pub fn add_index(&self, index: &impl AnyIndex<TtlEntry<V>>) -> Result<(), DuplicateIndex> {
         self.store.add_index(index)
     }
 
@@ -314,7 +321,7 @@ where
     ///
     /// # Errors
     /// When there is no index of this name and kind of values.
-    pub fn remove_index(&self, index: &impl AnyIndex<Timed<V>>) -> Result<(), MissingIndex> {
+    pub fn remove_index(&self, index: &impl AnyIndex<TtlEntry<V>>) -> Result<(), MissingIndex> {
         self.store.remove_index(index)
     }
 
@@ -323,11 +330,11 @@ where
         self.store.close();
     }
 
-    /// An object on its way into the store, in the agenda already, and its key.
-    fn timed(&self, object: V, now: Nanos, ttl: Option<Duration>) -> (Timed<V>, Arc<K>) {
-        let mut timed = Timed::new(object, now, ttl);
+    /// An object on its way into the store, in the expiry queue already, and its key.
+    fn timed(&self, object: V, now: Nanos, ttl: Option<Duration>) -> (TtlEntry<V>, Arc<K>) {
+        let mut timed = TtlEntry::new(object, now, ttl);
         let key = Arc::new((self.shared.key)(&timed));
-        timed.enter(&self.shared.agenda, &key);
+        timed.enter(&self.shared.expiry, &key);
         (timed, key)
     }
 }
@@ -345,6 +352,6 @@ impl<K, V, C> fmt::Debug for TtlStore<K, V, C> {
 }
 
 /// Objects of one key are one object, and the ticket is its version.
-fn schema<K, V>(key: fn(&Timed<V>) -> K) -> Schema<K, Timed<V>> {
+fn schema<K, V>(key: fn(&TtlEntry<V>) -> K) -> Schema<K, TtlEntry<V>> {
     Schema::new(key, |timed| Version::new(timed.place().ticket))
 }

@@ -1,16 +1,17 @@
 //! SHELL. Following a store: observers, subscriptions, and handlers over them.
 
-mod caught_up;
 mod following;
 mod handler;
+mod initial_processed;
 pub(crate) mod observer;
 #[cfg(feature = "stream")]
 mod stream;
 mod subscription;
 
-pub use self::caught_up::CaughtUp;
-pub use self::handler::{Handler, HandlerEnd, Handling};
+pub use self::handler::{HandlerExit, HandlerFuture, HandlerRegistration};
+pub use self::initial_processed::InitialProcessed;
 pub use self::observer::Observer;
 pub use self::subscription::{
-    BoundedSubscription, Lag, Lagged, NextChange, NextTold, Overflow, Subscription, SubscriptionBuilder, Told,
+    BoundedSubscription, Lag, Lagged, NextChange, NextEvent, OverflowPolicy, Subscription,
+    SubscriptionBuilder, SubscriptionEvent,
 };

@@ -19,7 +19,7 @@ fn what_is_written_is_read() {
     let config: ReflectorConfig = from_str(file).unwrap();
     assert_eq!((config.page_size, config.streaming_lists), (NonZeroU32::new(50), true));
     assert_eq!(
-        (config.backoff.initial, config.backoff.cap),
+        (config.backoff.initial, config.backoff.max),
         (Duration::from_secs(1), Duration::from_secs(30))
     );
     assert_eq!(from_str::<ReflectorConfig>(&to_string(&config).unwrap()).unwrap(), config);

@@ -52,7 +52,7 @@ async fn main() -> anyhow::Result<()> {
     // What happens on the server arrives by a watch.
     server.put(&pod("c", "node-1")?);
     server.delete::<Pod>("default", "a");
-    pods.store().wait_for(Version::new(server.resource_version())).await?;
+    pods.store().wait_for_version(Version::new(server.resource_version())).await?;
     while let Some(change) = changes.try_next() {
         let key = change.key();
         match change.kind() {

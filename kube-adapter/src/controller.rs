@@ -256,7 +256,7 @@ where
     let reflector = reflector_config(source.config());
     let source = MappedSource::new(source.counted_by(monitor.unreadable_counter()), map);
     let stored = source.stored();
-    let builder = Informer::builder(MappedObject::schema(), source).reflector(reflector);
+    let builder = Informer::builder(MappedObject::schema(), source).reflector_config(reflector);
     own(builder.on_build(move |store| _ = stored.set(store.clone())), kind, watch_errors, monitor)
 }
 
@@ -286,8 +286,8 @@ where
         built.expect("a reflector can run with any configuration of a watcher, and has no index");
     cache.watch(&informer);
     let run = move |config: &Config| {
-        let reflector = config.reflector(prepared.reflector());
-        let prepared = prepared.with_reflector(reflector);
+        let reflector = config.reflector(prepared.reflector_config());
+        let prepared = prepared.with_reflector_config(reflector);
         Box::pin(prepared.expect("no setting of a controller is one it cannot run with").run())
             as BoxFuture<'static, _>
     };

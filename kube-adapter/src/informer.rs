@@ -50,7 +50,7 @@ where
     K: Resource + DeserializeOwned + Clone + Send + Sync + 'static,
 {
     let (reflector, on_build) = (reflector_config(source.config()), source.on_build());
-    Informer::builder(schema(), source).reflector(reflector).on_build(on_build)
+    Informer::builder(schema(), source).reflector_config(reflector).on_build(on_build)
 }
 
 /// What a watcher's configuration says about lists and watches, in the words of a reflector. Its other periods are the default ones.
@@ -71,7 +71,7 @@ where
 ///
 /// let config = watcher::Config::default().timeout(60).streaming_lists();
 /// let reflector = flyball_kube::reflector_config(&config);
-/// assert_eq!(reflector.watch_timeout, Duration::from_secs(30));
+/// assert_eq!(reflector.min_watch_timeout, Duration::from_secs(30));
 /// assert!(reflector.streaming_lists);
 /// assert_eq!(reflector.page_size, None);
 /// ```
@@ -86,9 +86,9 @@ pub fn reflector_config(config: &watcher::Config) -> ReflectorConfig {
     ReflectorConfig {
         page_size: page_size.and_then(NonZeroU32::new),
         unpaged: config.page_size.is_none_or(|size| size == 0),
-        most_recent_first: config.list_semantic == ListSemantic::MostRecent,
+        initial_list_most_recent: config.list_semantic == ListSemantic::MostRecent,
         // At least one second, as a watch that ends within one counts as failed.
-        watch_timeout: (Duration::from_secs(longest.into()) / 2).max(Duration::from_secs(1)),
+        min_watch_timeout: (Duration::from_secs(longest.into()) / 2).max(Duration::from_secs(1)),
         streaming_lists: config.initial_list_strategy == InitialListStrategy::StreamingList,
         ..ReflectorConfig::default()
     }

@@ -1,6 +1,6 @@
 //! PURE. What a cache has to know about a Kubernetes object, whatever its kind: its key, its version and its identity.
 
-use flyball_informer_cache::{NamespacedName, ParseKeyError, Schema, Version};
+use flyball_informer_cache::{NamespacedName, ParseNamespacedNameError, Schema, Version};
 use kube::Resource;
 use kube::runtime::reflector::ObjectRef;
 
@@ -13,7 +13,7 @@ use crate::unreadable_reason;
 ///
 /// A relist takes an object at the `resourceVersion` it is stored with as unchanged. New defaults of a custom resource, and conversions between its versions, come
 /// without a new `resourceVersion`, so a cache that is running sees them with the next write to the object. `schema().content(|a, b| a == b)` makes each relist
-/// compare the objects; see [`Schema::content`].
+/// compare the objects; see [`Schema::with_content_eq`].
 ///
 /// # Panics
 /// The schema's key, for an object without a name, or with a slash in one.
@@ -37,9 +37,9 @@ use crate::unreadable_reason;
 #[must_use]
 pub fn schema<K: Resource>() -> Schema<NamespacedName, K> {
     Schema::new(|object: &K| object_key(object).expect("an object of a source has a name"), version_of)
-        .identity(|a, b| a.meta().uid == b.meta().uid)
+        .with_identity(|a, b| a.meta().uid == b.meta().uid)
         // One that could not be read is replaced when it can, which may take no write: a new default is enough.
-        .content(|a, b| unreadable_reason(a).is_some() == unreadable_reason(b).is_some())
+        .with_content_eq(|a, b| unreadable_reason(a).is_some() == unreadable_reason(b).is_some())
 }
 
 /// The key of an object: `namespace/name`, or `name` of a kind without namespaces.
@@ -56,9 +56,9 @@ pub fn schema<K: Resource>() -> Schema<NamespacedName, K> {
 /// pod.meta_mut().name = Some("a".into());
 /// pod.meta_mut().namespace = Some("default".into());
 /// assert_eq!(flyball_kube::object_key(&pod)?.as_str(), "default/a");
-/// # Ok::<(), flyball_informer_cache::ParseKeyError>(())
+/// # Ok::<(), flyball_informer_cache::ParseNamespacedNameError>(())
 /// ```
-pub fn object_key(object: &impl Resource) -> Result<NamespacedName, ParseKeyError> {
+pub fn object_key(object: &impl Resource) -> Result<NamespacedName, ParseNamespacedNameError> {
     let meta = object.meta();
     named(meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default())
 }
@@ -67,7 +67,7 @@ pub fn object_key(object: &impl Resource) -> Result<NamespacedName, ParseKeyErro
 ///
 /// # Errors
 /// When it names none, or one that no API server has.
-pub(crate) fn reference_key<K>(reference: &ObjectRef<K>) -> Result<NamespacedName, ParseKeyError>
+pub(crate) fn reference_key<K>(reference: &ObjectRef<K>) -> Result<NamespacedName, ParseNamespacedNameError>
 where
     K: kube::runtime::reflector::Lookup,
 {
@@ -88,9 +88,9 @@ pub(crate) fn version_of(object: &impl Resource) -> Version {
     object.meta().resource_version.as_deref().and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
-fn named(namespace: Option<&str>, name: &str) -> Result<NamespacedName, ParseKeyError> {
+fn named(namespace: Option<&str>, name: &str) -> Result<NamespacedName, ParseNamespacedNameError> {
     match namespace {
-        None | Some("") => NamespacedName::cluster(name),
+        None | Some("") => NamespacedName::cluster_scoped(name),
         Some(namespace) => NamespacedName::new(namespace, name),
     }
 }

@@ -71,12 +71,12 @@ impl SelectorExt for Selector {
     fn from_kube(selector: &KubeSelector) -> Self {
         // kube's has no getter but this.
         selector.clone().into_iter().fold(Self::everything(), |all, expression| match expression {
-            Expression::In(key, values) => all.one_of(key, values),
-            Expression::NotIn(key, values) => all.none_of(key, values),
+            Expression::In(key, values) => all.in_set(key, values),
+            Expression::NotIn(key, values) => all.not_in(key, values),
             Expression::Equal(key, value) => all.equals(key, value),
             Expression::NotEqual(key, value) => all.not_equals(key, value),
             Expression::Exists(key) => all.exists(key),
-            Expression::DoesNotExist(key) => all.absent(key),
+            Expression::DoesNotExist(key) => all.does_not_exist(key),
         })
     }
 
@@ -111,10 +111,10 @@ impl SelectorExt for Selector {
             let key = &**key;
             let values: Vec<&str> = values.iter().flatten().map(String::as_str).collect();
             match (&**operator, values.is_empty()) {
-                ("In", false) => Ok(all.one_of(key, values)),
-                ("NotIn", false) => Ok(all.none_of(key, values)),
+                ("In", false) => Ok(all.in_set(key, values)),
+                ("NotIn", false) => Ok(all.not_in(key, values)),
                 ("Exists", true) => Ok(all.exists(key)),
-                ("DoesNotExist", true) => Ok(all.absent(key)),
+                ("DoesNotExist", true) => Ok(all.does_not_exist(key)),
                 ("In" | "NotIn" | "Exists" | "DoesNotExist", _) => {
                     Err(SelectorError::Values { key: key.to_owned(), operator: operator.clone() })
                 }

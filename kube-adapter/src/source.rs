@@ -139,7 +139,7 @@ where
         Self { counter: counter.clone(), ..self }
     }
 
-    /// Whether the object of this key and `uid` was in the last list, but could not be read: [`Source::unread`] for a source that makes something else of
+    /// Whether the object of this key and `uid` was in the last list, but could not be read: [`Source::is_unreadable`] for a source that makes something else of
     /// the objects of this one. Without a `uid` the key decides.
     #[must_use]
     pub fn has_unreadable(&self, key: &NamespacedName, uid: Option<&str>) -> bool {
@@ -191,7 +191,7 @@ where
         };
         let mut built = built.map_err(kube::Error::BuildRequest)?;
         // Added here, since `ListParams` drops a version of "0" beside a limit, which makes a read of the server's cache one of its storage.
-        let version = match request.version {
+        let version = match request.min_version {
             _ if params.continue_token.is_some() => None,
             ListVersion::MostRecent => None,
             ListVersion::Any => Some("resourceVersion=0".to_owned()),
@@ -221,7 +221,7 @@ where
             bookmarks: self.config.bookmarks || request.streaming_list,
             send_initial_events: request.streaming_list,
         };
-        let from = match request.from {
+        let from = match request.from_version {
             Version::ZERO if request.streaming_list => String::new(),
             version => version.to_string(),
         };
@@ -283,12 +283,12 @@ where
         Ok(ApiWatch::new(body, &request, self.counter.clone(), listing, fed, self.request.url_path.clone()))
     }
 
-    fn progress(&self) -> u64 {
+    fn list_progress(&self) -> u64 {
         // Ordering: read by the task that adds to it, or by none.
         self.arrived.load(Ordering::Relaxed)
     }
 
-    fn unread(&self, stored: &K) -> bool {
+    fn is_unreadable(&self, stored: &K) -> bool {
         object_key(stored).is_ok_and(|key| self.has_unreadable(&key, stored.meta().uid.as_deref()))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use flyball_informer_cache::{HandlerEnd, Schema, SharedWriter, Store, Version};
+use flyball_informer_cache::{HandlerExit, Schema, SharedWriter, Store, Version};
 use loom_tests::{Arc, Model, block_on, model, thread};
 
 /// A key and a version.
@@ -28,7 +28,7 @@ fn unsubscribed_vs_call() {
         let calls = Arc::new(AtomicU64::new(0));
         let counting = calls.clone();
         // Ordering: Relaxed, who reads has waited for the end of the calls.
-        let (handler, run) = store.subscribe().handle(move |_| {
+        let (handler, run) = store.subscribe().for_each(move |_| {
             counting.fetch_add(1, Ordering::Relaxed);
         });
         let running = thread::spawn(move || block_on(run));
@@ -37,7 +37,7 @@ fn unsubscribed_vs_call() {
         let told = calls.load(Ordering::Relaxed);
         assert!(told <= 1 && Arc::strong_count(&calls) == 1, "no call, and no function");
         store.upsert((2, 2));
-        assert_eq!(running.join().unwrap(), HandlerEnd::Unsubscribed);
+        assert_eq!(running.join().unwrap(), HandlerExit::Unsubscribed);
         assert_eq!(calls.load(Ordering::Relaxed), told);
         store.check().unwrap();
     });
@@ -55,13 +55,13 @@ fn close_vs_call() {
         let store = store();
         let held = Arc::new(());
         let holding = held.clone();
-        let (handler, run) = store.subscribe().handle(move |_| drop(holding.clone()));
+        let (handler, run) = store.subscribe().for_each(move |_| drop(holding.clone()));
         let running = thread::spawn(move || block_on(run));
         store.upsert((1, 1));
         store.close();
         block_on(handler.unsubscribed());
         assert_eq!(Arc::strong_count(&held), 1);
-        assert_eq!(running.join().unwrap(), HandlerEnd::Closed);
-        assert_eq!(handler.panics(), 0);
+        assert_eq!(running.join().unwrap(), HandlerExit::Closed);
+        assert_eq!(handler.panic_count(), 0);
     });
 }

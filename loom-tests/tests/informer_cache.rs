@@ -2,7 +2,9 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use flyball_informer_cache::{Change, Overflow, Schema, Store, Told, Version, WaitForError};
+use flyball_informer_cache::{
+    Change, OverflowPolicy, Schema, Store, SubscriptionEvent, Version, WaitForError,
+};
 use loom_tests::cache::object::{
     BY_VERSION, Consumer, Object, Objects, beside, content, holding, is_exact, object, store,
 };
@@ -69,9 +71,9 @@ fn subscribe_vs_first_list() {
         let lister = beside(&store, |store| store.replace([object(1, 1)], Version::new(1)));
         let mut changes = store.subscribe();
         lister.join().unwrap();
-        assert!(!changes.is_caught_up(), "the list is still to be told, in whichever way");
+        assert!(!changes.is_initial_delivered(), "the list is still to be told, in whichever way");
         assert!(changes.try_next().is_some_and(|change| change.is_initial()));
-        assert!(changes.is_caught_up());
+        assert!(changes.is_initial_delivered());
         assert!(changes.try_next().is_none());
     });
 }
@@ -88,15 +90,15 @@ fn caught_up_vs_first_list() {
         let store = store();
         let mut changes = store.subscribe();
         let lister = beside(&store, |store| store.replace([object(1, 1)], Version::new(1)));
-        assert!(!changes.is_caught_up(), "nothing was told yet");
+        assert!(!changes.is_initial_delivered(), "nothing was told yet");
         let mut consumer = Consumer::default();
         consumer.drain(&mut changes);
-        if changes.is_caught_up() {
+        if changes.is_initial_delivered() {
             consumer.agrees(&store);
         }
         lister.join().unwrap();
         consumer.drain(&mut changes);
-        assert!(changes.is_caught_up());
+        assert!(changes.is_initial_delivered());
     });
 }
 
@@ -112,11 +114,11 @@ fn caught_up_vs_two_waiters() {
     model(claim, || {
         let store = store();
         let mut changes = store.subscribe();
-        let waiting = changes.caught_up();
+        let waiting = changes.initial_processed();
         let waiter = loom_tests::thread::spawn(move || block_on(waiting));
         let lister = beside(&store, |store| store.replace([], Version::new(1)));
         assert!(changes.try_next().is_none());
-        assert_eq!(block_on(changes.caught_up()), Ok(()));
+        assert_eq!(block_on(changes.initial_processed()), Ok(()));
         assert_eq!(waiter.join().unwrap(), Ok(()));
         lister.join().unwrap();
     });
@@ -141,7 +143,7 @@ fn two_first_lists() {
             |changes: &[Change<u8, Object>]| changes.iter().filter(|change| change.is_initial()).count();
         let initial = (initial(&one), initial(&two));
         assert!(matches!(initial, (1, 0) | (0, 2)), "of either list, not of both: {initial:?}");
-        assert!(!changes.is_caught_up());
+        assert!(!changes.is_initial_delivered());
         assert!(changes.try_next().is_some_and(|change| change.is_initial()));
     });
 }
@@ -158,7 +160,7 @@ fn subscribe_by_index_vs_move() {
         let store = holding([object(1, 1)]);
         // Its values are versions, so it leaves the one that is looked for.
         let mover = beside(&store, |store| store.upsert(object(1, 2)));
-        let mut changes = store.subscription().by_index(&BY_VERSION, 1).unwrap().start();
+        let mut changes = store.subscription().by_index(&BY_VERSION, 1).unwrap().subscribe();
         let mut consumer = Consumer::default();
         consumer.drain(&mut changes);
         mover.join().unwrap();
@@ -179,7 +181,7 @@ fn subscribe_by_key_vs_write() {
         let store = store();
         let others = store.subscribe();
         let writer = beside(&store, |store| store.upsert(object(1, 1)));
-        let mut changes = store.subscription().key(1).start();
+        let mut changes = store.subscription().for_key(1).subscribe();
         writer.join().unwrap();
         let mut consumer = Consumer::default();
         consumer.drain(&mut changes);
@@ -198,9 +200,12 @@ fn overflow_vs_next() {
     };
     model(claim, || {
         let store = store();
-        let mut changes = store.subscription().bounded(1.try_into().unwrap(), Overflow::Restart);
+        let mut changes = store.subscription().bounded(1.try_into().unwrap(), OverflowPolicy::Restart);
         let lister = beside(&store, |store| store.replace([object(1, 1), object(2, 1)], Version::new(1)));
-        assert!(matches!(block_on(changes.next()), Ok(Some(Told::Restart))), "two are too much at once");
+        assert!(
+            matches!(block_on(changes.next()), Ok(Some(SubscriptionEvent::Restarted))),
+            "two are too much at once"
+        );
         lister.join().unwrap();
         let mut consumer = Consumer::default();
         consumer.drain_bounded(&mut changes);
@@ -218,7 +223,7 @@ fn restart_vs_write() {
     };
     model(claim, || {
         let store = store();
-        let mut changes = store.subscription().bounded(1.try_into().unwrap(), Overflow::Restart);
+        let mut changes = store.subscription().bounded(1.try_into().unwrap(), OverflowPolicy::Restart);
         store.replace([object(1, 1), object(2, 1)], Version::new(1));
         let writer = beside(&store, |store| store.upsert(object(1, 2)));
         let mut consumer = Consumer::default();
@@ -403,7 +408,7 @@ fn resync_of_a_key_vs_write_of_another() {
     };
     model(claim, || {
         let store = holding([object(1, 1)]);
-        let mut changes = store.subscription().key(1).start();
+        let mut changes = store.subscription().for_key(1).subscribe();
         assert!(changes.try_next().is_some());
         let writer = beside(&store, |store| store.upsert(object(2, 2)));
         changes.resync();
@@ -425,7 +430,7 @@ fn write_in_a_turn_vs_write() {
     };
     // The identity runs in the turn.
     let schema = Schema::new(|object: &Object| object.key, |object| Version::new(object.version));
-    let schema = schema.identity(|_, _| {
+    let schema = schema.with_identity(|_, _| {
         if let Some(store) = WRITES.take() {
             // Caught here, as loom's locks do not outlive a panic.
             let refused = catch_unwind(AssertUnwindSafe(|| store.upsert(object(2, 1))));
@@ -474,11 +479,11 @@ fn wait_for_vs_publish() {
     model(claim, || {
         let store = store();
         let writer = beside(&store, |store| store.upsert(object(1, 7)));
-        assert_eq!(block_on(store.wait_for(Version::new(7))), Ok(Version::new(7)));
+        assert_eq!(block_on(store.wait_for_version(Version::new(7))), Ok(Version::new(7)));
         assert!(store.get(&1).is_some(), "what was waited for is there");
         writer.join().unwrap();
         store.close();
-        assert_eq!(block_on(store.wait_for(Version::new(8))), Err(WaitForError::Closed));
+        assert_eq!(block_on(store.wait_for_version(Version::new(8))), Err(WaitForError::Closed));
     });
 }
 

@@ -142,7 +142,7 @@ fn clear_vs_look() {
         assert_eq!(version(&store), Some(2));
         reader.join().unwrap();
         store.upsert(object(1, 3));
-        assert_eq!(store.held_snapshots().states, 0, "nobody holds what was");
+        assert_eq!(store.retained_snapshots().states, 0, "nobody holds what was");
         assert_eq!(version(&store), Some(3));
     });
 }

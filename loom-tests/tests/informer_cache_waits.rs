@@ -80,7 +80,7 @@ fn blocking_wait_for_vs_upsert() {
     model(claim, || {
         let store = holding([object(1, 1)]);
         let writer = beside(&store, |store| store.upsert(object(1, 2)));
-        assert_eq!(store.blocking_wait_for(WANTED), Ok(WANTED));
+        assert_eq!(store.blocking_wait_for_version(WANTED), Ok(WANTED));
         assert_eq!(store.get(&1).as_deref(), Some(&object(1, 2)), "what was waited for is there");
         writer.join().unwrap();
     });
@@ -97,7 +97,7 @@ fn blocking_wait_for_vs_close() {
     model(claim, || {
         let store = store();
         let closing = beside(&store, Objects::close);
-        assert_eq!(store.blocking_wait_for(WANTED), Err(WaitForError::Closed));
+        assert_eq!(store.blocking_wait_for_version(WANTED), Err(WaitForError::Closed));
         closing.join().unwrap();
     });
 }
@@ -114,7 +114,7 @@ fn wait_for_timeout_vs_upsert() {
     model(claim, || {
         let store = store();
         let writer = beside(&store, |store| store.upsert(object(1, 2)));
-        assert_eq!(store.wait_for_timeout(WANTED, Duration::MAX), Ok(WANTED));
+        assert_eq!(store.blocking_wait_for_version_timeout(WANTED, Duration::MAX), Ok(WANTED));
         writer.join().unwrap();
         store.check().unwrap();
     });

@@ -94,7 +94,7 @@ fn wait_for_vs_transaction() {
             transaction.commit();
             writer
         });
-        assert_eq!(block_on(store.wait_for(Version::new(7))), Ok(Version::new(7)));
+        assert_eq!(block_on(store.wait_for_version(Version::new(7))), Ok(Version::new(7)));
         assert!(store.get(&1).is_some(), "what was waited for is there");
         writing.join().unwrap();
     });
@@ -111,7 +111,7 @@ fn wait_for_vs_replace() {
     model(claim, || {
         let store = store();
         let writer = beside(&store, |store| store.replace([object(1, 5)], Version::new(7)));
-        assert_eq!(block_on(store.wait_for(Version::new(6))), Ok(Version::new(7)));
+        assert_eq!(block_on(store.wait_for_version(Version::new(6))), Ok(Version::new(7)));
         assert!(store.get(&1).is_some(), "what was waited for is there");
         writer.join().unwrap();
     });
@@ -128,7 +128,7 @@ fn wait_for_vs_bookmark() {
     model(claim, || {
         let store = store();
         let writer = beside(&store, |store| store.bookmark(Version::new(7)));
-        assert_eq!(block_on(store.wait_for(Version::new(7))), Ok(Version::new(7)));
+        assert_eq!(block_on(store.wait_for_version(Version::new(7))), Ok(Version::new(7)));
         writer.join().unwrap();
         store.check().unwrap();
     });
@@ -146,15 +146,15 @@ fn held_snapshots_vs_write() {
         let store = holding([object(1, 1)]);
         let writer = beside(&store, |store| store.upsert(object(1, 2)));
         let view = store.snapshot();
-        let held = store.held_snapshots();
-        assert!(held.states <= 1 && held.behind == held.states as u64, "{held:?}");
+        let held = store.retained_snapshots();
+        assert!(held.states <= 1 && held.changes_behind == held.states as u64, "{held:?}");
         writer.join().unwrap();
-        let held = store.held_snapshots();
+        let held = store.retained_snapshots();
         let former = view.version() == Version::new(1);
         assert_eq!(held.states, usize::from(former));
-        assert_eq!(held.oldest, former.then(|| view.version()));
+        assert_eq!(held.oldest_version, former.then(|| view.version()));
         drop(view);
-        assert_eq!(store.held_snapshots().states, 0, "the last to hold it is gone");
+        assert_eq!(store.retained_snapshots().states, 0, "the last to hold it is gone");
     });
 }
 
@@ -173,7 +173,7 @@ fn held_snapshots_vs_two_bookmarks() {
         let view = store.snapshot();
         older.join().unwrap();
         assert_eq!(view.version(), store.version());
-        assert_eq!(store.held_snapshots().states, 0, "the view is of the state there is");
+        assert_eq!(store.retained_snapshots().states, 0, "the view is of the state there is");
         drop(view);
     });
 }

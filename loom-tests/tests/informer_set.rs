@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::sync::mpsc::{Receiver, channel};
 
-use flyball_informer_cache::{Index, InformerSet, SharedInformer, StartError};
+use flyball_informer_cache::{Index, InformerSet, InformerStartError, SharedInformer};
 use loom_tests::cache::quiet::builder;
 use loom_tests::wakers::{Counting, poll_with};
 use loom_tests::{Model, model, thread};
@@ -26,7 +26,7 @@ fn poll(runs: &Receiver<Run>) -> Vec<Run> {
     runs
 }
 
-fn get(set: &InformerSet) -> Result<SharedInformer<u8, u8>, StartError> {
+fn get(set: &InformerSet) -> Result<SharedInformer<u8, u8>, InformerStartError> {
     set.get_or_start("numbers", builder(None))
 }
 
@@ -67,7 +67,7 @@ fn last_drop_vs_get() {
         dropping.join().unwrap();
         let running = poll(&runs);
         assert_eq!(running.len(), 1);
-        assert!(!next.is_over(), "it was stopped under its user");
+        assert!(!next.is_stopped(), "it was stopped under its user");
     });
 }
 
@@ -88,6 +88,6 @@ fn shut_down_vs_get() {
         let got = get(&set);
         closing.join().unwrap();
         assert_eq!((poll(&runs).len(), set.statuses().len()), (0, 0), "nothing runs after the end");
-        assert!(got.is_err() || got.is_ok_and(|informer| informer.is_over()));
+        assert!(got.is_err() || got.is_ok_and(|informer| informer.is_stopped()));
     });
 }

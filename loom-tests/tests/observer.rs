@@ -76,7 +76,7 @@ fn observe_vs_write() {
             told == INITIAL_2 || told == INITIAL_1 + UPDATED,
             "exactly once, one way or the other: {told:x}"
         );
-        assert_eq!(observer.panics(), 0);
+        assert_eq!(observer.panic_count(), 0);
         drop(observer);
         store.check().unwrap();
     });
@@ -97,8 +97,8 @@ fn drop_vs_write() {
             let store = store.clone();
             move || store.upsert((1, 2))
         });
-        observer.end();
-        block_on(observer.ended());
+        observer.unsubscribe();
+        block_on(observer.unsubscribed());
         assert!(told.is_let_go(), "no call, and no function");
         let before = told.get();
         assert!(before == INITIAL_1 || before == INITIAL_1 + UPDATED, "{before:x}");
@@ -124,7 +124,7 @@ fn observe_vs_close() {
             move || store.close()
         });
         let (told, observer) = Sum::of(&store);
-        block_on(observer.ended());
+        block_on(observer.unsubscribed());
         assert!(told.is_let_go());
         assert_eq!(told.get(), INITIAL_1);
         closer.join().unwrap();

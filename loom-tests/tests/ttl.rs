@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use flyball_informer_cache::{Timed, TtlStore};
+use flyball_informer_cache::{TtlEntry, TtlStore};
 use flyball_sync::{Clock, Nanos};
 use loom_tests::{Arc, Model, model, thread};
 
@@ -28,7 +28,7 @@ type Objects = TtlStore<u8, Object, Ticking>;
 
 fn store(by: u64) -> (Objects, Ticking) {
     let clock = Ticking { by, ..Ticking::default() };
-    let builder = TtlStore::builder(|object: &Timed<Object>| object.0).clock(clock.clone());
+    let builder = TtlStore::builder(|object: &TtlEntry<Object>| object.0).clock(clock.clone());
     (builder.seed(1).reader_slots(0, 1).build().unwrap(), clock)
 }
 
@@ -44,13 +44,13 @@ fn sweep_vs_upsert() {
     };
     model(claim, || {
         let (store, clock) = store(0);
-        store.upsert_for((1, 1), TTL);
+        store.upsert_with_ttl((1, 1), TTL);
         clock.now.store(11, Ordering::Relaxed);
         let sweeper = thread::spawn({
             let store = store.clone();
-            move || store.sweep().len()
+            move || store.evict_expired().len()
         });
-        store.upsert_for((1, 2), TTL);
+        store.upsert_with_ttl((1, 2), TTL);
         assert!(sweeper.join().unwrap() <= 1);
         assert_eq!(
             store.get(&1).as_deref(),
@@ -59,7 +59,7 @@ fn sweep_vs_upsert() {
         );
         store.check().unwrap();
         clock.now.store(22, Ordering::Relaxed);
-        assert_eq!((store.sweep().len(), store.stored(), store.next_sweep()), (1, 0, None));
+        assert_eq!((store.evict_expired().len(), store.stored_len(), store.next_expiry()), (1, 0, None));
     });
 }
 
@@ -75,12 +75,15 @@ fn sweep_vs_upsert_of_no_time() {
         let (store, _) = store(1);
         let sweeper = thread::spawn({
             let store = store.clone();
-            move || store.sweep().len()
+            move || store.evict_expired().len()
         });
         // It has expired by the next reading of the clock.
-        store.upsert_for((1, 1), Some(Duration::ZERO));
+        store.upsert_with_ttl((1, 1), Some(Duration::ZERO));
         let swept = sweeper.join().unwrap();
-        assert_eq!((swept + store.sweep().len(), store.stored(), store.next_sweep()), (1, 0, None));
+        assert_eq!(
+            (swept + store.evict_expired().len(), store.stored_len(), store.next_expiry()),
+            (1, 0, None)
+        );
     });
 }
 
@@ -94,15 +97,15 @@ fn two_sweeps() {
     };
     model(claim, || {
         let (store, clock) = store(0);
-        store.upsert_for((1, 1), TTL);
+        store.upsert_with_ttl((1, 1), TTL);
         clock.now.store(11, Ordering::Relaxed);
         let sweeper = thread::spawn({
             let store = store.clone();
-            move || store.sweep().len()
+            move || store.evict_expired().len()
         });
-        let swept = store.sweep().len();
+        let swept = store.evict_expired().len();
         assert_eq!(swept + sweeper.join().unwrap(), 1, "each deletion is told once");
-        assert_eq!((store.stored(), store.next_sweep()), (0, None));
+        assert_eq!((store.stored_len(), store.next_expiry()), (0, None));
         store.check().unwrap();
     });
 }

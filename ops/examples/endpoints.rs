@@ -29,8 +29,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     // A cache of numbers, a queue of them, and a controller over both. Instead of the script there is your own source.
     let source = ScriptedSource::new();
-    source.list(Ok(Page { items: vec![1, 2, 3], version: Version::new(7), continuation: None }));
-    source.watch(Ok(()));
+    source.answer_list(Ok(Page { items: vec![1, 2, 3], version: Version::new(7), continuation: None }));
+    source.answer_watch(Ok(()));
     let numbers = Informer::builder(NUMBERS, source).start()?;
     let backoff = Exponential::new(Duration::from_millis(5)..=Duration::from_secs(1000));
     let queue = Queue::builder()

@@ -22,14 +22,14 @@ use crate::run::watched_informer::{KeySink, watched};
 /// A kind that comes into being while the controller runs, and goes again:
 /// ```
 /// # use flyball_controller::{Action, Controller, TokioTimer};
-/// # use flyball_informer_cache::testing::Server;
+/// # use flyball_informer_cache::testing::TestServer;
 /// # use flyball_informer_cache::{Informer, Schema, Version};
 /// # use flyball_workqueue::Queue;
 /// # use std::time::Duration;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # const NAMES: Schema<u32, u32> = Schema::new(|number: &u32| *number, |_| Version::ZERO);
-/// # let server = Server::new(NAMES, |_, _, _| {});
+/// # let server = TestServer::new(NAMES, |_, _, _| {});
 /// # server.put(7);
 /// # let (done, mut reconciled) = tokio::sync::mpsc::unbounded_channel();
 /// # let queue = Queue::<u32>::builder().timer(TokioTimer::current()).build();

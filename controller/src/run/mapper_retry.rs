@@ -257,7 +257,7 @@ where
             let objects = self.informer.snapshot();
             for change in objects.initial_changes() {
                 // One that has stopped would keep a controller from being idle.
-                if self.informer.is_over() {
+                if self.informer.is_stopped() {
                     return;
                 }
                 self.maps(&change, true);

@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_informer_cache::{BuildError, Informer, InformerBuilder, Source};
+use flyball_informer_cache::{Informer, InformerBuildError, InformerBuilder, Source};
 use flyball_sync::locks::Mutex;
 use flyball_sync::{Clock, ManualClock, ManualTimer};
 use flyball_workqueue::{Key, Order, QueueLimiter, SupportsAsync, SupportsDelays};
@@ -35,7 +35,7 @@ use crate::{Action, BatchConfig, Context, Controller, RunError, RunReport};
 /// ```
 /// use flyball_controller::testing::Simulation;
 /// use flyball_controller::{Action, Controller};
-/// use flyball_informer_cache::testing::Server;
+/// use flyball_informer_cache::testing::TestServer;
 /// use flyball_informer_cache::{Informer, Schema, SourceErrorKind, Version};
 /// use flyball_ratelimit::Exponential;
 /// use flyball_workqueue::Queue;
@@ -48,7 +48,7 @@ use crate::{Action, BatchConfig, Context, Controller, RunError, RunReport};
 ///
 /// // Under a hundred orders of events; a failure names its seed.
 /// Simulation::explore(100, |sim| {
-///     let server = Server::new(PODS, |pod, _, version| pod.version = version);
+///     let server = TestServer::new(PODS, |pod, _, version| pod.version = version);
 ///     server.set_latency(sim.clock(), Duration::from_millis(20));
 ///     let pods = sim.informer(Informer::builder(PODS, server.clone())).unwrap();
 ///
@@ -176,7 +176,7 @@ impl Simulation {
     pub fn informer<K, V, S, T>(
         &self,
         builder: InformerBuilder<K, V, S, T>,
-    ) -> Result<Informer<K, V>, BuildError>
+    ) -> Result<Informer<K, V>, InformerBuildError>
     where
         K: Clone + Eq + Hash + Send + Sync + 'static,
         V: Send + Sync + 'static,

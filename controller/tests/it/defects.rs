@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use flyball_controller::testing::Simulation;
 use flyball_controller::{Action, Controller};
-use flyball_informer_cache::testing::{Server, ServerWatch};
+use flyball_informer_cache::testing::{TestServer, TestServerWatch};
 use flyball_informer_cache::{
     Change, Informer, ListRequest, Page, Schema, Source, SourceError, SourceErrorKind, Version, WatchRequest,
 };
@@ -32,12 +32,12 @@ struct Child {
 
 const CHILDREN: Schema<u32, Child> = Schema::new(|child: &Child| child.key, |child| child.version);
 
-type Cluster = Server<u32, Child>;
+type Cluster = TestServer<u32, Child>;
 type Children = Informer<u32, Child>;
 type Keys = Queue<u32, Fifo, Exponential<u32>, WithTimer<ManualTimer>>;
 
 fn cluster() -> Cluster {
-    Server::new(CHILDREN, |child, _, version| child.version = version)
+    TestServer::new(CHILDREN, |child, _, version| child.version = version)
 }
 
 /// A child of owner `key / 10`.
@@ -53,7 +53,7 @@ struct Asked {
 
 impl Source for Asked {
     type Object = Child;
-    type Watch = ServerWatch<u32, Child>;
+    type Watch = TestServerWatch<u32, Child>;
 
     async fn list(&self, request: ListRequest) -> Result<Page<Child>, SourceError> {
         self.asked.note(if request.continuation.is_some() { "another page" } else { "a page" });
@@ -232,7 +232,7 @@ fn d5_a_subscriber_that_is_idle_stops_nobody() {
 fn d6_everybody_who_waits_for_the_first_list_is_woken() {
     Simulation::explore(SEEDS, |sim| {
         let server = cluster();
-        server.faults(|faults| faults.silent = true);
+        server.set_faults(|faults| faults.unresponsive = true);
         server.put(child(1));
         let children = sim.informer(Informer::builder(CHILDREN, server.clone())).expect("it makes sense");
         let woken = Log::new();
@@ -253,7 +253,7 @@ fn d6_everybody_who_waits_for_the_first_list_is_woken() {
         }
         sim.advance(5 * SECOND);
         assert_eq!(woken.take(), []);
-        server.faults(|faults| faults.silent = false);
+        server.set_faults(|faults| faults.unresponsive = false);
         sim.run_until_stalled();
         assert_eq!(woken.take(), [Ok(()); 12], "at once");
         assert!(logs.iter().all(|log| log.take().len() == 1));
@@ -294,7 +294,7 @@ fn d7_a_watch_that_fails_delays_no_other_one() {
         assert!(owned.status().last_error.is_some());
         assert_eq!(owned.status().last_success, failing, "it failed all the time");
 
-        bad.heal();
+        bad.clear_faults();
         bad.put(child(2));
         sim.advance(120 * SECOND);
         let after = log.take();

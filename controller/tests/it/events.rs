@@ -38,7 +38,7 @@ async fn every_kind_of_change_becomes_a_reconcile() {
     settle().await;
     assert_eq!(log.take(), [(1, Some(6))]);
     let last = world.remove(1);
-    things.store().wait_for(last).await.unwrap();
+    things.store().wait_for_version(last).await.unwrap();
     things.shut_down();
     let report = running.await.unwrap().unwrap();
     assert_eq!(
@@ -152,7 +152,7 @@ async fn a_change_at_which_the_mapper_panics_is_mapped_again() {
     things.synced().await.unwrap();
     for (key, value) in [(1, 0), (2, 5), (2, 13), (3, 0)] {
         let version = world.put(key, value);
-        things.store().wait_for(version).await.unwrap();
+        things.store().wait_for_version(version).await.unwrap();
         settle().await;
     }
     let report = running.await.unwrap().unwrap();
@@ -178,10 +178,10 @@ async fn a_change_that_is_never_mapped_is_told_and_keeps_nothing_running() {
     things.synced().await.unwrap();
     for value in 0..40 {
         let version = world.put(2, value);
-        things.store().wait_for(version).await.unwrap();
+        things.store().wait_for_version(version).await.unwrap();
     }
     let version = world.put(1, 0);
-    things.store().wait_for(version).await.unwrap();
+    things.store().wait_for_version(version).await.unwrap();
     sleep(10 * SECOND).await;
     things.shut_down();
     let report = running.await.unwrap().unwrap();
@@ -306,7 +306,7 @@ async fn the_changes_of_one_object_that_are_kept_are_bounded_at_once() {
     things.synced().await.unwrap();
     for value in 0..40 {
         let version = world.put(1, value);
-        things.store().wait_for(version).await.unwrap();
+        things.store().wait_for_version(version).await.unwrap();
     }
     assert_eq!(running.await.unwrap().unwrap().mapper_failures, 16);
 }

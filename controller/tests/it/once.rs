@@ -56,7 +56,7 @@ async fn a_key_is_never_reconciled_twice_at_once_and_its_last_change_is_seen() {
             tokio::task::yield_now().await;
         }
     }
-    things.store().wait_for(last).await.unwrap();
+    things.store().wait_for_version(last).await.unwrap();
     things.shut_down();
     let report = running.await.unwrap().unwrap();
     assert_eq!((report.panics, report.errors), (0, 0), "no key ran twice");

@@ -30,12 +30,12 @@ async fn what_is_not_worth_it_becomes_no_key() {
     seen.push(log.take());
     for value in [5, 12, 19, 20] {
         let version = world.put(1, value);
-        things.store().wait_for(version).await.unwrap();
+        things.store().wait_for_version(version).await.unwrap();
         settle().await;
         seen.push(log.take());
     }
     let last = world.remove(1);
-    things.store().wait_for(last).await.unwrap();
+    things.store().wait_for_version(last).await.unwrap();
     settle().await;
     seen.push(log.take());
     let once = |value| vec![(1, value)];

@@ -48,7 +48,7 @@ async fn a_drain_stops_events_first_then_finishes_the_queue_then_joins_workers()
     settle().await;
     // Under load: the cluster goes on changing, but nobody listens any more.
     let late = world.put(77, 0);
-    things.store().wait_for(late).await.unwrap();
+    things.store().wait_for_version(late).await.unwrap();
     settle().await;
     let report = running.await.unwrap().unwrap();
     let done = sorted(log.take());

@@ -31,10 +31,10 @@ use flyball_controller::{
     Action, BatchConfig, Controller, ControllerMetrics, FailureClass, ReconcileError, ReconcileOutcome,
     RunError, RunReport, Shard, WatchOptions,
 };
-use flyball_informer_cache::testing::{Server, ServerWatch};
+use flyball_informer_cache::testing::{TestServer, TestServerWatch};
 use flyball_informer_cache::{
-    Change, Event, Informer, ListRequest, Page, Schema, Source, SourceError, SourceErrorKind, Version, Watch,
-    WatchRequest,
+    Change, Informer, ListRequest, Page, Schema, Source, SourceError, SourceErrorKind, Version, WatchEvent,
+    WatchRequest, WatchStream,
 };
 use flyball_ratelimit::Exponential;
 use flyball_sync::ManualTimer;
@@ -55,14 +55,14 @@ struct Thing {
 
 const THINGS: Schema<u32, Thing> =
     Schema::new(|thing: &Thing| thing.key, |thing| Version::new(thing.version))
-        .identity(|a, b| a.uid == b.uid);
+        .with_identity(|a, b| a.uid == b.uid);
 
 const KEYS: u32 = 4;
 
 /// Kind and key of an object.
 type Id = (usize, u32);
 
-type Cluster = Server<u32, Thing>;
+type Cluster = TestServer<u32, Thing>;
 type Keys = Queue<u32, Priority, Exponential<u32>, WithTimer<ManualTimer>>;
 
 /// What is broken on purpose.
@@ -371,7 +371,7 @@ impl<'a> Life<'a> {
         let kinds = 1 + sim.next_random() as usize % 2;
         let stamp =
             |thing: &mut Thing, uid, version: Version| (thing.uid, thing.version) = (uid, version.get());
-        let clusters: Vec<Cluster> = (0..kinds).map(|_| Server::new(THINGS, stamp)).collect();
+        let clusters: Vec<Cluster> = (0..kinds).map(|_| TestServer::new(THINGS, stamp)).collect();
         let informer = |cluster: &Cluster| {
             let mut builder = Informer::builder(THINGS, Leaky { inner: cluster.clone(), broken });
             if sim.next_random() % 2 == 0 {
@@ -570,7 +570,7 @@ impl<'a> Life<'a> {
         let kind = {
             use SourceErrorKind::*;
             let busy = TooManyRequests { retry_after: (number > 128).then_some(SECOND) };
-            [Expired, TooLargeVersion, busy, Refused, Internal, Other][number as usize % 6]
+            [Expired, VersionTooLarge, busy, ConnectionRefused, Internal, Other][number as usize % 6]
         };
         let thing = |key| Thing { key, uid: 0, version: 0 };
         match what {
@@ -578,22 +578,22 @@ impl<'a> Life<'a> {
             6 => (0..KEYS).filter(|key| number >> key & 1 != 0).for_each(|key| _ = cluster.put(thing(key))),
             7 | 8 => _ = cluster.delete(&key),
             9 => _ = cluster.recreate(thing(key)),
-            10 => cluster.bookmark(),
+            10 => cluster.send_bookmarks(),
             11 => cluster.compact(),
-            12 => cluster.cache(),
+            12 => cluster.cache_state(),
             13 if number < 64 => {
                 self.world.notes.lock().restored = true;
-                cluster.restore();
+                cluster.restore_cached();
             }
             13 | 14 => cluster.fail_list(kind),
             15 => cluster.fail_watch(kind),
             16 => cluster.break_watches(kind),
             17 => cluster.close_watches(),
-            18 => cluster.repeat(),
-            19 => cluster.faults(|faults| faults.silent ^= true),
-            20 => cluster.faults(|faults| faults.shuffled ^= true),
-            21 => cluster.faults(|faults| faults.endless ^= true),
-            22 => cluster.faults(|faults| faults.repeats ^= true),
+            18 => cluster.repeat_events(),
+            19 => cluster.set_faults(|faults| faults.unresponsive ^= true),
+            20 => cluster.set_faults(|faults| faults.shuffled_lists ^= true),
+            21 => cluster.set_faults(|faults| faults.endless_streaming_list ^= true),
+            22 => cluster.set_faults(|faults| faults.repeated_events ^= true),
             23 => cluster.set_latency(self.sim.clock(), Duration::from_millis(number)),
             24..=26 => self.sim.advance(Duration::from_millis(number * 8)),
             27 => self.sim.advance(Duration::from_secs(number / 4)),
@@ -702,7 +702,7 @@ impl<'a> Life<'a> {
         notes.calm = true;
         drop(notes);
         for cluster in &self.clusters {
-            cluster.heal();
+            cluster.clear_faults();
             cluster.set_latency(self.sim.clock(), Duration::ZERO);
         }
         self.sim.set_busy_clock(false);
@@ -797,7 +797,7 @@ struct Leaky<T> {
 
 impl Source for Leaky<Cluster> {
     type Object = Thing;
-    type Watch = Leaky<ServerWatch<u32, Thing>>;
+    type Watch = Leaky<TestServerWatch<u32, Thing>>;
 
     async fn list(&self, request: ListRequest) -> Result<Page<Thing>, SourceError> {
         self.inner.list(request).await
@@ -808,13 +808,13 @@ impl Source for Leaky<Cluster> {
     }
 }
 
-impl Watch for Leaky<ServerWatch<u32, Thing>> {
+impl WatchStream for Leaky<TestServerWatch<u32, Thing>> {
     type Object = Thing;
 
-    async fn next(&mut self) -> Option<Result<Event<Thing>, SourceError>> {
+    async fn next(&mut self) -> Option<Result<WatchEvent<Thing>, SourceError>> {
         loop {
             match self.inner.next().await {
-                Some(Ok(Event::Modified(thing)))
+                Some(Ok(WatchEvent::Modified(thing)))
                     if self.broken == Broken::Source && thing.version % 3 == 0 => {}
                 told => return told,
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use flyball_controller::RunReport;
 use flyball_informer_cache::{
-    Event, Informer, ListRequest, Page, Schema, Source, SourceError, Version, Watch, WatchRequest,
+    Informer, ListRequest, Page, Schema, Source, SourceError, Version, WatchEvent, WatchRequest, WatchStream,
 };
 use flyball_ratelimit::Exponential;
 use flyball_sync::TokioTimer;
@@ -37,7 +37,7 @@ pub(crate) const THINGS: Schema<u32, Thing> =
 /// A source that keeps its whole history; it answers lists when it is open.
 #[derive(Clone)]
 pub(crate) struct World {
-    history: Arc<watch::Sender<Vec<Event<Thing>>>>,
+    history: Arc<watch::Sender<Vec<WatchEvent<Thing>>>>,
     open: Arc<watch::Sender<bool>>,
 }
 
@@ -56,14 +56,14 @@ impl World {
     }
 
     pub(crate) fn put(&self, key: u32, value: u32) -> Version {
-        self.push(|version| Event::Modified(Thing { key, version, value }))
+        self.push(|version| WatchEvent::Modified(Thing { key, version, value }))
     }
 
     pub(crate) fn remove(&self, key: u32) -> Version {
-        self.push(|version| Event::Deleted(Thing { key, version, value: 0 }))
+        self.push(|version| WatchEvent::Deleted(Thing { key, version, value: 0 }))
     }
 
-    fn push(&self, event: impl FnOnce(u64) -> Event<Thing>) -> Version {
+    fn push(&self, event: impl FnOnce(u64) -> WatchEvent<Thing>) -> Version {
         self.history.send_modify(|history| {
             let version = history.len() as u64 + 1;
             history.push(event(version));
@@ -88,7 +88,7 @@ impl Source for World {
         for event in history.iter() {
             let thing = event.object().expect("only changes are pushed");
             items.retain(|item| item.key != thing.key);
-            if !matches!(event, Event::Deleted(_)) {
+            if !matches!(event, WatchEvent::Deleted(_)) {
                 items.push(*thing);
             }
         }
@@ -96,20 +96,20 @@ impl Source for World {
     }
 
     async fn watch(&self, request: WatchRequest) -> Result<Told, SourceError> {
-        let told = usize::try_from(request.from.get()).expect("it was a length");
+        let told = usize::try_from(request.from_version.get()).expect("it was a length");
         Ok(Told { history: self.history.subscribe(), told })
     }
 }
 
 pub(crate) struct Told {
-    history: watch::Receiver<Vec<Event<Thing>>>,
+    history: watch::Receiver<Vec<WatchEvent<Thing>>>,
     told: usize,
 }
 
-impl Watch for Told {
+impl WatchStream for Told {
     type Object = Thing;
 
-    async fn next(&mut self) -> Option<Result<Event<Thing>, SourceError>> {
+    async fn next(&mut self) -> Option<Result<WatchEvent<Thing>, SourceError>> {
         let told = self.told;
         let history = self.history.wait_for(|history| history.len() > told).await.ok()?;
         self.told += 1;

@@ -5,8 +5,8 @@ use std::future::pending;
 
 use flyball_controller::{Action, CacheStatus, Controller, NotReady, RunError, StartCondition, WatchOptions};
 use flyball_informer_cache::{
-    Event, Informer, InformerState, ListRequest, Page, Source, SourceError, SourceErrorKind, Watch,
-    WatchRequest,
+    Informer, InformerState, ListRequest, Page, Source, SourceError, SourceErrorKind, WatchEvent,
+    WatchRequest, WatchStream,
 };
 use tokio::time::{Instant, sleep};
 
@@ -232,12 +232,12 @@ impl Source for Fragile {
     }
 }
 
-impl Watch for FragileWatch {
+impl WatchStream for FragileWatch {
     type Object = Thing;
 
-    async fn next(&mut self) -> Option<Result<Event<Thing>, SourceError>> {
+    async fn next(&mut self) -> Option<Result<WatchEvent<Thing>, SourceError>> {
         let next = self.0.next().await;
-        if let Some(Ok(Event::Modified(Thing { value: 13, .. }))) = next {
+        if let Some(Ok(WatchEvent::Modified(Thing { value: 13, .. }))) = next {
             panic_quietly("a bad object");
         }
         next

@@ -10,7 +10,7 @@ use flyball_controller::{
     Action, AddWatchError, BatchConfig, Controller, ControllerHandle, Health, InvalidControllerConfig,
     NotReady, RunError, RunReport, WatchOptions,
 };
-use flyball_informer_cache::testing::Server;
+use flyball_informer_cache::testing::TestServer;
 use flyball_informer_cache::{Change, Informer, Schema, Version};
 use flyball_ratelimit::Exponential;
 use flyball_sync::TokioTimer;
@@ -388,7 +388,7 @@ const NUMBERS: Schema<u32, (u32, Version)> =
 #[test]
 fn kinds_come_and_go() {
     Simulation::explore(100, |sim| {
-        let servers = [0, 1, 2].map(|_| Server::new(NUMBERS, |object, _, version| object.1 = version));
+        let servers = [0, 1, 2].map(|_| TestServer::new(NUMBERS, |object, _, version| object.1 = version));
         let informers =
             servers.clone().map(|server| sim.informer(Informer::builder(NUMBERS, server)).unwrap());
         let backoff = Exponential::new(SECOND..=60 * SECOND);

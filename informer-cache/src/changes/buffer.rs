@@ -9,21 +9,21 @@
 //! | `awaits` | the consumer waits for a merge that is under way, of whatever |
 //! | `until` | the ticket before which everything is a part of the beginning; none as long as the store had no list |
 //! | `idle` | the consumer asked for more, and has taken nothing out since |
-//! | `behind` | it is still open how `caught_up` ends; who unsets this ends it, under this lock or as the consumer |
+//! | `behind` | it is still open how `initial_processed` ends; who unsets this ends it, under this lock or as the consumer |
 //! | `ended` | no more changes will come; the consumer hears what is left |
 //! | `detached` | the consumer is gone; changes are ignored |
 //! | `lost` | it was too much: what was pending then, for the consumer to drop; changes are ignored until it begins anew |
 //!
-//! Beside it, for good: `selection`, what the feed is of, and `most`, how many keys may be pending.
+//! Beside it, for good: `selection`, what the buffer is of, and `most`, how many keys may be pending.
 //!
-//! There is one writer, so what [`find`](Feed::find) found can only vanish, by the consumer taking it out or beginning anew, before
-//! [`merge`](Feed::merge).
+//! There is one writer, so what [`find`](SubscriptionBuffer::find) found can only vanish, by the consumer taking it out or beginning anew, before
+//! [`merge`](SubscriptionBuffer::merge).
 //!
 //! # Invariants
 //! 1. `until` is set with the first list, after all of it has been merged; or at registration, if the snapshot shows a list. It stays.
 //! 2. A consumer is caught up when it has been told its snapshot, `until` is set, and no ticket below it is pending or in its hands. It
 //!    stays so, as tickets ascend ([`Pending`], invariants 2 and 3), until it begins anew.
-//! 3. `caught_up` is set when that is so and the consumer has come back for more since: by the consumer, as it asks; or by a writer, where the
+//! 3. `initial_processed` is set when that is so and the consumer has come back for more since: by the consumer, as it asks; or by a writer, where the
 //!    consumer is idle: of a first list that brings it nothing it is not told. It fails when the consumer goes before, or the store ends without a list.
 //! 4. No more than `most` keys are pending when nobody has the lock. Where something is `lost`, nothing is pending.
 //! 5. Nothing of a table that the consumer was shown is merged: `revision` is that table's, and what led to it is passed over.
@@ -43,15 +43,15 @@ use crate::table::record::Name;
 use crate::{Change, Stopped, Version};
 
 /// The pending changes of one subscription.
-pub(crate) struct Feed<K, V> {
+pub(crate) struct SubscriptionBuffer<K, V> {
     selection: Option<Selection<K, V>>,
     most: usize,
-    state: Mutex<FeedState<K, V>>,
-    /// Shared, since who waits for it may outlive the feed, and must not keep it.
-    caught_up: Arc<Synced>,
+    state: Mutex<BufferState<K, V>>,
+    /// Shared, since who waits for it may outlive the buffer, and must not keep it.
+    initial_processed: Arc<Synced>,
 }
 
-struct FeedState<K, V> {
+struct BufferState<K, V> {
     pending: Pending<K, V>,
     waker: Option<Waker>,
     version: Version,
@@ -65,7 +65,7 @@ struct FeedState<K, V> {
     lost: Option<Pending<K, V>>,
 }
 
-impl<K, V> FeedState<K, V> {
+impl<K, V> BufferState<K, V> {
     /// The consumer, which has nothing in its hands, asks for more. Whether it has got through the beginning by that.
     fn asked(&mut self) -> bool {
         self.idle = self.pending.is_empty();
@@ -120,8 +120,8 @@ pub(crate) enum Popped<K, V> {
     Ended(Version),
 }
 
-impl<K, V> Feed<K, V> {
-    /// The feed of a consumer that is shown this table, and whether that is the state after a list.
+impl<K, V> SubscriptionBuffer<K, V> {
+    /// The buffer of a consumer that is shown this table, and whether that is the state after a list.
     pub(crate) fn new(
         table: &Table<K, V>,
         listed: bool,
@@ -131,13 +131,13 @@ impl<K, V> Feed<K, V> {
     ) -> Self {
         let pending = Pending::new();
         let until = listed.then(|| pending.next());
-        let caught_up = Arc::<Synced>::default();
+        let initial_processed = Arc::<Synced>::default();
         let behind = listed || !ended;
         if !behind {
             // Nobody waits yet.
-            caught_up.end(Err(Stopped), &mut Wakers::default());
+            initial_processed.end(Err(Stopped), &mut Wakers::default());
         }
-        let state = FeedState {
+        let state = BufferState {
             pending,
             waker: None,
             version: table.version,
@@ -150,7 +150,7 @@ impl<K, V> Feed<K, V> {
             detached: false,
             lost: None,
         };
-        Self { selection, most, state: Mutex::new(state), caught_up }
+        Self { selection, most, state: Mutex::new(state), initial_processed }
     }
 
     /// What it is of, if not of everything.
@@ -159,7 +159,7 @@ impl<K, V> Feed<K, V> {
     }
 
     /// Begins anew, as [`new`](Self::new). Gives back what was pending, to be dropped after unlocking. Nothing is committed meanwhile; a merge may
-    /// be under way, and what is left of it passes this feed over.
+    /// be under way, and what is left of it passes this buffer over.
     pub(crate) fn restart(&self, table: &Table<K, V>, listed: bool, ended: bool) -> impl Sized + use<K, V> {
         let mut state = self.state.lock();
         let pending = state.pending.begin_anew();
@@ -175,8 +175,8 @@ impl<K, V> Feed<K, V> {
     }
 
     /// The signal that the consumer has the beginning behind it.
-    pub(crate) fn caught_up(&self) -> &Arc<Synced> {
-        &self.caught_up
+    pub(crate) fn initial_processed(&self) -> &Arc<Synced> {
+        &self.initial_processed
     }
 
     /// The ticket of each of these keys; none for what need not be looked for. Compares keys and changes nothing.
@@ -270,7 +270,7 @@ impl<K, V> Feed<K, V> {
             wakers.extend(state.waker.take());
         }
         if state.idle && state.got_through() {
-            self.caught_up.end(Ok(()), wakers);
+            self.initial_processed.end(Ok(()), wakers);
         }
         true
     }
@@ -278,7 +278,7 @@ impl<K, V> Feed<K, V> {
     /// The oldest pending change. The consumer has dealt with everything it was told.
     pub(crate) fn pop(&self) -> Popped<K, V> {
         let mut state = self.state.lock();
-        let caught_up = state.asked();
+        let initial_processed = state.asked();
         let (version, ended) = (state.version, state.ended);
         let popped = match state.pending.pop() {
             Some((ticket, change)) => Popped::Change(ticket, change),
@@ -287,8 +287,8 @@ impl<K, V> Feed<K, V> {
             None => Popped::Empty(version),
         };
         drop(state);
-        if caught_up {
-            self.caught_up.set();
+        if initial_processed {
+            self.initial_processed.set();
         }
         popped
     }
@@ -296,7 +296,7 @@ impl<K, V> Feed<K, V> {
     /// As [`pop`](Self::pop); when there is nothing yet, `waker` is woken once there is. Gives back the waker it replaces.
     pub(crate) fn pop_or_wait(&self, waker: Waker) -> (Popped<K, V>, Option<Waker>) {
         let mut state = self.state.lock();
-        let caught_up = state.asked();
+        let initial_processed = state.asked();
         let (version, ended) = (state.version, state.ended);
         // In one critical section, or a change between looking and registering would wake nobody.
         let popped = match state.pending.pop() {
@@ -306,8 +306,8 @@ impl<K, V> Feed<K, V> {
             None => (Popped::Empty(version), state.waker.replace(waker)),
         };
         drop(state);
-        if caught_up {
-            self.caught_up.set();
+        if initial_processed {
+            self.initial_processed.set();
         }
         popped
     }
@@ -326,7 +326,7 @@ impl<K, V> Feed<K, V> {
 
     /// Whether everything that belongs to the beginning has been taken out, and the consumer, which may have what was under a ticket
     /// in its hands, has told it. O(1).
-    pub(crate) fn is_caught_up(&self, in_hands: Option<Ticket>) -> bool {
+    pub(crate) fn is_initial_delivered(&self, in_hands: Option<Ticket>) -> bool {
         let state = self.state.lock();
         let oldest = in_hands.unwrap_or_else(|| state.pending.oldest());
         state.lost.is_none() && state.until.is_some_and(|until| oldest >= until)
@@ -344,7 +344,7 @@ impl<K, V> Feed<K, V> {
         state.ended = true;
         wakers.extend(state.waker.take());
         if state.until.is_none() && std::mem::take(&mut state.behind) {
-            self.caught_up.end(Err(Stopped), wakers);
+            self.initial_processed.end(Err(Stopped), wakers);
         }
     }
 
@@ -356,7 +356,7 @@ impl<K, V> Feed<K, V> {
         let (lost, waker) = (state.lost.take(), state.waker.take());
         let mut wakers = Wakers::default();
         if std::mem::take(&mut state.behind) {
-            self.caught_up.end(Err(Stopped), &mut wakers);
+            self.initial_processed.end(Err(Stopped), &mut wakers);
         }
         drop(state);
         // First, as what is dropped then may panic.
@@ -380,7 +380,7 @@ impl<K, V> Feed<K, V> {
 }
 
 /// Feeds of a store, shared so that fanning out copies no list.
-pub(crate) type Feeds<K, V> = Arc<[Arc<Feed<K, V>>]>;
+pub(crate) type SubscriptionBuffers<K, V> = Arc<[Arc<SubscriptionBuffer<K, V>>]>;
 
 /// So many changes are found or merged under one lock.
 const CHUNK: usize = 64;

@@ -333,7 +333,7 @@ impl<K, V> Merged<K, V> {
         let passes = |object: &Arc<V>| filter.is_none_or(|filter| filter(object));
         let was = held.is_some_and(&passes);
         let is = !change.kind().is_deletion() && passes(after);
-        let same = |object: &Arc<V>| held.is_some_and(|held| schema.same(held, object));
+        let same = |object: &Arc<V>| held.is_some_and(|held| schema.same_identity(held, object));
         let end = self.ends.as_ref().map(|ends| {
             let is_gone = change.kind().is_deletion();
             match &ends.latest {

@@ -13,10 +13,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::changes::buffer::{Feed, Feeds, Merging};
+use crate::changes::buffer::{Merging, SubscriptionBuffer, SubscriptionBuffers};
 use crate::changes::pending::{Dropped, Ticket};
 use crate::index::Definition;
-use crate::index::set::Recipe;
+use crate::index::set::IndexSet;
 use crate::signal::wakers::Wakers;
 use crate::table::record::{AnyValue, Record, Values};
 use crate::table::{KeyWrite, Table};
@@ -32,10 +32,10 @@ pub(crate) enum Selection<K, V> {
 
 impl<K, V> Selection<K, V> {
     /// Whether it can be decided which objects are selected.
-    pub(crate) fn stands(&self, recipe: &Recipe<V>) -> bool {
+    pub(crate) fn stands(&self, index_set: &IndexSet<V>) -> bool {
         match self {
             Self::Key { .. } => true,
-            Self::Value { index, .. } => recipe.place(index).is_some(),
+            Self::Value { index, .. } => index_set.place(index).is_some(),
         }
     }
 
@@ -49,7 +49,7 @@ impl<K, V> Selection<K, V> {
                 table.record(*hash, |known| known == key).cloned().into_iter().collect()
             }
             Self::Value { index, value } => {
-                let column = table.recipe.place(index).map(|at| &table.columns[at]);
+                let column = table.index_set.place(index).map(|at| &table.columns[at]);
                 let group = column.and_then(|column| {
                     column.group(column.find(value.hash, |known| index.equal(known, value))?)
                 });
@@ -74,7 +74,7 @@ impl<K, V> Selection<K, V> {
                     .collect()
             }
             Self::Value { index, value } => {
-                let Some(place) = table.recipe.place(index) else { return Vec::new() };
+                let Some(place) = table.index_set.place(index) else { return Vec::new() };
                 let column = &table.columns[place];
                 let group = column.find(value.hash, |known| index.equal(known, value));
                 let was = |row| group.is_some_and(|group| column.groups_of(row).any(|other| other == group));
@@ -149,7 +149,7 @@ impl Findings {
     /// index values, and changes nothing.
     pub(crate) fn find<K: Eq, V>(
         &mut self,
-        (at, feed): (usize, &Feed<K, V>),
+        (at, buffer): (usize, &SubscriptionBuffer<K, V>),
         writes: &[KeyWrite<K, V>],
         part: Range<usize>,
         table: &Table<K, V>,
@@ -160,11 +160,11 @@ impl Findings {
         let Some(slot) = self.0.get_mut(at) else { return };
         let Finding { crossings, tickets } = slot.get_or_insert_default();
         let is_added = |write: &KeyWrite<K, V>| write.kind.is_addition();
-        let Some(selection) = feed.selection() else {
+        let Some(selection) = buffer.selection() else {
             if writes[part.clone()].iter().any(is_added) {
                 tickets.resize(part.start, None);
                 let names = writes[part].iter().map(|write| is_added(write).then_some(&write.record.name));
-                feed.find(names, tickets);
+                buffer.find(names, tickets);
             }
             return;
         };
@@ -176,7 +176,7 @@ impl Findings {
             let write = &writes[*at];
             (is_added(write) || matches!(crossing, Crossing::Enters)).then_some(&write.record.name)
         });
-        feed.find(names, tickets);
+        buffer.find(names, tickets);
     }
 
     /// Whether there is something to be found for a subscription.
@@ -185,11 +185,18 @@ impl Findings {
     }
 
     /// What was found, for another list of subscriptions. One of everything that came meanwhile has nothing pending, so there is nothing to be found for it.
-    pub(crate) fn regroup<K, V>(&mut self, before: &Feeds<K, V>, now: &Feeds<K, V>) {
+    pub(crate) fn regroup<K, V>(
+        &mut self,
+        before: &SubscriptionBuffers<K, V>,
+        now: &SubscriptionBuffers<K, V>,
+    ) {
         let mut found = std::mem::take(&mut self.0);
-        let of = |feed: &Arc<Feed<K, V>>| match before.iter().position(|known| Arc::ptr_eq(known, feed)) {
+        let of = |buffer: &Arc<SubscriptionBuffer<K, V>>| match before
+            .iter()
+            .position(|known| Arc::ptr_eq(known, buffer))
+        {
             Some(at) => found.get_mut(at).and_then(Option::take),
-            None => feed.selection().is_none().then(Finding::default),
+            None => buffer.selection().is_none().then(Finding::default),
         };
         self.0 = now.iter().map(of).collect();
     }
@@ -203,7 +210,7 @@ impl Findings {
     /// Merges a part of the changes that the subscription at a place is of, which may be the last part; whether it is still there.
     pub(crate) fn merge<K, V>(
         &self,
-        (at, feed): (usize, &Feed<K, V>),
+        (at, buffer): (usize, &SubscriptionBuffer<K, V>),
         changes: &[Change<K, V>],
         part: Range<usize>,
         (merging, last): (Merging, bool),
@@ -217,11 +224,11 @@ impl Findings {
                     let (at, crossing) = crossings[place];
                     (crossing.change(&changes[at]), ticket(place))
                 });
-                feed.merge(part, merging, last, wakers, dropped)
+                buffer.merge(part, merging, last, wakers, dropped)
             }
             None => {
                 let part = part.map(|place| (changes[place].clone(), ticket(place)));
-                feed.merge(part, merging, last, wakers, dropped)
+                buffer.merge(part, merging, last, wakers, dropped)
             }
         }
     }

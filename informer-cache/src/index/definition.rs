@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use flyball_sync::panics::attempt;
 
-use super::{Function, Index, Label, Labels};
+use super::{Function, Index, Label, LabelIndex};
 use crate::IndexError;
 use crate::index::seed::Seed;
 use crate::table::Column;
@@ -74,7 +74,7 @@ impl<V: 'static> Definition<V> {
         Self { compare: Some(compare), ..Self::new(index) }
     }
 
-    pub(crate) fn labels(labels: Labels<V>) -> Self {
+    pub(crate) fn labels(labels: LabelIndex<V>) -> Self {
         Self {
             name: labels.name(),
             value_type: TypeId::of::<Label>(),

@@ -14,11 +14,11 @@ use crate::Selector;
 ///
 /// # Examples
 /// ```
-/// use flyball_informer_cache::{Labels, Schema, Store, Version};
+/// use flyball_informer_cache::{LabelIndex, Schema, Store, Version};
 ///
 /// struct Pod { id: u64, labels: Vec<(&'static str, &'static str)> }
 ///
-/// static LABELS: Labels<Pod> = Labels::new("labels", |pod, each| pod.labels.iter().for_each(|(key, value)| each(key, value)));
+/// static LABELS: LabelIndex<Pod> = LabelIndex::new("labels", |pod, each| pod.labels.iter().for_each(|(key, value)| each(key, value)));
 ///
 /// let mut store = Store::builder(Schema::new(|pod: &Pod| pod.id, |_| Version::ZERO)).index(&LABELS).build()?;
 /// store.upsert(Pod { id: 1, labels: vec![("app", "web"), ("tier", "front")] });
@@ -36,7 +36,7 @@ use crate::Selector;
 /// assert_eq!(found("!tier"), [2, 3]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Labels<V> {
+pub struct LabelIndex<V> {
     name: &'static str,
     function: LabelsFn<V>,
 }
@@ -44,7 +44,7 @@ pub struct Labels<V> {
 /// Tells each label of an object.
 type LabelsFn<V> = fn(&V, &mut dyn FnMut(&str, &str));
 
-impl<V> Labels<V> {
+impl<V> LabelIndex<V> {
     /// An index of the labels that the function tells.
     #[must_use]
     pub const fn new(name: &'static str, labels: LabelsFn<V>) -> Self {
@@ -99,13 +99,13 @@ impl Label {
     }
 }
 
-impl<V: 'static> AnyIndex<V> for Labels<V> {
+impl<V: 'static> AnyIndex<V> for LabelIndex<V> {
     fn name(&self) -> &'static str {
         self.name
     }
 }
 
-impl<V: 'static> sealed::Sealed<V> for Labels<V> {
+impl<V: 'static> sealed::Sealed<V> for LabelIndex<V> {
     fn define(&self) -> Definition<V> {
         Definition::labels(*self)
     }
@@ -113,16 +113,16 @@ impl<V: 'static> sealed::Sealed<V> for Labels<V> {
 
 // Not derived: function pointers are `Copy` whatever the types are.
 
-impl<V> Copy for Labels<V> {}
+impl<V> Copy for LabelIndex<V> {}
 
-impl<V> Clone for Labels<V> {
+impl<V> Clone for LabelIndex<V> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<V> fmt::Debug for Labels<V> {
+impl<V> fmt::Debug for LabelIndex<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Labels").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("LabelIndex").field("name", &self.name).finish_non_exhaustive()
     }
 }

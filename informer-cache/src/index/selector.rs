@@ -25,10 +25,10 @@ pub use requirement::{SelectorOperator, SelectorRequirement};
 /// |---|---|---|
 /// | [`equals`](Self::equals) | `k=v`, `k==v` | with this label |
 /// | [`not_equals`](Self::not_equals) | `k!=v` | without this label: with another value, or without the key |
-/// | [`one_of`](Self::one_of) | `k in (v,w)` | with one of these labels |
-/// | [`none_of`](Self::none_of) | `k notin (v,w)` | with none of them: with another value, or without the key |
+/// | [`one_of`](Self::in_set) | `k in (v,w)` | with one of these labels |
+/// | [`none_of`](Self::not_in) | `k notin (v,w)` | with none of them: with another value, or without the key |
 /// | [`exists`](Self::exists) | `k` | with the key, whatever its value |
-/// | [`absent`](Self::absent) | `!k` | without the key |
+/// | [`absent`](Self::does_not_exist) | `!k` | without the key |
 /// | [`greater_than`](Self::greater_than), [`less_than`](Self::less_than) | `k>7`, `k<7` | with the key and a value that is such a whole number |
 ///
 /// Keys and values are compared byte by byte. Requirements of one key do not replace each other: all have to hold.
@@ -43,7 +43,7 @@ pub use requirement::{SelectorOperator, SelectorRequirement};
 /// ```
 /// use flyball_informer_cache::Selector;
 ///
-/// let selector = Selector::everything().equals("app", "web").one_of("tier", ["a", "b"]).absent("canary");
+/// let selector = Selector::everything().equals("app", "web").in_set("tier", ["a", "b"]).does_not_exist("canary");
 /// assert_eq!(selector, "app=web, tier in (b, a), !canary".parse()?);
 /// assert_eq!(selector.to_string(), "app=web,!canary,tier in (a,b)");
 ///
@@ -77,18 +77,18 @@ impl Selector {
     /// Requires the label `key` with this value.
     #[must_use]
     pub fn equals(self, key: impl Into<Arc<str>>, value: impl Into<Arc<str>>) -> Self {
-        self.one_of(key, [value])
+        self.in_set(key, [value])
     }
 
     /// Requires another value of the label `key`, or no such label.
     #[must_use]
     pub fn not_equals(self, key: impl Into<Arc<str>>, value: impl Into<Arc<str>>) -> Self {
-        self.none_of(key, [value])
+        self.not_in(key, [value])
     }
 
     /// Requires the label `key` with one of these values. There is none among no values: then nothing matches.
     #[must_use]
-    pub fn one_of(
+    pub fn in_set(
         self,
         key: impl Into<Arc<str>>,
         values: impl IntoIterator<Item = impl Into<Arc<str>>>,
@@ -101,7 +101,7 @@ impl Selector {
 
     /// Requires that the label `key` has none of these values, or that there is no such label. No values exclude nothing.
     #[must_use]
-    pub fn none_of(
+    pub fn not_in(
         self,
         key: impl Into<Arc<str>>,
         values: impl IntoIterator<Item = impl Into<Arc<str>>>,
@@ -120,7 +120,7 @@ impl Selector {
 
     /// Requires that there is no label `key`.
     #[must_use]
-    pub fn absent(self, key: impl Into<Arc<str>>) -> Self {
+    pub fn does_not_exist(self, key: impl Into<Arc<str>>) -> Self {
         self.with(key, SelectorOperator::DoesNotExist)
     }
 

@@ -1,7 +1,7 @@
 //! PURE. What a store asks about its objects: but for [`Table::values`](crate::table::Table::values) the one place that runs the owner's functions.
 //!
-//! All of it happens under no lock of the store and before anything changes, so a function may panic, block or read the store. A recipe never changes:
-//! with another set of indexes the store has another recipe.
+//! All of it happens under no lock of the store and before anything changes, so a function may panic, block or read the store. A index set never changes:
+//! with another set of indexes the store has another index set.
 
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use crate::table::record::Record;
 use crate::{MissingIndex, Schema, Version};
 
 /// What a store asks about its objects.
-pub(crate) struct Recipe<V> {
+pub(crate) struct IndexSet<V> {
     pub(crate) indexes: Vec<Arc<Definition<V>>>,
 }
 
 /// How a store reads an object; never changes.
-pub(crate) struct Reading<K, V> {
+pub(crate) struct ObjectReader<K, V> {
     pub(crate) schema: Schema<K, V>,
     pub(crate) seed: Seed,
 }
@@ -35,15 +35,15 @@ pub(crate) fn transformed<V>(object: V, transform: Option<&Transform<V>>) -> Arc
 
 // Not derived: functions and a number.
 
-impl<K, V> Copy for Reading<K, V> {}
+impl<K, V> Copy for ObjectReader<K, V> {}
 
-impl<K, V> Clone for Reading<K, V> {
+impl<K, V> Clone for ObjectReader<K, V> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<K: Hash, V> Reading<K, V> {
+impl<K: Hash, V> ObjectReader<K, V> {
     /// The key of an object, and its hash.
     pub(crate) fn name(&self, object: &V) -> (u64, K) {
         let key = self.schema.key(object);
@@ -57,21 +57,21 @@ impl<K: Hash, V> Reading<K, V> {
         key: K,
         object: V,
         transform: Option<&Transform<V>>,
-    ) -> Arrived<K, V> {
+    ) -> ParsedObject<K, V> {
         let version = self.schema.version(&object);
-        Arrived { hash, key, version, object: transformed(object, transform) }
+        ParsedObject { hash, key, version, object: transformed(object, transform) }
     }
 }
 
 /// An object as it was read, before anybody looked for what is stored under its key.
-pub(crate) struct Arrived<K, V> {
+pub(crate) struct ParsedObject<K, V> {
     pub(crate) hash: u64,
     pub(crate) key: K,
     version: Version,
     object: Arc<V>,
 }
 
-impl<K, V> Arrived<K, V> {
+impl<K, V> ParsedObject<K, V> {
     /// As a record, after the one with this key if there is one; and the key, where that has one already.
     pub(crate) fn after(self, old: Option<&Record<K, V>>) -> (Record<K, V>, Option<K>) {
         let Self { hash, key, version, object } = self;
@@ -82,7 +82,7 @@ impl<K, V> Arrived<K, V> {
     }
 }
 
-impl<V> Recipe<V> {
+impl<V> IndexSet<V> {
     /// The name of one of these indexes that it does not have.
     pub(crate) fn lacks(&self, indexes: &[Arc<Definition<V>>]) -> Option<&'static str>
     where

@@ -10,14 +10,15 @@ use flyball_sync::Timer;
 use flyball_sync::random::SplitMix64;
 use foldhash::quality::RandomState;
 
-use super::ending::Ending;
 use super::failure::{OnError, SourceFailure};
+use super::on_exit::NotifyOnExit;
 use super::prepared::PreparedInformer;
-use super::run::Drive;
+use super::run::InformerTask;
 use super::tombstones::Tombstones;
 use super::{Informer, Shared};
 use crate::{
-    AnyIndex, ConfigError, DuplicateIndex, Reflector, ReflectorConfig, Schema, Source, Store, StoreBuilder,
+    AnyIndex, DuplicateIndex, InvalidReflectorConfig, Reflector, ReflectorConfig, Schema, Source, Store,
+    StoreBuilder,
 };
 
 /// So many deletions are remembered until a list or a bookmark says as much.
@@ -69,7 +70,7 @@ where
     V: Send + Sync + 'static,
     S: Source<Object = V>,
 {
-    /// Keeps this index in the store: an [`Index`](crate::Index), an [`OrderedIndex`](crate::OrderedIndex) or [`Labels`](crate::Labels).
+    /// Keeps this index in the store: an [`Index`](crate::Index), an [`OrderedIndex`](crate::OrderedIndex) or [`LabelIndex`](crate::LabelIndex).
     pub fn index(mut self, index: &impl AnyIndex<V>) -> Self {
         self.store = self.store.index(index);
         self
@@ -116,7 +117,7 @@ where
     }
 
     /// Replaces every period and size at once, those set before included.
-    pub fn reflector(mut self, config: ReflectorConfig) -> Self {
+    pub fn reflector_config(mut self, config: ReflectorConfig) -> Self {
         self.config = config;
         self
     }
@@ -137,8 +138,8 @@ where
     }
 
     /// Calls `f` after each failure of the source, to log or to count it: an answer that is an error, none in time, a watch that ended too early;
-    /// and after each panic of one of the user's functions. [`Status::last_error`](crate::Status::last_error) is the last failure, and
-    /// [`Status::last_panic`](crate::Status::last_panic) the last panic; they are this one already when `f` is called.
+    /// and after each panic of one of the user's functions. [`InformerStatus::last_error`](crate::InformerStatus::last_error) is the last failure, and
+    /// [`InformerStatus::last_panic`](crate::InformerStatus::last_panic) the last panic; they are this one already when `f` is called.
     ///
     /// It is called by the run future, between two requests, so it should be quick. Of several, the last set is called.
     ///
@@ -147,20 +148,20 @@ where
     ///
     /// # Examples
     /// ```
-    /// use flyball_informer_cache::{Cause, Informer, Schema, SourceErrorKind, Version, testing::Server};
+    /// use flyball_informer_cache::{BackoffCause, Informer, Schema, SourceErrorKind, Version, testing::TestServer};
     /// use flyball_sync::ManualClock;
     /// use std::{pin::pin, sync::mpsc, task::{Context, Waker}};
     ///
     /// const NUMBERS: Schema<u32, u32> = Schema::new(|number: &u32| *number, |_| Version::new(1));
-    /// let server = Server::new(NUMBERS, |_, _, _| {});
-    /// server.fail_list(SourceErrorKind::Refused);
+    /// let server = TestServer::new(NUMBERS, |_, _, _| {});
+    /// server.fail_list(SourceErrorKind::ConnectionRefused);
     /// let (tell, told) = mpsc::channel();
     /// let (numbers, run) = Informer::builder(NUMBERS, server)
     ///     .on_error(move |failure| tell.send(failure.cause).unwrap())
     ///     .timer(ManualClock::new().timer())
     ///     .build()?;
     /// assert!(pin!(run).poll(&mut Context::from_waker(Waker::noop())).is_pending());
-    /// assert_eq!(told.recv()?, Cause::Failed(SourceErrorKind::Refused));
+    /// assert_eq!(told.recv()?, BackoffCause::Failed(SourceErrorKind::ConnectionRefused));
     /// # drop(numbers);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -174,14 +175,14 @@ where
     ///
     /// # Examples
     /// ```
-    /// use flyball_informer_cache::{Informer, Schema, Store, Version, testing::Server};
+    /// use flyball_informer_cache::{Informer, Schema, Store, Version, testing::TestServer};
     /// use flyball_sync::ManualClock;
     /// use std::sync::{Arc, OnceLock};
     ///
     /// const NUMBERS: Schema<u32, u32> = Schema::new(|number: &u32| *number, |_| Version::new(1));
     /// let stored: Arc<OnceLock<Store<u32, u32>>> = Arc::default();
     /// let seen = stored.clone();
-    /// let builder = Informer::builder(NUMBERS, Server::new(NUMBERS, |_, _, _| {}));
+    /// let builder = Informer::builder(NUMBERS, TestServer::new(NUMBERS, |_, _, _| {}));
     /// let builder = builder.on_build(move |store| seen.set(store.clone()).expect("it is built once"));
     /// let (numbers, run) = builder.timer(ManualClock::new().timer()).build()?;
     /// assert_eq!(stored.get().map(Store::len), Some(0));
@@ -197,7 +198,9 @@ where
     ///
     /// # Errors
     /// When the configuration makes no sense, or two indexes have the same name.
-    pub fn build(self) -> Result<(Informer<K, V>, impl Future<Output = ()> + Send + 'static), BuildError>
+    pub fn build(
+        self,
+    ) -> Result<(Informer<K, V>, impl Future<Output = ()> + Send + 'static), InformerBuildError>
     where
         T: Timer,
     {
@@ -210,16 +213,16 @@ where
     /// # Errors
     /// As [`build`](Self::build).
     #[expect(clippy::type_complexity, reason = "a pair, and what may go wrong")]
-    pub fn prepare(self) -> Result<(Informer<K, V>, PreparedInformer<K, V, S, T>), BuildError>
+    pub fn prepare(self) -> Result<(Informer<K, V>, PreparedInformer<K, V, S, T>), InformerBuildError>
     where
         T: Timer,
     {
         let Self { schema, source, timer, store, config, seed, on_error, on_build } = self;
         let mut random = SplitMix64::new(seed.unwrap_or_else(|| RandomState::default().hash_one(0)));
-        let reflector = Reflector::new(config, timer.now(), random.next())?.polling(source.polls());
+        let reflector = Reflector::new(config, timer.now(), random.next())?.polling(source.is_polling());
         let shared = Arc::new(Shared::new(store.build()?.into_shared()));
         on_build.into_iter().for_each(|f| f(&shared.writer));
-        let drive = Drive {
+        let task = InformerTask {
             shared: shared.clone(),
             schema,
             source,
@@ -232,8 +235,8 @@ where
             stale: 0,
             on_error,
         };
-        let ending = Ending::new(shared.clone());
-        Ok((Informer { shared }, PreparedInformer { config, ending, drive }))
+        let ending = NotifyOnExit::new(shared.clone());
+        Ok((Informer { shared }, PreparedInformer { config, ending, task }))
     }
 }
 
@@ -254,7 +257,7 @@ where
     /// # Panics
     /// Outside a tokio runtime with time enabled.
     #[track_caller]
-    pub fn start(self) -> Result<Informer<K, V>, BuildError> {
+    pub fn start(self) -> Result<Informer<K, V>, InformerBuildError> {
         let (informer, run) = self.timer(flyball_sync::TokioTimer::current()).build()?;
         drop(tokio::spawn(run));
         Ok(informer)
@@ -270,26 +273,26 @@ impl<K, V, S, T> fmt::Debug for InformerBuilder<K, V, S, T> {
 
 /// An informer cannot be built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BuildError {
+pub enum InformerBuildError {
     /// The configuration of the reflector makes no sense.
-    Config(ConfigError),
+    Config(InvalidReflectorConfig),
     /// Two indexes have the same name.
     Index(DuplicateIndex),
 }
 
-impl From<ConfigError> for BuildError {
-    fn from(error: ConfigError) -> Self {
+impl From<InvalidReflectorConfig> for InformerBuildError {
+    fn from(error: InvalidReflectorConfig) -> Self {
         Self::Config(error)
     }
 }
 
-impl From<DuplicateIndex> for BuildError {
+impl From<DuplicateIndex> for InformerBuildError {
     fn from(error: DuplicateIndex) -> Self {
         Self::Index(error)
     }
 }
 
-impl fmt::Display for BuildError {
+impl fmt::Display for InformerBuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Config(error) => error.fmt(f),
@@ -298,4 +301,4 @@ impl fmt::Display for BuildError {
     }
 }
 
-impl Error for BuildError {}
+impl Error for InformerBuildError {}

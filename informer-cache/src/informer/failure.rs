@@ -4,7 +4,7 @@ use std::fmt;
 
 use flyball_sync::Nanos;
 
-use crate::{Cause, SourceError};
+use crate::{BackoffCause, SourceError};
 
 /// One failure of a source, or one panic of a user's function, as [`InformerBuilder::on_error`](crate::InformerBuilder::on_error) reports it.
 #[derive(Clone, Copy, Debug)]
@@ -13,13 +13,13 @@ pub struct SourceFailure<'a> {
     /// When, on the informer's clock.
     pub at: Nanos,
     /// What, as a value.
-    pub cause: Cause,
+    pub cause: BackoffCause,
     /// The words of the source, if it answered.
     pub error: Option<&'a SourceError>,
     /// The message of the panic, if it was one.
     pub panic: Option<&'a str>,
     /// When it is asked again; nothing if that is at once.
-    pub until: Option<Nanos>,
+    pub retry_at: Option<Nanos>,
 }
 
 impl fmt::Display for SourceFailure<'_> {
@@ -43,12 +43,12 @@ pub(super) enum Failed<'a> {
 }
 
 impl<'a> Failed<'a> {
-    pub(super) fn told(&self, at: Nanos, cause: Cause, until: Option<Nanos>) -> SourceFailure<'a> {
+    pub(super) fn told(&self, at: Nanos, cause: BackoffCause, until: Option<Nanos>) -> SourceFailure<'a> {
         let (error, panic) = match *self {
             Self::Answer(error) => (Some(error), None),
             Self::Panic(message) => (None, Some(message)),
             Self::Silent => (None, None),
         };
-        SourceFailure { at, cause, error, panic, until }
+        SourceFailure { at, cause, error, panic, retry_at: until }
     }
 }

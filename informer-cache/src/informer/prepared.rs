@@ -5,23 +5,23 @@ use std::hash::Hash;
 
 use flyball_sync::Timer;
 
-use super::ending::Ending;
-use super::run::Drive;
-use crate::{ConfigError, Reflector, ReflectorConfig, Source};
+use super::on_exit::NotifyOnExit;
+use super::run::InformerTask;
+use crate::{InvalidReflectorConfig, Reflector, ReflectorConfig, Source};
 
 /// What will run an informer; see [`InformerBuilder::prepare`](crate::InformerBuilder::prepare). Dropping it ends the informer.
 ///
 /// # Examples
 /// ```
-/// use flyball_informer_cache::{Informer, ReflectorConfig, Schema, Version, testing::Server};
+/// use flyball_informer_cache::{Informer, ReflectorConfig, Schema, Version, testing::TestServer};
 /// use flyball_sync::ManualClock;
 /// use std::time::Duration;
 ///
 /// const NUMBERS: Schema<u32, u32> = Schema::new(|number: &u32| *number, |_| Version::new(1));
-/// let server = Server::new(NUMBERS, |_, _, _| {});
+/// let server = TestServer::new(NUMBERS, |_, _, _| {});
 /// let (numbers, prepared) = Informer::builder(NUMBERS, server).timer(ManualClock::new().timer()).prepare()?;
-/// let patient = ReflectorConfig { request_timeout: Duration::from_secs(600), ..prepared.reflector() };
-/// let run = prepared.with_reflector(patient)?.run();
+/// let patient = ReflectorConfig { request_timeout: Duration::from_secs(600), ..prepared.reflector_config() };
+/// let run = prepared.with_reflector_config(patient)?.run();
 /// # drop((numbers, run));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -32,8 +32,8 @@ where
     V: Send + Sync + 'static,
 {
     pub(super) config: ReflectorConfig,
-    pub(super) ending: Ending<K, V>,
-    pub(super) drive: Drive<K, V, S, T>,
+    pub(super) ending: NotifyOnExit<K, V>,
+    pub(super) task: InformerTask<K, V, S, T>,
 }
 
 impl<K, V, S, T> PreparedInformer<K, V, S, T>
@@ -45,7 +45,7 @@ where
 {
     /// The configuration of its reflector.
     #[must_use]
-    pub fn reflector(&self) -> ReflectorConfig {
+    pub fn reflector_config(&self) -> ReflectorConfig {
         self.config
     }
 
@@ -53,16 +53,16 @@ where
     ///
     /// # Errors
     /// When [`validate`](ReflectorConfig::validate) refuses it.
-    pub fn with_reflector(mut self, config: ReflectorConfig) -> Result<Self, ConfigError> {
-        let reflector = Reflector::new(config, self.drive.timer.now(), self.drive.random.next())?;
-        self.drive.reflector = reflector.polling(self.drive.source.polls());
+    pub fn with_reflector_config(mut self, config: ReflectorConfig) -> Result<Self, InvalidReflectorConfig> {
+        let reflector = Reflector::new(config, self.task.timer.now(), self.task.random.next())?;
+        self.task.reflector = reflector.polling(self.task.source.is_polling());
         self.config = config;
         Ok(self)
     }
 
     /// The future that runs the informer: to be polled by any executor until it is over.
     pub fn run(self) -> impl Future<Output = ()> + Send + 'static {
-        self.ending.after(self.drive.run())
+        self.ending.after(self.task.run())
     }
 }
 

@@ -1,4 +1,4 @@
-//! EDGE. The run future: performs what the reflector asks for, and feeds the store.
+//! EDGE. The run future: performs what the reflector asks for, and buffers the store.
 //!
 //! Cancel safety: see the parent module. What this future holds besides the store is the half list, a batch of
 //! events not applied yet, and the open watch; dropping them loses nothing that was published.
@@ -17,20 +17,20 @@ use flyball_sync::{Nanos, Timer};
 use super::Shared;
 use super::failure::{Failed, OnError};
 use super::tombstones::Tombstones;
-use crate::signal::stop::Stop as Wish;
+use crate::signal::stop_signal::StopSignal;
 use crate::store::RelistDraft;
 use crate::{
-    Cause, Event, ListRequest, Page, Phase, Reflector, Schema, Source, SourceError, Step, Verdict, Version,
-    Watch,
+    BackoffCause, EventVerdict, ListRequest, Page, Reflector, ReflectorPhase, ReflectorRequest, Schema,
+    Source, SourceError, Version, WatchEvent, WatchStream,
 };
 
-mod applying;
+mod apply;
 
 /// Events taken from a busy watch, or objects from a page, before others get their turn, on the processor and on the store.
 const BATCH: usize = 256;
 
 /// Everything the run future works with.
-pub(super) struct Drive<K, V, S, T> {
+pub(super) struct InformerTask<K, V, S, T> {
     pub(super) shared: Arc<Shared<K, V>>,
     pub(super) schema: Schema<K, V>,
     pub(super) source: S,
@@ -38,7 +38,7 @@ pub(super) struct Drive<K, V, S, T> {
     pub(super) random: SplitMix64,
     pub(super) reflector: Reflector,
     /// Events that are accepted and not applied yet; none while the future is pending.
-    pub(super) batch: Vec<(Version, Event<V>)>,
+    pub(super) batch: Vec<(Version, WatchEvent<V>)>,
     /// The half list, from pages or from a stream.
     pub(super) half: Option<RelistDraft<K, V>>,
     /// What was deleted, of the store or of a streaming list under way.
@@ -49,7 +49,7 @@ pub(super) struct Drive<K, V, S, T> {
 }
 
 /// What a wait ended with.
-enum Outcome<T> {
+enum PollOutcome<T> {
     Done(T),
     Late,
     Stop,
@@ -58,7 +58,7 @@ enum Outcome<T> {
 /// The wish to end was seen.
 struct Stop;
 
-impl<K, V, S, T> Drive<K, V, S, T>
+impl<K, V, S, T> InformerTask<K, V, S, T>
 where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
@@ -78,7 +78,7 @@ where
         };
         if let Some(panic) = panic {
             let now = self.timer.now();
-            self.erred(now, Cause::Panicked, Failed::Panic(&message(&*panic)));
+            self.erred(now, BackoffCause::Panicked, Failed::Panic(&message(&*panic)));
             resume_unwind(panic);
         }
     }
@@ -94,11 +94,11 @@ where
 
     async fn perform(&mut self) -> Result<(), Stop> {
         match self.reflector.step() {
-            Step::List(request) => {
+            ReflectorRequest::List(request) => {
                 let page = self.list(request).await;
                 self.listed(page).await
             }
-            Step::Watch(request) => {
+            ReflectorRequest::Watch(request) => {
                 let watch = self.within(self.source.watch(request)).await;
                 match self.opened(watch)? {
                     Some(watch) => self.read(watch).await,
@@ -106,28 +106,28 @@ where
                 }
             }
             // A watch is read to its end as soon as it is open, so there is none to read here.
-            Step::Read | Step::Wait => match self.within(pending()).await {
-                Outcome::Done(never) => never,
-                Outcome::Late => self.late(),
-                Outcome::Stop => Err(Stop),
+            ReflectorRequest::Read | ReflectorRequest::Wait => match self.within(pending()).await {
+                PollOutcome::Done(never) => never,
+                PollOutcome::Late => self.late(),
+                PollOutcome::Stop => Err(Stop),
             },
         }
     }
 
     /// Asks for a page. As long as some of it arrives, the deadline moves.
-    async fn list(&mut self, request: ListRequest) -> Outcome<Result<Page<V>, SourceError>> {
+    async fn list(&mut self, request: ListRequest) -> PollOutcome<Result<Page<V>, SourceError>> {
         let Self { shared, source, timer, reflector, .. } = self;
         let (source, timer) = (&*source, &*timer);
         let mut future = pin!(source.list(request));
-        let mut progress = source.progress();
+        let mut progress = source.list_progress();
         poll_fn(|cx| {
-            if shared.stop.is_wished() {
-                return Poll::Ready(Outcome::Stop);
+            if shared.stop.is_requested() {
+                return Poll::Ready(PollOutcome::Stop);
             }
             if let Poll::Ready(page) = future.as_mut().poll(cx) {
-                return Poll::Ready(Outcome::Done(page));
+                return Poll::Ready(PollOutcome::Done(page));
             }
-            let before = std::mem::replace(&mut progress, source.progress());
+            let before = std::mem::replace(&mut progress, source.list_progress());
             if progress != before {
                 reflector.page_progressed(timer.now());
             }
@@ -136,12 +136,12 @@ where
         .await
     }
 
-    async fn listed(&mut self, page: Outcome<Result<Page<V>, SourceError>>) -> Result<(), Stop> {
+    async fn listed(&mut self, page: PollOutcome<Result<Page<V>, SourceError>>) -> Result<(), Stop> {
         let (now, random) = self.moment();
         match page {
-            Outcome::Done(Ok(Page { items, version, continuation })) => {
+            PollOutcome::Done(Ok(Page { items, version, continuation })) => {
                 let verdict = self.reflector.page(version, continuation, now, random);
-                if let Verdict::Stage | Verdict::Publish(_) = verdict {
+                if let EventVerdict::Stage | EventVerdict::Publish(_) = verdict {
                     let mut list = self.half.take().unwrap_or_else(|| RelistDraft::new(&self.shared.writer));
                     let mut items = items.into_iter();
                     loop {
@@ -149,10 +149,10 @@ where
                         if items.len() == 0 {
                             break;
                         }
-                        self.breathe().await?;
+                        self.yield_now().await?;
                     }
                     match verdict {
-                        Verdict::Publish(version) => {
+                        EventVerdict::Publish(version) => {
                             Box::pin(self.publish(list, version)).await?;
                             self.tombstones.listed(version);
                         }
@@ -160,32 +160,35 @@ where
                     }
                 }
             }
-            Outcome::Done(Err(error)) => {
+            PollOutcome::Done(Err(error)) => {
                 self.reflector.list_failed(error.kind(), now, random);
-                self.erred(now, Cause::Failed(error.kind()), Failed::Answer(&error));
+                self.erred(now, BackoffCause::Failed(error.kind()), Failed::Answer(&error));
             }
-            Outcome::Late => return self.late(),
-            Outcome::Stop => return Err(Stop),
+            PollOutcome::Late => return self.late(),
+            PollOutcome::Stop => return Err(Stop),
         }
         Ok(())
     }
 
-    fn opened(&mut self, watch: Outcome<Result<S::Watch, SourceError>>) -> Result<Option<S::Watch>, Stop> {
+    fn opened(
+        &mut self,
+        watch: PollOutcome<Result<S::Watch, SourceError>>,
+    ) -> Result<Option<S::Watch>, Stop> {
         let (now, random) = self.moment();
         match watch {
-            Outcome::Done(Ok(watch)) => {
+            PollOutcome::Done(Ok(watch)) => {
                 self.reflector.watch_opened(now);
                 self.shared.status.succeeded(now, self.stale);
                 self.report();
                 Ok(Some(watch))
             }
-            Outcome::Done(Err(error)) => {
+            PollOutcome::Done(Err(error)) => {
                 self.reflector.watch_failed(error.kind(), now, random);
-                self.erred(now, Cause::Failed(error.kind()), Failed::Answer(&error));
+                self.erred(now, BackoffCause::Failed(error.kind()), Failed::Answer(&error));
                 Ok(None)
             }
-            Outcome::Late => self.late().map(|()| None),
-            Outcome::Stop => Err(Stop),
+            PollOutcome::Late => self.late().map(|()| None),
+            PollOutcome::Stop => Err(Stop),
         }
     }
 
@@ -197,7 +200,7 @@ where
             let told = {
                 let mut next = pin!(watch.next());
                 poll_fn(|cx| match next.as_mut().poll(cx) {
-                    Poll::Ready(told) => Poll::Ready(Outcome::Done(told)),
+                    Poll::Ready(told) => Poll::Ready(PollOutcome::Done(told)),
                     Poll::Pending => {
                         self.apply();
                         patience(&self.shared.stop, &self.timer, self.reflector.deadline(), cx)
@@ -206,30 +209,30 @@ where
                 .await
             };
             match told {
-                Outcome::Done(Some(Ok(event))) => {
+                PollOutcome::Done(Some(Ok(event))) => {
                     if let Some((list, version)) = self.accept(event) {
                         Box::pin(self.publish(list, version)).await?;
                         self.tombstones.complete(version);
                         self.report();
-                        if !matches!(self.reflector.step(), Step::Read) {
+                        if !matches!(self.reflector.step(), ReflectorRequest::Read) {
                             return Ok(());
                         }
                     }
                 }
-                Outcome::Done(ended) => {
+                PollOutcome::Done(ended) => {
                     drop(watch);
                     self.apply();
                     self.ended(ended.and_then(Result::err));
-                    return self.breathe().await;
+                    return self.yield_now().await;
                 }
-                Outcome::Late => return self.late(),
-                Outcome::Stop => return Err(Stop),
+                PollOutcome::Late => return self.late(),
+                PollOutcome::Stop => return Err(Stop),
             }
             taken += 1;
             if taken == BATCH {
                 taken = 0;
                 self.apply();
-                self.breathe().await?;
+                self.yield_now().await?;
                 if self.timer.now() >= self.reflector.deadline() {
                     return self.late();
                 }
@@ -241,8 +244,8 @@ where
         let (now, random) = self.moment();
         match error {
             Some(error) => {
-                self.reflector.watch_broke(error.kind(), now, random);
-                self.erred(now, Cause::Failed(error.kind()), Failed::Answer(&error));
+                self.reflector.watch_errored(error.kind(), now, random);
+                self.erred(now, BackoffCause::Failed(error.kind()), Failed::Answer(&error));
             }
             None => {
                 self.reflector.watch_closed(now, random);
@@ -256,46 +259,46 @@ where
     /// The deadline has passed. What has not come in time is a failure, also where another request makes up for it at once.
     fn late(&mut self) -> Result<(), Stop> {
         let (now, random) = self.moment();
-        if let Some(cause) = self.reflector.time_passed(now, random) {
+        if let Some(cause) = self.reflector.deadline_reached(now, random) {
             self.erred(now, cause, Failed::Silent);
         }
         Ok(())
     }
 
     /// The failure that the reflector waits after, if it waits.
-    fn waits_after(&self) -> Option<Cause> {
+    fn waits_after(&self) -> Option<BackoffCause> {
         match self.reflector.phase() {
-            Phase::Waiting { cause, .. } => Some(cause),
+            ReflectorPhase::Waiting { cause, .. } => Some(cause),
             _ => None,
         }
     }
 
     /// The source failed.
-    fn erred(&mut self, at: Nanos, cause: Cause, how: Failed<'_>) {
+    fn erred(&mut self, at: Nanos, cause: BackoffCause, how: Failed<'_>) {
         let message = how.told(at, cause, None).to_string();
         self.shared.status.erred(at, &message);
         self.tell(at, cause, how);
     }
 
     /// Tells the listener of a failure.
-    fn tell(&mut self, at: Nanos, cause: Cause, how: Failed<'_>) {
+    fn tell(&mut self, at: Nanos, cause: BackoffCause, how: Failed<'_>) {
         let phase = self.reflector.phase();
-        let until = if let Phase::Waiting { until, .. } = phase { Some(until) } else { None };
+        let until = if let ReflectorPhase::Waiting { until, .. } = phase { Some(until) } else { None };
         let failure = how.told(at, cause, until);
         // The listener sees what comes of it, too.
         self.report();
-        if let Some(listener) = &mut self.on_error {
-            caught(|| listener(&failure));
+        if let Some(observer_fn) = &mut self.on_error {
+            caught(|| observer_fn(&failure));
         }
     }
 
     fn report(&mut self) {
-        if !self.reflector.holds_half_list() {
+        if !self.reflector.has_partial_list() {
             // Thrown away here rather than kept through a wait.
             self.half = None;
         }
         let relists = self.reflector.lists().saturating_sub(1);
-        self.shared.status.moved(self.reflector.phase().into(), relists, self.reflector.rewatches());
+        self.shared.status.moved(self.reflector.phase().into(), relists, self.reflector.watch_restarts());
     }
 
     fn moment(&mut self) -> (Nanos, u64) {
@@ -303,7 +306,7 @@ where
     }
 
     /// Lets everybody else on this thread have a turn, and looks whether the end is wished for.
-    async fn breathe(&self) -> Result<(), Stop> {
+    async fn yield_now(&self) -> Result<(), Stop> {
         let mut yielded = false;
         let turn = poll_fn(|cx| {
             if std::mem::replace(&mut yielded, true) {
@@ -313,19 +316,19 @@ where
             Poll::Pending
         });
         turn.await;
-        if self.shared.stop.is_wished() { Err(Stop) } else { Ok(()) }
+        if self.shared.stop.is_requested() { Err(Stop) } else { Ok(()) }
     }
 
     /// The future's output, unless the end is wished for or the reflector's deadline passes before.
-    async fn within<F: Future>(&self, future: F) -> Outcome<F::Output> {
+    async fn within<F: Future>(&self, future: F) -> PollOutcome<F::Output> {
         let mut future = pin!(future);
         poll_fn(|cx| {
             // First, so that a source that always has an answer cannot keep the informer from ending.
-            if self.shared.stop.is_wished() {
-                return Poll::Ready(Outcome::Stop);
+            if self.shared.stop.is_requested() {
+                return Poll::Ready(PollOutcome::Stop);
             }
             match future.as_mut().poll(cx) {
-                Poll::Ready(output) => Poll::Ready(Outcome::Done(output)),
+                Poll::Ready(output) => Poll::Ready(PollOutcome::Done(output)),
                 Poll::Pending => patience(&self.shared.stop, &self.timer, self.reflector.deadline(), cx),
             }
         })
@@ -334,12 +337,17 @@ where
 }
 
 /// Pending until the end is wished for or the deadline passes.
-fn patience<U>(wish: &Wish, timer: &impl Timer, deadline: Nanos, cx: &Context<'_>) -> Poll<Outcome<U>> {
+fn patience<U>(
+    wish: &StopSignal,
+    timer: &impl Timer,
+    deadline: Nanos,
+    cx: &Context<'_>,
+) -> Poll<PollOutcome<U>> {
     if wish.poll(cx) {
-        return Poll::Ready(Outcome::Stop);
+        return Poll::Ready(PollOutcome::Stop);
     }
     if timer.now() >= deadline {
-        return Poll::Ready(Outcome::Late);
+        return Poll::Ready(PollOutcome::Late);
     }
     // Armed again at each pending poll: the alarm may have been what woke this one, too early.
     timer.wake_at(deadline, cx.waker());

@@ -32,7 +32,7 @@ use flyball_sync::panics::caught;
 use crate::signal::synced::Synced;
 use flyball_sync::Timer;
 
-use crate::{BuildError, Informer, InformerBuilder, ReflectorConfig, Source, Status};
+use crate::{Informer, InformerBuildError, InformerBuilder, InformerStatus, ReflectorConfig, Source};
 
 mod member;
 mod name;
@@ -58,8 +58,8 @@ type Run = Pin<Box<dyn Future<Output = ()> + Send>>;
 ///
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 /// # let (clock, source) = (ManualClock::new(), ScriptedSource::new());
-/// # source.list(Ok(Page { items: vec![1, 2], version: Version::new(1), continuation: None }));
-/// # source.watch(Ok(()));
+/// # source.answer_list(Ok(Page { items: vec![1, 2], version: Version::new(1), continuation: None }));
+/// # source.answer_watch(Ok(()));
 /// // With the feature `tokio`: `InformerSet::on_tokio()`, and a `TokioTimer` for each.
 /// let set = InformerSet::new(|run| drop(tokio::spawn(run)));
 /// let builder = || Informer::builder(NUMBERS, source.clone()).timer(clock.timer());
@@ -159,7 +159,7 @@ impl InformerSet {
         &self,
         name: impl Into<InformerName>,
         builder: InformerBuilder<K, V, S, T>,
-    ) -> Result<SharedInformer<K, V>, StartError>
+    ) -> Result<SharedInformer<K, V>, InformerStartError>
     where
         K: Clone + Eq + Hash + Send + Sync + 'static,
         V: Send + Sync + 'static,
@@ -172,32 +172,32 @@ impl InformerSet {
             let index = || builder.index_missing_in(informer.store()).map(ConfigDifference::Index);
             return match known.difference(&config).or_else(index) {
                 None => Ok(informer),
-                Some(difference) => Err(StartError::ConfigMismatch(difference)),
+                Some(difference) => Err(InformerStartError::ConfigMismatch(difference)),
             };
         }
-        let (informer, run) = builder.build().map_err(StartError::Build)?;
+        let (informer, run) = builder.build().map_err(InformerStartError::Build)?;
         let built = informer.store().clone();
         let (shared, is_new) = self.enter(id, informer, config)?;
         if is_new {
             (self.inner.run)(Box::pin(run));
         } else if let Some(index) = shared.store().index_lacking(&built) {
-            return Err(StartError::ConfigMismatch(ConfigDifference::Index(index)));
+            return Err(InformerStartError::ConfigMismatch(ConfigDifference::Index(index)));
         }
         Ok(shared)
     }
 
     /// One user more of the informer in use, and its configuration.
     #[expect(clippy::type_complexity, reason = "an informer and its configuration, if there is one")]
-    fn join<K, V>(&self, id: &Id) -> Result<Option<(SharedInformer<K, V>, SharedConfig)>, StartError>
+    fn join<K, V>(&self, id: &Id) -> Result<Option<(SharedInformer<K, V>, SharedConfig)>, InformerStartError>
     where
         K: Clone + Eq + Hash + Send + Sync + 'static,
         V: Send + Sync + 'static,
     {
         let mut state = self.inner.state.lock();
         if state.closed {
-            return Err(StartError::ShutDown);
+            return Err(InformerStartError::ShutDown);
         }
-        let slot = state.running.get_mut(id).filter(|slot| !slot.member.is_over());
+        let slot = state.running.get_mut(id).filter(|slot| !slot.member.is_stopped());
         Ok(slot.and_then(|slot| Some((SharedInformer::of(self, id, slot)?, slot.config))))
     }
 
@@ -207,7 +207,7 @@ impl InformerSet {
         id: Id,
         informer: Informer<K, V>,
         config: SharedConfig,
-    ) -> Result<(SharedInformer<K, V>, bool), StartError>
+    ) -> Result<(SharedInformer<K, V>, bool), InformerStartError>
     where
         K: Clone + Eq + Hash + Send + Sync + 'static,
         V: Send + Sync + 'static,
@@ -217,13 +217,13 @@ impl InformerSet {
         member = Arc::new(informer.clone());
         let mut state = self.inner.state.lock();
         if state.closed {
-            return Err(StartError::ShutDown);
+            return Err(InformerStartError::ShutDown);
         }
         // Looked at again: another may have been quicker while this one was built.
-        let there = state.running.get_mut(&id).filter(|slot| !slot.member.is_over());
+        let there = state.running.get_mut(&id).filter(|slot| !slot.member.is_stopped());
         if let Some(slot) = there {
             if let Some(difference) = slot.config.difference(&config) {
-                return Err(StartError::ConfigMismatch(difference));
+                return Err(InformerStartError::ConfigMismatch(difference));
             }
             if let Some(shared) = SharedInformer::of(self, &id, slot) {
                 return Ok((shared, false));
@@ -330,7 +330,7 @@ impl InformerSet {
 
     /// How each informer fares that somebody uses, by name.
     #[must_use]
-    pub fn statuses(&self) -> Vec<(InformerName, Status)> {
+    pub fn statuses(&self) -> Vec<(InformerName, InformerStatus)> {
         self.running().into_iter().map(|(name, member)| (name, member.status())).collect()
     }
 
@@ -365,9 +365,9 @@ impl fmt::Debug for InformerSet {
 
 /// An informer of a set cannot be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StartError {
+pub enum InformerStartError {
     /// It cannot be built.
-    Build(BuildError),
+    Build(InformerBuildError),
     /// The informer in use is configured differently.
     ConfigMismatch(ConfigDifference),
     /// The set was shut down.
@@ -395,7 +395,7 @@ impl fmt::Display for ConfigDifference {
     }
 }
 
-impl fmt::Display for StartError {
+impl fmt::Display for InformerStartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Build(error) => error.fmt(f),
@@ -407,7 +407,7 @@ impl fmt::Display for StartError {
     }
 }
 
-impl Error for StartError {}
+impl Error for InformerStartError {}
 
 /// Informers ended before their first list.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //!
 //! | guarded by `status` | |
 //! |---|---|
-//! | the whole [`Status`] | written by the run future when it changes its mind and once per batch, never per event |
+//! | the whole [`InformerStatus`] | written by the run future when it changes its mind and once per batch, never per event |
 //!
 //! A text is made before locking and dropped after unlocking.
 
@@ -11,23 +11,23 @@ use std::sync::Arc;
 use flyball_sync::Nanos;
 use flyball_sync::locks::Mutex;
 
-use crate::{Cause, Phase, Version};
+use crate::{BackoffCause, ReflectorPhase, Version};
 
 /// How an informer fares. A copy: it does not change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Status {
+pub struct InformerStatus {
     /// What it is doing.
     pub state: InformerState,
     /// What went wrong with the source since it was last heard of; `None` as long as it answers. Of an informer that [failed](InformerState::Failed), the
     /// panic that ended it.
-    pub last_error: Option<LastError>,
+    pub last_error: Option<ErrorRecord>,
     /// How many events changed nothing, as they were older than what is known of their object, or repeated it.
-    pub stale: u64,
+    pub stale_events: u64,
     /// How many panics of the user's functions, while the informer applied an object or a list, were contained. The object is left out, or stays as it is
     /// stored; the list is asked for again.
     pub panics: u64,
     /// The last of them.
-    pub last_panic: Option<LastError>,
+    pub last_panic: Option<ErrorRecord>,
     /// When the source was last heard of: a list, an open watch, or an event. On the informer's clock.
     pub last_success: Option<Nanos>,
     /// Lists published after the first one.
@@ -43,7 +43,7 @@ pub struct Status {
 #[non_exhaustive]
 pub enum InformerState {
     /// The run future has not been polled yet.
-    Idle,
+    NotStarted,
     /// It lists.
     Listing,
     /// It watches, opens a watch, or is about to, since the last one ended early.
@@ -53,11 +53,11 @@ pub enum InformerState {
         /// Until when, on the informer's clock.
         until: Nanos,
         /// After which failure.
-        cause: Cause,
+        cause: BackoffCause,
     },
     /// It was shut down, or its run future was dropped. The store stays as it was published last.
     Stopped,
-    /// The source or the timer panicked; [`Status::last_error`] has the message. The store stays as it was published last.
+    /// The source or the timer panicked; [`InformerStatus::last_error`] has the message. The store stays as it was published last.
     Failed,
 }
 
@@ -69,19 +69,19 @@ impl InformerState {
     }
 }
 
-impl From<Phase> for InformerState {
-    fn from(phase: Phase) -> Self {
+impl From<ReflectorPhase> for InformerState {
+    fn from(phase: ReflectorPhase) -> Self {
         match phase {
-            Phase::Listing => Self::Listing,
-            Phase::Watching => Self::Watching,
-            Phase::Waiting { until, cause } => Self::Waiting { until, cause },
+            ReflectorPhase::Listing => Self::Listing,
+            ReflectorPhase::Watching => Self::Watching,
+            ReflectorPhase::Waiting { until, cause } => Self::Waiting { until, cause },
         }
     }
 }
 
 /// What went wrong, and when.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LastError {
+pub struct ErrorRecord {
     /// When, on the informer's clock.
     pub at: Nanos,
     /// What, in the words of the source where it said something.
@@ -91,15 +91,15 @@ pub struct LastError {
 /// The status of one informer, shared between its run future and its handles.
 #[derive(Debug)]
 pub(crate) struct StatusCell {
-    status: Mutex<Status>,
+    status: Mutex<InformerStatus>,
 }
 
 impl StatusCell {
     pub(crate) fn new() -> Self {
-        let status = Status {
-            state: InformerState::Idle,
+        let status = InformerStatus {
+            state: InformerState::NotStarted,
             last_error: None,
-            stale: 0,
+            stale_events: 0,
             panics: 0,
             last_panic: None,
             last_success: None,
@@ -111,7 +111,7 @@ impl StatusCell {
     }
 
     /// The status, without the version, which the store knows.
-    pub(crate) fn read(&self) -> Status {
+    pub(crate) fn read(&self) -> InformerStatus {
         self.status.lock().clone()
     }
 
@@ -126,21 +126,21 @@ impl StatusCell {
     /// The source was heard of, so what went wrong before is over.
     pub(crate) fn succeeded(&self, now: Nanos, stale: u64) {
         let mut status = self.status.lock();
-        (status.last_success, status.stale) = (Some(now), stale);
+        (status.last_success, status.stale_events) = (Some(now), stale);
         let over = status.last_error.take();
         drop(status);
         drop(over);
     }
 
     pub(crate) fn erred(&self, at: Nanos, message: &str) {
-        let error = LastError { at, message: message.into() };
+        let error = ErrorRecord { at, message: message.into() };
         let old = self.status.lock().last_error.replace(error);
         drop(old);
     }
 
     /// A function panicked on an object.
     pub(crate) fn panicked(&self, at: Nanos, message: &str) {
-        let panic = LastError { at, message: message.into() };
+        let panic = ErrorRecord { at, message: message.into() };
         let mut status = self.status.lock();
         status.panics += 1;
         let old = status.last_panic.replace(panic);

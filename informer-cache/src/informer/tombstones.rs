@@ -61,7 +61,7 @@ impl<K: Eq + Hash> Tombstones<K> {
     /// An object is deleted at `version`, if that is known; it was stored at `stored`, if it was.
     pub(super) fn deleted(&mut self, key: K, version: Version, stored: Option<Version>) {
         let after =
-            stored.filter(|stored| !stored.is_none()).map_or(0, |stored| stored.get().saturating_add(1));
+            stored.filter(|stored| !stored.is_zero()).map_or(0, |stored| stored.get().saturating_add(1));
         let least = version.max(Version::new(after));
         if least.get() <= self.floor.get().saturating_add(1) {
             return;
@@ -80,13 +80,13 @@ impl<K: Eq + Hash> Tombstones<K> {
 
     /// Whether an event of this version has to be looked up at all: hardly ever, where versions come in order.
     pub(super) fn concerns(&self, version: Version) -> bool {
-        !version.is_none() && (version <= self.floor || version < self.highest)
+        !version.is_zero() && (version <= self.floor || version < self.highest)
     }
 
     /// Whether an event of a key, under which nothing is stored, comes too late.
     pub(super) fn is_stale(&self, key: &K, version: Version) -> bool {
         let below = |least: &Version| version < *least;
-        !version.is_none() && (version <= self.floor || self.gone.get(key).is_some_and(below))
+        !version.is_zero() && (version <= self.floor || self.gone.get(key).is_some_and(below))
     }
 
     /// Forgets what the floor says as well.

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use flyball_sync::Nanos;
 
-use crate::BackoffConfig;
+use crate::ReflectorBackoff;
 
 /// Counts failures in a row and says how long to wait.
 ///
 /// One subject, so no keyed policy: a map of one key would be state for nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Backoff {
-    config: BackoffConfig,
+    config: ReflectorBackoff,
     failures: u32,
     /// When the last wait was over. Not when it began, as in client-go: there a cap above `reset_after` would
     /// reset after every wait.
@@ -19,13 +19,13 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    pub(crate) fn new(config: BackoffConfig) -> Self {
+    pub(crate) fn new(config: ReflectorBackoff) -> Self {
         Self { config, failures: 0, rested: Nanos::ZERO }
     }
 
     /// Counts a failure; the wait from `now`, at least `least`.
     pub(crate) fn failed(&mut self, least: Duration, now: Nanos, random: u64) -> Duration {
-        let BackoffConfig { initial, factor, cap, jitter_percent, reset_after } = self.config;
+        let ReflectorBackoff { initial, factor, max: cap, jitter_percent, reset_after } = self.config;
         if now.since(self.rested) >= reset_after {
             self.failures = 0;
         }
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn grows_to_the_cap_and_forgets_after_rest() {
-        let mut backoff = Backoff::new(BackoffConfig::default());
+        let mut backoff = Backoff::new(ReflectorBackoff::default());
         let mut now = Nanos::ZERO;
         let mut waits = Vec::new();
         for _ in 0..8 {
@@ -82,13 +82,13 @@ mod tests {
 
     #[test]
     fn jitter_adds_up_to_its_percentage_and_nothing_overflows() {
-        let mut backoff = Backoff::new(BackoffConfig::default());
+        let mut backoff = Backoff::new(ReflectorBackoff::default());
         let wait = backoff.failed(Duration::ZERO, Nanos::ZERO, u64::MAX);
         assert!(wait > 1599 * MILLI && wait <= 1600 * MILLI, "{wait:?}");
         assert_eq!(backoff.failed(Duration::from_secs(99), Nanos::ZERO, 0), Duration::from_secs(99));
-        let huge = BackoffConfig {
+        let huge = ReflectorBackoff {
             initial: Duration::MAX,
-            cap: Duration::MAX,
+            max: Duration::MAX,
             factor: u32::MAX,
             jitter_percent: u32::MAX,
             reset_after: Duration::MAX,

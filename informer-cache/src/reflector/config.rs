@@ -11,7 +11,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
-pub struct BackoffConfig {
+pub struct ReflectorBackoff {
     /// The wait after the first failure, before jitter. Positive, at most `cap`.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub initial: Duration,
@@ -19,7 +19,7 @@ pub struct BackoffConfig {
     pub factor: u32,
     /// The longest wait, before jitter.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
-    pub cap: Duration,
+    pub max: Duration,
     /// The random part added on top, in percent of the wait.
     pub jitter_percent: u32,
     /// Failures are forgotten when the last wait ended this long ago.
@@ -27,12 +27,12 @@ pub struct BackoffConfig {
     pub reset_after: Duration,
 }
 
-impl Default for BackoffConfig {
+impl Default for ReflectorBackoff {
     fn default() -> Self {
         Self {
             initial: Duration::from_millis(800),
             factor: 2,
-            cap: Duration::from_secs(30),
+            max: Duration::from_secs(30),
             jitter_percent: 100,
             reset_after: Duration::from_secs(120),
         }
@@ -46,13 +46,13 @@ impl Default for BackoffConfig {
 ///
 /// # Examples
 /// ```
-/// use flyball_informer_cache::{BackoffConfig, ReflectorConfig};
+/// use flyball_informer_cache::{ReflectorBackoff, ReflectorConfig};
 /// use std::time::Duration;
 ///
-/// let patient = ReflectorConfig { internal_retry: Duration::from_secs(20), ..ReflectorConfig::default() };
+/// let patient = ReflectorConfig { max_internal_error_retry_duration: Duration::from_secs(20), ..ReflectorConfig::default() };
 /// assert!(patient.validate().is_ok());
 ///
-/// let backoff = BackoffConfig { cap: Duration::from_millis(1), ..BackoffConfig::default() };
+/// let backoff = ReflectorBackoff { max: Duration::from_millis(1), ..ReflectorBackoff::default() };
 /// assert!(ReflectorConfig { backoff, ..patient }.validate().is_err());
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,34 +66,34 @@ pub struct ReflectorConfig {
     /// Without a `page_size`, ask for every list in one piece.
     pub unpaged: bool,
     /// The first list is the [most recent](crate::ListVersion::MostRecent) one instead of [any](crate::ListVersion::Any).
-    pub most_recent_first: bool,
+    pub initial_list_most_recent: bool,
     /// How long a watch may last: at random between this and twice this, so that watches do not end together.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
-    pub watch_timeout: Duration,
+    pub min_watch_timeout: Duration,
     /// A watch the source did not end by itself is given up this long after its time.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
-    pub watch_grace: Duration,
-    /// How long the opening of a watch may take, and how long a page may make no [progress](crate::Source::progress): none of it
+    pub watch_timeout_grace: Duration,
+    /// How long the opening of a watch may take, and how long a page may make no [progress](crate::Source::list_progress): none of it
     /// arrives. A source that does not report progress has this long for a whole page.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub request_timeout: Duration,
     /// The shortest time between the starts of two watches. A watch that ends within this time without a new event is a failure, unless the
-    /// source [polls](crate::Source::polls). Positive.
+    /// source [polls](crate::Source::is_polling). Positive.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
-    pub short_watch: Duration,
+    pub min_watch_interval: Duration,
     /// How long internal errors within a watch are answered by a new watch instead of a list; zero for never.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
-    pub internal_retry: Duration,
-    /// This long without internal errors starts the time of `internal_retry` anew.
+    pub max_internal_error_retry_duration: Duration,
+    /// This long without internal errors starts the time of `max_internal_error_retry_duration` anew.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
-    pub internal_reset: Duration,
+    pub internal_error_reset_after: Duration,
     /// Ask for the list as part of the watch, and fall back to plain lists where that fails.
     pub streaming_lists: bool,
     /// How long a streaming list may take to complete. Missed once, the reflector stays with plain lists.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
-    pub streaming_deadline: Duration,
+    pub streaming_list_timeout: Duration,
     /// Waits after failures.
-    pub backoff: BackoffConfig,
+    pub backoff: ReflectorBackoff,
 }
 
 impl Default for ReflectorConfig {
@@ -101,16 +101,16 @@ impl Default for ReflectorConfig {
         Self {
             page_size: None,
             unpaged: false,
-            most_recent_first: false,
-            watch_timeout: Duration::from_secs(300),
-            watch_grace: Duration::from_secs(30),
+            initial_list_most_recent: false,
+            min_watch_timeout: Duration::from_secs(300),
+            watch_timeout_grace: Duration::from_secs(30),
             request_timeout: Duration::from_secs(120),
-            short_watch: Duration::from_secs(1),
-            internal_retry: Duration::ZERO,
-            internal_reset: Duration::from_secs(60),
+            min_watch_interval: Duration::from_secs(1),
+            max_internal_error_retry_duration: Duration::ZERO,
+            internal_error_reset_after: Duration::from_secs(60),
             streaming_lists: false,
-            streaming_deadline: Duration::from_secs(60),
-            backoff: BackoffConfig::default(),
+            streaming_list_timeout: Duration::from_secs(60),
+            backoff: ReflectorBackoff::default(),
         }
     }
 }
@@ -120,17 +120,17 @@ impl ReflectorConfig {
     ///
     /// # Errors
     /// Names the first setting that makes no sense.
-    pub fn validate(&self) -> Result<(), ConfigError> {
+    pub fn validate(&self) -> Result<(), InvalidReflectorConfig> {
         let rules = [
-            (self.watch_timeout.is_zero(), "watch_timeout must be positive"),
+            (self.min_watch_timeout.is_zero(), "watch_timeout must be positive"),
             (self.request_timeout.is_zero(), "request_timeout must be positive"),
-            (self.short_watch.is_zero(), "short_watch must be positive"),
-            (self.streaming_deadline.is_zero(), "streaming_deadline must be positive"),
+            (self.min_watch_interval.is_zero(), "short_watch must be positive"),
+            (self.streaming_list_timeout.is_zero(), "streaming_deadline must be positive"),
             (self.backoff.initial.is_zero(), "backoff.initial must be positive"),
             (self.backoff.factor == 0, "backoff.factor must be at least 1"),
-            (self.backoff.initial > self.backoff.cap, "backoff.initial must not exceed backoff.cap"),
+            (self.backoff.initial > self.backoff.max, "backoff.initial must not exceed backoff.cap"),
         ];
-        rules.into_iter().find(|rule| rule.0).map_or(Ok(()), |rule| Err(ConfigError(rule.1)))
+        rules.into_iter().find(|rule| rule.0).map_or(Ok(()), |rule| Err(InvalidReflectorConfig(rule.1)))
     }
 
     /// The name of the first setting that another configuration has otherwise.
@@ -139,29 +139,29 @@ impl ReflectorConfig {
         let Self {
             page_size,
             unpaged,
-            most_recent_first,
-            watch_timeout,
-            watch_grace,
+            initial_list_most_recent,
+            min_watch_timeout,
+            watch_timeout_grace,
             request_timeout,
-            short_watch,
-            internal_retry,
-            internal_reset,
+            min_watch_interval,
+            max_internal_error_retry_duration,
+            internal_error_reset_after,
             streaming_lists,
-            streaming_deadline,
+            streaming_list_timeout,
             backoff,
         } = *self;
         let settings = [
             (page_size == other.page_size, "page_size"),
             (unpaged == other.unpaged, "unpaged"),
-            (most_recent_first == other.most_recent_first, "most_recent_first"),
-            (watch_timeout == other.watch_timeout, "watch_timeout"),
-            (watch_grace == other.watch_grace, "watch_grace"),
+            (initial_list_most_recent == other.initial_list_most_recent, "most_recent_first"),
+            (min_watch_timeout == other.min_watch_timeout, "watch_timeout"),
+            (watch_timeout_grace == other.watch_timeout_grace, "watch_grace"),
             (request_timeout == other.request_timeout, "request_timeout"),
-            (short_watch == other.short_watch, "short_watch"),
-            (internal_retry == other.internal_retry, "internal_retry"),
-            (internal_reset == other.internal_reset, "internal_reset"),
+            (min_watch_interval == other.min_watch_interval, "short_watch"),
+            (max_internal_error_retry_duration == other.max_internal_error_retry_duration, "internal_retry"),
+            (internal_error_reset_after == other.internal_error_reset_after, "internal_reset"),
             (streaming_lists == other.streaming_lists, "streaming_lists"),
-            (streaming_deadline == other.streaming_deadline, "streaming_deadline"),
+            (streaming_list_timeout == other.streaming_list_timeout, "streaming_deadline"),
             (backoff == other.backoff, "backoff"),
         ];
         settings.into_iter().find(|(same, _)| !same).map(|(_, name)| name)
@@ -170,12 +170,12 @@ impl ReflectorConfig {
 
 /// A setting that makes no sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ConfigError(&'static str);
+pub struct InvalidReflectorConfig(&'static str);
 
-impl fmt::Display for ConfigError {
+impl fmt::Display for InvalidReflectorConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0)
     }
 }
 
-impl Error for ConfigError {}
+impl Error for InvalidReflectorConfig {}

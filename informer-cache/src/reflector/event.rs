@@ -2,18 +2,18 @@
 
 use crate::Version;
 
-/// One message of a [`Watch`](crate::Watch).
+/// One message of a [`WatchStream`](crate::WatchStream).
 ///
 /// # Examples
 /// ```
-/// use flyball_informer_cache::{Event, Version};
+/// use flyball_informer_cache::{WatchEvent, Version};
 ///
-/// let event = Event::Modified("pod-7").map(str::len);
+/// let event = WatchEvent::Modified("pod-7").map(str::len);
 /// assert_eq!(event.object(), Some(&5));
-/// assert_eq!(Event::<()>::Bookmark(Version::new(9)).object(), None);
+/// assert_eq!(WatchEvent::<()>::Bookmark(Version::new(9)).object(), None);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event<V> {
+pub enum WatchEvent<V> {
     /// The object is new, or it was there when the watch began.
     Added(V),
     /// The object changed; this is its new state.
@@ -26,37 +26,37 @@ pub enum Event<V> {
     ///
     /// Has a meaning only in a watch that was asked for with
     /// [`streaming_list`](crate::WatchRequest::streaming_list); anywhere else it counts as a bookmark.
-    InitialEnd(Version),
+    InitialListEnd(Version),
 }
 
-impl<V> Event<V> {
+impl<V> WatchEvent<V> {
     /// The object it tells of; `None` for bookmarks.
     pub const fn object(&self) -> Option<&V> {
         match self {
             Self::Added(object) | Self::Modified(object) | Self::Deleted(object) => Some(object),
-            Self::Bookmark(_) | Self::InitialEnd(_) => None,
+            Self::Bookmark(_) | Self::InitialListEnd(_) => None,
         }
     }
 
     /// The same event, with the object borrowed.
-    pub const fn as_ref(&self) -> Event<&V> {
+    pub const fn as_ref(&self) -> WatchEvent<&V> {
         match self {
-            Self::Added(object) => Event::Added(object),
-            Self::Modified(object) => Event::Modified(object),
-            Self::Deleted(object) => Event::Deleted(object),
-            Self::Bookmark(version) => Event::Bookmark(*version),
-            Self::InitialEnd(version) => Event::InitialEnd(*version),
+            Self::Added(object) => WatchEvent::Added(object),
+            Self::Modified(object) => WatchEvent::Modified(object),
+            Self::Deleted(object) => WatchEvent::Deleted(object),
+            Self::Bookmark(version) => WatchEvent::Bookmark(*version),
+            Self::InitialListEnd(version) => WatchEvent::InitialListEnd(*version),
         }
     }
 
     /// The same event of another object type.
-    pub fn map<W>(self, f: impl FnOnce(V) -> W) -> Event<W> {
+    pub fn map<W>(self, f: impl FnOnce(V) -> W) -> WatchEvent<W> {
         match self {
-            Self::Added(object) => Event::Added(f(object)),
-            Self::Modified(object) => Event::Modified(f(object)),
-            Self::Deleted(object) => Event::Deleted(f(object)),
-            Self::Bookmark(version) => Event::Bookmark(version),
-            Self::InitialEnd(version) => Event::InitialEnd(version),
+            Self::Added(object) => WatchEvent::Added(f(object)),
+            Self::Modified(object) => WatchEvent::Modified(f(object)),
+            Self::Deleted(object) => WatchEvent::Deleted(f(object)),
+            Self::Bookmark(version) => WatchEvent::Bookmark(version),
+            Self::InitialListEnd(version) => WatchEvent::InitialListEnd(version),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use flyball_sync::Nanos;
 
-use super::{Cause, Listing, Reflector, State, Then, Verdict};
+use super::{BackoffCause, EventVerdict, Listing, Reflector, State, Then};
 use crate::{ListRequest, ListVersion, SourceErrorKind, Version};
 
 /// The page size where a list comes from the source's own storage.
@@ -18,24 +18,24 @@ impl Reflector {
         continuation: Option<String>,
         now: Nanos,
         random: u64,
-    ) -> Verdict {
-        let State::Listing(listing) = &mut self.state else { return Verdict::Ignore };
+    ) -> EventVerdict {
+        let State::Listing(listing) = &mut self.state else { return EventVerdict::Ignore };
         let oldest = listing.oldest.map_or(version, |oldest| oldest.min(version));
         let Some(next) = continuation.filter(|token| !token.is_empty()) else {
             self.publish(oldest);
             self.watch(now, random);
-            return Verdict::Publish(oldest);
+            return EventVerdict::Publish(oldest);
         };
         if !listing.asked_for.insert(next.clone()) {
             // Pages that lead back to one of them would never end.
-            self.list_failed_by(Cause::Failed(SourceErrorKind::Other), now, random);
-            return Verdict::Ignore;
+            self.list_failed_by(BackoffCause::Failed(SourceErrorKind::Other), now, random);
+            return EventVerdict::Ignore;
         }
         listing.oldest = Some(oldest);
         listing.continuation = Some(next);
         self.paged |= listing.asked == ListVersion::Any;
         self.deadline = now + self.config.request_timeout;
-        Verdict::Stage
+        EventVerdict::Stage
     }
 
     /// A part of the page has arrived: the rest of it has the whole [`request_timeout`](crate::ReflectorConfig::request_timeout) again.
@@ -48,7 +48,7 @@ impl Reflector {
     /// The list failed.
     pub fn list_failed(&mut self, kind: SourceErrorKind, now: Nanos, random: u64) {
         if matches!(self.state, State::Listing(_)) {
-            self.list_failed_by(Cause::Failed(kind), now, random);
+            self.list_failed_by(BackoffCause::Failed(kind), now, random);
         }
     }
 
@@ -79,18 +79,20 @@ impl Reflector {
         let limit = if listing.full { None } else { self.config.page_size.map(u32::from).or(default) };
         let continuation = listing.continuation.clone();
         let version = if continuation.is_some() { ListVersion::MostRecent } else { listing.asked };
-        ListRequest { version, limit, continuation }
+        ListRequest { min_version: version, limit, continuation }
     }
 
-    pub(super) fn list_failed_by(&mut self, cause: Cause, now: Nanos, random: u64) {
+    pub(super) fn list_failed_by(&mut self, cause: BackoffCause, now: Nanos, random: u64) {
         let State::Listing(listing) = &self.state else { return };
         let (asked, full) = (listing.asked, listing.full);
         match cause {
-            Cause::Failed(SourceErrorKind::Expired) if listing.continuation.is_some() && !full => {
+            BackoffCause::Failed(SourceErrorKind::Expired) if listing.continuation.is_some() && !full => {
                 self.spared += 1;
                 self.begin_list(asked, true, now);
             }
-            Cause::Failed(SourceErrorKind::Expired | SourceErrorKind::TooLargeVersion) if !self.retried => {
+            BackoffCause::Failed(SourceErrorKind::Expired | SourceErrorKind::VersionTooLarge)
+                if !self.retried =>
+            {
                 self.retry_most_recent();
                 self.list(now);
             }

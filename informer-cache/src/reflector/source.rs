@@ -1,26 +1,26 @@
 //! EDGE. Where objects come from: something that can be listed, and watched from a version on.
 //!
 //! Cancel safety: the informer drops the future of a call, or a watch in the middle of
-//! [`next`](Watch::next), whenever it is shut down, dropped or out of patience. It never uses a watch again after
+//! [`next`](WatchStream::next), whenever it is shut down, dropped or out of patience. It never uses a watch again after
 //! dropping one of its futures, so an implementation needs no cancel safety beyond releasing what it holds.
 
 use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use crate::{Event, Version};
+use crate::{Version, WatchEvent};
 
 /// Something that can be listed, and watched from a version on.
 ///
 /// The contract an [`Informer`](crate::Informer) relies on:
-/// 1. a list of version *v* holds every object as it was at *v* (pages of one list together), but those that are [unread](Self::unread);
+/// 1. a list of version *v* holds every object as it was at *v* (pages of one list together), but those that are [unread](Self::is_unreadable);
 /// 2. a watch from *v* delivers every change after *v*, or fails with [`Expired`](SourceErrorKind::Expired);
 /// 3. versions are comparable across objects (several objects may share one);
 /// 4. a bookmark of *v* is delivered after every change up to *v*.
 ///
 /// Changes should be delivered in the order of versions, but the stored objects do not depend on it: an event is compared with the stored object of its key.
 /// An event that is older than the stored object, or than the deletion of an absent one, and an event that is repeated, change nothing and are counted as
-/// [stale](crate::Status::stale). Every other event is applied. Two bounds: an addition at or below the version of the last list or bookmark is stale if the
+/// [stale](crate::InformerStatus::stale_events). Every other event is applied. Two bounds: an addition at or below the version of the last list or bookmark is stale if the
 /// object is absent; and at most 1024 deletions since then are remembered, after which an addition that is older than 512 of them is stale, too.
 ///
 /// These depend on the order of versions across objects:
@@ -32,14 +32,14 @@ use crate::{Event, Version};
 /// # Examples
 /// A source whose objects never change:
 /// ```
-/// use flyball_informer_cache::{Event, ListRequest, Page, Source, SourceError, Version, Watch, WatchRequest};
+/// use flyball_informer_cache::{WatchEvent, ListRequest, Page, Source, SourceError, Version, WatchStream, WatchRequest};
 ///
 /// struct Fixed(Vec<u64>);
 /// struct Silent;
 ///
-/// impl Watch for Silent {
+/// impl WatchStream for Silent {
 ///     type Object = u64;
-///     async fn next(&mut self) -> Option<Result<Event<u64>, SourceError>> {
+///     async fn next(&mut self) -> Option<Result<WatchEvent<u64>, SourceError>> {
 ///         std::future::pending().await
 ///     }
 /// }
@@ -59,7 +59,7 @@ pub trait Source: Send + Sync + 'static {
     /// What is listed and watched.
     type Object: Send + Sync + 'static;
     /// A running watch.
-    type Watch: Watch<Object = Self::Object>;
+    type Watch: WatchStream<Object = Self::Object>;
 
     /// One page of the list.
     ///
@@ -81,7 +81,7 @@ pub trait Source: Send + Sync + 'static {
     /// The informer reads it each time the future of a list is pending. As long as it changes, the list goes on: its deadline,
     /// [`request_timeout`](crate::ReflectorConfig::request_timeout), counts from the last change. With the default, a constant, it counts from the request. A
     /// source that wraps another one returns the counter of that one.
-    fn progress(&self) -> u64 {
+    fn list_progress(&self) -> u64 {
         0
     }
 
@@ -98,13 +98,13 @@ pub trait Source: Send + Sync + 'static {
     /// Two numbers to a line; the one before the colon names the object:
     /// ```
     /// use flyball_informer_cache::{ListRequest, Page, Source, SourceError, Version, WatchRequest};
-    /// # use flyball_informer_cache::{Event, Watch};
+    /// # use flyball_informer_cache::{WatchEvent, WatchStream};
     /// use std::sync::Mutex;
     ///
     /// # struct Silent;
-    /// # impl Watch for Silent {
+    /// # impl WatchStream for Silent {
     /// #     type Object = (u32, u32);
-    /// #     async fn next(&mut self) -> Option<Result<Event<(u32, u32)>, SourceError>> { std::future::pending().await }
+    /// #     async fn next(&mut self) -> Option<Result<WatchEvent<(u32, u32)>, SourceError>> { std::future::pending().await }
     /// # }
     /// struct Lines {
     ///     text: String,
@@ -129,29 +129,29 @@ pub trait Source: Send + Sync + 'static {
     ///     }
     /// #   async fn watch(&self, _: WatchRequest) -> Result<Silent, SourceError> { Ok(Silent) }
     ///     // …
-    ///     fn unread(&self, stored: &(u32, u32)) -> bool {
+    ///     fn is_unreadable(&self, stored: &(u32, u32)) -> bool {
     ///         self.unread.lock().unwrap().contains(&stored.0)
     ///     }
     /// }
     /// ```
-    fn unread(&self, stored: &Self::Object) -> bool {
+    fn is_unreadable(&self, stored: &Self::Object) -> bool {
         let _ = stored;
         false
     }
 
     /// Whether the source polls: each watch delivers the changes there are and ends, or ends after a while without changes.
     ///
-    /// Without polling, a watch that ends within [`short_watch`](crate::ReflectorConfig::short_watch) without an event is a failure: the informer
+    /// Without polling, a watch that ends within [`min_watch_interval`](crate::ReflectorConfig::min_watch_interval) without an event is a failure: the informer
     /// backs off and lists again. With polling, the next watch begins at the same version. In both cases at most one watch is opened in each
-    /// `short_watch`, which is therefore the period of a poll that answers at once. The default, `false`, is for a watch that stays open. The
+    /// `min_watch_interval`, which is therefore the period of a poll that answers at once. The default, `false`, is for a watch that stays open. The
     /// informer calls this once, when it is built. A source that wraps another one delegates to it.
-    fn polls(&self) -> bool {
+    fn is_polling(&self) -> bool {
         false
     }
 }
 
 /// A running watch. Dropping it ends it.
-pub trait Watch: Send + 'static {
+pub trait WatchStream: Send + 'static {
     /// What is watched.
     type Object;
 
@@ -159,7 +159,7 @@ pub trait Watch: Send + 'static {
     ///
     /// A watch that has many messages ready should hand them out without going pending in between: the informer
     /// applies what is ready as one batch.
-    fn next(&mut self) -> impl Future<Output = Option<Result<Event<Self::Object>, SourceError>>> + Send;
+    fn next(&mut self) -> impl Future<Output = Option<Result<WatchEvent<Self::Object>, SourceError>>> + Send;
 }
 
 /// How fresh a list has to be.
@@ -177,7 +177,7 @@ pub enum ListVersion {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ListRequest {
     /// How fresh; always [`MostRecent`](ListVersion::MostRecent) beside a continuation, which has its own version.
-    pub version: ListVersion,
+    pub min_version: ListVersion,
     /// At most this many items in the page; `None` asks for everything. A source may ignore it.
     pub limit: Option<u32>,
     /// Goes on where the page that gave this token ended.
@@ -200,8 +200,8 @@ pub struct Page<V> {
 pub struct WatchRequest {
     /// The watch tells what changed after this version. [`Version::ZERO`]: from any state at hand, which is told
     /// as `Added` first. With a streaming list: the list is not older than this, `ZERO` asks for the newest.
-    pub from: Version,
-    /// Tell all existing objects as `Added`, then [`InitialEnd`](Event::InitialEnd), then go on as a watch.
+    pub from_version: Version,
+    /// Tell all existing objects as `Added`, then [`InitialListEnd`](WatchEvent::InitialListEnd), then go on as a watch.
     pub streaming_list: bool,
     /// The source should end the watch in order after this time.
     pub timeout: Duration,
@@ -214,14 +214,14 @@ pub enum SourceErrorKind {
     /// The version or the continuation is too old (Kubernetes: `410 Gone`, `Expired`).
     Expired,
     /// The version asked for is newer than the source's (Kubernetes: "too large resource version").
-    TooLargeVersion,
+    VersionTooLarge,
     /// The source asks for fewer requests (`429`).
     TooManyRequests {
         /// Not before this time.
         retry_after: Option<Duration>,
     },
     /// Nobody answers at the moment (connection refused).
-    Refused,
+    ConnectionRefused,
     /// The source failed for a reason of its own (`500 InternalError`).
     Internal,
     /// Anything else.
@@ -232,9 +232,9 @@ impl fmt::Display for SourceErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Expired => "version expired",
-            Self::TooLargeVersion => "version too large",
+            Self::VersionTooLarge => "version too large",
             Self::TooManyRequests { .. } => "too many requests",
-            Self::Refused => "connection refused",
+            Self::ConnectionRefused => "connection refused",
             Self::Internal => "internal error of the source",
             Self::Other => "source failed",
         })

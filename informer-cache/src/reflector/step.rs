@@ -8,21 +8,21 @@ use crate::{ListRequest, SourceErrorKind, Version, WatchRequest};
 
 /// What the edge has to do until the deadline.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum ReflectorRequest {
     /// List, then tell `page` or `list_failed`.
     List(ListRequest),
     /// Open a watch, then tell `watch_opened` or `watch_failed`.
     Watch(WatchRequest),
-    /// Read the open watch, and tell each event, `watch_broke` or `watch_closed`.
+    /// Read the open watch, and tell each event, `watch_errored` or `watch_closed`.
     Read,
-    /// Nothing; then tell `time_passed`.
+    /// Nothing; then tell `deadline_reached`.
     Wait,
 }
 
 /// What the edge has to do with what it told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Verdict {
+pub enum EventVerdict {
     /// Drop it.
     Ignore,
     /// Apply the event to the store.
@@ -35,7 +35,7 @@ pub enum Verdict {
 
 /// What a reflector is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub enum ReflectorPhase {
     /// Lists, in pages or as a stream.
     Listing,
     /// Watches, opens a watch, or is about to, since the last one ended early.
@@ -45,14 +45,14 @@ pub enum Phase {
         /// Until when.
         until: Nanos,
         /// After which failure.
-        cause: Cause,
+        cause: BackoffCause,
     },
 }
 
 /// Why a reflector waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Cause {
+pub enum BackoffCause {
     /// The source answered with an error.
     Failed(SourceErrorKind),
     /// The source did not answer in time.
@@ -67,7 +67,7 @@ pub enum Cause {
     Panicked,
 }
 
-impl fmt::Display for Cause {
+impl fmt::Display for BackoffCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Failed(kind) => return kind.fmt(f),

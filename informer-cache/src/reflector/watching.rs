@@ -5,20 +5,20 @@ use std::time::Duration;
 use flyball_sync::Nanos;
 
 use super::backoff::spread;
-use super::{Cause, Reflector, State, Then, Verdict, Watching};
-use crate::{Event, SourceErrorKind, Version, WatchRequest};
+use super::{BackoffCause, EventVerdict, Reflector, State, Then, Watching};
+use crate::{SourceErrorKind, Version, WatchEvent, WatchRequest};
 
 impl Reflector {
     /// The watch is open: read it.
     pub fn watch_opened(&mut self, now: Nanos) {
         let State::Opening(request) = &self.state else { return };
-        let closes = request.timeout.saturating_add(self.config.watch_grace);
+        let closes = request.timeout.saturating_add(self.config.watch_timeout_grace);
         if request.streaming_list {
-            self.deadline = now + self.config.streaming_deadline;
+            self.deadline = now + self.config.streaming_list_timeout;
             self.state = State::Streaming { opened: now, closes };
             return;
         }
-        let ordered = request.from != Version::ZERO;
+        let ordered = request.from_version != Version::ZERO;
         self.deadline = now + closes;
         self.state = State::Watching(Watching { opened: now, news: false, ordered });
     }
@@ -27,12 +27,12 @@ impl Reflector {
     pub fn watch_failed(&mut self, kind: SourceErrorKind, now: Nanos, random: u64) {
         let State::Opening(request) = &self.state else { return };
         if request.streaming_list {
-            return self.stream_failed(Cause::Failed(kind), now, random);
+            return self.stream_failed(BackoffCause::Failed(kind), now, random);
         }
         let then = match kind {
             // As when an open one breaks: a watch from any state would not tell what was deleted since the list.
             _ if self.version == Version::ZERO => Then::List,
-            SourceErrorKind::TooManyRequests { .. } | SourceErrorKind::Refused => Then::Watch,
+            SourceErrorKind::TooManyRequests { .. } | SourceErrorKind::ConnectionRefused => Then::Watch,
             _ => Then::List,
         };
         self.watch_lost(kind, then, now, random);
@@ -41,18 +41,18 @@ impl Reflector {
     /// The open watch told an event; of its object only the version matters here.
     ///
     /// O(1), without time or randomness: the one method on the path of every event.
-    pub fn event(&mut self, event: Event<Version>) -> Verdict {
+    pub fn event(&mut self, event: WatchEvent<Version>) -> EventVerdict {
         match &mut self.state {
             State::Watching(watching) => {
-                let (Event::Added(version)
-                | Event::Modified(version)
-                | Event::Deleted(version)
-                | Event::Bookmark(version)
-                | Event::InitialEnd(version)) = event;
-                let addition = matches!(event, Event::Added(_));
+                let (WatchEvent::Added(version)
+                | WatchEvent::Modified(version)
+                | WatchEvent::Deleted(version)
+                | WatchEvent::Bookmark(version)
+                | WatchEvent::InitialListEnd(version)) = event;
+                let addition = matches!(event, WatchEvent::Added(_));
                 if !watching.ordered && addition {
                     watching.news = true;
-                    return Verdict::Apply;
+                    return EventVerdict::Apply;
                 }
                 watching.ordered |= version != Version::ZERO;
                 if version > self.version {
@@ -60,35 +60,39 @@ impl Reflector {
                     watching.news = true;
                 }
                 // Whether it is older than what is stored is a question of its key. The version of all is for the next watch.
-                Verdict::Apply
+                EventVerdict::Apply
             }
             State::Streaming { opened, closes } => match event {
-                Event::Added(_) | Event::Modified(_) | Event::Deleted(_) => Verdict::Stage,
+                WatchEvent::Added(_) | WatchEvent::Modified(_) | WatchEvent::Deleted(_) => {
+                    EventVerdict::Stage
+                }
                 // A plain bookmark says nothing about what is still to come of the initial objects.
-                Event::Bookmark(_) => Verdict::Ignore,
-                Event::InitialEnd(version) => {
+                WatchEvent::Bookmark(_) => EventVerdict::Ignore,
+                WatchEvent::InitialListEnd(version) => {
                     // The stream goes on as the watch.
                     let (opened, closes) = (*opened, *closes);
                     self.publish(version);
                     self.deadline = opened + closes;
                     let ordered = version != Version::ZERO;
                     self.state = State::Watching(Watching { opened, news: true, ordered });
-                    Verdict::Publish(version)
+                    EventVerdict::Publish(version)
                 }
             },
-            _ => Verdict::Ignore,
+            _ => EventVerdict::Ignore,
         }
     }
 
     /// The open watch told an error, and is over.
-    pub fn watch_broke(&mut self, kind: SourceErrorKind, now: Nanos, random: u64) {
+    pub fn watch_errored(&mut self, kind: SourceErrorKind, now: Nanos, random: u64) {
         match self.state {
-            State::Streaming { .. } => self.stream_failed(Cause::Failed(kind), now, random),
+            State::Streaming { .. } => self.stream_failed(BackoffCause::Failed(kind), now, random),
             State::Watching(_) => {
                 let then = match kind {
                     // Another watch from any state would not tell what was deleted in between.
                     _ if self.version == Version::ZERO => Then::List,
-                    SourceErrorKind::TooManyRequests { .. } | SourceErrorKind::Refused => Then::Watch,
+                    SourceErrorKind::TooManyRequests { .. } | SourceErrorKind::ConnectionRefused => {
+                        Then::Watch
+                    }
                     SourceErrorKind::Internal if self.tolerates_internal(now) => Then::Watch,
                     _ => Then::List,
                 };
@@ -101,19 +105,19 @@ impl Reflector {
     /// The open watch ended in order.
     pub fn watch_closed(&mut self, now: Nanos, random: u64) {
         match self.state {
-            State::Streaming { .. } => self.wait(Cause::Interrupted, Then::List, now, random),
+            State::Streaming { .. } => self.wait(BackoffCause::Interrupted, Then::List, now, random),
             State::Watching(watching) => {
-                let may_reopen = watching.opened + self.config.short_watch;
+                let may_reopen = watching.opened + self.config.min_watch_interval;
                 let short = now < may_reopen;
                 if short && !watching.news && !self.polls {
-                    self.wait(Cause::ShortWatch, Then::List, now, random);
+                    self.wait(BackoffCause::ShortWatch, Then::List, now, random);
                 } else if self.version == Version::ZERO {
-                    self.wait(Cause::Unversioned, Then::List, now, random);
+                    self.wait(BackoffCause::Unversioned, Then::List, now, random);
                 } else if short {
                     self.deadline = may_reopen;
                     self.state = State::Pausing;
                 } else {
-                    self.rewatches += 1;
+                    self.watch_restarts += 1;
                     self.watch(now, random);
                 }
             }
@@ -126,15 +130,26 @@ impl Reflector {
             return self.list(now);
         }
         let from = if self.unusable { Version::ZERO } else { self.version };
-        self.open(WatchRequest { from, streaming_list: true, timeout: self.watch_timeout(random) }, now);
+        self.open(
+            WatchRequest {
+                from_version: from,
+                streaming_list: true,
+                timeout: self.min_watch_timeout(random),
+            },
+            now,
+        );
     }
 
-    pub(super) fn stream_failed(&mut self, cause: Cause, now: Nanos, random: u64) {
+    pub(super) fn stream_failed(&mut self, cause: BackoffCause, now: Nanos, random: u64) {
         match cause {
-            Cause::Failed(SourceErrorKind::TooManyRequests { .. } | SourceErrorKind::Refused) => {
+            BackoffCause::Failed(
+                SourceErrorKind::TooManyRequests { .. } | SourceErrorKind::ConnectionRefused,
+            ) => {
                 self.wait(cause, Then::List, now, random);
             }
-            Cause::Failed(SourceErrorKind::Expired | SourceErrorKind::TooLargeVersion) if !self.retried => {
+            BackoffCause::Failed(SourceErrorKind::Expired | SourceErrorKind::VersionTooLarge)
+                if !self.retried =>
+            {
                 self.retry_most_recent();
                 self.list_or_stream(now, random);
             }
@@ -151,21 +166,22 @@ impl Reflector {
             // The source lists a version it will not watch from: "not older than" could give the same one for ever.
             self.unusable = true;
         }
-        self.wait(Cause::Failed(kind), then, now, random);
+        self.wait(BackoffCause::Failed(kind), then, now, random);
     }
 
     fn tolerates_internal(&mut self, now: Nanos) -> bool {
-        let fresh = self.internal.is_none_or(|(_, last)| now.since(last) >= self.config.internal_reset);
+        let fresh =
+            self.internal.is_none_or(|(_, last)| now.since(last) >= self.config.internal_error_reset_after);
         let first = self.internal.filter(|_| !fresh).map_or(now, |(first, _)| first);
-        let tolerated =
-            !self.config.internal_retry.is_zero() && now.since(first) <= self.config.internal_retry;
+        let tolerated = !self.config.max_internal_error_retry_duration.is_zero()
+            && now.since(first) <= self.config.max_internal_error_retry_duration;
         self.internal = tolerated.then_some((first, now));
         tolerated
     }
 
     pub(super) fn watch(&mut self, now: Nanos, random: u64) {
-        let timeout = self.watch_timeout(random);
-        self.open(WatchRequest { from: self.version, streaming_list: false, timeout }, now);
+        let timeout = self.min_watch_timeout(random);
+        self.open(WatchRequest { from_version: self.version, streaming_list: false, timeout }, now);
     }
 
     fn open(&mut self, request: WatchRequest, now: Nanos) {
@@ -173,7 +189,7 @@ impl Reflector {
         self.state = State::Opening(request);
     }
 
-    fn watch_timeout(&self, random: u64) -> Duration {
-        spread(self.config.watch_timeout, random)
+    fn min_watch_timeout(&self, random: u64) -> Duration {
+        spread(self.config.min_watch_timeout, random)
     }
 }

@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::ParseKeyError;
+use crate::ParseNamespacedNameError;
 
 /// The key of an object by name: `namespace/name`, or `name` alone where there are no namespaces.
 ///
@@ -22,13 +22,13 @@ use crate::ParseKeyError;
 /// assert_eq!(key, NamespacedName::new("kube-system", "coredns")?);
 /// assert_eq!(key.to_string(), "kube-system/coredns");
 ///
-/// let node = NamespacedName::cluster("node-7")?;
+/// let node = NamespacedName::cluster_scoped("node-7")?;
 /// assert_eq!((node.namespace(), node.name()), (None, "node-7"));
 ///
 /// for bad in ["", "/name", "namespace/", "a/b/c"] {
 ///     assert!(bad.parse::<NamespacedName>().is_err());
 /// }
-/// # Ok::<(), flyball_informer_cache::ParseKeyError>(())
+/// # Ok::<(), flyball_informer_cache::ParseNamespacedNameError>(())
 /// ```
 #[derive(Clone)]
 pub struct NamespacedName {
@@ -42,7 +42,7 @@ impl NamespacedName {
     ///
     /// # Errors
     /// When either part is empty or holds a slash.
-    pub fn new(namespace: &str, name: &str) -> Result<Self, ParseKeyError> {
+    pub fn new(namespace: &str, name: &str) -> Result<Self, ParseNamespacedNameError> {
         let key: Self = format!("{namespace}/{name}").parse()?;
         debug_assert_eq!((key.namespace(), key.name()), (Some(namespace), name));
         Ok(key)
@@ -52,9 +52,9 @@ impl NamespacedName {
     ///
     /// # Errors
     /// When the name is empty or holds a slash.
-    pub fn cluster(name: &str) -> Result<Self, ParseKeyError> {
+    pub fn cluster_scoped(name: &str) -> Result<Self, ParseNamespacedNameError> {
         match name.contains('/') {
-            true => Err(ParseKeyError::slash_in_name(name)),
+            true => Err(ParseNamespacedNameError::slash_in_name(name)),
             false => name.parse(),
         }
     }
@@ -79,15 +79,17 @@ impl NamespacedName {
 }
 
 impl FromStr for NamespacedName {
-    type Err = ParseKeyError;
+    type Err = ParseNamespacedNameError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let name_at = match text.split_once('/') {
-            None if text.is_empty() => return Err(ParseKeyError::empty(text)),
+            None if text.is_empty() => return Err(ParseNamespacedNameError::empty(text)),
             None => 0,
-            Some(("", _)) => return Err(ParseKeyError::empty_namespace(text)),
-            Some((_, "")) => return Err(ParseKeyError::empty_name(text)),
-            Some((_, name)) if name.contains('/') => return Err(ParseKeyError::too_many_parts(text)),
+            Some(("", _)) => return Err(ParseNamespacedNameError::empty_namespace(text)),
+            Some((_, "")) => return Err(ParseNamespacedNameError::empty_name(text)),
+            Some((_, name)) if name.contains('/') => {
+                return Err(ParseNamespacedNameError::too_many_parts(text));
+            }
             Some((namespace, _)) => namespace.len() + 1,
         };
         Ok(Self { text: text.into(), name_at })
@@ -95,7 +97,7 @@ impl FromStr for NamespacedName {
 }
 
 impl TryFrom<&str> for NamespacedName {
-    type Error = ParseKeyError;
+    type Error = ParseNamespacedNameError;
 
     fn try_from(text: &str) -> Result<Self, Self::Error> {
         text.parse()

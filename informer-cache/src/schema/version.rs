@@ -41,7 +41,7 @@ impl Version {
 
     /// Whether there is no version.
     #[must_use]
-    pub const fn is_none(self) -> bool {
+    pub const fn is_zero(self) -> bool {
         self.0 == 0
     }
 }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use crate::index::Definition;
 use crate::index::seed::Seed;
-use crate::index::set::{Reading, Recipe, Transform};
-use crate::store::inner::Inner;
-use crate::store::published::Board;
-use crate::store::reader_slots::{Seating, Seats};
+use crate::index::set::{IndexSet, ObjectReader, Transform};
+use crate::store::inner::StoreInner;
+use crate::store::published::PublishedState;
+use crate::store::reader_slots::{ReaderSlotOptions, ReaderSlots};
 use crate::{AnyIndex, DuplicateIndex, Schema, Store, Writer};
 
 /// Builds a [`Store`]; made by [`Store::builder`].
@@ -20,7 +20,7 @@ pub struct StoreBuilder<K, V> {
     duplicate: Option<DuplicateIndex>,
     transform: Option<Transform<V>>,
     seed: Seed,
-    seating: Seating,
+    options: ReaderSlotOptions,
 }
 
 impl<K, V> StoreBuilder<K, V>
@@ -35,7 +35,7 @@ where
             duplicate: None,
             transform: None,
             seed: Seed::random(),
-            seating: Seating::default(),
+            options: ReaderSlotOptions::default(),
         }
     }
 
@@ -64,7 +64,7 @@ where
 
     /// An index of it that a store does not have.
     pub(crate) fn index_missing_in(&self, store: &Store<K, V>) -> Option<&'static str> {
-        store.inner.table().recipe.lacks(&self.indexes)
+        store.inner.table().index_set.lacks(&self.indexes)
     }
 
     /// Fixes the seed of the hasher, which is random by default: the same writes then give the same order of
@@ -77,7 +77,7 @@ where
     /// So many slots for readers instead of some for each core, one taken after so many reads without a write. For models.
     #[doc(hidden)]
     pub fn reader_slots(mut self, seats: usize, quiet: u32) -> Self {
-        self.seating = Seating { seats, quiet };
+        self.options = ReaderSlotOptions { seats, quiet };
         self
     }
 
@@ -89,10 +89,10 @@ where
         match self.duplicate {
             Some(duplicate) => Err(duplicate),
             None => {
-                let reading = Reading { schema: self.schema, seed: self.seed };
-                let seats = Seats::new(self.seating);
-                let published = Board::new(Recipe { indexes: self.indexes }, seats);
-                Ok(Writer::new(Store { inner: Arc::new(Inner::new(reading, self.transform, published)) }))
+                let reader = ObjectReader { schema: self.schema, seed: self.seed };
+                let seats = ReaderSlots::new(self.options);
+                let published = PublishedState::new(IndexSet { indexes: self.indexes }, seats);
+                Ok(Writer::new(Store { inner: Arc::new(StoreInner::new(reader, self.transform, published)) }))
             }
         }
     }

@@ -1,19 +1,19 @@
 //! SHELL. What a write of one key leaves to be done, and how changes get to those who follow the store: found before the commit, merged after it, reported when
 //! no lock is held.
 //!
-//! The steps that are numbered here are those of a write ([`Inner`](crate::store::inner::Inner)); each function takes one subscription's lock after the other.
+//! The steps that are numbered here are those of a write ([`StoreInner`](crate::store::inner::StoreInner)); each function takes one subscription's lock after the other.
 
 use std::sync::Arc;
 
 use crate::Change;
-use crate::changes::buffer::{Feeds, Merging};
+use crate::changes::buffer::{Merging, SubscriptionBuffers};
 use crate::changes::pending::Dropped;
 use crate::changes::selection::Findings;
 use crate::signal::wakers::Wakers;
-use crate::store::inner::Inner;
+use crate::store::inner::StoreInner;
 use crate::table::record::Record;
 use crate::table::{Garbage, KeyWrite};
-use crate::watch::observer::{self, Listeners};
+use crate::watch::observer::{self, ObserverFns};
 
 /// What a write leaves to be done without locks and after its turn: reporting, waking, and dropping what is the user's.
 pub(crate) struct Effects<K, V> {
@@ -25,9 +25,9 @@ pub(crate) struct Effects<K, V> {
     pub(crate) detached: bool,
     pub(crate) change: Option<Change<K, V>>,
     pub(crate) write: Option<KeyWrite<K, V>>,
-    pub(crate) listeners: Option<Listeners<K, V>>,
+    pub(crate) observer_fns: Option<ObserverFns<K, V>>,
     /// What may be the last to hold a subscription's buffer, the object that was replaced, one that was stale, a key that is stored already.
-    pub(crate) feeds: Vec<Feeds<K, V>>,
+    pub(crate) buffers: Vec<SubscriptionBuffers<K, V>>,
     pub(crate) old: Option<Arc<V>>,
     pub(crate) stale: Option<Record<K, V>>,
     pub(crate) key: Option<K>,
@@ -43,8 +43,8 @@ impl<K, V> Default for Effects<K, V> {
             detached: false,
             change: None,
             write: None,
-            listeners: None,
-            feeds: Vec::new(),
+            observer_fns: None,
+            buffers: Vec::new(),
             old: None,
             stale: None,
             key: None,
@@ -54,12 +54,12 @@ impl<K, V> Default for Effects<K, V> {
 
 impl<K, V> Effects<K, V> {
     /// Step 5 but for the drops, which are the owner's: they may panic. This does not.
-    pub(crate) fn finish(&mut self, inner: &Inner<K, V>) {
-        if let Some(listeners) = self.listeners.take() {
-            observer::report(&listeners, self.change.as_slice());
+    pub(crate) fn finish(&mut self, inner: &StoreInner<K, V>) {
+        if let Some(observer_fns) = self.observer_fns.take() {
+            observer::report(&observer_fns, self.change.as_slice());
         }
         if self.detached {
-            self.feeds.push(inner.remove_detached());
+            self.buffers.push(inner.remove_detached());
         }
         std::mem::take(&mut self.wakers).wake();
     }
@@ -67,16 +67,16 @@ impl<K, V> Effects<K, V> {
 
 /// Step 4 for all subscriptions, with what was found for these very ones.
 pub(crate) fn fan_out<K, V>(
-    feeds: &Feeds<K, V>,
+    buffers: &SubscriptionBuffers<K, V>,
     changes: &[Change<K, V>],
     findings: &Findings,
     merging: Merging,
     effects: &mut Effects<K, V>,
 ) {
-    for (at, feed) in feeds.iter().enumerate() {
+    for (at, buffer) in buffers.iter().enumerate() {
         let (part, unseen) =
             (0..findings.count(at, changes.len()), (&mut effects.wakers, &mut effects.dropped));
-        let is_there = findings.merge((at, feed), changes, part, (merging, true), unseen);
+        let is_there = findings.merge((at, buffer), changes, part, (merging, true), unseen);
         effects.detached |= !is_there;
     }
 }

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use super::effects::Effects;
 use super::write::WriterCore;
-use crate::changes::buffer::Feed;
+use crate::changes::buffer::SubscriptionBuffer;
 use crate::changes::selection::Selection;
 use crate::index::Definition;
 use crate::index::seed::Seed;
-use crate::index::set::Recipe;
+use crate::index::set::IndexSet;
 use crate::table::{Column, Garbage, Plan, Table};
 use crate::{DuplicateIndex, MissingIndex, Store};
 
@@ -33,7 +33,7 @@ impl<K: Clone + Eq + Hash, V: 'static> IndexBuild<K, V> {
         let column = [Arc::new(Column::new(&index))];
         Ok(Self {
             index: Arc::new(index),
-            seed: store.inner.reading.seed,
+            seed: store.inner.reader.seed,
             column,
             table: None,
             plan: Plan::default(),
@@ -76,23 +76,23 @@ impl<K: Clone + Eq + Hash, V: 'static> IndexBuild<K, V> {
         let mut published = inner.published.write();
         inner.note_superseded(&mut published);
         let table = Arc::make_mut(&mut published.table);
-        let indexes = table.recipe.indexes.iter().chain([&index]).cloned().collect();
+        let indexes = table.index_set.indexes.iter().chain([&index]).cloned().collect();
         // What it replaces holds definitions that the new one holds, too.
-        table.recipe = Arc::new(Recipe { indexes });
+        table.index_set = Arc::new(IndexSet { indexes });
         table.columns.push(column);
         Ok(())
     }
 }
 
 fn is_new<K, V>(table: &Table<K, V>, index: &Definition<V>) -> Result<(), DuplicateIndex> {
-    match table.recipe.indexes.iter().any(|known| known.name == index.name) {
+    match table.index_set.indexes.iter().any(|known| known.name == index.name) {
         true => Err(DuplicateIndex { name: index.name }),
         false => Ok(()),
     }
 }
 
 /// An index that was taken out, to be dropped after the turn: its values are the user's.
-pub(super) type Removed<V> = (Arc<Column>, Arc<Recipe<V>>, Arc<Definition<V>>);
+pub(super) type Removed<V> = (Arc<Column>, Arc<IndexSet<V>>, Arc<Definition<V>>);
 
 impl<K, V: 'static> WriterCore<K, V> {
     /// Takes out the index of this name and kind of values, and ends the subscriptions of a value in it.
@@ -101,23 +101,23 @@ impl<K, V: 'static> WriterCore<K, V> {
         index: &Definition<V>,
         effects: &mut Effects<K, V>,
     ) -> Result<Removed<V>, MissingIndex> {
-        let at = self.table().recipe.indexes.iter().position(|known| known.is_like(index));
+        let at = self.table().index_set.indexes.iter().position(|known| known.is_like(index));
         let Some(at) = at else { return Err(MissingIndex { name: index.name }) };
         let inner = self.inner();
         let mut published = inner.published.write();
         inner.note_superseded(&mut published);
         let table = Arc::make_mut(&mut published.table);
-        let mut indexes = table.recipe.indexes.clone();
+        let mut indexes = table.index_set.indexes.clone();
         let index = indexes.remove(at);
-        let recipe = std::mem::replace(&mut table.recipe, Arc::new(Recipe { indexes }));
+        let index_set = std::mem::replace(&mut table.index_set, Arc::new(IndexSet { indexes }));
         let column = table.columns.remove(at);
-        let feeds = published.feeds.clone();
+        let buffers = published.buffers.clone();
         drop(published);
-        let is_of_it = |feed: &Feed<K, V>| matches!(feed.selection(), Some(Selection::Value { index: of, .. }) if Arc::ptr_eq(of, &index));
-        for feed in feeds.iter().filter(|feed| is_of_it(feed)) {
-            feed.end(&mut effects.wakers);
+        let is_of_it = |buffer: &SubscriptionBuffer<K, V>| matches!(buffer.selection(), Some(Selection::Value { index: of, .. }) if Arc::ptr_eq(of, &index));
+        for buffer in buffers.iter().filter(|buffer| is_of_it(buffer)) {
+            buffer.end(&mut effects.wakers);
         }
-        effects.feeds.push(feeds);
-        Ok((column, recipe, index))
+        effects.buffers.push(buffers);
+        Ok((column, index_set, index))
     }
 }

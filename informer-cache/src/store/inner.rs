@@ -2,53 +2,53 @@
 //!
 //! | lock | guards | held |
 //! |---|---|---|
-//! | `published` | the table, the lists of feeds and listeners, the waits for versions, `listed`, `closed` | for one lookup, one commit in place, or one swap |
-//! | a seat's | the table's address once more, for one thread ([`Seats`](crate::store::reader_slots::Seats)) | for one lookup |
-//! | a feed's | that consumer's pending changes | for one step, or a small chunk of a relist |
+//! | `published` | the table, the lists of buffers and listeners, the waits for versions, `listed`, `closed` | for one lookup, one commit in place, or one swap |
+//! | a seat's | the table's address once more, for one thread ([`ReaderSlots`](crate::store::reader_slots::ReaderSlots)) | for one lookup |
+//! | a buffer's | that consumer's pending changes | for one step, or a small chunk of a relist |
 //!
-//! Order: `published` before a seat, and before a feed where a consumer begins anew. (`synced`, the outcome of each wait and the list of what is
+//! Order: `published` before a seat, and before a buffer where a consumer begins anew. (`synced`, the outcome of each wait and the list of what is
 //! `held` have a lock of their own, the last in order.)
 //!
 //! There is one writer. So what it finds still holds when it commits, and changes are fanned out in the order they were published. A write goes like
 //! this, and the order is what makes it safe:
 //! 1. **Prepare**, no lock: run the owner's functions (key, version, identity, index values), which may panic or read the store, and compare keys and
 //!    index values with those of the table there is. Nothing has changed yet.
-//! 2. **Find**, one feed's lock after the other: where do the feeds hold the key? Keys are compared here, too.
+//! 2. **Find**, one buffer's lock after the other: where do the buffers hold the key? Keys are compared here, too.
 //! 3. **Commit**, under `published`: no foreign code. (Many keys at once are committed aside, and `published` is held for a swap.)
-//! 4. **Fan out**, one feed's lock after the other: no foreign code. After 3, so that a change received is in the store.
+//! 4. **Fan out**, one buffer's lock after the other: no foreign code. After 3, so that a change received is in the store.
 //! 5. **Tell and clean up**, no lock: tell the observers, wake, drop what was replaced.
 //!
-//! Consumers come and go meanwhile. What was found in 2 is of the feeds there are in 3, or it is found again. A feed that shows its consumer a table from after 3, as it begins
+//! Consumers come and go meanwhile. What was found in 2 is of the buffers there are in 3, or it is found again. A buffer that shows its consumer a table from after 3, as it begins
 //! anew, is told nothing of that in 4: each knows the revision of the table up to which it has everything.
 
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
-use crate::changes::buffer::{Feed, Feeds, Settled};
+use crate::changes::buffer::{Settled, SubscriptionBuffer, SubscriptionBuffers};
 use crate::changes::selection::Selection;
-use crate::index::set::{Arrived, Reading, Transform};
+use crate::index::set::{ObjectReader, ParsedObject, Transform};
 use crate::signal::synced::Synced;
-use crate::store::published::{Board, Published};
-use crate::store::retained::Held;
+use crate::store::published::{Published, PublishedState};
+use crate::store::retained::Retained;
 use crate::store::snapshot::Snapshot;
 use crate::table::Table;
 
 /// What the handles of a store share.
-pub(crate) struct Inner<K, V> {
-    pub(crate) reading: Reading<K, V>,
+pub(crate) struct StoreInner<K, V> {
+    pub(crate) reader: ObjectReader<K, V>,
     pub(crate) transform: Option<Transform<V>>,
-    pub(crate) published: Board<K, V>,
-    pub(crate) held: Held<K, V>,
+    pub(crate) published: PublishedState<K, V>,
+    pub(crate) held: Retained<K, V>,
     pub(crate) synced: Synced,
 }
 
-impl<K, V> Inner<K, V> {
+impl<K, V> StoreInner<K, V> {
     pub(crate) fn new(
-        reading: Reading<K, V>,
+        reader: ObjectReader<K, V>,
         transform: Option<Transform<V>>,
-        published: Board<K, V>,
+        published: PublishedState<K, V>,
     ) -> Self {
-        Self { reading, transform, published, held: Held::default(), synced: Synced::default() }
+        Self { reader, transform, published, held: Retained::default(), synced: Synced::default() }
     }
 
     pub(crate) fn table(&self) -> Arc<Table<K, V>> {
@@ -56,14 +56,14 @@ impl<K, V> Inner<K, V> {
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot<K, V> {
-        Snapshot { table: self.table(), reading: self.reading }
+        Snapshot { table: self.table(), reader: self.reader }
     }
 
-    /// A table whose changes have all been merged into a feed, if the consumer has taken them out.
-    pub(crate) fn settled(&self, feed: &Feed<K, V>) -> Settled<Arc<Table<K, V>>> {
+    /// A table whose changes have all been merged into a buffer, if the consumer has taken them out.
+    pub(crate) fn settled(&self, buffer: &SubscriptionBuffer<K, V>) -> Settled<Arc<Table<K, V>>> {
         loop {
             let table = self.table();
-            match feed.settled(table.revision) {
+            match buffer.settled(table.revision) {
                 // The table was replaced, and that merged, in between.
                 None => {}
                 Some(settled) => return settled.map(|()| table),
@@ -79,66 +79,66 @@ impl<K, V> Inner<K, V> {
         }
     }
 
-    /// A snapshot, and a feed of everything after it, or of what is of selection; `most` keys may be pending.
+    /// A snapshot, and a buffer of everything after it, or of what is of selection; `most` keys may be pending.
     pub(crate) fn subscribe(
         &self,
         selection: Option<Selection<K, V>>,
         most: usize,
-    ) -> (Snapshot<K, V>, Arc<Feed<K, V>>) {
+    ) -> (Snapshot<K, V>, Arc<SubscriptionBuffer<K, V>>) {
         let mut published = self.published.write();
-        let snapshot = Snapshot { table: published.table.clone(), reading: self.reading };
+        let snapshot = Snapshot { table: published.table.clone(), reader: self.reader };
         // In one critical section with the table: a list is either in the snapshot or still to be told, and here it is known which.
         let (listed, closed) = (published.listed, published.closed);
-        let ended = closed || selection.as_ref().is_some_and(|of| !of.stands(&snapshot.table.recipe));
-        let feed = Arc::new(Feed::new(&snapshot.table, listed, ended, selection, most));
+        let ended = closed || selection.as_ref().is_some_and(|of| !of.stands(&snapshot.table.index_set));
+        let buffer = Arc::new(SubscriptionBuffer::new(&snapshot.table, listed, ended, selection, most));
         let gone = (!closed).then(|| {
             // Those whose subscription is gone leave.
-            let alive = published.feeds.iter().filter(|feed| Arc::strong_count(feed) > 1);
-            let feeds = alive.chain([&feed]).cloned().collect();
-            std::mem::replace(&mut published.feeds, feeds)
+            let alive = published.buffers.iter().filter(|buffer| Arc::strong_count(buffer) > 1);
+            let buffers = alive.chain([&buffer]).cloned().collect();
+            std::mem::replace(&mut published.buffers, buffers)
         });
         drop(published);
-        // After unlocking: a feed holds what it was of.
+        // After unlocking: a buffer holds what it was of.
         drop(gone);
-        (snapshot, feed)
+        (snapshot, buffer)
     }
 
-    /// A feed that was too much for its consumer begins anew, with everything after this table.
-    pub(crate) fn rejoin(&self, feed: &Feed<K, V>) -> Arc<Table<K, V>> {
-        // Under the lock of a commit, so that feed and table are of one instant.
+    /// A buffer that was too much for its consumer begins anew, with everything after this table.
+    pub(crate) fn rejoin(&self, buffer: &SubscriptionBuffer<K, V>) -> Arc<Table<K, V>> {
+        // Under the lock of a commit, so that buffer and table are of one instant.
         let published = self.published.read();
         let table = published.table.clone();
-        let ended = published.closed || feed.selection().is_some_and(|of| !of.stands(&table.recipe));
-        let lost = feed.restart(&table, published.listed, ended);
+        let ended = published.closed || buffer.selection().is_some_and(|of| !of.stands(&table.index_set));
+        let lost = buffer.restart(&table, published.listed, ended);
         drop(published);
         drop(lost);
         table
     }
 
-    /// Takes the feeds out whose consumers are gone; the list they were in, to be dropped without locks, as a feed holds what it was of.
-    pub(crate) fn remove_detached(&self) -> Feeds<K, V> {
+    /// Takes the buffers out whose consumers are gone; the list they were in, to be dropped without locks, as a buffer holds what it was of.
+    pub(crate) fn remove_detached(&self) -> SubscriptionBuffers<K, V> {
         let mut published = self.published.write();
-        let alive = published.feeds.iter().filter(|feed| Arc::strong_count(feed) > 1);
+        let alive = published.buffers.iter().filter(|buffer| Arc::strong_count(buffer) > 1);
         let alive = alive.cloned().collect();
-        std::mem::replace(&mut published.feeds, alive)
+        std::mem::replace(&mut published.buffers, alive)
     }
 }
 
-impl<K: Hash, V> Inner<K, V> {
+impl<K: Hash, V> StoreInner<K, V> {
     /// Reads an object: key and version as it came, the rest as it is to be stored.
-    pub(crate) fn read(&self, object: V) -> Arrived<K, V> {
-        let (hash, key) = self.reading.name(&object);
-        self.reading.read_named(hash, key, object, self.transform.as_ref())
+    pub(crate) fn read(&self, object: V) -> ParsedObject<K, V> {
+        let (hash, key) = self.reader.name(&object);
+        self.reader.read_named(hash, key, object, self.transform.as_ref())
     }
 }
 
-impl<K: Clone + Eq + Hash, V: 'static> Inner<K, V> {
+impl<K: Clone + Eq + Hash, V: 'static> StoreInner<K, V> {
     pub(crate) fn check(&self) -> Result<(), String> {
         let published = self.published.read();
-        let (table, feeds) = (published.table.clone(), published.feeds.clone());
+        let (table, buffers) = (published.table.clone(), published.buffers.clone());
         published.waiters.check(table.version)?;
         drop(published);
-        table.check(|key| self.reading.seed.hash_one(key))?;
-        feeds.iter().try_for_each(|feed| feed.check())
+        table.check(|key| self.reader.seed.hash_one(key))?;
+        buffers.iter().try_for_each(|buffer| buffer.check())
     }
 }

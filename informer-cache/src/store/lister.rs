@@ -5,7 +5,7 @@ use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use crate::{Index, Labels, MissingIndex, Selector, Store};
+use crate::{Index, LabelIndex, MissingIndex, Selector, Store};
 
 /// Lists objects by scope and labels, from two indexes; made by [`Store::lister`].
 ///
@@ -14,12 +14,12 @@ use crate::{Index, Labels, MissingIndex, Selector, Store};
 ///
 /// # Examples
 /// ```
-/// use flyball_informer_cache::{Index, Labels, NamespacedName, Schema, Selector, Store, Version};
+/// use flyball_informer_cache::{Index, LabelIndex, NamespacedName, Schema, Selector, Store, Version};
 ///
 /// struct Pod { name: NamespacedName, app: &'static str }
 ///
 /// static BY_NAMESPACE: Index<Pod, String> = Index::new("namespace", |pod| pod.name.namespace().unwrap_or("").to_owned());
-/// static LABELS: Labels<Pod> = Labels::new("labels", |pod, each| each("app", pod.app));
+/// static LABELS: LabelIndex<Pod> = LabelIndex::new("labels", |pod, each| each("app", pod.app));
 ///
 /// let schema = Schema::new(|pod: &Pod| pod.name.clone(), |_| Version::ZERO);
 /// let mut store = Store::builder(schema).index(&BY_NAMESPACE).index(&LABELS).build()?;
@@ -36,7 +36,7 @@ use crate::{Index, Labels, MissingIndex, Selector, Store};
 pub struct Lister<K, V, S> {
     store: Store<K, V>,
     scope: Index<V, S>,
-    labels: Labels<V>,
+    labels: LabelIndex<V>,
 }
 
 impl<K, V, S> Lister<K, V, S>
@@ -45,7 +45,7 @@ where
     V: Send + Sync + 'static,
     S: 'static,
 {
-    pub(crate) fn new(store: Store<K, V>, scope: Index<V, S>, labels: Labels<V>) -> Self {
+    pub(crate) fn new(store: Store<K, V>, scope: Index<V, S>, labels: LabelIndex<V>) -> Self {
         Self { store, scope, labels }
     }
 
@@ -71,7 +71,7 @@ where
         Q: Hash + Eq + ?Sized,
     {
         let view = self.store.snapshot();
-        let query = view.query().by(&self.scope, scope)?.select(&self.labels, selector)?;
+        let query = view.query().by_index(&self.scope, scope)?.select(&self.labels, selector)?;
         let objects = query.iter().cloned().collect();
         drop(query);
         drop(view);

@@ -2,12 +2,12 @@
 
 use crate::Snapshot;
 
-/// The memory of one state of a store, in bytes; told by [`Store::memory`](crate::Store::memory) and [`Snapshot::memory`].
+/// The memory of one state of a store, in bytes; told by [`Store::memory_usage`](crate::Store::memory_usage) and [`Snapshot::memory_usage`].
 ///
 /// What allocators add is not counted, nor what keys and index values own beyond themselves, as a `String` does. Parts that other states share
 /// are counted in each of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Memory {
+pub struct MemoryUsage {
     /// The number of objects.
     pub objects: usize,
     /// What the weigher said of all of them.
@@ -15,12 +15,12 @@ pub struct Memory {
     /// What the store keeps for them besides indexes: the way from keys to objects, keys and versions.
     pub store_bytes: usize,
     /// What each index takes.
-    pub indexes: Vec<IndexMemory>,
+    pub indexes: Vec<IndexMemoryUsage>,
 }
 
-/// The memory of one index; see [`Memory`].
+/// The memory of one index; see [`MemoryUsage`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IndexMemory {
+pub struct IndexMemoryUsage {
     /// The name of the index.
     pub name: &'static str,
     /// The number of values in use.
@@ -29,7 +29,7 @@ pub struct IndexMemory {
     pub bytes: usize,
 }
 
-impl Memory {
+impl MemoryUsage {
     /// Everything together, in bytes.
     #[must_use]
     pub fn total(&self) -> usize {
@@ -39,13 +39,13 @@ impl Memory {
 
 impl<K, V> Snapshot<K, V> {
     /// The memory of this state; `weigh` tells how many bytes an object takes. O(objects).
-    pub fn memory(&self, weigh: impl Fn(&K, &V) -> usize) -> Memory {
-        let indexes = self.columns().map(|(name, column)| IndexMemory {
+    pub fn memory_usage(&self, weigh: impl Fn(&K, &V) -> usize) -> MemoryUsage {
+        let indexes = self.columns().map(|(name, column)| IndexMemoryUsage {
             name,
             values: column.len(),
             bytes: column.bytes(),
         });
-        Memory {
+        MemoryUsage {
             objects: self.len(),
             object_bytes: self.iter().map(|(key, object)| weigh(key, object)).sum(),
             store_bytes: self.table.bytes(),

@@ -1,6 +1,6 @@
 //! SHELL. A write of many keys: built beside the store, swapped in, and then delivered. All of it in pieces, between which others may run.
 //!
-//! Guards nothing. The steps are those of a write ([`Inner`](crate::store::inner::Inner)); what they cost, by stage:
+//! Guards nothing. The steps are those of a write ([`StoreInner`](crate::store::inner::StoreInner)); what they cost, by stage:
 //!
 //! | stage | a piece | runs | locks |
 //! |---|---|---|---|
@@ -22,10 +22,10 @@ use flyball_sync::panics::{caught, drop_each};
 
 use super::effects::Effects;
 use super::relist::RelistDraft;
-use super::write::Arrival;
-use crate::changes::buffer::{Feeds, Merging};
+use super::write::VersionAdvance;
+use crate::changes::buffer::{Merging, SubscriptionBuffers};
 use crate::changes::selection::Findings;
-use crate::index::set::Recipe;
+use crate::index::set::IndexSet;
 use crate::table::{KeyWrite, Plan, Table};
 use crate::watch::observer;
 use crate::{Change, ChangeKind, Store, Version, WaitForError};
@@ -53,19 +53,19 @@ pub(crate) struct Publication<K, V> {
     base: Arc<Table<K, V>>,
     next: Option<Table<K, V>>,
     /// The indexes that the values of the writes are of, where those of the base are others.
-    renews: Option<Arc<Recipe<V>>>,
+    renews: Option<Arc<IndexSet<V>>>,
     /// What a former beginning leaves, to be dropped outside the turn.
     former: Option<(Arc<Table<K, V>>, Option<Table<K, V>>)>,
     plan: Plan,
-    arrival: Arrival,
+    arrival: VersionAdvance,
     first_list: bool,
     writes: Vec<KeyWrite<K, V>>,
     changes: Vec<Change<K, V>>,
-    feeds: Feeds<K, V>,
+    buffers: SubscriptionBuffers<K, V>,
     findings: Findings,
     merging: Option<Merging>,
     /// How far it is within a stage: at which subscription, and at which of the writes or changes.
-    feed: usize,
+    buffer: usize,
     at: usize,
     effects: Effects<K, V>,
     before: Option<Arc<Table<K, V>>>,
@@ -76,12 +76,12 @@ impl<K, V> Publication<K, V> {
     pub(super) fn new(
         store: Store<K, V>,
         base: Arc<Table<K, V>>,
-        arrival: Arrival,
+        arrival: VersionAdvance,
         mut writes: Vec<KeyWrite<K, V>>,
     ) -> Self {
         let published = store.inner.published.read();
         let first_list = arrival.is_list() && !published.listed;
-        let feeds = published.feeds.clone();
+        let buffers = published.buffers.clone();
         drop(published);
         if first_list {
             let added = writes.iter_mut().filter(|write| write.kind == ChangeKind::Added);
@@ -99,10 +99,10 @@ impl<K, V> Publication<K, V> {
             arrival,
             first_list,
             writes,
-            feeds,
+            buffers,
             findings: Findings::default(),
             merging: None,
-            feed: 0,
+            buffer: 0,
             at: 0,
             effects: Effects::default(),
             before: None,
@@ -135,7 +135,7 @@ impl<K, V> Publication<K, V> {
     }
 
     fn enter(&mut self, stage: Stage) {
-        (self.stage, self.feed, self.at) = (stage, 0, 0);
+        (self.stage, self.buffer, self.at) = (stage, 0, 0);
     }
 
     /// The next part of so many of `all`; the end of the part is where the next one begins.
@@ -151,8 +151,8 @@ impl<K, V> Publication<K, V> {
         if self.stage == Stage::Reporting {
             let part = self.part(self.changes.len(), most);
             let (done, is_last) = (part.len(), part.end == self.changes.len());
-            if let Some(listeners) = &self.effects.listeners {
-                observer::report(listeners, &self.changes[part]);
+            if let Some(observer_fns) = &self.effects.observer_fns {
+                observer::report(observer_fns, &self.changes[part]);
             }
             if is_last {
                 if self.first_list {
@@ -170,19 +170,19 @@ impl<K, V> Publication<K, V> {
             caught(|| drop_each(self.writes.drain(from..)));
             return done;
         }
-        if self.feed == self.feeds.len() {
+        if self.buffer == self.buffers.len() {
             self.enter(Stage::Reporting);
             return 0;
         }
-        let all = self.findings.count(self.feed, self.changes.len());
+        let all = self.findings.count(self.buffer, self.changes.len());
         let part = self.part(all, most);
         let (done, is_last) = (part.len(), part.end == all);
-        let (feed, effects) = ((self.feed, &*self.feeds[self.feed]), &mut self.effects);
+        let (buffer, effects) = ((self.buffer, &*self.buffers[self.buffer]), &mut self.effects);
         let unseen = (&mut effects.wakers, &mut effects.dropped);
-        let is_there = self.findings.merge(feed, &self.changes, part, (merging, is_last), unseen);
+        let is_there = self.findings.merge(buffer, &self.changes, part, (merging, is_last), unseen);
         effects.detached |= !is_there;
         if is_last || !is_there {
-            (self.feed, self.at) = (self.feed + 1, 0);
+            (self.buffer, self.at) = (self.buffer + 1, 0);
         }
         done
     }
@@ -192,7 +192,7 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
     /// A complete list, to be the store's content.
     pub(crate) fn of_list(store: &Store<K, V>, mut draft: RelistDraft<K, V>, version: Version) -> Self {
         let writes = draft.list.writes();
-        Self::new(store.clone(), draft.list.base, Arrival::List(version), writes)
+        Self::new(store.clone(), draft.list.base, VersionAdvance::List(version), writes)
     }
 
     /// Does a piece of the present stage, of so many keys; not the commit. How many it was.
@@ -205,8 +205,7 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
                 let done = part.len();
                 for write in &mut self.writes[part] {
                     if let Some(before) = self.renews.as_ref().filter(|_| !write.kind.is_deletion()) {
-                        let (said, seed) =
-                            (std::mem::take(&mut write.values), &self.store.inner.reading.seed);
+                        let (said, seed) = (std::mem::take(&mut write.values), &self.store.inner.reader.seed);
                         write.values = next.renew((&**before, said), write.row, &write.record.object, seed);
                     }
                     next.plan(write, &mut self.plan);
@@ -221,20 +220,20 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
                 done
             }
             Stage::Finding => {
-                while self.feed < self.feeds.len() && self.at == 0 && !self.findings.lack(self.feed) {
-                    self.feed += 1;
+                while self.buffer < self.buffers.len() && self.at == 0 && !self.findings.lack(self.buffer) {
+                    self.buffer += 1;
                 }
-                let Some(feed) = self.feeds.get(self.feed).cloned() else {
+                let Some(buffer) = self.buffers.get(self.buffer).cloned() else {
                     self.enter(Stage::Committing);
                     return 0;
                 };
                 // Looking at a write that is not selected costs little.
-                let weight = if feed.selection().is_some() { SELECTED } else { 1 };
+                let weight = if buffer.selection().is_some() { SELECTED } else { 1 };
                 let part = self.part(self.writes.len(), most.saturating_mul(weight));
                 let (done, is_last) = (part.len() / weight, part.end == self.writes.len());
-                self.findings.find((self.feed, &feed), &self.writes, part, &self.base);
+                self.findings.find((self.buffer, &buffer), &self.writes, part, &self.base);
                 if is_last {
-                    (self.feed, self.at) = (self.feed + 1, 0);
+                    (self.buffer, self.at) = (self.buffer + 1, 0);
                 }
                 done
             }
@@ -249,16 +248,16 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
         let inner = &*store.inner;
         let mut published = inner.published.write();
         let now = &published.table;
-        if !Arc::ptr_eq(&now.recipe, &self.base.recipe) {
+        if !Arc::ptr_eq(&now.index_set, &self.base.index_set) {
             let table = now.clone();
             drop(published);
             return self.begin_anew(table);
         }
-        if !Arc::ptr_eq(&published.feeds, &self.feeds) {
-            let feeds = published.feeds.clone();
+        if !Arc::ptr_eq(&published.buffers, &self.buffers) {
+            let buffers = published.buffers.clone();
             drop(published);
-            self.findings.regroup(&self.feeds, &feeds);
-            self.effects.feeds.push(std::mem::replace(&mut self.feeds, feeds));
+            self.findings.regroup(&self.buffers, &buffers);
+            self.effects.buffers.push(std::mem::replace(&mut self.buffers, buffers));
             return self.enter(Stage::Finding);
         }
         debug_assert_eq!(self.base.revision, now.revision, "nobody else writes");
@@ -277,8 +276,8 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
         if version < now {
             published.waiters.end_all(WaitForError::Rewound(version), &mut effects.wakers);
         }
-        if !published.listeners.is_empty() {
-            effects.listeners = Some(published.listeners.clone());
+        if !published.observer_fns.is_empty() {
+            effects.observer_fns = Some(published.observer_fns.clone());
         }
         drop(published);
         self.enter(Stage::Merging);
@@ -286,7 +285,7 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
 
     /// An index came or went. The functions of a new one run as the pieces are built again.
     fn begin_anew(&mut self, table: Arc<Table<K, V>>) {
-        self.renews = Some(self.base.recipe.clone());
+        self.renews = Some(self.base.index_set.clone());
         let next = self.next.replace(Table::clone(&table));
         self.former = Some((std::mem::replace(&mut self.base, table), next));
         self.changes.clear();

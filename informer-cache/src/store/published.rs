@@ -6,19 +6,19 @@ use std::sync::Arc;
 use flyball_sync::locks::{RwLock, RwLockWriteGuard};
 
 use crate::Version;
-use crate::changes::buffer::Feeds;
-use crate::index::set::Recipe;
+use crate::changes::buffer::SubscriptionBuffers;
+use crate::index::set::IndexSet;
 use crate::signal::wakers::Wakers;
-use crate::store::reader_slots::Seats;
+use crate::store::reader_slots::ReaderSlots;
 use crate::store::waiters::Waiters;
 use crate::table::Table;
-use crate::watch::observer::Listeners;
+use crate::watch::observer::ObserverFns;
 
 /// What readers see, all of it at once.
 pub(crate) struct Published<K, V> {
     pub(crate) table: Arc<Table<K, V>>,
-    pub(crate) feeds: Feeds<K, V>,
-    pub(crate) listeners: Listeners<K, V>,
+    pub(crate) buffers: SubscriptionBuffers<K, V>,
+    pub(crate) observer_fns: ObserverFns<K, V>,
     pub(crate) waiters: Waiters,
     /// Whether a list was published, so whether the table shows one.
     pub(crate) listed: bool,
@@ -45,17 +45,17 @@ impl<K, V> Published<K, V> {
 }
 
 /// What is published, behind a lock; and the seats of those who only look at the table.
-pub(crate) struct Board<K, V> {
+pub(crate) struct PublishedState<K, V> {
     published: RwLock<Published<K, V>>,
-    seats: Seats<Table<K, V>>,
+    seats: ReaderSlots<Table<K, V>>,
 }
 
-impl<K, V> Board<K, V> {
-    pub(crate) fn new(recipe: Recipe<V>, seats: Seats<Table<K, V>>) -> Self {
+impl<K, V> PublishedState<K, V> {
+    pub(crate) fn new(index_set: IndexSet<V>, seats: ReaderSlots<Table<K, V>>) -> Self {
         let published = Published {
-            table: Arc::new(Table::new(Arc::new(recipe))),
-            feeds: Arc::new([]),
-            listeners: Arc::new([]),
+            table: Arc::new(Table::new(Arc::new(index_set))),
+            buffers: Arc::new([]),
+            observer_fns: Arc::new([]),
             waiters: Waiters::default(),
             listed: false,
             closed: false,
@@ -83,7 +83,7 @@ impl<K, V> Board<K, V> {
     /// Nobody else looks at it from here on.
     pub(crate) fn write(&self) -> RwLockWriteGuard<'_, Published<K, V>> {
         let published = self.published.write();
-        // Seats invariant 1. Also where only the feeds change: a clear that is forgotten shows an old table for ever.
+        // ReaderSlots invariant 1. Also where only the buffers change: a clear that is forgotten shows an old table for ever.
         self.seats.clear();
         published
     }

@@ -15,7 +15,7 @@ use crate::index::{Label, typed};
 use crate::table::persist::Items;
 use crate::table::record::Record;
 use crate::table::{Column, RowNumbers};
-use crate::{Index, Labels, MissingIndex, Selector, Snapshot};
+use crate::{Index, LabelIndex, MissingIndex, Selector, Snapshot};
 
 /// A question with several conditions, all of which an object has to fulfil; made by [`Snapshot::query`] and [`Snapshot::select`].
 ///
@@ -24,13 +24,13 @@ use crate::{Index, Labels, MissingIndex, Selector, Snapshot};
 ///
 /// # Examples
 /// ```
-/// use flyball_informer_cache::{Index, Labels, Schema, Store, Version};
+/// use flyball_informer_cache::{Index, LabelIndex, Schema, Store, Version};
 ///
 /// struct Pod { id: u64, node: &'static str, phase: &'static str, app: &'static str }
 ///
 /// static BY_NODE: Index<Pod, &str> = Index::new("node", |pod| pod.node);
 /// static BY_PHASE: Index<Pod, &str> = Index::new("phase", |pod| pod.phase);
-/// static LABELS: Labels<Pod> = Labels::new("labels", |pod, each| each("app", pod.app));
+/// static LABELS: LabelIndex<Pod> = LabelIndex::new("labels", |pod, each| each("app", pod.app));
 ///
 /// let schema = Schema::new(|pod: &Pod| pod.id, |_| Version::ZERO);
 /// let mut store = Store::builder(schema).index(&BY_NODE).index(&BY_PHASE).index(&LABELS).build()?;
@@ -40,7 +40,7 @@ use crate::{Index, Labels, MissingIndex, Selector, Snapshot};
 /// store.upsert(Pod { id: 4, node: "n1", phase: "Running", app: "db" });
 ///
 /// let view = store.snapshot();
-/// let query = view.query().by(&BY_NODE, "n1")?.not(&BY_PHASE, "Pending")?.select(&LABELS, &"app in (web)".parse()?)?;
+/// let query = view.query().by_index(&BY_NODE, "n1")?.not_by_index(&BY_PHASE, "Pending")?.select(&LABELS, &"app in (web)".parse()?)?;
 /// assert_eq!(query.iter().map(|pod| pod.id).collect::<Vec<_>>(), [1]);
 /// assert_eq!(view.query().by_any(&BY_NODE, ["n1", "n2"])?.iter().count(), 4);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -68,7 +68,7 @@ impl<'a, K: Eq + Hash, V: 'static> Query<'a, K, V> {
     ///
     /// # Errors
     /// When the store has no such index.
-    pub fn by<IK, Q>(self, index: &Index<V, IK>, value: &Q) -> Result<Self, MissingIndex>
+    pub fn by_index<IK, Q>(self, index: &Index<V, IK>, value: &Q) -> Result<Self, MissingIndex>
     where
         IK: Borrow<Q> + 'static,
         Q: Hash + Eq + ?Sized,
@@ -96,7 +96,7 @@ impl<'a, K: Eq + Hash, V: 'static> Query<'a, K, V> {
     ///
     /// # Errors
     /// When the store has no such index.
-    pub fn not<IK, Q>(self, index: &Index<V, IK>, value: &Q) -> Result<Self, MissingIndex>
+    pub fn not_by_index<IK, Q>(self, index: &Index<V, IK>, value: &Q) -> Result<Self, MissingIndex>
     where
         IK: Borrow<Q> + 'static,
         Q: Hash + Eq + ?Sized,
@@ -125,7 +125,7 @@ impl<'a, K: Eq + Hash, V: 'static> Query<'a, K, V> {
     ///
     /// # Errors
     /// When the store has no such index of labels.
-    pub fn select(mut self, labels: &Labels<V>, selector: &Selector) -> Result<Self, MissingIndex> {
+    pub fn select(mut self, labels: &LabelIndex<V>, selector: &Selector) -> Result<Self, MissingIndex> {
         let column = self.snapshot.column_named::<Label>(labels.name())?;
         match selector.requirements() {
             None => self.conditions.push(Condition { column, groups: Vec::new(), excluded: false }),
@@ -140,7 +140,7 @@ impl<'a, K: Eq + Hash, V: 'static> Query<'a, K, V> {
     }
 
     /// The objects.
-    pub fn iter(&self) -> Matches<'a, K, V> {
+    pub fn iter(&self) -> QueryIter<'a, K, V> {
         self.clone().into_iter()
     }
 
@@ -165,7 +165,7 @@ impl<'a, K: Eq + Hash, V: 'static> Query<'a, K, V> {
         Q: Hash + Eq + ?Sized + 'q,
     {
         let column = self.snapshot.column(index)?;
-        let seed = self.snapshot.reading.seed;
+        let seed = self.snapshot.reader.seed;
         let found = values.into_iter().filter_map(|value| {
             column.find(seed.hash_one(value), |known| typed::<IK>(known).borrow() == value)
         });
@@ -178,7 +178,7 @@ impl<'a, K: Eq + Hash, V: 'static> Query<'a, K, V> {
 
     fn condition(&self, column: &'a Column, requirement: &SelectorRequirement) -> Condition<'a> {
         let with_value = |value: &str| {
-            let hash = self.snapshot.reading.seed.hash_one((&*requirement.key, value));
+            let hash = self.snapshot.reader.seed.hash_one((&*requirement.key, value));
             column.find(hash, |known| typed::<Label>(known).is(&requirement.key, value))
         };
         let (mut groups, excluded): (Vec<_>, _) = match &requirement.operator {
@@ -242,16 +242,16 @@ impl<K, V> Clone for Query<'_, K, V> {
 
 impl<'a, K: Eq + Hash, V: 'static> IntoIterator for Query<'a, K, V> {
     type Item = &'a Arc<V>;
-    type IntoIter = Matches<'a, K, V>;
+    type IntoIter = QueryIter<'a, K, V>;
 
     fn into_iter(self) -> Self::IntoIter {
-        Matches(Records::new(self))
+        QueryIter(Records::new(self))
     }
 }
 
 impl<'a, K: Eq + Hash, V: 'static> IntoIterator for &Query<'a, K, V> {
     type Item = &'a Arc<V>;
-    type IntoIter = Matches<'a, K, V>;
+    type IntoIter = QueryIter<'a, K, V>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.iter()
@@ -265,7 +265,7 @@ impl<K, V> fmt::Debug for Query<'_, K, V> {
 }
 
 /// The objects that a [`Query`] finds.
-pub struct Matches<'a, K, V>(Records<'a, K, V>);
+pub struct QueryIter<'a, K, V>(Records<'a, K, V>);
 
 struct Records<'a, K, V> {
     snapshot: &'a Snapshot<K, V>,
@@ -334,7 +334,7 @@ impl<'a, K, V> Iterator for Records<'a, K, V> {
     }
 }
 
-impl<'a, K, V> Iterator for Matches<'a, K, V> {
+impl<'a, K, V> Iterator for QueryIter<'a, K, V> {
     type Item = &'a Arc<V>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -342,10 +342,10 @@ impl<'a, K, V> Iterator for Matches<'a, K, V> {
     }
 }
 
-impl<K, V> FusedIterator for Matches<'_, K, V> {}
+impl<K, V> FusedIterator for QueryIter<'_, K, V> {}
 
-impl<K, V> fmt::Debug for Matches<'_, K, V> {
+impl<K, V> fmt::Debug for QueryIter<'_, K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Matches").finish_non_exhaustive()
+        f.debug_struct("QueryIter").finish_non_exhaustive()
     }
 }

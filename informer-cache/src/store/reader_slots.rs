@@ -29,8 +29,8 @@ use crossbeam_utils::CachePadded;
 use flyball_sync::locks::{AtomicU64, Mutex, Ordering, thread_number};
 
 /// A seat for each thread, or for a few; see the [module](self).
-pub(crate) struct Seats<T> {
-    seats: Box<[Seat<T>]>,
+pub(crate) struct ReaderSlots<T> {
+    seats: Box<[ReaderSlot<T>]>,
     /// Which seats hold something.
     taken: AtomicU64,
     /// How often they were cleared.
@@ -40,14 +40,14 @@ pub(crate) struct Seats<T> {
 
 /// How many seats there are, and when one is taken. Only time depends on it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seating {
+pub(crate) struct ReaderSlotOptions {
     /// At most 64; none is right, too.
     pub(crate) seats: usize,
     /// A reader gets a seat after so many looks without a write.
     pub(crate) quiet: u32,
 }
 
-impl Default for Seating {
+impl Default for ReaderSlotOptions {
     /// Two seats for each core up to 16, so that threads that run at one time seldom share one.
     fn default() -> Self {
         // Asked once: it reads files.
@@ -59,24 +59,24 @@ impl Default for Seating {
 }
 
 /// In cache lines of its own: pairs of lines are fetched together.
-type Seat<T> = CachePadded<Mutex<Sitting<T>>>;
+type ReaderSlot<T> = CachePadded<Mutex<SlotState<T>>>;
 
-struct Sitting<T> {
+struct SlotState<T> {
     held: Option<Arc<T>>,
     /// Looks since the write of this number.
     looks: u32,
     since: u64,
 }
 
-impl<T> Seats<T> {
-    pub(crate) fn new(seating: Seating) -> Self {
-        let seat = || Seat::new(Mutex::new(Sitting { held: None, looks: 0, since: 0 }));
-        let seats = std::iter::repeat_with(seat).take(seating.seats.min(64)).collect();
-        Self { seats, taken: AtomicU64::new(0), writes: AtomicU64::new(0), quiet: seating.quiet }
+impl<T> ReaderSlots<T> {
+    pub(crate) fn new(options: ReaderSlotOptions) -> Self {
+        let seat = || ReaderSlot::new(Mutex::new(SlotState { held: None, looks: 0, since: 0 }));
+        let seats = std::iter::repeat_with(seat).take(options.seats.min(64)).collect();
+        Self { seats, taken: AtomicU64::new(0), writes: AtomicU64::new(0), quiet: options.quiet }
     }
 
     /// The seat of this thread, and its bit.
-    fn mine(&self) -> Option<(&Seat<T>, u64)> {
+    fn mine(&self) -> Option<(&ReaderSlot<T>, u64)> {
         if self.seats.is_empty() {
             return None;
         }
@@ -95,8 +95,8 @@ impl<T> Seats<T> {
             return Err(look);
         }
         // Not waited for: another thread has it, or this one does, further down its stack.
-        let Some(sitting) = seat.try_lock() else { return Err(look) };
-        match &sitting.held {
+        let Some(state) = seat.try_lock() else { return Err(look) };
+        match &state.held {
             Some(held) => Ok(look(held)),
             None => Err(look),
         }
@@ -105,16 +105,16 @@ impl<T> Seats<T> {
     /// Somebody looked at what is published, and still holds its read lock.
     pub(crate) fn looked(&self, published: &Arc<T>) {
         let Some((seat, bit)) = self.mine() else { return };
-        let Some(mut sitting) = seat.try_lock() else { return };
+        let Some(mut state) = seat.try_lock() else { return };
         // Ordering: Relaxed, it is written under the write lock of what is published.
         let since = self.writes.load(Ordering::Relaxed);
-        if sitting.since != since {
-            (sitting.since, sitting.looks) = (since, 0);
+        if state.since != since {
+            (state.since, state.looks) = (since, 0);
         }
         // Saturating: where threads share a seat that holds something, looks go on being counted, for as long as nobody writes.
-        sitting.looks = sitting.looks.saturating_add(1);
-        if sitting.looks >= self.quiet && sitting.held.is_none() {
-            sitting.held = Some(published.clone());
+        state.looks = state.looks.saturating_add(1);
+        if state.looks >= self.quiet && state.held.is_none() {
+            state.held = Some(published.clone());
             // Ordering: Relaxed, it is read for what it says under the write lock.
             self.taken.fetch_or(bit, Ordering::Relaxed);
         }
@@ -149,11 +149,11 @@ mod tests {
 
     const QUIET: u32 = 32;
 
-    fn seats(seats: usize) -> Seats<u8> {
-        Seats::new(Seating { seats, quiet: QUIET })
+    fn seats(seats: usize) -> ReaderSlots<u8> {
+        ReaderSlots::new(ReaderSlotOptions { seats, quiet: QUIET })
     }
 
-    fn seen(seats: &Seats<u8>) -> Option<u8> {
+    fn seen(seats: &ReaderSlots<u8>) -> Option<u8> {
         seats.look(|held| **held).ok()
     }
 

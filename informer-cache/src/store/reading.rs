@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
 use crate::{
-    Index, IndexError, Labels, Lister, MissingIndex, Schema, Snapshot, Store, StoreBuilder, Version,
+    Index, IndexError, LabelIndex, Lister, MissingIndex, Schema, Snapshot, Store, StoreBuilder, Version,
 };
 
 impl<K, V> Store<K, V>
@@ -24,19 +24,19 @@ where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        let hash = self.inner.reading.seed.hash_one(key);
+        let hash = self.inner.reader.seed.hash_one(key);
         self.inner.published.look(|table| table.object(hash, |known| known.borrow() == key))
     }
 
     /// The version of the object of a key.
     pub(crate) fn stored_version(&self, key: &K) -> Option<Version> {
-        let hash = self.inner.reading.seed.hash_one(key);
+        let hash = self.inner.reader.seed.hash_one(key);
         self.inner.published.look(|table| Some(table.record(hash, |known| known == key)?.version))
     }
 
     /// An index of another store that this one does not have.
     pub(crate) fn index_lacking(&self, other: &Self) -> Option<&'static str> {
-        self.inner.table().recipe.lacks(&other.inner.table().recipe.indexes)
+        self.inner.table().index_set.lacks(&other.inner.table().index_set.indexes)
     }
 
     /// The number of objects.
@@ -86,7 +86,7 @@ where
     }
 
     /// Lists objects by a scope, their namespace say, and by their labels.
-    pub fn lister<S: 'static>(&self, scope: &Index<V, S>, labels: &Labels<V>) -> Lister<K, V, S> {
+    pub fn lister<S: 'static>(&self, scope: &Index<V, S>, labels: &LabelIndex<V>) -> Lister<K, V, S> {
         Lister::new(self.clone(), *scope, *labels)
     }
 

@@ -9,9 +9,9 @@ use std::hash::{BuildHasher, Hash};
 use flyball_sync::panics::attempt;
 use hashbrown::HashTable;
 
-use crate::index::set::{Reading, Transform};
+use crate::index::set::{ObjectReader, Transform};
 use crate::table::record::{AllValues, Record};
-use crate::table::relist::{List, Listed, Verdict, judge};
+use crate::table::relist::{Listed, ListedState, RelistDiff, judge};
 use crate::{Change, Store, Version, Writer};
 
 /// A list that is not complete yet; made by [`Writer::relist`](crate::Writer::relist).
@@ -120,8 +120,8 @@ impl<K, V> fmt::Debug for Relist<'_, K, V> {
 
 /// The list itself, of who owns the writer by other means.
 pub(crate) struct RelistDraft<K, V> {
-    pub(super) list: List<K, V>,
-    reading: Reading<K, V>,
+    pub(super) list: RelistDiff<K, V>,
+    reader: ObjectReader<K, V>,
     transform: Option<Transform<V>>,
     /// Where in `list.listed` the keys are that have no row in the base.
     new: HashTable<usize>,
@@ -141,8 +141,8 @@ where
 {
     pub(crate) fn new(store: &Store<K, V>) -> Self {
         Self {
-            list: List::new(store.inner.table()),
-            reading: store.inner.reading,
+            list: RelistDiff::new(store.inner.table()),
+            reader: store.inner.reader,
             transform: store.inner.transform.clone(),
             new: HashTable::new(),
             len: 0,
@@ -153,7 +153,7 @@ where
     }
 
     pub(super) fn insert(&mut self, object: V) {
-        let (hash, key) = self.reading.name(&object);
+        let (hash, key) = self.reader.name(&object);
         let row = self.list.base.find(hash, |known| *known == key);
         self.insert_at(row, hash, key, object);
     }
@@ -169,7 +169,7 @@ where
     ) -> Result<bool, String> {
         let base = &self.list.base;
         let named = attempt(|| {
-            let (hash, key) = self.reading.name(&object);
+            let (hash, key) = self.reader.name(&object);
             let row = base.find(hash, |known| *known == key);
             let late = late(&key, &|| self.listed_at(row, hash, &key).map(|listed| listed.version));
             (row, hash, key, late)
@@ -189,12 +189,12 @@ where
 
     /// The listed object of a key, so far.
     pub(crate) fn listed(&self, key: &K) -> Option<&Record<K, V>> {
-        let hash = self.reading.seed.hash_one(key);
+        let hash = self.reader.seed.hash_one(key);
         self.listed_at(self.list.base.find(hash, |known| known == key), hash, key)
     }
 
     fn listed_at(&self, row: Option<u32>, hash: u64, key: &K) -> Option<&Record<K, V>> {
-        let List { base, unchanged, listed, .. } = &self.list;
+        let RelistDiff { base, unchanged, listed, .. } = &self.list;
         match row.filter(|row| unchanged.has(*row)) {
             Some(row) => base.rows.get(row),
             None => self.changed_at(row, hash, key).map(|at| &listed[at].record),
@@ -207,7 +207,7 @@ where
         K: Borrow<Q>,
         Q: Eq + ?Sized,
     {
-        let List { unchanged, slots, listed, .. } = &self.list;
+        let RelistDiff { unchanged, slots, listed, .. } = &self.list;
         match row {
             Some(row) if unchanged.has(row) => None,
             Some(row) => (slots[row as usize] as usize).checked_sub(1),
@@ -229,15 +229,15 @@ where
 
     /// Lists an object whose key has this row in the base, if any.
     fn insert_at(&mut self, row: Option<u32>, hash: u64, key: K, object: V) {
-        let reading = self.reading;
-        let arrived = reading.read_named(hash, key, object, self.transform.as_ref());
+        let reader = self.reader;
+        let arrived = reader.read_named(hash, key, object, self.transform.as_ref());
         let old = row.and_then(|row| self.list.base.rows.get(row));
         let (record, key) = arrived.after(old);
         // Here, where a panic of it leaves the list as it was.
         drop(key);
-        let verdict = old.map(|old| judge(&reading.schema, old, &record));
+        let verdict = old.map(|old| judge(&reader.schema, old, &record));
         let known = self.changed_at(row, hash, record.key());
-        let List { base, unchanged, slots, listed, .. } = &mut self.list;
+        let RelistDiff { base, unchanged, slots, listed, .. } = &mut self.list;
         let old = row.and_then(|row| base.rows.get(row));
         let known_row = row.filter(|row| unchanged.has(*row));
         let place = match (known, known_row) {
@@ -252,16 +252,16 @@ where
             false => (self.len + 1, self.next.checked_add(1).expect("less than 2³² keys")),
         };
         let (record, values) = match (stored, old, known) {
-            (Some((row, Verdict::Unchanged)), _, None) => {
+            (Some((row, ListedState::Unchanged)), _, None) => {
                 unchanged.set(row);
                 slots[row as usize] = place;
                 (self.len, self.next) = (len, next);
                 return;
             }
             // Once listed as something else, it stays in that list.
-            (Some((_, Verdict::Unchanged)), Some(old), _) => (old.clone(), AllValues::new()),
+            (Some((_, ListedState::Unchanged)), Some(old), _) => (old.clone(), AllValues::new()),
             _ => {
-                let values = base.values(row, &record.object, &reading.seed);
+                let values = base.values(row, &record.object, &reader.seed);
                 (record, values)
             }
         };
@@ -286,10 +286,10 @@ where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        let hash = self.reading.seed.hash_one(key);
+        let hash = self.reader.seed.hash_one(key);
         let row = self.list.base.find(hash, |known| known.borrow() == key);
         let known = self.changed_at(row, hash, key);
-        let List { unchanged, slots, listed, .. } = &mut self.list;
+        let RelistDiff { unchanged, slots, listed, .. } = &mut self.list;
         self.taken_off.extend(row);
         let Some(at) = known else {
             if let Some(row) = row.filter(|row| unchanged.has(*row)) {
@@ -320,7 +320,7 @@ where
     }
 
     pub(super) fn keep_rows(&mut self, mut keep: impl FnMut(u32, &V) -> bool) {
-        let List { base, unchanged, listed, .. } = &self.list;
+        let RelistDiff { base, unchanged, listed, .. } = &self.list;
         let new = listed.iter().filter(|listed| listed.stored.is_none()).count();
         if self.len - new == base.rows.len() {
             return;

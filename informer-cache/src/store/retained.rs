@@ -11,21 +11,21 @@ use crate::Version;
 use crate::table::Table;
 
 /// How many earlier states of a store are still held, and how old the oldest is; told by
-/// [`Store::held_snapshots`](crate::Store::held_snapshots).
+/// [`Store::retained_snapshots`](crate::Store::retained_snapshots).
 ///
 /// Each costs the memory of what has changed since. One that was taken of the present state costs nothing, and is not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HeldSnapshots {
+pub struct RetainedSnapshots {
     /// How many earlier states somebody holds. Snapshots of the same state count once.
     pub states: usize,
     /// The version of the oldest of them, if there is one.
-    pub oldest: Option<Version>,
+    pub oldest_version: Option<Version>,
     /// How many changes the store is ahead of the oldest; 0 if there is none.
-    pub behind: u64,
+    pub changes_behind: u64,
 }
 
 /// The states held.
-pub(crate) struct Held<K, V> {
+pub(crate) struct Retained<K, V> {
     list: Mutex<List<K, V>>,
 }
 
@@ -35,7 +35,7 @@ struct List<K, V> {
     crowded: usize,
 }
 
-impl<K, V> Held<K, V> {
+impl<K, V> Retained<K, V> {
     /// The store is about to leave a state that somebody holds.
     pub(crate) fn superseded(&self, table: &Arc<Table<K, V>>) {
         let mut list = self.list.lock();
@@ -57,7 +57,7 @@ impl<K, V> Held<K, V> {
 }
 
 // Not derived: nothing is asked of the types.
-impl<K, V> Default for Held<K, V> {
+impl<K, V> Default for Retained<K, V> {
     fn default() -> Self {
         Self { list: Mutex::new(List { tables: Vec::new(), crowded: 8 }) }
     }

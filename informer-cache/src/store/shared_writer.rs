@@ -22,7 +22,9 @@ use super::indexes::IndexBuild;
 use super::publication::{Publication, Stage};
 use super::relist::RelistDraft;
 use super::write::WriterCore;
-use crate::{AnyIndex, Change, DuplicateIndex, Event, MissingIndex, Outcome, Store, Version, Writer};
+use crate::{
+    AnyIndex, Change, DuplicateIndex, MissingIndex, Store, Version, WatchEvent, WriteOutcome, Writer,
+};
 
 /// A [`Writer`] for several threads, tasks and observers; made by [`Writer::into_shared`]. A handle: clones share the writer, and the last one closes the store.
 ///
@@ -89,16 +91,16 @@ where
     ///
     /// # Panics
     /// As [`upsert`](Self::upsert).
-    pub fn apply(&self, event: Event<V>) -> Outcome {
+    pub fn apply(&self, event: WatchEvent<V>) -> WriteOutcome {
         match event {
-            Event::Added(object) | Event::Modified(object) => self.upsert(object),
-            Event::Deleted(object) => {
-                let key = self.inner.reading.schema.key(&object);
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => self.upsert(object),
+            WatchEvent::Deleted(object) => {
+                let key = self.inner.reader.schema.key(&object);
                 self.delete(&key, Some(object))
             }
-            Event::Bookmark(version) | Event::InitialEnd(version) => {
+            WatchEvent::Bookmark(version) | WatchEvent::InitialListEnd(version) => {
                 self.bookmark(version);
-                Outcome::Noted
+                WriteOutcome::Bookmarked
             }
         }
     }
@@ -107,7 +109,7 @@ where
     ///
     /// # Panics
     /// As [`Writer::upsert`], and where it is called by what runs in a turn of this writer; then, too, nothing has changed.
-    pub fn upsert(&self, object: V) -> Outcome {
+    pub fn upsert(&self, object: V) -> WriteOutcome {
         let arrived = self.inner.read(object);
         self.write(|core, effects| core.upsert(arrived, effects))
     }
@@ -116,7 +118,7 @@ where
     ///
     /// # Panics
     /// As [`upsert`](Self::upsert).
-    pub fn delete<Q>(&self, key: &Q, last: Option<V>) -> Outcome
+    pub fn delete<Q>(&self, key: &Q, last: Option<V>) -> WriteOutcome
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,

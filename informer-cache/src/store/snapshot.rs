@@ -5,15 +5,15 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
-use crate::index::set::Reading;
+use crate::index::set::ObjectReader;
 use crate::index::typed;
 use crate::table::record::Record;
 use crate::table::{Column, RowNumbers, Table};
-use crate::{Change, ChangeKind, Index, IndexError, Labels, MissingIndex, Query, Selector, Version};
+use crate::{Change, ChangeKind, Index, IndexError, LabelIndex, MissingIndex, Query, Selector, Version};
 
 mod order;
 
-pub use order::Range;
+pub use order::RangeIter;
 
 /// A consistent view of a store: its objects, all its indexes and its version, at one instant.
 ///
@@ -37,7 +37,7 @@ pub use order::Range;
 /// ```
 pub struct Snapshot<K, V> {
     pub(crate) table: Arc<Table<K, V>>,
-    pub(crate) reading: Reading<K, V>,
+    pub(crate) reader: ObjectReader<K, V>,
 }
 
 impl<K, V> Snapshot<K, V> {
@@ -108,7 +108,7 @@ impl<K, V> Snapshot<K, V> {
 
     /// The columns with the names of their indexes.
     pub(crate) fn columns(&self) -> impl Iterator<Item = (&'static str, &Column)> + Clone {
-        let columns = self.table.columns.iter().zip(&self.table.recipe.indexes);
+        let columns = self.table.columns.iter().zip(&self.table.index_set.indexes);
         columns.map(|(column, index)| (index.name, &**column))
     }
 }
@@ -120,7 +120,7 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        let hash = self.reading.seed.hash_one(key);
+        let hash = self.reader.seed.hash_one(key);
         self.table.record(hash, |known| known.borrow() == key).map(|record| &record.object)
     }
 
@@ -195,7 +195,7 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
     ///
     /// # Errors
     /// When the store has no such index.
-    pub fn violations<IK: 'static>(
+    pub fn unique_violations<IK: 'static>(
         &self,
         index: &Index<V, IK>,
     ) -> Result<
@@ -221,7 +221,11 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
     ///
     /// # Errors
     /// When the store has no such index of labels.
-    pub fn select(&self, labels: &Labels<V>, selector: &Selector) -> Result<Query<'_, K, V>, MissingIndex> {
+    pub fn select(
+        &self,
+        labels: &LabelIndex<V>,
+        selector: &Selector,
+    ) -> Result<Query<'_, K, V>, MissingIndex> {
         self.query().select(labels, selector)
     }
 
@@ -230,7 +234,7 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
     }
 
     pub(crate) fn column_named<IK: 'static>(&self, name: &'static str) -> Result<&Arc<Column>, MissingIndex> {
-        Ok(&self.table.columns[self.table.recipe.find::<IK>(name)?])
+        Ok(&self.table.columns[self.table.index_set.find::<IK>(name)?])
     }
 
     fn with_value<IK, Q>(&self, index: &Index<V, IK>, value: &Q) -> Result<Hits<'_, K, V>, MissingIndex>
@@ -239,7 +243,7 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
         Q: Hash + Eq + ?Sized,
     {
         let column = self.column(index)?;
-        let hash = self.reading.seed.hash_one(value);
+        let hash = self.reader.seed.hash_one(value);
         let group = column.find(hash, |known| typed::<IK>(known).borrow() == value);
         let rows = group.and_then(|number| column.group(number)).map(|group| group.rows.iter());
         Ok(Hits { table: &self.table, rows: rows.unwrap_or(RowNumbers::One(None)) })
@@ -248,7 +252,7 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
     /// Walks every invariant; for tests.
     #[doc(hidden)]
     pub fn check(&self) -> Result<(), String> {
-        self.table.check(|key| self.reading.seed.hash_one(key))
+        self.table.check(|key| self.reader.seed.hash_one(key))
     }
 }
 
@@ -277,7 +281,7 @@ impl<K, V> ExactSizeIterator for Hits<'_, K, V> {}
 /// O(1): the same view again.
 impl<K, V> Clone for Snapshot<K, V> {
     fn clone(&self) -> Self {
-        Self { table: self.table.clone(), reading: self.reading }
+        Self { table: self.table.clone(), reader: self.reader }
     }
 }
 

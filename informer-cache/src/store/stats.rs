@@ -2,7 +2,7 @@
 
 use std::hash::Hash;
 
-use crate::{HeldSnapshots, Memory, Store};
+use crate::{MemoryUsage, RetainedSnapshots, Store};
 
 impl<K, V> Store<K, V>
 where
@@ -11,18 +11,18 @@ where
 {
     /// What is still held of earlier states, by snapshots and by lists that are not complete yet. O(states held).
     #[must_use]
-    pub fn held_snapshots(&self) -> HeldSnapshots {
+    pub fn retained_snapshots(&self) -> RetainedSnapshots {
         let (states, oldest) = self.inner.held.oldest();
         let now = self.inner.table().revision;
-        HeldSnapshots {
+        RetainedSnapshots {
             states,
-            oldest: oldest.map(|(version, _)| version),
-            behind: oldest.map_or(0, |(_, revision)| now.saturating_sub(revision)),
+            oldest_version: oldest.map(|(version, _)| version),
+            changes_behind: oldest.map_or(0, |(_, revision)| now.saturating_sub(revision)),
         }
     }
 
     /// The memory of the present state; `weigh` tells how many bytes an object takes. O(objects), and nobody waits for it.
-    pub fn memory(&self, weigh: impl Fn(&K, &V) -> usize) -> Memory {
-        self.snapshot().memory(weigh)
+    pub fn memory_usage(&self, weigh: impl Fn(&K, &V) -> usize) -> MemoryUsage {
+        self.snapshot().memory_usage(weigh)
     }
 }

@@ -11,7 +11,7 @@ use hashbrown::HashTable;
 use super::write::{deletion, judge_event};
 use crate::index::set::transformed;
 use crate::table::record::Record;
-use crate::table::relist::Verdict;
+use crate::table::relist::ListedState;
 use crate::table::{KeyWrite, Table};
 use crate::{Change, ChangeKind, Version, Writer};
 
@@ -86,9 +86,9 @@ where
     /// Forgets the object of a key, at the commit. `last` is its last state, if somebody knows it.
     pub fn delete(&mut self, key: K, last: Option<V>) {
         let inner = &self.writer.inner;
-        let reading = &inner.reading;
-        let hash = reading.seed.hash_one(&key);
-        let version = last.as_ref().map_or(Version::ZERO, |last| reading.schema.version(last));
+        let reader = &inner.reader;
+        let hash = reader.seed.hash_one(&key);
+        let version = last.as_ref().map_or(Version::ZERO, |last| reader.schema.version(last));
         let last = last.map(|last| transformed(last, inner.transform.as_ref()));
         self.put(Write::Delete { hash, key, last, version });
         self.version = self.version.max(version);
@@ -125,7 +125,7 @@ where
 
     /// What each write does to what is stored, deletions first.
     fn judge(&self, table: &Table<K, V>) -> Vec<KeyWrite<K, V>> {
-        let reading = self.writer.inner.reading;
+        let reader = self.writer.inner.reader;
         let (mut gone, mut rest) = (Vec::new(), Vec::new());
         for write in &self.writes {
             let row = table.find(write.hash(), |key| key == write.key());
@@ -133,23 +133,23 @@ where
             match write {
                 Write::Upsert(new) => {
                     let (kind, record) =
-                        match old.map(|(_, old)| (old, judge_event(&reading.schema, old, new))) {
-                            Some((_, Verdict::Unchanged)) => continue,
-                            Some((old, Verdict::Updated)) => {
+                        match old.map(|(_, old)| (old, judge_event(&reader.schema, old, new))) {
+                            Some((_, ListedState::Unchanged)) => continue,
+                            Some((old, ListedState::Updated)) => {
                                 (ChangeKind::Updated, old.next(new.version, new.object.clone()))
                             }
-                            Some((old, Verdict::Replaced)) => {
+                            Some((old, ListedState::Replaced)) => {
                                 (ChangeKind::Replaced, old.next(new.version, new.object.clone()))
                             }
                             None => (ChangeKind::Added, new.clone()),
                         };
-                    let values = table.values(row, &record.object, &reading.seed);
+                    let values = table.values(row, &record.object, &reader.seed);
                     rest.push(KeyWrite { kind, row, record, values });
                 }
                 Write::Delete { last, version, .. } => {
-                    let is_newer = |old: &Record<K, V>| version.is_none() || *version >= old.version;
+                    let is_newer = |old: &Record<K, V>| version.is_zero() || *version >= old.version;
                     if let Some((row, old)) = old.filter(|(_, old)| is_newer(old)) {
-                        gone.push(deletion(&reading.schema, row, old, last.as_ref()));
+                        gone.push(deletion(&reader.schema, row, old, last.as_ref()));
                     }
                 }
             }

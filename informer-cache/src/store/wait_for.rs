@@ -12,26 +12,26 @@ use std::pin::Pin;
 use std::sync::Weak;
 use std::task::{Context, Poll};
 
-use crate::store::inner::Inner;
+use crate::store::inner::StoreInner;
 use crate::store::waiters::Ticket;
 use crate::{Version, WaitForError};
 
-/// Waits until a store is at a version; made by [`Store::wait_for`](crate::Store::wait_for).
+/// Waits until a store is at a version; made by [`Store::wait_for_version`](crate::Store::wait_for_version).
 #[must_use = "futures do nothing unless polled"]
-pub struct WaitFor<K, V> {
+pub struct WaitForVersion<K, V> {
     /// Weak, so that a forgotten wait keeps no objects.
-    inner: Weak<Inner<K, V>>,
+    inner: Weak<StoreInner<K, V>>,
     version: Version,
     ticket: Option<Ticket>,
 }
 
-impl<K, V> WaitFor<K, V> {
-    pub(crate) fn new(inner: Weak<Inner<K, V>>, version: Version) -> Self {
+impl<K, V> WaitForVersion<K, V> {
+    pub(crate) fn new(inner: Weak<StoreInner<K, V>>, version: Version) -> Self {
         Self { inner, version, ticket: None }
     }
 }
 
-impl<K, V> Future for WaitFor<K, V> {
+impl<K, V> Future for WaitForVersion<K, V> {
     type Output = Result<Version, WaitForError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -61,7 +61,7 @@ impl<K, V> Future for WaitFor<K, V> {
     }
 }
 
-impl<K, V> Drop for WaitFor<K, V> {
+impl<K, V> Drop for WaitForVersion<K, V> {
     fn drop(&mut self) {
         let (Some(ticket), Some(inner)) = (&self.ticket, self.inner.upgrade()) else { return };
         let waker = inner.published.write().waiters.forget(ticket, self.version);
@@ -69,8 +69,8 @@ impl<K, V> Drop for WaitFor<K, V> {
     }
 }
 
-impl<K, V> fmt::Debug for WaitFor<K, V> {
+impl<K, V> fmt::Debug for WaitForVersion<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WaitFor").field("version", &self.version).finish_non_exhaustive()
+        f.debug_struct("WaitForVersion").field("version", &self.version).finish_non_exhaustive()
     }
 }

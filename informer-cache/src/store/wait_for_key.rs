@@ -4,7 +4,7 @@
 //! key, where events come in the order of versions, and a wait for an object that is gone by then ends, too. Only a list may hold an object newer than itself; a wait for that one ends with
 //! the store's version all the same.
 //!
-//! Cancel safety: that of [`WaitFor`].
+//! Cancel safety: that of [`WaitForVersion`].
 
 use std::fmt;
 use std::future::Future;
@@ -13,20 +13,20 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
-use crate::store::inner::Inner;
-use crate::{Version, WaitFor, WaitForError};
+use crate::store::inner::StoreInner;
+use crate::{Version, WaitForError, WaitForVersion};
 
 /// Waits until a store shows what was written to a key; made by [`Store::wait_for_key`](crate::Store::wait_for_key).
 #[must_use = "futures do nothing unless polled"]
 pub struct WaitForKey<K, V> {
-    wait: WaitFor<K, V>,
-    store: Weak<Inner<K, V>>,
+    wait: WaitForVersion<K, V>,
+    store: Weak<StoreInner<K, V>>,
     key: K,
 }
 
 impl<K, V> WaitForKey<K, V> {
-    pub(crate) fn new(store: Weak<Inner<K, V>>, key: K, version: Version) -> Self {
-        Self { wait: WaitFor::new(store.clone(), version), store, key }
+    pub(crate) fn new(store: Weak<StoreInner<K, V>>, key: K, version: Version) -> Self {
+        Self { wait: WaitForVersion::new(store.clone(), version), store, key }
     }
 }
 
@@ -44,7 +44,7 @@ impl<K: Eq + Hash, V> Future for WaitForKey<K, V> {
         };
         Poll::Ready(reached.and_then(|_| {
             let store = this.store.upgrade().ok_or(WaitForError::Closed)?;
-            let hash = store.reading.seed.hash_one(&this.key);
+            let hash = store.reader.seed.hash_one(&this.key);
             let object = store.published.look(|table| table.object(hash, |key| *key == this.key));
             // Here, because the last handle drops all objects, and a panic of one while returning would leak the result.
             drop(store);

@@ -1,4 +1,4 @@
-//! SHELL. The one way a write goes to what readers see; its steps are numbered in [`Inner`](crate::store::inner::Inner).
+//! SHELL. The one way a write goes to what readers see; its steps are numbered in [`StoreInner`](crate::store::inner::StoreInner).
 //!
 //! Whoever has this is the only one to write: what it looks up stays as it is until it commits. So the functions of the schema and of indexes, and the
 //! equality and order of keys and index values, run on a table that nobody changes, under no lock.
@@ -10,16 +10,16 @@ use std::sync::Arc;
 
 use flyball_sync::locks::RwLockWriteGuard;
 
-use crate::changes::buffer::{Feed, Feeds, Merging};
+use crate::changes::buffer::{Merging, SubscriptionBuffer, SubscriptionBuffers};
 use crate::changes::selection::Findings;
-use crate::index::set::{Arrived, Reading};
+use crate::index::set::{ObjectReader, ParsedObject};
 use crate::store::effects::{Effects, fan_out};
-use crate::store::inner::Inner;
+use crate::store::inner::StoreInner;
 use crate::store::published::Published;
 use crate::table::record::Record;
-use crate::table::relist::Verdict;
+use crate::table::relist::ListedState;
 use crate::table::{KeyWrite, Plan, Table};
-use crate::{Change, ChangeKind, Outcome, Schema, Stopped, Store, Version, WaitForError};
+use crate::{Change, ChangeKind, Schema, Stopped, Store, Version, WaitForError, WriteOutcome};
 
 /// The writing end of a store. Its functions leave what is to be done without locks to the caller, as [`Effects`].
 pub(crate) struct WriterCore<K, V> {
@@ -32,7 +32,7 @@ pub(crate) struct WriterCore<K, V> {
 
 /// How a write of many keys moves the version.
 #[derive(Clone, Copy)]
-pub(crate) enum Arrival {
+pub(crate) enum VersionAdvance {
     /// Everything up to this version, be it older.
     List(Version),
     /// Something, as new as this.
@@ -44,12 +44,12 @@ impl<K, V> WriterCore<K, V> {
         Self { store, table: None, plan: Plan::default() }
     }
 
-    pub(crate) fn inner(&self) -> &Inner<K, V> {
+    pub(crate) fn inner(&self) -> &StoreInner<K, V> {
         &self.store.inner
     }
 
-    fn reading(&self) -> Reading<K, V> {
-        self.inner().reading
+    fn reader(&self) -> ObjectReader<K, V> {
+        self.inner().reader
     }
 
     /// What is published, which is not at hand any more.
@@ -71,41 +71,45 @@ impl<K, V> WriterCore<K, V> {
             return;
         }
         *table = None;
-        let (feeds, merging) = {
+        let (buffers, merging) = {
             let mut published = inner.published.write();
             inner.note_superseded(&mut published);
             let version = published.change(version, &mut effects.wakers, |_| {});
             let merging = Merging { version, revision: published.table.revision, first_list: false };
-            (published.feeds.clone(), merging)
+            (published.buffers.clone(), merging)
         };
-        fan_out(&feeds, &[], &Findings::default(), merging, effects);
-        effects.feeds.push(feeds);
+        fan_out(&buffers, &[], &Findings::default(), merging, effects);
+        effects.buffers.push(buffers);
     }
 
-    /// Ends the feeds, the listeners and the waits.
+    /// Ends the buffers, the listeners and the waits.
     pub(crate) fn close(&mut self, effects: &mut Effects<K, V>) {
         let inner = self.inner();
-        let (feeds, listeners, listed) = {
+        let (buffers, observer_fns, listed) = {
             let mut published = inner.published.write();
             published.closed = true;
             published.waiters.end_all(WaitForError::Closed, &mut effects.wakers);
-            let feeds = std::mem::replace(&mut published.feeds, Arc::new([]));
-            (feeds, std::mem::replace(&mut published.listeners, Arc::new([])), published.listed)
+            let buffers = std::mem::replace(&mut published.buffers, Arc::new([]));
+            (buffers, std::mem::replace(&mut published.observer_fns, Arc::new([])), published.listed)
         };
-        for feed in &*feeds {
-            feed.end(&mut effects.wakers);
+        for buffer in &*buffers {
+            buffer.end(&mut effects.wakers);
         }
         // A list that is published and not reported yet is a first list all the same.
         inner.synced.end(if listed { Ok(()) } else { Err(Stopped) }, &mut effects.wakers);
         // There are no steps, so they are told nothing, and go.
-        effects.listeners = Some(listeners);
-        effects.feeds.push(feeds);
+        effects.observer_fns = Some(observer_fns);
+        effects.buffers.push(buffers);
     }
 }
 
 impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
-    pub(crate) fn upsert(&mut self, arrived: Arrived<K, V>, effects: &mut Effects<K, V>) -> Outcome {
-        let Reading { schema, seed, .. } = self.reading();
+    pub(crate) fn upsert(
+        &mut self,
+        arrived: ParsedObject<K, V>,
+        effects: &mut Effects<K, V>,
+    ) -> WriteOutcome {
+        let ObjectReader { schema, seed, .. } = self.reader();
         let table = self.table();
         let row = table.find(arrived.hash, |key| *key == arrived.key);
         let old = row.and_then(|row| table.rows.get(row));
@@ -113,18 +117,18 @@ impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
         effects.key = key;
         let version = new.version;
         let (kind, outcome) = match old {
-            None => (ChangeKind::Added, Outcome::Added),
+            None => (ChangeKind::Added, WriteOutcome::Added),
             Some(old) => match judge_event(&schema, old, &new) {
-                Verdict::Unchanged => {
+                ListedState::Unchanged => {
                     effects.stale = Some(new);
                     let stored = old.version;
                     drop(table);
                     // The source is this far all the same, and somebody may wait for that.
                     self.bookmark(version, effects);
-                    return Outcome::Stale { stored };
+                    return WriteOutcome::Stale { stored };
                 }
-                Verdict::Updated => (ChangeKind::Updated, Outcome::Updated),
-                Verdict::Replaced => (ChangeKind::Replaced, Outcome::Replaced),
+                ListedState::Updated => (ChangeKind::Updated, WriteOutcome::Updated),
+                ListedState::Replaced => (ChangeKind::Replaced, WriteOutcome::Replaced),
             },
         };
         let values = table.values(row, &new.object, &seed);
@@ -138,7 +142,7 @@ impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
         last: Option<&Arc<V>>,
         version: Version,
         effects: &mut Effects<K, V>,
-    ) -> Outcome
+    ) -> WriteOutcome
     where
         K: Borrow<Q>,
         Q: Eq + ?Sized,
@@ -148,17 +152,17 @@ impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
         let Some((row, old)) = found.and_then(|row| Some((row, table.rows.get(row)?))) else {
             drop(table);
             self.bookmark(version, effects);
-            return Outcome::Absent;
+            return WriteOutcome::Absent;
         };
         let stored = old.version;
-        if !version.is_none() && version < stored {
+        if !version.is_zero() && version < stored {
             drop(table);
             self.bookmark(version, effects);
-            return Outcome::Stale { stored };
+            return WriteOutcome::Stale { stored };
         }
-        let write = deletion(&self.reading().schema, row, old, last);
+        let write = deletion(&self.reader().schema, row, old, last);
         self.commit(table, write, version, effects);
-        Outcome::Deleted
+        WriteOutcome::Deleted
     }
 
     /// Steps 2 to 4 for one key, in place.
@@ -182,31 +186,31 @@ impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
         });
         *at_hand = Some(published.table.clone());
         let merging = Merging { version, revision: published.table.revision, first_list: false };
-        if !published.listeners.is_empty() {
-            effects.listeners = Some(published.listeners.clone());
+        if !published.observer_fns.is_empty() {
+            effects.observer_fns = Some(published.observer_fns.clone());
         }
         drop(published);
-        if found.is_some() || effects.listeners.is_some() {
+        if found.is_some() || effects.observer_fns.is_some() {
             let (name, object) = (write.record.name.clone(), write.record.object.clone());
             effects.change = Some(Change::of(name, write.kind, old, object));
         } else {
             effects.old = old;
         }
-        if let Some((feeds, findings)) = found {
+        if let Some((buffers, findings)) = found {
             let change = effects.change.clone();
-            fan_out(&feeds, change.as_slice(), &findings, merging, effects);
-            effects.feeds.push(feeds);
+            fan_out(&buffers, change.as_slice(), &findings, merging, effects);
+            effects.buffers.push(buffers);
         }
         effects.write = Some(write);
     }
 }
 
 /// Subscriptions, and what was found for them.
-type Found<K, V> = Option<(Feeds<K, V>, Findings)>;
+type Found<K, V> = Option<(SubscriptionBuffers<K, V>, Findings)>;
 
 /// Step 2, and the lock of step 3: what was found is of exactly the subscriptions there are under it. None where there are none.
 fn when_found<'a, K: Eq, V>(
-    inner: &'a Inner<K, V>,
+    inner: &'a StoreInner<K, V>,
     table: &Table<K, V>,
     writes: &[KeyWrite<K, V>],
     effects: &mut Effects<K, V>,
@@ -215,28 +219,28 @@ fn when_found<'a, K: Eq, V>(
     loop {
         let published = inner.published.write();
         match &found {
-            Some((feeds, _)) if Arc::ptr_eq(feeds, &published.feeds) => return (published, found),
-            None if published.feeds.is_empty() => return (published, None),
+            Some((buffers, _)) if Arc::ptr_eq(buffers, &published.buffers) => return (published, found),
+            None if published.buffers.is_empty() => return (published, None),
             _ => {}
         }
-        let feeds = published.feeds.clone();
+        let buffers = published.buffers.clone();
         drop(published);
         // A subscription came or went meanwhile.
-        if let Some((feeds, _)) = found.take() {
-            effects.feeds.push(feeds);
+        if let Some((buffers, _)) = found.take() {
+            effects.buffers.push(buffers);
         }
         let mut findings = Findings::default();
-        let is_plain = |feed: &Arc<Feed<K, V>>| feed.selection().is_none();
-        if !(feeds.iter().all(is_plain) && !writes.iter().any(|write| write.kind.is_addition())) {
-            for (at, feed) in feeds.iter().enumerate() {
-                findings.find((at, feed), writes, 0..writes.len(), table);
+        let is_plain = |buffer: &Arc<SubscriptionBuffer<K, V>>| buffer.selection().is_none();
+        if !(buffers.iter().all(is_plain) && !writes.iter().any(|write| write.kind.is_addition())) {
+            for (at, buffer) in buffers.iter().enumerate() {
+                findings.find((at, buffer), writes, 0..writes.len(), table);
             }
         }
-        found = Some((feeds, findings));
+        found = Some((buffers, findings));
     }
 }
 
-impl Arrival {
+impl VersionAdvance {
     pub(super) fn is_list(self) -> bool {
         matches!(self, Self::List(_))
     }
@@ -250,14 +254,18 @@ impl Arrival {
 }
 
 /// What an event's object is to the stored one: never back in time.
-pub(crate) fn judge_event<K, V>(schema: &Schema<K, V>, old: &Record<K, V>, new: &Record<K, V>) -> Verdict {
-    let same = schema.same(&old.object, &new.object);
+pub(crate) fn judge_event<K, V>(
+    schema: &Schema<K, V>,
+    old: &Record<K, V>,
+    new: &Record<K, V>,
+) -> ListedState {
+    let same = schema.same_identity(&old.object, &new.object);
     // Two objects may share a version, where one write of the source ended the one and began the other.
     let stale = new.version < old.version || new.version == old.version && same;
-    match (stale && !new.version.is_none(), same) {
-        (true, _) => Verdict::Unchanged,
-        (false, true) => Verdict::Updated,
-        (false, false) => Verdict::Replaced,
+    match (stale && !new.version.is_zero(), same) {
+        (true, _) => ListedState::Unchanged,
+        (false, true) => ListedState::Updated,
+        (false, false) => ListedState::Replaced,
     }
 }
 
@@ -269,7 +277,7 @@ pub(super) fn deletion<K, V>(
     told: Option<&Arc<V>>,
 ) -> KeyWrite<K, V> {
     let (kind, last) = match told {
-        Some(last) if schema.same(&old.object, last) => (ChangeKind::Deleted, last),
+        Some(last) if schema.same_identity(&old.object, last) => (ChangeKind::Deleted, last),
         _ => (ChangeKind::Missed, &old.object),
     };
     KeyWrite { kind, row: Some(row), record: old.next(old.version, last.clone()), values: Vec::new() }

@@ -10,12 +10,12 @@ use super::effects::Effects;
 use super::indexes::IndexBuild;
 use super::publication::{Publication, Stage};
 use super::relist::RelistDraft;
-use super::write::{Arrival, WriterCore};
+use super::write::{VersionAdvance, WriterCore};
 use crate::index::set::transformed;
 use crate::table::{KeyWrite, Table};
 use crate::{
-    AnyIndex, Change, DuplicateIndex, Event, MissingIndex, Outcome, Relist, SharedWriter, Store, Transaction,
-    Version,
+    AnyIndex, Change, DuplicateIndex, MissingIndex, Relist, SharedWriter, Store, Transaction, Version,
+    WatchEvent, WriteOutcome,
 };
 
 /// The one that writes a store; made by [`StoreBuilder::build`](crate::StoreBuilder::build).
@@ -28,12 +28,12 @@ use crate::{
 ///
 /// # Examples
 /// ```
-/// use flyball_informer_cache::{Outcome, Schema, Store, Version};
+/// use flyball_informer_cache::{WriteOutcome, Schema, Store, Version};
 ///
 /// let mut pods = Store::builder(Schema::new(|pod: &(&str, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
 /// let readers = pods.store(); // clone it as often as you like
-/// assert_eq!(pods.upsert(("a", 7)), Outcome::Added);
-/// assert_eq!(pods.upsert(("a", 6)), Outcome::Stale { stored: Version::new(7) });
+/// assert_eq!(pods.upsert(("a", 7)), WriteOutcome::Added);
+/// assert_eq!(pods.upsert(("a", 6)), WriteOutcome::Stale { stored: Version::new(7) });
 /// assert_eq!(readers.get("a").map(|pod| pod.1), Some(7));
 /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
 /// ```
@@ -63,23 +63,23 @@ where
     }
 
     /// Applies a watch event. Only whether it is a deletion counts, not whether it says that the object is new.
-    pub fn apply(&mut self, event: Event<V>) -> Outcome {
+    pub fn apply(&mut self, event: WatchEvent<V>) -> WriteOutcome {
         match event {
-            Event::Added(object) | Event::Modified(object) => self.upsert(object),
-            Event::Deleted(object) => {
-                let key = self.inner.reading.schema.key(&object);
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => self.upsert(object),
+            WatchEvent::Deleted(object) => {
+                let key = self.inner.reader.schema.key(&object);
                 self.delete(&key, Some(object))
             }
-            Event::Bookmark(version) | Event::InitialEnd(version) => {
+            WatchEvent::Bookmark(version) | WatchEvent::InitialListEnd(version) => {
                 self.bookmark(version);
-                Outcome::Noted
+                WriteOutcome::Bookmarked
             }
         }
     }
 
     /// Stores an object, new or newer.
     ///
-    /// Never goes back: the same object at the stored version or an older one is [stale](Outcome::Stale), unless one of the two has no
+    /// Never goes back: the same object at the stored version or an older one is [stale](WriteOutcome::Stale), unless one of the two has no
     /// version. Another object under the key, by the schema's identity, replaces the stored one unless its version is older.
     /// The store's version grows to that of the object, also when it is stale.
     ///
@@ -89,7 +89,7 @@ where
     /// # Panics
     /// Only as functions of the schema, an index or a key do; then nothing has changed. The object that is replaced may be dropped here, too: a panic
     /// in that comes when all is done.
-    pub fn upsert(&mut self, object: V) -> Outcome {
+    pub fn upsert(&mut self, object: V) -> WriteOutcome {
         let arrived = self.inner.read(object);
         self.write(|core, effects| core.upsert(arrived, effects))
     }
@@ -97,12 +97,12 @@ where
     /// Forgets the object of a key. `last` is its last state, if somebody knows it; otherwise the stored state is told, as one that may have
     /// missed something.
     ///
-    /// A `last` that is older than what is stored is [stale](Outcome::Stale). The store's version grows to that of `last` in any case.
+    /// A `last` that is older than what is stored is [stale](WriteOutcome::Stale). The store's version grows to that of `last` in any case.
     ///
     /// # Panics
     /// Only as functions of the schema or a key do; then nothing has changed. As with [`upsert`](Self::upsert), a panic in the drop of what was stored
     /// comes when all is done.
-    pub fn delete<Q>(&mut self, key: &Q, last: Option<V>) -> Outcome
+    pub fn delete<Q>(&mut self, key: &Q, last: Option<V>) -> WriteOutcome
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
@@ -186,7 +186,7 @@ where
         writes: Vec<KeyWrite<K, V>>,
     ) -> Vec<Change<K, V>> {
         let mut publication =
-            Publication::new(self.core.store.clone(), table, Arrival::News(version), writes);
+            Publication::new(self.core.store.clone(), table, VersionAdvance::News(version), writes);
         self.core.let_go();
         publication.run_to(Stage::Done);
         publication.into_changes()
@@ -212,9 +212,9 @@ where
     where
         Q: Hash + ?Sized,
     {
-        let reading = &self.inner.reading;
-        let hash = reading.seed.hash_one(key);
-        let version = last.as_ref().map_or(Version::ZERO, |last| reading.schema.version(last));
+        let reader = &self.inner.reader;
+        let hash = reader.seed.hash_one(key);
+        let version = last.as_ref().map_or(Version::ZERO, |last| reader.schema.version(last));
         (hash, last.map(|last| transformed(last, self.inner.transform.as_ref())), version)
     }
 }

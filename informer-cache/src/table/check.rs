@@ -25,10 +25,10 @@ pub(super) fn check<K: Eq + Hash, V: 'static>(
             return Err("table invariant 1: two records of one key".into());
         }
     }
-    if table.columns.len() != table.recipe.indexes.len() {
+    if table.columns.len() != table.index_set.indexes.len() {
         return Err("table invariant 2: columns and indexes differ".into());
     }
-    for (column, index) in table.columns.iter().zip(&table.recipe.indexes) {
+    for (column, index) in table.columns.iter().zip(&table.index_set.indexes) {
         let is_row = |row| table.rows.get(row).is_some();
         check_column(column, index, is_row).map_err(|problem| format!("index {}: {problem}", index.name))?;
     }

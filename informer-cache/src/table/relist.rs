@@ -26,23 +26,23 @@ use crate::{ChangeKind, Schema};
 
 /// What a listed object is to the stored one of the same key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum ListedState {
     Unchanged,
     Updated,
     Replaced,
 }
 
 /// Judges a listed object; runs the user's functions for identity and content.
-pub(crate) fn judge<K, V>(schema: &Schema<K, V>, old: &Record<K, V>, new: &Record<K, V>) -> Verdict {
-    if !schema.same(&old.object, &new.object) {
-        Verdict::Replaced
+pub(crate) fn judge<K, V>(schema: &Schema<K, V>, old: &Record<K, V>, new: &Record<K, V>) -> ListedState {
+    if !schema.same_identity(&old.object, &new.object) {
+        ListedState::Replaced
     } else if old.version == new.version
-        && !new.version.is_none()
-        && schema.same_content(&old.object, &new.object)
+        && !new.version.is_zero()
+        && schema.content_eq(&old.object, &new.object)
     {
-        Verdict::Unchanged
+        ListedState::Unchanged
     } else {
-        Verdict::Updated
+        ListedState::Updated
     }
 }
 
@@ -52,13 +52,13 @@ pub(crate) struct Listed<K, V> {
     /// What the indexes of the base say about it.
     pub(crate) values: AllValues,
     /// The row of its key in the base, if there is one, and what it is to that.
-    pub(crate) stored: Option<(u32, Verdict)>,
+    pub(crate) stored: Option<(u32, ListedState)>,
     /// Its place in the list: that of the first object of its key.
     pub(crate) place: u32,
 }
 
 /// A complete list beside its base.
-pub(crate) struct List<K, V> {
+pub(crate) struct RelistDiff<K, V> {
     pub(crate) base: Arc<Table<K, V>>,
     /// The rows of the base that are listed as they are.
     pub(crate) unchanged: Bits,
@@ -68,7 +68,7 @@ pub(crate) struct List<K, V> {
     pub(crate) listed: Vec<Listed<K, V>>,
 }
 
-impl<K: Eq + Hash, V: 'static> List<K, V> {
+impl<K: Eq + Hash, V: 'static> RelistDiff<K, V> {
     pub(crate) fn new(base: Arc<Table<K, V>>) -> Self {
         let end = base.rows.end();
         Self { base, unchanged: Bits::new(end), slots: vec![0; end as usize], listed: Vec::new() }
@@ -90,9 +90,9 @@ impl<K: Eq + Hash, V: 'static> List<K, V> {
         let put = std::mem::take(&mut self.listed).into_iter().filter_map(|listed| {
             let Listed { record, values, stored, .. } = listed;
             let kind = match stored {
-                Some((_, Verdict::Unchanged)) => return None,
-                Some((_, Verdict::Updated)) => ChangeKind::Updated,
-                Some((_, Verdict::Replaced)) => ChangeKind::Replaced,
+                Some((_, ListedState::Unchanged)) => return None,
+                Some((_, ListedState::Updated)) => ChangeKind::Updated,
+                Some((_, ListedState::Replaced)) => ChangeKind::Replaced,
                 // Whoever publishes it knows whether it is the first list.
                 None => ChangeKind::Added,
             };

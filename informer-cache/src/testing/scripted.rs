@@ -14,11 +14,11 @@ use std::task::{Context, Poll, Waker};
 
 use flyball_sync::locks::Mutex;
 
-use crate::{Event, ListRequest, Page, Source, SourceError, Watch, WatchRequest};
+use crate::{ListRequest, Page, Source, SourceError, WatchEvent, WatchRequest, WatchStream};
 
 /// What a [`ScriptedSource`] was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum SourceRequest {
     /// For a page.
     List(ListRequest),
     /// For a watch.
@@ -31,7 +31,7 @@ pub enum Asked {
 ///
 /// # Examples
 /// ```
-/// use flyball_informer_cache::{Asked, Event, Informer, Page, Schema, ScriptedSource, Version};
+/// use flyball_informer_cache::{SourceRequest, WatchEvent, Informer, Page, Schema, ScriptedSource, Version};
 /// use flyball_sync::ManualClock;
 /// use std::pin::pin;
 /// use std::task::{Context, Waker};
@@ -39,9 +39,9 @@ pub enum Asked {
 /// const NUMBERS: Schema<u64, u64> = Schema::new(|n| n % 10, |n| Version::new(*n));
 ///
 /// let source = ScriptedSource::new();
-/// source.list(Ok(Page { items: vec![1, 2], version: Version::new(7), continuation: None }));
-/// source.watch(Ok(()));
-/// source.tell(Event::Modified(12));
+/// source.answer_list(Ok(Page { items: vec![1, 2], version: Version::new(7), continuation: None }));
+/// source.answer_watch(Ok(()));
+/// source.send(WatchEvent::Modified(12));
 ///
 /// let clock = ManualClock::new();
 /// let (numbers, run) = Informer::builder(NUMBERS, source.clone()).timer(clock.timer()).build()?;
@@ -50,8 +50,8 @@ pub enum Asked {
 ///
 /// assert!(numbers.is_synced());
 /// assert_eq!(numbers.store().get(&2).as_deref(), Some(&12));
-/// assert!(matches!(source.asked()[1], Asked::Watch(ref request) if request.from == Version::new(7)));
-/// # Ok::<(), flyball_informer_cache::BuildError>(())
+/// assert!(matches!(source.requests()[1], SourceRequest::Watch(ref request) if request.from_version == Version::new(7)));
+/// # Ok::<(), flyball_informer_cache::InformerBuildError>(())
 /// ```
 pub struct ScriptedSource<V> {
     script: Arc<Mutex<Script<V>>>,
@@ -64,12 +64,12 @@ struct Script<V> {
     messages: Vec<(u64, VecDeque<Message<V>>)>,
     newest: u64,
     open: usize,
-    asked: Vec<Asked>,
+    asked: Vec<SourceRequest>,
     waiting: Vec<Waker>,
 }
 
 /// What a watch says: an event, an error, or its end.
-type Message<V> = Option<Result<Event<V>, SourceError>>;
+type Message<V> = Option<Result<WatchEvent<V>, SourceError>>;
 
 impl<V> ScriptedSource<V> {
     /// A source that was told nothing yet.
@@ -88,12 +88,12 @@ impl<V> ScriptedSource<V> {
     }
 
     /// Answers the next list request that has no answer yet.
-    pub fn list(&self, answer: Result<Page<V>, SourceError>) {
+    pub fn answer_list(&self, answer: Result<Page<V>, SourceError>) {
         self.change(|script| script.lists.push_back(answer));
     }
 
     /// Answers the next watch request that has no answer yet.
-    pub fn watch(&self, answer: Result<(), SourceError>) {
+    pub fn answer_watch(&self, answer: Result<(), SourceError>) {
         self.change(|script| {
             let answer = answer.map(|()| {
                 script.newest += 1;
@@ -104,12 +104,12 @@ impl<V> ScriptedSource<V> {
         });
     }
 
-    /// Lets the watch that was [added](Self::watch) last tell an event.
+    /// Lets the watch that was [added](Self::answer_watch) last tell an event.
     ///
     /// # Panics
     /// When no watch was added, or it is over.
     #[track_caller]
-    pub fn tell(&self, event: Event<V>) {
+    pub fn send(&self, event: WatchEvent<V>) {
         self.say(Some(Ok(event)));
     }
 
@@ -118,7 +118,7 @@ impl<V> ScriptedSource<V> {
     /// # Panics
     /// When no watch was added, or it is over.
     #[track_caller]
-    pub fn fail(&self, error: SourceError) {
+    pub fn fail_watch(&self, error: SourceError) {
         self.say(Some(Err(error)));
     }
 
@@ -127,13 +127,13 @@ impl<V> ScriptedSource<V> {
     /// # Panics
     /// When no watch was added, or it is over.
     #[track_caller]
-    pub fn close(&self) {
+    pub fn close_watch(&self) {
         self.say(None);
     }
 
     /// What was asked since this was called last.
     #[must_use]
-    pub fn asked(&self) -> Vec<Asked> {
+    pub fn requests(&self) -> Vec<SourceRequest> {
         std::mem::take(&mut self.script.lock().asked)
     }
 
@@ -186,12 +186,12 @@ impl<V: Send + Sync + 'static> Source for ScriptedSource<V> {
     type Watch = ScriptedWatch<V>;
 
     async fn list(&self, request: ListRequest) -> Result<Page<V>, SourceError> {
-        self.script.lock().asked.push(Asked::List(request));
+        self.script.lock().asked.push(SourceRequest::List(request));
         poll_fn(|cx| self.poll(cx, |script| script.lists.pop_front())).await
     }
 
     async fn watch(&self, request: WatchRequest) -> Result<ScriptedWatch<V>, SourceError> {
-        self.script.lock().asked.push(Asked::Watch(request));
+        self.script.lock().asked.push(SourceRequest::Watch(request));
         let number = poll_fn(|cx| self.poll(cx, |script| script.watches.pop_front())).await?;
         self.script.lock().open += 1;
         Ok(ScriptedWatch { source: self.clone(), number })
@@ -205,10 +205,10 @@ pub struct ScriptedWatch<V> {
     number: u64,
 }
 
-impl<V: Send + Sync + 'static> Watch for ScriptedWatch<V> {
+impl<V: Send + Sync + 'static> WatchStream for ScriptedWatch<V> {
     type Object = V;
 
-    async fn next(&mut self) -> Option<Result<Event<V>, SourceError>> {
+    async fn next(&mut self) -> Option<Result<WatchEvent<V>, SourceError>> {
         poll_fn(|cx| {
             self.source.poll(cx, |script| {
                 let (_, messages) = script.messages.iter_mut().find(|(number, _)| *number == self.number)?;

@@ -19,14 +19,14 @@ use flyball_sync::locks::Mutex;
 use flyball_sync::{Clock, ManualClock, Timer};
 
 use self::state::{Disturbance, Line, State};
-pub use self::watch::ServerWatch;
+pub use self::watch::TestServerWatch;
 use crate::{ListRequest, Page, Schema, Source, SourceError, SourceErrorKind, Version, WatchRequest};
 
 /// A server in memory to list and watch. A handle: clones share the server.
 ///
 /// It keeps its objects and the history of their changes, pages its lists, tells its watches what changed, forgets history when it is
 /// [compacted](Self::compact), and fails as it is told to. So a test changes the *truth* and looks what comes of it:
-/// an informer arrives at [`objects`](Self::objects) once it is [healed](Self::heal), whatever went wrong before.
+/// an informer arrives at [`objects`](Self::objects) once it is [healed](Self::clear_faults), whatever went wrong before.
 ///
 /// It gives every object that is [put](Self::put) its version, and an id that is new when the key was not there: the
 /// `stamp` writes both into the object. Versions begin at 1, the empty server's.
@@ -34,7 +34,7 @@ use crate::{ListRequest, Page, Schema, Source, SourceError, SourceErrorKind, Ver
 /// # Examples
 /// A watch that breaks, and a change that its informer has to find out about with a new list:
 /// ```
-/// use flyball_informer_cache::testing::Server;
+/// use flyball_informer_cache::testing::TestServer;
 /// use flyball_informer_cache::{Informer, Schema, SourceErrorKind, Version};
 /// use flyball_sync::ManualClock;
 /// use std::pin::pin;
@@ -45,13 +45,13 @@ use crate::{ListRequest, Page, Schema, Source, SourceError, SourceErrorKind, Ver
 /// struct Pod { name: &'static str, phase: &'static str, uid: u64, version: Version }
 ///
 /// const PODS: Schema<&str, Pod> = Schema::new(|pod: &Pod| pod.name, |pod| pod.version)
-///     .identity(|a, b| a.uid == b.uid);
+///     .with_identity(|a, b| a.uid == b.uid);
 ///
 /// fn pod(name: &'static str, phase: &'static str) -> Pod {
 ///     Pod { name, phase, uid: 0, version: Version::ZERO }
 /// }
 ///
-/// let server = Server::new(PODS, |pod, uid, version| (pod.uid, pod.version) = (uid, version));
+/// let server = TestServer::new(PODS, |pod, uid, version| (pod.uid, pod.version) = (uid, version));
 /// server.put(pod("a", "Pending"));
 ///
 /// let clock = ManualClock::new();
@@ -70,29 +70,29 @@ use crate::{ListRequest, Page, Schema, Source, SourceError, SourceErrorKind, Ver
 /// turn();
 /// assert_eq!(pods.store().get(&"a").unwrap().phase, "Running");
 /// assert_eq!(pods.status().relists, 1);
-/// # Ok::<(), flyball_informer_cache::BuildError>(())
+/// # Ok::<(), flyball_informer_cache::InformerBuildError>(())
 /// ```
-pub struct Server<K, V> {
+pub struct TestServer<K, V> {
     schema: Schema<K, V>,
     stamp: fn(&mut V, u64, Version),
     state: Arc<Mutex<State<K, V>>>,
 }
 
-/// What goes wrong with a [`Server`] for as long as it is set. Nothing by default.
+/// What goes wrong with a [`TestServer`] for as long as it is set. Nothing by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Faults {
     /// No request is answered; open watches go on.
-    pub silent: bool,
+    pub unresponsive: bool,
     /// A list is in another order than that of the keys, and its pages repeat an object.
-    pub shuffled: bool,
+    pub shuffled_lists: bool,
     /// A streaming list never says that it is complete.
-    pub endless: bool,
+    pub endless_streaming_list: bool,
     /// A watch begins with what had happened before it.
-    pub repeats: bool,
+    pub repeated_events: bool,
 }
 
-impl<K: Ord + Clone, V: Clone> Server<K, V> {
+impl<K: Ord + Clone, V: Clone> TestServer<K, V> {
     /// A server without objects, at version 1.
     ///
     /// The keys are the schema's. `stamp(object, id, version)` writes into an object what the server knows about it;
@@ -157,7 +157,7 @@ impl<K: Ord + Clone, V: Clone> Server<K, V> {
     }
 
     /// Every open watch says, once it has told everything, that it has.
-    pub fn bookmark(&self) {
+    pub fn send_bookmarks(&self) {
         self.change(State::bookmark);
     }
 
@@ -169,13 +169,13 @@ impl<K: Ord + Clone, V: Clone> Server<K, V> {
 
     /// Lists that need not be the newest are answered with the state of this moment from now on, until this is called
     /// again: the cache in front of a real server.
-    pub fn cache(&self) {
+    pub fn cache_state(&self) {
         self.change(|state| state.cached = Some((state.version, state.objects.clone())));
     }
 
-    /// Goes back to the [cached](Self::cache) state, as a server restored from a backup: versions count on from the
+    /// Goes back to the [cached](Self::cache_state) state, as a server restored from a backup: versions count on from the
     /// highest there ever was, all watches end, and none can go on from what was lost. Without one it does nothing.
-    pub fn restore(&self) {
+    pub fn restore_cached(&self) {
         self.change(State::restore);
     }
 
@@ -200,7 +200,7 @@ impl<K: Ord + Clone, V: Clone> Server<K, V> {
     }
 
     /// Every open watch tells the last three events again, those it has told.
-    pub fn repeat(&self) {
+    pub fn repeat_events(&self) {
         self.change(|state| state.disturb(Disturbance::Repeat));
     }
 
@@ -208,11 +208,11 @@ impl<K: Ord + Clone, V: Clone> Server<K, V> {
     ///
     /// # Examples
     /// ```
-    /// # use flyball_informer_cache::{Schema, Version, testing::Server};
-    /// # let server = Server::new(Schema::new(|n: &u64| *n, |_| Version::ZERO), |_, _, _| {});
-    /// server.faults(|faults| faults.silent = true);
+    /// # use flyball_informer_cache::{Schema, Version, testing::TestServer};
+    /// # let server = TestServer::new(Schema::new(|n: &u64| *n, |_| Version::ZERO), |_, _, _| {});
+    /// server.set_faults(|faults| faults.unresponsive = true);
     /// ```
-    pub fn faults(&self, change: impl FnOnce(&mut Faults)) {
+    pub fn set_faults(&self, change: impl FnOnce(&mut Faults)) {
         self.change(|state| change(&mut state.faults));
     }
 
@@ -222,7 +222,7 @@ impl<K: Ord + Clone, V: Clone> Server<K, V> {
     }
 
     /// Everything works from now on. What was compacted stays so, and so does the [latency](Self::set_latency).
-    pub fn heal(&self) {
+    pub fn clear_faults(&self) {
         self.change(State::heal);
     }
 
@@ -254,7 +254,7 @@ impl<K: Ord + Clone, V: Clone> Server<K, V> {
             .await;
         }
         poll_fn(|cx| {
-            self.poll(cx, |state| match state.faults.silent {
+            self.poll(cx, |state| match state.faults.unresponsive {
                 true => None,
                 false => Some(ask(state).map_err(Into::into)),
             })
@@ -279,34 +279,34 @@ impl<K: Ord + Clone, V: Clone> Server<K, V> {
     }
 }
 
-impl<K, V> Source for Server<K, V>
+impl<K, V> Source for TestServer<K, V>
 where
     K: Ord + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
 {
     type Object = V;
-    type Watch = ServerWatch<K, V>;
+    type Watch = TestServerWatch<K, V>;
 
     async fn list(&self, request: ListRequest) -> Result<Page<V>, SourceError> {
         self.answer(|state| state.list(&request)).await
     }
 
-    async fn watch(&self, request: WatchRequest) -> Result<ServerWatch<K, V>, SourceError> {
+    async fn watch(&self, request: WatchRequest) -> Result<TestServerWatch<K, V>, SourceError> {
         let place = self.answer(|state| state.watch(&request)).await?;
-        Ok(ServerWatch::new(self.clone(), place))
+        Ok(TestServerWatch::new(self.clone(), place))
     }
 }
 
-impl<K, V> Clone for Server<K, V> {
+impl<K, V> Clone for TestServer<K, V> {
     fn clone(&self) -> Self {
         Self { schema: self.schema, stamp: self.stamp, state: self.state.clone() }
     }
 }
 
-impl<K, V> fmt::Debug for Server<K, V> {
+impl<K, V> fmt::Debug for TestServer<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.state.lock();
-        let mut debug = f.debug_struct("Server");
+        let mut debug = f.debug_struct("TestServer");
         debug.field("version", &state.version).field("objects", &state.objects.len());
         debug.field("watches", &state.watches.len()).field("faults", &state.faults).finish_non_exhaustive()
     }

@@ -7,13 +7,13 @@ use std::time::Duration;
 use flyball_sync::{Clock, Monotonic};
 
 use super::{Policy, schema};
-use crate::{AnyIndex, DuplicateIndex, Store, StoreBuilder, Timed, TtlStore};
+use crate::{AnyIndex, DuplicateIndex, Store, StoreBuilder, TtlEntry, TtlStore};
 
 /// Builds a [`TtlStore`]; made by [`TtlStore::builder`].
 #[must_use = "a builder does nothing until built"]
 pub struct TtlStoreBuilder<K, V, C = Monotonic> {
-    store: StoreBuilder<K, Timed<V>>,
-    key: fn(&Timed<V>) -> K,
+    store: StoreBuilder<K, TtlEntry<V>>,
+    key: fn(&TtlEntry<V>) -> K,
     policy: Box<Policy<V>>,
     clock: C,
 }
@@ -23,7 +23,7 @@ where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
-    pub(super) fn new(key: fn(&Timed<V>) -> K) -> Self {
+    pub(super) fn new(key: fn(&TtlEntry<V>) -> K) -> Self {
         Self { store: Store::builder(schema(key)), key, policy: Box::new(|_| None), clock: Monotonic }
     }
 }
@@ -36,17 +36,17 @@ where
 {
     /// Objects live for as long as this.
     pub fn ttl(self, ttl: Duration) -> Self {
-        self.ttl_by(move |_| Some(ttl))
+        self.ttl_with(move |_| Some(ttl))
     }
 
     /// Objects live for as long as the function says, `None` for ever. It runs once for each write of an object, before anything changes.
-    pub fn ttl_by(mut self, policy: impl Fn(&V) -> Option<Duration> + Send + Sync + 'static) -> Self {
+    pub fn ttl_with(mut self, policy: impl Fn(&V) -> Option<Duration> + Send + Sync + 'static) -> Self {
         self.policy = Box::new(policy);
         self
     }
 
     /// Keeps this index, of any kind. The values are dropped with the objects that have them.
-    pub fn index(mut self, index: &impl AnyIndex<Timed<V>>) -> Self {
+    pub fn index(mut self, index: &impl AnyIndex<TtlEntry<V>>) -> Self {
         self.store = self.store.index(index);
         self
     }

@@ -8,25 +8,25 @@ use std::sync::Arc;
 
 use flyball_sync::Nanos;
 
-use crate::{Index, IndexError, MissingIndex, OrderedIndex, Query, Snapshot, Timed};
+use crate::{Index, IndexError, MissingIndex, OrderedIndex, Query, Snapshot, TtlEntry};
 
 /// A consistent view of a [`TtlStore`](crate::TtlStore): what is there at one instant, and stays so in here.
 ///
 /// Taken and cloned in O(1), as a [`Snapshot`] is. What had expired at its instant is passed over, so counting is O(stored) and an iterator does
 /// not know its length.
 pub struct TtlSnapshot<K, V> {
-    view: Snapshot<K, Timed<V>>,
+    view: Snapshot<K, TtlEntry<V>>,
     at: Nanos,
 }
 
 impl<K, V> TtlSnapshot<K, V> {
-    pub(super) fn new(view: Snapshot<K, Timed<V>>, at: Nanos) -> Self {
+    pub(super) fn new(view: Snapshot<K, TtlEntry<V>>, at: Nanos) -> Self {
         Self { view, at }
     }
 
     /// Its instant.
     #[must_use]
-    pub fn at(&self) -> Nanos {
+    pub fn taken_at(&self) -> Nanos {
         self.at
     }
 
@@ -43,7 +43,7 @@ impl<K, V> TtlSnapshot<K, V> {
     }
 
     /// All objects with their keys and times.
-    pub fn iter(&self) -> impl Iterator<Item = (&K, &Timed<V>)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&K, &TtlEntry<V>)> {
         let all = self.view.iter().map(|(key, timed)| (key, &**timed));
         all.filter(|(_, timed)| timed.is_alive_at(self.at))
     }
@@ -66,11 +66,11 @@ impl<K: Eq + Hash, V: 'static> TtlSnapshot<K, V> {
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        self.timed(key).map(Timed::object)
+        self.entry(key).map(TtlEntry::object)
     }
 
     /// The object of a key, with its times.
-    pub fn timed<Q>(&self, key: &Q) -> Option<&Timed<V>>
+    pub fn entry<Q>(&self, key: &Q) -> Option<&TtlEntry<V>>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
@@ -84,7 +84,7 @@ impl<K: Eq + Hash, V: 'static> TtlSnapshot<K, V> {
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        self.timed(key).is_some()
+        self.entry(key).is_some()
     }
 
     /// The objects that have `value` in an index; none for a value that nothing has.
@@ -93,7 +93,7 @@ impl<K: Eq + Hash, V: 'static> TtlSnapshot<K, V> {
     /// When the store has no such index.
     pub fn by_index<IK, Q>(
         &self,
-        index: &Index<Timed<V>, IK>,
+        index: &Index<TtlEntry<V>, IK>,
         value: &Q,
     ) -> Result<impl Iterator<Item = &Arc<V>> + use<'_, K, V, IK, Q>, MissingIndex>
     where
@@ -110,7 +110,7 @@ impl<K: Eq + Hash, V: 'static> TtlSnapshot<K, V> {
     /// When the store has no such index.
     pub fn keys_by_index<IK, Q>(
         &self,
-        index: &Index<Timed<V>, IK>,
+        index: &Index<TtlEntry<V>, IK>,
         value: &Q,
     ) -> Result<impl Iterator<Item = &K> + use<'_, K, V, IK, Q>, MissingIndex>
     where
@@ -126,7 +126,7 @@ impl<K: Eq + Hash, V: 'static> TtlSnapshot<K, V> {
     /// When the store has no such index.
     pub fn index_values<IK: Eq + Hash + 'static>(
         &self,
-        index: &Index<Timed<V>, IK>,
+        index: &Index<TtlEntry<V>, IK>,
     ) -> Result<impl Iterator<Item = (&IK, usize)>, MissingIndex> {
         let values = self.view.index_values(index)?;
         let counted = values.map(move |(value, _)| {
@@ -145,7 +145,7 @@ impl<K: Eq + Hash, V: 'static> TtlSnapshot<K, V> {
     /// When the range begins after its end.
     pub fn range<IK, Q, R>(
         &self,
-        index: &OrderedIndex<Timed<V>, IK>,
+        index: &OrderedIndex<TtlEntry<V>, IK>,
         range: R,
     ) -> Result<impl Iterator<Item = (&IK, &Arc<V>)> + use<'_, K, V, IK, Q, R>, MissingIndex>
     where
@@ -164,7 +164,7 @@ impl<K: Eq + Hash, V: 'static> TtlSnapshot<K, V> {
     /// When the store has no such index.
     pub fn query<'a>(
         &'a self,
-        ask: impl FnOnce(Query<'a, K, Timed<V>>) -> Result<Query<'a, K, Timed<V>>, MissingIndex>,
+        ask: impl FnOnce(Query<'a, K, TtlEntry<V>>) -> Result<Query<'a, K, TtlEntry<V>>, MissingIndex>,
     ) -> Result<impl Iterator<Item = &'a Arc<V>>, MissingIndex> {
         let hits = ask(self.view.query())?.into_iter();
         Ok(hits.filter(|timed| timed.is_alive_at(self.at)).map(|timed| timed.object()))

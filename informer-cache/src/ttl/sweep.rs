@@ -9,7 +9,7 @@ use flyball_sync::panics::caught;
 use flyball_sync::{Clock, Nanos};
 
 use crate::table::record::Name;
-use crate::{Change, ChangeKind, Outcome, Timed, TtlStore};
+use crate::{Change, ChangeKind, TtlEntry, TtlStore, WriteOutcome};
 
 /// Each write adds at most one object that expires, and sweeps up to two: what nobody reads does not pile up.
 const SWEPT_BY_WRITE: usize = 2;
@@ -24,16 +24,16 @@ where
     C: Clock,
 {
     /// Takes out everything that has expired, and says what that was: deletions, the earliest deadline first. O(expired).
-    pub fn sweep(&self) -> Vec<Change<K, Timed<V>>> {
+    pub fn evict_expired(&self) -> Vec<Change<K, TtlEntry<V>>> {
         self.sweep_at(self.shared.clock.now())
     }
 
-    /// From which instant on a [`sweep`](Self::sweep) finds something, as far as is known now; `None` when nothing stored expires.
+    /// From which instant on a [`sweep`](Self::evict_expired) finds something, as far as is known now; `None` when nothing stored expires.
     ///
     /// It may turn out to be early: an object that is written anew, or held by a snapshot, may be what it speaks of.
     #[must_use]
-    pub fn next_sweep(&self) -> Option<Nanos> {
-        self.shared.agenda.first().map(|deadline| deadline + Duration::from_nanos(1))
+    pub fn next_expiry(&self) -> Option<Nanos> {
+        self.shared.expiry.first().map(|deadline| deadline + Duration::from_nanos(1))
     }
 
     /// Takes out the object of a key if it has expired. Says whether there was one, also if somebody else was quicker.
@@ -64,7 +64,7 @@ where
         caught(|| drop(swept));
     }
 
-    fn sweep_at(&self, now: Nanos) -> Vec<Change<K, Timed<V>>> {
+    fn sweep_at(&self, now: Nanos) -> Vec<Change<K, TtlEntry<V>>> {
         let mut changes = Vec::new();
         while let Some(some) = self.sweep_some(now, STEP) {
             changes.extend(some);
@@ -73,8 +73,8 @@ where
     }
 
     /// One step of a sweep: at most so many deadlines; `None` when none is due.
-    fn sweep_some(&self, now: Nanos, most: usize) -> Option<Vec<Change<K, Timed<V>>>> {
-        let due = self.shared.agenda.due(now, most);
+    fn sweep_some(&self, now: Nanos, most: usize) -> Option<Vec<Change<K, TtlEntry<V>>>> {
+        let due = self.shared.expiry.due(now, most);
         if due.is_empty() {
             return None;
         }
@@ -84,14 +84,14 @@ where
             if let Some(found) = found {
                 // Cloned before the deletion: it may panic.
                 let told = K::clone(&key);
-                if self.store.delete(&*key, Some(found.tombstone())) == Outcome::Deleted {
+                if self.store.delete(&*key, Some(found.tombstone())) == WriteOutcome::Deleted {
                     let name = Arc::new(Name { hash: 0, key: told });
                     changes.push(Change::of(name, ChangeKind::Deleted, Some(found.clone()), found));
                 }
             }
             // Not before it is dealt with, so that a panic leaves it for the next sweep. It is also the place of what was written over
             // and is still held by a snapshot.
-            self.shared.agenda.leave(place);
+            self.shared.expiry.leave(place);
         }
         Some(changes)
     }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use flyball_sync::{block_on, block_on_timeout};
 
 use crate::{
-    Change, Observer, Stopped, Store, Subscription, SubscriptionBuilder, Version, WaitFor, WaitForError,
-    WaitForKey,
+    Change, Observer, Stopped, Store, Subscription, SubscriptionBuilder, Version, WaitForError, WaitForKey,
+    WaitForVersion,
 };
 
 impl<K, V> Store<K, V>
@@ -20,8 +20,8 @@ where
     /// and nobody waits for it longer than for a commit.
     #[must_use]
     pub fn subscribe(&self) -> Subscription<K, V> {
-        let (snapshot, feed) = self.inner.subscribe(None, usize::MAX);
-        Subscription::new(feed, Arc::downgrade(&self.inner), &snapshot)
+        let (snapshot, buffer) = self.inner.subscribe(None, usize::MAX);
+        Subscription::new(buffer, Arc::downgrade(&self.inner), &snapshot)
     }
 
     /// A [subscription](Self::subscribe) of some objects only, one that tells everything again from time to time, or one that may not fall behind by more than
@@ -46,7 +46,7 @@ where
     /// It ends when the observer is dropped, or when the store is closed. As long as `f` holds a writer, that is not by itself.
     ///
     /// # Panics
-    /// Not when `f` does: that is [counted](Observer::panics), and `f` is called again for the next change.
+    /// Not when `f` does: that is [counted](Observer::panic_count), and `f` is called again for the next change.
     pub fn observe(&self, f: impl Fn(&Change<K, V>) + Send + Sync + 'static) -> Observer<K, V> {
         Observer::begin(&self.inner, f)
     }
@@ -62,34 +62,38 @@ where
     ///
     /// # Cancel safety
     /// Dropping the future forgets the wait and nothing else.
-    pub fn wait_for(&self, version: Version) -> WaitFor<K, V> {
-        WaitFor::new(Arc::downgrade(&self.inner), version)
+    pub fn wait_for_version(&self, version: Version) -> WaitForVersion<K, V> {
+        WaitForVersion::new(Arc::downgrade(&self.inner), version)
     }
 
-    /// As [`wait_for`](Self::wait_for), on this thread.
+    /// As [`wait_for`](Self::wait_for_version), on this thread.
     ///
     /// # Errors
-    /// Those of [`wait_for`](Self::wait_for).
-    pub fn blocking_wait_for(&self, version: Version) -> Result<Version, WaitForError> {
-        block_on(self.wait_for(version))
+    /// Those of [`wait_for`](Self::wait_for_version).
+    pub fn blocking_wait_for_version(&self, version: Version) -> Result<Version, WaitForError> {
+        block_on(self.wait_for_version(version))
     }
 
-    /// As [`wait_for`](Self::wait_for), on this thread and no longer than `limit`. In a task, put your runtime's timeout around `wait_for`.
+    /// As [`wait_for`](Self::wait_for_version), on this thread and no longer than `limit`. In a task, put your runtime's timeout around `wait_for`.
     ///
     /// # Errors
-    /// Those of [`wait_for`](Self::wait_for), and when the time is up.
-    pub fn wait_for_timeout(&self, version: Version, limit: Duration) -> Result<Version, WaitForError> {
-        block_on_timeout(self.wait_for(version), limit).unwrap_or(Err(WaitForError::TimedOut))
+    /// Those of [`wait_for`](Self::wait_for_version), and when the time is up.
+    pub fn blocking_wait_for_version_timeout(
+        &self,
+        version: Version,
+        limit: Duration,
+    ) -> Result<Version, WaitForError> {
+        block_on_timeout(self.wait_for_version(version), limit).unwrap_or(Err(WaitForError::TimedOut))
     }
 
     /// Waits until the store shows what was written to a key at this version, or something newer: reading one's own writes. Gives back the object
     /// there is then, or `None` where it is gone, so a deletion hangs nobody.
     ///
-    /// It waits for the store's version, so what [`wait_for`](Self::wait_for) says of the order of versions is true here, too. From a source that does not keep it,
+    /// It waits for the store's version, so what [`wait_for`](Self::wait_for_version) says of the order of versions is true here, too. From a source that does not keep it,
     /// compare the version of the object.
     ///
     /// # Errors
-    /// Those of [`wait_for`](Self::wait_for).
+    /// Those of [`wait_for`](Self::wait_for_version).
     ///
     /// # Cancel safety
     /// Dropping the future forgets the wait and nothing else.
@@ -145,7 +149,7 @@ where
     /// As [`wait_for_key`](Self::wait_for_key), on this thread.
     ///
     /// # Errors
-    /// Those of [`wait_for`](Self::wait_for).
+    /// Those of [`wait_for`](Self::wait_for_version).
     pub fn blocking_wait_for_key(&self, key: K, version: Version) -> Result<Option<Arc<V>>, WaitForError> {
         block_on(self.wait_for_key(key, version))
     }
@@ -153,7 +157,7 @@ where
     /// As [`wait_for_key`](Self::wait_for_key), on this thread and no longer than `limit`.
     ///
     /// # Errors
-    /// Those of [`wait_for`](Self::wait_for), and when the time is up.
+    /// Those of [`wait_for`](Self::wait_for_version), and when the time is up.
     pub fn blocking_wait_for_key_timeout(
         &self,
         key: K,

@@ -13,45 +13,45 @@ use std::task::{Context, Poll};
 use flyball_sync::locks::{AtomicU64, Ordering};
 use flyball_sync::panics::caught;
 
-use crate::signal::stop::Stop;
+use crate::signal::stop_signal::StopSignal;
 use crate::signal::synced::Synced;
-use crate::{CaughtUp, Change, Subscription};
+use crate::{Change, InitialProcessed, Subscription};
 
-/// A function that is told the changes of a subscription; made by [`Subscription::handle`]. A handle: clones are of the same.
+/// A function that is told the changes of a subscription; made by [`Subscription::for_each`]. A handle: clones are of the same.
 ///
 /// It is told as long as its run future is polled, whether handles exist or not.
 #[derive(Clone)]
-pub struct Handler {
+pub struct HandlerRegistration {
     shared: Arc<Shared>,
 }
 
 /// What the run future shares with the handles.
 struct Shared {
-    stop: Stop,
+    stop: StopSignal,
     /// Told when the run future is over.
     over: Synced,
     panics: AtomicU64,
-    caught_up: CaughtUp,
+    initial_processed: InitialProcessed,
 }
 
-/// What ended a [`Handling`].
+/// What ended a [`HandlerFuture`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HandlerEnd {
+pub enum HandlerExit {
     /// The store was closed, or the index that the subscription was [by](crate::SubscriptionBuilder::by_index) was removed, and everything was told.
     Closed,
-    /// [`Handler::unsubscribe`] was called.
+    /// [`HandlerRegistration::unsubscribe`] was called.
     Unsubscribed,
 }
 
-/// Tells a function the changes of a subscription; made by [`Subscription::handle`], to be run by any executor.
+/// Tells a function the changes of a subscription; made by [`Subscription::for_each`], to be run by any executor.
 ///
 /// # Cancel safety
 /// Dropping it unsubscribes.
 #[must_use = "nothing is told unless it is polled"]
-pub struct Handling<K, V, F> {
+pub struct HandlerFuture<K, V, F> {
     /// None once it is over.
     work: Option<(Subscription<K, V>, F)>,
-    end: HandlerEnd,
+    end: HandlerExit,
     shared: Arc<Shared>,
 }
 
@@ -62,50 +62,51 @@ where
     /// Tells `f` the changes, one after the other and at its own pace: a slow one holds up nobody else, and is told merged changes.
     ///
     /// What is told is told by the future, on whichever thread it is polled. It is over at the end of the store, which may be where something is
-    /// to be done once. A panic of `f` is [counted](Handler::panics), and the change that caused it counts as processed: `f` is called
-    /// for the next, and others that wait until it has [caught up](Handler::caught_up) do not wait for ever. What panics while a change is put
+    /// to be done once. A panic of `f` is [counted](HandlerRegistration::panic_count), and the change that caused it counts as processed: `f` is called
+    /// for the next, and others that wait until it has [caught up](HandlerRegistration::initial_processed) do not wait for ever. What panics while a change is put
     /// together, the schema's identity or a filter, leaves through the future, as through [`next`](Self::next); polled again, it goes
     /// on with that change.
     ///
     /// # Examples
     /// ```
-    /// # use flyball_informer_cache::{HandlerEnd, Schema, Store, Version};
+    /// # use flyball_informer_cache::{HandlerExit, Schema, Store, Version};
     /// # use std::sync::mpsc;
     /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
     /// let mut store = Store::builder(Schema::new(|pod: &(u8, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
     /// let (told, heard) = mpsc::channel();
-    /// let (handler, run) = store.subscribe().handle(move |change| told.send(*change.key()).unwrap());
+    /// let (handler, run) = store.subscribe().for_each(move |change| told.send(*change.key()).unwrap());
     /// let running = tokio::spawn(run);
     ///
     /// store.replace([(1, 1), (2, 1)], Version::new(1));
-    /// handler.caught_up().await?;
+    /// handler.initial_processed().await?;
     /// assert_eq!(heard.try_iter().collect::<Vec<_>>(), [1, 2]);
     ///
     /// handler.unsubscribe();
     /// handler.unsubscribed().await; // no call begins any more, and none is in progress
-    /// assert_eq!(running.await?, HandlerEnd::Unsubscribed);
+    /// assert_eq!(running.await?, HandlerExit::Unsubscribed);
     /// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn handle<F: FnMut(Change<K, V>)>(self, f: F) -> (Handler, Handling<K, V, F>) {
+    pub fn for_each<F: FnMut(Change<K, V>)>(self, f: F) -> (HandlerRegistration, HandlerFuture<K, V, F>) {
         let shared = Arc::new(Shared {
-            stop: Stop::default(),
+            stop: StopSignal::default(),
             over: Synced::default(),
             panics: AtomicU64::new(0),
-            caught_up: self.caught_up(),
+            initial_processed: self.initial_processed(),
         });
-        let run = Handling { work: Some((self, f)), end: HandlerEnd::Unsubscribed, shared: shared.clone() };
-        (Handler { shared }, run)
+        let run =
+            HandlerFuture { work: Some((self, f)), end: HandlerExit::Unsubscribed, shared: shared.clone() };
+        (HandlerRegistration { shared }, run)
     }
 }
 
-impl Handler {
+impl HandlerRegistration {
     /// No call begins any more but one that another thread is about to make; nobody waits for a call in progress. What was pending is
     /// told to nobody. Again is the same.
     ///
     /// The function and the subscription go when the run future is polled next, or dropped.
     pub fn unsubscribe(&self) {
-        self.shared.stop.wish();
+        self.shared.stop.request();
     }
 
     /// Waits until the run future is over, for whatever reason: the call in progress has returned, no other will begin, and the function is
@@ -118,14 +119,14 @@ impl Handler {
         let _ = self.shared.over.wait().await;
     }
 
-    /// Waits until the function has processed the beginning: see [`Subscription::caught_up`].
-    pub fn caught_up(&self) -> CaughtUp {
-        self.shared.caught_up.clone()
+    /// Waits until the function has processed the beginning: see [`Subscription::initial_processed`].
+    pub fn initial_processed(&self) -> InitialProcessed {
+        self.shared.initial_processed.clone()
     }
 
     /// How many calls panicked; and the drop of the function, which counts as one.
     #[must_use]
-    pub fn panics(&self) -> u64 {
+    pub fn panic_count(&self) -> u64 {
         // Ordering: Relaxed, it counts and publishes nothing.
         self.shared.panics.load(Ordering::Relaxed)
     }
@@ -141,15 +142,15 @@ impl Shared {
     }
 }
 
-impl<K, V, F> Handling<K, V, F> {
+impl<K, V, F> HandlerFuture<K, V, F> {
     /// Lets go of everything, then says so. Never panics, and does nothing again.
-    fn finish(&mut self, end: HandlerEnd) -> HandlerEnd {
+    fn finish(&mut self, end: HandlerExit) -> HandlerExit {
         if let Some((changes, function)) = self.work.take() {
             self.end = end;
             // Objects are dropped, and wakers are woken: nobody's business here.
             let _ = caught(|| drop(changes));
             self.shared.isolate(|| drop(function));
-            let _ = caught(|| self.shared.stop.over());
+            let _ = caught(|| self.shared.stop.exited());
             self.shared.over.set();
         }
         self.end
@@ -157,14 +158,14 @@ impl<K, V, F> Handling<K, V, F> {
 }
 
 // Nothing in it is pinned: the function is called by reference.
-impl<K, V, F> Unpin for Handling<K, V, F> {}
+impl<K, V, F> Unpin for HandlerFuture<K, V, F> {}
 
-impl<K, V, F> Future for Handling<K, V, F>
+impl<K, V, F> Future for HandlerFuture<K, V, F>
 where
     K: Clone + Eq + Hash,
     F: FnMut(Change<K, V>),
 {
-    type Output = HandlerEnd;
+    type Output = HandlerExit;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
@@ -173,12 +174,12 @@ where
         for _ in 0..BATCH {
             let Some((changes, function)) = &mut this.work else { return Poll::Ready(this.end) };
             // Before each call: after the wish, none begins.
-            if this.shared.stop.is_wished() {
-                return Poll::Ready(this.finish(HandlerEnd::Unsubscribed));
+            if this.shared.stop.is_requested() {
+                return Poll::Ready(this.finish(HandlerExit::Unsubscribed));
             }
             match changes.poll_next(cx) {
                 Poll::Ready(Some(change)) => this.shared.isolate(|| function(change)),
-                Poll::Ready(None) => return Poll::Ready(this.finish(HandlerEnd::Closed)),
+                Poll::Ready(None) => return Poll::Ready(this.finish(HandlerExit::Closed)),
                 Poll::Pending => return Poll::Pending,
             }
         }
@@ -188,21 +189,24 @@ where
     }
 }
 
-impl<K, V, F> Drop for Handling<K, V, F> {
+impl<K, V, F> Drop for HandlerFuture<K, V, F> {
     fn drop(&mut self) {
-        self.finish(HandlerEnd::Unsubscribed);
+        self.finish(HandlerExit::Unsubscribed);
     }
 }
 
-impl fmt::Debug for Handler {
+impl fmt::Debug for HandlerRegistration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handler").field("over", &self.shared.over).field("panics", &self.panics()).finish()
+        f.debug_struct("HandlerRegistration")
+            .field("over", &self.shared.over)
+            .field("panics", &self.panic_count())
+            .finish()
     }
 }
 
-impl<K, V, F> fmt::Debug for Handling<K, V, F> {
+impl<K, V, F> fmt::Debug for HandlerFuture<K, V, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handling").field("over", &self.work.is_none()).finish_non_exhaustive()
+        f.debug_struct("HandlerFuture").field("over", &self.work.is_none()).finish_non_exhaustive()
     }
 }
 

@@ -21,24 +21,24 @@ use flyball_sync::locks::{AtomicBool, AtomicU64, Ordering, thread_local};
 use flyball_sync::panics::caught;
 
 use crate::signal::synced::Synced;
-use crate::store::inner::Inner;
+use crate::store::inner::StoreInner;
 use crate::table::Table;
 use crate::{Change, ChangeKind};
 
 /// Keeps a function told of every change; made by [`Store::observe`](crate::Store::observe).
 ///
-/// Dropping it [ends](Self::end) that. The function itself is dropped then, or when the store is closed, or after the last call in progress, which
-/// is what [`ended`](Self::ended) waits for.
+/// Dropping it [ends](Self::unsubscribe) that. The function itself is dropped then, or when the store is closed, or after the last call in progress, which
+/// is what [`ended`](Self::unsubscribed) waits for.
 #[must_use = "dropping it ends the observation"]
 pub struct Observer<K, V> {
     /// Weak, so that a forgotten observer keeps no objects.
-    store: Weak<Inner<K, V>>,
-    fate: Arc<Fate>,
+    store: Weak<StoreInner<K, V>>,
+    fate: Arc<ObserverState>,
 }
 
 /// What an observer and its listener know of each other.
 #[derive(Default)]
-struct Fate {
+struct ObserverState {
     panics: AtomicU64,
     gone: AtomicBool,
     over: Synced,
@@ -51,9 +51,9 @@ thread_local! {
 }
 
 /// As long as it is there, this thread is telling observers something.
-struct Telling;
+struct NotifyGuard;
 
-impl Telling {
+impl NotifyGuard {
     fn begin() -> Self {
         TELLING.with(|depth| depth.set(depth.get() + 1));
         Self
@@ -64,46 +64,47 @@ impl Telling {
     }
 }
 
-impl Drop for Telling {
+impl Drop for NotifyGuard {
     fn drop(&mut self) {
         TELLING.with(|depth| depth.set(depth.get() - 1));
     }
 }
 
 /// The function of one observer.
-pub(crate) struct Listener<K, V> {
+pub(crate) struct ObserverFn<K, V> {
     /// Taken out when this is dropped, and only then.
     #[expect(clippy::type_complexity, reason = "a function, named nowhere else")]
     function: Option<Box<dyn Fn(&Change<K, V>) + Send + Sync>>,
-    fate: Arc<Fate>,
+    fate: Arc<ObserverState>,
 }
 
 /// Listeners of a store, shared so that telling copies no list.
-pub(crate) type Listeners<K, V> = Arc<[Arc<Listener<K, V>>]>;
+pub(crate) type ObserverFns<K, V> = Arc<[Arc<ObserverFn<K, V>>]>;
 
 impl<K, V> Observer<K, V> {
     /// How many calls panicked.
     #[must_use]
-    pub fn panics(&self) -> u64 {
+    pub fn panic_count(&self) -> u64 {
         // Ordering: Relaxed, it counts and publishes nothing.
         self.fate.panics.load(Ordering::Relaxed)
     }
 
     /// No call begins any more but one that another thread is about to make; nobody waits for a call in progress. Again is the same.
-    pub fn end(&self) {
+    pub fn unsubscribe(&self) {
         // Ordering: Relaxed, it publishes nothing. A function that ends its own observer is not called again by that thread.
         self.fate.gone.store(true, Ordering::Relaxed);
         let Some(store) = self.store.upgrade() else { return };
         let mut published = store.published.write();
-        let staying = published.listeners.iter().filter(|listener| !Arc::ptr_eq(&listener.fate, &self.fate));
+        let staying =
+            published.observer_fns.iter().filter(|observer_fn| !Arc::ptr_eq(&observer_fn.fate, &self.fate));
         let staying = staying.cloned().collect();
-        let left = std::mem::replace(&mut published.listeners, staying);
+        let left = std::mem::replace(&mut published.observer_fns, staying);
         drop(published);
         // After unlocking, as the function may go with it.
         drop(left);
     }
 
-    /// Waits until it is over, as it was [ended](Self::end) or the store closed: the writers that were telling observers something have
+    /// Waits until it is over, as it was [ended](Self::unsubscribe) or the store closed: the writers that were telling observers something have
     /// done so, no call will begin, and the function is dropped. Any number may wait; all are woken.
     ///
     /// Within a call of an observer this returns at once: that call may be the one to wait for. An informer that reports a long list holds the function until the list is
@@ -121,14 +122,14 @@ impl<K, V> Observer<K, V> {
     /// let log = Arc::new("what the function holds");
     /// let held = log.clone();
     /// let observer = store.observe(move |change| println!("{held}: {}", change.key()));
-    /// observer.end();
-    /// observer.ended().await;
+    /// observer.unsubscribe();
+    /// observer.unsubscribed().await;
     /// assert_eq!(Arc::strong_count(&log), 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub async fn ended(&self) {
-        if !Telling::is_here() {
+    pub async fn unsubscribed(&self) {
+        if !NotifyGuard::is_here() {
             // Never an error: this signal is always given.
             let _ = self.fate.over.wait().await;
         }
@@ -136,18 +137,18 @@ impl<K, V> Observer<K, V> {
 
     /// Registers the function and tells it the objects there are.
     pub(crate) fn begin(
-        store: &Arc<Inner<K, V>>,
+        store: &Arc<StoreInner<K, V>>,
         function: impl Fn(&Change<K, V>) + Send + Sync + 'static,
     ) -> Self {
-        let fate = Arc::new(Fate::default());
-        let listener = Arc::new(Listener { function: Some(Box::new(function)), fate: fate.clone() });
+        let fate = Arc::new(ObserverState::default());
+        let observer_fn = Arc::new(ObserverFn { function: Some(Box::new(function)), fate: fate.clone() });
         // Before it is registered, so that a panic in the drop of an old object below ends the observation.
         let observer = Self { store: Arc::downgrade(store), fate };
-        let table = store.listen(&listener);
-        let _telling = Telling::begin();
+        let table = store.listen(&observer_fn);
+        let _telling = NotifyGuard::begin();
         for (_, record) in table.rows.iter() {
             let change = Change::of(record.name.clone(), ChangeKind::Initial, None, record.object.clone());
-            listener.call(|tell| tell(&change));
+            observer_fn.call(|tell| tell(&change));
         }
         observer
     }
@@ -155,29 +156,29 @@ impl<K, V> Observer<K, V> {
 
 impl<K, V> Drop for Observer<K, V> {
     fn drop(&mut self) {
-        self.end();
+        self.unsubscribe();
     }
 }
 
 impl<K, V> fmt::Debug for Observer<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Observer").field("panics", &self.panics()).finish_non_exhaustive()
+        f.debug_struct("Observer").field("panics", &self.panic_count()).finish_non_exhaustive()
     }
 }
 
-impl<K, V> Inner<K, V> {
+impl<K, V> StoreInner<K, V> {
     /// Registers a listener; the objects it has to be told first.
-    fn listen(&self, listener: &Arc<Listener<K, V>>) -> Arc<Table<K, V>> {
+    fn listen(&self, observer_fn: &Arc<ObserverFn<K, V>>) -> Arc<Table<K, V>> {
         let mut published = self.published.write();
         if !published.closed {
             // All of the old list are in the new one: no function is dropped here.
-            published.listeners = published.listeners.iter().chain([listener]).cloned().collect();
+            published.observer_fns = published.observer_fns.iter().chain([observer_fn]).cloned().collect();
         }
         published.table.clone()
     }
 }
 
-impl<K, V> Listener<K, V> {
+impl<K, V> ObserverFn<K, V> {
     fn call(&self, call: impl FnOnce(&dyn Fn(&Change<K, V>))) {
         let Some(function) = &self.function else { return };
         // Ordering: Relaxed, see where it is set.
@@ -193,7 +194,7 @@ impl<K, V> Listener<K, V> {
 }
 
 /// What the function holds is foreign code as the function is.
-impl<K, V> Drop for Listener<K, V> {
+impl<K, V> Drop for ObserverFn<K, V> {
     fn drop(&mut self) {
         let function = self.function.take();
         if caught(|| drop(function)).is_none() {
@@ -204,14 +205,14 @@ impl<K, V> Drop for Listener<K, V> {
 }
 
 /// Reports changes to observers, one after the other. Never panics. The caller holds no lock.
-pub(crate) fn report<K, V>(listeners: &Listeners<K, V>, changes: &[Change<K, V>]) {
-    if listeners.is_empty() || changes.is_empty() {
+pub(crate) fn report<K, V>(observer_fns: &ObserverFns<K, V>, changes: &[Change<K, V>]) {
+    if observer_fns.is_empty() || changes.is_empty() {
         return;
     }
-    let _telling = Telling::begin();
+    let _telling = NotifyGuard::begin();
     for change in changes {
-        for listener in &**listeners {
-            listener.call(|tell| tell(change));
+        for observer_fn in &**observer_fns {
+            observer_fn.call(|tell| tell(change));
         }
     }
 }

@@ -7,7 +7,7 @@
 //! | `taken` | the ticket they were taken out under, if it was not for the walk |
 //! | `filter`, `resyncing` | which objects it wants to know of, and how often all of them |
 //!
-//! Everything shared is in the feed, under its lock. The snapshot and the registration of the feed happen in one critical
+//! Everything shared is in the buffer, under its lock. The snapshot and the registration of the buffer happen in one critical
 //! section of the store, so the two join at one version. While there is anything left to walk nothing pending is
 //! taken out; hence what is pending for a key that the walk comes to is everything that happened to it since the snapshot,
 //! and the two are told as one.
@@ -22,23 +22,23 @@ use std::time::Duration;
 
 use flyball_sync::{block_on, block_on_timeout};
 
-use crate::changes::buffer::{Feed, Popped, Settled};
+use crate::changes::buffer::{Popped, Settled, SubscriptionBuffer};
 use crate::changes::pending::{Filter, Merged, Ticket};
-use crate::store::inner::Inner;
+use crate::store::inner::StoreInner;
 use crate::table::Table;
-use crate::{CaughtUp, Change, ChangeKind, Schema, Snapshot, TimedOut, Version};
+use crate::{Change, ChangeKind, InitialProcessed, Schema, Snapshot, TimedOut, Version};
 
-mod ahead;
 mod bounded;
 mod builder;
+mod initial;
 mod next_change;
-mod resyncing;
+mod resync;
 
-use self::ahead::Ahead;
-pub use self::bounded::{BoundedSubscription, Lagged, NextTold, Overflow, Told};
+pub use self::bounded::{BoundedSubscription, Lagged, NextEvent, OverflowPolicy, SubscriptionEvent};
 pub use self::builder::SubscriptionBuilder;
+use self::initial::InitialObjects;
 pub use self::next_change::NextChange;
-use self::resyncing::Resyncing;
+use self::resync::ResyncTimer;
 
 /// The objects of a store and everything that changes afterwards, merged per key.
 ///
@@ -74,11 +74,11 @@ use self::resyncing::Resyncing;
 /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
 /// ```
 pub struct Subscription<K, V> {
-    feed: Arc<Feed<K, V>>,
+    buffer: Arc<SubscriptionBuffer<K, V>>,
     /// Weak, so that a forgotten subscription keeps no objects.
-    store: Weak<Inner<K, V>>,
+    store: Weak<StoreInner<K, V>>,
     schema: Schema<K, V>,
-    walk: Option<Ahead<K, V>>,
+    walk: Option<InitialObjects<K, V>>,
     /// Whether the walk tells objects for the first time.
     initial: bool,
     /// Whether to walk again once everything has been told.
@@ -87,7 +87,7 @@ pub struct Subscription<K, V> {
     ready: Option<Change<K, V>>,
     taken: Option<Ticket>,
     filter: Option<Box<Filter<V>>>,
-    resyncing: Option<Resyncing>,
+    resyncing: Option<ResyncTimer>,
     seen: Version,
 }
 
@@ -101,7 +101,7 @@ struct Due<K, V> {
 /// What a consumer takes.
 enum Taken<K, V> {
     Change(Change<K, V>),
-    /// It was too much for the feed.
+    /// It was too much for the buffer.
     Overflowed,
     Ended,
 }
@@ -110,25 +110,29 @@ enum Taken<K, V> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lag {
     /// Objects of the snapshot that are still to be told.
-    pub snapshot: usize,
+    pub initial_remaining: usize,
     /// Keys with changes still to be told.
     pub pending: usize,
     /// The store's version up to which everything has been told.
-    pub seen: Version,
+    pub delivered_version: Version,
     /// The store's version up to which everything has been merged.
-    pub version: Version,
+    pub merged_version: Version,
 }
 
 impl<K, V> Subscription<K, V>
 where
     K: Clone + Eq + Hash,
 {
-    /// A subscription to `feed`, which was registered when `snapshot` was taken.
-    pub(crate) fn new(feed: Arc<Feed<K, V>>, store: Weak<Inner<K, V>>, snapshot: &Snapshot<K, V>) -> Self {
+    /// A subscription to `buffer`, which was registered when `snapshot` was taken.
+    pub(crate) fn new(
+        buffer: Arc<SubscriptionBuffer<K, V>>,
+        store: Weak<StoreInner<K, V>>,
+        snapshot: &Snapshot<K, V>,
+    ) -> Self {
         let mut subscription = Self {
-            feed,
+            buffer,
             store,
-            schema: snapshot.reading.schema,
+            schema: snapshot.reader.schema,
             initial: false,
             walk: None,
             resync: false,
@@ -139,14 +143,14 @@ where
             resyncing: None,
             seen: Version::ZERO,
         };
-        // Last, as it may panic: the feed then goes with what there is of the subscription.
+        // Last, as it may panic: the buffer then goes with what there is of the subscription.
         subscription.begin(&snapshot.table);
         subscription
     }
 
     /// Tells the objects of a table first.
     fn begin(&mut self, table: &Table<K, V>) {
-        self.walk = Ahead::new(table, self.feed.selection());
+        self.walk = InitialObjects::new(table, self.buffer.selection());
         self.initial = self.walk.is_some();
     }
 
@@ -206,34 +210,34 @@ where
     #[must_use]
     pub fn pending(&self) -> usize {
         let lag = self.lag();
-        lag.snapshot + lag.pending
+        lag.initial_remaining + lag.pending
     }
 
     /// How far this consumer is behind.
     #[must_use]
     pub fn lag(&self) -> Lag {
-        let (pending, version) = self.feed.lag();
+        let (pending, version) = self.buffer.lag();
         let taken = usize::from(self.due.is_some()) + usize::from(self.ready.is_some());
-        let snapshot = self.walk.as_ref().map_or(0, Ahead::left);
+        let snapshot = self.walk.as_ref().map_or(0, InitialObjects::left);
         let pending = pending + taken;
         let seen = if snapshot + pending == 0 { version } else { self.seen };
-        Lag { snapshot, pending, seen, version }
+        Lag { initial_remaining: snapshot, pending, delivered_version: seen, merged_version: version }
     }
 
     /// Whether the store has had its first list, and everything there was with it has been told; stays so.
     ///
     /// False in a store that never gets a list, however it is filled, as [`Store::synced`](crate::Store::synced) waits for ever there.
     #[must_use]
-    pub fn is_caught_up(&self) -> bool {
+    pub fn is_initial_delivered(&self) -> bool {
         let (due, ready) = (self.due.as_ref(), self.ready.as_ref());
         if self.initial || due.is_some_and(|due| due.initial) || ready.is_some_and(Change::is_initial) {
             return false;
         }
         let in_hands = self.taken.filter(|_| due.is_some() || ready.is_some());
-        self.feed.is_caught_up(in_hands)
+        self.buffer.is_initial_delivered(in_hands)
     }
 
-    /// Waits until this consumer has dealt with the beginning. Not the same as [having been told](Self::is_caught_up): that is so only
+    /// Waits until this consumer has dealt with the beginning. Not the same as [having been told](Self::is_initial_delivered): that is so only
     /// when it comes back for more, so what was told is processed by then. For others than the consumer itself, which has to go on asking for
     /// changes meanwhile.
     ///
@@ -243,19 +247,19 @@ where
     /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
     /// let mut store = Store::builder(Schema::new(|pod: &(u8, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
     /// let mut changes = store.subscribe();
-    /// let caught_up = changes.caught_up();
+    /// let initial_processed = changes.initial_processed();
     /// tokio::spawn(async move {
     ///     while let Some(change) = changes.next().await {
     ///         println!("{}", change.key());
     ///     }
     /// });
     /// store.replace([(1, 1), (2, 1)], Version::new(1));
-    /// caught_up.await?; // both are printed
+    /// initial_processed.await?; // both are printed
     /// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn caught_up(&self) -> CaughtUp {
-        CaughtUp::new(self.feed.caught_up().clone())
+    pub fn initial_processed(&self) -> InitialProcessed {
+        InitialProcessed::new(self.buffer.initial_processed().clone())
     }
 
     /// Wishes to be told every object once more, as an update from itself to itself.
@@ -269,7 +273,7 @@ where
 
     #[doc(hidden)]
     pub fn check(&self) -> Result<(), String> {
-        self.feed.check()
+        self.buffer.check()
     }
 
     /// One step at a time, each of which leaves everything in place when foreign code in it panics.
@@ -325,7 +329,7 @@ where
     }
 
     fn period_is_over(&mut self) -> bool {
-        self.resyncing.as_mut().is_some_and(Resyncing::is_due)
+        self.resyncing.as_mut().is_some_and(ResyncTimer::is_due)
     }
 
     /// Begins a resync, if really everything has been told. Then this consumer holds what the store shows, so what is pending
@@ -334,9 +338,9 @@ where
         let Some(store) = self.store.upgrade() else { return Poll::Ready(()) };
         // Wished for until it has begun, which may panic.
         self.resync = true;
-        match store.settled(&self.feed) {
+        match store.settled(&self.buffer) {
             Settled::Yes(table) => {
-                self.walk = Ahead::new(&table, self.feed.selection());
+                self.walk = InitialObjects::new(&table, self.buffer.selection());
                 self.resync = false;
                 Poll::Ready(())
             }
@@ -349,9 +353,9 @@ where
 
     fn pop(&self, waker: Option<&Waker>) -> Popped<K, V> {
         // Looked at without the waker first, since a clone of it is for nothing when there is something.
-        match (self.feed.pop(), waker) {
+        match (self.buffer.pop(), waker) {
             (Popped::Empty(_), Some(waker)) => {
-                let (popped, replaced) = self.feed.pop_or_wait(waker.clone());
+                let (popped, replaced) = self.buffer.pop_or_wait(waker.clone());
                 drop(replaced);
                 popped
             }
@@ -369,12 +373,12 @@ where
             let eq = |key: &K| key == record.key();
             let of = |kind, held| Change::of(record.name.clone(), kind, held, record.object.clone()).into();
             let merged = if self.initial {
-                since = self.feed.take(record.hash(), eq);
+                since = self.buffer.take(record.hash(), eq);
                 match &since {
                     Some(since) => since.to_initial(),
                     None => Some(of(ChangeKind::Initial, None)),
                 }
-            } else if self.feed.contains(record.hash(), eq) {
+            } else if self.buffer.contains(record.hash(), eq) {
                 None
             } else {
                 Some(of(ChangeKind::Updated, Some(record.object.clone())))
@@ -403,7 +407,7 @@ impl<K, V> Taken<K, V> {
 
 impl<K, V> Drop for Subscription<K, V> {
     fn drop(&mut self) {
-        self.feed.detach();
+        self.buffer.detach();
     }
 }
 

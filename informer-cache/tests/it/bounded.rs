@@ -10,7 +10,8 @@ use std::task::{Poll, Waker};
 use std::thread;
 
 use flyball_informer_cache::{
-    BoundedSubscription, Index, Lagged, Overflow, Schema, SharedWriter, Store, Told, Version,
+    BoundedSubscription, Index, Lagged, OverflowPolicy, Schema, SharedWriter, Store, SubscriptionEvent,
+    Version,
 };
 use testkit::panicking::{Mood, PanickingKey, Point};
 use testkit::wakers::{Counting, Panicking, poll_once, poll_with};
@@ -29,7 +30,11 @@ fn most(most: usize) -> NonZeroUsize {
     most.try_into().unwrap()
 }
 
-fn bounded(store: &SharedWriter<u32, Pod>, keys: usize, overflow: Overflow) -> BoundedSubscription<u32, Pod> {
+fn bounded(
+    store: &SharedWriter<u32, Pod>,
+    keys: usize,
+    overflow: OverflowPolicy,
+) -> BoundedSubscription<u32, Pod> {
     store.subscription().bounded(most(keys), overflow)
 }
 
@@ -41,10 +46,10 @@ struct Known {
 }
 
 impl Known {
-    fn hear(&mut self, told: Told<u32, Pod>) {
+    fn hear(&mut self, told: SubscriptionEvent<u32, Pod>) {
         let change = match told {
-            Told::Change(change) => change,
-            Told::Restart => {
+            SubscriptionEvent::Change(change) => change,
+            SubscriptionEvent::Restarted => {
                 self.objects.clear();
                 self.restarts += 1;
                 return;
@@ -74,7 +79,7 @@ impl Known {
 fn up_to_the_bound_it_is_as_any_other() {
     let store = store();
     store.upsert((1, 1));
-    let (mut changes, mut known) = (bounded(&store, 2, Overflow::Restart), Known::default());
+    let (mut changes, mut known) = (bounded(&store, 2, OverflowPolicy::Restart), Known::default());
     known.hear_all(&mut changes);
     for version in 2..1_000 {
         store.upsert((1, version));
@@ -99,28 +104,33 @@ fn up_to_the_bound_it_is_as_any_other() {
 #[test]
 fn one_too_many_begins_anew() {
     let store = store();
-    let (mut changes, mut known) = (bounded(&store, 2, Overflow::Restart), Known::default());
+    let (mut changes, mut known) = (bounded(&store, 2, OverflowPolicy::Restart), Known::default());
     store.replace([(1, 1), (2, 1)], Version::new(1));
     known.hear_all(&mut changes);
-    assert!(changes.is_caught_up());
+    assert!(changes.is_initial_delivered());
     for key in 2..5 {
         store.upsert((key, 2));
     }
     store.delete(&1, None);
     assert_eq!(changes.pending(), 3, "those that were too many; nothing after them");
-    assert!(!changes.is_caught_up());
-    assert!(matches!(changes.try_next(), Ok(Some(Told::Restart))));
-    assert_eq!((changes.lag().snapshot, changes.lag().pending, changes.is_caught_up()), (3, 0, false));
+    assert!(!changes.is_initial_delivered());
+    assert!(matches!(changes.try_next(), Ok(Some(SubscriptionEvent::Restarted))));
+    assert_eq!(
+        (changes.lag().initial_remaining, changes.lag().pending, changes.is_initial_delivered()),
+        (3, 0, false)
+    );
     let mut keys = Vec::new();
-    while let Some(Told::Change(change)) = changes.try_next().unwrap() {
+    while let Some(SubscriptionEvent::Change(change)) = changes.try_next().unwrap() {
         assert!(change.is_initial());
         keys.push(*change.key());
     }
     keys.sort_unstable();
     assert_eq!(keys, [2, 3, 4]);
-    assert!(changes.is_caught_up());
+    assert!(changes.is_initial_delivered());
     store.upsert((2, 3));
-    assert!(matches!(changes.try_next(), Ok(Some(Told::Change(change))) if change.old().is_some()));
+    assert!(
+        matches!(changes.try_next(), Ok(Some(SubscriptionEvent::Change(change))) if change.old().is_some())
+    );
     changes.check().unwrap();
 }
 
@@ -130,7 +140,7 @@ fn what_is_left_of_a_snapshot_is_not_told_when_it_was_too_much() {
     for key in 0..10 {
         store.upsert((key, 1));
     }
-    let (mut changes, mut known) = (bounded(&store, 2, Overflow::Restart), Known::default());
+    let (mut changes, mut known) = (bounded(&store, 2, OverflowPolicy::Restart), Known::default());
     known.hear(changes.try_next().unwrap().unwrap());
     for key in 0..10 {
         store.delete(&key, None);
@@ -143,7 +153,7 @@ fn what_is_left_of_a_snapshot_is_not_told_when_it_was_too_much() {
 fn disconnected_it_stays_so_and_holds_nothing() {
     let store = store();
     store.upsert((1, 1));
-    let mut changes = bounded(&store, 1, Overflow::Disconnect);
+    let mut changes = bounded(&store, 1, OverflowPolicy::Disconnect);
     assert!(matches!(changes.try_next(), Ok(Some(_))) && matches!(changes.try_next(), Ok(None)));
     store.upsert((1, 2));
     let held = Arc::downgrade(&store.get(&1).unwrap());
@@ -151,7 +161,7 @@ fn disconnected_it_stays_so_and_holds_nothing() {
     store.upsert((1, 4));
     store.upsert((2, 5));
     assert_eq!((held.strong_count(), changes.pending()), (1, 2), "as it was when it was too much");
-    let lagged = Lagged { seen: Version::new(1), version: Version::new(5) };
+    let lagged = Lagged { delivered_version: Version::new(1), version: Version::new(5) };
     assert_eq!(changes.try_next().map(drop), Err(lagged));
     assert_eq!((held.strong_count(), changes.pending()), (0, 0));
     assert_eq!(lagged.to_string(), "the consumer fell too far behind: it has seen version 1 of 5");
@@ -160,7 +170,7 @@ fn disconnected_it_stays_so_and_holds_nothing() {
     store.close();
     changes.resync();
     assert!(matches!(poll_once(pin!(changes.next())), Poll::Ready(Err(again)) if again == lagged));
-    assert!(!changes.is_caught_up());
+    assert!(!changes.is_initial_delivered());
     changes.check().unwrap();
     store.check().unwrap();
 }
@@ -168,7 +178,7 @@ fn disconnected_it_stays_so_and_holds_nothing() {
 #[test]
 fn a_waiting_consumer_is_woken_once_by_what_is_too_much() {
     let store = store();
-    for (overflow, wakers) in [(Overflow::Restart, true), (Overflow::Disconnect, false)] {
+    for (overflow, wakers) in [(OverflowPolicy::Restart, true), (OverflowPolicy::Disconnect, false)] {
         let mut changes = bounded(&store, 2, overflow);
         while let Ok(Some(_)) = changes.try_next() {}
         let (counting, waker) = Counting::waker();
@@ -182,7 +192,7 @@ fn a_waiting_consumer_is_woken_once_by_what_is_too_much() {
         store.upsert((1, version + 1));
         assert_eq!(counting.wakes(), usize::from(wakers));
         let told = poll_once(pin!(changes.next()));
-        assert_eq!(matches!(told, Poll::Ready(Ok(Some(Told::Restart)))), wakers);
+        assert_eq!(matches!(told, Poll::Ready(Ok(Some(SubscriptionEvent::Restarted)))), wakers);
         assert_eq!(matches!(told, Poll::Ready(Err(_))), !wakers);
     }
     store.check().unwrap();
@@ -192,7 +202,7 @@ fn a_waiting_consumer_is_woken_once_by_what_is_too_much() {
 fn the_end_of_the_store_after_it_was_too_much() {
     let store = store();
     let (mut changes, mut other) =
-        (bounded(&store, 1, Overflow::Restart), bounded(&store, 1, Overflow::Restart));
+        (bounded(&store, 1, OverflowPolicy::Restart), bounded(&store, 1, OverflowPolicy::Restart));
     store.upsert((1, 1));
     store.upsert((2, 2));
     store.close();
@@ -210,20 +220,20 @@ fn the_end_of_the_store_after_it_was_too_much() {
 #[test]
 fn of_some_objects_only_those_count() {
     let store = store();
-    let mut changes = store.subscription().key(1).bounded(most(1), Overflow::Disconnect);
+    let mut changes = store.subscription().for_key(1).bounded(most(1), OverflowPolicy::Disconnect);
     for key in 0..100 {
         store.upsert((key, 1));
     }
-    assert!(matches!(changes.try_next(), Ok(Some(Told::Change(change))) if *change.key() == 1));
+    assert!(matches!(changes.try_next(), Ok(Some(SubscriptionEvent::Change(change))) if *change.key() == 1));
     assert!(matches!(changes.try_next(), Ok(None)));
     // A filter is asked when a change is taken, so until then everything counts.
-    let mut changes = store.subscription().filter(|pod| pod.0 == 1).bounded(most(1), Overflow::Restart);
+    let mut changes = store.subscription().filter(|pod| pod.0 == 1).bounded(most(1), OverflowPolicy::Restart);
     while let Ok(Some(_)) = changes.try_next() {}
     for key in 2..4 {
         store.upsert((key, 2));
     }
-    assert!(matches!(changes.try_next(), Ok(Some(Told::Restart))));
-    assert!(matches!(changes.try_next(), Ok(Some(Told::Change(change))) if *change.key() == 1));
+    assert!(matches!(changes.try_next(), Ok(Some(SubscriptionEvent::Restarted))));
+    assert!(matches!(changes.try_next(), Ok(Some(SubscriptionEvent::Change(change))) if *change.key() == 1));
     assert!(matches!(changes.try_next(), Ok(None)));
 }
 
@@ -241,8 +251,8 @@ fn a_panic_while_it_begins_anew_loses_nothing() {
     fn hear(changes: &mut BoundedSubscription<PanickingKey, Object>, known: &mut Heard) {
         while let Some(told) = changes.try_next().unwrap() {
             match told {
-                Told::Restart => *known = Some(Vec::new()),
-                Told::Change(change) => {
+                SubscriptionEvent::Restarted => *known = Some(Vec::new()),
+                SubscriptionEvent::Change(change) => {
                     let known = known.as_mut().expect("first it begins anew");
                     known.push((change.object().id, change.object().version));
                 }
@@ -264,7 +274,7 @@ fn a_panic_while_it_begins_anew_loses_nothing() {
                 store.upsert(object(&mood, id, 1));
             }
             let builder = store.subscription().by_index(&BY_HALF, mood.key(1)).unwrap();
-            let mut changes = builder.bounded(most(1), Overflow::Restart);
+            let mut changes = builder.bounded(most(1), OverflowPolicy::Restart);
             // In its hands, pending, and too much.
             drop(changes.try_next());
             for id in 0..6 {
@@ -318,7 +328,7 @@ fn threads() {
         })
         .collect();
     let reader = {
-        let mut changes = bounded(&store, 3, Overflow::Restart);
+        let mut changes = bounded(&store, 3, OverflowPolicy::Restart);
         thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
             let mut known = Known::default();

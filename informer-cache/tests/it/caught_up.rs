@@ -9,7 +9,8 @@
 use drivers::cache::fixture::{EXPIRED, SCHEMA, World, object};
 use drivers::cache::server::server;
 use flyball_informer_cache::{
-    CaughtUp, Change, ChangeKind, Informer, Schema, SharedWriter, Stopped, Store, Subscription, Version,
+    Change, ChangeKind, Informer, InitialProcessed, Schema, SharedWriter, Stopped, Store, Subscription,
+    Version,
 };
 use parking_lot::Mutex;
 use std::future::Future;
@@ -51,11 +52,11 @@ fn next<K: Clone + Eq + std::hash::Hash + std::fmt::Display, V>(
     changes: &mut Subscription<K, V>,
 ) -> (String, bool) {
     let told = changes.try_next().map_or_else(String::new, |change| brief(&change));
-    (told, changes.is_caught_up())
+    (told, changes.is_initial_delivered())
 }
 
-fn told(text: &str, caught_up: bool) -> (String, bool) {
-    (text.to_owned(), caught_up)
+fn told(text: &str, initial_processed: bool) -> (String, bool) {
+    (text.to_owned(), initial_processed)
 }
 
 #[test]
@@ -66,7 +67,7 @@ fn nothing_has_come_yet() {
     // Nor is an end a beginning.
     store.close();
     assert_eq!(next(&mut changes), told("", false));
-    assert!(!store.subscribe().is_caught_up());
+    assert!(!store.subscribe().is_initial_delivered());
 }
 
 #[test]
@@ -92,7 +93,7 @@ fn an_empty_list_is_a_list() {
     let mut changes = store.subscribe();
     list(&store, [], 1);
     assert_eq!(next(&mut changes), told("", true));
-    assert!(store.subscribe().is_caught_up(), "and so for who comes later");
+    assert!(store.subscribe().is_initial_delivered(), "and so for who comes later");
 }
 
 #[test]
@@ -102,7 +103,7 @@ fn all_of_the_first_list_has_to_be_told() {
     list(&store, [1, 2, 1], 1);
     store.upsert((2, 2));
     store.upsert((3, 3));
-    assert!(!changes.is_caught_up());
+    assert!(!changes.is_initial_delivered());
     assert_eq!(next(&mut changes), told("=1", false), "listed twice, told once");
     assert_eq!(next(&mut changes), told("=2", true), "as it is now");
     assert_eq!(next(&mut changes), told("+3", true));
@@ -120,7 +121,7 @@ fn a_later_list_is_news() {
     snapshot.sort_unstable();
     assert_eq!(snapshot, ["=1", "=2"]);
     list(&store, [3], 3);
-    assert!(early.is_caught_up() && late.is_caught_up(), "once for all");
+    assert!(early.is_initial_delivered() && late.is_initial_delivered(), "once for all");
     assert_eq!(next(&mut early).0, next(&mut late).0);
 }
 
@@ -174,9 +175,9 @@ fn an_informers_first_list_is_initial_for_who_was_there_before_it() {
         let heard = Arc::new(Mutex::new(Vec::new()));
         let noting = heard.clone();
         let _observer = world.informer.observe(move |change| noting.lock().push(brief(change)));
-        assert!(!changes.is_caught_up());
+        assert!(!changes.is_initial_delivered());
         world.settle();
-        assert!(world.informer.is_synced() && !changes.is_caught_up());
+        assert!(world.informer.is_synced() && !changes.is_initial_delivered());
         let first: Vec<_> = (0..5).map(|_| next(&mut changes)).collect();
         let flags: Vec<_> = ["=0", "=1", "=2", "=3", "=4"].into_iter().map(String::from).collect();
         assert_eq!(first.iter().map(|told| told.0.clone()).collect::<Vec<_>>(), flags);
@@ -193,13 +194,13 @@ fn an_informers_first_list_is_initial_for_who_was_there_before_it() {
 }
 
 /// How a wait stands: over, failed, or neither; and that a new one and the figure say the same.
-fn stands(caught_up: &CaughtUp) -> Option<bool> {
-    let now = match poll_once(pin!(caught_up.clone())) {
+fn stands(initial_processed: &InitialProcessed) -> Option<bool> {
+    let now = match poll_once(pin!(initial_processed.clone())) {
         Poll::Ready(Ok(())) => Some(true),
         Poll::Ready(Err(Stopped)) => Some(false),
         Poll::Pending => None,
     };
-    assert_eq!(caught_up.is_done(), now == Some(true));
+    assert_eq!(initial_processed.is_done(), now == Some(true));
     now
 }
 
@@ -209,32 +210,32 @@ fn what_was_handed_over_is_processed_when_more_is_asked_for() {
     // The store has no list: nothing that is processed makes up for it.
     let store = store();
     let mut changes = store.subscribe();
-    let caught_up = changes.caught_up();
-    assert_eq!(stands(&caught_up), None);
+    let initial_processed = changes.initial_processed();
+    assert_eq!(stands(&initial_processed), None);
     store.upsert((1, 1));
     assert_eq!(next(&mut changes), told("+1", false));
     assert_eq!(next(&mut changes), told("", false));
-    assert_eq!(stands(&caught_up), None);
+    assert_eq!(stands(&initial_processed), None);
     // It has one: what is not begun, or not finished, is waited for.
     list(&store, [1, 2, 3], 2);
-    assert_eq!(stands(&caught_up), None);
+    assert_eq!(stands(&initial_processed), None);
     for _ in 0..3 {
         assert!(changes.try_next().is_some());
-        assert_eq!(stands(&caught_up), None, "in somebody's hands");
+        assert_eq!(stands(&initial_processed), None, "in somebody's hands");
     }
-    assert!(changes.is_caught_up(), "told it is");
+    assert!(changes.is_initial_delivered(), "told it is");
     // Finished, by coming back; whatever there is next.
     store.upsert((9, 9));
-    assert_eq!(stands(&caught_up), None, "what comes meanwhile makes no difference");
+    assert_eq!(stands(&initial_processed), None, "what comes meanwhile makes no difference");
     assert_eq!(next(&mut changes), told("+9", true));
-    assert_eq!(stands(&caught_up), Some(true));
+    assert_eq!(stands(&initial_processed), Some(true));
     // It stays so.
     store.upsert((8, 10));
     list(&store, [], 11);
-    assert_eq!((stands(&caught_up), stands(&changes.caught_up())), (Some(true), Some(true)));
+    assert_eq!((stands(&initial_processed), stands(&changes.initial_processed())), (Some(true), Some(true)));
     drop(changes);
     store.close();
-    assert_eq!(stands(&caught_up), Some(true));
+    assert_eq!(stands(&initial_processed), Some(true));
 }
 
 /// A list that is all there is: nothing is told, and still somebody has to hear of it.
@@ -245,7 +246,8 @@ fn an_empty_first_list_wakes_who_waits() {
     let (next, next_waker) = Counting::waker();
     assert!(poll_with(pin!(parked.next()), &next_waker).is_pending());
     assert!(asked.try_next().is_none());
-    let waits: Vec<_> = [&parked, &asked, &idle].into_iter().map(|changes| changes.caught_up()).collect();
+    let waits: Vec<_> =
+        [&parked, &asked, &idle].into_iter().map(|changes| changes.initial_processed()).collect();
     let mut waits: Vec<_> = waits.into_iter().map(|wait| (Box::pin(wait), Counting::waker())).collect();
     for (wait, (_, waker)) in &mut waits {
         assert!(poll_with(wait.as_mut(), waker).is_pending());
@@ -254,10 +256,10 @@ fn an_empty_first_list_wakes_who_waits() {
     assert_eq!(next.wakes(), 1, "it may look at `is_caught_up` beside");
     let wakes: Vec<_> = waits.iter().map(|(_, (count, _))| count.wakes()).collect();
     assert_eq!(wakes, [1, 1, 0], "the third never came for anything");
-    let over = |wait: &mut Pin<Box<CaughtUp>>| poll_once(wait.as_mut());
+    let over = |wait: &mut Pin<Box<InitialProcessed>>| poll_once(wait.as_mut());
     assert_eq!(over(&mut waits[0].0), Poll::Ready(Ok(())));
     assert_eq!(over(&mut waits[1].0), Poll::Ready(Ok(())));
-    assert_eq!(stands(&idle.caught_up()), None);
+    assert_eq!(stands(&idle.initial_processed()), None);
     let mut idle = idle;
     assert!(idle.try_next().is_none());
     assert_eq!(waits[2].1.0.wakes(), 1);
@@ -269,13 +271,13 @@ fn an_empty_first_list_wakes_who_waits() {
 fn a_list_that_vanishes_unseen_is_waited_for_by_nobody() {
     let store = store();
     let mut changes = store.subscribe();
-    let caught_up = changes.caught_up();
+    let initial_processed = changes.initial_processed();
     assert!(changes.try_next().is_none());
     list(&store, [1, 2], 1);
     store.delete(&1, None);
-    assert_eq!(stands(&caught_up), None);
+    assert_eq!(stands(&initial_processed), None);
     store.delete(&2, None);
-    assert_eq!(stands(&caught_up), Some(true));
+    assert_eq!(stands(&initial_processed), Some(true));
 }
 
 #[test]
@@ -283,15 +285,15 @@ fn who_comes_after_the_list_has_the_snapshot_to_get_through() {
     let store = store();
     list(&store, [1, 2], 1);
     let mut changes = store.subscribe();
-    let caught_up = changes.caught_up();
+    let initial_processed = changes.initial_processed();
     store.upsert((1, 2));
     for _ in 0..2 {
         assert!(changes.try_next().is_some_and(|change| change.is_initial()));
-        assert_eq!(stands(&caught_up), None);
+        assert_eq!(stands(&initial_processed), None);
     }
     store.upsert((3, 3));
     assert!(changes.try_next().is_some_and(|change| !change.is_initial()));
-    assert_eq!(stands(&caught_up), Some(true));
+    assert_eq!(stands(&initial_processed), Some(true));
 }
 
 #[test]
@@ -299,7 +301,7 @@ fn it_fails_when_it_can_no_longer_happen() {
     // The consumer goes.
     let store = store();
     let changes = store.subscribe();
-    let mut wait = Box::pin(changes.caught_up());
+    let mut wait = Box::pin(changes.initial_processed());
     let (woken, waker) = Counting::waker();
     assert!(poll_with(wait.as_mut(), &waker).is_pending());
     list(&store, [1], 1);
@@ -308,25 +310,25 @@ fn it_fails_when_it_can_no_longer_happen() {
     assert!(matches!(poll_once(wait.as_mut()), Poll::Ready(Err(_))));
     // The store goes, and has had its list: the consumer may still get there.
     let mut changes = store.subscribe();
-    let caught_up = changes.caught_up();
+    let initial_processed = changes.initial_processed();
     store.close();
-    assert_eq!(stands(&caught_up), None);
-    assert!(changes.try_next().is_some() && stands(&caught_up).is_none());
+    assert_eq!(stands(&initial_processed), None);
+    assert!(changes.try_next().is_some() && stands(&initial_processed).is_none());
     assert!(changes.try_next().is_none());
-    assert_eq!(stands(&caught_up), Some(true));
+    assert_eq!(stands(&initial_processed), Some(true));
     // Or it has not had one: for who is there, and who comes later.
     let store = self::store();
     store.upsert((1, 1));
     let mut changes = store.subscribe();
-    let caught_up = changes.caught_up();
+    let initial_processed = changes.initial_processed();
     let dropped = store.clone();
     drop((store, dropped));
-    assert_eq!(stands(&caught_up), Some(false));
+    assert_eq!(stands(&initial_processed), Some(false));
     assert!(changes.try_next().is_some() && changes.try_next().is_none());
-    assert_eq!(stands(&caught_up), Some(false));
+    assert_eq!(stands(&initial_processed), Some(false));
     let store = self::store();
     store.close();
-    assert_eq!(stands(&store.subscribe().caught_up()), Some(false));
+    assert_eq!(stands(&store.subscribe().initial_processed()), Some(false));
 }
 
 /// A wait that is dropped takes nothing with it, a waker that panics no other, and a resync is no beginning.
@@ -337,7 +339,7 @@ fn waits_are_independent() {
     store.upsert((1, 1));
     assert!(changes.try_next().is_some() && changes.try_next().is_none());
     let (woken, waker) = Counting::waker();
-    let mut waits: Vec<_> = (0..3).map(|_| Box::pin(changes.caught_up())).collect();
+    let mut waits: Vec<_> = (0..3).map(|_| Box::pin(changes.initial_processed())).collect();
     let hostile = Waker::from(Arc::new(Panicking));
     for (wait, waker) in waits.iter_mut().zip([&hostile, &waker, &waker]) {
         assert!(poll_with(wait.as_mut(), waker).is_pending());
@@ -357,7 +359,7 @@ fn waits_are_independent() {
 fn others_wait_elsewhere() {
     let store = store();
     let mut changes = store.subscribe();
-    let waits: Vec<_> = (0..3).map(|_| changes.caught_up()).collect();
+    let waits: Vec<_> = (0..3).map(|_| changes.initial_processed()).collect();
     let waiting: Vec<_> =
         waits.into_iter().map(|wait| std::thread::spawn(move || on_this_thread(wait))).collect();
     let lister = std::thread::spawn({

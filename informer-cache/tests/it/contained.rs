@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use drivers::cache::fixture::{self, Object, SCHEMA, World, error, object};
 use flyball_informer_cache::{
-    Cause, Event, Index, Informer, InformerBuilder, InformerState, Page, Schema, ScriptedSource, Version,
+    BackoffCause, Index, Informer, InformerBuilder, InformerState, Page, Schema, ScriptedSource, Version,
+    WatchEvent,
 };
 use parking_lot::Mutex;
 
@@ -38,7 +39,7 @@ fn builders() -> Vec<Fragile> {
             Version::new(object.version)
         },
     );
-    const IDENTITY: Schema<u8, Object> = SCHEMA.identity(|a, b| {
+    const IDENTITY: Schema<u8, Object> = SCHEMA.with_identity(|a, b| {
         good(a);
         good(b);
         a.uid == b.uid
@@ -79,32 +80,32 @@ fn a_panic_on_one_object_leaves_that_object_as_it_was() {
             });
             let builder = if way == Way::Stream { builder.streaming_lists() } else { builder };
             let mut world = World::new(builder);
-            source.watch(Ok(()));
+            source.answer_watch(Ok(()));
             match way {
                 Way::Stream => {
-                    source.tell(Event::Added(object(1, 1)));
-                    source.tell(Event::Added(object(2, 2)));
-                    source.tell(Event::InitialEnd(Version::new(5)));
+                    source.send(WatchEvent::Added(object(1, 1)));
+                    source.send(WatchEvent::Added(object(2, 2)));
+                    source.send(WatchEvent::InitialListEnd(Version::new(5)));
                 }
-                _ => source.list(Ok(page(vec![object(1, 1), object(2, 2)], 5))),
+                _ => source.answer_list(Ok(page(vec![object(1, 1), object(2, 2)], 5))),
             }
             world.settle();
             assert_eq!(world.stored(), [object(1, 1), object(2, 2)]);
             if way == Way::Watch {
                 for (key, version) in [(1, 12), (2, BAD), (3, 14)] {
-                    source.tell(Event::Modified(object(key, version)));
+                    source.send(WatchEvent::Modified(object(key, version)));
                 }
                 world.settle();
             } else {
-                source.fail(error(fixture::OTHER));
-                source.watch(Ok(()));
+                source.fail_watch(error(fixture::OTHER));
+                source.answer_watch(Ok(()));
                 if way == Way::Stream {
                     for (key, version) in [(1, 12), (2, BAD), (3, 14)] {
-                        source.tell(Event::Added(object(key, version)));
+                        source.send(WatchEvent::Added(object(key, version)));
                     }
-                    source.tell(Event::InitialEnd(Version::new(15)));
+                    source.send(WatchEvent::InitialListEnd(Version::new(15)));
                 } else {
-                    source.list(Ok(page(vec![object(1, 12), object(2, BAD), object(3, 14)], 15)));
+                    source.answer_list(Ok(page(vec![object(1, 12), object(2, BAD), object(3, 14)], 15)));
                 }
                 world.settle();
                 told.lock().clear();
@@ -119,10 +120,10 @@ fn a_panic_on_one_object_leaves_that_object_as_it_was() {
             assert!(status.last_panic.unwrap().message.contains("a bad object"));
             let told = std::mem::take(&mut *told.lock());
             assert_eq!(told.len(), 1, "{name} {way:?}: {told:?}");
-            assert_eq!(told[0].0, Cause::Panicked);
+            assert_eq!(told[0].0, BackoffCause::Panicked);
             assert!(told[0].1.contains("a bad object"), "{told:?}");
             // Better again, it is stored.
-            source.tell(Event::Modified(object(2, 16)));
+            source.send(WatchEvent::Modified(object(2, 16)));
             world.settle();
             assert!(world.stored().contains(&object(2, 16)), "{name} {way:?}");
         }
@@ -135,21 +136,21 @@ fn a_list_with_an_object_without_a_key_deletes_nothing() {
     let source = Source::new();
     let (_, builder) = builders()[0];
     let mut world = World::new(builder(source.clone()));
-    source.list(Ok(page(vec![object(1, 1), object(2, 2), object(3, 3)], 5)));
-    source.watch(Ok(()));
+    source.answer_list(Ok(page(vec![object(1, 1), object(2, 2), object(3, 3)], 5)));
+    source.answer_watch(Ok(()));
     world.settle();
-    source.fail(error(fixture::OTHER));
-    source.list(Ok(page(vec![object(1, 12), object(2, BAD)], 15)));
-    source.watch(Ok(()));
+    source.fail_watch(error(fixture::OTHER));
+    source.answer_list(Ok(page(vec![object(1, 12), object(2, BAD)], 15)));
+    source.answer_watch(Ok(()));
     world.settle();
     world.pass_alarm();
     assert_eq!(world.stored(), [object(1, 12), object(2, 2), object(3, 3)]);
     // A deletion that the watch delivers is applied.
-    source.tell(Event::Deleted(object(3, 16)));
-    source.fail(error(fixture::OTHER));
+    source.send(WatchEvent::Deleted(object(3, 16)));
+    source.fail_watch(error(fixture::OTHER));
     world.settle();
-    source.list(Ok(page(vec![object(1, 12)], 17)));
-    source.watch(Ok(()));
+    source.answer_list(Ok(page(vec![object(1, 12)], 17)));
+    source.answer_watch(Ok(()));
     world.pass_alarm();
     assert_eq!(world.stored(), [object(1, 12)]);
 }
@@ -163,20 +164,20 @@ fn a_panic_of_an_index_function_is_an_error_of_that_object_and_index() {
     static SOUND: Index<Object, u64> = Index::new("sound", |object| object.version);
     for listed in [true, false] {
         let source = Source::new();
-        source.list(Ok(page(vec![object(1, 1)], 5)));
-        source.watch(Ok(()));
+        source.answer_list(Ok(page(vec![object(1, 1)], 5)));
+        source.answer_watch(Ok(()));
         let mut world = World::new(Informer::builder(SCHEMA, source.clone()).index(&FRAGILE).index(&SOUND));
         world.settle();
         if listed {
-            source.fail(error(fixture::OTHER));
-            source.list(Ok(page(vec![object(1, 12), object(2, BAD), object(3, 14)], 14)));
-            source.watch(Ok(()));
+            source.fail_watch(error(fixture::OTHER));
+            source.answer_list(Ok(page(vec![object(1, 12), object(2, BAD), object(3, 14)], 14)));
+            source.answer_watch(Ok(()));
             world.settle();
             world.pass_alarm();
         } else {
-            source.tell(Event::Modified(object(1, 12)));
-            source.tell(Event::Added(object(2, BAD)));
-            source.tell(Event::Added(object(3, 14)));
+            source.send(WatchEvent::Modified(object(1, 12)));
+            source.send(WatchEvent::Added(object(2, BAD)));
+            source.send(WatchEvent::Added(object(3, 14)));
             world.settle();
         }
         let store = world.informer.store();
@@ -191,7 +192,7 @@ fn a_panic_of_an_index_function_is_an_error_of_that_object_and_index() {
         let [(key, index, error)] = &errors[..] else { panic!("{errors:?}") };
         assert_eq!((*key, *index), (2, "fragile"));
         assert!(error.source().unwrap().to_string().contains("a bad object"));
-        source.tell(Event::Modified(object(2, 15)));
+        source.send(WatchEvent::Modified(object(2, 15)));
         world.settle();
         assert!(world.informer.store().index_errors().is_empty());
         assert_eq!(world.informer.store().by_index(&FRAGILE, &2).unwrap().len(), 1);
@@ -229,23 +230,23 @@ fn a_list_that_cannot_be_published_is_asked_for_again() {
     static MOODY: flyball_informer_cache::OrderedIndex<Object, Moody> =
         flyball_informer_cache::OrderedIndex::new("moody", |object| Moody(object.version));
     let source = Source::new();
-    source.list(Ok(page(vec![object(1, 1), object(2, 2)], 5)));
-    source.watch(Ok(()));
+    source.answer_list(Ok(page(vec![object(1, 1), object(2, 2)], 5)));
+    source.answer_watch(Ok(()));
     let mut world = World::new(Informer::builder(SCHEMA, source.clone()).index(&MOODY));
     world.settle();
-    source.tell(Event::Added(object(3, BAD)));
-    source.tell(Event::Modified(object(2, 14)));
+    source.send(WatchEvent::Added(object(3, BAD)));
+    source.send(WatchEvent::Modified(object(2, 14)));
     world.settle();
     assert_eq!((world.stored(), world.informer.status().panics), (vec![object(1, 1), object(2, 14)], 1));
-    source.fail(error(fixture::OTHER));
-    source.list(Ok(page(vec![object(1, 15), object(3, BAD)], 15)));
-    source.watch(Ok(()));
+    source.fail_watch(error(fixture::OTHER));
+    source.answer_list(Ok(page(vec![object(1, 15), object(3, BAD)], 15)));
+    source.answer_watch(Ok(()));
     world.settle();
     world.pass_alarm();
     let status = world.informer.status();
     assert!(matches!(status.state, InformerState::Waiting { .. }), "{status:?}");
     assert_eq!(world.stored(), [object(1, 1), object(2, 14)], "it is all or nothing");
-    source.list(Ok(page(vec![object(1, 16), object(3, 15)], 16)));
+    source.answer_list(Ok(page(vec![object(1, 16), object(3, 15)], 16)));
     world.pass_alarm();
     assert_eq!(world.stored(), [object(1, 16), object(3, 15)]);
     assert_eq!(world.informer.status().state, InformerState::Watching);
@@ -256,15 +257,15 @@ fn a_list_that_cannot_be_published_is_asked_for_again() {
 fn a_deletion_is_applied_though_its_last_state_is_bad() {
     for (name, builder) in builders().into_iter().filter(|(name, _)| *name != "key") {
         let source = Source::new();
-        source.list(Ok(page(vec![object(1, 1), object(2, 2)], 5)));
-        source.watch(Ok(()));
+        source.answer_list(Ok(page(vec![object(1, 1), object(2, 2)], 5)));
+        source.answer_watch(Ok(()));
         let mut world = World::new(builder(source.clone()));
         world.settle();
-        source.tell(Event::Deleted(object(2, BAD)));
+        source.send(WatchEvent::Deleted(object(2, BAD)));
         world.settle();
         assert_eq!((world.stored(), world.informer.status().panics), (vec![object(1, 1)], 1), "{name}");
         // It does not come back by a late event.
-        source.tell(Event::Modified(object(2, 2)));
+        source.send(WatchEvent::Modified(object(2, 2)));
         world.settle();
         assert_eq!(world.stored(), [object(1, 1)], "{name}");
     }
@@ -274,15 +275,15 @@ fn a_deletion_is_applied_though_its_last_state_is_bad() {
 fn a_deletion_at_a_bad_version_is_one_of_a_streaming_list_too() {
     let (_, builder) = builders()[1];
     let source = Source::new();
-    source.watch(Ok(()));
+    source.answer_watch(Ok(()));
     let mut world = World::new(builder(source.clone()).streaming_lists());
     for event in [
-        Event::Added(object(1, 1)),
-        Event::Added(object(2, 2)),
-        Event::Deleted(object(2, BAD)),
-        Event::InitialEnd(Version::new(15)),
+        WatchEvent::Added(object(1, 1)),
+        WatchEvent::Added(object(2, 2)),
+        WatchEvent::Deleted(object(2, BAD)),
+        WatchEvent::InitialListEnd(Version::new(15)),
     ] {
-        source.tell(event);
+        source.send(event);
     }
     world.settle();
     assert_eq!((world.stored(), world.informer.status().panics), (vec![object(1, 1)], 1));
@@ -292,23 +293,23 @@ fn a_deletion_at_a_bad_version_is_one_of_a_streaming_list_too() {
 fn a_nameless_object_does_not_undo_a_deletion_that_was_delivered() {
     let source = Source::new();
     let (_, builder) = builders()[0];
-    source.watch(Ok(()));
+    source.answer_watch(Ok(()));
     let mut world = World::new(builder(source.clone()).streaming_lists());
-    let first = (1..=4).map(|key| Event::Added(object(key, key.into())));
-    first.chain([Event::InitialEnd(Version::new(5))]).for_each(|event| source.tell(event));
+    let first = (1..=4).map(|key| WatchEvent::Added(object(key, key.into())));
+    first.chain([WatchEvent::InitialListEnd(Version::new(5))]).for_each(|event| source.send(event));
     world.settle();
-    source.fail(error(fixture::OTHER));
-    source.watch(Ok(()));
+    source.fail_watch(error(fixture::OTHER));
+    source.answer_watch(Ok(()));
     for event in [
-        Event::Added(object(1, 1)),
-        Event::Added(object(2, BAD)),
-        Event::Added(object(3, 3)),
-        Event::Deleted(object(3, 14)),
+        WatchEvent::Added(object(1, 1)),
+        WatchEvent::Added(object(2, BAD)),
+        WatchEvent::Added(object(3, 3)),
+        WatchEvent::Deleted(object(3, 14)),
         // Known, and not listed before.
-        Event::Deleted(object(4, 14)),
-        Event::InitialEnd(Version::new(15)),
+        WatchEvent::Deleted(object(4, 14)),
+        WatchEvent::InitialListEnd(Version::new(15)),
     ] {
-        source.tell(event);
+        source.send(event);
     }
     world.settle();
     world.pass_alarm();

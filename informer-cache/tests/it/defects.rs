@@ -15,8 +15,8 @@ use std::sync::mpsc;
 use std::thread;
 
 use flyball_informer_cache::{
-    Event, Index, IndexError, Labels, OrderedIndex, Outcome, Schema, SharedWriter, Store, StoreBuilder,
-    Version, Writer,
+    Index, IndexError, LabelIndex, OrderedIndex, Schema, SharedWriter, Store, StoreBuilder, Version,
+    WatchEvent, WriteOutcome, Writer,
 };
 
 /// No `Clone`: nobody can copy one.
@@ -41,7 +41,7 @@ static BY_NODE: Index<Pod, u32> = Index::new("node", |pod| {
     pod.node
 });
 static BY_VERSION: OrderedIndex<Pod, u64> = OrderedIndex::new("version", |pod| pod.version);
-static LABELS: Labels<Pod> = Labels::new("labels", |pod, each| each("app", pod.app));
+static LABELS: LabelIndex<Pod> = LabelIndex::new("labels", |pod, each| each("app", pod.app));
 
 fn builder() -> StoreBuilder<u32, Pod> {
     Store::builder(Schema::new(|pod: &Pod| pod.id, |pod| Version::new(pod.version)))
@@ -71,7 +71,7 @@ fn a_list_that_never_ends_does_not_stop_a_thousand_writes() {
     assert!(all.next().is_some() && of_node.next().is_some());
     // By this very thread: had the iterators a lock, this would never return.
     for id in 0..1_000 {
-        assert_eq!(store.upsert(pod(id, 2)), Outcome::Updated);
+        assert_eq!(store.upsert(pod(id, 2)), WriteOutcome::Updated);
     }
     assert!(all.all(|(_, pod)| pod.version == 1), "the view is what it was");
     assert_eq!(of_node.count(), 99);
@@ -96,7 +96,7 @@ fn a_look_shares_what_is_stored() {
 #[test]
 fn a_selector_asks_no_object() {
     thread_local! { static TOLD: Cell<usize> = const { Cell::new(0) }; }
-    static COUNTED: Labels<Pod> = Labels::new("counted", |pod, each| {
+    static COUNTED: LabelIndex<Pod> = LabelIndex::new("counted", |pod, each| {
         TOLD.set(TOLD.get() + 1);
         each("app", pod.app);
     });
@@ -113,11 +113,12 @@ fn a_selector_asks_no_object() {
 fn several_indexes_answer_one_question() {
     let store = filled();
     let view = store.snapshot();
-    let query = view.query().by(&BY_NODE, &4).unwrap().select(&LABELS, &"app=web".parse().unwrap()).unwrap();
+    let query =
+        view.query().by_index(&BY_NODE, &4).unwrap().select(&LABELS, &"app=web".parse().unwrap()).unwrap();
     assert_eq!(query.iter().count(), 100);
     assert_eq!(
         view.query()
-            .by(&BY_NODE, &5)
+            .by_index(&BY_NODE, &5)
             .unwrap()
             .select(&LABELS, &"app=web".parse().unwrap())
             .unwrap()
@@ -172,9 +173,9 @@ fn values_that_nothing_has_are_gone() {
         store.upsert(pod(1, version));
     }
     assert_eq!(store.snapshot().index_values(&BY_VERSION).unwrap().len(), 1);
-    let few = store.memory(|_, _| 0).total();
+    let few = store.memory_usage(|_, _| 0).total();
     store.upsert(pod(1, 2_000));
-    assert_eq!(store.memory(|_, _| 0).total(), few);
+    assert_eq!(store.memory_usage(|_, _| 0).total(), few);
     store.delete(&1, None);
     assert_eq!(store.snapshot().index_values(&BY_VERSION).unwrap().len(), 0);
 }
@@ -217,7 +218,7 @@ fn the_version_does_not_go_back_with_events() {
     writes.upsert(pod(4, 3));
     writes.commit();
     assert_eq!(store.version(), Version::new(12));
-    store.apply(Event::Deleted(pod(3, 12)));
+    store.apply(WatchEvent::Deleted(pod(3, 12)));
     store.bookmark(Version::new(2));
     assert_eq!(store.version(), Version::new(12));
 }
@@ -243,8 +244,8 @@ fn an_index_that_is_not_there_is_an_error_everywhere() {
     let view = store.snapshot();
     assert!(view.index_values(&BY_NODE).is_err());
     assert!(view.by_index(&BY_NODE, &1).is_err());
-    assert!(view.query().by(&BY_NODE, &1).is_err());
-    assert!(view.violations(&BY_NODE).is_err());
+    assert!(view.query().by_index(&BY_NODE, &1).is_err());
+    assert!(view.unique_violations(&BY_NODE).is_err());
     assert!(view.range(&BY_VERSION, 1..).is_err());
     assert!(view.select(&LABELS, &"app".parse().unwrap()).is_err());
     assert!(store.lister(&BY_NODE, &LABELS).list(&"app".parse().unwrap()).is_err());
@@ -305,7 +306,7 @@ fn a_relist_blocks_nobody_and_keeps_what_stayed() {
         go_on.send(()).unwrap();
         relisting.join().unwrap();
     });
-    assert_eq!(writer.upsert(big(9_001, 3)), Outcome::Added);
+    assert_eq!(writer.upsert(big(9_001, 3)), WriteOutcome::Added);
     assert_eq!(store.snapshot().len(), 3_002);
     assert!(Arc::ptr_eq(&kept, &store.get(&4_999).unwrap()));
     assert_eq!(LIVE.load(Ordering::SeqCst), 3_002);
@@ -349,7 +350,7 @@ fn nothing_is_copied_on_the_way_in_or_out() {
     let (mut one, mut other) = (store.subscribe(), store.subscribe());
     while one.try_next().is_some() {}
     while other.try_next().is_some() {}
-    store.apply(Event::Modified(pod(7, 2)));
+    store.apply(WatchEvent::Modified(pod(7, 2)));
     let stored = store.get(&7).unwrap();
     for changes in [&mut one, &mut other] {
         assert!(changes.try_next().is_some_and(|change| Arc::ptr_eq(change.object(), &stored)));
@@ -393,9 +394,9 @@ fn a_question_to_an_index_looks_at_its_hits_only() {
 fn key_version_and_object_go_together() {
     let store = filled();
     store.upsert(pod(1, 5));
-    assert_eq!(store.upsert(pod(1, 4)), Outcome::Stale { stored: Version::new(5) });
-    assert_eq!(store.upsert(pod(1, 6)), Outcome::Updated);
-    assert_eq!(store.upsert(pod(1, 5)), Outcome::Stale { stored: Version::new(6) });
-    let per_object = store.memory(|_, _| 0).store_bytes / store.len();
+    assert_eq!(store.upsert(pod(1, 4)), WriteOutcome::Stale { stored: Version::new(5) });
+    assert_eq!(store.upsert(pod(1, 6)), WriteOutcome::Updated);
+    assert_eq!(store.upsert(pod(1, 5)), WriteOutcome::Stale { stored: Version::new(6) });
+    let per_object = store.memory_usage(|_, _| 0).store_bytes / store.len();
     assert!(per_object < 150, "{per_object} bytes for each object, its record and the way there included");
 }

@@ -17,12 +17,12 @@ use testkit::wakers::{Counting, poll_once, poll_with};
 struct Pod(u8, u8, u64, bool);
 
 fn store() -> SharedWriter<u8, Pod> {
-    let schema = Schema::new(|pod: &Pod| pod.0, |pod| Version::new(pod.2)).identity(|a, b| a.1 == b.1);
+    let schema = Schema::new(|pod: &Pod| pod.0, |pod| Version::new(pod.2)).with_identity(|a, b| a.1 == b.1);
     Store::builder(schema).seed(1).build().unwrap().into_shared()
 }
 
 fn passing(store: &SharedWriter<u8, Pod>) -> Subscription<u8, Pod> {
-    store.subscription().filter(|pod| pod.3).start()
+    store.subscription().filter(|pod| pod.3).subscribe()
 }
 
 /// `=1@2` is initial, `+` is not; `1@2>3` is an update, `1@2!3` a replacement, `-1@2` the end, `?` if nobody saw it.
@@ -119,9 +119,9 @@ fn the_first_list_is_initial_as_far_as_it_passes() {
     let store = store();
     let mut changes = passing(&store);
     store.replace([Pod(1, 1, 1, true), Pod(2, 1, 1, false)], Version::new(1));
-    assert!(!changes.is_caught_up());
+    assert!(!changes.is_initial_delivered());
     assert_eq!(told(&mut changes), ["=1@1"]);
-    assert!(changes.is_caught_up());
+    assert!(changes.is_initial_delivered());
     store.upsert(Pod(2, 1, 2, true));
     assert_eq!(told(&mut changes), ["+2@2"], "it enters, and does not begin");
     changes.resync();
@@ -132,7 +132,7 @@ fn the_first_list_is_initial_as_far_as_it_passes() {
 #[test]
 fn of_several_filters_all_have_to_pass() {
     let store = store();
-    let mut changes = store.subscription().filter(|pod| pod.3).filter(|pod| pod.0 > 1).start();
+    let mut changes = store.subscription().filter(|pod| pod.3).filter(|pod| pod.0 > 1).subscribe();
     for key in 0..4 {
         store.upsert(Pod(key, 1, 1, key != 3));
     }
@@ -149,7 +149,7 @@ fn it_may_use_the_store_and_is_asked_without_a_lock() {
             other.upsert(Pod(100, 1, pod.2, false));
             pod.0 < 100 && other.len() > 1
         })
-        .start();
+        .subscribe();
     store.upsert(Pod(1, 1, 1, true));
     assert!(changes.try_next().is_some_and(|change| *change.key() == 1));
     // The filter holds the store, so it stays open.
@@ -167,7 +167,7 @@ fn a_change_survives_a_panic_of_the_filter() {
         1 | 2 => panic!("not now"),
         _ => pod.3,
     };
-    let mut changes = store.subscription().filter(hostile).start();
+    let mut changes = store.subscription().filter(hostile).subscribe();
     let (mut known, mut panicked) = (None, 0);
     for version in 1..200 {
         store.upsert(Pod(1, 1, version, version % 3 > 0));
@@ -218,7 +218,7 @@ fn others_have_their_turn_while_nothing_passes() {
         counted.fetch_add(1, Ordering::Relaxed);
         *n >= 10_000
     };
-    let mut changes = store.subscription().filter(filter).start();
+    let mut changes = store.subscription().filter(filter).subscribe();
     let mut walk = |what: &str, last: Option<u32>| {
         let (counting, waker) = Counting::waker();
         let mut polls = 0;

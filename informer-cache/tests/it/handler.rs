@@ -14,7 +14,9 @@ use std::sync::{Arc, OnceLock, mpsc};
 use std::task::{Poll, Waker};
 use std::thread;
 
-use flyball_informer_cache::{Change, Handler, HandlerEnd, Schema, SharedWriter, Store, Version};
+use flyball_informer_cache::{
+    Change, HandlerExit, HandlerRegistration, Schema, SharedWriter, Store, Version,
+};
 use parking_lot::Mutex;
 use testkit::random::Random;
 use testkit::wakers::{Counting, Panicking, poll_once, poll_with};
@@ -53,12 +55,12 @@ impl Heard {
     }
 }
 
-fn over(handler: &Handler) -> bool {
+fn over(handler: &HandlerRegistration) -> bool {
     poll_once(pin!(handler.unsubscribed())).is_ready()
 }
 
-fn caught_up(handler: &Handler) -> Poll<bool> {
-    poll_once(pin!(handler.caught_up())).map(|told| told.is_ok())
+fn initial_processed(handler: &HandlerRegistration) -> Poll<bool> {
+    poll_once(pin!(handler.initial_processed())).map(|told| told.is_ok())
 }
 
 fn block_on<F: Future>(future: F) -> F::Output {
@@ -69,7 +71,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
 fn changes_are_told_merged_and_at_the_handlers_own_pace() {
     let (store, heard) = (store(), Heard::default());
     store.upsert((1, 1));
-    let (handler, run) = store.subscribe().handle(heard.note());
+    let (handler, run) = store.subscribe().for_each(heard.note());
     let mut run = Box::pin(run);
     let (woken, waker) = Counting::waker();
     assert!(heard.take().is_empty(), "nothing is told before it is polled");
@@ -87,16 +89,16 @@ fn changes_are_told_merged_and_at_the_handlers_own_pace() {
     store.upsert((3, 10));
     store.close();
     assert!(!over(&handler));
-    assert_eq!(poll_with(run.as_mut(), &waker), Poll::Ready(HandlerEnd::Closed));
+    assert_eq!(poll_with(run.as_mut(), &waker), Poll::Ready(HandlerExit::Closed));
     assert!(over(&handler) && heard.take() == [(3, 10)] && heard.is_let_go());
-    assert_eq!(poll_once(run.as_mut()), Poll::Ready(HandlerEnd::Closed), "and so for ever");
+    assert_eq!(poll_once(run.as_mut()), Poll::Ready(HandlerExit::Closed), "and so for ever");
 }
 
 #[test]
 fn a_long_backlog_leaves_others_their_turn() {
     let (store, heard) = (store(), Heard::default());
     store.replace((0..1_000).map(|key| (key, 1)), Version::new(1));
-    let (_handler, run) = store.subscribe().handle(heard.note());
+    let (_handler, run) = store.subscribe().for_each(heard.note());
     let mut run = pin!(run);
     let (woken, waker) = Counting::waker();
     let mut polls = 0;
@@ -112,9 +114,9 @@ fn a_long_backlog_leaves_others_their_turn() {
 #[test]
 fn a_panic_is_counted_and_its_change_counts_as_processed() {
     let (store, heard) = (store(), Heard::default());
-    let (calm, quiet) = store.subscribe().handle(heard.note());
+    let (calm, quiet) = store.subscribe().for_each(heard.note());
     let mut calls = 0;
-    let (hostile, loud) = store.subscribe().handle(move |change| {
+    let (hostile, loud) = store.subscribe().for_each(move |change| {
         calls += 1;
         // Every change of the beginning, or each other one after it.
         assert!(*change.key() > 2 && calls % 2 == 0, "a hostile handler panics");
@@ -122,24 +124,27 @@ fn a_panic_is_counted_and_its_change_counts_as_processed() {
     let (mut quiet, mut loud) = (pin!(quiet), pin!(loud));
     store.replace([(1, 1), (2, 1)], Version::new(1));
     assert!(poll_once(loud.as_mut()).is_pending() && poll_once(quiet.as_mut()).is_pending());
-    assert_eq!((hostile.panics(), calm.panics()), (2, 0));
-    assert_eq!((caught_up(&hostile), caught_up(&calm)), (Poll::Ready(true), Poll::Ready(true)));
+    assert_eq!((hostile.panic_count(), calm.panic_count()), (2, 0));
+    assert_eq!(
+        (initial_processed(&hostile), initial_processed(&calm)),
+        (Poll::Ready(true), Poll::Ready(true))
+    );
     assert_eq!(heard.take(), [(1, 1), (2, 1)]);
     for key in 3..7 {
         store.upsert((key, 2));
     }
     assert!(poll_once(loud.as_mut()).is_pending());
-    assert_eq!(hostile.panics(), 4);
+    assert_eq!(hostile.panic_count(), 4);
     store.close();
-    assert_eq!(poll_once(loud), Poll::Ready(HandlerEnd::Closed));
+    assert_eq!(poll_once(loud), Poll::Ready(HandlerExit::Closed));
 }
 
 /// A function on a thread, held in its first call until it is let go on.
 struct Held {
     entered: mpsc::Receiver<u32>,
     go_on: mpsc::Sender<()>,
-    handler: Handler,
-    running: thread::JoinHandle<HandlerEnd>,
+    handler: HandlerRegistration,
+    running: thread::JoinHandle<HandlerExit>,
     dropped: Arc<AtomicBool>,
 }
 
@@ -157,7 +162,7 @@ fn held(store: &Objects, then: impl Fn() + Send + 'static) -> Held {
     let (go_on, wait) = mpsc::channel();
     let dropped = Arc::new(AtomicBool::new(false));
     let gone = Gone(dropped.clone());
-    let (handler, run) = store.subscribe().handle(move |change| {
+    let (handler, run) = store.subscribe().for_each(move |change| {
         let _held = &gone;
         enter.send(*change.key()).unwrap();
         wait.recv().unwrap();
@@ -179,10 +184,10 @@ fn unsubscribing_waits_for_nobody() {
     assert!(!over(&held.handler) && !held.dropped.load(Ordering::SeqCst));
     store.upsert((4, 2));
     held.go_on.send(()).unwrap();
-    assert_eq!(held.running.join().unwrap(), HandlerEnd::Unsubscribed);
-    assert_eq!((held.handler.panics(), held.entered.try_iter().count()), (1, 0), "no other call");
+    assert_eq!(held.running.join().unwrap(), HandlerExit::Unsubscribed);
+    assert_eq!((held.handler.panic_count(), held.entered.try_iter().count()), (1, 0), "no other call");
     assert!(over(&held.handler) && held.dropped.load(Ordering::SeqCst));
-    assert_eq!(caught_up(&held.handler), Poll::Ready(false));
+    assert_eq!(initial_processed(&held.handler), Poll::Ready(false));
     store.check().unwrap();
 }
 
@@ -215,7 +220,7 @@ fn waiting_for_the_end_waits_for_the_call() {
         waiting.join().unwrap();
     }
     block_on(wait);
-    assert_eq!(held.running.join().unwrap(), HandlerEnd::Unsubscribed);
+    assert_eq!(held.running.join().unwrap(), HandlerExit::Unsubscribed);
 }
 
 /// `TestShutDownEventHandler_Lifecycles`: never run, made before there is anything, made after.
@@ -223,7 +228,7 @@ fn waiting_for_the_end_waits_for_the_call() {
 fn lifecycles() {
     let (store, heard) = (store(), Heard::default());
     // Never polled: whoever waits is told when the future goes.
-    let (never, run) = store.subscribe().handle(heard.note());
+    let (never, run) = store.subscribe().for_each(heard.note());
     never.unsubscribe();
     assert!(!over(&never));
     let (woken, waker) = Counting::waker();
@@ -232,30 +237,30 @@ fn lifecycles() {
     drop(run);
     assert_eq!(woken.wakes(), 1);
     assert!(poll_once(wait.as_mut()).is_ready() && heard.is_let_go());
-    assert_eq!(caught_up(&never), Poll::Ready(false));
+    assert_eq!(initial_processed(&never), Poll::Ready(false));
     for before in [true, false] {
         let store = self::store();
         let list = || drop(store.replace([(1, 1)], Version::new(1)));
         if !before {
             list();
         }
-        let (handler, run) = store.subscribe().handle(heard.note());
+        let (handler, run) = store.subscribe().for_each(heard.note());
         let mut run = Box::pin(run);
         let (woken, waker) = Counting::waker();
         if before {
             assert!(poll_with(run.as_mut(), &waker).is_pending());
-            assert_eq!(caught_up(&handler), Poll::Pending);
+            assert_eq!(initial_processed(&handler), Poll::Pending);
             list();
         }
         assert!(poll_with(run.as_mut(), &waker).is_pending());
-        assert_eq!((heard.take(), caught_up(&handler)), (vec![(1, 1)], Poll::Ready(true)));
+        assert_eq!((heard.take(), initial_processed(&handler)), (vec![(1, 1)], Poll::Ready(true)));
         let wakes = woken.wakes();
         store.upsert((2, 2));
         handler.unsubscribe();
         assert_eq!(woken.wakes(), wakes + 2, "for the change, and for the wish");
-        assert_eq!(poll_with(run.as_mut(), &waker), Poll::Ready(HandlerEnd::Unsubscribed));
+        assert_eq!(poll_with(run.as_mut(), &waker), Poll::Ready(HandlerExit::Unsubscribed));
         assert!(over(&handler) && heard.take().is_empty() && heard.is_let_go());
-        assert_eq!(caught_up(&handler), Poll::Ready(true), "that stays");
+        assert_eq!(initial_processed(&handler), Poll::Ready(true), "that stays");
         handler.unsubscribe();
         drop((run, store));
     }
@@ -265,9 +270,9 @@ fn lifecycles() {
 fn a_function_may_unsubscribe_itself() {
     let store = store();
     store.replace([(1, 1), (2, 1)], Version::new(1));
-    let own = Arc::new(OnceLock::<Handler>::new());
+    let own = Arc::new(OnceLock::<HandlerRegistration>::new());
     let calls = Arc::new(AtomicUsize::new(0));
-    let (handler, run) = store.subscribe().handle({
+    let (handler, run) = store.subscribe().for_each({
         let (own, calls) = (own.clone(), calls.clone());
         move |_| {
             calls.fetch_add(1, Ordering::SeqCst);
@@ -275,7 +280,7 @@ fn a_function_may_unsubscribe_itself() {
         }
     });
     own.set(handler.clone()).unwrap();
-    assert_eq!(block_on(run), HandlerEnd::Unsubscribed);
+    assert_eq!(block_on(run), HandlerExit::Unsubscribed);
     assert_eq!(calls.load(Ordering::SeqCst), 1);
     assert!(over(&handler));
 }
@@ -285,7 +290,7 @@ fn the_run_future_may_be_dropped_at_every_poll() {
     for polls in 0..5 {
         let (store, heard) = (store(), Heard::default());
         store.replace((0..100).map(|key| (key, 1)), Version::new(1));
-        let (handler, run) = store.subscribe().handle(heard.note());
+        let (handler, run) = store.subscribe().for_each(heard.note());
         let mut run = Box::pin(run);
         let told = [0, 64, 100, 100, 101][polls];
         for poll in 0..polls {
@@ -297,11 +302,11 @@ fn the_run_future_may_be_dropped_at_every_poll() {
         drop(run);
         assert!(over(&handler) && heard.is_let_go());
         assert_eq!(heard.take().len(), told);
-        assert_eq!(caught_up(&handler), Poll::Ready(polls > 1));
+        assert_eq!(initial_processed(&handler), Poll::Ready(polls > 1));
         store.upsert((1, 9));
         store.check().unwrap();
         // Who waits may give up at any time, too.
-        let (handler, run) = store.subscribe().handle(heard.note());
+        let (handler, run) = store.subscribe().for_each(heard.note());
         let mut wait = Box::pin(handler.unsubscribed());
         for _ in 0..polls {
             assert!(poll_once(wait.as_mut()).is_pending());
@@ -324,7 +329,7 @@ fn whatever_panics_ends_in_order() {
     let store = store();
     let hostile = Waker::from(Arc::new(Panicking));
     let bomb = Bomb;
-    let (handler, run) = store.subscribe().handle(move |_| {
+    let (handler, run) = store.subscribe().for_each(move |_| {
         let _held = &bomb;
     });
     let mut run = Box::pin(run);
@@ -332,14 +337,14 @@ fn whatever_panics_ends_in_order() {
     let mut waits: Vec<_> = (0..2).map(|_| Box::pin(handler.unsubscribed())).collect();
     assert!(poll_with(waits[0].as_mut(), &hostile).is_pending());
     assert!(poll_with(waits[1].as_mut(), &waker).is_pending());
-    let mut caught_up = Box::pin(handler.caught_up());
-    assert!(poll_with(caught_up.as_mut(), &hostile).is_pending());
+    let mut initial_processed = Box::pin(handler.initial_processed());
+    assert!(poll_with(initial_processed.as_mut(), &hostile).is_pending());
     assert!(poll_with(run.as_mut(), &hostile).is_pending());
     // The wish reaches the future, though its waker panics; and that is the caller's, as with `Informer::shut_down`.
     let _ = catch_unwind(AssertUnwindSafe(|| handler.unsubscribe()));
-    assert_eq!(poll_once(run.as_mut()), Poll::Ready(HandlerEnd::Unsubscribed));
-    assert_eq!((woken.wakes(), handler.panics()), (1, 1));
-    assert!(over(&handler) && poll_once(caught_up.as_mut()).is_ready());
+    assert_eq!(poll_once(run.as_mut()), Poll::Ready(HandlerExit::Unsubscribed));
+    assert_eq!((woken.wakes(), handler.panic_count()), (1, 1));
+    assert!(over(&handler) && poll_once(initial_processed.as_mut()).is_ready());
     store.check().unwrap();
 }
 
@@ -347,12 +352,13 @@ fn whatever_panics_ends_in_order() {
 #[test]
 fn a_change_that_cannot_be_put_together_is_told_later() {
     static ILL: AtomicBool = AtomicBool::new(false);
-    let schema = Schema::new(|object: &Object| object.0, |object| Version::new(object.1)).identity(|a, b| {
-        assert!(!ILL.load(Ordering::SeqCst), "a hostile identity panics");
-        a.0 == b.0
-    });
+    let schema =
+        Schema::new(|object: &Object| object.0, |object| Version::new(object.1)).with_identity(|a, b| {
+            assert!(!ILL.load(Ordering::SeqCst), "a hostile identity panics");
+            a.0 == b.0
+        });
     let (store, heard) = (Store::builder(schema).build().unwrap().into_shared(), Heard::default());
-    let (handler, run) = store.subscribe().handle(heard.note());
+    let (handler, run) = store.subscribe().for_each(heard.note());
     let mut run = Box::pin(run);
     store.upsert((1, 1));
     assert!(poll_once(run.as_mut()).is_pending());
@@ -365,7 +371,7 @@ fn a_change_that_cannot_be_put_together_is_told_later() {
     }
     ILL.store(false, Ordering::SeqCst);
     assert!(poll_once(run.as_mut()).is_pending());
-    assert_eq!((heard.take(), handler.panics()), (vec![(1, 1), (1, 2), (2, 3)], 0));
+    assert_eq!((heard.take(), handler.panic_count()), (vec![(1, 1), (1, 2), (2, 3)], 0));
 }
 
 /// `TestSharedInformerHandlerAbuse`: a hundred handlers come and go beside a writer of ten thousand events; those that stay hear all of it, and those
@@ -402,7 +408,7 @@ fn a_hundred_handlers_come_and_go() {
                 let mut staying = Vec::new();
                 for _ in 0..25 {
                     let known = Arc::new(Mutex::new(BTreeMap::new()));
-                    let (handler, run) = store.subscribe().handle({
+                    let (handler, run) = store.subscribe().for_each({
                         let known = known.clone();
                         move |change: Change<u32, Object>| {
                             let (key, mut known) = (*change.key(), known.lock());
@@ -431,10 +437,10 @@ fn a_hundred_handlers_come_and_go() {
                         }
                         _ => staying.push((thread::spawn(move || block_on(run)), known)),
                     }
-                    assert_eq!(handler.panics(), 0);
+                    assert_eq!(handler.panic_count(), 0);
                 }
                 for (running, known) in staying {
-                    assert_eq!(running.join().unwrap(), HandlerEnd::Closed);
+                    assert_eq!(running.join().unwrap(), HandlerExit::Closed);
                     let there = store.snapshot();
                     let there: BTreeMap<_, _> = there.iter().map(|(key, object)| (*key, object.1)).collect();
                     assert_eq!(*known.lock(), there);

@@ -11,8 +11,9 @@ use drivers::cache::fixture::{self, Object, SCHEMA, World, object};
 use drivers::cache::relist;
 use drivers::cache::server::server;
 use flyball_informer_cache::{
-    Asked, BackoffConfig, BuildError, Cause, Event, Index, Informer, InformerState, ListRequest, Page,
-    ReflectorConfig, Schema, ScriptedSource, Source, SourceError, Stopped, Version, Watch, WatchRequest,
+    BackoffCause, Index, Informer, InformerBuildError, InformerState, ListRequest, Page, ReflectorBackoff,
+    ReflectorConfig, Schema, ScriptedSource, Source, SourceError, SourceRequest, Stopped, Version,
+    WatchEvent, WatchRequest, WatchStream,
 };
 use flyball_sync::ManualClock;
 use parking_lot::Mutex;
@@ -25,8 +26,8 @@ fn first_page(items: Vec<Object>, version: u64) -> Result<Page<Object>, SourceEr
 }
 
 fn watching(source: &ScriptedSource<Object>) -> World {
-    source.list(first_page(vec![object(1, 1)], 5));
-    source.watch(Ok(()));
+    source.answer_list(first_page(vec![object(1, 1)], 5));
+    source.answer_watch(Ok(()));
     let mut world = World::new(Informer::builder(SCHEMA, source.clone()));
     world.settle();
     world
@@ -63,21 +64,21 @@ fn indexes_come_and_go_under_a_half_list() {
         object.version
     });
     let source = ScriptedSource::new();
-    source.list(first_page(vec![object(1, 1), object(2, 1), object(3, 1)], 1));
-    source.watch(Ok(()));
+    source.answer_list(first_page(vec![object(1, 1), object(2, 1), object(3, 1)], 1));
+    source.answer_watch(Ok(()));
     let mut world = World::new(Informer::builder(SCHEMA, source.clone()).index(&BY_VERSION));
     world.settle();
-    source.fail(fixture::error(fixture::EXPIRED));
+    source.fail_watch(fixture::error(fixture::EXPIRED));
     let page = |items, continuation: Option<&str>| Page {
         items,
         version: Version::new(5),
         continuation: continuation.map(Into::into),
     };
-    source.list(Ok(page(vec![object(1, 1), object(2, 5), object(4, 5)], Some("more"))));
+    source.answer_list(Ok(page(vec![object(1, 1), object(2, 5), object(4, 5)], Some("more"))));
     world.settle();
     let mut lists = 0;
     loop {
-        lists += source.asked().iter().filter(|asked| matches!(asked, Asked::List(_))).count();
+        lists += source.requests().iter().filter(|asked| matches!(asked, SourceRequest::List(_))).count();
         if lists == 3 {
             break;
         }
@@ -89,8 +90,8 @@ fn indexes_come_and_go_under_a_half_list() {
     let mut asked = ASKED.take();
     asked.sort_unstable();
     assert_eq!(asked, [(1, 1), (2, 1), (3, 1)], "what is stored");
-    source.list(Ok(page(vec![object(5, 5)], None)));
-    source.watch(Ok(()));
+    source.answer_list(Ok(page(vec![object(5, 5)], None)));
+    source.answer_watch(Ok(()));
     world.settle();
     let mut asked = ASKED.take();
     asked.sort_unstable();
@@ -117,7 +118,7 @@ fn every_waiter_for_the_first_list_is_woken() {
     }
     world.settle();
     assert!(!informer.is_synced());
-    source.list(first_page(vec![], 1));
+    source.answer_list(first_page(vec![], 1));
     world.settle();
     assert!(informer.is_synced());
     for (wait, (wakes, waker)) in &mut waits {
@@ -130,7 +131,7 @@ fn every_waiter_for_the_first_list_is_woken() {
 fn synced_comes_with_the_list_and_not_before() {
     let source = ScriptedSource::new();
     let mut world = World::new(Informer::builder(SCHEMA, source.clone()));
-    source.list(Ok(Page {
+    source.answer_list(Ok(Page {
         items: vec![object(1, 1)],
         version: Version::new(5),
         continuation: Some("c".into()),
@@ -138,7 +139,7 @@ fn synced_comes_with_the_list_and_not_before() {
     world.settle();
     assert!(!world.informer.is_synced());
     assert!(world.stored().is_empty(), "a half list is not shown");
-    source.list(first_page(vec![object(2, 2)], 5));
+    source.answer_list(first_page(vec![object(2, 2)], 5));
     world.settle();
     assert!(world.informer.is_synced());
     assert_eq!(world.stored().len(), 2);
@@ -149,15 +150,15 @@ fn scenario(source: &ScriptedSource<Object>, world: &mut World, turns: usize) ->
     let half = Page { items: vec![object(1, 1)], version: Version::new(5), continuation: Some("c".into()) };
     let script: [&dyn Fn(); 10] = [
         &|| {},
-        &|| source.list(Ok(half.clone())),
-        &|| source.list(first_page(vec![object(2, 2)], 5)),
-        &|| source.watch(Err(fixture::error(fixture::BUSY))),
-        &|| source.watch(Ok(())),
-        &|| source.tell(Event::Added(object(3, 6))),
-        &|| (0..600).for_each(|n| source.tell(Event::Modified(object(3, 7 + n)))),
-        &|| source.fail(fixture::error(fixture::OTHER)),
-        &|| source.list(Ok(half.clone())),
-        &|| source.list(first_page(vec![], 900)),
+        &|| source.answer_list(Ok(half.clone())),
+        &|| source.answer_list(first_page(vec![object(2, 2)], 5)),
+        &|| source.answer_watch(Err(fixture::error(fixture::BUSY))),
+        &|| source.answer_watch(Ok(())),
+        &|| source.send(WatchEvent::Added(object(3, 6))),
+        &|| (0..600).for_each(|n| source.send(WatchEvent::Modified(object(3, 7 + n)))),
+        &|| source.fail_watch(fixture::error(fixture::OTHER)),
+        &|| source.answer_list(Ok(half.clone())),
+        &|| source.answer_list(first_page(vec![], 900)),
     ];
     let mut left = turns;
     for step in script {
@@ -260,7 +261,7 @@ fn waits_may_be_dropped_at_every_poll() {
         drop((synced, stopped));
         assert!(poll_with(kept.as_mut(), &waker).is_pending());
     }
-    source.list(first_page(vec![], 1));
+    source.answer_list(first_page(vec![], 1));
     world.settle();
     assert!(wakes.wakes() >= 1, "the one that was kept is woken");
     assert_eq!(poll_with(kept.as_mut(), &waker), Poll::Ready(Ok(())));
@@ -296,7 +297,7 @@ fn the_informer_runs_without_handles_and_its_store_outlives_it() {
     let store = informer.store().clone();
     drop(informer);
     let mut run = Box::pin(run);
-    source.list(first_page(vec![object(1, 1)], 1));
+    source.answer_list(first_page(vec![object(1, 1)], 1));
     assert!(poll_once(run.as_mut()).is_pending());
     drop(run);
     assert_eq!(store.get(&1).as_deref(), Some(&object(1, 1)));
@@ -335,13 +336,13 @@ impl Source for Fragile {
     }
 }
 
-impl Watch for FragileWatch {
+impl WatchStream for FragileWatch {
     type Object = Object;
 
-    async fn next(&mut self) -> Option<Result<Event<Object>, SourceError>> {
+    async fn next(&mut self) -> Option<Result<WatchEvent<Object>, SourceError>> {
         Fragile::step(&self.calls, self.at);
         self.told += 1;
-        Some(Ok(Event::Modified(object(1, 1 + self.told))))
+        Some(Ok(WatchEvent::Modified(object(1, 1 + self.told))))
     }
 }
 
@@ -435,16 +436,16 @@ impl Source for Flood {
     }
 
     async fn watch(&self, request: WatchRequest) -> Result<FloodWatch, SourceError> {
-        Ok(FloodWatch(request.from.get()))
+        Ok(FloodWatch(request.from_version.get()))
     }
 }
 
-impl Watch for FloodWatch {
+impl WatchStream for FloodWatch {
     type Object = Object;
 
-    async fn next(&mut self) -> Option<Result<Event<Object>, SourceError>> {
+    async fn next(&mut self) -> Option<Result<WatchEvent<Object>, SourceError>> {
         self.0 += 1;
-        Some(Ok(Event::Modified(object(self.0 as u8, self.0))))
+        Some(Ok(WatchEvent::Modified(object(self.0 as u8, self.0))))
     }
 }
 
@@ -477,7 +478,7 @@ fn events_that_are_ready_together_arm_no_timer_and_are_one_batch() {
     let source = ScriptedSource::new();
     let mut world = watching(&source);
     let polls = world.polls;
-    (0..200).for_each(|n| source.tell(Event::Modified(object(1, 10 + n))));
+    (0..200).for_each(|n| source.send(WatchEvent::Modified(object(1, 10 + n))));
     world.settle();
     assert_eq!(world.stored(), [object(1, 209)]);
     assert_eq!(world.polls, polls + 1);
@@ -488,7 +489,7 @@ fn an_alarm_that_comes_too_early_is_set_again() {
     let source = ScriptedSource::<Object>::new();
     let clock = ManualClock::new();
     let (informer, run) = Informer::builder(SCHEMA, source.clone()).timer(clock.timer()).build().unwrap();
-    source.list(Err(fixture::error(fixture::OTHER)));
+    source.answer_list(Err(fixture::error(fixture::OTHER)));
     let mut run = Box::pin(run);
     assert!(poll_once(run.as_mut()).is_pending());
     let InformerState::Waiting { until, .. } = informer.status().state else { panic!() };
@@ -527,20 +528,20 @@ fn silence_that_is_made_up_for_at_once_is_told() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let builder = Informer::builder(SCHEMA, source.clone()).streaming_lists().on_error({
         let told = told.clone();
-        move |failure| told.lock().push((failure.cause, failure.at, failure.until.is_some()))
+        move |failure| told.lock().push((failure.cause, failure.at, failure.retry_at.is_some()))
     });
-    source.watch(Err(fixture::error(fixture::REFUSED)));
+    source.answer_watch(Err(fixture::error(fixture::REFUSED)));
     let mut world = World::new(builder);
     world.settle();
-    let failed = (Cause::Failed(fixture::REFUSED), world.now(), true);
+    let failed = (BackoffCause::Failed(fixture::REFUSED), world.now(), true);
     assert_eq!(std::mem::take(&mut *told.lock()), [failed]);
-    source.watch(Ok(()));
+    source.answer_watch(Ok(()));
     world.pass_alarm();
     assert_eq!(*told.lock(), [], "the wait is over");
-    source.list(first_page(vec![object(1, 1)], 1));
-    source.watch(Ok(()));
+    source.answer_list(first_page(vec![object(1, 1)], 1));
+    source.answer_watch(Ok(()));
     world.pass_alarm();
-    assert_eq!(std::mem::take(&mut *told.lock()), [(Cause::TimedOut, world.now(), false)]);
+    assert_eq!(std::mem::take(&mut *told.lock()), [(BackoffCause::TimedOut, world.now(), false)]);
     assert_eq!(world.stored(), [object(1, 1)]);
     world.pass_alarm();
     assert_eq!(*told.lock(), []);
@@ -550,25 +551,28 @@ fn silence_that_is_made_up_for_at_once_is_told() {
 
 #[test]
 fn a_senseless_configuration_is_not_built() {
-    let backoff = BackoffConfig { factor: 0, ..BackoffConfig::default() };
+    let backoff = ReflectorBackoff { factor: 0, ..ReflectorBackoff::default() };
     let zero = Duration::ZERO;
     let default = ReflectorConfig::default();
     let broken = [
         ReflectorConfig { backoff, ..default },
-        ReflectorConfig { backoff: BackoffConfig { initial: zero, ..BackoffConfig::default() }, ..default },
-        ReflectorConfig { backoff: BackoffConfig { cap: zero, ..BackoffConfig::default() }, ..default },
-        ReflectorConfig { watch_timeout: zero, ..default },
+        ReflectorConfig {
+            backoff: ReflectorBackoff { initial: zero, ..ReflectorBackoff::default() },
+            ..default
+        },
+        ReflectorConfig { backoff: ReflectorBackoff { max: zero, ..ReflectorBackoff::default() }, ..default },
+        ReflectorConfig { min_watch_timeout: zero, ..default },
         ReflectorConfig { request_timeout: zero, ..default },
-        ReflectorConfig { short_watch: zero, ..default },
-        ReflectorConfig { streaming_deadline: zero, ..default },
+        ReflectorConfig { min_watch_interval: zero, ..default },
+        ReflectorConfig { streaming_list_timeout: zero, ..default },
     ];
     let mut messages = Vec::new();
     for config in broken {
         let source = ScriptedSource::<Object>::new();
         let clock = ManualClock::new();
-        let built = Informer::builder(SCHEMA, source).reflector(config).timer(clock.timer()).build();
+        let built = Informer::builder(SCHEMA, source).reflector_config(config).timer(clock.timer()).build();
         let Err(error) = built else { panic!("{config:?} was built") };
-        assert!(matches!(error, BuildError::Config(_)));
+        assert!(matches!(error, InformerBuildError::Config(_)));
         messages.push(error.to_string());
     }
     messages.dedup();
@@ -579,17 +583,17 @@ fn a_senseless_configuration_is_not_built() {
     let source = ScriptedSource::<Object>::new();
     let clock = ManualClock::new();
     let built = Informer::builder(SCHEMA, source).index(&A).index(&B).timer(clock.timer()).build();
-    assert!(matches!(built.err(), Some(BuildError::Index(_))));
+    assert!(matches!(built.err(), Some(InformerBuildError::Index(_))));
 }
 
 #[test]
 fn a_source_without_versions_of_its_objects_works() {
     const PLAIN: Schema<u8, u8> = Schema::new(|number: &u8| *number % 4, |_| Version::ZERO);
     let source = ScriptedSource::new();
-    source.list(Ok(Page { items: vec![1, 2], version: Version::new(3), continuation: None }));
-    source.watch(Ok(()));
-    source.tell(Event::Modified(5));
-    source.tell(Event::Deleted(2));
+    source.answer_list(Ok(Page { items: vec![1, 2], version: Version::new(3), continuation: None }));
+    source.answer_watch(Ok(()));
+    source.send(WatchEvent::Modified(5));
+    source.send(WatchEvent::Deleted(2));
     let clock = ManualClock::new();
     let (informer, run) = Informer::builder(PLAIN, source).timer(clock.timer()).build().unwrap();
     let mut run = pin!(run);
@@ -614,8 +618,8 @@ fn handles_and_futures_can_be_sent_to_other_threads() {
 #[tokio::test(start_paused = true)]
 async fn runs_in_a_task_of_tokio_on_its_timer() {
     let source = ScriptedSource::new();
-    source.list(Err(fixture::error(fixture::OTHER)));
-    source.list(first_page(vec![object(1, 1)], 1));
+    source.answer_list(Err(fixture::error(fixture::OTHER)));
+    source.answer_list(first_page(vec![object(1, 1)], 1));
     let informer = Informer::builder(SCHEMA, source.clone()).start().unwrap();
     informer.synced().await.unwrap();
     assert_eq!(informer.snapshot().len(), 1);

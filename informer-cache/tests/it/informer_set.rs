@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Waker;
 
 use flyball_informer_cache::{
-    BackoffConfig, ConfigDifference, Index, Informer, InformerBuilder, InformerName, InformerSet,
-    InformerState, ListRequest, NotSynced, Page, ReflectorConfig, Schema, ScriptedSource, SharedInformer,
-    Source, SourceError, StartError, Version, WatchRequest,
+    ConfigDifference, Index, Informer, InformerBuilder, InformerName, InformerSet, InformerStartError,
+    InformerState, ListRequest, NotSynced, Page, ReflectorBackoff, ReflectorConfig, Schema, ScriptedSource,
+    SharedInformer, Source, SourceError, Version, WatchRequest,
 };
 use flyball_sync::{ManualClock, ManualTimer};
 use parking_lot::Mutex;
@@ -70,8 +70,8 @@ fn listing(numbers: &[u64]) -> ScriptedSource<u64> {
 }
 
 fn list(source: &ScriptedSource<u64>, numbers: &[u64]) {
-    source.list(Ok(Page { items: numbers.to_vec(), version: Version::new(1), continuation: None }));
-    source.watch(Ok(()));
+    source.answer_list(Ok(Page { items: numbers.to_vec(), version: Version::new(1), continuation: None }));
+    source.answer_watch(Ok(()));
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn who_asks_for_what_is_there_joins_it() {
     assert_eq!((second.snapshot().len(), third.snapshot().len()), (2, 2));
     assert_eq!(first.name().to_string(), "numbers");
     // Others: another selection, other types.
-    let even = get(InformerName::new("numbers").selected("even"));
+    let even = get(InformerName::new("numbers").with_selection("even"));
     assert_eq!((built.load(Ordering::Relaxed), even.is_synced()), (2, false));
     let words = ScriptedSource::<&str>::new();
     let words = world.set.get_or_start("numbers", Informer::builder(WORDS, words).timer(world.clock.timer()));
@@ -114,12 +114,12 @@ fn the_last_who_lets_go_shuts_it_down() {
     let (store, informer) = (first.store().clone(), Informer::clone(&first));
     drop(first);
     world.settle();
-    assert!(!informer.is_over());
+    assert!(!informer.is_stopped());
     drop(second);
     let mut stopped = Box::pin(world.set.stopped());
     assert!(poll_once(stopped.as_mut()).is_pending(), "it is told to, and not over yet");
     world.settle();
-    assert!(informer.is_over());
+    assert!(informer.is_stopped());
     assert!(poll_once(stopped.as_mut()).is_ready());
     assert_eq!(store.len(), 1, "the store stays as it was");
     assert!(world.set.statuses().is_empty());
@@ -137,8 +137,12 @@ fn what_is_over_is_not_kept() {
     let object = Arc::new(7);
     let start = |name: &str| {
         let source = ScriptedSource::new();
-        source.list(Ok(Page { items: vec![object.clone()], version: Version::new(1), continuation: None }));
-        source.watch(Ok(()));
+        source.answer_list(Ok(Page {
+            items: vec![object.clone()],
+            version: Version::new(1),
+            continuation: None,
+        }));
+        source.answer_watch(Ok(()));
         let schema = Schema::new(|number: &Arc<u64>| **number, |_| Version::ZERO);
         let builder = Informer::builder(schema, source).timer(world.clock.timer());
         let informer = world.set.get_or_start(name, builder).unwrap();
@@ -164,7 +168,7 @@ fn one_that_is_stopped_is_started_again_for_who_asks() {
     world.settle();
     world.set.stop("numbers");
     world.settle();
-    assert_eq!((old.status().state, other.is_over()), (InformerState::Stopped, false));
+    assert_eq!((old.status().state, other.is_stopped()), (InformerState::Stopped, false));
     list(&source, &[1, 2]);
     let new = world.get("numbers", &source);
     world.settle();
@@ -173,7 +177,7 @@ fn one_that_is_stopped_is_started_again_for_who_asks() {
     drop(old.clone());
     drop(old);
     world.settle();
-    assert!(!new.is_over());
+    assert!(!new.is_stopped());
     drop(new);
     world.settle();
     assert_eq!(world.set.statuses().len(), 1);
@@ -210,9 +214,9 @@ fn one_that_failed_is_replaced() {
     list(&source, &[14]);
     let new = get();
     world.settle();
-    assert_eq!((failed.is_over(), new.snapshot().len()), (true, 1));
+    assert_eq!((failed.is_stopped(), new.snapshot().len()), (true, 1));
     drop(failed);
-    assert!(!new.is_over());
+    assert!(!new.is_stopped());
 }
 
 #[test]
@@ -260,13 +264,13 @@ fn a_set_that_was_shut_down_starts_nothing() {
     world.set.shut_down();
     world.set.shut_down();
     let refused = world.set.get_or_start("one", world.builder(&listing(&[1])));
-    assert_eq!(refused.unwrap_err(), StartError::ShutDown);
+    assert_eq!(refused.unwrap_err(), InformerStartError::ShutDown);
     assert!(poll_once(stopped.as_mut()).is_pending());
     // Who begins to wait now waits for those that leave, too.
     let mut later = Box::pin(world.set.stopped());
     assert!(poll_once(later.as_mut()).is_pending());
     world.settle();
-    assert!(one.is_over() && two.is_over());
+    assert!(one.is_stopped() && two.is_stopped());
     assert!(poll_once(stopped.as_mut()).is_ready() && poll_once(later.as_mut()).is_ready());
     drop((one, two));
     assert!(world.runs.lock().is_empty());
@@ -299,7 +303,7 @@ fn what_builds_and_what_runs_may_call_back() {
     });
     *slot.lock() = Some(set.clone());
     let dropped = set.get_or_start("numbers", world.builder(&source)).unwrap();
-    assert!(dropped.is_over(), "its run future was dropped");
+    assert!(dropped.is_stopped(), "its run future was dropped");
     slot.lock().take();
 }
 
@@ -329,7 +333,7 @@ fn a_waker_that_panics_keeps_no_other_from_being_told() {
     }
     world.set.shut_down();
     world.settle();
-    assert!(users.iter().all(|user| user.is_over()));
+    assert!(users.iter().all(|user| user.is_stopped()));
 }
 
 static BY_HALF: Index<u64, u64> = Index::new("half", |number| number / 2);
@@ -342,15 +346,15 @@ fn a_request_that_is_configured_differently_is_refused_and_the_difference_named(
     let first = world.set.get_or_start("numbers", world.builder(&source).index(&BY_HALF)).unwrap();
     world.settle();
     let refused = |builder: Builder| match world.set.get_or_start("numbers", builder) {
-        Err(StartError::ConfigMismatch(difference)) => difference,
+        Err(InformerStartError::ConfigMismatch(difference)) => difference,
         other => panic!("{other:?}"),
     };
     let builder = || world.builder(&source);
     assert_eq!(refused(builder().streaming_lists()), ConfigDifference::Reflector("streaming_lists"));
     assert_eq!(refused(builder().page_size(7.try_into().unwrap())), ConfigDifference::Reflector("page_size"));
-    let backoff = BackoffConfig { factor: 3, ..BackoffConfig::default() };
+    let backoff = ReflectorBackoff { factor: 3, ..ReflectorBackoff::default() };
     let config = ReflectorConfig { backoff, ..ReflectorConfig::default() };
-    assert_eq!(refused(builder().reflector(config)), ConfigDifference::Reflector("backoff"));
+    assert_eq!(refused(builder().reflector_config(config)), ConfigDifference::Reflector("backoff"));
     assert_eq!(refused(builder().transform(|number| number)), ConfigDifference::Transform);
     assert_eq!(refused(builder().index(&BY_HALF_AS_TEXT)), ConfigDifference::Index("half"));
     // It need not have all indexes, and those that were added count.
@@ -361,7 +365,7 @@ fn a_request_that_is_configured_differently_is_refused_and_the_difference_named(
     drop(world.set.get_or_start("numbers", builder().index(&BY_HALF)).unwrap());
     // Who was refused is no user.
     drop(first);
-    assert!(!fewer.is_over());
+    assert!(!fewer.is_stopped());
     drop(fewer);
     assert!(world.set.statuses().is_empty());
 }
@@ -378,7 +382,7 @@ fn of_two_first_requests_the_second_is_refused_an_informer_without_its_index() {
         *keep.lock() = Some(set.get_or_start("numbers", quicker).unwrap());
     });
     let refused = world.set.get_or_start("numbers", outer);
-    assert!(matches!(refused, Err(StartError::ConfigMismatch(ConfigDifference::Index("half")))));
+    assert!(matches!(refused, Err(InformerStartError::ConfigMismatch(ConfigDifference::Index("half")))));
     drop(kept.lock().take());
     assert!(world.set.statuses().is_empty(), "who was refused is no user");
 }

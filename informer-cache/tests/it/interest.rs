@@ -18,7 +18,7 @@ fn store() -> SharedWriter<u32, Pod> {
 }
 
 fn writer() -> Writer<u32, Pod> {
-    let schema = Schema::new(|pod: &Pod| pod.0, |pod| Version::new(pod.2)).identity(|a, b| a.1 == b.1);
+    let schema = Schema::new(|pod: &Pod| pod.0, |pod| Version::new(pod.2)).with_identity(|a, b| a.1 == b.1);
     Store::builder(schema).index(&BY_TAG).seed(1).build().unwrap()
 }
 
@@ -27,7 +27,7 @@ fn pod(key: u32, version: u64, tags: impl Into<Vec<u8>>) -> Pod {
 }
 
 fn tagged(store: &Store<u32, Pod>, tag: u8) -> Subscription<u32, Pod> {
-    store.subscription().by_index(&BY_TAG, tag).unwrap().start()
+    store.subscription().by_index(&BY_TAG, tag).unwrap().subscribe()
 }
 
 /// `=1@2` is initial, `+` is not; `1@2>3` is an update, `1@2!3` a replacement, `-1@2` the end, `?` if nobody saw it.
@@ -54,7 +54,7 @@ fn objects_come_to_a_value_and_leave_it() {
     store.upsert(pod(2, 2, [8]));
     store.upsert(pod(3, 3, [7, 8]));
     let mut changes = tagged(&store, 7);
-    assert_eq!(changes.lag().snapshot, 2, "what there is of the value");
+    assert_eq!(changes.lag().initial_remaining, 2, "what there is of the value");
     assert_eq!(told(&mut changes), ["=1@1", "=3@3"]);
     store.upsert(pod(1, 4, [8, 7]));
     assert_eq!(told(&mut changes), ["1@1>4"], "stays");
@@ -92,12 +92,12 @@ fn another_object_comes_and_goes_by_itself() {
 #[test]
 fn lists_and_transactions_are_told_as_far_as_they_are_of_interest() {
     let mut store = writer();
-    let (mut changes, mut key) = (tagged(&store, 7), store.subscription().key(2).start());
+    let (mut changes, mut key) = (tagged(&store, 7), store.subscription().for_key(2).subscribe());
     store.replace([pod(1, 1, [7]), pod(2, 1, [8]), pod(3, 1, [7])], Version::new(1));
-    assert!(!changes.is_caught_up() && !key.is_caught_up());
+    assert!(!changes.is_initial_delivered() && !key.is_initial_delivered());
     assert_eq!(told(&mut changes), ["=1@1", "=3@1"], "the first list is initial");
     assert_eq!(told(&mut key), ["=2@1"]);
-    assert!(changes.is_caught_up() && key.is_caught_up());
+    assert!(changes.is_initial_delivered() && key.is_initial_delivered());
     store.replace([pod(3, 2, [8]), pod(2, 2, [7]), pod(4, 2, [7])], Version::new(2));
     assert_eq!(told(&mut changes), ["-1@1?", "-3@1", "+2@2", "+4@2"]);
     assert_eq!(told(&mut key), ["2@1>2"]);
@@ -115,8 +115,8 @@ fn lists_and_transactions_are_told_as_far_as_they_are_of_interest() {
 fn an_empty_beginning_is_one() {
     let store = store();
     store.replace([pod(1, 1, [8])], Version::new(1));
-    for mut changes in [tagged(&store, 7), store.subscription().key(2).start()] {
-        assert!(changes.is_caught_up() && changes.pending() == 0);
+    for mut changes in [tagged(&store, 7), store.subscription().for_key(2).subscribe()] {
+        assert!(changes.is_initial_delivered() && changes.pending() == 0);
         assert!(told(&mut changes).is_empty());
     }
 }
@@ -124,7 +124,8 @@ fn an_empty_beginning_is_one() {
 #[test]
 fn a_filter_is_asked_of_what_is_of_interest() {
     let store = store();
-    let mut changes = store.subscription().by_index(&BY_TAG, 7).unwrap().filter(|pod| pod.2 % 2 == 0).start();
+    let mut changes =
+        store.subscription().by_index(&BY_TAG, 7).unwrap().filter(|pod| pod.2 % 2 == 0).subscribe();
     store.upsert(pod(1, 2, [8]));
     store.upsert(pod(2, 3, [7]));
     store.upsert(pod(3, 4, [7]));
@@ -144,7 +145,7 @@ fn a_filter_is_asked_of_what_is_of_interest() {
 fn nothing_else_is_pending_held_or_a_reason_to_wake() {
     let store = store();
     store.upsert(pod(1, 1, [7]));
-    let (mut of_tag, mut of_key) = (tagged(&store, 7), store.subscription().key(1).start());
+    let (mut of_tag, mut of_key) = (tagged(&store, 7), store.subscription().for_key(1).subscribe());
     assert_eq!((told(&mut of_tag).len(), told(&mut of_key).len()), (1, 1));
     let (counting, waker) = Counting::waker();
     for changes in [&mut of_tag, &mut of_key] {
@@ -159,7 +160,7 @@ fn nothing_else_is_pending_held_or_a_reason_to_wake() {
     assert_eq!(counting.wakes(), 0);
     assert_eq!((of_tag.pending(), of_key.pending()), (0, 0));
     assert_eq!(held.iter().filter(|held| held.strong_count() > 0).count(), 1_000, "those that are stored");
-    assert_eq!(of_tag.lag().seen, store.version(), "all the same it is up to date");
+    assert_eq!(of_tag.lag().delivered_version, store.version(), "all the same it is up to date");
     // A thousand events of the one key are one change.
     for event in 0..1_000 {
         store.upsert(pod(1, 20_000 + event, [7]));
@@ -186,7 +187,7 @@ fn it_ends_with_its_index() {
     store.add_index(&BY_TAG).unwrap();
     store.upsert(pod(4, 4, [7]));
     assert_eq!(told(&mut second), ["=1@1", "+2@2"], "what came before the end is told");
-    for mut ended in [first, second, late.start()] {
+    for mut ended in [first, second, late.subscribe()] {
         assert!(matches!(poll_once(std::pin::pin!(ended.next())), std::task::Poll::Ready(None)));
         ended.resync();
         assert!(ended.try_next().is_none());
@@ -208,11 +209,11 @@ fn a_list_after_the_end_of_a_subscription_does_not_catch_it_up() {
     let mut ended = tagged(&store, 7);
     store.remove_index(&BY_TAG).unwrap();
     store.replace([pod(1, 1, [7])], Version::new(1));
-    assert!(!ended.is_caught_up());
+    assert!(!ended.is_initial_delivered());
     assert!(told(&mut ended).is_empty());
     let mut new = store.subscribe();
     assert_eq!(told(&mut new).len(), 1);
-    assert!(new.is_caught_up());
+    assert!(new.is_initial_delivered());
 }
 
 #[test]
@@ -220,10 +221,10 @@ fn the_last_wish_counts() {
     let store = store();
     store.upsert(pod(1, 1, [7]));
     store.upsert(pod(2, 1, [7]));
-    let mut changes = store.subscription().key(1).by_index(&BY_TAG, 8).unwrap().key(2).start();
+    let mut changes = store.subscription().for_key(1).by_index(&BY_TAG, 8).unwrap().for_key(2).subscribe();
     assert_eq!(told(&mut changes), ["=2@1"]);
     // Many of them beside each other, as a fan-out by key is: each hears of its own.
-    let mut many: Vec<_> = (0..50).map(|key| store.subscription().key(key).start()).collect();
+    let mut many: Vec<_> = (0..50).map(|key| store.subscription().for_key(key).subscribe()).collect();
     drop(many.split_off(40));
     store.upsert(pod(7, 2, []));
     store.upsert(pod(45, 2, []));

@@ -8,7 +8,9 @@ use std::task::Waker;
 use std::thread;
 
 use arbitrary::{Arbitrary, Unstructured};
-use flyball_informer_cache::{Change, ChangeKind, Event, Observer, Schema, SharedWriter, Store, Version};
+use flyball_informer_cache::{
+    Change, ChangeKind, Observer, Schema, SharedWriter, Store, Version, WatchEvent,
+};
 use parking_lot::Mutex;
 use testkit::oracle::store::{OracleChange, OracleStage, OracleStep, OracleStore, Rules};
 use testkit::panicking::{Mood, PanickingKey, Point};
@@ -19,7 +21,7 @@ use testkit::wakers::{Counting, Panicking, poll_once, poll_with};
 type Told = OracleChange<u8, Thing>;
 
 const SCHEMA: Schema<u8, Thing> = Schema::new(|thing: &Thing| thing.key, |thing| Version::new(thing.version))
-    .identity(|a, b| a.uid == b.uid);
+    .with_identity(|a, b| a.uid == b.uid);
 const RULES: Rules<u8, Thing> =
     Rules { key: |thing| thing.key, version: |thing| thing.version, same: |a, b| a.uid == b.uid };
 
@@ -112,7 +114,7 @@ fn life(bytes: &[u8], told: &AtomicU64) {
             }
             StoreOp::Delete(draft) => {
                 let last = draw(draft);
-                store.apply(Event::Deleted(last.clone()));
+                store.apply(WatchEvent::Deleted(last.clone()));
                 expected = changes(naive.delete(&last.key.clone(), Some(last)).1);
             }
             StoreOp::Forget(key) => {
@@ -171,7 +173,7 @@ fn life(bytes: &[u8], told: &AtomicU64) {
         told.fetch_add(expected.len() as u64, Ordering::Relaxed);
         for (heard, observer) in &observers {
             assert_eq!(heard.take(), expected, "every step, once, in order");
-            assert_eq!(observer.panics(), 0);
+            assert_eq!(observer.panic_count(), 0);
             assert_eq!(Arc::strong_count(&heard.0), if closed { 1 } else { 2 });
         }
         store.check().unwrap();
@@ -258,12 +260,12 @@ fn a_panic_is_counted_and_is_nobody_elses() {
         }
     });
     let (heard, friendly) = Heard::of(&store);
-    assert_eq!((hostile.panics(), heard.take().len()), (1, 1), "an initial object counts as any change");
+    assert_eq!((hostile.panic_count(), heard.take().len()), (1, 1), "an initial object counts as any change");
     for key in 1..5 {
         store.upsert(thing(key, 1, 2));
     }
     store.replace([thing(0, 2, 3)], Version::new(3));
-    assert_eq!((hostile.panics(), friendly.panics()), (1 + 2 + 2 + 1, 0));
+    assert_eq!((hostile.panic_count(), friendly.panic_count()), (1 + 2 + 2 + 1, 0));
     assert_eq!((calls.load(Ordering::Relaxed), heard.take().len()), (1 + 4 + 5, 4 + 5));
     assert!(format!("{hostile:?}").contains("panics: 6"));
     store.check().unwrap();
@@ -287,7 +289,7 @@ fn a_function_whose_drop_panics_harms_nobody() {
     });
     let (heard, _friendly) = Heard::of(&store);
     store.close();
-    assert_eq!(observer.panics(), 1);
+    assert_eq!(observer.panic_count(), 1);
     assert_eq!(Arc::strong_count(&heard.0), 1, "the others end, too");
 }
 
@@ -310,7 +312,7 @@ fn keys_that_panic_cost_a_change_and_nothing_else() {
             let unreached = mood.disarm(point);
             let (there, told) = (store.len() as u64, heard.swap(0, Ordering::Relaxed));
             assert!(there == 1 || !written, "{point:?} {nth}");
-            assert_eq!(told + observer.panics(), there, "{point:?} {nth}: told, or counted");
+            assert_eq!(told + observer.panic_count(), there, "{point:?} {nth}: told, or counted");
             store.upsert((mood.clone(), 1, 10));
             assert_eq!(heard.load(Ordering::Relaxed), 10, "{point:?} {nth}");
             store.check().unwrap();
@@ -372,7 +374,7 @@ fn an_observer_outlives_its_store_and_keeps_it_from_nothing() {
     store.upsert(thing(1, 1, 1));
     drop(store);
     assert_eq!(Arc::strong_count(&heard.0), 1, "the last handle closed the store");
-    assert_eq!((heard.take().len(), observer.panics()), (1, 0));
+    assert_eq!((heard.take().len(), observer.panic_count()), (1, 0));
 }
 
 /// Writers beside those who come and go: nobody is told anything twice, and who was there before is told everything. That who comes
@@ -401,7 +403,7 @@ fn threads() {
                     let (heard, observer) = Heard::of(&store);
                     match round % 2 {
                         0 => kept.push((heard, observer)),
-                        _ => dropped += observer.panics(),
+                        _ => dropped += observer.panic_count(),
                     }
                 }
                 assert_eq!(dropped, 0);
@@ -432,7 +434,7 @@ fn threads() {
             versions.sort_unstable();
             assert!(versions.windows(2).all(|pair| pair[0] < pair[1]), "nothing twice");
         }
-        assert_eq!(observer.panics(), 0);
+        assert_eq!(observer.panic_count(), 0);
     }
     store.check().unwrap();
 }
@@ -465,21 +467,21 @@ fn an_end_waits_for_nobody_and_can_be_waited_for() {
     let store = store();
     let Held { heard, observer, entered, go_on } = held(&store);
     let (woken, waker) = Counting::waker();
-    let mut wait = Box::pin(observer.ended());
+    let mut wait = Box::pin(observer.unsubscribed());
     assert!(poll_with(wait.as_mut(), &waker).is_pending());
     let writer = thread::spawn({
         let store = store.clone();
         move || store.upsert(thing(1, 1, 1))
     });
     entered.recv().unwrap();
-    observer.end();
-    observer.end();
+    observer.unsubscribe();
+    observer.unsubscribe();
     store.upsert(thing(2, 1, 2));
     assert!(poll_with(wait.as_mut(), &waker).is_pending() && woken.wakes() == 0, "the call goes on");
     let waiting = thread::spawn({
         let (observer, heard) = (observer.clone(), heard.clone());
         move || {
-            block_on(observer.ended());
+            block_on(observer.unsubscribed());
             assert_eq!((brief(heard.take()), Arc::strong_count(&heard.0)), (vec!["+1@1".to_owned()], 2));
         }
     });
@@ -500,8 +502,8 @@ fn waiting_for_an_end_within_a_call_returns_at_once() {
         let (own, other) = (own.clone(), other.clone());
         let observer = store.observe(move |_| {
             for observer in [own.get().unwrap(), other.get().unwrap()] {
-                observer.end();
-                block_on(observer.ended());
+                observer.unsubscribe();
+                block_on(observer.unsubscribed());
             }
         });
         which.set(observer).unwrap();
@@ -510,8 +512,8 @@ fn waiting_for_an_end_within_a_call_returns_at_once() {
     observe(&other);
     store.upsert(thing(1, 1, 1));
     // Now it waits, and there is nothing to wait for.
-    block_on(own.get().unwrap().ended());
-    block_on(other.get().unwrap().ended());
+    block_on(own.get().unwrap().unsubscribed());
+    block_on(other.get().unwrap().unsubscribed());
     assert_eq!(Arc::strong_count(&own), 1, "both functions are gone");
     // So it is in a call with an object of the beginning, after which this thread is in none.
     let (_, another) = Heard::of(&store);
@@ -519,20 +521,20 @@ fn waiting_for_an_end_within_a_call_returns_at_once() {
     let _observer = store.observe({
         let (at_once, another) = (at_once.clone(), another);
         move |_| {
-            block_on(another.ended());
+            block_on(another.unsubscribed());
             at_once.fetch_add(1, Ordering::Relaxed);
         }
     });
     assert_eq!(at_once.load(Ordering::Relaxed), 1);
     let (_, another) = Heard::of(&store);
-    assert!(poll_once(std::pin::pin!(another.ended())).is_pending());
+    assert!(poll_once(std::pin::pin!(another.unsubscribed())).is_pending());
 }
 
 #[test]
 fn the_end_of_the_store_ends_observers_too() {
     let store = store();
     let (heard, observer) = Heard::of(&store);
-    let mut waits: Vec<_> = (0..3).map(|_| Box::pin(observer.ended())).collect();
+    let mut waits: Vec<_> = (0..3).map(|_| Box::pin(observer.unsubscribed())).collect();
     let (woken, waker) = Counting::waker();
     for (wait, waker) in waits.iter_mut().zip([&Waker::from(Arc::new(Panicking)), &waker, &waker]) {
         assert!(poll_with(wait.as_mut(), waker).is_pending());
@@ -543,14 +545,14 @@ fn the_end_of_the_store_ends_observers_too() {
     assert!(waits.iter_mut().all(|wait| poll_once(wait.as_mut()).is_ready()));
     // Who observes it later is over before it begins.
     let (_, late) = Heard::of(&store);
-    assert!(poll_once(std::pin::pin!(late.ended())).is_ready());
+    assert!(poll_once(std::pin::pin!(late.unsubscribed())).is_ready());
     // And one that is dropped with a store that is gone.
     let store = self::store();
     let (heard, observer) = Heard::of(&store);
     drop(store);
-    assert!(poll_once(std::pin::pin!(observer.ended())).is_ready());
+    assert!(poll_once(std::pin::pin!(observer.unsubscribed())).is_ready());
     assert_eq!(Arc::strong_count(&heard.0), 1);
-    observer.end();
+    observer.unsubscribe();
 }
 
 /// `TestSharedInformerHandlerAbuse` for observers: after its end none is told anything, whatever writers do.
@@ -576,10 +578,10 @@ fn a_hundred_observers_come_and_go() {
                     if round % 2 == 0 {
                         thread::yield_now();
                     }
-                    observer.end();
-                    block_on(observer.ended());
+                    observer.unsubscribe();
+                    block_on(observer.unsubscribed());
                     assert_eq!(Arc::strong_count(&heard.0), 1);
-                    assert_eq!(observer.panics(), 0);
+                    assert_eq!(observer.panic_count(), 0);
                 }
             })
         })
@@ -607,7 +609,7 @@ fn a_store_that_an_observer_closes_under_its_first_list_has_synced() {
         calls.fetch_add(1, Ordering::Relaxed);
     });
     store.replace([thing(1, 1, 1), thing(2, 1, 1)], Version::new(1));
-    assert_eq!((closed.load(Ordering::Relaxed), observer.panics()), (2, 0));
+    assert_eq!((closed.load(Ordering::Relaxed), observer.panic_count()), (2, 0));
     assert!(store.is_synced());
     assert_eq!(poll_once(Box::pin(store.synced()).as_mut()), std::task::Poll::Ready(Ok(())));
 }

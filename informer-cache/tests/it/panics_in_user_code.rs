@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Wake, Waker};
 
 use flyball_informer_cache::{
-    Event, Index, IndexError, Outcome, Schema, SharedWriter, Store, Subscription, Version,
+    Index, IndexError, Schema, SharedWriter, Store, Subscription, Version, WatchEvent, WriteOutcome,
 };
 use testkit::panicking::{Mood, PanickingKey, Point};
 use testkit::wakers::{Counting, Panicking, poll_once, poll_with};
@@ -70,7 +70,7 @@ const DEEDS: [(&str, Deed); 9] =
             let _ = store.upsert(object(mood, 3, 9, 1));
         }),
         ("delete", |store, mood| {
-            let _ = store.apply(Event::Deleted(object(mood, 2, 9, 2)));
+            let _ = store.apply(WatchEvent::Deleted(object(mood, 2, 9, 2)));
         }),
         ("delete without a word", |store, mood| {
             let _ = store.delete(&mood.key(1), None);
@@ -88,9 +88,9 @@ const DEEDS: [(&str, Deed); 9] =
         }),
         ("subscribe to some", |store, mood| {
             let tagged = store.subscription().by_index(&BY_TAG, mood.key(1)).unwrap();
-            let mut changes = tagged.start();
+            let mut changes = tagged.subscribe();
             while changes.try_next().is_some() {}
-            let mut changes = store.subscription().key(mood.key(1)).start();
+            let mut changes = store.subscription().for_key(mood.key(1)).subscribe();
             while changes.try_next().is_some() {}
         }),
         ("subscribe", |store, _| {
@@ -110,9 +110,9 @@ fn a_panic_anywhere_leaves_everything_intact() {
                 store.upsert(object(&mood, 1, 1, 1));
                 let (mut early, mut told) = (store.subscribe(), Vec::new());
                 let tagged = store.subscription().by_index(&BY_TAG, mood.key(1)).unwrap();
-                let (mut tagged, mut told_tagged) = (tagged.start(), Vec::new());
+                let (mut tagged, mut told_tagged) = (tagged.subscribe(), Vec::new());
                 let (mut second, mut told_second) =
-                    (store.subscription().key(mood.key(2)).start(), Vec::new());
+                    (store.subscription().for_key(mood.key(2)).subscribe(), Vec::new());
                 store.upsert(object(&mood, 2, 2, 2));
                 // One consumer is behind by an update, another one by everything.
                 drain(&mut early, &mut told);
@@ -204,7 +204,7 @@ fn a_panic_of_an_index_function_is_a_value() {
     let schema = Schema::new(|number: &u32| *number, |_| Version::ZERO);
     let mut store = Store::builder(schema).index(&moody).build().unwrap();
     store.upsert(1);
-    assert_eq!(store.upsert(13), Outcome::Added);
+    assert_eq!(store.upsert(13), WriteOutcome::Added);
     let told = |store: &Store<u32, u32>| {
         store.check().unwrap();
         let errors = store.index_errors();
@@ -309,7 +309,7 @@ fn foreign_code_may_call_back() {
             Version::new(echo.1)
         },
     )
-    .identity(|_, _| {
+    .with_identity(|_, _| {
         call_back();
         true
     });
@@ -323,7 +323,7 @@ fn foreign_code_may_call_back() {
     let mut others = vec![store.subscribe(), store.subscribe()];
     let waker = || Waker::from(Arc::new(EchoWaker));
     for round in 1..50 {
-        let mut wait = Box::pin(store.wait_for(Version::new(round)));
+        let mut wait = Box::pin(store.wait_for_version(Version::new(round)));
         assert!(poll_with(wait.as_mut(), &waker()).is_pending());
         assert!(poll_with(wait.as_mut(), &waker()).is_pending());
         for reader in &mut others {
@@ -359,7 +359,7 @@ fn a_waker_that_panics_keeps_nobody_from_being_woken() {
     for (reader, waker) in readers.iter_mut().zip(wakers) {
         assert!(poll_with(std::pin::pin!(reader.next()), waker).is_pending());
     }
-    let mut waits = [0, 1, 2].map(|_| Box::pin(store.wait_for(Version::new(1))));
+    let mut waits = [0, 1, 2].map(|_| Box::pin(store.wait_for_version(Version::new(1))));
     let mut synced = [0, 1, 2].map(|_| Box::pin(store.synced()));
     for at in 0..3 {
         assert!(poll_with(waits[at].as_mut(), wakers[at]).is_pending());
@@ -383,7 +383,7 @@ fn futures_dropped_at_every_poll_lose_nothing() {
     let (mut told, mut version) = (0, 0);
     for round in 0..200_u64 {
         let (counting, waker) = Counting::waker();
-        let mut wait = Box::pin(store.wait_for(Version::new(version + 1)));
+        let mut wait = Box::pin(store.wait_for_version(Version::new(version + 1)));
         let mut synced = Box::pin(store.synced());
         if round % 3 > 0 {
             assert!(poll_with(wait.as_mut(), &waker).is_pending());
@@ -396,7 +396,10 @@ fn futures_dropped_at_every_poll_lose_nothing() {
             assert!(poll_with(std::pin::pin!(changes.next()), &waker).is_pending());
         }
         version += 1;
-        assert_eq!(store.upsert((0, version)), if round == 0 { Outcome::Added } else { Outcome::Updated });
+        assert_eq!(
+            store.upsert((0, version)),
+            if round == 0 { WriteOutcome::Added } else { WriteOutcome::Updated }
+        );
         // Dropped before it was polled, then once after.
         drop(changes.next());
         while let std::task::Poll::Ready(change) = poll_once(std::pin::pin!(changes.next())) {

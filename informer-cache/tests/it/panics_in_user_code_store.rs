@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use flyball_informer_cache::{
-    Event, Index, IndexError, OrderedIndex, Schema, SharedWriter, Store, StoreBuilder, Version, Writer,
+    Index, IndexError, OrderedIndex, Schema, SharedWriter, Store, StoreBuilder, Version, WatchEvent, Writer,
 };
 
 /// Where foreign code runs.
@@ -181,7 +181,7 @@ fn builder() -> StoreBuilder<Word, Object> {
             Version::new(object.version)
         },
     );
-    let schema = schema.identity(|a, b| {
+    let schema = schema.with_identity(|a, b| {
         called(Point::Same);
         a.uid == b.uid
     });
@@ -213,7 +213,7 @@ const DEEDS: [(&str, Deed); 9] = [
         store.upsert(object(2, 9, 13));
     }),
     ("delete", |store| {
-        store.apply(Event::Deleted(object(2, 9, 3)));
+        store.apply(WatchEvent::Deleted(object(2, 9, 3)));
     }),
     ("transaction", |store| {
         let mut writes = store.transaction();
@@ -251,9 +251,16 @@ const DEEDS: [(&str, Deed); 9] = [
     ("look", |store| {
         let view = store.snapshot();
         let _ = view.range(&BY_TAGS, word(0)..word(9)).unwrap().descending().count();
-        let _ = view.query().by(&BY_TAG, &word(1)).unwrap().not(&BY_TAGS, &word(7)).unwrap().iter().count();
+        let _ = view
+            .query()
+            .by_index(&BY_TAG, &word(1))
+            .unwrap()
+            .not_by_index(&BY_TAGS, &word(7))
+            .unwrap()
+            .iter()
+            .count();
         drop(store.index_errors());
-        let _ = view.violations(&BY_HALF).unwrap().count();
+        let _ = view.unique_violations(&BY_HALF).unwrap().count();
     }),
 ];
 
@@ -335,7 +342,7 @@ fn call_back() {
         }
     }
     let _ = (store.get(&word(1)), store.subscribe().try_next(), store.index_errors());
-    let _ = (store.held_snapshots(), store.memory(|_, _| 1), contents(&store));
+    let _ = (store.retained_snapshots(), store.memory_usage(|_, _| 1), contents(&store));
     BACK.with(|slot| *slot.borrow_mut() = Some(store));
 }
 
@@ -365,7 +372,7 @@ const SHARED_DEEDS: [(&str, SharedDeed); 6] = [
         store.upsert(object(2, 9, 13));
     }),
     ("delete", |store| {
-        store.apply(Event::Deleted(object(2, 9, 3)));
+        store.apply(WatchEvent::Deleted(object(2, 9, 3)));
     }),
     ("replace", |store| drop(store.replace([object(1, 1, 1), object(2, 9, 2)], Version::new(9)))),
     ("add and remove an index", |store| {
@@ -419,7 +426,7 @@ fn what_is_dropped_may_use_the_store() {
             BUDGET.set(0);
             drop(BACK.with(RefCell::take));
             store.check().unwrap();
-            assert_eq!(store.held_snapshots().states, 0);
+            assert_eq!(store.retained_snapshots().states, 0);
             drop(store);
             assert_eq!(LIVE.get(), 0);
         }
@@ -655,7 +662,7 @@ fn memory_comes_back_after_many_came_and_went() {
         let schema = Schema::new(|number: &u32| *number, |_| Version::ZERO);
         Store::builder(schema).index(&ORDERED).index(&GROUPS).seed(1).build().unwrap().into_shared()
     };
-    let bytes = |store: &SharedWriter<u32, u32>| store.memory(|_, _| 0).total();
+    let bytes = |store: &SharedWriter<u32, u32>| store.memory_usage(|_, _| 0).total();
     let few = store();
     few.replace(0..100, Version::ZERO);
     let much = store();
@@ -687,7 +694,7 @@ fn memory_comes_back_after_many_came_and_went() {
 
 #[test]
 fn questions_at_the_edge() {
-    use flyball_informer_cache::{Labels, Selector};
+    use flyball_informer_cache::{LabelIndex, Selector};
     struct Item {
         id: u32,
         name: &'static str,
@@ -696,8 +703,8 @@ fn questions_at_the_edge() {
     static NAMES: OrderedIndex<Item, &str> = OrderedIndex::new("names", |item| item.name);
     static DIGITS: Index<Item, u32> =
         Index::many("digits", |item| vec![item.id % 10, item.id / 10, item.id % 2]);
-    static LABELS: Labels<Item> =
-        Labels::new("labels", |item, each| item.labels.iter().for_each(|(key, value)| each(key, value)));
+    static LABELS: LabelIndex<Item> =
+        LabelIndex::new("labels", |item, each| item.labels.iter().for_each(|(key, value)| each(key, value)));
     let schema = Schema::new(|item: &Item| item.id, |_| Version::ZERO);
     let store =
         Store::builder(schema).index(&NAMES).index(&DIGITS).index(&LABELS).build().unwrap().into_shared();
@@ -726,9 +733,9 @@ fn questions_at_the_edge() {
         "no values, no objects"
     );
     assert_eq!(view.query().iter().count(), 5);
-    let outside = view.query().not(&DIGITS, &1).unwrap().not(&DIGITS, &77).unwrap();
+    let outside = view.query().not_by_index(&DIGITS, &1).unwrap().not_by_index(&DIGITS, &77).unwrap();
     assert_eq!(sorted(&mut outside.iter().map(|item| item.id)), [22, 30]);
-    let contradiction = view.query().by(&DIGITS, &1).unwrap().not(&DIGITS, &1).unwrap();
+    let contradiction = view.query().by_index(&DIGITS, &1).unwrap().not_by_index(&DIGITS, &1).unwrap();
     assert_eq!(contradiction.iter().count(), 0);
     let mut nothing = contradiction.iter();
     assert!(nothing.next().is_none() && nothing.next().is_none(), "and stays so");

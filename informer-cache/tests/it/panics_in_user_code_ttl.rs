@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_informer_cache::{Change, Index, Outcome, Timed, TtlStore};
+use flyball_informer_cache::{Change, Index, TtlEntry, TtlStore, WriteOutcome};
 use flyball_sync::ManualClock;
 use parking_lot::Mutex;
 use testkit::panicking::{Mood, PanickingKey, Point};
@@ -19,7 +19,7 @@ struct Object {
 
 type Hostile = TtlStore<PanickingKey, Object, ManualClock>;
 
-static BY_PARITY: Index<Timed<Object>, PanickingKey> =
+static BY_PARITY: Index<TtlEntry<Object>, PanickingKey> =
     Index::new("parity", |object| object.mood.key(object.id % 2));
 
 const TTL: Duration = Duration::from_secs(1);
@@ -53,7 +53,7 @@ const DEEDS: [(&str, Deed); 9] = [
     ("replace", |store, mood| {
         drop(store.replace([object(mood, 2, 9), object(mood, 3, 9), object(mood, 6, 8), object(mood, 6, 9)]));
     }),
-    ("sweep", |store, _| drop(store.sweep())),
+    ("sweep", |store, _| drop(store.evict_expired())),
     ("read", |store, mood| {
         drop((store.get(&mood.key(1)), store.get(&mood.key(3))));
         drop(store.by_index(&BY_PARITY, &mood.key(1)));
@@ -72,7 +72,7 @@ fn a_panic_anywhere_leaves_everything_intact() {
         for (name, deed) in DEEDS {
             for nth in 1.. {
                 let (mood, clock) = (Mood::new(), ManualClock::new());
-                let builder = TtlStore::builder(|object: &Timed<Object>| object.mood.key(object.id));
+                let builder = TtlStore::builder(|object: &TtlEntry<Object>| object.mood.key(object.id));
                 let store = builder.ttl(TTL).index(&BY_PARITY).clock(clock.clone()).build().unwrap();
                 for id in 1..3 {
                     store.upsert(object(&mood, id, 0));
@@ -83,7 +83,7 @@ fn a_panic_anywhere_leaves_everything_intact() {
                 }
                 clock.advance(TTL / 2);
                 let before = contents(&store);
-                assert_eq!((before.len(), store.stored()), (2, 4));
+                assert_eq!((before.len(), store.stored_len()), (2, 4));
 
                 mood.arm(point, nth);
                 let panicked = catch_unwind(AssertUnwindSafe(|| deed(&store, &mood))).is_err();
@@ -100,8 +100,8 @@ fn a_panic_anywhere_leaves_everything_intact() {
                 assert_eq!(store.get(&mood.key(3)).unwrap().serial, 100);
                 clock.advance(3 * TTL);
                 assert!(contents(&store).is_empty());
-                drop(store.sweep());
-                assert_eq!((store.stored(), store.next_sweep()), (0, None), "{name}, {point:?} {nth}");
+                drop(store.evict_expired());
+                assert_eq!((store.stored_len(), store.next_expiry()), (0, None), "{name}, {point:?} {nth}");
 
                 drop(store);
                 assert_eq!(mood.live(), 0, "{name}, {point:?} {nth}: nothing leaks");
@@ -117,9 +117,9 @@ fn a_panic_anywhere_leaves_everything_intact() {
 #[test]
 fn a_policy_that_panics_leaves_everything_as_it_was() {
     let clock = ManualClock::new();
-    let builder = TtlStore::builder(|number: &Timed<u32>| **number).clock(clock.clone());
+    let builder = TtlStore::builder(|number: &TtlEntry<u32>| **number).clock(clock.clone());
     let store =
-        builder.ttl_by(|number| if *number == 13 { panic!("not this one") } else { Some(TTL) }).build();
+        builder.ttl_with(|number| if *number == 13 { panic!("not this one") } else { Some(TTL) }).build();
     let store = store.unwrap();
     store.upsert(1);
     clock.advance(2 * TTL);
@@ -128,9 +128,9 @@ fn a_policy_that_panics_leaves_everything_as_it_was() {
         assert!(catch_unwind(deed).is_err());
     }
     assert!(catch_unwind(AssertUnwindSafe(|| store.upsert(13))).is_err());
-    assert_eq!((store.stored(), store.len()), (1, 0));
-    assert_eq!(store.sweep().len(), 1);
-    assert_eq!(store.next_sweep(), None);
+    assert_eq!((store.stored_len(), store.len()), (1, 0));
+    assert_eq!(store.evict_expired().len(), 1);
+    assert_eq!(store.next_expiry(), None);
 }
 
 /// Who writes a key that has expired has nothing to do with the object that was there.
@@ -143,12 +143,12 @@ fn what_has_expired_may_panic_as_it_goes() {
         }
     }
     let clock = ManualClock::new();
-    let builder = TtlStore::builder(|object: &Timed<Object>| object.0).ttl(TTL);
+    let builder = TtlStore::builder(|object: &TtlEntry<Object>| object.0).ttl(TTL);
     let store = builder.clock(clock.clone()).build().unwrap();
     type Objects = TtlStore<u32, Object, ManualClock>;
     let writes: [fn(&Objects); 6] = [
-        |store| assert_eq!(store.upsert(Object(1, false)), Outcome::Added),
-        |store| assert_eq!(store.upsert(Object(2, false)), Outcome::Added),
+        |store| assert_eq!(store.upsert(Object(1, false)), WriteOutcome::Added),
+        |store| assert_eq!(store.upsert(Object(2, false)), WriteOutcome::Added),
         |store| assert!(store.delete(&1).is_none()),
         |store| assert!(store.delete(&2).is_none()),
         |store| assert_eq!(store.replace([Object(1, false)]).len(), 1),
@@ -160,8 +160,8 @@ fn what_has_expired_may_panic_as_it_goes() {
         write(&store);
         assert!(store.snapshot().objects().all(|object| !object.1));
         clock.advance(2 * TTL);
-        drop(store.sweep());
-        assert_eq!((store.stored(), store.next_sweep()), (0, None));
+        drop(store.evict_expired());
+        assert_eq!((store.stored_len(), store.next_expiry()), (0, None));
     }
 }
 
@@ -174,8 +174,8 @@ fn code_that_calls_back_is_answered() {
     fn call() {
         let store = STORE.lock().clone();
         if let Some(store) = store {
-            let _ = (store.get(&1), store.len(), store.next_sweep());
-            drop(store.sweep());
+            let _ = (store.get(&1), store.len(), store.next_expiry());
+            drop(store.evict_expired());
             drop(store.delete(&99));
         }
     }
@@ -185,11 +185,11 @@ fn code_that_calls_back_is_answered() {
         }
     }
     let clock = ManualClock::new();
-    let builder = TtlStore::builder(|object: &Timed<CallsBack>| {
+    let builder = TtlStore::builder(|object: &TtlEntry<CallsBack>| {
         call();
         object.0
     });
-    let builder = builder.ttl_by(|object| {
+    let builder = builder.ttl_with(|object| {
         call();
         Some(TTL * object.0)
     });
@@ -217,8 +217,8 @@ fn code_that_calls_back_is_answered() {
     clock.advance(TTL);
     drop(store.replace([CallsBack(4)]));
     clock.advance(10 * TTL);
-    drop(store.sweep());
-    assert_eq!((store.stored(), observer.panics()), (0, 0));
+    drop(store.evict_expired());
+    assert_eq!((store.stored_len(), observer.panic_count()), (0, 0));
     assert!(*told.lock() > 8);
     store.check().unwrap();
     *STORE.lock() = None;

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use flyball_informer_cache::{
-    ChangeKind, Event, Index, IndexError, ListVersion, OrderedIndex, Outcome, Phase, Reflector,
-    ReflectorConfig, Schema, SharedWriter, Snapshot, SourceErrorKind, Step, Store, Verdict, Version,
-    WaitForError,
+    ChangeKind, EventVerdict, Index, IndexError, ListVersion, OrderedIndex, Reflector, ReflectorConfig,
+    ReflectorPhase, ReflectorRequest, Schema, SharedWriter, Snapshot, SourceErrorKind, Store, Version,
+    WaitForError, WatchEvent, WriteOutcome,
 };
 use flyball_sync::Nanos;
 use parking_lot::Mutex;
@@ -19,11 +19,11 @@ use testkit::wakers::{Counting, Panicking, poll_once, poll_with};
 /// A key, a version, and which of the objects of that name it is.
 type Named = (u8, u64, u8);
 
-type Write = fn(&SharedWriter<u8, Named>) -> Outcome;
+type Write = fn(&SharedWriter<u8, Named>) -> WriteOutcome;
 
 fn store() -> SharedWriter<u8, Named> {
     let schema = Schema::new(|object: &Named| object.0, |object| Version::new(object.1));
-    Store::builder(schema.identity(|a, b| a.2 == b.2)).build().unwrap().into_shared()
+    Store::builder(schema.with_identity(|a, b| a.2 == b.2)).build().unwrap().into_shared()
 }
 
 fn version(version: u64) -> Version {
@@ -34,11 +34,11 @@ fn version(version: u64) -> Version {
 fn a_late_event_of_the_object_before_took_the_key_back() {
     let store = store();
     store.upsert((1, 5, 1));
-    assert_eq!(store.upsert((1, 8, 2)), Outcome::Replaced);
-    assert_eq!(store.upsert((1, 6, 1)), Outcome::Stale { stored: version(8) });
+    assert_eq!(store.upsert((1, 8, 2)), WriteOutcome::Replaced);
+    assert_eq!(store.upsert((1, 6, 1)), WriteOutcome::Stale { stored: version(8) });
     assert_eq!(store.get(&1).as_deref(), Some(&(1, 8, 2)));
-    assert_eq!(store.upsert((1, 8, 3)), Outcome::Replaced, "another object of the same version");
-    assert_eq!(store.upsert((1, 0, 4)), Outcome::Replaced, "an unknown version is not older");
+    assert_eq!(store.upsert((1, 8, 3)), WriteOutcome::Replaced, "another object of the same version");
+    assert_eq!(store.upsert((1, 0, 4)), WriteOutcome::Replaced, "an unknown version is not older");
 }
 
 #[test]
@@ -48,15 +48,15 @@ fn a_stale_event_did_not_advance_the_store() {
         |store| store.upsert((1, 7, 1)),
         |store| store.upsert((1, 7, 2)),
         |store| store.delete(&1, Some((1, 7, 1))),
-        |store| store.apply(Event::Deleted((1, 7, 2))),
+        |store| store.apply(WatchEvent::Deleted((1, 7, 2))),
     ];
     for event in stale {
         let store = store();
         store.replace([(1, 9, 1)], version(5));
         let (wakes, waker) = Counting::waker();
-        let mut wait = Box::pin(store.wait_for(version(7)));
+        let mut wait = Box::pin(store.wait_for_version(version(7)));
         assert!(poll_with(wait.as_mut(), &waker).is_pending());
-        assert_eq!(event(&store), Outcome::Stale { stored: version(9) });
+        assert_eq!(event(&store), WriteOutcome::Stale { stored: version(9) });
         assert_eq!((store.version(), wakes.wakes()), (version(7), 1));
         assert_eq!(poll_once(wait.as_mut()), Poll::Ready(Ok(version(7))));
         assert_eq!(store.get(&1).as_deref(), Some(&(1, 9, 1)));
@@ -68,9 +68,10 @@ fn a_stale_event_did_not_advance_the_store() {
 fn a_wait_for_a_version_kept_the_store_open() {
     let store = store();
     let (wakes, waker) = Counting::waker();
-    let (mut asked, mut never) = (Box::pin(store.wait_for(version(7))), Box::pin(store.wait_for(version(7))));
-    let mut reached = Box::pin(store.wait_for(version(3)));
-    let forgotten = Box::pin(store.wait_for(version(7)));
+    let (mut asked, mut never) =
+        (Box::pin(store.wait_for_version(version(7))), Box::pin(store.wait_for_version(version(7))));
+    let mut reached = Box::pin(store.wait_for_version(version(3)));
+    let forgotten = Box::pin(store.wait_for_version(version(7)));
     let mut changes = store.subscribe();
     assert!(poll_with(asked.as_mut(), &waker).is_pending());
     assert!(poll_with(reached.as_mut(), Waker::noop()).is_pending());
@@ -90,14 +91,14 @@ fn reflector() -> Reflector {
 
 #[test]
 fn a_watch_from_no_version_was_opened_again_without_a_list() {
-    for kind in [SourceErrorKind::Refused, SourceErrorKind::TooManyRequests { retry_after: None }] {
+    for kind in [SourceErrorKind::ConnectionRefused, SourceErrorKind::TooManyRequests { retry_after: None }] {
         let mut reflector = reflector();
-        assert_eq!(reflector.page(Version::ZERO, None, Nanos::ZERO, 0), Verdict::Publish(Version::ZERO));
+        assert_eq!(reflector.page(Version::ZERO, None, Nanos::ZERO, 0), EventVerdict::Publish(Version::ZERO));
         reflector.watch_failed(kind, Nanos::ZERO, 0);
-        assert!(matches!(reflector.phase(), Phase::Waiting { .. }), "with backoff");
-        reflector.time_passed(reflector.deadline(), 0);
+        assert!(matches!(reflector.phase(), ReflectorPhase::Waiting { .. }), "with backoff");
+        reflector.deadline_reached(reflector.deadline(), 0);
         assert!(
-            matches!(reflector.step(), Step::List(_)),
+            matches!(reflector.step(), ReflectorRequest::List(_)),
             "what was deleted meanwhile is told by a list only"
         );
     }
@@ -107,14 +108,17 @@ fn a_watch_from_no_version_was_opened_again_without_a_list() {
 fn continuations_in_a_circle_never_ended() {
     let mut reflector = reflector();
     let mut page = |token: &str| reflector.page(version(1), Some(token.into()), Nanos::ZERO, 0);
-    assert_eq!([page("a"), page("b"), page("a")], [Verdict::Stage, Verdict::Stage, Verdict::Ignore]);
-    assert!(matches!(reflector.phase(), Phase::Waiting { .. }), "with backoff");
-    assert!(!reflector.holds_half_list());
-    reflector.time_passed(reflector.deadline(), 0);
-    let Step::List(request) = reflector.step() else { panic!("lists again") };
-    assert_eq!((request.version, request.continuation), (ListVersion::Any, None));
+    assert_eq!(
+        [page("a"), page("b"), page("a")],
+        [EventVerdict::Stage, EventVerdict::Stage, EventVerdict::Ignore]
+    );
+    assert!(matches!(reflector.phase(), ReflectorPhase::Waiting { .. }), "with backoff");
+    assert!(!reflector.has_partial_list());
+    reflector.deadline_reached(reflector.deadline(), 0);
+    let ReflectorRequest::List(request) = reflector.step() else { panic!("lists again") };
+    assert_eq!((request.min_version, request.continuation), (ListVersion::Any, None));
     // Another list may have the same tokens.
-    assert_eq!(reflector.page(version(1), Some("a".into()), Nanos::ZERO, 0), Verdict::Stage);
+    assert_eq!(reflector.page(version(1), Some("a".into()), Nanos::ZERO, 0), EventVerdict::Stage);
 }
 
 #[test]
@@ -122,26 +126,26 @@ fn a_consumer_that_had_caught_up_was_not_any_more() {
     let store = store();
     store.replace([(1, 1, 1)], Version::new(1));
     let mut changes = store.subscribe();
-    assert!(!changes.is_caught_up());
+    assert!(!changes.is_initial_delivered());
     assert!(changes.try_next().is_some_and(|change| change.is_initial()));
-    assert!(changes.is_caught_up());
+    assert!(changes.is_initial_delivered());
     // What comes later is none of the beginning.
     store.upsert((1, 2, 2));
-    assert!(changes.is_caught_up());
+    assert!(changes.is_initial_delivered());
     assert_eq!(changes.pending(), 1);
     assert!(changes.try_next().is_some_and(|change| change.kind() == ChangeKind::Replaced));
-    assert!(changes.is_caught_up());
+    assert!(changes.is_initial_delivered());
 }
 
 #[test]
 fn a_waker_that_panics_reached_the_writer() {
     let store = store();
     let mut changes = store.subscribe();
-    let mut wait = Box::pin(store.wait_for(version(1)));
+    let mut wait = Box::pin(store.wait_for_version(version(1)));
     let hostile = Waker::from(Arc::new(Panicking));
     let write: [&dyn Fn() -> bool; 4] = [
-        &|| store.upsert((1, 1, 1)) == Outcome::Added,
-        &|| store.delete(&1, None) == Outcome::Deleted,
+        &|| store.upsert((1, 1, 1)) == WriteOutcome::Added,
+        &|| store.delete(&1, None) == WriteOutcome::Deleted,
         &|| store.replace([(2, 3, 1)], version(3)).len() == 1,
         &|| {
             store.bookmark(version(4));
@@ -193,9 +197,9 @@ fn a_state_that_a_new_index_left_behind_counted_twice() {
     store.upsert((1, 1, 0));
     *KEPT.lock() = Some((store.clone(), None));
     store.add_index(&LATE).unwrap();
-    assert_eq!(store.held_snapshots().states, 1);
+    assert_eq!(store.retained_snapshots().states, 1);
     *KEPT.lock() = None;
-    assert_eq!(store.held_snapshots().states, 0);
+    assert_eq!(store.retained_snapshots().states, 0);
 }
 
 thread_local! {
@@ -260,15 +264,15 @@ fn the_present_state_was_counted_among_those_held() {
     meanwhile(move || {
         inside.upsert((1, 2, 1));
         let snapshot = inside.snapshot();
-        let states = inside.held_snapshots().states;
+        let states = inside.retained_snapshots().states;
         *kept.borrow_mut() = Some((snapshot, states));
     });
     store.add_index(&BY_WHICH_MEANWHILE).unwrap();
     let (snapshot, states) = present.take().unwrap();
     assert_eq!(states, 1, "the state that the index is filled from");
-    assert_eq!(store.held_snapshots().states, 1, "that of before the index was opened");
+    assert_eq!(store.retained_snapshots().states, 1, "that of before the index was opened");
     drop(snapshot);
-    assert_eq!(store.held_snapshots().states, 0);
+    assert_eq!(store.retained_snapshots().states, 0);
 }
 
 /// Equal to its neighbours, so not transitive; all hash alike.

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use drivers::cache::fixture::{self, Object, SCHEMA, World, bookmark, error, object};
 use flyball_informer_cache::{
-    Event, Informer, InformerState, ListRequest, Page, ScriptedSource, SourceError, Version, WatchRequest,
+    Informer, InformerState, ListRequest, Page, ScriptedSource, SourceError, Version, WatchEvent,
+    WatchRequest,
 };
 use parking_lot::Mutex;
 
@@ -13,27 +14,27 @@ type Source = ScriptedSource<Object>;
 
 /// An informer that lists these and watches.
 fn watching(source: &Source, items: Vec<Object>, version: u64) -> World {
-    source.list(Ok(Page { items, version: Version::new(version), continuation: None }));
-    source.watch(Ok(()));
+    source.answer_list(Ok(Page { items, version: Version::new(version), continuation: None }));
+    source.answer_watch(Ok(()));
     let mut world = World::new(Informer::builder(SCHEMA, source.clone()));
     world.settle();
     world
 }
 
-fn put(key: u8, version: u64) -> Event<Object> {
-    Event::Modified(object(key, version))
+fn put(key: u8, version: u64) -> WatchEvent<Object> {
+    WatchEvent::Modified(object(key, version))
 }
 
-fn gone(key: u8, version: u64) -> Event<Object> {
-    Event::Deleted(object(key, version))
+fn gone(key: u8, version: u64) -> WatchEvent<Object> {
+    WatchEvent::Deleted(object(key, version))
 }
 
-fn tell(source: &Source, world: &mut World, events: impl IntoIterator<Item = Event<Object>>) -> u64 {
-    let before = world.informer.status().stale;
-    events.into_iter().for_each(|event| source.tell(event));
+fn tell(source: &Source, world: &mut World, events: impl IntoIterator<Item = WatchEvent<Object>>) -> u64 {
+    let before = world.informer.status().stale_events;
+    events.into_iter().for_each(|event| source.send(event));
     world.settle();
     world.informer.store().check().unwrap();
-    world.informer.status().stale - before
+    world.informer.status().stale_events - before
 }
 
 #[test]
@@ -43,12 +44,12 @@ fn an_event_that_comes_after_newer_ones_of_other_objects_is_applied() {
     let stale = tell(&source, &mut world, [put(1, 5), put(2, 4), put(3, 6)]);
     assert_eq!((world.stored(), stale), (vec![object(1, 5), object(2, 4), object(3, 6)], 0));
     // The next watch begins at the newest version.
-    source.close();
-    source.watch(Ok(()));
+    source.close_watch();
+    source.answer_watch(Ok(()));
     world.pass(Duration::from_secs(2));
-    let asked = source.asked();
-    let Some(flyball_informer_cache::Asked::Watch(last)) = asked.last() else { panic!("{asked:?}") };
-    assert_eq!(last.from, Version::new(6));
+    let asked = source.requests();
+    let Some(flyball_informer_cache::SourceRequest::Watch(last)) = asked.last() else { panic!("{asked:?}") };
+    assert_eq!(last.from_version, Version::new(6));
 }
 
 #[test]
@@ -67,7 +68,7 @@ fn a_late_event_does_not_bring_back_what_is_deleted() {
     assert_eq!((world.stored(), stale), (vec![object(2, 6)], 1));
     // Another one under the key is newer, be it by the same write.
     let other = Object { key: 1, uid: 2, version: 7 };
-    assert_eq!(tell(&source, &mut world, [Event::Added(other)]), 0);
+    assert_eq!(tell(&source, &mut world, [WatchEvent::Added(other)]), 0);
     assert_eq!(world.stored(), [other, object(2, 6)]);
 }
 
@@ -115,12 +116,12 @@ fn so_many_deletions_are_remembered_and_nothing_comes_back_after_them() {
 #[test]
 fn a_streaming_list_is_judged_by_key_too() {
     let source = Source::new();
-    source.watch(Ok(()));
+    source.answer_watch(Ok(()));
     let mut world = World::new(Informer::builder(SCHEMA, source.clone()).streaming_lists());
     world.settle();
     let events = [
-        Event::Added(object(1, 5)),
-        Event::Added(object(2, 3)),
+        WatchEvent::Added(object(1, 5)),
+        WatchEvent::Added(object(2, 3)),
         put(1, 4),
         put(3, 6),
         gone(3, 8),
@@ -130,7 +131,7 @@ fn a_streaming_list_is_judged_by_key_too() {
         put(4, 8),
         put(5, 12),
         gone(5, 13),
-        Event::InitialEnd(Version::new(10)),
+        WatchEvent::InitialListEnd(Version::new(10)),
         put(5, 11),
     ];
     assert_eq!(tell(&source, &mut world, events), 5);
@@ -144,9 +145,9 @@ fn watches_are_opened_apart_though_each_tells_news() {
         let source = Source::new();
         let mut world = watching(&source, vec![], 1);
         for turn in 0..50 {
-            source.tell(if news { put(1, 10 + turn) } else { bookmark(10 + turn) });
-            source.close();
-            source.watch(Ok(()));
+            source.send(if news { put(1, 10 + turn) } else { bookmark(10 + turn) });
+            source.close_watch();
+            source.answer_watch(Ok(()));
         }
         world.pass(Duration::from_secs(10));
         let status = world.informer.status();
@@ -160,8 +161,8 @@ fn a_watch_that_lasted_is_followed_by_another_at_once() {
     let source = Source::new();
     let mut world = watching(&source, vec![], 1);
     world.pass(Duration::from_secs(1));
-    source.close();
-    source.watch(Ok(()));
+    source.close_watch();
+    source.answer_watch(Ok(()));
     world.settle();
     assert_eq!((world.informer.status().watch_restarts, source.open_watches()), (1, 1));
 }
@@ -170,14 +171,14 @@ fn a_watch_that_lasted_is_followed_by_another_at_once() {
 fn a_watch_that_does_not_end_by_itself_is_no_error() {
     let source = Source::new();
     let told = Arc::new(Mutex::new(Vec::new()));
-    source.list(Ok(Page { items: vec![object(1, 1)], version: Version::new(1), continuation: None }));
+    source.answer_list(Ok(Page { items: vec![object(1, 1)], version: Version::new(1), continuation: None }));
     let builder = Informer::builder(SCHEMA, source.clone()).on_error({
         let told = told.clone();
         move |failure| told.lock().push(failure.to_string())
     });
     let mut world = World::new(builder);
     for _ in 0..60 {
-        source.watch(Ok(()));
+        source.answer_watch(Ok(()));
     }
     world.pass(Duration::from_secs(6 * 3600));
     let status = world.informer.status();
@@ -189,12 +190,12 @@ fn a_watch_that_does_not_end_by_itself_is_no_error() {
 #[test]
 fn the_last_error_is_over_when_the_source_answers() {
     let source = Source::new();
-    source.list(Err(error(fixture::OTHER)));
+    source.answer_list(Err(error(fixture::OTHER)));
     let mut world = World::new(Informer::builder(SCHEMA, source.clone()));
     world.settle();
     assert!(world.informer.status().last_error.is_some());
-    source.list(Ok(Page { items: vec![], version: Version::new(1), continuation: None }));
-    source.watch(Ok(()));
+    source.answer_list(Ok(Page { items: vec![], version: Version::new(1), continuation: None }));
+    source.answer_watch(Ok(()));
     world.pass_alarm();
     assert_eq!(world.informer.status().last_error, None);
 }
@@ -211,13 +212,13 @@ impl flyball_informer_cache::Source for Polled {
     }
 
     async fn watch(&self, request: WatchRequest) -> Result<Self::Watch, SourceError> {
-        self.0.watch(Ok(()));
+        self.0.answer_watch(Ok(()));
         let watch = flyball_informer_cache::Source::watch(&self.0, request).await?;
-        self.0.close();
+        self.0.close_watch();
         Ok(watch)
     }
 
-    fn polls(&self) -> bool {
+    fn is_polling(&self) -> bool {
         true
     }
 }
@@ -225,7 +226,7 @@ impl flyball_informer_cache::Source for Polled {
 #[test]
 fn polls_that_have_nothing_to_tell_go_on_without_an_error_or_a_list() {
     let source = Source::new();
-    source.list(Ok(Page { items: vec![object(1, 1)], version: Version::new(1), continuation: None }));
+    source.answer_list(Ok(Page { items: vec![object(1, 1)], version: Version::new(1), continuation: None }));
     let mut world = World::new(Informer::builder(SCHEMA, Polled(source)));
     world.pass(Duration::from_secs(600));
     let status = world.informer.status();
@@ -236,15 +237,19 @@ fn polls_that_have_nothing_to_tell_go_on_without_an_error_or_a_list() {
 #[test]
 fn an_empty_streaming_list_of_a_restored_source_takes_the_floor_back() {
     let source = Source::new();
-    source.watch(Ok(()));
+    source.answer_watch(Ok(()));
     let mut world = World::new(Informer::builder(SCHEMA, source.clone()).streaming_lists());
     world.settle();
-    tell(&source, &mut world, [Event::Added(object(1, 50)), Event::InitialEnd(Version::new(100))]);
-    source.fail(error(fixture::EXPIRED));
-    source.watch(Ok(()));
+    tell(
+        &source,
+        &mut world,
+        [WatchEvent::Added(object(1, 50)), WatchEvent::InitialListEnd(Version::new(100))],
+    );
+    source.fail_watch(error(fixture::EXPIRED));
+    source.answer_watch(Ok(()));
     world.settle();
     world.pass_alarm();
-    let restored = [Event::InitialEnd(Version::new(10)), Event::Added(object(2, 11))];
+    let restored = [WatchEvent::InitialListEnd(Version::new(10)), WatchEvent::Added(object(2, 11))];
     assert_eq!(tell(&source, &mut world, restored), 0);
     assert_eq!(world.stored(), [object(2, 11)]);
 }

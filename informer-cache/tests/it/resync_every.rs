@@ -48,7 +48,7 @@ fn each_has_its_period() {
     let clock = ManualClock::new();
     let store = store([1, 2]);
     let mut readers =
-        [0, 2, 3].map(|period| store.subscription().resync_every(clock.timer(), secs(period)).start());
+        [0, 2, 3].map(|period| store.subscription().resync_every(clock.timer(), secs(period)).subscribe());
     assert_eq!(readers.each_mut().map(told), [2, 2, 2], "what there is");
     let (counting, waker) = Counting::waker();
     let mut heard = Vec::new();
@@ -72,7 +72,7 @@ fn each_has_its_period() {
 fn periods_that_passed_are_not_made_up_for() {
     let clock = ManualClock::new();
     let store = store([1]);
-    let mut changes = store.subscription().resync_every(clock.timer(), secs(2)).start();
+    let mut changes = store.subscription().resync_every(clock.timer(), secs(2)).subscribe();
     clock.advance(secs(7));
     assert_eq!(told(&mut changes), 2, "the beginning, and everything once more");
     clock.advance(secs(1));
@@ -88,7 +88,7 @@ fn nobody_moves_the_period_of_another_one() {
     let store = store([1]);
     let mut known = Vec::new();
     for (period, next) in [(10, 10), (60, 10), (2, 2), (1, 1)] {
-        let mut changes = store.subscription().resync_every(clock.timer(), secs(period)).start();
+        let mut changes = store.subscription().resync_every(clock.timer(), secs(period)).subscribe();
         assert_eq!(told(&mut changes), 1);
         assert!(poll_with(pin!(changes.next()), Waker::noop()).is_pending());
         known.push(changes);
@@ -109,7 +109,7 @@ fn a_relist_tells_what_changed_and_moves_no_period() {
     world.settle();
     let mut plain = world.informer.subscribe();
     let mut resyncing =
-        world.informer.subscription().resync_every(world.clock.timer(), Duration::from_secs(100)).start();
+        world.informer.subscription().resync_every(world.clock.timer(), Duration::from_secs(100)).subscribe();
     let begun = world.now();
     assert_eq!(std::iter::from_fn(|| plain.try_next()).count(), 4);
     assert_eq!(std::iter::from_fn(|| resyncing.try_next()).count(), 4);
@@ -138,7 +138,7 @@ fn a_relist_tells_what_changed_and_moves_no_period() {
 fn what_changed_comes_first_and_counts() {
     let clock = ManualClock::new();
     let store = store([1, 2, 3]);
-    let mut changes = store.subscription().resync_every(clock.timer(), secs(5)).start();
+    let mut changes = store.subscription().resync_every(clock.timer(), secs(5)).subscribe();
     assert_eq!(told(&mut changes), 3);
     store.upsert((1, 2));
     clock.advance(secs(5));
@@ -155,7 +155,7 @@ fn nothing_is_left_of_it_after_the_end() {
     let clock = ManualClock::new();
     for closes in [true, false] {
         let store = store([]);
-        let mut changes = store.subscription().resync_every(clock.timer(), secs(5)).start();
+        let mut changes = store.subscription().resync_every(clock.timer(), secs(5)).subscribe();
         let (counting, waker) = Counting::waker();
         assert!(poll_with(pin!(changes.next()), &waker).is_pending());
         assert!(clock.next_alarm().is_some());
@@ -175,7 +175,7 @@ fn nothing_is_left_of_it_after_the_end() {
 fn waits_may_be_dropped_at_every_poll_and_wakers_may_panic() {
     let clock = ManualClock::new();
     let store = store([1]);
-    let mut changes = store.subscription().resync_every(clock.timer(), secs(1)).start();
+    let mut changes = store.subscription().resync_every(clock.timer(), secs(1)).subscribe();
     assert_eq!(told(&mut changes), 1);
     let hostile = Waker::from(Arc::new(Panicking));
     for round in 0..50 {
@@ -212,13 +212,13 @@ impl Timer for Hasty {
 fn a_period_shorter_than_its_resync_keeps_nobody_for_ever() {
     let store = store([1, 2]);
     let hasty = Hasty(AtomicU64::new(0));
-    let mut changes = store.subscription().filter(|_| false).resync_every(hasty, secs(1)).start();
+    let mut changes = store.subscription().filter(|_| false).resync_every(hasty, secs(1)).subscribe();
     assert!(changes.try_next().is_none());
     let (counting, waker) = Counting::waker();
     assert!(poll_with(pin!(changes.next()), &waker).is_pending());
     assert_eq!(counting.wakes(), 1, "and it comes again at once");
     // Nor does a period of no time.
     let hasty = Hasty(AtomicU64::new(0));
-    let mut changes = store.subscription().resync_every(hasty, Duration::ZERO).start();
+    let mut changes = store.subscription().resync_every(hasty, Duration::ZERO).subscribe();
     assert_eq!(told(&mut changes), 2);
 }

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
 
-use flyball_informer_cache::{Event, Schema, SharedWriter, Store, Version};
+use flyball_informer_cache::{Schema, SharedWriter, Store, Version, WatchEvent};
 
 /// More looks than it takes to get a seat.
 const MANY: usize = 100;
@@ -36,7 +36,7 @@ fn every_write_is_seen_from_a_seat() {
     assert_eq!((settled(&store), store.version()), (Some(5), Version::new(5)));
     store.upsert((1, 6));
     assert_eq!(settled(&store), Some(6));
-    store.apply(Event::Bookmark(Version::new(9)));
+    store.apply(WatchEvent::Bookmark(Version::new(9)));
     assert_eq!((store.version(), store.snapshot().version()), (Version::new(9), Version::new(9)));
     store.check().unwrap();
 }
@@ -54,7 +54,7 @@ fn a_seat_keeps_no_object_and_counts_as_no_snapshot() {
     let old = Arc::downgrade(&store.get(&1).unwrap());
     store.upsert((1, 2));
     assert_eq!(old.strong_count(), 0, "the old object goes with the write");
-    assert_eq!(store.held_snapshots().states, 0);
+    assert_eq!(store.retained_snapshots().states, 0);
 }
 
 #[derive(Clone, Debug, Eq)]

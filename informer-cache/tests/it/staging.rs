@@ -10,7 +10,8 @@ use std::task::{Context, Poll, Waker};
 
 use drivers::cache::fixture::{EXPIRED, Object, World, error, object};
 use flyball_informer_cache::{
-    Asked, Event, Index, Informer, Observer, Page, Schema, ScriptedSource, Store, Subscription, Version,
+    Index, Informer, Observer, Page, Schema, ScriptedSource, SourceRequest, Store, Subscription, Version,
+    WatchEvent,
 };
 use flyball_sync::ManualClock;
 use parking_lot::Mutex;
@@ -38,13 +39,13 @@ fn a_streamed_object_that_is_known_is_let_go_at_once() {
     let mut run: Pin<Box<dyn Future<Output = ()>>> = Box::pin(run);
     // Also where nobody wakes it.
     let mut settle = || (0..100).for_each(|_| assert!(poll_once(run.as_mut()).is_pending()));
-    source.watch(Ok(()));
-    (0..1_000).for_each(|key| source.tell(Event::Added(counted(key, 1))));
-    source.tell(Event::InitialEnd(Version::new(1)));
+    source.answer_watch(Ok(()));
+    (0..1_000).for_each(|key| source.send(WatchEvent::Added(counted(key, 1))));
+    source.send(WatchEvent::InitialListEnd(Version::new(1)));
     settle();
     assert_eq!(informer.snapshot().len(), 1_000);
-    source.fail(error(EXPIRED));
-    source.watch(Ok(()));
+    source.fail_watch(error(EXPIRED));
+    source.answer_watch(Ok(()));
     settle();
     while source.open_watches() == 0 {
         clock.set(clock.next_alarm().expect("it waits, and lists again"));
@@ -53,20 +54,20 @@ fn a_streamed_object_that_is_known_is_let_go_at_once() {
     let before = Arc::strong_count(&alive);
     assert_eq!(before, 1_001);
     for key in 0..1_000 {
-        source.tell(Event::Added(counted(key, 1)));
+        source.send(WatchEvent::Added(counted(key, 1)));
         settle();
         assert_eq!(Arc::strong_count(&alive), before, "it is the stored one");
     }
     for key in 2_000..2_100 {
-        source.tell(Event::Added(counted(key, 2)));
-        source.tell(Event::Modified(counted(key, 3)));
-        source.tell(Event::Deleted(counted(key, 4)));
+        source.send(WatchEvent::Added(counted(key, 2)));
+        source.send(WatchEvent::Modified(counted(key, 3)));
+        source.send(WatchEvent::Deleted(counted(key, 4)));
         settle();
         assert_eq!(Arc::strong_count(&alive), before, "it came and went");
     }
-    source.tell(Event::Deleted(counted(7, 5)));
-    source.tell(Event::Modified(counted(8, 6)));
-    source.tell(Event::InitialEnd(Version::new(6)));
+    source.send(WatchEvent::Deleted(counted(7, 5)));
+    source.send(WatchEvent::Modified(counted(8, 6)));
+    source.send(WatchEvent::InitialListEnd(Version::new(6)));
     settle();
     assert_eq!(informer.snapshot().version(), Version::new(6));
     assert!(!informer.snapshot().contains_key(&7));
@@ -142,7 +143,7 @@ const READING: Schema<u8, Object> = Schema::new(
 fn long() -> (ScriptedSource<Object>, World) {
     let source = ScriptedSource::new();
     let items = (0..10_000).map(|at| object((at % 256) as u8, at)).collect();
-    source.list(Ok(Page { items, version: Version::new(10_000), continuation: None }));
+    source.answer_list(Ok(Page { items, version: Version::new(10_000), continuation: None }));
     READ.set(0);
     let world = World::new(Informer::builder(READING, source.clone()));
     (source, world)
@@ -211,11 +212,11 @@ impl Publishing {
     fn new(before: u32, listed: impl IntoIterator<Item = Wide>) -> Self {
         let source = ScriptedSource::new();
         let page = |items, version| Page { items, version: Version::new(version), continuation: None };
-        source.list(Ok(page((0..before).map(|key| (key, 1)).collect(), 1)));
+        source.answer_list(Ok(page((0..before).map(|key| (key, 1)).collect(), 1)));
         let builder = Informer::builder(WIDE, source.clone()).index(&BY_DIGIT);
         let clock = ManualClock::new();
         let (informer, run) = builder.timer(clock.timer()).build().unwrap();
-        source.watch(Ok(()));
+        source.answer_watch(Ok(()));
         let (reported, calls) = (Arc::new(Mutex::new(BTreeMap::new())), Arc::new(AtomicUsize::new(0)));
         let (map, called) = (reported.clone(), calls.clone());
         let observer = informer.observe(move |change| {
@@ -232,16 +233,16 @@ impl Publishing {
         while this.source.open_watches() == 0 {
             this.turn();
         }
-        drop(this.source.asked());
-        this.source.fail(error(EXPIRED));
-        while !this.source.asked().iter().any(|asked| matches!(asked, Asked::List(_))) {
+        drop(this.source.requests());
+        this.source.fail_watch(error(EXPIRED));
+        while !this.source.requests().iter().any(|asked| matches!(asked, SourceRequest::List(_))) {
             this.turn();
             if let Some(alarm) = clock.next_alarm() {
                 clock.set(alarm);
             }
         }
-        this.source.list(Ok(page(listed.into_iter().collect(), 9)));
-        this.source.watch(Ok(()));
+        this.source.answer_list(Ok(page(listed.into_iter().collect(), 9)));
+        this.source.answer_watch(Ok(()));
         this.calls.store(0, Ordering::Relaxed);
         this
     }
@@ -341,7 +342,7 @@ fn a_subscription_that_comes_at_any_turn_of_a_list_misses_and_repeats_nothing() 
         let is_done = publishing.source.open_watches() > 0;
         publishing.changes = publishing.informer.subscribe();
         let selected = publishing.informer.subscription().by_index(&BY_DIGIT, 3).unwrap();
-        let mut selected = selected.start();
+        let mut selected = selected.subscribe();
         let mut known = BTreeMap::new();
         // Received beside the pieces.
         while publishing.source.open_watches() == 0 {
@@ -377,7 +378,7 @@ fn subscribers_that_come_and_go_do_not_make_a_turn_longer() {
         let (indexed, called) = (INDEXED.get(), publishing.calls.load(Ordering::Relaxed));
         // The list of subscriptions is another one at every turn.
         let passing = publishing.informer.subscribe();
-        let selected = publishing.informer.subscription().key(turns).start();
+        let selected = publishing.informer.subscription().for_key(turns).subscribe();
         publishing.turn();
         drop((passing, selected));
         let called = publishing.calls.load(Ordering::Relaxed) - called;
@@ -393,7 +394,7 @@ fn a_subscription_that_ends_under_a_list_receives_nothing_after_its_end() {
     for turns in 0.. {
         let mut publishing = relist();
         let selected = publishing.informer.subscription().by_index(&BY_DIGIT, 3).unwrap();
-        let mut selected = selected.start();
+        let mut selected = selected.subscribe();
         (0..turns).for_each(|_| publishing.turn());
         let is_done = publishing.source.open_watches() > 0;
         publishing.informer.remove_index(&BY_DIGIT).unwrap();
@@ -423,16 +424,16 @@ fn objects_whose_drops_panic_do_not_abort_the_drop_of_a_list() {
     let dropped = Arc::new(AtomicUsize::new(0));
     let source = ScriptedSource::new();
     let page = |items, version| Page { items, version: Version::new(version), continuation: None };
-    source.list(Ok(page((0..10).map(|key| Grumpy(key, dropped.clone())).collect(), 1)));
-    source.watch(Ok(()));
+    source.answer_list(Ok(page((0..10).map(|key| Grumpy(key, dropped.clone())).collect(), 1)));
+    source.answer_watch(Ok(()));
     let schema = Schema::new(|object: &Grumpy| object.0, |_| Version::ZERO);
     let clock = ManualClock::new();
     let (informer, run) = Informer::builder(schema, source.clone()).timer(clock.timer()).build().unwrap();
     let mut run: Pin<Box<dyn Future<Output = ()>>> = Box::pin(run);
     let mut settle = || (0..10).for_each(|_| assert!(poll_once(run.as_mut()).is_pending()));
     settle();
-    source.fail(error(EXPIRED));
-    source.list(Ok(page(Vec::new(), 2)));
+    source.fail_watch(error(EXPIRED));
+    source.answer_list(Ok(page(Vec::new(), 2)));
     while informer.store().len() > 0 {
         settle();
         if let Some(alarm) = clock.next_alarm() {

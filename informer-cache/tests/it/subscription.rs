@@ -5,7 +5,8 @@ use std::thread;
 use std::time::Duration;
 
 use flyball_informer_cache::{
-    Change, ChangeKind, Outcome, Schema, SharedWriter, Store, Subscription, TimedOut, Version, WaitForError,
+    Change, ChangeKind, Schema, SharedWriter, Store, Subscription, TimedOut, Version, WaitForError,
+    WriteOutcome,
 };
 use testkit::wakers::{Counting, poll_once, poll_with};
 
@@ -17,7 +18,7 @@ struct Pod {
 }
 
 const PODS: Schema<u32, Pod> =
-    Schema::new(|pod: &Pod| pod.key, |pod| Version::new(pod.version)).identity(|a, b| a.uid == b.uid);
+    Schema::new(|pod: &Pod| pod.key, |pod| Version::new(pod.version)).with_identity(|a, b| a.uid == b.uid);
 
 fn store() -> SharedWriter<u32, Pod> {
     Store::builder(PODS).seed(1).build().unwrap().into_shared()
@@ -60,7 +61,7 @@ fn a_key_recreated_is_a_replacement_or_an_update_by_its_identity() {
     store.upsert(pod(2, 1, 7));
     assert_eq!(told(&mut changes), ["1@5!6", "2@2>7"]);
     // By an event, and by a list.
-    assert_eq!(store.upsert(pod(1, 3, 8)), Outcome::Replaced);
+    assert_eq!(store.upsert(pod(1, 3, 8)), WriteOutcome::Replaced);
     assert_eq!(told(&mut changes), ["1@6!8"]);
     let diff = store.replace([pod(1, 4, 9), pod(2, 1, 7)], Version::new(9));
     assert_eq!(diff.len(), 1);
@@ -92,13 +93,13 @@ fn subscriptions_are_independent_and_end_with_the_store() {
     let mut early = store.subscribe();
     store.upsert(pod(1, 1, 1));
     let mut late = store.subscribe();
-    assert!(late.lag().snapshot == 1 && late.lag().pending == 0 && !late.is_caught_up());
+    assert!(late.lag().initial_remaining == 1 && late.lag().pending == 0 && !late.is_initial_delivered());
     store.upsert(pod(1, 1, 2));
     assert_eq!(late.pending(), 2, "a snapshot's object and its change");
     assert_eq!(told(&mut late), ["=1@2"]);
-    assert!(!late.is_caught_up(), "there was no list");
-    assert_eq!(late.lag().seen, Version::new(2));
-    assert_eq!(early.lag().seen, Version::ZERO);
+    assert!(!late.is_initial_delivered(), "there was no list");
+    assert_eq!(late.lag().delivered_version, Version::new(2));
+    assert_eq!(early.lag().delivered_version, Version::ZERO);
     store.upsert(pod(2, 1, 3));
     let (counting, waker) = Counting::waker();
     assert_eq!(told(&mut late), ["+2@3"]);
@@ -115,10 +116,10 @@ fn subscriptions_are_independent_and_end_with_the_store() {
     assert_eq!(told(&mut after).len(), 3);
     assert!(matches!(poll_once(std::pin::pin!(after.next())), std::task::Poll::Ready(None)));
     assert_eq!(
-        poll_once(std::pin::pin!(store.wait_for(Version::new(9)))),
+        poll_once(std::pin::pin!(store.wait_for_version(Version::new(9)))),
         std::task::Poll::Ready(Err(WaitForError::Closed))
     );
-    assert!(poll_once(std::pin::pin!(store.wait_for(Version::new(4)))).is_ready());
+    assert!(poll_once(std::pin::pin!(store.wait_for_version(Version::new(4)))).is_ready());
     assert!(matches!(poll_once(std::pin::pin!(store.synced())), std::task::Poll::Ready(Err(_))));
 }
 

@@ -4,10 +4,11 @@ use std::error::Error;
 use std::fmt::Debug;
 
 use flyball_informer_cache::{
-    BoundedSubscription, CaughtUp, Change, DuplicateIndex, Handler, HandlerEnd, Handling, Index, IndexError,
-    Lagged, MissingIndex, NamespacedName, NextChange, NextTold, Observer, Outcome, Overflow, ParseKeyError,
-    ParseVersionError, Relist, Schema, SharedWriter, Snapshot, Stopped, Store, StoreBuilder, Subscription,
-    SubscriptionBuilder, Told, Transaction, Version, WaitFor, WaitForError, Writer, testing,
+    BoundedSubscription, Change, DuplicateIndex, HandlerExit, HandlerFuture, HandlerRegistration, Index,
+    IndexError, InitialProcessed, Lagged, MissingIndex, NamespacedName, NextChange, NextEvent, Observer,
+    OverflowPolicy, ParseNamespacedNameError, ParseVersionError, Relist, Schema, SharedWriter, Snapshot,
+    Stopped, Store, StoreBuilder, Subscription, SubscriptionBuilder, SubscriptionEvent, Transaction, Version,
+    WaitForError, WaitForVersion, WriteOutcome, Writer, testing,
 };
 use testkit::random::Random;
 
@@ -22,14 +23,14 @@ fn types_can_be_sent_shared_and_shown() {
     shared::<Subscription<String, String>>();
     shared::<SubscriptionBuilder<String, String>>();
     shared::<BoundedSubscription<String, String>>();
-    shared::<NextTold<'_, String, String>>();
-    shared::<Told<String, String>>();
-    shared::<Overflow>();
+    shared::<NextEvent<'_, String, String>>();
+    shared::<SubscriptionEvent<String, String>>();
+    shared::<OverflowPolicy>();
     error::<Lagged>();
     shared::<Observer<String, String>>();
-    shared::<CaughtUp>();
+    shared::<InitialProcessed>();
     shared::<NextChange<'_, String, String>>();
-    shared::<WaitFor<String, String>>();
+    shared::<WaitForVersion<String, String>>();
     shared::<Writer<String, String>>();
     shared::<SharedWriter<String, String>>();
     shared::<Relist<'_, String, String>>();
@@ -39,14 +40,14 @@ fn types_can_be_sent_shared_and_shown() {
     shared::<Schema<String, String>>();
     shared::<NamespacedName>();
     shared::<Version>();
-    shared::<testing::Server<String, String>>();
-    shared::<testing::ServerWatch<String, String>>();
-    shared::<Outcome>();
-    shared::<Handler>();
-    shared::<HandlerEnd>();
+    shared::<testing::TestServer<String, String>>();
+    shared::<testing::TestServerWatch<String, String>>();
+    shared::<WriteOutcome>();
+    shared::<HandlerRegistration>();
+    shared::<HandlerExit>();
     // Whatever the function holds; sent and shared as far as that can be.
-    shared::<Handling<String, String, fn(Change<String, String>)>>();
-    error::<ParseKeyError>();
+    shared::<HandlerFuture<String, String, fn(Change<String, String>)>>();
+    error::<ParseNamespacedNameError>();
     error::<ParseVersionError>();
     error::<IndexError>();
     error::<MissingIndex>();
@@ -63,7 +64,7 @@ fn errors_say_what_is_wrong() {
     assert!(key("namespace/").ends_with("the name after the slash is empty"));
     assert!(key("a/b/c").ends_with("there is more than one slash"));
     assert!(NamespacedName::new("", "name").is_err() && NamespacedName::new("a", "b/c").is_err());
-    assert!(NamespacedName::cluster("a/b").unwrap_err().to_string().ends_with("holds a slash"));
+    assert!(NamespacedName::cluster_scoped("a/b").unwrap_err().to_string().ends_with("holds a slash"));
     assert_eq!("/x".parse::<NamespacedName>().unwrap_err().text(), "/x");
     for bad in ["-1", "+1", "1.0", " 1", "18446744073709551616"] {
         assert_eq!(bad.parse::<Version>().unwrap_err().text(), bad);
@@ -97,7 +98,7 @@ fn keys_round_trip() {
                 assert_eq!((key.to_string(), key.as_str()), (text.clone(), text.as_str()));
                 let again = match key.namespace() {
                     Some(namespace) => NamespacedName::new(namespace, key.name()),
-                    None => NamespacedName::cluster(key.name()),
+                    None => NamespacedName::cluster_scoped(key.name()),
                 };
                 assert_eq!(again.unwrap(), key);
                 assert_eq!(slashes, usize::from(key.namespace().is_some()));

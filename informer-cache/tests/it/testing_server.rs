@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use drivers::cache::fixture::{EXPIRED, OTHER, Object, TOO_LARGE, object};
 use drivers::cache::server::{Server, server};
-use flyball_informer_cache::testing::ServerWatch;
+use flyball_informer_cache::testing::TestServerWatch;
 use flyball_informer_cache::{
-    Event, ListRequest, ListVersion, Page, Source, SourceErrorKind, Version, Watch, WatchRequest,
+    ListRequest, ListVersion, Page, Source, SourceErrorKind, Version, WatchEvent, WatchRequest, WatchStream,
 };
 use flyball_sync::ManualClock;
 
@@ -31,22 +31,22 @@ fn list(
     limit: Option<u32>,
     continuation: Option<String>,
 ) -> Result<Page<Object>, SourceErrorKind> {
-    let request = ListRequest { version, limit, continuation };
+    let request = ListRequest { min_version: version, limit, continuation };
     now(server.list(request)).expect("an answer").map_err(|error| error.kind())
 }
 
 fn request(from: u64, streaming_list: bool) -> WatchRequest {
-    WatchRequest { from: Version::new(from), streaming_list, timeout: 300 * SECOND }
+    WatchRequest { from_version: Version::new(from), streaming_list, timeout: 300 * SECOND }
 }
 
-fn watch(server: &Server, from: u64) -> Result<ServerWatch<u8, Object>, SourceErrorKind> {
+fn watch(server: &Server, from: u64) -> Result<TestServerWatch<u8, Object>, SourceErrorKind> {
     now(server.watch(request(from, false))).expect("an answer").map_err(|error| error.kind())
 }
 
-type Told = Option<Result<Event<Object>, SourceErrorKind>>;
+type Told = Option<Result<WatchEvent<Object>, SourceErrorKind>>;
 
 /// All that a watch says now.
-fn told(watch: &mut ServerWatch<u8, Object>) -> Vec<Told> {
+fn told(watch: &mut TestServerWatch<u8, Object>) -> Vec<Told> {
     let mut all = Vec::new();
     while let Some(told) = now(watch.next()) {
         let over = !matches!(told, Some(Ok(_)));
@@ -59,19 +59,19 @@ fn told(watch: &mut ServerWatch<u8, Object>) -> Vec<Told> {
 }
 
 fn added(key: u8, uid: u64, version: u64) -> Told {
-    Some(Ok(Event::Added(Object { key, uid, version })))
+    Some(Ok(WatchEvent::Added(Object { key, uid, version })))
 }
 
 fn modified(key: u8, uid: u64, version: u64) -> Told {
-    Some(Ok(Event::Modified(Object { key, uid, version })))
+    Some(Ok(WatchEvent::Modified(Object { key, uid, version })))
 }
 
 fn deleted(key: u8, uid: u64, version: u64) -> Told {
-    Some(Ok(Event::Deleted(Object { key, uid, version })))
+    Some(Ok(WatchEvent::Deleted(Object { key, uid, version })))
 }
 
 fn bookmark(version: u64) -> Told {
-    Some(Ok(Event::Bookmark(Version::new(version))))
+    Some(Ok(WatchEvent::Bookmark(Version::new(version))))
 }
 
 #[test]
@@ -136,8 +136,8 @@ fn a_streaming_list_ends_unless_it_is_endless() {
     let server = server();
     server.put(object(7, 0));
     let mut stream = now(server.watch(request(0, true))).unwrap().unwrap();
-    assert_eq!(told(&mut stream), [added(7, 1, 2), Some(Ok(Event::InitialEnd(Version::new(2))))]);
-    server.faults(|faults| faults.endless = true);
+    assert_eq!(told(&mut stream), [added(7, 1, 2), Some(Ok(WatchEvent::InitialListEnd(Version::new(2))))]);
+    server.set_faults(|faults| faults.endless_streaming_list = true);
     let mut stream = now(server.watch(request(0, true))).unwrap().unwrap();
     assert_eq!(told(&mut stream), [added(7, 1, 2)]);
 }
@@ -161,7 +161,7 @@ fn a_list_comes_in_pages_of_one_state() {
     server.compact();
     assert_eq!(list(&server, ListVersion::MostRecent, None, first.continuation).unwrap_err(), EXPIRED);
 
-    server.faults(|faults| faults.shuffled = true);
+    server.set_faults(|faults| faults.shuffled_lists = true);
     let first = list(&server, ListVersion::MostRecent, Some(2), None).unwrap();
     let rest = list(&server, ListVersion::MostRecent, Some(2), first.continuation).unwrap();
     let keys = |page: &[Object]| page.iter().map(|object| object.key).collect::<Vec<_>>();
@@ -172,7 +172,7 @@ fn a_list_comes_in_pages_of_one_state() {
 fn lists_that_need_not_be_the_newest_come_from_the_cache() {
     let server = server();
     server.put(object(7, 0));
-    server.cache();
+    server.cache_state();
     server.delete(&7);
     let at = |version| list(&server, version, None, None).map(|page| page.version.get());
     assert_eq!(at(ListVersion::Any), Ok(2));
@@ -186,10 +186,10 @@ fn lists_that_need_not_be_the_newest_come_from_the_cache() {
 fn a_restored_server_counts_on_and_goes_on_from_nothing_that_was_lost() {
     let server = server();
     server.put(object(7, 0));
-    server.cache();
+    server.cache_state();
     server.put(object(8, 0));
     let mut open = watch(&server, 3).unwrap();
-    server.restore();
+    server.restore_cached();
     assert_eq!(told(&mut open), [None]);
     assert_eq!(server.version(), Version::new(2));
     assert_eq!(server.put(object(9, 0)), Version::new(4));
@@ -206,7 +206,7 @@ fn every_open_watch_is_told_everything_and_every_end() {
     for watch in &mut watches {
         assert_eq!(told(watch), [added(7, 1, 2)]);
     }
-    server.repeat();
+    server.repeat_events();
     server.break_watches(OTHER);
     for watch in &mut watches {
         assert_eq!(told(watch), [added(7, 1, 2), Some(Err(OTHER))]);
@@ -217,7 +217,7 @@ fn every_open_watch_is_told_everything_and_every_end() {
     assert_eq!(told(&mut watches[0]), [modified(7, 1, 3), None], "in order: not before what it has to tell");
     drop(watches);
     assert_eq!(server.open_watches(), 0);
-    server.faults(|faults| faults.repeats = true);
+    server.set_faults(|faults| faults.repeated_events = true);
     let again = [added(7, 1, 2), modified(7, 1, 3), modified(7, 1, 4)];
     assert_eq!(told(&mut watch(&server, 3).unwrap()), again, "also from before its version");
 }
@@ -233,12 +233,12 @@ fn a_bookmark_comes_when_everything_up_to_it_was_told() {
     clock.advance(SECOND);
     let Poll::Ready(Ok(mut watch)) = poll() else { panic!("it is not open") };
     server.put(object(7, 0));
-    server.bookmark();
+    server.send_bookmarks();
     server.put(object(8, 0));
     assert_eq!(told(&mut watch), [], "all is on its way");
     clock.advance(SECOND);
     assert_eq!(told(&mut watch), [added(7, 1, 2), bookmark(2), added(8, 2, 3)]);
-    server.bookmark();
+    server.send_bookmarks();
     assert_eq!(told(&mut watch), [bookmark(3)]);
 }
 
@@ -250,7 +250,7 @@ fn words_take_their_time_and_wake_whoever_waits_for_them() {
     let (wakes, waker) = testkit::wakers::Counting::waker();
     let mut cx = Context::from_waker(&waker);
     {
-        let request = ListRequest { version: ListVersion::MostRecent, limit: None, continuation: None };
+        let request = ListRequest { min_version: ListVersion::MostRecent, limit: None, continuation: None };
         let mut listing = pin!(server.list(request));
         assert!(listing.as_mut().poll(&mut cx).is_pending());
         clock.advance(SECOND);
@@ -288,13 +288,13 @@ fn it_fails_as_it_is_told_until_it_is_healed() {
     server.fail_list(OTHER);
     server.fail_watch(OTHER);
     server.break_watches(OTHER);
-    server.faults(|faults| faults.silent = true);
+    server.set_faults(|faults| faults.unresponsive = true);
     assert!(now(server.watch(request(1, false))).is_none(), "nobody answers");
     let (wakes, waker) = testkit::wakers::Counting::waker();
-    let request = ListRequest { version: ListVersion::MostRecent, limit: None, continuation: None };
+    let request = ListRequest { min_version: ListVersion::MostRecent, limit: None, continuation: None };
     let mut listing = pin!(server.list(request));
     assert!(listing.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-    server.heal();
+    server.clear_faults();
     assert_eq!(wakes.wakes(), 1);
     assert_eq!(newest(), Ok(()));
     assert!(watch(&server, 1).is_ok());
@@ -307,7 +307,7 @@ fn a_shuffled_list_ends_whatever_the_size_of_its_pages() {
     for limit in 1..5 {
         let server = server();
         (1..=4).for_each(|key| _ = server.put(object(key, 0)));
-        server.faults(|faults| faults.shuffled = true);
+        server.set_faults(|faults| faults.shuffled_lists = true);
         let (mut token, mut keys) = (None, std::collections::BTreeSet::new());
         for page in 0.. {
             assert!(page < 10, "pages of {limit}: no end of it");

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use drivers::cache::ttl::{BY_TAG, Object, nanos, run, store, tally};
 use drivers::corpus::replay;
-use flyball_informer_cache::{Change, OrderedIndex, Outcome, Timed, TtlSnapshot, TtlStore};
+use flyball_informer_cache::{Change, OrderedIndex, TtlEntry, TtlSnapshot, TtlStore, WriteOutcome};
 use flyball_sync::{Clock, Nanos};
 use parking_lot::Mutex;
 use testkit::random::cases;
@@ -16,7 +16,7 @@ fn object(id: u8, tag: u8) -> Object {
     Object { id, serial: 0, tag }
 }
 
-fn keys(changes: &[Change<u8, Timed<Object>>]) -> Vec<u8> {
+fn keys(changes: &[Change<u8, TtlEntry<Object>>]) -> Vec<u8> {
     changes.iter().map(|change| *change.key()).collect()
 }
 
@@ -26,7 +26,7 @@ fn shared<T: Send + Sync + Unpin + Debug>() {}
 fn types_can_be_sent_shared_and_shown() {
     shared::<TtlStore<String, String>>();
     shared::<TtlSnapshot<String, String>>();
-    shared::<Timed<String>>();
+    shared::<TtlEntry<String>>();
 }
 
 #[test]
@@ -37,8 +37,8 @@ fn no_read_shows_what_has_expired() {
     store.upsert(object(3, 0));
     clock.advance(nanos(36));
     let view = store.snapshot();
-    assert_eq!(store.stored(), 3, "nothing is swept");
-    assert_eq!((store.get(&1), view.get(&1), view.timed(&2).is_some()), (None, None, false));
+    assert_eq!(store.stored_len(), 3, "nothing is swept");
+    assert_eq!((store.get(&1), view.get(&1), view.entry(&2).is_some()), (None, None, false));
     assert!(!view.contains_key(&2) && view.contains_key(&3));
     assert_eq!((store.len(), view.len(), view.iter().count(), view.keys().count()), (1, 1, 1, 1));
     assert!(!store.is_empty());
@@ -50,12 +50,12 @@ fn no_read_shows_what_has_expired() {
     let mut initial = store.subscribe();
     assert_eq!(initial.try_next().map(|change| *change.key()), Some(3));
     assert!(initial.try_next().is_none());
-    assert_eq!(store.stored(), 1, "a subscription begins with a sweep");
+    assert_eq!(store.stored_len(), 1, "a subscription begins with a sweep");
 }
 
 #[test]
 fn ranges_and_queries_pass_over_what_has_expired() {
-    static BY_AGE: OrderedIndex<Timed<Object>, u8> = OrderedIndex::new("age", |object| object.tag);
+    static BY_AGE: OrderedIndex<TtlEntry<Object>, u8> = OrderedIndex::new("age", |object| object.tag);
     let (store, clock) = store();
     for (id, tag) in [(1, 4), (2, 2), (3, 0), (4, 1), (5, 3)] {
         store.upsert(object(id, tag));
@@ -69,7 +69,7 @@ fn ranges_and_queries_pass_over_what_has_expired() {
     };
     let even = || {
         let view = store.snapshot();
-        let found = view.query(|query| query.by(&BY_TAG, &0)?.not(&BY_TAG, &4)).unwrap();
+        let found = view.query(|query| query.by_index(&BY_TAG, &0)?.not_by_index(&BY_TAG, &4)).unwrap();
         let mut ids: Vec<_> = found.map(|object| object.id).collect();
         ids.sort_unstable();
         ids
@@ -77,7 +77,7 @@ fn ranges_and_queries_pass_over_what_has_expired() {
     assert_eq!(tags(1..), [(1, 4), (2, 2), (3, 5), (4, 1)]);
     assert_eq!(even(), [2, 3]);
     clock.advance(nanos(11));
-    assert_eq!((tags(0..), even(), store.stored()), (vec![(0, 3), (3, 5), (4, 1)], vec![3], 5));
+    assert_eq!((tags(0..), even(), store.stored_len()), (vec![(0, 3), (3, 5), (4, 1)], vec![3], 5));
     store.remove_index(&BY_AGE).unwrap();
     assert!(store.snapshot().range(&BY_AGE, ..).is_err());
 }
@@ -88,9 +88,9 @@ fn a_snapshot_keeps_its_instant() {
     store.upsert(object(1, 1));
     let view = store.snapshot();
     clock.advance(nanos(100));
-    assert_eq!(keys(&store.sweep()), [1]);
-    assert_eq!((view.at(), view.len()), (Nanos::ZERO, 1));
-    assert_eq!(view.timed(&1).map(|timed| timed.deadline()), Some(Some(Nanos::new(5))));
+    assert_eq!(keys(&store.evict_expired()), [1]);
+    assert_eq!((view.taken_at(), view.len()), (Nanos::ZERO, 1));
+    assert_eq!(view.entry(&1).map(|timed| timed.expires_at()), Some(Some(Nanos::new(5))));
     assert_eq!(view.clone().by_index(&BY_TAG, &1).unwrap().count(), 1);
 }
 
@@ -99,18 +99,18 @@ fn writing_again_begins_a_new_life() {
     let (store, clock) = store();
     store.upsert(object(1, 2));
     clock.advance(nanos(10));
-    assert_eq!(store.upsert(object(1, 2)), Outcome::Updated);
+    assert_eq!(store.upsert(object(1, 2)), WriteOutcome::Updated);
     clock.advance(nanos(10));
     assert!(store.get(&1).is_some());
     // Longer, shorter, and for ever.
-    assert_eq!(store.upsert_for(object(1, 2), Some(nanos(50))), Outcome::Updated);
-    assert_eq!(store.next_sweep(), Some(Nanos::new(71)));
-    store.upsert_for(object(1, 2), Some(nanos(1)));
-    assert_eq!(store.next_sweep(), Some(Nanos::new(22)));
-    store.upsert_for(object(1, 2), None);
-    assert_eq!(store.next_sweep(), None, "what was written over is not waited for");
+    assert_eq!(store.upsert_with_ttl(object(1, 2), Some(nanos(50))), WriteOutcome::Updated);
+    assert_eq!(store.next_expiry(), Some(Nanos::new(71)));
+    store.upsert_with_ttl(object(1, 2), Some(nanos(1)));
+    assert_eq!(store.next_expiry(), Some(Nanos::new(22)));
+    store.upsert_with_ttl(object(1, 2), None);
+    assert_eq!(store.next_expiry(), None, "what was written over is not waited for");
     clock.set(Nanos::MAX);
-    assert!(store.get(&1).is_some() && store.sweep().is_empty());
+    assert!(store.get(&1).is_some() && store.evict_expired().is_empty());
 }
 
 #[test]
@@ -121,8 +121,8 @@ fn a_deletion_gives_back_what_was_there() {
     assert_eq!(store.delete(&1).as_deref(), Some(&object(1, 1)));
     assert_eq!(store.delete(&1), None);
     clock.advance(nanos(6));
-    assert_eq!((store.delete(&2), store.stored()), (None, 0));
-    assert_eq!(store.next_sweep(), None);
+    assert_eq!((store.delete(&2), store.stored_len()), (None, 0));
+    assert_eq!(store.next_expiry(), None);
 }
 
 #[test]
@@ -139,17 +139,17 @@ fn a_list_is_written_at_one_instant() {
     let kinds: Vec<_> = told.iter().map(|change| (*change.key(), change.old().is_some())).collect();
     assert_eq!(kinds, [(3, true), (1, false), (2, true), (4, false)]);
     let view = store.snapshot();
-    assert!(view.iter().all(|(_, timed)| timed.written() == Nanos::new(6)));
+    assert!(view.iter().all(|(_, timed)| timed.written_at() == Nanos::new(6)));
     assert_eq!(
-        view.timed(&2).and_then(|timed| timed.deadline()),
+        view.entry(&2).and_then(|timed| timed.expires_at()),
         Some(Nanos::new(16)),
         "the last one counts"
     );
     store.check().unwrap();
     clock.advance(nanos(11));
-    assert_eq!(keys(&store.sweep()), [1, 2], "the earliest deadline first");
+    assert_eq!(keys(&store.evict_expired()), [1, 2], "the earliest deadline first");
     drop((told, view, changes));
-    assert!(store.replace([]).len() == 1 && store.is_empty() && store.next_sweep().is_none());
+    assert!(store.replace([]).len() == 1 && store.is_empty() && store.next_expiry().is_none());
 }
 
 #[test]
@@ -162,18 +162,18 @@ fn what_nobody_reads_does_not_pile_up() {
     // Each write adds one and sweeps two, also a write of one key and a deletion of what is not there.
     for round in 1..=50 {
         store.upsert(object(200, 1));
-        assert_eq!(store.stored(), 200 - 2 * round + 1);
+        assert_eq!(store.stored_len(), 200 - 2 * round + 1);
     }
     for round in 51..=100 {
         assert_eq!(store.delete(&201), None);
-        assert_eq!(store.stored(), 200 - 2 * round + 1);
+        assert_eq!(store.stored_len(), 200 - 2 * round + 1);
     }
     // And so for ever: never more in memory than what is alive and one write's worth.
     for _ in 0..1000 {
         clock.advance(nanos(6));
         store.upsert(object(7, 1));
         store.upsert(object(8, 1));
-        assert!(store.stored() <= 2, "{}", store.stored());
+        assert!(store.stored_len() <= 2, "{}", store.stored_len());
     }
     store.check().unwrap();
 }
@@ -188,12 +188,12 @@ fn what_a_snapshot_holds_stops_no_sweep() {
     }
     store.upsert(object(2, 1));
     clock.advance(nanos(6));
-    let mut swept = keys(&store.sweep());
+    let mut swept = keys(&store.evict_expired());
     swept.sort_unstable();
-    assert_eq!((swept, store.stored(), store.next_sweep()), (vec![1, 2], 0, None));
+    assert_eq!((swept, store.stored_len(), store.next_expiry()), (vec![1, 2], 0, None));
     assert!(views.iter().all(|view| view.len() == 1));
     drop(views);
-    assert_eq!(store.next_sweep(), None);
+    assert_eq!(store.next_expiry(), None);
 }
 
 #[test]
@@ -203,13 +203,13 @@ fn a_clock_may_jump() {
     store.upsert(object(1, 1));
     store.upsert(object(2, 5));
     clock.set(Nanos::ZERO);
-    assert_eq!((store.len(), store.sweep().len()), (2, 0), "longer by the jump");
+    assert_eq!((store.len(), store.evict_expired().len()), (2, 0), "longer by the jump");
     store.upsert(object(3, 1));
     clock.set(Nanos::new(1_005));
-    assert_eq!(keys(&store.sweep()), [3]);
+    assert_eq!(keys(&store.evict_expired()), [3]);
     clock.set(Nanos::MAX);
-    assert_eq!(keys(&store.sweep()), [1], "584 years are for ever");
-    store.upsert_for(object(4, 1), Some(nanos(1)));
+    assert_eq!(keys(&store.evict_expired()), [1], "584 years are for ever");
+    store.upsert_with_ttl(object(4, 1), Some(nanos(1)));
     assert_eq!(store.len(), 2);
     clock.set(Nanos::ZERO);
     assert_eq!(store.len(), 2);
@@ -232,7 +232,7 @@ fn what_lives_for_ever_reads_no_clock() {
             Nanos::ZERO
         }
     }
-    let builder = || TtlStore::builder(|object: &Timed<Object>| object.id);
+    let builder = || TtlStore::builder(|object: &TtlEntry<Object>| object.id);
     let counted = builder().clock(Counted(clock.clone())).build().unwrap();
     counted.upsert(object(1, 1));
     let before = *clock.lock();
@@ -242,7 +242,7 @@ fn what_lives_for_ever_reads_no_clock() {
     let broken = builder().clock(Broken).build().unwrap();
     let upsert = std::panic::AssertUnwindSafe(|| broken.upsert(object(1, 1)));
     assert!(std::panic::catch_unwind(upsert).is_err());
-    assert_eq!((broken.stored(), broken.next_sweep()), (0, None));
+    assert_eq!((broken.stored_len(), broken.next_expiry()), (0, None));
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn handles_share_the_store_and_two_indexes_need_two_names() {
     assert_eq!(store.len(), 1);
     store.close();
     assert!(store.get(&1).is_some());
-    let builder = TtlStore::builder(|object: &Timed<Object>| object.id).ttl(nanos(1));
+    let builder = TtlStore::builder(|object: &TtlEntry<Object>| object.id).ttl(nanos(1));
     assert!(builder.index(&BY_TAG).index(&BY_TAG).build().is_err());
     assert!(!format!("{store:?} {:?}", store.snapshot()).is_empty());
 }

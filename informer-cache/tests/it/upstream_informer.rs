@@ -11,7 +11,7 @@
 //! - `TestInitialEventsEndBookmarkTicker`: instead of a warning there is a deadline, tested below.
 //! - `TestReflectorDataConsistencyDetector`, `TestDataConsistencyChecker`: a debugging aid that panics.
 //! - `TestNewInformerName`, `TestWithResource`, `TestRelease`: names for metrics.
-//! - `TestWaitFor` (8), `TestSyncResult` (3): `informer_set.rs`, where a set waits for all and names who never synced. `synctrack`: `caught_up.rs`.
+//! - `TestWaitFor` (8), `TestSyncResult` (3): `informer_set.rs`, where a set waits for all and names who never synced. `synctrack`: `initial_processed.rs`.
 //! - `tools/watch`: `RetryWatcher`'s cases are "late and repeated events" below; the rest are Go channel helpers.
 
 use std::num::NonZeroU32;
@@ -21,9 +21,9 @@ use drivers::cache::fixture::{
     BUSY, EXPIRED, INTERNAL, OTHER, Object, REFUSED, SCHEMA, TOO_LARGE, World, bookmark, error, object,
 };
 use flyball_informer_cache::{
-    Asked, BackoffConfig, BuildError, Cause, Change, Event, Index, Informer, InformerState, Labels,
-    ListRequest, ListVersion, OrderedIndex, Page, ReflectorConfig, ScriptedSource, SourceErrorKind,
-    Subscription, Version, WatchRequest,
+    BackoffCause, Change, Index, Informer, InformerBuildError, InformerState, LabelIndex, ListRequest,
+    ListVersion, OrderedIndex, Page, ReflectorBackoff, ReflectorConfig, ScriptedSource, SourceErrorKind,
+    SourceRequest, Subscription, Version, WatchEvent, WatchRequest,
 };
 
 type Source = ScriptedSource<Object>;
@@ -36,63 +36,69 @@ fn start(source: &Source) -> World {
 }
 
 fn start_with(source: &Source, config: ReflectorConfig) -> World {
-    World::new(Informer::builder(SCHEMA, source.clone()).reflector(config))
+    World::new(Informer::builder(SCHEMA, source.clone()).reflector_config(config))
 }
 
 /// An informer that listed `objects` at `version`, and watches.
 fn watching(source: &Source, objects: Vec<Object>, version: u64) -> World {
     lists(source, objects, version);
-    source.watch(Ok(()));
+    source.answer_watch(Ok(()));
     let mut world = start(source);
     world.settle();
     assert_eq!(world.informer.status().state, InformerState::Watching);
-    drop(source.asked());
+    drop(source.requests());
     world
 }
 
 fn lists(source: &Source, items: Vec<Object>, version: u64) {
-    source.list(Ok(Page { items, version: Version::new(version), continuation: None }));
+    source.answer_list(Ok(Page { items, version: Version::new(version), continuation: None }));
 }
 
 fn page(source: &Source, items: Vec<Object>, version: u64, next: &str) {
-    source.list(Ok(Page { items, version: Version::new(version), continuation: Some(next.into()) }));
+    source.answer_list(Ok(Page { items, version: Version::new(version), continuation: Some(next.into()) }));
 }
 
 /// The requests as text: `list any`, `list 10`, `list newest`, `watch 10`, `stream 10`; pages are `more`.
 fn asked(source: &Source) -> Vec<String> {
-    let words = |asked: Asked| match asked {
-        Asked::List(ListRequest { continuation: Some(_), .. }) => "more".into(),
-        Asked::List(ListRequest { version: ListVersion::Any, .. }) => "list any".into(),
-        Asked::List(ListRequest { version: ListVersion::MostRecent, .. }) => "list newest".into(),
-        Asked::List(ListRequest { version: ListVersion::NotOlderThan(v), .. }) => format!("list {v}"),
-        Asked::Watch(WatchRequest { from, streaming_list: false, .. }) => format!("watch {from}"),
-        Asked::Watch(WatchRequest { from, streaming_list: true, .. }) => format!("stream {from}"),
+    let words = |asked: SourceRequest| match asked {
+        SourceRequest::List(ListRequest { continuation: Some(_), .. }) => "more".into(),
+        SourceRequest::List(ListRequest { min_version: ListVersion::Any, .. }) => "list any".into(),
+        SourceRequest::List(ListRequest { min_version: ListVersion::MostRecent, .. }) => "list newest".into(),
+        SourceRequest::List(ListRequest { min_version: ListVersion::NotOlderThan(v), .. }) => {
+            format!("list {v}")
+        }
+        SourceRequest::Watch(WatchRequest { from_version: from, streaming_list: false, .. }) => {
+            format!("watch {from}")
+        }
+        SourceRequest::Watch(WatchRequest { from_version: from, streaming_list: true, .. }) => {
+            format!("stream {from}")
+        }
     };
-    source.asked().into_iter().map(words).collect()
+    source.requests().into_iter().map(words).collect()
 }
 
 fn limits(source: &Source) -> Vec<Option<u32>> {
     let limit = |asked| match asked {
-        Asked::List(request) => Some(request.limit),
-        Asked::Watch(_) => None,
+        SourceRequest::List(request) => Some(request.limit),
+        SourceRequest::Watch(_) => None,
     };
-    source.asked().into_iter().filter_map(limit).collect()
+    source.requests().into_iter().filter_map(limit).collect()
 }
 
-fn waits_for(world: &World, expected: Cause) -> bool {
+fn waits_for(world: &World, expected: BackoffCause) -> bool {
     matches!(world.informer.status().state, InformerState::Waiting { cause, .. } if cause == expected)
 }
 
-fn failed(kind: SourceErrorKind) -> Cause {
-    Cause::Failed(kind)
+fn failed(kind: SourceErrorKind) -> BackoffCause {
+    BackoffCause::Failed(kind)
 }
 
 // TestCloseWatchChannelOnError, TestRunUntil, HandleWatchStopped…, WatchResultChanClosed…
 #[test]
 fn a_watch_is_dropped_once_whatever_ends_it() {
     let ends: [fn(&Source, &mut World); 5] = [
-        |source, _| source.fail(error(OTHER)),
-        |source, _| source.close(),
+        |source, _| source.fail_watch(error(OTHER)),
+        |source, _| source.close_watch(),
         |_, world| world.informer.shut_down(),
         |_, world| world.cancel(),
         |_, world| {
@@ -131,9 +137,9 @@ fn nothing_is_asked_after_the_end() {
 fn a_very_short_watch_lists_again_after_a_wait() {
     let source = Source::new();
     let mut world = watching(&source, vec![], 5);
-    source.close();
+    source.close_watch();
     world.settle();
-    assert!(waits_for(&world, Cause::ShortWatch));
+    assert!(waits_for(&world, BackoffCause::ShortWatch));
     assert!(asked(&source).is_empty());
     world.pass_alarm();
     assert_eq!(asked(&source), ["list 5"]);
@@ -143,14 +149,14 @@ fn a_very_short_watch_lists_again_after_a_wait() {
 fn a_clean_close_watches_again_from_the_last_version() {
     let source = Source::new();
     let mut world = watching(&source, vec![], 5);
-    source.tell(Event::Added(object(1, 6)));
-    source.close();
+    source.send(WatchEvent::Added(object(1, 6)));
+    source.close_watch();
     // Watches are opened a second apart.
     assert_eq!(world.pass_alarm(), SECOND);
     assert_eq!(asked(&source), ["watch 6"]);
-    source.watch(Ok(()));
+    source.answer_watch(Ok(()));
     world.pass(SECOND);
-    source.close();
+    source.close_watch();
     world.settle();
     assert_eq!(asked(&source), ["watch 6"], "a second without news is not short");
     assert_eq!(world.informer.status().watch_restarts, 2);
@@ -162,10 +168,10 @@ fn a_clean_close_watches_again_from_the_last_version() {
 fn events_are_applied_and_the_version_is_the_last_ones() {
     let source = Source::new();
     let mut world = watching(&source, vec![object(1, 1), object(2, 2)], 5);
-    source.tell(Event::Modified(object(1, 6)));
-    source.tell(Event::Deleted(object(2, 7)));
-    source.tell(Event::Added(object(3, 32)));
-    source.close();
+    source.send(WatchEvent::Modified(object(1, 6)));
+    source.send(WatchEvent::Deleted(object(2, 7)));
+    source.send(WatchEvent::Added(object(3, 32)));
+    source.close_watch();
     world.pass_alarm();
     assert_eq!(world.stored(), [object(1, 6), object(3, 32)]);
     assert_eq!(asked(&source), ["watch 32"]);
@@ -177,17 +183,17 @@ fn events_are_applied_and_the_version_is_the_last_ones() {
 fn lists_and_watches_with_exactly_these_requests() {
     let source = Source::new();
     lists(&source, vec![object(1, 1)], 4);
-    source.watch(Ok(()));
+    source.answer_watch(Ok(()));
     let mut world = start(&source);
     world.settle();
-    let requests = source.asked();
-    let first = ListRequest { version: ListVersion::Any, limit: Some(500), continuation: None };
-    assert_eq!(requests[0], Asked::List(first));
-    let Asked::Watch(watch) = &requests[1] else { panic!("{requests:?}") };
-    assert_eq!((watch.from, watch.streaming_list), (Version::new(4), false));
+    let requests = source.requests();
+    let first = ListRequest { min_version: ListVersion::Any, limit: Some(500), continuation: None };
+    assert_eq!(requests[0], SourceRequest::List(first));
+    let SourceRequest::Watch(watch) = &requests[1] else { panic!("{requests:?}") };
+    assert_eq!((watch.from_version, watch.streaming_list), (Version::new(4), false));
     assert!((5 * MINUTE..=10 * MINUTE).contains(&watch.timeout));
     assert_eq!(requests.len(), 2);
-    source.tell(Event::Added(object(2, 5)));
+    source.send(WatchEvent::Added(object(2, 5)));
     world.settle();
     assert_eq!(world.stored(), [object(1, 1), object(2, 5)]);
 }
@@ -210,10 +216,10 @@ fn converges_through_list_and_watch_errors() {
         version += 10;
         let items: Vec<Object> = keys.iter().map(|key| object(*key, version)).collect();
         match list {
-            Some(kind) => source.list(Err(error(kind))),
+            Some(kind) => source.answer_list(Err(error(kind))),
             None => {
                 lists(&source, items.clone(), version);
-                source.watch(watch.map_or(Ok(()), |kind| Err(error(kind))));
+                source.answer_watch(watch.map_or(Ok(()), |kind| Err(error(kind))));
             }
         }
         world.settle();
@@ -221,8 +227,8 @@ fn converges_through_list_and_watch_errors() {
             assert_eq!(world.stored(), items);
             if watch.is_none() {
                 version += 1;
-                source.tell(Event::Added(object(9, version)));
-                source.fail(error(OTHER));
+                source.send(WatchEvent::Added(object(9, version)));
+                source.fail_watch(error(OTHER));
                 world.settle();
                 assert!(world.stored().contains(&object(9, version)));
             }
@@ -241,7 +247,7 @@ fn refused_connections_wait_longer_each_time_up_to_the_cap() {
         let mut world = start(&source);
         let mut waits = Vec::new();
         for _ in 0..failures {
-            source.list(Err(error(REFUSED)));
+            source.answer_list(Err(error(REFUSED)));
             world.settle();
             waits.push(world.pass_alarm());
         }
@@ -259,10 +265,10 @@ fn refused_connections_wait_longer_each_time_up_to_the_cap() {
 // TestNewReflectorWithCustomBackoff
 #[test]
 fn a_custom_backoff_is_honoured() {
-    let backoff = BackoffConfig {
+    let backoff = ReflectorBackoff {
         initial: Duration::from_millis(50),
         factor: 1,
-        cap: Duration::from_millis(50),
+        max: Duration::from_millis(50),
         jitter_percent: 20,
         reset_after: MINUTE,
     };
@@ -270,7 +276,7 @@ fn a_custom_backoff_is_honoured() {
     let mut world = start_with(&source, ReflectorConfig { backoff, ..ReflectorConfig::default() });
     let begin = world.now();
     for _ in 0..5 {
-        source.list(Err(error(OTHER)));
+        source.answer_list(Err(error(OTHER)));
         world.settle();
         world.pass_alarm();
     }
@@ -283,14 +289,14 @@ fn a_custom_backoff_is_honoured() {
 fn too_many_requests_wait_at_the_start_and_in_the_stream() {
     let source = Source::new();
     lists(&source, vec![], 10);
-    source.watch(Err(error(BUSY)));
+    source.answer_watch(Err(error(BUSY)));
     let mut world = start(&source);
     world.settle();
     assert!(waits_for(&world, failed(BUSY)));
-    source.watch(Ok(()));
+    source.answer_watch(Ok(()));
     let first = world.pass_alarm();
     assert!(first >= Duration::from_millis(800));
-    source.fail(error(BUSY));
+    source.fail_watch(error(BUSY));
     world.settle();
     assert!(waits_for(&world, failed(BUSY)));
     assert!(world.pass_alarm() >= Duration::from_millis(1600));
@@ -302,7 +308,7 @@ fn retry_after_is_the_least_wait() {
     let kind = SourceErrorKind::TooManyRequests { retry_after: Some(90 * SECOND) };
     let source = Source::new();
     let mut world = watching(&source, vec![], 10);
-    source.fail(error(kind));
+    source.fail_watch(error(kind));
     assert_eq!(world.pass_alarm(), 90 * SECOND);
     assert_eq!(asked(&source), ["watch 10"]);
 }
@@ -315,11 +321,11 @@ fn too_many_requests_and_refused_never_list_again() {
         lists(&source, vec![], 10);
         let mut world = start(&source);
         for _ in 0..4 {
-            source.watch(Err(error(kind)));
+            source.answer_watch(Err(error(kind)));
             world.settle();
             world.pass_alarm();
         }
-        source.watch(Ok(()));
+        source.answer_watch(Ok(()));
         world.settle();
         assert_eq!(asked(&source), ["list any", "watch 10", "watch 10", "watch 10", "watch 10", "watch 10"]);
     }
@@ -329,23 +335,26 @@ fn too_many_requests_and_refused_never_list_again() {
 #[test]
 fn internal_errors_watch_again_only_within_their_time() {
     // Each retry waits 2 s here, where client-go retries at once.
-    let pace = BackoffConfig {
+    let pace = ReflectorBackoff {
         initial: 2 * SECOND,
         factor: 1,
-        cap: 2 * SECOND,
+        max: 2 * SECOND,
         jitter_percent: 0,
-        ..BackoffConfig::default()
+        ..ReflectorBackoff::default()
     };
     for (tolerance, expected) in [(Duration::ZERO, 0), (10 * SECOND, 6), (MINUTE, 31)] {
         let source = Source::new();
         lists(&source, vec![], 10);
-        let config =
-            ReflectorConfig { internal_retry: tolerance, backoff: pace, ..ReflectorConfig::default() };
+        let config = ReflectorConfig {
+            max_internal_error_retry_duration: tolerance,
+            backoff: pace,
+            ..ReflectorConfig::default()
+        };
         let mut world = start_with(&source, config);
         for _ in 0..50 {
-            source.watch(Ok(()));
+            source.answer_watch(Ok(()));
             world.settle();
-            source.fail(error(INTERNAL));
+            source.fail_watch(error(INTERNAL));
             world.settle();
             world.pass_alarm();
             if world.informer.status().state == InformerState::Listing {
@@ -358,16 +367,17 @@ fn internal_errors_watch_again_only_within_their_time() {
     // A minute of quiet starts the time anew; and other errors are not meant.
     let source = Source::new();
     lists(&source, vec![], 10);
-    source.watch(Ok(()));
-    let config = ReflectorConfig { internal_retry: 10 * SECOND, ..ReflectorConfig::default() };
+    source.answer_watch(Ok(()));
+    let config =
+        ReflectorConfig { max_internal_error_retry_duration: 10 * SECOND, ..ReflectorConfig::default() };
     let mut world = start_with(&source, config);
     for _ in 0..3 {
         world.settle();
-        source.fail(error(INTERNAL));
-        source.watch(Ok(()));
+        source.fail_watch(error(INTERNAL));
+        source.answer_watch(Ok(()));
         world.pass(2 * MINUTE);
     }
-    source.fail(error(OTHER));
+    source.fail_watch(error(OTHER));
     world.settle();
     world.pass_alarm();
     assert_eq!(asked(&source), ["list any", "watch 10", "watch 10", "watch 10", "watch 10", "list 10"]);
@@ -386,9 +396,9 @@ fn the_page_size_is_used_for_every_list() {
     world.settle();
     assert_eq!(world.stored(), objects);
     assert_eq!(limits(&source), [Some(4); 3]);
-    source.watch(Ok(()));
+    source.answer_watch(Ok(()));
     world.settle();
-    source.fail(error(EXPIRED));
+    source.fail_watch(error(EXPIRED));
     world.settle();
     world.pass_alarm();
     assert_eq!(limits(&source), [Some(4)]);
@@ -399,7 +409,7 @@ fn the_page_size_is_used_for_every_list() {
 fn a_list_not_older_than_is_not_paged_by_default() {
     let source = Source::new();
     let mut world = watching(&source, vec![], 10);
-    source.fail(error(OTHER));
+    source.fail_watch(error(OTHER));
     world.settle();
     world.pass_alarm();
     assert_eq!(limits(&source), [None]);
@@ -411,7 +421,7 @@ fn once_an_any_list_came_in_pages_every_list_is_paged() {
     let source = Source::new();
     page(&source, vec![object(1, 1)], 10, "C1");
     lists(&source, vec![object(2, 1)], 10);
-    source.watch(Err(error(OTHER)));
+    source.answer_watch(Err(error(OTHER)));
     let mut world = start(&source);
     world.settle();
     world.pass_alarm();
@@ -423,7 +433,7 @@ fn once_an_any_list_came_in_pages_every_list_is_paged() {
 fn the_second_list_is_not_older_than_the_first() {
     let source = Source::new();
     lists(&source, vec![], 10);
-    source.watch(Err(error(OTHER)));
+    source.answer_watch(Err(error(OTHER)));
     let mut world = start(&source);
     world.settle();
     world.pass_alarm();
@@ -435,12 +445,12 @@ fn the_second_list_is_not_older_than_the_first() {
 fn an_expired_list_asks_for_the_newest_at_once() {
     let source = Source::new();
     lists(&source, vec![], 10);
-    source.watch(Err(error(OTHER)));
+    source.answer_watch(Err(error(OTHER)));
     let mut world = start(&source);
     world.settle();
-    source.list(Err(error(EXPIRED)));
+    source.answer_list(Err(error(EXPIRED)));
     lists(&source, vec![], 11);
-    source.watch(Ok(()));
+    source.answer_watch(Ok(()));
     world.pass_alarm();
     assert_eq!(asked(&source), ["list any", "watch 10", "list 10", "list newest", "watch 11"]);
 }
@@ -450,19 +460,19 @@ fn an_expired_list_asks_for_the_newest_at_once() {
 fn an_expired_page_asks_once_for_the_full_list() {
     let source = Source::new();
     lists(&source, vec![object(1, 1)], 10);
-    source.watch(Err(error(OTHER)));
+    source.answer_watch(Err(error(OTHER)));
     let config = ReflectorConfig { page_size: NonZeroU32::new(1), ..ReflectorConfig::default() };
     let mut world = start_with(&source, config);
     world.settle();
     page(&source, vec![object(7, 7)], 10, "C1");
-    source.list(Err(error(EXPIRED)));
+    source.answer_list(Err(error(EXPIRED)));
     lists(&source, vec![object(1, 2), object(2, 2)], 11);
-    source.watch(Ok(()));
+    source.answer_watch(Ok(()));
     world.pass_alarm();
     assert_eq!(world.stored(), [object(1, 2), object(2, 2)], "the half list is thrown away");
-    let requests = source.asked();
-    let Asked::List(full) = &requests[4] else { panic!("{requests:?}") };
-    assert_eq!(full.version, ListVersion::NotOlderThan(Version::new(10)));
+    let requests = source.requests();
+    let SourceRequest::List(full) = &requests[4] else { panic!("{requests:?}") };
+    assert_eq!(full.min_version, ListVersion::NotOlderThan(Version::new(10)));
     assert_eq!((full.limit, &full.continuation), (None, &None));
 }
 
@@ -473,9 +483,9 @@ fn a_version_too_large_asks_for_the_newest_at_once() {
     lists(&source, vec![], 20);
     let mut world = start(&source);
     for version in [30, 40, 50] {
-        source.watch(Err(error(OTHER)));
+        source.answer_watch(Err(error(OTHER)));
         world.settle();
-        source.list(Err(error(TOO_LARGE)));
+        source.answer_list(Err(error(TOO_LARGE)));
         lists(&source, vec![], version);
         world.pass_alarm();
     }
@@ -500,8 +510,8 @@ fn a_version_too_large_asks_for_the_newest_at_once() {
 #[test]
 fn the_newest_list_is_tried_once_and_then_waits() {
     let source = Source::new();
-    source.list(Err(error(EXPIRED)));
-    source.list(Err(error(EXPIRED)));
+    source.answer_list(Err(error(EXPIRED)));
+    source.answer_list(Err(error(EXPIRED)));
     let mut world = start(&source);
     world.settle();
     assert!(waits_for(&world, failed(EXPIRED)));
@@ -513,8 +523,8 @@ fn the_newest_list_is_tried_once_and_then_waits() {
 #[test]
 fn watches_last_between_once_and_twice_their_timeout() {
     for (timeout, least) in [(None, 5 * MINUTE), (Some(30 * MINUTE), 30 * MINUTE), (Some(SECOND), SECOND)] {
-        let config = timeout.map_or(ReflectorConfig::default(), |watch_timeout| ReflectorConfig {
-            watch_timeout,
+        let config = timeout.map_or(ReflectorConfig::default(), |min_watch_timeout| ReflectorConfig {
+            min_watch_timeout,
             ..ReflectorConfig::default()
         });
         let source = Source::new();
@@ -522,13 +532,13 @@ fn watches_last_between_once_and_twice_their_timeout() {
         let mut world = start_with(&source, config);
         let mut timeouts = Vec::new();
         for number in 0..20 {
-            source.watch(Ok(()));
-            source.tell(bookmark(11 + number));
-            source.close();
+            source.answer_watch(Ok(()));
+            source.send(bookmark(11 + number));
+            source.close_watch();
             world.pass(SECOND);
         }
-        for asked in source.asked() {
-            if let Asked::Watch(request) = asked {
+        for asked in source.requests() {
+            if let SourceRequest::Watch(request) = asked {
                 assert!((least..=2 * least).contains(&request.timeout));
                 timeouts.push(request.timeout);
             }
@@ -544,17 +554,17 @@ fn every_event_and_bookmark_advances_the_version() {
     let source = Source::new();
     let mut world = watching(&source, vec![], 5);
     let events = [
-        Event::Added(object(1, 10)),
-        Event::Modified(object(1, 20)),
-        Event::Deleted(object(1, 30)),
+        WatchEvent::Added(object(1, 10)),
+        WatchEvent::Modified(object(1, 20)),
+        WatchEvent::Deleted(object(1, 30)),
         bookmark(40),
     ];
     for (event, version) in events.into_iter().zip([10, 20, 30, 40]) {
-        source.tell(event);
+        source.send(event);
         world.settle();
         assert_eq!(world.informer.status().version, Version::new(version));
     }
-    source.close();
+    source.close_watch();
     world.pass_alarm();
     assert_eq!(asked(&source), ["watch 40"]);
 }
@@ -564,7 +574,7 @@ fn every_event_and_bookmark_advances_the_version() {
 fn an_error_in_the_stream_lists_again_and_drops_what_is_not_listed() {
     let source = Source::new();
     let mut world = watching(&source, vec![object(1, 1), object(2, 2)], 5);
-    source.fail(error(OTHER));
+    source.fail_watch(error(OTHER));
     world.settle();
     assert_eq!(world.stored().len(), 2, "the store stays until the list is complete");
     lists(&source, vec![object(2, 2)], 9);
@@ -578,21 +588,21 @@ fn an_error_in_the_stream_lists_again_and_drops_what_is_not_listed() {
 fn a_watch_from_any_state_has_no_version_until_something_is_not_an_addition() {
     let source = Source::new();
     let mut world = watching(&source, vec![], 0);
-    source.tell(Event::Added(object(2, 9)));
-    source.tell(Event::Added(object(1, 4)));
+    source.send(WatchEvent::Added(object(2, 9)));
+    source.send(WatchEvent::Added(object(1, 4)));
     world.settle();
     assert_eq!(world.stored(), [object(1, 4), object(2, 9)], "existing objects come in no order");
-    source.fail(error(BUSY));
+    source.fail_watch(error(BUSY));
     world.settle();
-    source.list(Err(error(OTHER)));
+    source.answer_list(Err(error(OTHER)));
     world.pass_alarm();
     assert_eq!(asked(&source), ["list any"], "nothing to resume from");
 
     let source = Source::new();
     let mut world = watching(&source, vec![], 0);
-    source.tell(Event::Added(object(2, 9)));
-    source.tell(Event::Modified(object(2, 12)));
-    source.fail(error(BUSY));
+    source.send(WatchEvent::Added(object(2, 9)));
+    source.send(WatchEvent::Modified(object(2, 12)));
+    source.fail_watch(error(BUSY));
     world.settle();
     world.pass_alarm();
     assert_eq!(asked(&source), ["watch 12"]);
@@ -607,30 +617,30 @@ fn streaming(source: &Source) -> World {
 #[test]
 fn a_streaming_list_is_published_at_its_end_and_goes_on_as_the_watch() {
     let source = Source::new();
-    source.watch(Ok(()));
+    source.answer_watch(Ok(()));
     let mut world = streaming(&source);
-    source.tell(Event::Added(object(1, 1)));
-    source.tell(Event::Added(object(2, 2)));
-    source.tell(Event::Added(object(3, 3)));
-    source.tell(Event::Modified(object(1, 4)));
-    source.tell(Event::Deleted(object(2, 5)));
-    source.tell(bookmark(6));
+    source.send(WatchEvent::Added(object(1, 1)));
+    source.send(WatchEvent::Added(object(2, 2)));
+    source.send(WatchEvent::Added(object(3, 3)));
+    source.send(WatchEvent::Modified(object(1, 4)));
+    source.send(WatchEvent::Deleted(object(2, 5)));
+    source.send(bookmark(6));
     world.settle();
     assert!(!world.informer.is_synced());
     assert_eq!(world.informer.status().state, InformerState::Listing);
     assert!(world.stored().is_empty());
-    source.tell(Event::InitialEnd(Version::new(6)));
-    source.tell(Event::Added(object(4, 7)));
+    source.send(WatchEvent::InitialListEnd(Version::new(6)));
+    source.send(WatchEvent::Added(object(4, 7)));
     world.settle();
     assert!(world.informer.is_synced());
     assert_eq!(world.informer.status().state, InformerState::Watching);
     assert_eq!(world.stored(), [object(1, 4), object(3, 3), object(4, 7)]);
     // "stopped after sync": a plain watch from the last version.
-    source.close();
+    source.close_watch();
     world.pass_alarm();
     assert_eq!(asked(&source), ["stream 0", "watch 7"]);
     // "expired at re-watch": a streaming list again, not older than what is known.
-    source.watch(Err(error(EXPIRED)));
+    source.answer_watch(Err(error(EXPIRED)));
     world.settle();
     world.pass_alarm();
     assert_eq!(asked(&source), ["stream 7"]);
@@ -658,15 +668,15 @@ fn objects_are_transformed_once_whatever_brings_them() {
         } else {
             lists(&source, objects.to_vec(), 2);
         }
-        source.watch(Ok(()));
+        source.answer_watch(Ok(()));
         let mut world = World::new(builder);
         let mut changes = world.informer.subscribe();
         if stream {
-            objects.into_iter().for_each(|object| source.tell(Event::Added(object)));
-            source.tell(Event::Added(object(3, 2)));
-            source.tell(Event::Modified(object(2, 2)));
-            source.tell(Event::Deleted(object(3, 2)));
-            source.tell(Event::InitialEnd(Version::new(2)));
+            objects.into_iter().for_each(|object| source.send(WatchEvent::Added(object)));
+            source.send(WatchEvent::Added(object(3, 2)));
+            source.send(WatchEvent::Modified(object(2, 2)));
+            source.send(WatchEvent::Deleted(object(3, 2)));
+            source.send(WatchEvent::InitialListEnd(Version::new(2)));
         }
         let told = |changes: &mut Subscription<u8, Object>| -> Vec<_> {
             let objects =
@@ -675,9 +685,9 @@ fn objects_are_transformed_once_whatever_brings_them() {
         };
         world.settle();
         assert_eq!(told(&mut changes), [1, 2].map(|key| (None, Some(slimmed(key)))));
-        source.tell(Event::Modified(object(1, 5)));
-        source.tell(Event::Added(object(4, 6)));
-        source.tell(Event::Deleted(object(2, 7)));
+        source.send(WatchEvent::Modified(object(1, 5)));
+        source.send(WatchEvent::Added(object(4, 6)));
+        source.send(WatchEvent::Deleted(object(2, 7)));
         world.settle();
         let [one, two, four] = [1, 2, 4].map(slimmed);
         assert_eq!(told(&mut changes), [(Some(one), Some(one)), (None, Some(four)), (Some(two), None)]);
@@ -686,8 +696,8 @@ fn objects_are_transformed_once_whatever_brings_them() {
         assert_eq!(world.stored(), [one, four]);
         // TestStoreResourceVersionWithNonMetaTransform: there the version stays until the next list. Here it is read before.
         assert_eq!(world.informer.status().version, Version::new(7));
-        source.fail(error(EXPIRED));
-        source.watch(Err(error(OTHER)));
+        source.fail_watch(error(EXPIRED));
+        source.answer_watch(Err(error(OTHER)));
         lists(&source, vec![object(1, 5), object(4, 9)], 9);
         world.pass(MINUTE);
         assert_eq!(
@@ -703,8 +713,9 @@ fn objects_are_transformed_once_whatever_brings_them() {
 fn an_informer_keeps_indexes_of_every_kind() {
     static BY_UID: Index<Object, u64> = Index::new("uid", |object| object.uid);
     static BY_KEY: OrderedIndex<Object, u8> = OrderedIndex::new("key", |object| object.key);
-    static LABELS: Labels<Object> =
-        Labels::new("labels", |object, each| each("even", if object.key % 2 == 0 { "yes" } else { "no" }));
+    static LABELS: LabelIndex<Object> = LabelIndex::new("labels", |object, each| {
+        each("even", if object.key % 2 == 0 { "yes" } else { "no" })
+    });
     let source = Source::new();
     lists(&source, (1..=4).map(|key| object(key, 1)).collect(), 1);
     let builder = Informer::builder(SCHEMA, source.clone()).index(&BY_UID).index(&BY_KEY).index(&LABELS);
@@ -715,7 +726,7 @@ fn an_informer_keeps_indexes_of_every_kind() {
     assert!(view.range(&BY_KEY, 2..4).unwrap().map(|(key, _)| *key).eq([2, 3]));
     assert_eq!(view.select(&LABELS, &"even=yes".parse().unwrap()).unwrap().into_iter().count(), 2);
     let twice = Informer::builder(SCHEMA, source).index(&BY_KEY).index(&BY_KEY).timer(world.clock.timer());
-    assert!(matches!(twice.build().err(), Some(BuildError::Index(_))));
+    assert!(matches!(twice.build().err(), Some(InformerBuildError::Index(_))));
 }
 
 // TestWatchList: "fallback on any error / Invalid", "gate off"
@@ -725,14 +736,14 @@ fn a_streaming_list_that_fails_falls_back_to_a_list_at_once() {
         let source = Source::new();
         let mut world = streaming(&source);
         if in_stream {
-            source.watch(Ok(()));
-            source.tell(Event::Added(object(8, 1)));
-            source.fail(error(OTHER));
+            source.answer_watch(Ok(()));
+            source.send(WatchEvent::Added(object(8, 1)));
+            source.fail_watch(error(OTHER));
         } else {
-            source.watch(Err(error(OTHER)));
+            source.answer_watch(Err(error(OTHER)));
         }
         lists(&source, vec![object(1, 1)], 10);
-        source.watch(Err(error(OTHER)));
+        source.answer_watch(Err(error(OTHER)));
         world.settle();
         assert_eq!(world.stored(), [object(1, 1)]);
         world.pass_alarm();
@@ -750,7 +761,7 @@ fn a_streaming_list_is_asked_for_again_after_too_many_requests() {
     let source = Source::new();
     let mut world = streaming(&source);
     for _ in 0..2 {
-        source.watch(Err(error(BUSY)));
+        source.answer_watch(Err(error(BUSY)));
         world.settle();
         world.pass_alarm();
     }
@@ -762,14 +773,14 @@ fn a_streaming_list_is_asked_for_again_after_too_many_requests() {
 fn a_streaming_list_that_ends_early_is_asked_for_again_after_a_wait() {
     let source = Source::new();
     let mut world = streaming(&source);
-    source.watch(Ok(()));
-    source.tell(Event::Added(object(8, 1)));
-    source.close();
+    source.answer_watch(Ok(()));
+    source.send(WatchEvent::Added(object(8, 1)));
+    source.close_watch();
     world.settle();
-    assert!(waits_for(&world, Cause::Interrupted));
-    source.watch(Ok(()));
-    source.tell(Event::Added(object(1, 1)));
-    source.tell(Event::InitialEnd(Version::new(3)));
+    assert!(waits_for(&world, BackoffCause::Interrupted));
+    source.answer_watch(Ok(()));
+    source.send(WatchEvent::Added(object(1, 1)));
+    source.send(WatchEvent::InitialListEnd(Version::new(3)));
     world.pass_alarm();
     assert_eq!(asked(&source), ["stream 0", "stream 0"]);
     assert_eq!(world.stored(), [object(1, 1)], "the half list is thrown away");
@@ -780,14 +791,14 @@ fn a_streaming_list_that_ends_early_is_asked_for_again_after_a_wait() {
 fn a_streaming_list_without_end_falls_back_for_good() {
     let source = Source::new();
     let mut world = streaming(&source);
-    source.watch(Ok(()));
-    source.tell(Event::Added(object(8, 1)));
+    source.answer_watch(Ok(()));
+    source.send(WatchEvent::Added(object(8, 1)));
     world.settle();
     lists(&source, vec![object(1, 1)], 10);
-    source.watch(Ok(()));
+    source.answer_watch(Ok(()));
     assert_eq!(world.pass_alarm(), MINUTE);
     assert_eq!(world.stored(), [object(1, 1)]);
-    source.fail(error(OTHER));
+    source.fail_watch(error(OTHER));
     world.settle();
     world.pass_alarm();
     assert_eq!(asked(&source), ["stream 0", "list any", "watch 10", "list 10"]);
@@ -797,12 +808,12 @@ fn a_streaming_list_without_end_falls_back_for_good() {
 fn a_streaming_list_too_old_asks_for_the_newest_at_once() {
     let source = Source::new();
     let mut world = streaming(&source);
-    source.watch(Ok(()));
-    source.tell(Event::InitialEnd(Version::new(5)));
-    source.fail(error(OTHER));
+    source.answer_watch(Ok(()));
+    source.send(WatchEvent::InitialListEnd(Version::new(5)));
+    source.fail_watch(error(OTHER));
     world.settle();
-    source.watch(Err(error(TOO_LARGE)));
-    source.watch(Err(error(EXPIRED)));
+    source.answer_watch(Err(error(TOO_LARGE)));
+    source.answer_watch(Err(error(EXPIRED)));
     world.pass_alarm();
     assert_eq!(asked(&source), ["stream 0", "stream 5", "stream 0", "list newest"]);
 }
@@ -812,18 +823,18 @@ fn a_streaming_list_too_old_asks_for_the_newest_at_once() {
 fn late_and_repeated_events_never_take_the_store_back() {
     let source = Source::new();
     let mut world = watching(&source, vec![object(1, 8), object(2, 2)], 10);
-    source.tell(Event::Deleted(object(1, 12)));
-    source.tell(Event::Added(object(1, 8)));
-    source.tell(Event::Modified(object(1, 11)));
-    source.tell(Event::Added(object(3, 13)));
-    source.tell(Event::Added(object(3, 13)));
-    source.tell(bookmark(4));
+    source.send(WatchEvent::Deleted(object(1, 12)));
+    source.send(WatchEvent::Added(object(1, 8)));
+    source.send(WatchEvent::Modified(object(1, 11)));
+    source.send(WatchEvent::Added(object(3, 13)));
+    source.send(WatchEvent::Added(object(3, 13)));
+    source.send(bookmark(4));
     world.settle();
     assert_eq!(world.stored(), [object(2, 2), object(3, 13)]);
     assert_eq!(world.informer.status().version, Version::new(13));
     // A delete may carry the version of the last update (kubernetes#… aggregated servers): it is not lost.
-    source.tell(Event::Deleted(object(2, 2)));
-    source.close();
+    source.send(WatchEvent::Deleted(object(2, 2)));
+    source.close_watch();
     world.pass_alarm();
     assert_eq!(world.stored(), [object(3, 13)]);
     assert_eq!(asked(&source), ["watch 13"]);
@@ -837,8 +848,8 @@ fn a_watch_too_old_right_after_its_list_makes_the_next_list_the_newest_and_the_w
     let mut waits = Vec::new();
     for _ in 0..6 {
         lists(&source, vec![], 10);
-        source.watch(Ok(()));
-        source.fail(error(EXPIRED));
+        source.answer_watch(Ok(()));
+        source.fail_watch(error(EXPIRED));
         world.settle();
         waits.push(world.pass_alarm());
     }
@@ -849,9 +860,9 @@ fn a_watch_too_old_right_after_its_list_makes_the_next_list_the_newest_and_the_w
     assert!(!requests.contains(&"list 10".to_owned()));
     // With news in between the version is good for a cached list.
     lists(&source, vec![], 10);
-    source.watch(Ok(()));
-    source.tell(bookmark(11));
-    source.fail(error(EXPIRED));
+    source.answer_watch(Ok(()));
+    source.send(bookmark(11));
+    source.fail_watch(error(EXPIRED));
     world.settle();
     world.pass_alarm();
     assert_eq!(asked(&source), ["watch 10", "list 11"]);
@@ -861,9 +872,9 @@ fn a_watch_too_old_right_after_its_list_makes_the_next_list_the_newest_and_the_w
 #[test]
 fn the_last_error_and_the_last_success_are_visible() {
     let source = Source::new();
-    source.list(Err(flyball_informer_cache::SourceError::new(OTHER, "the disk is on fire")));
+    source.answer_list(Err(flyball_informer_cache::SourceError::new(OTHER, "the disk is on fire")));
     let mut world = start(&source);
-    assert_eq!(world.informer.status().state, InformerState::Idle);
+    assert_eq!(world.informer.status().state, InformerState::NotStarted);
     world.settle();
     let status = world.informer.status();
     assert_eq!(&*status.last_error.unwrap().message, "source failed: the disk is on fire");
@@ -874,11 +885,11 @@ fn the_last_error_and_the_last_success_are_visible() {
     let status = world.informer.status();
     assert_eq!(status.last_success, Some(now));
     assert_eq!(status.last_error, None, "it is over");
-    source.watch(Ok(()));
-    source.tell(bookmark(11));
+    source.answer_watch(Ok(()));
+    source.send(bookmark(11));
     world.pass(MINUTE);
     assert_eq!(world.informer.status().last_success, Some(now));
-    source.tell(bookmark(12));
+    source.send(bookmark(12));
     world.settle();
     assert_eq!(world.informer.status().last_success, Some(world.now()));
 }
@@ -889,7 +900,7 @@ fn the_last_error_and_the_last_success_are_visible() {
 fn the_states_of_a_life() {
     let source = Source::new();
     let mut world = start(&source);
-    assert_eq!(world.informer.status().state, InformerState::Idle);
+    assert_eq!(world.informer.status().state, InformerState::NotStarted);
     world.settle();
     assert_eq!(world.informer.status().state, InformerState::Listing);
     lists(&source, vec![object(1, 1)], 1);

@@ -7,7 +7,7 @@
 //!   transformed once, whatever brings them", `upstream_informer.rs`; a version is read from what was transformed.
 //! - `TestDeltaFIFO_ReplaceMakesDeletionsReplaced`, `…ReplaceDeltaType`: there is one kind of replacement; `TestDeltaFIFO_KeyOf`, and all that is about
 //!   tombstones as a type: a deletion always has an object, the last known one.
-//! - `TestDeltaFIFO_HasSynced` (7), `…HasSyncedCorrectOnDeletion`, `TestAddWhileActive`'s second half: `caught_up.rs`.
+//! - `TestDeltaFIFO_HasSynced` (7), `…HasSyncedCorrectOnDeletion`, `TestAddWhileActive`'s second half: `initial_processed.rs`.
 //! - `TestRealFIFO_PopMultipleDeltaInBatch` (8), `…PopBrokenItemsInBatch` (4), `TestProcessDeltasInBatch` (4): nothing is popped in batches, and applying
 //!   cannot fail; a transaction is what is applied as one. `…ReplaceAtomic` (4), `…ReplaceAtomicPop`: a list is always one step, for every reader.
 //! - `Example`, `ExampleNewInformer`: `examples/informer.rs`. `TestPanicPropagated`: `informer.rs`. `TestEventPanics` and the tests of the end of a
@@ -25,8 +25,8 @@ use std::thread;
 use drivers::cache::fixture::{EXPIRED, INTERNAL, OTHER, Object, REFUSED, SCHEMA, World, object};
 use drivers::cache::server::{Server, server};
 use flyball_informer_cache::{
-    Cause, Change, ChangeKind, Event, Informer, InformerState, Observer, Outcome, Schema, SharedWriter,
-    Store, Subscription, Version,
+    BackoffCause, Change, ChangeKind, Informer, InformerState, Observer, Schema, SharedWriter, Store,
+    Subscription, Version, WatchEvent, WriteOutcome,
 };
 use parking_lot::Mutex;
 use testkit::wakers::{Counting, poll_with};
@@ -103,7 +103,7 @@ fn a_deletion_that_is_pending_survives_the_list_that_has_another_under_its_key()
     replace(&store, [object(1, 1)], 1);
     let mut changes = store.subscribe();
     assert_eq!(told(&mut changes), ["=1@1"]);
-    store.apply(Event::Deleted(object(1, 2)));
+    store.apply(WatchEvent::Deleted(object(1, 2)));
     replace(&store, [Object { uid: 1, ..object(1, 3) }], 3);
     assert_eq!(told(&mut changes), ["1@2!3"]);
 }
@@ -125,12 +125,12 @@ fn what_a_list_has_not_got_is_deleted_once_though_only_an_event_told_of_it() {
     assert!(told(&mut late).is_empty(), "it came and went unseen");
     // Deleted by an event: the list has nothing to delete.
     store.upsert(object(2, 5));
-    store.apply(Event::Deleted(object(2, 6)));
+    store.apply(WatchEvent::Deleted(object(2, 6)));
     replace(&store, [], 7);
     assert_eq!(heard.take(), ["+2@5", "-2@6"]);
     // Deleted and added again: the last one is what the list deletes.
     store.upsert(object(3, 8));
-    store.apply(Event::Deleted(object(3, 9)));
+    store.apply(WatchEvent::Deleted(object(3, 9)));
     store.upsert(object(3, 10));
     replace(&store, [], 11);
     assert_eq!(heard.take(), ["+3@8", "-3@9", "+3@10", "-3@10?"]);
@@ -149,7 +149,7 @@ fn what_is_pending_of_a_key_is_one_change_to_the_newest() {
     assert_eq!(changes.pending(), 1);
     assert_eq!(told(&mut changes), ["+1@3"]);
     store.upsert(object(1, 4));
-    store.apply(Event::Deleted(object(1, 5)));
+    store.apply(WatchEvent::Deleted(object(1, 5)));
     assert_eq!(changes.pending(), 1);
     assert_eq!(told(&mut changes), ["-1@5"]);
     store.upsert(object(2, 6));
@@ -165,9 +165,9 @@ fn a_deletion_of_what_is_not_there_is_no_news_and_of_what_is_there_it_is() {
     replace(&store, [object(1, 1)], 1);
     let (heard, _observer) = Heard::of(&store);
     assert_eq!(heard.take(), ["=1@1"]);
-    assert_eq!(store.apply(Event::Deleted(object(2, 2))), Outcome::Absent);
+    assert_eq!(store.apply(WatchEvent::Deleted(object(2, 2))), WriteOutcome::Absent);
     assert!(heard.take().is_empty());
-    store.apply(Event::Deleted(object(1, 3)));
+    store.apply(WatchEvent::Deleted(object(1, 3)));
     assert_eq!(heard.take(), ["-1@3"]);
 }
 
@@ -183,7 +183,7 @@ fn a_resync_tells_what_is_there_and_never_instead_of_what_is_pending() {
     store.upsert(object(1, 2));
     store.upsert(object(2, 2));
     assert_eq!(told(&mut changes), ["+1@2", "+2@2"]);
-    store.apply(Event::Deleted(object(1, 3)));
+    store.apply(WatchEvent::Deleted(object(1, 3)));
     store.upsert(object(2, 4));
     changes.resync();
     assert_eq!(told(&mut changes), ["-1@3", "2@2>4", "2@4>4"]);
@@ -199,7 +199,7 @@ fn what_came_and_went_is_two_steps_and_no_change() {
     let (heard, _observer) = Heard::of(&store);
     let mut changes = store.subscribe();
     store.upsert(object(1, 2));
-    store.apply(Event::Deleted(object(1, 3)));
+    store.apply(WatchEvent::Deleted(object(1, 3)));
     assert_eq!(heard.take(), ["+1@2", "-1@3"]);
     assert_eq!((changes.pending(), told(&mut changes).len()), (0, 0));
 }
@@ -213,7 +213,7 @@ fn a_list_deletes_first_and_then_goes_through_in_its_order() {
         ("nothing", |_| {}, &["-2@1?", "-3@1?", "1@1>9"], &["-2@1?", "-3@1?", "1@1>9"]),
         (
             "a deletion",
-            |store| _ = store.apply(Event::Deleted(object(3, 5))),
+            |store| _ = store.apply(WatchEvent::Deleted(object(3, 5))),
             &["-3@5", "-2@1?", "1@1>9"],
             &["-3@5", "-2@1?", "1@1>9"],
         ),
@@ -232,7 +232,7 @@ fn a_list_deletes_first_and_then_goes_through_in_its_order() {
         (
             "a deletion, and an addition under the key",
             |store| {
-                store.apply(Event::Deleted(object(3, 5)));
+                store.apply(WatchEvent::Deleted(object(3, 5)));
                 store.upsert(object(3, 6));
             },
             &["-3@5", "+3@6", "-2@1?", "-3@6?", "1@1>9"],
@@ -428,10 +428,10 @@ fn the_version_of_the_store_is_that_of_what_is_told() {
         store.observe(move |_| versions.lock().push(reader.version().get()))
     };
     versions.lock().clear();
-    store.apply(Event::Modified(object(1, 2)));
-    store.apply(Event::Added(object(2, 3)));
-    store.apply(Event::Deleted(object(1, 4)));
-    store.apply(Event::Bookmark(Version::new(7)));
+    store.apply(WatchEvent::Modified(object(1, 2)));
+    store.apply(WatchEvent::Added(object(2, 3)));
+    store.apply(WatchEvent::Deleted(object(1, 4)));
+    store.apply(WatchEvent::Bookmark(Version::new(7)));
     assert_eq!(*versions.lock(), [2, 3, 4]);
     assert_eq!(store.version(), Version::new(7));
 }
@@ -485,8 +485,8 @@ fn every_failure_is_told_to_who_asked_for_it() {
     let builder = Informer::builder(SCHEMA, server.clone()).on_error({
         let failures = failures.clone();
         move |failure| {
-            assert!(failure.until.is_none_or(|until| until > failure.at));
-            failures.lock().push((failure.cause, failure.error.is_some(), failure.until.is_some()));
+            assert!(failure.retry_at.is_none_or(|until| until > failure.at));
+            failures.lock().push((failure.cause, failure.error.is_some(), failure.retry_at.is_some()));
             std::panic::resume_unwind(Box::new("of the listener"));
         }
     });
@@ -497,18 +497,21 @@ fn every_failure_is_told_to_who_asked_for_it() {
     server.fail_watch(INTERNAL);
     server.break_watches(OTHER);
     world.pass(minute);
-    server.faults(|faults| faults.silent = true);
+    server.set_faults(|faults| faults.unresponsive = true);
     server.break_watches(EXPIRED);
     world.settle();
     let told = std::mem::take(&mut *failures.lock());
     // Of a version that is too old, the newest list is asked for at once.
     let expected = [(REFUSED, true), (EXPIRED, false), (OTHER, true), (INTERNAL, true), (EXPIRED, true)];
-    let expected = expected.map(|(kind, waits)| (Cause::Failed(kind), true, waits));
+    let expected = expected.map(|(kind, waits)| (BackoffCause::Failed(kind), true, waits));
     assert_eq!(told, expected);
     world.pass(20 * minute);
     let told = std::mem::take(&mut *failures.lock());
-    assert!(told.contains(&(Cause::TimedOut, false, true)), "{told:?}");
-    assert_eq!(world.informer.status().last_error.unwrap().message.as_ref(), Cause::TimedOut.to_string());
+    assert!(told.contains(&(BackoffCause::TimedOut, false, true)), "{told:?}");
+    assert_eq!(
+        world.informer.status().last_error.unwrap().message.as_ref(),
+        BackoffCause::TimedOut.to_string()
+    );
 }
 
 /// What client-go's handlers do not have (kubernetes' issues on growing buffers): however much happens while a consumer sleeps, it costs what is live.

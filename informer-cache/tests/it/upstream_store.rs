@@ -11,7 +11,8 @@
 use std::sync::Arc;
 
 use flyball_informer_cache::{
-    Event, Index, IndexError, Labels, Outcome, Schema, Selector, SharedWriter, Store, Version, Writer,
+    Index, IndexError, LabelIndex, Schema, Selector, SharedWriter, Store, Version, WatchEvent, WriteOutcome,
+    Writer,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +58,7 @@ fn add_update_delete_list_replace() {
     assert_eq!(store.get("foo").unwrap().users, ["bar"]);
     store.upsert(object("foo", &["baz"]));
     assert_eq!(store.get("foo").unwrap().users, ["baz"]);
-    assert_eq!(store.delete("foo", None), Outcome::Deleted);
+    assert_eq!(store.delete("foo", None), WriteOutcome::Deleted);
     assert_eq!(store.get("foo"), None);
 
     for id in ["a", "b", "c"] {
@@ -183,15 +184,15 @@ fn the_version_of_the_store() {
     store.upsert(at("c", 0));
     store.delete("c", None);
     assert_eq!(store.version(), Version::new(3));
-    store.apply(Event::Deleted(at("a", 7)));
+    store.apply(WatchEvent::Deleted(at("a", 7)));
     assert_eq!(store.version(), Version::new(7));
-    store.apply(Event::Deleted(at("a", 8)));
+    store.apply(WatchEvent::Deleted(at("a", 8)));
     assert_eq!(store.version(), Version::new(8), "deleting nothing is still news");
     store.replace([at("x", 4)], Version::new(5));
     assert_eq!(store.version(), Version::new(5), "a list is set, even back");
-    store.apply(Event::Bookmark(Version::new(4)));
+    store.apply(WatchEvent::Bookmark(Version::new(4)));
     assert_eq!(store.version(), Version::new(5));
-    store.apply(Event::Bookmark(Version::new(9)));
+    store.apply(WatchEvent::Bookmark(Version::new(9)));
     assert_eq!(store.version(), Version::new(9));
 }
 
@@ -312,7 +313,7 @@ fn results_have_their_types() {
 #[test]
 fn everything_is_listed_by_labels() {
     static ALL: Index<u32, ()> = Index::new("all", |_| ());
-    static LABELS: Labels<u32> = Labels::new("labels", |number, each| {
+    static LABELS: LabelIndex<u32> = LabelIndex::new("labels", |number, each| {
         each("app", if number % 10 == 0 { "match" } else { "other" });
     });
     let schema = Schema::new(|number: &u32| *number, |_| Version::ZERO);

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_informer_cache::{Change, Outcome, Timed, TtlStore};
+use flyball_informer_cache::{Change, TtlEntry, TtlStore, WriteOutcome};
 use flyball_sync::{ManualClock, Nanos};
 use parking_lot::Mutex;
 
@@ -25,11 +25,11 @@ fn object(id: &'static str, value: &'static str) -> Object {
 
 fn store(policy: impl Fn(&Object) -> Option<Duration> + Send + Sync + 'static) -> (Objects, ManualClock) {
     let clock = ManualClock::new();
-    let builder = TtlStore::builder(|object: &Timed<Object>| object.id).ttl_by(policy);
+    let builder = TtlStore::builder(|object: &TtlEntry<Object>| object.id).ttl_with(policy);
     (builder.clock(clock.clone()).build().unwrap(), clock)
 }
 
-fn deletions(changes: &[Change<&'static str, Timed<Object>>]) -> Vec<&'static str> {
+fn deletions(changes: &[Change<&'static str, TtlEntry<Object>>]) -> Vec<&'static str> {
     assert!(changes.iter().all(|change| change.new().is_none()));
     changes.iter().map(|change| *change.key()).collect()
 }
@@ -50,9 +50,9 @@ fn expiration_basic() {
     store.upsert(object("foo", "bar"));
     clock.advance(2 * SECOND);
     assert_eq!(store.get(&"foo"), None);
-    assert_eq!(deletions(&store.sweep()), ["foo"]);
+    assert_eq!(deletions(&store.evict_expired()), ["foo"]);
     assert_eq!(*told.lock(), ["foo"]);
-    assert_eq!((store.get(&"foo"), store.stored()), (None, 0));
+    assert_eq!((store.get(&"foo"), store.stored_len()), (None, 0));
     store.check().unwrap();
 }
 
@@ -62,11 +62,11 @@ fn re_add_expired_item() {
     let (store, clock) = store(|_| Some(SECOND));
     store.upsert(object("foo", "bar"));
     clock.advance(2 * SECOND);
-    assert_eq!(store.upsert(object("foo", "baz")), Outcome::Added);
+    assert_eq!(store.upsert(object("foo", "baz")), WriteOutcome::Added);
     assert_eq!(store.get(&"foo").as_deref(), Some(&object("foo", "baz")));
     clock.advance(SECOND);
     assert_eq!(store.get(&"foo").as_deref(), Some(&object("foo", "baz")), "its life began anew");
-    assert!(store.sweep().is_empty());
+    assert!(store.evict_expired().is_empty());
     store.check().unwrap();
 }
 
@@ -83,7 +83,7 @@ fn list() {
     assert_eq!(view.objects().map(|object| object.id).collect::<Vec<_>>(), ["foo2"]);
     assert_eq!(view.keys().copied().collect::<Vec<_>>(), ["foo2"]);
     assert_eq!((view.len(), store.len()), (1, 1));
-    let mut deleted = deletions(&store.sweep());
+    let mut deleted = deletions(&store.evict_expired());
     deleted.sort_unstable();
     assert_eq!(deleted, ["foo", "foo1"]);
     store.check().unwrap();
@@ -107,6 +107,6 @@ fn policy() {
         store.upsert(object("foo", "bar"));
         clock.set(begin + age);
         assert_eq!(store.get(&"foo").is_some(), alive, "{ttl:?} at the age of {age:?}");
-        assert_eq!(store.sweep().is_empty(), alive, "{ttl:?} at the age of {age:?}");
+        assert_eq!(store.evict_expired().is_empty(), alive, "{ttl:?} at the age of {age:?}");
     }
 }

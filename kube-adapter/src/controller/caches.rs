@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use flyball_informer_cache::{
-    Cause, Informer, InformerState, NamespacedName, SourceErrorKind, SourceFailure, Status,
+    BackoffCause, Informer, InformerState, InformerStatus, NamespacedName, SourceErrorKind, SourceFailure,
 };
 use flyball_sync::Nanos;
 use kube::runtime::watcher;
@@ -81,7 +81,7 @@ pub(crate) struct Cache {
 /// What its informer tells, the types of which are out of sight.
 struct CacheInfo {
     filled: Box<dyn Fn() -> bool + Send + Sync>,
-    status: Box<dyn Fn() -> Status + Send + Sync>,
+    status: Box<dyn Fn() -> InformerStatus + Send + Sync>,
 }
 
 #[derive(Default)]
@@ -201,10 +201,10 @@ impl Cache {
 
     /// A request has failed. A version that is too old, or not there yet, is part of how watches work.
     pub(crate) fn failed(&self, failure: &SourceFailure<'_>, error: &watcher::Error) {
-        use SourceErrorKind::{Expired, TooLargeVersion};
+        use SourceErrorKind::{Expired, VersionTooLarge};
         let (request, message) = (request(failure, error), failure.to_string());
-        let retry_in = failure.until.map_or(Duration::ZERO, |until| until.since(failure.at));
-        if matches!(failure.cause, Cause::Failed(Expired | TooLargeVersion)) {
+        let retry_in = failure.retry_at.map_or(Duration::ZERO, |until| until.since(failure.at));
+        if matches!(failure.cause, BackoffCause::Failed(Expired | VersionTooLarge)) {
             tracing::debug!(target: TARGET, kind = self.kind, request, error = message, "the cache lists again");
             return;
         }
@@ -274,8 +274,8 @@ impl Cache {
 fn request(failure: &SourceFailure<'_>, error: &watcher::Error) -> &'static str {
     match (failure.error, error) {
         (Some(_), watcher::Error::InitialListFailed(_)) => "list",
-        (None, _) if matches!(failure.cause, Cause::Interrupted) => "list",
-        (None, _) if matches!(failure.cause, Cause::TimedOut) => "list or watch",
+        (None, _) if matches!(failure.cause, BackoffCause::Interrupted) => "list",
+        (None, _) if matches!(failure.cause, BackoffCause::TimedOut) => "list or watch",
         _ => "watch",
     }
 }

@@ -6,8 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
 use flyball_informer_cache::{
-    Event, ListRequest, NamespacedName, Page, Schema, Source, SourceError, Store, Version, Watch,
-    WatchRequest,
+    ListRequest, NamespacedName, Page, Schema, Source, SourceError, Store, Version, WatchEvent, WatchRequest,
+    WatchStream,
 };
 use kube::Resource;
 use serde::de::DeserializeOwned;
@@ -28,7 +28,7 @@ pub(crate) struct MappedObject {
 impl MappedObject {
     /// How a cache of rows reads them.
     pub(crate) fn schema() -> Schema<NamespacedName, Self> {
-        Schema::new(|row: &Self| row.key.clone(), |row| row.version).identity(|a, b| a.uid == b.uid)
+        Schema::new(|row: &Self| row.key.clone(), |row| row.version).with_identity(|a, b| a.uid == b.uid)
     }
 }
 
@@ -96,11 +96,11 @@ where
         Ok(MappedWatch { watch, map: self.map.clone(), stored: self.stored.clone() })
     }
 
-    fn progress(&self) -> u64 {
-        self.source.progress()
+    fn list_progress(&self) -> u64 {
+        self.source.list_progress()
     }
 
-    fn unread(&self, stored: &MappedObject) -> bool {
+    fn is_unreadable(&self, stored: &MappedObject) -> bool {
         self.source.has_unreadable(&stored.key, stored.uid.as_deref())
     }
 }
@@ -112,14 +112,14 @@ pub(crate) struct MappedWatch<K, F> {
     stored: Stored,
 }
 
-impl<K, F> Watch for MappedWatch<K, F>
+impl<K, F> WatchStream for MappedWatch<K, F>
 where
     K: Resource + DeserializeOwned + Send + Sync + 'static,
     F: Fn(K) -> Vec<NamespacedName> + Send + Sync + 'static,
 {
     type Object = MappedObject;
 
-    async fn next(&mut self) -> Option<Result<Event<MappedObject>, SourceError>> {
+    async fn next(&mut self) -> Option<Result<WatchEvent<MappedObject>, SourceError>> {
         let event = match self.watch.next().await? {
             Ok(event) => event.map(|object| row(object, &*self.map)),
             Err(error) => return Some(Err(error)),

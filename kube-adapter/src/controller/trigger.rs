@@ -176,7 +176,7 @@ where
     if key.namespace().is_some() {
         let view = main.snapshot();
         if !view.contains_key(&key) && view.contains_key(key.name()) {
-            return NamespacedName::cluster(key.name()).unwrap_or(key);
+            return NamespacedName::cluster_scoped(key.name()).unwrap_or(key);
         }
     }
     key

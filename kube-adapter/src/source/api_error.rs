@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_informer_cache::{Cause, SourceError, SourceErrorKind, SourceFailure};
+use flyball_informer_cache::{BackoffCause, SourceError, SourceErrorKind, SourceFailure};
 use kube::core::Status;
 use kube::core::response::reason;
 use kube::runtime::watcher;
@@ -72,7 +72,7 @@ impl ApiError {
         match (self.status(), self.kube_error()) {
             (Some(status), _) => kind_of_status(status),
             // No answer at all: it says nothing against the version asked for, so nothing need be listed again.
-            (None, Some(error)) if is_connection_lost(error) => SourceErrorKind::Refused,
+            (None, Some(error)) if is_connection_lost(error) => SourceErrorKind::ConnectionRefused,
             _ => SourceErrorKind::Other,
         }
     }
@@ -145,7 +145,7 @@ pub(crate) fn watcher_error(failure: &SourceFailure<'_>) -> watcher::Error {
     let cause = failure.error.and_then(SourceError::cause);
     match (cause.and_then(|cause| cause.downcast_ref::<ApiError>()), failure.cause) {
         (Some(error), _) => error.to_watcher(),
-        (None, Cause::Unversioned) => watcher::Error::NoResourceVersion,
+        (None, BackoffCause::Unversioned) => watcher::Error::NoResourceVersion,
         (None, _) => watcher::Error::WatchFailed(kube::Error::Service(failure.to_string().into())),
     }
 }
@@ -159,7 +159,7 @@ fn kind_of_status(status: &Status) -> SourceErrorKind {
     } else if status.code == 410 || [reason::EXPIRED, reason::GONE].contains(&&*status.reason) {
         SourceErrorKind::Expired
     } else if is_too_large_version(status) {
-        SourceErrorKind::TooLargeVersion
+        SourceErrorKind::VersionTooLarge
     } else if status.reason == reason::INTERNAL_ERROR
         || (status.code == 500 && !reason::is_known(&status.reason))
     {

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use flyball_informer_cache::{Event, NamespacedName, Page, Version};
+use flyball_informer_cache::{NamespacedName, Page, Version, WatchEvent};
 use kube::Resource;
-use kube::core::{ListMeta, ObjectMeta, Status, WatchEvent};
+use kube::core::{ListMeta, ObjectMeta, Status, WatchEvent as KubeEvent};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer};
 use serde_json::Value;
@@ -31,7 +31,7 @@ pub(super) struct Unreadable {
 
 /// What a line of a watch says.
 pub(super) enum Line<K> {
-    Event(Event<K>),
+    Event(WatchEvent<K>),
     /// The watch failed.
     Failed(Box<Status>),
     /// It cannot be read; what to do instead.
@@ -40,7 +40,7 @@ pub(super) enum Line<K> {
 
 pub(super) enum Fallback<K> {
     Nothing,
-    Tell(Event<K>),
+    Tell(WatchEvent<K>),
     /// The cache cannot be told what happened; it has to be listed again.
     List,
 }
@@ -131,28 +131,28 @@ pub(super) fn line<K>(bytes: &[u8]) -> Line<K>
 where
     K: Resource + DeserializeOwned,
 {
-    let named = |mut object: K, event: fn(K) -> Event<K>| match object_key(&object) {
+    let named = |mut object: K, event: fn(K) -> WatchEvent<K>| match object_key(&object) {
         Ok(_) => {
             trim(&mut object);
             Line::Event(event(object))
         }
         // Never in the cache, whatever happened to it.
         Err(error) => {
-            let instead = Fallback::Tell(Event::Bookmark(version_of(&object)));
+            let instead = Fallback::Tell(WatchEvent::Bookmark(version_of(&object)));
             Line::Unreadable(Unreadable::unnamed(&object, error), instead)
         }
     };
-    match serde_json::from_slice::<WatchEvent<K>>(bytes) {
-        Ok(WatchEvent::Added(object)) => named(object, Event::Added),
-        Ok(WatchEvent::Modified(object)) => named(object, Event::Modified),
-        Ok(WatchEvent::Deleted(object)) => named(object, Event::Deleted),
-        Ok(WatchEvent::Bookmark(bookmark)) => {
+    match serde_json::from_slice::<KubeEvent<K>>(bytes) {
+        Ok(KubeEvent::Added(object)) => named(object, WatchEvent::Added),
+        Ok(KubeEvent::Modified(object)) => named(object, WatchEvent::Modified),
+        Ok(KubeEvent::Deleted(object)) => named(object, WatchEvent::Deleted),
+        Ok(KubeEvent::Bookmark(bookmark)) => {
             let meta = bookmark.metadata;
             let at = version(&meta.resource_version);
             let ends = meta.annotations.get(INITIAL_END).is_some_and(|value| value == "true");
-            Line::Event(if ends { Event::InitialEnd(at) } else { Event::Bookmark(at) })
+            Line::Event(if ends { WatchEvent::InitialListEnd(at) } else { WatchEvent::Bookmark(at) })
         }
-        Ok(WatchEvent::Error(status)) => Line::Failed(status),
+        Ok(KubeEvent::Error(status)) => Line::Failed(status),
         Err(error) => other_line(bytes, error),
     }
 }
@@ -184,11 +184,11 @@ fn other_line<K: Resource + DeserializeOwned>(bytes: &[u8], error: serde_json::E
         // that concerned have to hear of it, and its metadata does not say who they are.
         Some(mut object) if event == "DELETED" => {
             object.meta_mut().uid = None;
-            Fallback::Tell(Event::Deleted(object))
+            Fallback::Tell(WatchEvent::Deleted(object))
         }
         None if event == "DELETED" => Fallback::List,
         // So that a watch that follows does not tell it again.
-        _ => Fallback::Tell(Event::Bookmark(at)),
+        _ => Fallback::Tell(WatchEvent::Bookmark(at)),
     };
     Line::Unreadable(unread, instead)
 }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_informer_cache::{
-    Event, Informer, InformerBuilder, ListRequest, NamespacedName, Page, ReflectorConfig, Source,
-    SourceError, SourceErrorKind, Version, Watch, WatchRequest,
+    Informer, InformerBuilder, ListRequest, NamespacedName, Page, ReflectorConfig, Source, SourceError,
+    SourceErrorKind, Version, WatchEvent, WatchRequest, WatchStream,
 };
 use futures_core::Stream;
 use futures_util::StreamExt;
@@ -43,7 +43,7 @@ type Events<K> = Pin<Box<dyn Stream<Item = watcher::Result<watcher::Event<K>>> +
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
 /// let pod: Pod = from_value(json!({"metadata": {"namespace": "default", "name": "a", "resourceVersion": "7"}}))?;
-/// let events = [Event::Init, Event::InitApply(pod), Event::InitDone].map(Ok);
+/// let events = [WatchEvent::Init, WatchEvent::InitApply(pod), WatchEvent::InitDone].map(Ok);
 /// let pods = flyball_kube::informer_from_stream(stream::iter(events)).start()?;
 /// pods.synced().await?;
 /// assert!(pods.store().get("default/a").is_some());
@@ -80,11 +80,11 @@ impl<K: Resource + Send + Sync + 'static> StreamSource<K> {
     fn into_informer(self) -> InformerBuilder<NamespacedName, K, Self> {
         let config = ReflectorConfig {
             // Internal errors never lead to a list, and a watch does not end by itself.
-            internal_retry: Duration::MAX,
-            watch_timeout: Duration::from_secs(365 * 24 * 3600),
+            max_internal_error_retry_duration: Duration::MAX,
+            min_watch_timeout: Duration::from_secs(365 * 24 * 3600),
             ..ReflectorConfig::default()
         };
-        Informer::builder(schema(), self).reflector(config)
+        Informer::builder(schema(), self).reflector_config(config)
     }
 }
 
@@ -138,10 +138,10 @@ impl<K: Resource> State<K> {
 /// A running watch of a [`StreamSource`].
 pub struct StreamWatch<K>(Arc<Turn<State<K>>>);
 
-impl<K: Resource + Send + Sync + 'static> Watch for StreamWatch<K> {
+impl<K: Resource + Send + Sync + 'static> WatchStream for StreamWatch<K> {
     type Object = K;
 
-    async fn next(&mut self) -> Option<Result<Event<K>, SourceError>> {
+    async fn next(&mut self) -> Option<Result<WatchEvent<K>, SourceError>> {
         let mut state = self.0.lock().await;
         loop {
             let event = match state.events.next().await {
@@ -153,10 +153,10 @@ impl<K: Resource + Send + Sync + 'static> Watch for StreamWatch<K> {
             };
             match event {
                 watcher::Event::Apply(object) if is_named(&object) => {
-                    return Some(Ok(Event::Modified(object)));
+                    return Some(Ok(WatchEvent::Modified(object)));
                 }
                 watcher::Event::Delete(object) if is_named(&object) => {
-                    return Some(Ok(Event::Deleted(object)));
+                    return Some(Ok(WatchEvent::Deleted(object)));
                 }
                 watcher::Event::Init => {
                     state.half = Some(Vec::new());
@@ -177,7 +177,7 @@ fn failed(error: watcher::Error) -> SourceError {
     let error = ApiError::from(error);
     let kind = match error.kind() {
         SourceErrorKind::Expired if restarts => SourceErrorKind::Expired,
-        kind @ (SourceErrorKind::TooManyRequests { .. } | SourceErrorKind::Refused) => kind,
+        kind @ (SourceErrorKind::TooManyRequests { .. } | SourceErrorKind::ConnectionRefused) => kind,
         _ => SourceErrorKind::Internal,
     };
     SourceError::new(kind, error)

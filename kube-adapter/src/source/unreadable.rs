@@ -9,7 +9,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use flyball_informer_cache::{Event, NamespacedName, Store};
+use flyball_informer_cache::{NamespacedName, Store, WatchEvent};
 use kube::Resource;
 
 use super::decode::{Unreadable, trim};
@@ -88,11 +88,11 @@ impl<K: Resource + Send + Sync + 'static> StoredObjects<K> {
     }
 
     /// The stored object with the metadata it has now, marked; nothing if there is none, or that is no news. Everything that was delivered has to be stored.
-    pub(super) fn renewed(&self, key: &NamespacedName, unread: Unreadable) -> Option<Event<K>> {
+    pub(super) fn renewed(&self, key: &NamespacedName, unread: Unreadable) -> Option<WatchEvent<K>> {
         let Unreadable { uid, version, meta, error, .. } = unread;
         let mut object = self.0.get().and_then(|stored| stored(key))?;
         let another = object.meta().uid.is_some() && uid.is_some() && object.meta().uid != uid;
-        if another || version.is_none() || version <= version_of(&object) {
+        if another || version.is_zero() || version <= version_of(&object) {
             return None;
         }
         match meta {
@@ -102,6 +102,6 @@ impl<K: Resource + Send + Sync + 'static> StoredObjects<K> {
         }
         object.meta_mut().self_link = Some(format!("{MARK}{error}"));
         trim(&mut object);
-        Some(Event::Modified(object))
+        Some(WatchEvent::Modified(object))
     }
 }

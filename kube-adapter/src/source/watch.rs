@@ -6,7 +6,7 @@ use std::fmt;
 use std::io;
 use std::marker::PhantomData;
 
-use flyball_informer_cache::{Event, NamespacedName, SourceError, Version, Watch, WatchRequest};
+use flyball_informer_cache::{NamespacedName, SourceError, Version, WatchEvent, WatchRequest, WatchStream};
 use futures_util::io::AsyncBufReadExt;
 use futures_util::stream::{IntoAsyncRead, MapErr, TryStreamExt};
 use http_body_util::{BodyDataStream, BodyExt};
@@ -59,7 +59,7 @@ impl<K> ApiWatch<K> {
         let failed: fn(kube::Error) -> io::Error = io::Error::other;
         let lines = body.into_data_stream().map_err(failed).into_async_read();
         let lists = request.streaming_list;
-        let unordered = request.from == Version::ZERO && !lists;
+        let unordered = request.from_version == Version::ZERO && !lists;
         // A list in pages is stored before the watch after it is opened.
         let owed = if lists { Vec::new() } else { listing.take() };
         let line = Vec::new();
@@ -85,22 +85,22 @@ impl<K> ApiWatch<K> {
 
 impl<K: Resource + Send + Sync + 'static> ApiWatch<K> {
     /// Notes what is delivered as part of a list.
-    fn delivered(&mut self, event: Event<K>) -> Event<K> {
+    fn delivered(&mut self, event: WatchEvent<K>) -> WatchEvent<K> {
         if self.lists {
             match &event {
-                Event::Added(object) | Event::Modified(object) | Event::Deleted(object) => {
+                WatchEvent::Added(object) | WatchEvent::Modified(object) | WatchEvent::Deleted(object) => {
                     drop(object_key(object).map(|key| self.listing.remove(&key)));
                 }
                 // The informer stores the list before it asks for more.
-                Event::InitialEnd(_) => (self.lists, self.owed) = (false, self.listing.take()),
-                Event::Bookmark(_) => {}
+                WatchEvent::InitialListEnd(_) => (self.lists, self.owed) = (false, self.listing.take()),
+                WatchEvent::Bookmark(_) => {}
             }
         }
         event
     }
 
     /// What is told of an object that could not be read, if it is stored in an older state: that with its new metadata.
-    async fn renewed(&mut self, key: &NamespacedName, unread: Unreadable) -> Option<Event<K>> {
+    async fn renewed(&mut self, key: &NamespacedName, unread: Unreadable) -> Option<WatchEvent<K>> {
         if !self.fed.is_attached() {
             return None;
         }
@@ -114,13 +114,13 @@ async fn all_is_stored() {
     yield_now().await;
 }
 
-impl<K> Watch for ApiWatch<K>
+impl<K> WatchStream for ApiWatch<K>
 where
     K: Resource + DeserializeOwned + Send + Sync + 'static,
 {
     type Object = K;
 
-    async fn next(&mut self) -> Option<Result<Event<K>, SourceError>> {
+    async fn next(&mut self) -> Option<Result<WatchEvent<K>, SourceError>> {
         let failed = |error| Some(Err(source_error(error)));
         loop {
             while let Some((key, unread)) = self.owed.pop() {
@@ -143,7 +143,7 @@ where
             self.counter.add(&self.url, &unread);
             match instead {
                 Fallback::Nothing => {}
-                Fallback::Tell(Event::Bookmark(version)) => {
+                Fallback::Tell(WatchEvent::Bookmark(version)) => {
                     match unread.key() {
                         Some(_) if self.lists => self.listing.add(unread, self.fed.is_attached()),
                         Some(key) => {
@@ -154,7 +154,7 @@ where
                         None => {}
                     }
                     if !self.unordered {
-                        return Some(Ok(Event::Bookmark(version)));
+                        return Some(Ok(WatchEvent::Bookmark(version)));
                     }
                 }
                 Fallback::Tell(event) => return Some(Ok(self.delivered(event))),

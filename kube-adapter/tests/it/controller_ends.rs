@@ -227,7 +227,7 @@ async fn it_goes_on_while_nobody_takes_its_results() {
 async fn it_begins_when_every_cache_is_filled() {
     let world = ten();
     let pods = World::of([] as [k8s_openapi::api::core::v1::Pod; 0]);
-    pods.server.fail_list(flyball_informer_cache::SourceErrorKind::Refused);
+    pods.server.fail_list(flyball_informer_cache::SourceErrorKind::ConnectionRefused);
     let runs = Runs::new();
     let controller = Controller::for_shared(&world.informer).owns_shared(&pods.informer);
     let monitor = controller.monitor();

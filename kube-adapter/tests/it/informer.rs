@@ -412,13 +412,13 @@ async fn any_mixture_of_faults_ends_in_what_is_true() {
 fn a_configuration_means_the_same_to_a_reflector() {
     let default = ReflectorConfig::default();
     let config = reflector_config(&Config::default());
-    let watch_timeout = Duration::from_secs(145);
-    assert_eq!(config, ReflectorConfig { watch_timeout, most_recent_first: true, ..default });
-    assert!(!reflector_config(&Config::default().any_semantic()).most_recent_first);
+    let min_watch_timeout = Duration::from_secs(145);
+    assert_eq!(config, ReflectorConfig { min_watch_timeout, initial_list_most_recent: true, ..default });
+    assert!(!reflector_config(&Config::default().any_semantic()).initial_list_most_recent);
     let unpaged = |size| reflector_config(&Config { page_size: size, ..Config::default() }).unpaged;
     assert_eq!([None, Some(0), Some(500), Some(20)].map(unpaged), [true, true, false, false]);
-    let watch_timeout = |timeout| reflector_config(&Config::default().timeout(timeout)).watch_timeout;
-    assert_eq!([60, 1, 0].map(watch_timeout), [30, 1, 1800].map(Duration::from_secs));
+    let min_watch_timeout = |timeout| reflector_config(&Config::default().timeout(timeout)).min_watch_timeout;
+    assert_eq!([60, 1, 0].map(min_watch_timeout), [30, 1, 1800].map(Duration::from_secs));
     let page_size = |size| reflector_config(&Config { page_size: size, ..Config::default() }).page_size;
     assert_eq!([None, Some(0), Some(500), Some(20)].map(page_size), [None, None, None, NonZeroU32::new(20)]);
     assert!(reflector_config(&Config::default().streaming_lists()).streaming_lists);

@@ -34,10 +34,10 @@ fn ours(random: &mut Random) -> Selector {
         match random.below(8) {
             0 => all.equals(key, pick(random, &VALUES)),
             1 => all.not_equals(key, pick(random, &VALUES)),
-            2 | 3 => all.one_of(key, some_values(random)),
-            4 => all.none_of(key, some_values(random)),
+            2 | 3 => all.in_set(key, some_values(random)),
+            4 => all.not_in(key, some_values(random)),
             5 => all.exists(key),
-            6 => all.absent(key),
+            6 => all.does_not_exist(key),
             _ if random.below(3) > 0 => all.exists(key),
             _ => all.greater_than(key, 8),
         }

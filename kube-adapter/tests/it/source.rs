@@ -4,7 +4,8 @@ use std::io;
 use std::time::Duration;
 
 use flyball_informer_cache::{
-    Event, ListRequest, ListVersion, Source, SourceError, SourceErrorKind, Version, Watch, WatchRequest,
+    ListRequest, ListVersion, Source, SourceError, SourceErrorKind, Version, WatchEvent, WatchRequest,
+    WatchStream,
 };
 use flyball_kube::{ApiError, ApiSource};
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
@@ -16,11 +17,15 @@ use serde_json::{Value, json};
 use crate::scripted_server::{Answer, Script};
 
 fn any(limit: Option<u32>) -> ListRequest {
-    ListRequest { version: ListVersion::Any, limit, continuation: None }
+    ListRequest { min_version: ListVersion::Any, limit, continuation: None }
 }
 
 fn from(version: u64) -> WatchRequest {
-    WatchRequest { from: Version::new(version), streaming_list: false, timeout: Duration::from_secs(300) }
+    WatchRequest {
+        from_version: Version::new(version),
+        streaming_list: false,
+        timeout: Duration::from_secs(300),
+    }
 }
 
 fn object(name: &str, version: u64) -> Value {
@@ -56,16 +61,16 @@ async fn asked_for_lists(config: Config, requests: Vec<ListRequest>) -> Vec<Stri
 #[tokio::test]
 async fn lists_are_asked_as_client_go_does() {
     let next = ListRequest {
-        version: ListVersion::MostRecent,
+        min_version: ListVersion::MostRecent,
         limit: Some(500),
         continuation: Some("a b".to_owned()),
     };
     let at = |limit| ListRequest {
-        version: ListVersion::NotOlderThan(Version::new(9)),
+        min_version: ListVersion::NotOlderThan(Version::new(9)),
         limit,
         continuation: None,
     };
-    let recent = ListRequest { version: ListVersion::MostRecent, limit: Some(500), continuation: None };
+    let recent = ListRequest { min_version: ListVersion::MostRecent, limit: Some(500), continuation: None };
     let requests = vec![any(Some(500)), any(None), at(None), at(Some(20)), recent, next];
     let asked = asked_for_lists(Config::default(), requests).await;
     let expected = [
@@ -175,8 +180,12 @@ async fn a_watch_tells_events_bookmarks_and_the_end_of_the_initial_ones() {
         told.push(event.unwrap().map(object));
     }
     let a = |version: u64| format!("a {version}");
-    let (bookmark, end) = (Event::Bookmark(Version::new(11)), Event::InitialEnd(Version::new(11)));
-    assert_eq!(told, [Event::Added(a(8)), Event::Modified(a(9)), Event::Deleted(a(10)), bookmark, end]);
+    let (bookmark, end) =
+        (WatchEvent::Bookmark(Version::new(11)), WatchEvent::InitialListEnd(Version::new(11)));
+    assert_eq!(
+        told,
+        [WatchEvent::Added(a(8)), WatchEvent::Modified(a(9)), WatchEvent::Deleted(a(10)), bookmark, end]
+    );
 }
 
 #[tokio::test]

@@ -6,7 +6,8 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use flyball_informer_cache::{
-    ChangeKind, Event, ListRequest, ListVersion, Source, SourceErrorKind, Version, Watch, WatchRequest,
+    ChangeKind, ListRequest, ListVersion, Source, SourceErrorKind, Version, WatchEvent, WatchRequest,
+    WatchStream,
 };
 use flyball_kube::ApiSource;
 use k8s_openapi::NamespaceResourceScope;
@@ -20,10 +21,14 @@ use serde_json::{Value, json};
 
 use crate::scripted_server::{Answer, Script};
 
-const LIST: ListRequest = ListRequest { version: ListVersion::Any, limit: None, continuation: None };
+const LIST: ListRequest = ListRequest { min_version: ListVersion::Any, limit: None, continuation: None };
 
 fn watch(from: u64) -> WatchRequest {
-    WatchRequest { from: Version::new(from), streaming_list: false, timeout: Duration::from_secs(300) }
+    WatchRequest {
+        from_version: Version::new(from),
+        streaming_list: false,
+        timeout: Duration::from_secs(300),
+    }
 }
 
 fn object(name: &str, version: u64) -> Value {
@@ -89,7 +94,7 @@ async fn an_object_keeps_no_room_in_its_metadata() {
 }
 
 /// What a watch from this version makes of these lines.
-async fn told<K>(from: u64, lines: &[Value]) -> (Vec<Result<Event<String>, SourceErrorKind>>, u64)
+async fn told<K>(from: u64, lines: &[Value]) -> (Vec<Result<WatchEvent<String>, SourceErrorKind>>, u64)
 where
     K: Resource<DynamicType = ()> + serde::de::DeserializeOwned + Send + Sync + 'static,
 {
@@ -125,8 +130,8 @@ async fn an_event_that_cannot_be_read_is_skipped_and_its_version_is_not() {
         json!("text"),
         line("ADDED", object("c", 12)),
     ];
-    let at = |version| Ok(Event::Bookmark(Version::new(version)));
-    let added = || Ok(Event::Added("c".to_owned()));
+    let at = |version| Ok(WatchEvent::Bookmark(Version::new(version)));
+    let added = || Ok(WatchEvent::Added("c".to_owned()));
     assert_eq!(told::<ConfigMap>(7, &lines).await, (vec![at(8), at(9), at(10), at(11), added()], 6));
     // What exists is told in no order at first: a version would hide the older ones.
     assert_eq!(told::<ConfigMap>(0, &lines).await, (vec![added()], 6));
@@ -166,8 +171,8 @@ impl Resource for Strict {
 #[tokio::test]
 async fn the_end_of_an_object_that_cannot_be_read_is_told_by_its_name_or_by_a_list() {
     let lines = [line("DELETED", bad("a", 8)), line("ADDED", object("c", 12))];
-    let added = Ok(Event::Added("c".to_owned()));
-    let gone = Ok(Event::Deleted("a".to_owned()));
+    let added = Ok(WatchEvent::Added("c".to_owned()));
+    let gone = Ok(WatchEvent::Deleted("a".to_owned()));
     assert_eq!(told::<ConfigMap>(7, &lines).await, (vec![gone, added], 1));
     assert_eq!(told::<Strict>(7, &lines).await, (vec![Err(SourceErrorKind::Other)], 1));
 }
@@ -184,7 +189,7 @@ async fn the_metadata_of_an_object_that_cannot_be_read_is_told_at_its_end() {
     gone["metadata"]["labels"] = json!(["app"]);
     end.tell("DELETED", &gone);
     let mut watch = source::<ConfigMap>([answer]).watch(watch(7)).await.unwrap();
-    let Some(Ok(Event::Deleted(map))) = watch.next().await else { panic!("it is gone") };
+    let Some(Ok(WatchEvent::Deleted(map))) = watch.next().await else { panic!("it is gone") };
     assert_eq!((&*map.owner_references()[0].name, &*map.labels()["app"]), ("owner", "web"));
     assert_eq!(map.uid(), None, "so that the cache tells what it knows");
     assert_eq!(watch.next().await.unwrap().unwrap_err().kind(), SourceErrorKind::Other);
@@ -290,7 +295,7 @@ fn stored(name: &str, uid: &str) -> ConfigMap {
 /// Which of these the source says are there, unread: those of the identity u, and b of another one.
 fn unread(source: &ApiSource<ConfigMap>) -> Vec<String> {
     let asked = [("a", "u"), ("b", "u"), ("b", "v"), ("c", "u"), ("d", "u")];
-    let there = asked.iter().filter(|(name, uid)| source.unread(&stored(name, uid)));
+    let there = asked.iter().filter(|(name, uid)| source.is_unreadable(&stored(name, uid)));
     there.map(|(name, uid)| format!("{name} {uid}")).collect()
 }
 
@@ -329,8 +334,8 @@ async fn what_a_streaming_list_could_not_read_is_there_unless_it_ends_meanwhile(
     // Three that cannot be read, two ends, and that of the list.
     for at in 0..6 {
         let event = watch.next().await.unwrap().unwrap();
-        assert_eq!(matches!(event, Event::Deleted(_)), (3..5).contains(&at), "{at}");
-        assert_eq!(matches!(event, Event::InitialEnd(_)), at == 5, "{at}");
+        assert_eq!(matches!(event, WatchEvent::Deleted(_)), (3..5).contains(&at), "{at}");
+        assert_eq!(matches!(event, WatchEvent::InitialListEnd(_)), at == 5, "{at}");
     }
     assert_eq!(unread(&source), ["b u"]);
     // From here on events say it all.
@@ -436,7 +441,7 @@ async fn the_end_of_an_object_that_is_too_deep_to_be_read_is_found_out_by_a_list
     for event in ["MODIFIED", "DELETED"] {
         lines.raw(&format!("{{\"type\":\"{event}\",\"object\":{}}}\n", deep("a")));
     }
-    assert_eq!(watch.next().await.unwrap().unwrap(), Event::Bookmark(Version::new(6)));
+    assert_eq!(watch.next().await.unwrap().unwrap(), WatchEvent::Bookmark(Version::new(6)));
     assert_eq!(watch.next().await.unwrap().unwrap_err().kind(), SourceErrorKind::Other);
 }
 
@@ -446,9 +451,9 @@ async fn who_has_lost_an_identity_is_nobody_else() {
     source.list(LIST).await.unwrap();
     let mut stored = stored("a", "u");
     stored.metadata.uid = None;
-    assert!(source.unread(&stored), "a transformation may take it away");
+    assert!(source.is_unreadable(&stored), "a transformation may take it away");
     stored.metadata.uid = Some("v".to_owned());
-    assert!(!source.unread(&stored));
+    assert!(!source.is_unreadable(&stored));
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_informer_cache::{
-    ListRequest, ListVersion, Source, SourceError, SourceErrorKind, Version, Watch, WatchRequest,
+    ListRequest, ListVersion, Source, SourceError, SourceErrorKind, Version, WatchRequest, WatchStream,
 };
 use flyball_kube::{ApiError, ApiSource, Controller};
 use futures_util::StreamExt;
@@ -20,9 +20,9 @@ use tokio::net::TcpListener;
 
 use crate::scripted_server::{Answer, Script};
 
-const LIST: ListRequest = ListRequest { version: ListVersion::Any, limit: None, continuation: None };
+const LIST: ListRequest = ListRequest { min_version: ListVersion::Any, limit: None, continuation: None };
 const WATCH: WatchRequest =
-    WatchRequest { from: Version::new(7), streaming_list: false, timeout: Duration::from_secs(300) };
+    WatchRequest { from_version: Version::new(7), streaming_list: false, timeout: Duration::from_secs(300) };
 
 fn source(answer: Answer) -> ApiSource<ConfigMap> {
     ApiSource::new(Api::all(Script::of([answer]).client()), Config::default())
@@ -39,7 +39,7 @@ fn api_error(error: &SourceError) -> &ApiError {
 
 #[tokio::test]
 async fn the_kind_of_an_answer_is_client_gos() {
-    use SourceErrorKind::{Expired, Internal, Other, TooLargeVersion};
+    use SourceErrorKind::{Expired, Internal, Other, VersionTooLarge};
     let busy = |seconds: Option<u64>| SourceErrorKind::TooManyRequests {
         retry_after: seconds.map(Duration::from_secs),
     };
@@ -52,9 +52,9 @@ async fn the_kind_of_an_answer_is_client_gos() {
         (failure(410, "", "gone", &none), Expired),
         (failure(400, "Expired", "an odd code", &none), Expired),
         // In the words of servers since 1.19, from 1.17 on and before that.
-        (failure(504, "Timeout", large, &causes("ResourceVersionTooLarge", large)), TooLargeVersion),
-        (failure(504, "Timeout", "timed out", &causes("", large)), TooLargeVersion),
-        (failure(504, "Timeout", "Too large resource version: 9, current: 8", &none), TooLargeVersion),
+        (failure(504, "Timeout", large, &causes("ResourceVersionTooLarge", large)), VersionTooLarge),
+        (failure(504, "Timeout", "timed out", &causes("", large)), VersionTooLarge),
+        (failure(504, "Timeout", "Too large resource version: 9, current: 8", &none), VersionTooLarge),
         (failure(504, "Timeout", "slow", &causes("", "slow")), Other),
         (failure(400, "BadRequest", large, &none), Other),
         (failure(429, "TooManyRequests", "wait", &json!({"retryAfterSeconds": 3})), busy(Some(3))),
@@ -116,9 +116,9 @@ async fn no_answer_is_refused_however_deep_it_is_wrapped() {
     let wrapped = |kind: io::ErrorKind| Answer::Failed(io::Error::other(io::Error::new(kind, "connect")));
     for kind in [ConnectionRefused, ConnectionReset, TimedOut, UnexpectedEof] {
         let error = source(wrapped(kind)).list(LIST).await.unwrap_err();
-        assert_eq!(error.kind(), SourceErrorKind::Refused, "{kind}");
+        assert_eq!(error.kind(), SourceErrorKind::ConnectionRefused, "{kind}");
         let error = source(wrapped(kind)).watch(WATCH).await.err().unwrap();
-        assert_eq!(error.kind(), SourceErrorKind::Refused, "{kind}");
+        assert_eq!(error.kind(), SourceErrorKind::ConnectionRefused, "{kind}");
     }
     // A certificate that nobody trusts, say.
     let error = source(wrapped(InvalidData)).list(LIST).await.unwrap_err();
@@ -140,10 +140,10 @@ async fn a_server_that_hangs_up_and_one_that_is_not_there_are_no_answers() {
     };
     let (answer, ()) = tokio::join!(source.list(LIST), hang_up);
     let error = answer.unwrap_err();
-    assert_eq!(error.kind(), SourceErrorKind::Refused, "{error}");
+    assert_eq!(error.kind(), SourceErrorKind::ConnectionRefused, "{error}");
     drop(listener);
     let error = source.list(LIST).await.unwrap_err();
-    assert_eq!(error.kind(), SourceErrorKind::Refused, "{error}");
+    assert_eq!(error.kind(), SourceErrorKind::ConnectionRefused, "{error}");
 }
 
 #[tokio::test]
@@ -198,7 +198,7 @@ async fn a_controller_reports_a_failure_as_kubes_watcher_does() {
     match refused {
         watcher::Error::InitialListFailed(kube::Error::Service(error)) => {
             let error = error.downcast_ref::<ApiError>().unwrap();
-            assert_eq!(error.kind(), SourceErrorKind::Refused);
+            assert_eq!(error.kind(), SourceErrorKind::ConnectionRefused);
         }
         other => panic!("{other:?}"),
     }

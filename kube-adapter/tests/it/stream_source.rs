@@ -5,8 +5,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use flyball_informer_cache::{
-    Event as Told, Informer, ListRequest, ListVersion, NamespacedName, Source, SourceErrorKind, Version,
-    Watch, WatchRequest,
+    Informer, ListRequest, ListVersion, NamespacedName, Source, SourceErrorKind, Version,
+    WatchEvent as SubscriptionEvent, WatchRequest, WatchStream,
 };
 use flyball_kube::{StreamSource, informer_from_stream};
 use flyball_kube_testing::ApiServer;
@@ -20,9 +20,9 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 type Events = UnboundedSender<watcher::Result<Event<ConfigMap>>>;
 
-const LIST: ListRequest = ListRequest { version: ListVersion::Any, limit: None, continuation: None };
+const LIST: ListRequest = ListRequest { min_version: ListVersion::Any, limit: None, continuation: None };
 const WATCH: WatchRequest =
-    WatchRequest { from: Version::ZERO, streaming_list: false, timeout: Duration::from_secs(300) };
+    WatchRequest { from_version: Version::ZERO, streaming_list: false, timeout: Duration::from_secs(300) };
 
 fn object(name: &str, version: u64) -> ConfigMap {
     let version = version.to_string();
@@ -115,8 +115,8 @@ fn a_watch_tells_changes_until_the_stream_begins_anew() {
         [Event::Delete(object("a", 8)), Event::Init, Event::InitApply(object("b", 5)), Event::InitDone],
     );
     let mut watch = open();
-    assert_eq!(now(watch.next()).unwrap().unwrap().unwrap(), Told::Modified(object("a", 7)));
-    assert_eq!(now(watch.next()).unwrap().unwrap().unwrap(), Told::Deleted(object("a", 8)));
+    assert_eq!(now(watch.next()).unwrap().unwrap().unwrap(), SubscriptionEvent::Modified(object("a", 7)));
+    assert_eq!(now(watch.next()).unwrap().unwrap().unwrap(), SubscriptionEvent::Deleted(object("a", 8)));
     assert_eq!(now(watch.next()).unwrap().unwrap().unwrap_err().kind(), SourceErrorKind::Expired);
     // Its beginning was told already, so the list need not wait for one.
     assert_eq!(now(source.list(LIST)).unwrap().unwrap().items, [object("b", 5)]);

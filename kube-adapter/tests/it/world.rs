@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_informer_cache::testing::Server;
+use flyball_informer_cache::testing::TestServer;
 use flyball_informer_cache::{Informer, NamespacedName};
 use flyball_kube::{Config, Controller, ReconcileStream, schema};
 use futures_util::{Stream, StreamExt};
@@ -20,7 +20,7 @@ pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
 /// What a test is about, as far as it is in the cluster.
 pub(crate) struct World<K> {
-    pub(crate) server: Server<NamespacedName, K>,
+    pub(crate) server: TestServer<NamespacedName, K>,
     pub(crate) informer: Informer<NamespacedName, K>,
 }
 
@@ -30,7 +30,7 @@ where
 {
     /// A server with these objects, and an informer of them that runs.
     pub(crate) fn of(objects: impl IntoIterator<Item = K>) -> Self {
-        let server = Server::new(schema::<K>(), |object: &mut K, uid, version| {
+        let server = TestServer::new(schema::<K>(), |object: &mut K, uid, version| {
             object.meta_mut().uid = Some(uid.to_string());
             object.meta_mut().resource_version = Some(version.to_string());
         });

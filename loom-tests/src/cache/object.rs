@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use flyball_informer_cache::{
     BoundedSubscription, Change, ChangeKind, Index, Schema, SharedWriter, Snapshot, Store, Subscription,
-    Told, Version, Writer,
+    SubscriptionEvent, Version, Writer,
 };
 
 use crate::thread::{self, JoinHandle};
@@ -37,7 +37,7 @@ pub fn store() -> Objects {
 /// An empty store, with one writer.
 pub fn writer() -> Writer<u8, Object> {
     let schema = Schema::new(|object: &Object| object.key, |object| Version::new(object.version))
-        .identity(|a, b| a.uid == b.uid);
+        .with_identity(|a, b| a.uid == b.uid);
     Store::builder(schema).index(&BY_VERSION).seed(1).reader_slots(0, 1).build().unwrap()
 }
 
@@ -80,8 +80,8 @@ impl Consumer {
     pub fn drain_bounded(&mut self, changes: &mut BoundedSubscription<u8, Object>) {
         while let Some(told) = changes.try_next().expect("it never ends") {
             match told {
-                Told::Change(change) => self.hear(&change),
-                Told::Restart => self.0.clear(),
+                SubscriptionEvent::Change(change) => self.hear(&change),
+                SubscriptionEvent::Restarted => self.0.clear(),
             }
         }
     }

@@ -3,8 +3,8 @@
 use std::task::Waker;
 
 use flyball_informer_cache::{
-    Event, Informer, InformerBuilder, ListRequest, Page, Schema, Source, SourceError, Version, Watch,
-    WatchRequest,
+    Informer, InformerBuilder, ListRequest, Page, Schema, Source, SourceError, Version, WatchEvent,
+    WatchRequest, WatchStream,
 };
 use flyball_sync::{Clock, Nanos, Timer};
 
@@ -48,10 +48,10 @@ impl Source for Quiet {
 #[derive(Debug)]
 pub struct Silence;
 
-impl Watch for Silence {
+impl WatchStream for Silence {
     type Object = u8;
 
-    async fn next(&mut self) -> Option<Result<Event<u8>, SourceError>> {
+    async fn next(&mut self) -> Option<Result<WatchEvent<u8>, SourceError>> {
         std::future::pending().await
     }
 }

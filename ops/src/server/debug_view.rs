@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use flyball_informer_cache::{InformerState, Status};
+use flyball_informer_cache::{InformerState, InformerStatus};
 use flyball_workqueue::QueueStats;
 use serde_json::{Map, Value, json};
 
@@ -52,7 +52,7 @@ pub(super) fn queue(stats: Option<QueueStats>) -> Value {
     })
 }
 
-pub(super) fn informer(status: &Status, synced: bool, objects: usize) -> Value {
+pub(super) fn informer(status: &InformerStatus, synced: bool, objects: usize) -> Value {
     json!({
         "state": state(status.state),
         "synced": synced,

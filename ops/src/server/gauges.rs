@@ -6,7 +6,7 @@ use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use flyball_informer_cache::{Informer, Status};
+use flyball_informer_cache::{Informer, InformerStatus};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
@@ -16,7 +16,7 @@ use crate::unit::stem_and_unit;
 
 /// An [`Informer`] without its types.
 pub(super) trait InformerView: Send + Sync {
-    fn status(&self) -> Status;
+    fn status(&self) -> InformerStatus;
     fn objects(&self) -> usize;
     fn is_synced(&self) -> bool;
     fn is_over(&self) -> bool;
@@ -27,7 +27,7 @@ where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
-    fn status(&self) -> Status {
+    fn status(&self) -> InformerStatus {
         self.status()
     }
 

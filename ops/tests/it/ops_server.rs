@@ -88,8 +88,8 @@ async fn what_is_registered_is_checked_exported_and_shown() {
         served.get("/readyz").await,
         (503, "[-]numbers failed: the cache has not synced\nreadyz check failed\n".into())
     );
-    script.list(Ok(Page { items: vec![1, 2, 3], version: Version::new(7), continuation: None }));
-    script.watch(Ok(()));
+    script.answer_list(Ok(Page { items: vec![1, 2, 3], version: Version::new(7), continuation: None }));
+    script.answer_watch(Ok(()));
     numbers.synced().await.unwrap();
     assert_eq!(served.get("/readyz").await.0, 200);
 

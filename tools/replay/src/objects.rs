@@ -61,7 +61,7 @@ pub(crate) trait Object: Send + Sync + 'static {
 /// Objects are shared with the trace: handing one in costs a reference count.
 pub(crate) const fn schema<V: Object>() -> Schema<Arc<str>, Arc<V>> {
     Schema::new(|object: &Arc<V>| object.meta().name.clone(), |object| object.meta().version)
-        .identity(|one, other| one.meta().uid == other.meta().uid)
+        .with_identity(|one, other| one.meta().uid == other.meta().uid)
 }
 
 /// The labels of a pod, or the labels a selector asks for; sorted by name.

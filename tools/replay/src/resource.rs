@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use flyball_informer_cache::{BackoffConfig, Index, Informer, ReflectorConfig, Version};
+use flyball_informer_cache::{Index, Informer, ReflectorBackoff, ReflectorConfig, Version};
 
 use crate::objects::{Object, schema};
 use crate::server::{Cluster, Recorded};
@@ -51,8 +51,9 @@ impl<V: Object> Resource<V> {
         seed: u64,
     ) -> anyhow::Result<Self> {
         let source = Recorded::new(cluster, number, stream);
-        let mut builder =
-            Informer::builder(schema(), source).reflector(config()).seed(seed.wrapping_add(number as u64));
+        let mut builder = Informer::builder(schema(), source)
+            .reflector_config(config())
+            .seed(seed.wrapping_add(number as u64));
         for index in indexes {
             builder = builder.index(*index);
         }
@@ -72,7 +73,7 @@ impl<V: Object> AnyResource for Resource<V> {
 
     fn told(&self) -> Waiting<'_> {
         Box::pin(async {
-            let told = self.cache.store().wait_for(self.last).await;
+            let told = self.cache.store().wait_for_version(self.last).await;
             told.map_err(|error| {
                 anyhow!("the informer of {}: {error}; {:?}", self.name, self.cache.status())
             })?;
@@ -97,11 +98,11 @@ impl<V: Object> AnyResource for Resource<V> {
 /// played in a fraction of a second.
 fn config() -> ReflectorConfig {
     let millis = Duration::from_millis;
-    let backoff = BackoffConfig {
+    let backoff = ReflectorBackoff {
         initial: millis(1),
-        cap: millis(8),
+        max: millis(8),
         reset_after: millis(20),
-        ..BackoffConfig::default()
+        ..ReflectorBackoff::default()
     };
     ReflectorConfig { page_size: NonZeroU32::new(200), backoff, ..ReflectorConfig::default() }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use flyball_informer_cache::{Event, Version};
+use flyball_informer_cache::{Version, WatchEvent};
 
 use crate::objects::{Key, Meta, Moment, Owner, Plain, Pod, ReplicaSet, Service};
 use crate::trace::{Expected, Record, Stream, Trace};
@@ -76,16 +76,18 @@ fn stream<V: Copied>(
         }
         for copier in all.iter_mut() {
             let event = match &record.event {
-                Event::Added(object) => object.copied(copier).map(|object| Event::Added(Arc::new(object))),
-                Event::Modified(object) => {
-                    object.copied(copier).map(|object| Event::Modified(Arc::new(object)))
+                WatchEvent::Added(object) => {
+                    object.copied(copier).map(|object| WatchEvent::Added(Arc::new(object)))
                 }
-                Event::Deleted(object) => {
-                    object.copied(copier).map(|object| Event::Deleted(Arc::new(object)))
+                WatchEvent::Modified(object) => {
+                    object.copied(copier).map(|object| WatchEvent::Modified(Arc::new(object)))
+                }
+                WatchEvent::Deleted(object) => {
+                    object.copied(copier).map(|object| WatchEvent::Deleted(Arc::new(object)))
                 }
                 // After the last copy of what it tells of.
-                Event::Bookmark(_) | Event::InitialEnd(_) => {
-                    (copier.number == last).then(|| Event::Bookmark(copier.version(record.version)))
+                WatchEvent::Bookmark(_) | WatchEvent::InitialListEnd(_) => {
+                    (copier.number == last).then(|| WatchEvent::Bookmark(copier.version(record.version)))
                 }
             };
             if let Some(event) = event {

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use flyball_informer_cache::{
-    Event, ListRequest, ListVersion, Page, Source, SourceError, SourceErrorKind, Version, Watch, WatchRequest,
+    ListRequest, ListVersion, Page, Source, SourceError, SourceErrorKind, Version, WatchEvent, WatchRequest,
+    WatchStream,
 };
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -93,13 +94,13 @@ impl<V: Object> Stream<V> {
             self.list.iter().map(|object| (&*object.meta().name, object)).collect();
         for record in &self.records[..at] {
             match &record.event {
-                Event::Added(object) | Event::Modified(object) => {
+                WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                     state.insert(&object.meta().name, object);
                 }
-                Event::Deleted(object) => {
+                WatchEvent::Deleted(object) => {
                     state.remove(&*object.meta().name);
                 }
-                Event::Bookmark(_) | Event::InitialEnd(_) => {}
+                WatchEvent::Bookmark(_) | WatchEvent::InitialListEnd(_) => {}
             }
         }
         state
@@ -125,8 +126,8 @@ impl<V: Object> Source for Recorded<V> {
         let version = self.stream.version_at(at);
         if request.continuation.is_some() {
             self.check_kept(at)?;
-        } else if matches!(request.version, ListVersion::NotOlderThan(asked) if asked > version) {
-            return Err(SourceErrorKind::TooLargeVersion.into());
+        } else if matches!(request.min_version, ListVersion::NotOlderThan(asked) if asked > version) {
+            return Err(SourceErrorKind::VersionTooLarge.into());
         }
         // Taken for as long as we need it: a second reader makes its own, as does one whose list was replaced.
         let kept = self.listing.lock().take_if(|listing| listing.at == at && request.continuation.is_some());
@@ -146,17 +147,17 @@ impl<V: Object> Source for Recorded<V> {
 
     async fn watch(&self, request: WatchRequest) -> Result<RecordedWatch<V>, SourceError> {
         let mut untold = VecDeque::new();
-        let at = if request.streaming_list || request.from == Version::ZERO {
+        let at = if request.streaming_list || request.from_version == Version::ZERO {
             let at = self.present();
             let version = self.stream.version_at(at);
-            if request.from > version {
-                return Err(SourceErrorKind::TooLargeVersion.into());
+            if request.from_version > version {
+                return Err(SourceErrorKind::VersionTooLarge.into());
             }
-            untold.extend(self.stream.state_at(at).into_values().cloned().map(Event::Added));
-            untold.extend(request.streaming_list.then_some(Event::InitialEnd(version)));
+            untold.extend(self.stream.state_at(at).into_values().cloned().map(WatchEvent::Added));
+            untold.extend(request.streaming_list.then_some(WatchEvent::InitialListEnd(version)));
             at
         } else {
-            let at = self.stream.after(request.from);
+            let at = self.stream.after(request.from_version);
             self.check_kept(at)?;
             at
         };
@@ -183,7 +184,7 @@ pub(crate) struct RecordedWatch<V> {
     stream: Arc<Stream<V>>,
     compacted: Arc<AtomicUsize>,
     /// What is told before the records: the objects of a streaming list.
-    untold: VecDeque<Event<Arc<V>>>,
+    untold: VecDeque<WatchEvent<Arc<V>>>,
     /// The number of the next record.
     at: usize,
     /// The horizon as last looked at.
@@ -192,10 +193,10 @@ pub(crate) struct RecordedWatch<V> {
     ends: Option<Instant>,
 }
 
-impl<V: Object> Watch for RecordedWatch<V> {
+impl<V: Object> WatchStream for RecordedWatch<V> {
     type Object = Arc<V>;
 
-    async fn next(&mut self) -> Option<Result<Event<Arc<V>>, SourceError>> {
+    async fn next(&mut self) -> Option<Result<WatchEvent<Arc<V>>, SourceError>> {
         if let Some(event) = self.untold.pop_front() {
             return Some(Ok(event));
         }
@@ -240,7 +241,7 @@ impl<V: Object> RecordedWatch<V> {
     }
 
     /// How the watch ends by an injected fault, if one strikes before the next record, which has happened.
-    fn fault(&self) -> Option<Option<Result<Event<Arc<V>>, SourceError>>> {
+    fn fault(&self) -> Option<Option<Result<WatchEvent<Arc<V>>, SourceError>>> {
         let faults = &self.cluster.faults;
         if faults.compacts() {
             // All that has happened. The record that comes next is among it, so whoever has not heard of it can no

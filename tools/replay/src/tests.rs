@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use clap::Parser;
-use flyball_informer_cache::{Event, ListRequest, ListVersion, Source};
+use flyball_informer_cache::{ListRequest, ListVersion, Source, WatchEvent};
 use tokio::runtime::Builder;
 
 use crate::args::Args;
@@ -117,7 +117,7 @@ fn the_pages_of_a_list_are_the_list() {
     let pods = Recorded::new(&cluster, 0, &shared().pods);
     let runtime = Builder::new_current_thread().build().unwrap();
     let page = |limit, continuation| {
-        let request = ListRequest { version: ListVersion::MostRecent, limit, continuation };
+        let request = ListRequest { min_version: ListVersion::MostRecent, limit, continuation };
         runtime.block_on(pods.list(request)).unwrap()
     };
     let names = |items: &[Arc<Pod>]| items.iter().map(|pod| pod.meta.name.clone()).collect::<Vec<_>>();
@@ -146,9 +146,10 @@ fn one_lost_event_shows_as_a_difference() {
     let counts = |pod: &Pod| pod.ready && !pod.leaving;
     let decides = |at: usize| {
         let record = &records[at];
-        let Event::Modified(pod) = &record.event else { return None };
-        let same =
-            |event: &Event<_>| event.object().is_some_and(|other: &Arc<Pod>| other.meta.uid == pod.meta.uid);
+        let WatchEvent::Modified(pod) = &record.event else { return None };
+        let same = |event: &WatchEvent<_>| {
+            event.object().is_some_and(|other: &Arc<Pod>| other.meta.uid == pod.meta.uid)
+        };
         let before = records[..at].iter().rev().find(|record| same(&record.event))?;
         let last = !records[at + 1..].iter().any(|record| same(&record.event));
         (last && counts(pod) != counts(before.event.object()?)).then_some(record.place)

@@ -6,7 +6,7 @@ use std::io::{BufRead, Read};
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_informer_cache::{Event, Version};
+use flyball_informer_cache::{Version, WatchEvent};
 
 use crate::objects::{Object, Plain, Pod, ReplicaSet, Service};
 use crate::wire::{Bookmark, Decoder, Line, List};
@@ -48,7 +48,7 @@ pub(crate) struct Stream<V> {
 pub(crate) struct Record<V> {
     pub(crate) place: usize,
     pub(crate) version: Version,
-    pub(crate) event: Event<Arc<V>>,
+    pub(crate) event: WatchEvent<Arc<V>>,
 }
 
 /// What the real cluster had settled on.
@@ -264,7 +264,7 @@ impl<V: Object> Reading<V> {
         let (version, event) = if kind == "BOOKMARK" {
             let bookmark: Bookmark = serde_json::from_str(json).map_err(explained)?;
             let version = bookmark.metadata.resource_version;
-            (version, Event::Bookmark(version))
+            (version, WatchEvent::Bookmark(version))
         } else {
             let object = Arc::new(decode(json).map_err(explained)?);
             let version = object.meta().version;
@@ -272,9 +272,9 @@ impl<V: Object> Reading<V> {
                 return Err(format!("resourceVersion {} of {resource} stands twice", version.get()));
             }
             let event = match kind {
-                "ADDED" => Event::Added(object),
-                "MODIFIED" => Event::Modified(object),
-                _ => Event::Deleted(object),
+                "ADDED" => WatchEvent::Added(object),
+                "MODIFIED" => WatchEvent::Modified(object),
+                _ => WatchEvent::Deleted(object),
             };
             (version, event)
         };

@@ -1,7 +1,7 @@
 //! A source of one list and one watch, which a program feeds.
 
 use flyball_informer_cache::{
-    Event, ListRequest, Page, Source, SourceError, SourceErrorKind, Version, Watch, WatchRequest,
+    WatchEvent, ListRequest, Page, Source, SourceError, SourceErrorKind, Version, WatchStream, WatchRequest,
 };
 use parking_lot::Mutex;
 use tokio::sync::mpsc::Receiver;
@@ -42,7 +42,7 @@ where
     }
 }
 
-impl<E, V, F> Watch for Feed<E, F>
+impl<E, V, F> WatchStream for Feed<E, F>
 where
     E: Send + 'static,
     V: Send + Sync + 'static,
@@ -50,7 +50,7 @@ where
 {
     type Object = V;
 
-    async fn next(&mut self) -> Option<Result<Event<V>, SourceError>> {
-        Some(Ok(Event::Modified((self.decode)(self.events.recv().await?))))
+    async fn next(&mut self) -> Option<Result<WatchEvent<V>, SourceError>> {
+        Some(Ok(WatchEvent::Modified((self.decode)(self.events.recv().await?))))
     }
 }

@@ -9,7 +9,7 @@ mod plan;
 
 use std::sync::Arc;
 
-use flyball_informer_cache::{Index, Informer, Labels, NamespacedName, Selector};
+use flyball_informer_cache::{Index, Informer, LabelIndex, NamespacedName, Selector};
 use flyball_kube::{Config, Controller, ReconcileStream};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -29,8 +29,8 @@ const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const MANAGER: &str = "endpointslice-controller.k8s.io";
 
 /// Pods by their labels, so that those behind a service are found without a look at all others.
-pub static PODS_BY_LABEL: Labels<Pod> =
-    Labels::new("labels", |pod, each| pod.labels().iter().for_each(|(key, value)| each(key, value)));
+pub static PODS_BY_LABEL: LabelIndex<Pod> =
+    LabelIndex::new("labels", |pod, each| pod.labels().iter().for_each(|(key, value)| each(key, value)));
 
 /// Objects by their namespace.
 #[must_use]

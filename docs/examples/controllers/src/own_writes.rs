@@ -77,7 +77,7 @@ impl<K: Resource + Send + Sync + 'static> OwnWrites<K> {
             newest.get(uid_of(owner)).copied()
         };
         let Some(version) = awaited else { return Ok(()) };
-        match timeout(PATIENCE, store.wait_for(version)).await {
+        match timeout(PATIENCE, store.wait_for_version(version)).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(_)) | Err(_) => Err(Error::Behind),
         }

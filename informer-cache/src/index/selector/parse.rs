@@ -5,7 +5,7 @@
 //! requirement = "!" KEY | KEY [ ("=" | "==" | "!=") VALUE | ("in" | "notin") "(" values ")" | (">" | "<") NUMBER ]
 //! values      = VALUE { "," VALUE }
 //! ```
-//! A value may be empty. White space (space, tab, line feed, carriage return) separates words and means nothing besides; `in`
+//! A value may be empty. White space (space, tab, line buffer, carriage return) separates words and means nothing besides; `in`
 //! and `notin` are keys and values where no operator can stand.
 
 use std::sync::Arc;

@@ -199,12 +199,12 @@ fn methods_say_what_texts_say() {
         (everything(), ""),
         (everything().equals("x", "a"), "x=a"),
         (everything().not_equals("x", "a"), "x!=a"),
-        (everything().one_of("x", ["b", "a", "b"]), "x in (a,b)"),
-        (everything().none_of("x", vec![String::from("a"), String::new()]), "x notin (,a)"),
-        (everything().exists("x").absent("y"), "!y,x"),
+        (everything().in_set("x", ["b", "a", "b"]), "x in (a,b)"),
+        (everything().not_in("x", vec![String::from("a"), String::new()]), "x notin (,a)"),
+        (everything().exists("x").does_not_exist("y"), "!y,x"),
         (everything().greater_than("x", 7).less_than("x", 9), "x>7,x<9"),
         (everything().equals("z", "1").and(parsed("a,z=1")), "z=1,a"),
-        (everything().none_of("x", [""; 0]), ""),
+        (everything().not_in("x", [""; 0]), ""),
     ];
     for (selector, text) in table {
         assert_eq!(selector, parsed(text));
@@ -223,7 +223,7 @@ fn nothing_stays_nothing_and_is_not_read() {
         nothing.clone(),
         Selector::nothing().exists("x"),
         Selector::everything().and(nothing.clone()),
-        Selector::everything().equals("x", "a").one_of("y", [""; 0]),
+        Selector::everything().equals("x", "a").in_set("y", [""; 0]),
     ] {
         assert!(selector.is_nothing() && !selector.is_everything());
         assert!(!selector.matches(label) && !selector.matches(|_| None));
@@ -238,7 +238,7 @@ fn what_is_no_label_matches_and_is_never_read_as_something_else() {
     for text in ["a,b", "a b", "a)", "", "(", "!x", "\"", "é", "a\nb", "x=y", "-", &"a".repeat(64)] {
         let value = Selector::everything().equals("x", text);
         assert!(value.matches(|_| Some(text)));
-        let key = Selector::everything().exists(text).one_of("y", ["a", text]);
+        let key = Selector::everything().exists(text).in_set("y", ["a", text]);
         assert!(key.matches(|key| Some(if key == "y" { text } else { "" })));
         for selector in [value, key] {
             let read: Result<Selector, _> = selector.to_string().parse();

@@ -8,13 +8,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::signal::synced::Synced;
-use crate::{Informer, Status, Stopped};
+use crate::{Informer, InformerStatus, Stopped};
 
 pub(super) type Wait<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 pub(super) trait Member: Send + Sync {
     fn as_any(&self) -> &dyn Any;
-    fn status(&self) -> Status;
+    fn status(&self) -> InformerStatus;
     fn shut_down(&self);
     fn synced(&self) -> Wait<'_, Result<(), Stopped>>;
 
@@ -22,7 +22,7 @@ pub(super) trait Member: Send + Sync {
     fn over(&self) -> Arc<Synced>;
 
     /// Whether it will never do anything again.
-    fn is_over(&self) -> bool;
+    fn is_stopped(&self) -> bool;
 }
 
 impl<K, V> Member for Informer<K, V>
@@ -34,7 +34,7 @@ where
         self
     }
 
-    fn status(&self) -> Status {
+    fn status(&self) -> InformerStatus {
         self.status()
     }
 
@@ -50,7 +50,7 @@ where
         self.over()
     }
 
-    fn is_over(&self) -> bool {
-        self.is_over()
+    fn is_stopped(&self) -> bool {
+        self.is_stopped()
     }
 }

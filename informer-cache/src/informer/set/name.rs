@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// ```
 /// use flyball_informer_cache::InformerName;
 ///
-/// let name = InformerName::new("pods").selected("app=web");
+/// let name = InformerName::new("pods").with_selection("app=web");
 /// assert_eq!(name.to_string(), "pods (app=web)");
 /// assert_ne!(name, InformerName::from("pods"));
 /// ```
@@ -27,7 +27,7 @@ impl InformerName {
 
     /// Those of the kind that a selection means, in whatever words: a selector, a namespace. An empty one means all.
     #[must_use]
-    pub fn selected(self, selection: impl Into<Arc<str>>) -> Self {
+    pub fn with_selection(self, selection: impl Into<Arc<str>>) -> Self {
         Self { selection: selection.into(), ..self }
     }
 

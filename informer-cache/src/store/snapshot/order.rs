@@ -27,7 +27,7 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
         &self,
         index: &OrderedIndex<V, IK>,
         range: R,
-    ) -> Result<Range<'_, K, V, IK>, MissingIndex>
+    ) -> Result<RangeIter<'_, K, V, IK>, MissingIndex>
     where
         IK: Borrow<Q> + 'static,
         Q: Ord + ?Sized,
@@ -56,7 +56,7 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
             assert!(start <= end, "a range that begins after its end");
         }
         let (from, to) = (at(start, true), at(end, false));
-        Ok(Range::new(&self.table, column, order, from, to.max(from)))
+        Ok(RangeIter::new(&self.table, column, order, from, to.max(from)))
     }
 
     /// The objects whose values are neighbours in the order: `place` says of a value whether it lies before them (`Less`), is one of them
@@ -68,11 +68,11 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
         &self,
         index: &OrderedIndex<V, IK>,
         place: impl Fn(&IK) -> Ordering,
-    ) -> Result<Range<'_, K, V, IK>, MissingIndex> {
+    ) -> Result<RangeIter<'_, K, V, IK>, MissingIndex> {
         let (column, order) = self.ordered(index)?;
         let from = split::<IK>(column, order, |value| place(value).is_lt());
         let to = split::<IK>(column, order, |value| place(value).is_le());
-        Ok(Range::new(&self.table, column, order, from, to.max(from)))
+        Ok(RangeIter::new(&self.table, column, order, from, to.max(from)))
     }
 
     /// The objects whose values begin with `prefix`, in the order of the values, which must be that of their texts.
@@ -83,7 +83,7 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
         &self,
         index: &OrderedIndex<V, IK>,
         prefix: &str,
-    ) -> Result<Range<'_, K, V, IK>, MissingIndex>
+    ) -> Result<RangeIter<'_, K, V, IK>, MissingIndex>
     where
         IK: AsRef<str> + 'static,
     {
@@ -115,7 +115,7 @@ fn split<IK: 'static>(column: &Column, order: &Sorted, before: impl Fn(&IK) -> b
 }
 
 /// The objects of a range of values; made by [`Snapshot::range`], [`Snapshot::range_by`] and [`Snapshot::prefix`].
-pub struct Range<'a, K, V, IK> {
+pub struct RangeIter<'a, K, V, IK> {
     table: &'a Table<K, V>,
     column: &'a Column,
     order: &'a Sorted,
@@ -128,7 +128,7 @@ pub struct Range<'a, K, V, IK> {
     value_type: PhantomData<fn() -> IK>,
 }
 
-impl<'a, K, V, IK> Range<'a, K, V, IK> {
+impl<'a, K, V, IK> RangeIter<'a, K, V, IK> {
     fn new(table: &'a Table<K, V>, column: &'a Column, order: &'a Sorted, from: usize, to: usize) -> Self {
         let rows = RowNumbers::One(None);
         Self { table, column, order, from, to, descending: false, value: None, rows, value_type: PhantomData }
@@ -148,7 +148,7 @@ impl<'a, K, V, IK> Range<'a, K, V, IK> {
     }
 }
 
-impl<'a, K, V, IK: 'static> Iterator for Range<'a, K, V, IK> {
+impl<'a, K, V, IK: 'static> Iterator for RangeIter<'a, K, V, IK> {
     type Item = (&'a IK, &'a Arc<V>);
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -173,8 +173,8 @@ impl<'a, K, V, IK: 'static> Iterator for Range<'a, K, V, IK> {
     }
 }
 
-impl<K, V, IK> fmt::Debug for Range<'_, K, V, IK> {
+impl<K, V, IK> fmt::Debug for RangeIter<'_, K, V, IK> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Range").field("values", &self.values()).finish_non_exhaustive()
+        f.debug_struct("RangeIter").field("values", &self.values()).finish_non_exhaustive()
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use flyball_sync::{Clock, ManualClock, Nanos};
 
 use super::Faults;
-use crate::{Event, ListRequest, ListVersion, Page, SourceErrorKind, Version, WatchRequest};
+use crate::{ListRequest, ListVersion, Page, SourceErrorKind, Version, WatchEvent, WatchRequest};
 
 pub(super) struct State<K, V> {
     pub(super) objects: Objects<K, V>,
@@ -51,7 +51,7 @@ struct Happened<V> {
     /// On the clock of the line.
     at: Nanos,
     version: u64,
-    event: Event<V>,
+    event: WatchEvent<V>,
 }
 
 /// What is left of a list.
@@ -90,12 +90,12 @@ pub(super) struct Place<V> {
     /// Everything up to here was told.
     from: u64,
     /// What it tells first.
-    first: VecDeque<Event<V>>,
+    first: VecDeque<WatchEvent<V>>,
 }
 
 /// What a watch says next.
 pub(super) enum Next<V> {
-    Told(Event<V>),
+    Told(WatchEvent<V>),
     Failed(SourceErrorKind),
     Ended,
     NotBefore(Nanos),
@@ -132,7 +132,7 @@ impl<K: Ord + Clone, V: Clone> State<K, V> {
             self.ids
         });
         stamp(&mut object, id, version);
-        let event = if old.is_some() { Event::Modified } else { Event::Added };
+        let event = if old.is_some() { WatchEvent::Modified } else { WatchEvent::Added };
         self.happened(event(object.clone()));
         self.objects.insert(key, Stored { id, object });
         version
@@ -142,7 +142,7 @@ impl<K: Ord + Clone, V: Clone> State<K, V> {
         let Stored { id, mut object } = self.objects.remove(key)?;
         let version = self.advance();
         stamp(&mut object, id, version);
-        self.happened(Event::Deleted(object));
+        self.happened(WatchEvent::Deleted(object));
         Some(version)
     }
 
@@ -152,7 +152,7 @@ impl<K: Ord + Clone, V: Clone> State<K, V> {
         Version::new(self.version)
     }
 
-    fn happened(&mut self, event: Event<V>) {
+    fn happened(&mut self, event: WatchEvent<V>) {
         let at = self.line.as_ref().map_or(Nanos::ZERO, |line| line.clock.now());
         self.history.push(Happened { at, version: self.version, event });
     }
@@ -207,7 +207,7 @@ impl<K: Ord + Clone, V: Clone> State<K, V> {
                     rest.map(|rest| self.pages.remove(rest)).ok_or(SourceErrorKind::Expired)?;
                 (at, objects)
             }
-            None => self.begin(request.version)?,
+            None => self.begin(request.min_version)?,
         };
         let limit = request.limit.map_or(objects.len(), |limit| limit as usize);
         let mut rest = objects.split_off(limit.min(objects.len()));
@@ -217,7 +217,7 @@ impl<K: Ord + Clone, V: Clone> State<K, V> {
         });
         if let Some(token) = continuation.clone() {
             // A page of one object that is a repeated one would get nowhere.
-            if let Some(again) = objects.first().filter(|_| self.faults.shuffled && limit > 1) {
+            if let Some(again) = objects.first().filter(|_| self.faults.shuffled_lists && limit > 1) {
                 rest.insert(0, again.clone());
             }
             self.pages.push(Rest { token, at, objects: rest });
@@ -231,7 +231,7 @@ impl<K: Ord + Clone, V: Clone> State<K, V> {
         let (at, objects) = match (asked, cached) {
             (ListVersion::Any, Some(cached)) => cached,
             (ListVersion::NotOlderThan(version), _) if version.get() > self.version => {
-                return Err(SourceErrorKind::TooLargeVersion);
+                return Err(SourceErrorKind::VersionTooLarge);
             }
             (ListVersion::NotOlderThan(version), Some(cached))
                 if version.get() <= cached.0 && cached.0 <= self.version =>
@@ -241,7 +241,7 @@ impl<K: Ord + Clone, V: Clone> State<K, V> {
             _ => newest,
         };
         let mut objects: Vec<V> = objects.values().map(|stored| stored.object.clone()).collect();
-        if self.faults.shuffled {
+        if self.faults.shuffled_lists {
             objects.reverse();
         }
         Ok((at, objects))
@@ -255,20 +255,20 @@ impl<K: Ord + Clone, V: Clone> State<K, V> {
         if let Some(fault) = self.failing_watches.pop_front() {
             return Err(fault);
         }
-        let mut from = request.from.get();
+        let mut from = request.from_version.get();
         if from > self.version {
-            return Err(SourceErrorKind::TooLargeVersion);
+            return Err(SourceErrorKind::VersionTooLarge);
         }
         let mut first = VecDeque::new();
-        if request.streaming_list || request.from.is_none() {
-            first.extend(self.objects.values().map(|stored| Event::Added(stored.object.clone())));
-            if request.streaming_list && !self.faults.endless {
-                first.push_back(Event::InitialEnd(Version::new(self.version)));
+        if request.streaming_list || request.from_version.is_zero() {
+            first.extend(self.objects.values().map(|stored| WatchEvent::Added(stored.object.clone())));
+            if request.streaming_list && !self.faults.endless_streaming_list {
+                first.push_back(WatchEvent::InitialListEnd(Version::new(self.version)));
             }
             from = self.version;
         } else if self.expired(from) {
             return Err(SourceErrorKind::Expired);
-        } else if self.faults.repeats {
+        } else if self.faults.repeated_events {
             first.extend(self.told(from).iter().map(|happened| happened.event.clone()));
         }
         self.opened += 1;
@@ -310,7 +310,7 @@ impl<K: Ord + Clone, V: Clone> State<K, V> {
         let mark = self.watches.get(&place.number).and_then(|said| said.marks.front().copied());
         if let Some(mark) = mark.filter(|mark| next.is_none_or(|next| next.version > *mark)) {
             self.watches.get_mut(&place.number)?.marks.pop_front();
-            return Some(Next::Told(Event::Bookmark(Version::new(mark))));
+            return Some(Next::Told(WatchEvent::Bookmark(Version::new(mark))));
         }
         let next = next?;
         if let Some(Line { clock, latency }) = &self.line {

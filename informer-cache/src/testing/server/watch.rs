@@ -7,32 +7,32 @@ use std::future::poll_fn;
 
 use flyball_sync::{ManualTimer, Timer};
 
-use super::Server;
+use super::TestServer;
 use super::state::{Next, Place};
-use crate::{Event, SourceError, Watch};
+use crate::{SourceError, WatchEvent, WatchStream};
 
-/// A watch of a [`Server`]; dropping it ends it.
-pub struct ServerWatch<K, V> {
-    server: Server<K, V>,
+/// A watch of a [`TestServer`]; dropping it ends it.
+pub struct TestServerWatch<K, V> {
+    server: TestServer<K, V>,
     place: Place<V>,
     /// Wakes for an event that is on its way.
     timer: Option<ManualTimer>,
 }
 
-impl<K, V> ServerWatch<K, V> {
-    pub(super) fn new(server: Server<K, V>, place: Place<V>) -> Self {
+impl<K, V> TestServerWatch<K, V> {
+    pub(super) fn new(server: TestServer<K, V>, place: Place<V>) -> Self {
         Self { server, place, timer: None }
     }
 }
 
-impl<K, V> Watch for ServerWatch<K, V>
+impl<K, V> WatchStream for TestServerWatch<K, V>
 where
     K: Ord + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
 {
     type Object = V;
 
-    async fn next(&mut self) -> Option<Result<Event<V>, SourceError>> {
+    async fn next(&mut self) -> Option<Result<WatchEvent<V>, SourceError>> {
         let Self { server, place, timer } = self;
         poll_fn(|cx| {
             let mut line = None;
@@ -56,7 +56,7 @@ where
     }
 }
 
-impl<K, V> Drop for ServerWatch<K, V> {
+impl<K, V> Drop for TestServerWatch<K, V> {
     fn drop(&mut self) {
         let mut state = self.server.state.lock();
         let said = state.watches.remove(&self.place.number);
@@ -65,8 +65,8 @@ impl<K, V> Drop for ServerWatch<K, V> {
     }
 }
 
-impl<K, V> fmt::Debug for ServerWatch<K, V> {
+impl<K, V> fmt::Debug for TestServerWatch<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServerWatch").field("number", &self.place.number).finish_non_exhaustive()
+        f.debug_struct("TestServerWatch").field("number", &self.place.number).finish_non_exhaustive()
     }
 }

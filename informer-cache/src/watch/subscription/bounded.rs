@@ -1,6 +1,6 @@
 //! SHELL. A consumer for which no more than so many keys may be pending.
 //!
-//! The feed says when it was too much, and merges nothing from then on; what happens then is the consumer's business. Nothing here is shared.
+//! The buffer says when it was too much, and merges nothing from then on; what happens then is the consumer's business. Nothing here is shared.
 //!
 //! | owned by the consumer alone | |
 //! |---|---|
@@ -26,34 +26,34 @@ use crate::{Change, Version};
 /// less than beginning anew, or than saying so. Neither blocks the writer, nor costs it anything.
 pub struct BoundedSubscription<K, V> {
     changes: Subscription<K, V>,
-    overflow: Overflow,
+    overflow: OverflowPolicy,
     restarting: bool,
     lagged: Option<Lagged>,
 }
 
 /// What happens to a consumer that falls too far behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Overflow {
-    /// It begins anew: see [`Told::Restart`].
+pub enum OverflowPolicy {
+    /// It begins anew: see [`SubscriptionEvent::Restarted`].
     Restart,
     /// It ends, with [`Lagged`].
     Disconnect,
 }
 
 /// What a [`BoundedSubscription`] is told.
-pub enum Told<K, V> {
+pub enum SubscriptionEvent<K, V> {
     /// A change.
     Change(Change<K, V>),
     /// It has fallen too far behind, and begins anew. Forget everything: next come the objects there are now, all of them as
     /// [initial](Change::is_initial) additions, then what changes.
-    Restart,
+    Restarted,
 }
 
 /// A consumer fell too far behind, and its [`BoundedSubscription`] has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lagged {
     /// The store's version up to which everything was told for certain.
-    pub seen: Version,
+    pub delivered_version: Version,
     /// The store's version when that was noticed.
     pub version: Version,
 }
@@ -62,25 +62,28 @@ impl<K, V> BoundedSubscription<K, V>
 where
     K: Clone + Eq + Hash,
 {
-    pub(super) fn new(changes: Subscription<K, V>, overflow: Overflow) -> Self {
+    pub(super) fn new(changes: Subscription<K, V>, overflow: OverflowPolicy) -> Self {
         Self { changes, overflow, restarting: false, lagged: None }
     }
 
     /// What is told next; `None` once the store is closed and everything was told.
     ///
     /// # Errors
-    /// When the consumer has fallen too far behind: with [`Overflow::Disconnect`], and where all handles of the store are gone, so that nobody can tell what
+    /// When the consumer has fallen too far behind: with [`OverflowPolicy::Disconnect`], and where all handles of the store are gone, so that nobody can tell what
     /// there is. It stays so.
     ///
     /// # Cancel safety
     /// A future that is dropped has taken nothing.
     #[expect(clippy::should_implement_trait, reason = "it waits, and no iterator does that well")]
-    pub fn next(&mut self) -> NextTold<'_, K, V> {
-        NextTold { subscription: self }
+    pub fn next(&mut self) -> NextEvent<'_, K, V> {
+        NextEvent { subscription: self }
     }
 
     /// As [`next`](Self::next), for streams and futures written by hand.
-    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Told<K, V>>, Lagged>> {
+    pub fn poll_next(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<SubscriptionEvent<K, V>>, Lagged>> {
         self.take(Some(cx.waker()))
     }
 
@@ -88,7 +91,7 @@ where
     ///
     /// # Errors
     /// As [`next`](Self::next).
-    pub fn try_next(&mut self) -> Result<Option<Told<K, V>>, Lagged> {
+    pub fn try_next(&mut self) -> Result<Option<SubscriptionEvent<K, V>>, Lagged> {
         match self.take(None) {
             Poll::Ready(told) => told,
             Poll::Pending => Ok(None),
@@ -107,10 +110,10 @@ where
         self.changes.lag()
     }
 
-    /// As [`Subscription::is_caught_up`], since it began or began anew: a restart takes it back.
+    /// As [`Subscription::is_initial_delivered`], since it began or began anew: a restart takes it back.
     #[must_use]
-    pub fn is_caught_up(&self) -> bool {
-        !self.restarting && self.lagged.is_none() && self.changes.is_caught_up()
+    pub fn is_initial_delivered(&self) -> bool {
+        !self.restarting && self.lagged.is_none() && self.changes.is_initial_delivered()
     }
 
     /// As [`Subscription::resync`].
@@ -123,26 +126,28 @@ where
         self.changes.check()
     }
 
-    fn take(&mut self, waker: Option<&Waker>) -> Poll<Result<Option<Told<K, V>>, Lagged>> {
+    fn take(&mut self, waker: Option<&Waker>) -> Poll<Result<Option<SubscriptionEvent<K, V>>, Lagged>> {
         if let Some(lagged) = self.lagged {
             return Poll::Ready(Err(lagged));
         }
         // First, as a snapshot may be ahead of what is pending, and is of no use any more.
-        if !self.restarting && !self.changes.feed.has_overflowed() {
+        if !self.restarting && !self.changes.buffer.has_overflowed() {
             match self.changes.take(waker) {
                 Poll::Pending => return Poll::Pending,
-                Poll::Ready(Taken::Change(change)) => return Poll::Ready(Ok(Some(Told::Change(change)))),
+                Poll::Ready(Taken::Change(change)) => {
+                    return Poll::Ready(Ok(Some(SubscriptionEvent::Change(change))));
+                }
                 Poll::Ready(Taken::Ended) => return Poll::Ready(Ok(None)),
                 Poll::Ready(Taken::Overflowed) => {}
             }
         }
-        if self.overflow == Overflow::Restart && self.restart() {
-            return Poll::Ready(Ok(Some(Told::Restart)));
+        if self.overflow == OverflowPolicy::Restart && self.restart() {
+            return Poll::Ready(Ok(Some(SubscriptionEvent::Restarted)));
         }
-        let Lag { seen, version, .. } = self.changes.lag();
-        let lagged = *self.lagged.insert(Lagged { seen, version });
+        let Lag { delivered_version: seen, merged_version: version, .. } = self.changes.lag();
+        let lagged = *self.lagged.insert(Lagged { delivered_version: seen, version });
         // Neither writers nor its alarm have anything to do with it any more.
-        self.changes.feed.detach();
+        self.changes.buffer.detach();
         drop(self.changes.resyncing.take());
         self.changes.forget();
         Poll::Ready(Err(lagged))
@@ -153,7 +158,7 @@ where
         let Some(store) = self.changes.store.upgrade() else { return false };
         self.restarting = true;
         self.changes.forget();
-        let table = store.rejoin(&self.changes.feed);
+        let table = store.rejoin(&self.changes.buffer);
         self.changes.begin(&table);
         // Each may be the last to hold objects.
         drop(table);
@@ -183,18 +188,22 @@ impl<K: fmt::Debug, V> fmt::Debug for BoundedSubscription<K, V> {
     }
 }
 
-impl<K: fmt::Debug, V> fmt::Debug for Told<K, V> {
+impl<K: fmt::Debug, V> fmt::Debug for SubscriptionEvent<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Change(change) => change.fmt(f),
-            Self::Restart => f.write_str("Restart"),
+            Self::Restarted => f.write_str("Restart"),
         }
     }
 }
 
 impl fmt::Display for Lagged {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the consumer fell too far behind: it has seen version {} of {}", self.seen, self.version)
+        write!(
+            f,
+            "the consumer fell too far behind: it has seen version {} of {}",
+            self.delivered_version, self.version
+        )
     }
 }
 
@@ -202,23 +211,23 @@ impl Error for Lagged {}
 
 /// Waits for what is told next; made by [`BoundedSubscription::next`].
 #[must_use = "futures do nothing unless polled"]
-pub struct NextTold<'a, K, V> {
+pub struct NextEvent<'a, K, V> {
     subscription: &'a mut BoundedSubscription<K, V>,
 }
 
-impl<K, V> Future for NextTold<'_, K, V>
+impl<K, V> Future for NextEvent<'_, K, V>
 where
     K: Clone + Eq + Hash,
 {
-    type Output = Result<Option<Told<K, V>>, Lagged>;
+    type Output = Result<Option<SubscriptionEvent<K, V>>, Lagged>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         self.subscription.poll_next(cx)
     }
 }
 
-impl<K, V> fmt::Debug for NextTold<'_, K, V> {
+impl<K, V> fmt::Debug for NextEvent<'_, K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NextTold").finish_non_exhaustive()
+        f.debug_struct("NextEvent").finish_non_exhaustive()
     }
 }

@@ -8,17 +8,17 @@ use std::time::Duration;
 
 use flyball_sync::Timer;
 
-use super::{BoundedSubscription, Overflow, Resyncing, Subscription};
+use super::{BoundedSubscription, OverflowPolicy, ResyncTimer, Subscription};
 use crate::changes::pending::Filter;
 use crate::changes::selection::Selection;
 use crate::index::erased;
-use crate::store::inner::Inner;
-use crate::{Index, Labels, MissingIndex, Selector};
+use crate::store::inner::StoreInner;
+use crate::{Index, LabelIndex, MissingIndex, Selector};
 
 /// A subscription in the making; made by [`Store::subscription`](crate::Store::subscription).
-#[must_use = "nothing is told before `start`"]
+#[must_use = "nothing is told before `subscribe`"]
 pub struct SubscriptionBuilder<K, V> {
-    store: Arc<Inner<K, V>>,
+    store: Arc<StoreInner<K, V>>,
     selection: Option<Selection<K, V>>,
     filter: Option<Box<Filter<V>>>,
     resync: Option<(Box<dyn Timer>, Duration)>,
@@ -29,13 +29,13 @@ where
     K: Clone + Eq + Hash,
     V: 'static,
 {
-    pub(crate) fn new(store: Arc<Inner<K, V>>) -> Self {
+    pub(crate) fn new(store: Arc<StoreInner<K, V>>) -> Self {
         Self { store, selection: None, filter: None, resync: None }
     }
 
     /// Tells only of this key. What is pending is one key at most.
-    pub fn key(mut self, key: K) -> Self {
-        let hash = self.store.reading.seed.hash_one(&key);
+    pub fn for_key(mut self, key: K) -> Self {
+        let hash = self.store.reader.seed.hash_one(&key);
         self.selection = Some(Selection::Key { hash, key });
         self
     }
@@ -62,7 +62,7 @@ where
     /// let mut store = Store::builder(Schema::new(|pod: &Pod| pod.0, |pod| Version::new(pod.1))).index(&BY_NODE).build()?;
     /// store.upsert(("a", 1, "node-7"));
     /// store.upsert(("b", 2, "node-8"));
-    /// let mut changes = store.subscription().by_index(&BY_NODE, "node-7")?.start();
+    /// let mut changes = store.subscription().by_index(&BY_NODE, "node-7")?.subscribe();
     /// assert!(changes.try_next().is_some_and(|change| *change.key() == "a" && change.is_initial()));
     ///
     /// store.upsert(("a", 3, "node-8"));
@@ -78,9 +78,9 @@ where
         IK: Eq + Hash + Send + Sync + 'static,
     {
         let table = self.store.table();
-        let at = table.recipe.find::<IK>(index.name())?;
-        let value = erased(value, &self.store.reading.seed);
-        self.selection = Some(Selection::Value { index: table.recipe.indexes[at].clone(), value });
+        let at = table.index_set.find::<IK>(index.name())?;
+        let value = erased(value, &self.store.reader.seed);
+        self.selection = Some(Selection::Value { index: table.index_set.indexes[at].clone(), value });
         Ok(self)
     }
 
@@ -103,7 +103,7 @@ where
     /// let mut store = Store::builder(schema).build()?;
     /// store.upsert(("a", 1, "Running"));
     /// store.upsert(("b", 2, "Pending"));
-    /// let mut running = store.subscription().filter(|pod| pod.2 == "Running").start();
+    /// let mut running = store.subscription().filter(|pod| pod.2 == "Running").subscribe();
     /// assert!(running.try_next().is_some_and(|change| *change.key() == "a" && change.is_initial()));
     /// assert!(running.try_next().is_none());
     ///
@@ -126,20 +126,20 @@ where
     ///
     /// # Examples
     /// ```
-    /// use flyball_informer_cache::{Labels, Schema, Store, Version};
+    /// use flyball_informer_cache::{LabelIndex, Schema, Store, Version};
     ///
     /// type Pod = (u32, &'static str);
-    /// static LABELS: Labels<Pod> = Labels::new("labels", |pod, each| each("app", pod.1));
+    /// static LABELS: LabelIndex<Pod> = LabelIndex::new("labels", |pod, each| each("app", pod.1));
     ///
     /// let mut store = Store::builder(Schema::new(|pod: &Pod| pod.0, |_| Version::ZERO)).build()?;
-    /// let mut web = store.subscription().selector(&LABELS, "app in (web, proxy)".parse()?).start();
+    /// let mut web = store.subscription().selector(&LABELS, "app in (web, proxy)".parse()?).subscribe();
     /// store.upsert((1, "web"));
     /// store.upsert((2, "db"));
     /// assert!(web.try_next().is_some_and(|change| *change.key() == 1));
     /// assert!(web.try_next().is_none());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn selector(self, labels: &Labels<V>, selector: Selector) -> Self {
+    pub fn selector(self, labels: &LabelIndex<V>, selector: Selector) -> Self {
         let labels = *labels;
         self.filter(move |object| labels.select(object, &selector))
     }
@@ -161,7 +161,7 @@ where
     /// let mut store = Store::builder(Schema::new(|pod: &(u8, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
     /// store.upsert((1, 1));
     /// let clock = ManualClock::new(); // in production `TokioTimer::current()`, say
-    /// let mut changes = store.subscription().resync_every(clock.timer(), Duration::from_secs(600)).start();
+    /// let mut changes = store.subscription().resync_every(clock.timer(), Duration::from_secs(600)).subscribe();
     /// assert!(changes.try_next().is_some_and(|change| change.is_initial()));
     /// assert!(changes.try_next().is_none());
     ///
@@ -177,7 +177,7 @@ where
 
     /// Begins: the objects there are, then everything that changes. Costs what [`Store::subscribe`](crate::Store::subscribe) does.
     #[must_use]
-    pub fn start(self) -> Subscription<K, V> {
+    pub fn subscribe(self) -> Subscription<K, V> {
         self.begin(usize::MAX)
     }
 
@@ -186,19 +186,19 @@ where
     ///
     /// # Examples
     /// ```
-    /// use flyball_informer_cache::{Overflow, Schema, Store, Told, Version};
+    /// use flyball_informer_cache::{OverflowPolicy, Schema, Store, SubscriptionEvent, Version};
     /// use std::collections::BTreeMap;
     ///
     /// let mut store = Store::builder(Schema::new(|pod: &(u8, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
-    /// let mut changes = store.subscription().bounded(2.try_into()?, Overflow::Restart);
+    /// let mut changes = store.subscription().bounded(2.try_into()?, OverflowPolicy::Restart);
     /// for key in 0..3 {
     ///     store.upsert((key, 1));
     /// }
     /// let mut known = BTreeMap::new();
     /// while let Some(told) = changes.try_next()? {
     ///     match told {
-    ///         Told::Restart => known.clear(),
-    ///         Told::Change(change) => match change.new() {
+    ///         SubscriptionEvent::Restarted => known.clear(),
+    ///         SubscriptionEvent::Change(change) => match change.new() {
     ///             Some(new) => drop(known.insert(*change.key(), new.clone())),
     ///             None => drop(known.remove(change.key())),
     ///         },
@@ -206,24 +206,24 @@ where
     /// }
     /// assert_eq!(known.len(), 3);
     ///
-    /// let mut changes = store.subscription().key(7).bounded(1.try_into()?, Overflow::Disconnect);
+    /// let mut changes = store.subscription().for_key(7).bounded(1.try_into()?, OverflowPolicy::Disconnect);
     /// for key in 0..10 {
     ///     store.upsert((key, 2));
     /// }
-    /// assert!(matches!(changes.try_next()?, Some(Told::Change(change)) if *change.key() == 7));
+    /// assert!(matches!(changes.try_next()?, Some(SubscriptionEvent::Change(change)) if *change.key() == 7));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn bounded(self, most: NonZeroUsize, overflow: Overflow) -> BoundedSubscription<K, V> {
+    pub fn bounded(self, most: NonZeroUsize, overflow: OverflowPolicy) -> BoundedSubscription<K, V> {
         BoundedSubscription::new(self.begin(most.get()), overflow)
     }
 
     fn begin(self, most: usize) -> Subscription<K, V> {
         let Self { store, selection, filter, resync } = self;
-        let (snapshot, feed) = store.subscribe(selection, most);
-        let mut subscription = Subscription::new(feed, Arc::downgrade(&store), &snapshot);
+        let (snapshot, buffer) = store.subscribe(selection, most);
+        let mut subscription = Subscription::new(buffer, Arc::downgrade(&store), &snapshot);
         subscription.filter = filter;
-        subscription.resyncing = resync.and_then(|(timer, period)| Resyncing::new(timer, period));
+        subscription.resyncing = resync.and_then(|(timer, period)| ResyncTimer::new(timer, period));
         subscription
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use flyball_informer_cache::{Cause, SourceError, SourceErrorKind, SourceFailure};
+use flyball_informer_cache::{BackoffCause, SourceError, SourceErrorKind, SourceFailure};
 use flyball_kube::ApiError;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, PostParams};
@@ -17,7 +17,7 @@ use super::{Cache, agreed, create, informer, map, ours, write};
 use crate::cluster::{Cluster, client_of, soon};
 
 /// What an informer was told: whether somebody answered, and the failure.
-type Told = UnboundedReceiver<(bool, Cause)>;
+type Told = UnboundedReceiver<(bool, BackoffCause)>;
 
 /// One of each kind, with the failures they were told of.
 fn caches(client: &Client) -> (Vec<Cache<ConfigMap>>, Told) {
@@ -62,7 +62,7 @@ async fn a_server_that_is_killed_and_comes_back() {
         block_in_place(|| cluster.kill_api_server()).unwrap();
         // Nobody listens, and somebody has found out.
         while let (answered, cause) = soon(told.recv()).await.unwrap()
-            && cause != Cause::Failed(SourceErrorKind::Refused)
+            && cause != BackoffCause::Failed(SourceErrorKind::ConnectionRefused)
         {
             answers += u64::from(answered);
         }
@@ -99,7 +99,7 @@ async fn a_history_that_expires_during_changes() {
     }
     let mut expired = 0;
     while let Ok((_, cause)) = told.try_recv() {
-        expired += usize::from(cause == Cause::Failed(SourceErrorKind::Expired));
+        expired += usize::from(cause == BackoffCause::Failed(SourceErrorKind::Expired));
     }
     assert!(expired >= caches.len());
 }

@@ -6,7 +6,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use flyball_informer_cache::{
-    Event, Informer, InformerBuilder, Schema, Source, SourceError, SourceErrorKind, Version,
+    Informer, InformerBuilder, Schema, Source, SourceError, SourceErrorKind, Version, WatchEvent,
 };
 use flyball_sync::{Clock, ManualClock, Nanos};
 use testkit::wakers::{Counting, poll_with};
@@ -25,7 +25,7 @@ pub struct Object {
 /// How an informer reads these objects.
 pub const SCHEMA: Schema<u8, Object> =
     Schema::new(|object: &Object| object.key, |object| Version::new(object.version))
-        .identity(|a, b| a.uid == b.uid);
+        .with_identity(|a, b| a.uid == b.uid);
 
 /// The first object under a key, at a version.
 pub fn object(key: u8, version: u64) -> Object {
@@ -40,19 +40,19 @@ pub fn error(kind: SourceErrorKind) -> SourceError {
 /// The version is too old.
 pub const EXPIRED: SourceErrorKind = SourceErrorKind::Expired;
 /// The version is not there yet.
-pub const TOO_LARGE: SourceErrorKind = SourceErrorKind::TooLargeVersion;
+pub const TOO_LARGE: SourceErrorKind = SourceErrorKind::VersionTooLarge;
 /// The server has too much to do.
 pub const BUSY: SourceErrorKind = SourceErrorKind::TooManyRequests { retry_after: None };
 /// No connection.
-pub const REFUSED: SourceErrorKind = SourceErrorKind::Refused;
+pub const REFUSED: SourceErrorKind = SourceErrorKind::ConnectionRefused;
 /// The server's own fault.
 pub const INTERNAL: SourceErrorKind = SourceErrorKind::Internal;
 /// Anything else.
 pub const OTHER: SourceErrorKind = SourceErrorKind::Other;
 
 /// A bookmark.
-pub fn bookmark(version: u64) -> Event<Object> {
-    Event::Bookmark(Version::new(version))
+pub fn bookmark(version: u64) -> WatchEvent<Object> {
+    WatchEvent::Bookmark(Version::new(version))
 }
 
 /// A running informer.

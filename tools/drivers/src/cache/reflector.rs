@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
 use flyball_informer_cache::{
-    BackoffConfig, Event, ListRequest, ListVersion, Phase, Reflector, ReflectorConfig, SourceErrorKind, Step,
-    Verdict, Version, WatchRequest,
+    EventVerdict, ListRequest, ListVersion, Reflector, ReflectorBackoff, ReflectorConfig, ReflectorPhase,
+    ReflectorRequest, SourceErrorKind, Version, WatchEvent, WatchRequest,
 };
 use flyball_sync::Nanos;
 
@@ -20,10 +20,10 @@ const WATCH: Duration = Duration::from_secs(10);
 const GRACE: Duration = Duration::from_secs(2);
 const STREAM: Duration = Duration::from_secs(4);
 const INTERNAL_RESET: Duration = Duration::from_secs(20);
-const BACKOFF: BackoffConfig = BackoffConfig {
+const BACKOFF: ReflectorBackoff = ReflectorBackoff {
     initial: Duration::from_millis(100),
     factor: 3,
-    cap: Duration::from_secs(1),
+    max: Duration::from_secs(1),
     jitter_percent: 50,
     reset_after: Duration::from_secs(5),
 };
@@ -55,11 +55,11 @@ impl Kind {
     fn real(self) -> SourceErrorKind {
         match self {
             Self::Expired => SourceErrorKind::Expired,
-            Self::TooLarge => SourceErrorKind::TooLargeVersion,
+            Self::TooLarge => SourceErrorKind::VersionTooLarge,
             Self::Busy(after) => SourceErrorKind::TooManyRequests {
                 retry_after: after.map(|seconds| Duration::from_secs(seconds.into())),
             },
-            Self::Refused => SourceErrorKind::Refused,
+            Self::Refused => SourceErrorKind::ConnectionRefused,
             Self::Internal => SourceErrorKind::Internal,
             Self::Other => SourceErrorKind::Other,
         }
@@ -91,7 +91,7 @@ enum Told {
     Modified,
     Deleted,
     Bookmark,
-    InitialEnd,
+    InitialListEnd,
 }
 
 #[derive(Arbitrary, Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,20 +110,20 @@ enum Input {
 
 impl Input {
     /// Often one that answers what was asked; sometimes anything.
-    fn choose(food: &mut Unstructured<'_>, step: &Step) -> arbitrary::Result<Self> {
+    fn choose(food: &mut Unstructured<'_>, step: &ReflectorRequest) -> arbitrary::Result<Self> {
         let roll: u8 = food.arbitrary()?;
         Ok(match (roll % 16, step) {
             (0, _) => food.arbitrary()?,
             (1, _) => Self::Pass(food.arbitrary()?),
-            (2..5, _) | (_, Step::Wait) => Self::Deadline,
-            (5..8, Step::List(_)) => Self::ListFailed(food.arbitrary()?),
-            (8, Step::List(_)) => Self::Progress,
-            (_, Step::List(_)) => Self::Page(food.arbitrary()?, food.arbitrary()?),
-            (5..8, Step::Watch(_)) => Self::OpenFailed(food.arbitrary()?),
-            (_, Step::Watch(_)) => Self::Opened,
-            (5, Step::Read) => Self::Broke(food.arbitrary()?),
-            (6, Step::Read) => Self::Closed,
-            (_, Step::Read) => Self::Event(food.arbitrary()?, food.arbitrary()?),
+            (2..5, _) | (_, ReflectorRequest::Wait) => Self::Deadline,
+            (5..8, ReflectorRequest::List(_)) => Self::ListFailed(food.arbitrary()?),
+            (8, ReflectorRequest::List(_)) => Self::Progress,
+            (_, ReflectorRequest::List(_)) => Self::Page(food.arbitrary()?, food.arbitrary()?),
+            (5..8, ReflectorRequest::Watch(_)) => Self::OpenFailed(food.arbitrary()?),
+            (_, ReflectorRequest::Watch(_)) => Self::Opened,
+            (5, ReflectorRequest::Read) => Self::Broke(food.arbitrary()?),
+            (6, ReflectorRequest::Read) => Self::Closed,
+            (_, ReflectorRequest::Read) => Self::Event(food.arbitrary()?, food.arbitrary()?),
         })
     }
 
@@ -219,7 +219,7 @@ impl Judge {
             known: 0,
             listed: 0,
             lists: 0,
-            unusable: config.most_recent_first,
+            unusable: config.initial_list_most_recent,
             paged: false,
             stream_missed: false,
             spent: false,
@@ -326,27 +326,27 @@ impl Judge {
             Some((first, last)) if now.since(last) < INTERNAL_RESET => (first, last),
             _ => (now, now),
         };
-        let window = self.config.internal_retry;
+        let window = self.config.max_internal_error_retry_duration;
         let tolerated = window > Duration::ZERO && now.since(first) <= window;
         self.internal = tolerated.then_some((first, now));
         tolerated
     }
 
-    fn event(&mut self, told: Told, version: u64) -> (Verdict, Want) {
+    fn event(&mut self, told: Told, version: u64) -> (EventVerdict, Want) {
         if self.streaming {
             return match told {
-                Told::Added | Told::Modified | Told::Deleted => (Verdict::Stage, Want::Read),
-                Told::Bookmark => (Verdict::Ignore, Want::Read),
-                Told::InitialEnd => {
+                Told::Added | Told::Modified | Told::Deleted => (EventVerdict::Stage, Want::Read),
+                Told::Bookmark => (EventVerdict::Ignore, Want::Read),
+                Told::InitialListEnd => {
                     self.published(version);
                     (self.streaming, self.news, self.unordered) = (false, true, version == 0);
-                    (Verdict::Publish(Version::new(version)), Want::Read)
+                    (EventVerdict::Publish(Version::new(version)), Want::Read)
                 }
             };
         }
         if self.unordered && told == Told::Added {
             self.news = true;
-            return (Verdict::Apply, Want::Read);
+            return (EventVerdict::Apply, Want::Read);
         }
         if version != 0 {
             self.unordered = false;
@@ -354,14 +354,20 @@ impl Judge {
         if version > self.known {
             (self.known, self.news) = (version, true);
         }
-        (Verdict::Apply, Want::Read)
+        (EventVerdict::Apply, Want::Read)
     }
 
     /// What has to follow `input`, which answers `step`; `None`: nobody asked for it.
-    fn judge(&mut self, step: &Step, input: Input, now: Nanos, due: bool) -> Option<(Verdict, Want)> {
-        let silent = |want| Some((Verdict::Ignore, want));
+    fn judge(
+        &mut self,
+        step: &ReflectorRequest,
+        input: Input,
+        now: Nanos,
+        due: bool,
+    ) -> Option<(EventVerdict, Want)> {
+        let silent = |want| Some((EventVerdict::Ignore, want));
         match (step, input) {
-            (Step::List(_), Input::Page(version, token)) => {
+            (ReflectorRequest::List(_), Input::Page(version, token)) => {
                 let token = token_text(token, self.token.as_deref());
                 self.pages.push(small(version));
                 match token {
@@ -372,49 +378,51 @@ impl Judge {
                         self.paged |= self.asked == ListVersion::Any;
                         self.token = Some(token.clone());
                         self.tokens.push(token.clone());
-                        Some((Verdict::Stage, Want::Page { token }))
+                        Some((EventVerdict::Stage, Want::Page { token }))
                     }
                     _ => {
                         let version = self.pages.iter().copied().min().unwrap();
                         self.published(version);
-                        Some((Verdict::Publish(Version::new(version)), Want::Open { from: version }))
+                        Some((EventVerdict::Publish(Version::new(version)), Want::Open { from: version }))
                     }
                 }
             }
-            (Step::List(_), Input::ListFailed(kind)) => silent(self.list_failed(kind)),
-            (Step::List(_), Input::Progress) => silent(Want::Rest),
-            (Step::List(_), Input::Deadline) if due => silent(self.list_failed(Kind::Other)),
-            (Step::Watch(request), Input::Opened) => {
+            (ReflectorRequest::List(_), Input::ListFailed(kind)) => silent(self.list_failed(kind)),
+            (ReflectorRequest::List(_), Input::Progress) => silent(Want::Rest),
+            (ReflectorRequest::List(_), Input::Deadline) if due => silent(self.list_failed(Kind::Other)),
+            (ReflectorRequest::Watch(request), Input::Opened) => {
                 self.opened = now;
                 self.lasts = request.timeout + GRACE;
                 (self.news, self.unordered) = (false, self.from == 0);
                 silent(Want::Read)
             }
-            (Step::Watch(request), Input::OpenFailed(kind)) if request.streaming_list => {
+            (ReflectorRequest::Watch(request), Input::OpenFailed(kind)) if request.streaming_list => {
                 silent(self.stream_failed(kind))
             }
-            (Step::Watch(_), Input::OpenFailed(kind)) => {
+            (ReflectorRequest::Watch(_), Input::OpenFailed(kind)) => {
                 silent(self.watch_lost(kind, self.known != 0 && kind.later()))
             }
-            (Step::Watch(request), Input::Deadline) if due && request.streaming_list => {
+            (ReflectorRequest::Watch(request), Input::Deadline) if due && request.streaming_list => {
                 silent(self.stream_failed(Kind::Other))
             }
-            (Step::Watch(_), Input::Deadline) if due => silent(Want::Relist(Duration::ZERO)),
-            (Step::Read, Input::Event(told, version)) => Some(self.event(told, small(version))),
-            (Step::Read, Input::Broke(kind)) if self.streaming => silent(self.stream_failed(kind)),
-            (Step::Read, Input::Broke(kind)) => {
+            (ReflectorRequest::Watch(_), Input::Deadline) if due => silent(Want::Relist(Duration::ZERO)),
+            (ReflectorRequest::Read, Input::Event(told, version)) => Some(self.event(told, small(version))),
+            (ReflectorRequest::Read, Input::Broke(kind)) if self.streaming => {
+                silent(self.stream_failed(kind))
+            }
+            (ReflectorRequest::Read, Input::Broke(kind)) => {
                 let versioned = self.known != 0;
                 let resumable = versioned && (kind.later() || kind == Kind::Internal && self.tolerated(now));
                 silent(self.watch_lost(kind, resumable))
             }
-            (Step::Read, Input::Closed) if self.streaming => silent(Want::Relist(Duration::ZERO)),
-            (Step::Read, Input::Closed) => silent(self.closed(now)),
-            (Step::Read, Input::Deadline) if due && self.streaming => {
+            (ReflectorRequest::Read, Input::Closed) if self.streaming => silent(Want::Relist(Duration::ZERO)),
+            (ReflectorRequest::Read, Input::Closed) => silent(self.closed(now)),
+            (ReflectorRequest::Read, Input::Deadline) if due && self.streaming => {
                 self.stream_missed = true;
                 silent(self.plain_list())
             }
-            (Step::Read, Input::Deadline) if due => silent(self.closed(now)),
-            (Step::Wait, Input::Deadline) if due => silent(self.then.clone()),
+            (ReflectorRequest::Read, Input::Deadline) if due => silent(self.closed(now)),
+            (ReflectorRequest::Wait, Input::Deadline) if due => silent(self.then.clone()),
             _ => None,
         }
     }
@@ -423,7 +431,7 @@ impl Judge {
     fn compare(&mut self, want: Want, reflector: &Reflector, now: Nanos) {
         let until = reflector.deadline();
         match (want, reflector.step()) {
-            (Want::List { asked, full }, Step::List(request)) => {
+            (Want::List { asked, full }, ReflectorRequest::List(request)) => {
                 let limit = match self.config.page_size {
                     _ if full => None,
                     Some(size) => Some(size.get()),
@@ -431,49 +439,52 @@ impl Judge {
                     None if self.config.unpaged => None,
                     None => Some(500),
                 };
-                assert_eq!(request, ListRequest { version: asked, limit, continuation: None });
+                assert_eq!(request, ListRequest { min_version: asked, limit, continuation: None });
                 assert_eq!(until, now + PAGE);
                 (self.asked, self.full, self.token, self.streaming) = (asked, full, None, false);
                 self.tokens.clear();
                 self.pages.clear();
-                assert!(!reflector.holds_half_list(), "a half list survives the start of another");
+                assert!(!reflector.has_partial_list(), "a half list survives the start of another");
             }
-            (Want::Page { token }, Step::List(request)) => {
+            (Want::Page { token }, ReflectorRequest::List(request)) => {
                 assert_eq!(request.continuation, Some(token));
-                assert_eq!(request.version, ListVersion::MostRecent);
+                assert_eq!(request.min_version, ListVersion::MostRecent);
                 assert_eq!(request.limit.is_none(), self.full || self.unlimited());
-                assert!(reflector.holds_half_list());
+                assert!(reflector.has_partial_list());
             }
-            (Want::Rest, Step::List(request)) => {
+            (Want::Rest, ReflectorRequest::List(request)) => {
                 assert_eq!(request.continuation, self.token);
                 assert_eq!(until, now + PAGE);
-                assert_eq!(reflector.holds_half_list(), self.token.is_some());
+                assert_eq!(reflector.has_partial_list(), self.token.is_some());
             }
-            (Want::Open { from }, Step::Watch(WatchRequest { from: asked, streaming_list, timeout })) => {
+            (
+                Want::Open { from },
+                ReflectorRequest::Watch(WatchRequest { from_version: asked, streaming_list, timeout }),
+            ) => {
                 assert_eq!((asked.get(), streaming_list), (from, false));
                 assert!((WATCH..=2 * WATCH).contains(&timeout), "{timeout:?}");
                 assert_eq!(until, now + PAGE);
                 (self.from, self.streaming) = (from, false);
                 assert!(self.lists > 0, "a watch before any list");
-                assert!(!reflector.holds_half_list());
+                assert!(!reflector.has_partial_list());
             }
-            (Want::OpenStream { from }, Step::Watch(request)) => {
-                assert_eq!((request.from.get(), request.streaming_list), (from, true));
+            (Want::OpenStream { from }, ReflectorRequest::Watch(request)) => {
+                assert_eq!((request.from_version.get(), request.streaming_list), (from, true));
                 assert_eq!(until, now + PAGE);
                 (self.from, self.streaming) = (from, true);
-                assert!(!reflector.holds_half_list());
+                assert!(!reflector.has_partial_list());
             }
-            (Want::Read, Step::Read) => {
+            (Want::Read, ReflectorRequest::Read) => {
                 let limit = if self.streaming { STREAM } else { self.lasts };
                 assert_eq!(until, self.opened + limit);
-                assert_eq!(reflector.holds_half_list(), self.streaming);
+                assert_eq!(reflector.has_partial_list(), self.streaming);
             }
-            (Want::Pause, Step::Wait) => {
-                assert_eq!((until, reflector.phase()), (self.opened + SHORT, Phase::Watching));
+            (Want::Pause, ReflectorRequest::Wait) => {
+                assert_eq!((until, reflector.phase()), (self.opened + SHORT, ReflectorPhase::Watching));
                 self.then = Want::Open { from: self.known };
             }
-            (Want::Wait(least, then), Step::Wait) => self.waits(least, *then, reflector, now),
-            (Want::Relist(least), Step::Wait) => {
+            (Want::Wait(least, then), ReflectorRequest::Wait) => self.waits(least, *then, reflector, now),
+            (Want::Relist(least), ReflectorRequest::Wait) => {
                 (self.spent, self.row) = (false, 0);
                 self.waits(least, self.new_list(), reflector, now);
             }
@@ -492,9 +503,11 @@ impl Judge {
         self.then = then;
         let wait = reflector.deadline().since(now);
         assert!(wait >= least.max(BACKOFF.initial), "{wait:?} is too short");
-        assert!(wait <= least.max(BACKOFF.cap + BACKOFF.cap / 2), "{wait:?} is too long");
-        assert!(!reflector.holds_half_list());
-        assert!(matches!(reflector.phase(), Phase::Waiting { until, .. } if until == reflector.deadline()));
+        assert!(wait <= least.max(BACKOFF.max + BACKOFF.max / 2), "{wait:?} is too long");
+        assert!(!reflector.has_partial_list());
+        assert!(
+            matches!(reflector.phase(), ReflectorPhase::Waiting { until, .. } if until == reflector.deadline())
+        );
     }
 }
 
@@ -514,15 +527,19 @@ fn config(food: &mut Unstructured<'_>) -> arbitrary::Result<(ReflectorConfig, u8
     let config = ReflectorConfig {
         page_size: NonZeroU32::new(3).filter(|_| bits & 1 != 0),
         unpaged: bits & 8 != 0,
-        most_recent_first: bits & 16 != 0,
-        watch_timeout: WATCH,
-        watch_grace: GRACE,
+        initial_list_most_recent: bits & 16 != 0,
+        min_watch_timeout: WATCH,
+        watch_timeout_grace: GRACE,
         request_timeout: PAGE,
-        short_watch: SHORT,
-        internal_retry: if bits & 2 != 0 { Duration::from_secs(30) } else { Duration::ZERO },
-        internal_reset: INTERNAL_RESET,
+        min_watch_interval: SHORT,
+        max_internal_error_retry_duration: if bits & 2 != 0 {
+            Duration::from_secs(30)
+        } else {
+            Duration::ZERO
+        },
+        internal_error_reset_after: INTERNAL_RESET,
         streaming_lists: bits & 4 != 0,
-        streaming_deadline: STREAM,
+        streaming_list_timeout: STREAM,
         backoff: BACKOFF,
     };
     Ok((config, bits))
@@ -534,7 +551,7 @@ fn feed(
     last: Option<&str>,
     now: Nanos,
     random: u64,
-) -> Option<Verdict> {
+) -> Option<EventVerdict> {
     match input {
         Input::Page(version, token) => {
             return Some(reflector.page(Version::new(small(version)), token_text(token, last), now, random));
@@ -542,23 +559,23 @@ fn feed(
         Input::Event(told, version) => {
             let version = Version::new(small(version));
             return Some(reflector.event(match told {
-                Told::Added => Event::Added(version),
-                Told::Modified => Event::Modified(version),
-                Told::Deleted => Event::Deleted(version),
-                Told::Bookmark => Event::Bookmark(version),
-                Told::InitialEnd => Event::InitialEnd(version),
+                Told::Added => WatchEvent::Added(version),
+                Told::Modified => WatchEvent::Modified(version),
+                Told::Deleted => WatchEvent::Deleted(version),
+                Told::Bookmark => WatchEvent::Bookmark(version),
+                Told::InitialListEnd => WatchEvent::InitialListEnd(version),
             }));
         }
         Input::ListFailed(kind) => reflector.list_failed(kind.real(), now, random),
         Input::Opened => reflector.watch_opened(now),
         Input::OpenFailed(kind) => reflector.watch_failed(kind.real(), now, random),
-        Input::Broke(kind) => reflector.watch_broke(kind.real(), now, random),
+        Input::Broke(kind) => reflector.watch_errored(kind.real(), now, random),
         Input::Closed => reflector.watch_closed(now, random),
         Input::Progress => reflector.page_progressed(now),
         Input::Pass(_) | Input::Deadline => {
-            let asked = matches!(reflector.step(), Step::List(_) | Step::Watch(_));
-            let fails = now >= reflector.deadline() && (asked || reflector.holds_half_list());
-            let failed = reflector.time_passed(now, random);
+            let asked = matches!(reflector.step(), ReflectorRequest::List(_) | ReflectorRequest::Watch(_));
+            let fails = now >= reflector.deadline() && (asked || reflector.has_partial_list());
+            let failed = reflector.deadline_reached(now, random);
             assert_eq!(failed.is_some(), fails, "only what was asked for can be late");
         }
     }
@@ -567,13 +584,13 @@ fn feed(
 
 fn label(reflector: &Reflector) -> &'static str {
     match reflector.step() {
-        Step::List(_) => "Listing",
-        Step::Watch(request) if request.streaming_list => "Opening (streaming list)",
-        Step::Watch(_) => "Opening",
-        Step::Read if reflector.holds_half_list() => "Streaming",
-        Step::Read => "Watching",
-        Step::Wait if reflector.phase() == Phase::Watching => "Pausing",
-        Step::Wait => "Waiting",
+        ReflectorRequest::List(_) => "Listing",
+        ReflectorRequest::Watch(request) if request.streaming_list => "Opening (streaming list)",
+        ReflectorRequest::Watch(_) => "Opening",
+        ReflectorRequest::Read if reflector.has_partial_list() => "Streaming",
+        ReflectorRequest::Read => "Watching",
+        ReflectorRequest::Wait if reflector.phase() == ReflectorPhase::Watching => "Pausing",
+        ReflectorRequest::Wait => "Waiting",
     }
 }
 
@@ -610,10 +627,10 @@ pub fn run(bytes: &[u8], cells: &mut Cells) {
         match judge.judge(&step, effective, now, due) {
             None => {
                 assert_eq!(reflector, before, "{input:?} was not asked for");
-                assert!(matches!(verdict, None | Some(Verdict::Ignore)));
+                assert!(matches!(verdict, None | Some(EventVerdict::Ignore)));
             }
             Some((expected, want)) => {
-                assert_eq!(verdict.unwrap_or(Verdict::Ignore), expected, "{input:?}");
+                assert_eq!(verdict.unwrap_or(EventVerdict::Ignore), expected, "{input:?}");
                 judge.compare(want, &reflector, now);
             }
         }

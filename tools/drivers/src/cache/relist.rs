@@ -16,9 +16,9 @@ use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
 use flyball_informer_cache::{
-    BoundedSubscription, Change, ChangeKind, Event, Index, IndexError, Informer, InformerState, ListRequest,
-    Overflow, Page, Schema, Source, SourceError, SourceErrorKind, Subscription, Told, Version, Watch,
-    WatchRequest,
+    BoundedSubscription, Change, ChangeKind, Index, IndexError, Informer, InformerState, ListRequest,
+    OverflowPolicy, Page, Schema, Source, SourceError, SourceErrorKind, Subscription, SubscriptionEvent,
+    Version, WatchEvent, WatchRequest, WatchStream,
 };
 use parking_lot::Mutex;
 use testkit::coverage::events::Happened;
@@ -134,7 +134,7 @@ const FRAGILE: Schema<u8, Object> = Schema::new(
         Version::new(object.version)
     },
 )
-.identity(|a, b| {
+.with_identity(|a, b| {
     ask(IDENTITY, a);
     ask(IDENTITY, b);
     a.uid == b.uid
@@ -210,7 +210,7 @@ impl HardToRead {
     }
 }
 
-type Message = Option<Result<Event<Object>, SourceError>>;
+type Message = Option<Result<WatchEvent<Object>, SourceError>>;
 
 struct HardToReadWatch<W> {
     watch: W,
@@ -219,22 +219,22 @@ struct HardToReadWatch<W> {
     ready: VecDeque<Message>,
 }
 
-impl<W: Watch<Object = Object>> HardToReadWatch<W> {
+impl<W: WatchStream<Object = Object>> HardToReadWatch<W> {
     /// What the watch says next, as far as it can be read.
-    fn read(&self, event: Event<Object>) -> Event<Object> {
+    fn read(&self, event: WatchEvent<Object>) -> WatchEvent<Object> {
         match event {
-            Event::Added(object) | Event::Modified(object) if !self.source.reads(&object) => {
-                Event::Bookmark(Version::new(object.version))
+            WatchEvent::Added(object) | WatchEvent::Modified(object) if !self.source.reads(&object) => {
+                WatchEvent::Bookmark(Version::new(object.version))
             }
-            Event::Deleted(object) => {
+            WatchEvent::Deleted(object) => {
                 self.source.unread.lock().remove(&object.key);
                 if WRONG.get() == VERSION && is_bad(&object) {
                     self.source.ended.lock().insert(object.key);
                 }
-                Event::Deleted(object)
+                WatchEvent::Deleted(object)
             }
             event => {
-                if let Event::Bookmark(_) = event {
+                if let WatchEvent::Bookmark(_) = event {
                     self.source.seen.bookmark.store(true, Ordering::Relaxed);
                 }
                 event
@@ -243,10 +243,11 @@ impl<W: Watch<Object = Object>> HardToReadWatch<W> {
     }
 
     /// Events that are delivered together, from the last key to the first; events of one object stay in order. No event is moved across a bookmark, an error or the end.
-    fn reorder(&mut self, burst: &mut Vec<Event<Object>>) {
-        let before: Vec<_> = burst.iter().filter_map(Event::object).map(|object| object.version).collect();
+    fn reorder(&mut self, burst: &mut Vec<WatchEvent<Object>>) {
+        let before: Vec<_> =
+            burst.iter().filter_map(WatchEvent::object).map(|object| object.version).collect();
         burst.sort_by_key(|event| std::cmp::Reverse(event.object().map(|object| object.key)));
-        let after = burst.iter().filter_map(Event::object).map(|object| object.version);
+        let after = burst.iter().filter_map(WatchEvent::object).map(|object| object.version);
         if !after.eq(before.iter().copied()) && before.is_sorted() {
             self.source.seen.reordered.store(true, Ordering::Relaxed);
         }
@@ -276,19 +277,19 @@ impl Source for HardToRead {
         Ok(HardToReadWatch { watch, source: self.clone(), ready: VecDeque::new() })
     }
 
-    fn polls(&self) -> bool {
+    fn is_polling(&self) -> bool {
         self.polls
     }
 
-    fn unread(&self, stored: &Object) -> bool {
+    fn is_unreadable(&self, stored: &Object) -> bool {
         self.unread.lock().get(&stored.key) == Some(&stored.uid)
     }
 }
 
-impl<W: Watch<Object = Object>> Watch for HardToReadWatch<W> {
+impl<W: WatchStream<Object = Object>> WatchStream for HardToReadWatch<W> {
     type Object = Object;
 
-    async fn next(&mut self) -> Option<Result<Event<Object>, SourceError>> {
+    async fn next(&mut self) -> Option<Result<WatchEvent<Object>, SourceError>> {
         let mut burst = Vec::new();
         poll_fn(|cx| {
             while self.ready.is_empty() {
@@ -325,7 +326,7 @@ impl<W: Watch<Object = Object>> Watch for HardToReadWatch<W> {
 #[derive(Clone, Copy)]
 struct Manner {
     /// Nothing is too much, it begins anew, or it ends and is made again.
-    overflow: Option<Overflow>,
+    overflow: Option<OverflowPolicy>,
     /// Only objects that pass.
     filtered: bool,
     /// Only one key.
@@ -336,7 +337,8 @@ struct Manner {
 
 impl Manner {
     fn new(bits: u8) -> Self {
-        let overflow = [None, Some(Overflow::Restart), Some(Overflow::Disconnect)][usize::from(bits % 3)];
+        let overflow =
+            [None, Some(OverflowPolicy::Restart), Some(OverflowPolicy::Disconnect)][usize::from(bits % 3)];
         let (filtered, panics) = (bits & 4 != 0, bits & 8 != 0);
         Self { overflow, filtered, key: (bits & 48 == 48).then_some(bits % KEYS), panics }
     }
@@ -344,7 +346,7 @@ impl Manner {
     fn tally(self, tally: &mut Happened) {
         tally.hit(match self.overflow {
             None => "consumer: merged",
-            Some(Overflow::Restart) => "consumer: restarts",
+            Some(OverflowPolicy::Restart) => "consumer: restarts",
             Some(_) => "consumer: ends",
         });
         tally.hit_if(self.filtered, "filter");
@@ -383,10 +385,10 @@ impl Follower {
             });
         }
         if let Some(key) = manner.key {
-            builder = builder.key(key);
+            builder = builder.for_key(key);
         }
         let changes = match manner.overflow {
-            None => Changes::Merged(builder.start()),
+            None => Changes::Merged(builder.subscribe()),
             Some(overflow) => Changes::Bounded(builder.bounded(3.try_into().unwrap(), overflow)),
         };
         Self { manner, changes, known: BTreeMap::new() }
@@ -397,12 +399,12 @@ impl Follower {
         WRONG.set(SOUND);
         loop {
             let told = catch_unwind(AssertUnwindSafe(|| match &mut self.changes {
-                Changes::Merged(changes) => Ok(changes.try_next().map(Told::Change)),
+                Changes::Merged(changes) => Ok(changes.try_next().map(SubscriptionEvent::Change)),
                 Changes::Bounded(changes) => changes.try_next(),
             }));
             match told {
-                Ok(Ok(Some(Told::Change(change)))) => return Some(change),
-                Ok(Ok(Some(Told::Restart))) => self.known.clear(),
+                Ok(Ok(Some(SubscriptionEvent::Change(change)))) => return Some(change),
+                Ok(Ok(Some(SubscriptionEvent::Restarted))) => self.known.clear(),
                 Ok(Ok(None)) => return None,
                 Ok(Err(_)) => *self = Self::new(world, self.manner),
                 Err(_) => assert!(self.manner.panics),
@@ -461,7 +463,7 @@ pub fn run(bytes: &[u8], tally: &mut Happened) {
         polls,
         seen: Arc::default(),
     };
-    let schema = if compares { FRAGILE.content(|a, b| a == b) } else { FRAGILE };
+    let schema = if compares { FRAGILE.with_content_eq(|a, b| a == b) } else { FRAGILE };
     let mut builder = Informer::builder(schema, source.clone()).index(&BY_THIRD).transform(|object| {
         ask(TRANSFORM, &object);
         object
@@ -527,7 +529,7 @@ pub fn run(bytes: &[u8], tally: &mut Happened) {
             assert!(known, "{key} cannot be read, and is not stored any more");
         }
     }
-    server.heal();
+    server.clear_faults();
     // All that ever were: a server that is restored may have one of those states again, which nobody could read when it was told.
     source.spoilt.lock().extend(ever_spoilt);
     source.mend(|_| true);
@@ -609,7 +611,7 @@ fn tally_end(world: &World, source: &HardToRead, wrong: u8, frail: u8, tally: &m
     );
     let failed = tally.did("index: error") || tally.did("index: panic");
     tally.hit_if(frail == 0 || !failed, "index: sound");
-    tally.hit_if(status.stale > 0, "stale");
+    tally.hit_if(status.stale_events > 0, "stale");
     tally.hit_if(status.relists > 0, "relist");
     let seen = |seen: &AtomicBool| seen.load(Ordering::Relaxed);
     tally.hit(if seen(&source.seen.reordered) { "order: changed" } else { "order: kept" });
@@ -634,19 +636,19 @@ fn perform(
         Op::PutMany(bits) => (0..KEYS).filter(|key| bits >> key & 1 != 0).for_each(|key| put(server, key)),
         Op::Delete(key) => drop(server.delete(&(key % KEYS))),
         Op::Recreate(key) => drop(server.recreate(object(key % KEYS, 0))),
-        Op::Bookmark => server.bookmark(),
+        Op::Bookmark => server.send_bookmarks(),
         Op::Compact => server.compact(),
-        Op::Cache => server.cache(),
-        Op::Restore => server.restore(),
+        Op::Cache => server.cache_state(),
+        Op::Restore => server.restore_cached(),
         Op::FailList(number) => server.fail_list(kind(number)),
         Op::FailWatch(number) => server.fail_watch(kind(number)),
         Op::BreakWatch(number) => server.break_watches(kind(number)),
         Op::Close => server.close_watches(),
-        Op::Repeat => server.repeat(),
-        Op::Silent(silent) => server.faults(|faults| faults.silent = silent),
-        Op::Shuffled => server.faults(|faults| faults.shuffled ^= true),
-        Op::Endless => server.faults(|faults| faults.endless ^= true),
-        Op::Repeats => server.faults(|faults| faults.repeats ^= true),
+        Op::Repeat => server.repeat_events(),
+        Op::Silent(silent) => server.set_faults(|faults| faults.unresponsive = silent),
+        Op::Shuffled => server.set_faults(|faults| faults.shuffled_lists ^= true),
+        Op::Endless => server.set_faults(|faults| faults.endless_streaming_list ^= true),
+        Op::Repeats => server.set_faults(|faults| faults.repeated_events ^= true),
         Op::Pass(millis) => {
             world.pass(Duration::from_millis(millis.into()));
         }

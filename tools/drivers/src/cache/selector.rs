@@ -128,10 +128,10 @@ pub(crate) fn build(oracle: &OracleSelector) -> Selector {
         match rule {
             Rule::Equals(value) => selector.equals(key, value.as_str()),
             Rule::NotEquals(value) => selector.not_equals(key, value.as_str()),
-            Rule::OneOf(values) => selector.one_of(key, values.iter().map(String::as_str)),
-            Rule::NoneOf(values) => selector.none_of(key, values.iter().map(String::as_str)),
+            Rule::OneOf(values) => selector.in_set(key, values.iter().map(String::as_str)),
+            Rule::NoneOf(values) => selector.not_in(key, values.iter().map(String::as_str)),
             Rule::Exists => selector.exists(key),
-            Rule::Absent => selector.absent(key),
+            Rule::Absent => selector.does_not_exist(key),
             Rule::Greater(bound) => selector.greater_than(key, *bound),
             Rule::Less(bound) => selector.less_than(key, *bound),
         }

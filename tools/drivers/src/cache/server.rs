@@ -7,7 +7,7 @@ use flyball_informer_cache::testing;
 use crate::cache::fixture::{Object, SCHEMA};
 
 /// An API server in memory.
-pub type Server = testing::Server<u8, Object>;
+pub type Server = testing::TestServer<u8, Object>;
 
 /// An empty one.
 pub fn server() -> Server {

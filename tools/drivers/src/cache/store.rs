@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
 use flyball_informer_cache::{
-    BoundedSubscription, Change, ChangeKind, DuplicateIndex, Event, Index, IndexError, Labels, MissingIndex,
-    OrderedIndex, Outcome, Overflow, Query, Range, Schema, Selector, Snapshot, Store, StoreBuilder,
-    Subscription, Told, Version, WaitFor, WaitForError, Writer,
+    BoundedSubscription, Change, ChangeKind, DuplicateIndex, Index, IndexError, LabelIndex, MissingIndex,
+    OrderedIndex, OverflowPolicy, Query, RangeIter, Schema, Selector, Snapshot, Store, StoreBuilder,
+    Subscription, SubscriptionEvent, Version, WaitForError, WaitForVersion, WatchEvent, WriteOutcome, Writer,
 };
 use flyball_sync::{Clock, ManualClock, Nanos};
 use testkit::coverage::events::Happened;
@@ -35,7 +35,7 @@ thread_local! {
 }
 
 const SCHEMA: Schema<u8, Thing> = Schema::new(|thing: &Thing| thing.key, |thing| Version::new(thing.version))
-    .identity(|a, b| a.uid == b.uid);
+    .with_identity(|a, b| a.uid == b.uid);
 const RULES: Rules<u8, Thing> =
     Rules { key: |thing| thing.key, version: |thing| thing.version, same: |a, b| a.uid == b.uid };
 
@@ -61,8 +61,8 @@ static BY_SLOT: Index<Thing, (u8, u8)> = Index::new("slot", slot).unique();
 static BY_RANK: OrderedIndex<Thing, u8> = OrderedIndex::new("rank", |thing| thing.rank);
 static BY_PATH: OrderedIndex<Thing, String> = OrderedIndex::many("path", Thing::paths).unique();
 static BY_BRITTLE: OrderedIndex<Thing, u8> = OrderedIndex::many("brittle", brittle);
-static LABELS: Labels<Thing> =
-    Labels::new("labels", |thing, each| thing.labels.iter().for_each(|(key, value)| each(key, value)));
+static LABELS: LabelIndex<Thing> =
+    LabelIndex::new("labels", |thing, each| thing.labels.iter().for_each(|(key, value)| each(key, value)));
 /// The name of one index with the type of another.
 static BY_OTHER: Index<Thing, u8> = Index::new("uid", |thing| thing.uid);
 
@@ -254,7 +254,7 @@ struct Reader {
 }
 
 struct Waiter {
-    future: Pin<Box<WaitFor<u8, Thing>>>,
+    future: Pin<Box<WaitForVersion<u8, Thing>>>,
     waker: Arc<Counting>,
     wanted: u64,
     ended: Option<Result<u64, WaitForError>>,
@@ -357,7 +357,7 @@ impl<'a> World<'a> {
         tally: &'a mut Happened,
     ) -> Self {
         let present: Present = std::array::from_fn(|index| bits & (1 << index) != 0);
-        let schema = if compares { SCHEMA.content(same_content) } else { SCHEMA };
+        let schema = if compares { SCHEMA.with_content_eq(same_content) } else { SCHEMA };
         tally.hit(if compares { "content: compared" } else { "content: as the version says" });
         tally.hit(if transforms { "stored: transformed" } else { "stored: as it came" });
         let mut builder = Store::builder(schema).seed(7);
@@ -410,7 +410,7 @@ impl<'a> World<'a> {
         match op {
             StoreOp::Upsert(draft) => {
                 let thing = self.thing(draft);
-                let event = if thing.serial % 2 == 0 { Event::Added } else { Event::Modified };
+                let event = if thing.serial % 2 == 0 { WatchEvent::Added } else { WatchEvent::Modified };
                 let outcome = self.store.apply(event(thing.clone()));
                 let (expected, step) = self.oracle.upsert(thing);
                 self.told(outcome, expected);
@@ -418,7 +418,7 @@ impl<'a> World<'a> {
             }
             StoreOp::Delete(draft) => {
                 let last = self.thing(draft);
-                let outcome = self.store.apply(Event::Deleted(last.clone()));
+                let outcome = self.store.apply(WatchEvent::Deleted(last.clone()));
                 let (expected, step) = self.oracle.delete(&last.key.clone(), Some(last));
                 self.told(outcome, expected);
                 self.wrote(step);
@@ -431,7 +431,10 @@ impl<'a> World<'a> {
             }
             StoreOp::Bookmark(stamp) => {
                 let version = stamp.version(&mut self.latest);
-                assert_eq!(self.store.apply(Event::Bookmark(Version::new(version))), Outcome::Noted);
+                assert_eq!(
+                    self.store.apply(WatchEvent::Bookmark(Version::new(version))),
+                    WriteOutcome::Bookmarked
+                );
                 self.oracle.bookmark(version);
                 self.wrote(None);
             }
@@ -558,7 +561,7 @@ impl<'a> World<'a> {
         let mut feed = OracleSubscription::new(RULES.same, objects, self.oracle.listed);
         let mut builder = self.store.subscription();
         if let Of::Key(key) = view.of {
-            builder = builder.key(key.0);
+            builder = builder.for_key(key.0);
         }
         if let Some(tag) = view.of.tag() {
             match builder.by_index(&BY_TAG, tag) {
@@ -576,11 +579,11 @@ impl<'a> World<'a> {
         }
         let overflow = match view.bound {
             Bounds::None => {
-                self.readers.push(Reader::new(Changes::All(builder.start()), feed, view));
+                self.readers.push(Reader::new(Changes::All(builder.subscribe()), feed, view));
                 return;
             }
-            Bounds::Restart => Overflow::Restart,
-            Bounds::Disconnect => Overflow::Disconnect,
+            Bounds::Restart => OverflowPolicy::Restart,
+            Bounds::Disconnect => OverflowPolicy::Disconnect,
         };
         let changes = builder.bounded(Wanted::MOST.try_into().unwrap(), overflow);
         self.readers.push(Reader::new(Changes::Bounded(changes), feed.bounded(Wanted::MOST), view));
@@ -602,14 +605,14 @@ impl<'a> World<'a> {
         self.clock.now().since(Nanos::ZERO).as_secs()
     }
 
-    fn told(&mut self, outcome: Outcome, expected: OracleOutcome) {
+    fn told(&mut self, outcome: WriteOutcome, expected: OracleOutcome) {
         let (expected, name) = match expected {
-            OracleOutcome::Added => (Outcome::Added, "added"),
-            OracleOutcome::Updated => (Outcome::Updated, "updated"),
-            OracleOutcome::Replaced => (Outcome::Replaced, "replaced"),
-            OracleOutcome::Deleted => (Outcome::Deleted, "deleted"),
-            OracleOutcome::Stale(stored) => (Outcome::Stale { stored: Version::new(stored) }, "stale"),
-            OracleOutcome::Absent => (Outcome::Absent, "absent"),
+            OracleOutcome::Added => (WriteOutcome::Added, "added"),
+            OracleOutcome::Updated => (WriteOutcome::Updated, "updated"),
+            OracleOutcome::Replaced => (WriteOutcome::Replaced, "replaced"),
+            OracleOutcome::Deleted => (WriteOutcome::Deleted, "deleted"),
+            OracleOutcome::Stale(stored) => (WriteOutcome::Stale { stored: Version::new(stored) }, "stale"),
+            OracleOutcome::Absent => (WriteOutcome::Absent, "absent"),
         };
         assert_eq!(outcome, expected);
         self.tally.hit(name);
@@ -695,7 +698,7 @@ impl<'a> World<'a> {
 
     fn wait_for(&mut self, stamp: Stamp) {
         let wanted = stamp.version(&mut self.latest);
-        let mut future = Box::pin(self.store.wait_for(Version::new(wanted)));
+        let mut future = Box::pin(self.store.wait_for_version(Version::new(wanted)));
         let (counting, waker) = Counting::waker();
         let polled = poll_with(future.as_mut(), &waker);
         let version = Version::new(self.oracle.version);
@@ -776,7 +779,7 @@ impl<'a> World<'a> {
         let most = ASKED.with_borrow(|asked| asked.iter().copied().max().unwrap_or(0));
         assert!(most <= self.tag_indexes, "an index function runs once per object version");
         assert_eq!(TRANSFORMED.get(), if self.transforms { self.came } else { 0 });
-        let held = self.store.held_snapshots();
+        let held = self.store.retained_snapshots();
         let holders = self.copies.len() + self.readers.len();
         assert!(held.states <= holders, "{held:?} by {holders}");
         assert_eq!(self.store.is_synced(), self.synced);
@@ -797,12 +800,15 @@ impl<'a> World<'a> {
             }
             let closed = self.closed || reader.ended;
             let lag = either!(&reader.changes, changes => changes.lag());
-            assert_eq!(lag.snapshot + lag.pending, reader.feed.pending());
-            assert!(reader.feed.pending() > 0 || lag.seen == lag.version, "{lag:?}");
-            assert!(closed || lag.version == self.store.version(), "{lag:?}");
-            let caught_up = either!(&reader.changes, changes => changes.is_caught_up());
-            assert_eq!(caught_up, reader.feed.is_caught_up());
-            assert!(caught_up || reader.feed.is_lost() || !reader.consumer.caught_up, "it stays so");
+            assert_eq!(lag.initial_remaining + lag.pending, reader.feed.pending());
+            assert!(reader.feed.pending() > 0 || lag.delivered_version == lag.merged_version, "{lag:?}");
+            assert!(closed || lag.merged_version == self.store.version(), "{lag:?}");
+            let initial_processed = either!(&reader.changes, changes => changes.is_initial_delivered());
+            assert_eq!(initial_processed, reader.feed.is_initial_delivered());
+            assert!(
+                initial_processed || reader.feed.is_lost() || !reader.consumer.initial_processed,
+                "it stays so"
+            );
             if let Some(waker) = &reader.waiting {
                 // The first list wakes who waits even if it brings nothing.
                 let something = reader.feed.pending() > 0 || first_list || !closed && reader.feed.is_due(now);
@@ -885,7 +891,7 @@ impl Reader {
                 self.feed.disconnect();
                 return false;
             }
-            assert!(matches!(changes.try_next(), Ok(Some(Told::Restart))));
+            assert!(matches!(changes.try_next(), Ok(Some(SubscriptionEvent::Restarted))));
             let (mut there, listed) = again();
             // Where its index is gone, nothing is of interest.
             there.retain(|(_, thing)| !self.ended && of.is_of(thing));
@@ -893,7 +899,7 @@ impl Reader {
             self.consumer = Consumer::new(RULES.same);
             return true;
         }
-        self.consumer.caught_up = either!(&self.changes, changes => changes.is_caught_up());
+        self.consumer.initial_processed = either!(&self.changes, changes => changes.is_initial_delivered());
         let closed = objects.is_none();
         let expected = self.feed.next(cells, objects.as_deref(), now);
         if let Some(expected) = expected {
@@ -904,9 +910,9 @@ impl Reader {
         }
         assert!(self.try_next().is_none());
         either!(&self.changes, changes => {
-            assert_eq!(changes.is_caught_up(), self.feed.is_caught_up());
+            assert_eq!(changes.is_initial_delivered(), self.feed.is_initial_delivered());
             let lag = changes.lag();
-            assert_eq!(lag.seen, lag.version);
+            assert_eq!(lag.delivered_version, lag.merged_version);
         });
         let (counting, waker) = Counting::waker();
         match self.poll_next(&mut Context::from_waker(&waker)) {
@@ -935,10 +941,10 @@ impl Reader {
     }
 }
 
-fn change(told: Told<u8, Thing>) -> Change<u8, Thing> {
+fn change(told: SubscriptionEvent<u8, Thing>) -> Change<u8, Thing> {
     match told {
-        Told::Change(change) => change,
-        Told::Restart => panic!("began anew without having been too much"),
+        SubscriptionEvent::Change(change) => change,
+        SubscriptionEvent::Restarted => panic!("began anew without having been too much"),
     }
 }
 
@@ -1049,7 +1055,7 @@ impl Asked {
             |path| path.starts_with(prefix),
         );
         tally.hit_if(present[PATH] && found > 0, "found by prefix");
-        let memory = view.memory(|_, thing| thing.serial as usize);
+        let memory = view.memory_usage(|_, thing| thing.serial as usize);
         let weight: u64 = oracle.objects.values().map(|thing| thing.serial).sum();
         assert_eq!((memory.objects, memory.object_bytes as u64), (oracle.objects.len(), weight));
         assert_eq!(memory.indexes.len(), present.iter().filter(|there| **there).count());
@@ -1077,10 +1083,10 @@ impl Asked {
         let query = || -> Result<Query<'_, u8, Thing>, MissingIndex> {
             let mut query = view.query();
             if has(0) {
-                query = query.by(&BY_TAG, tag)?;
+                query = query.by_index(&BY_TAG, tag)?;
             }
             if has(1) {
-                query = query.not(&BY_FRAIL, other)?;
+                query = query.not_by_index(&BY_FRAIL, other)?;
             }
             if has(2) {
                 query = query.by_any(&BY_RANK, [tag, other, tag])?;
@@ -1092,7 +1098,7 @@ impl Asked {
                 query = query.select(&LABELS, &self.selector)?;
             }
             if has(5) {
-                query = query.by(&BY_UID, uid.as_str())?;
+                query = query.by_index(&BY_UID, uid.as_str())?;
             }
             Ok(query)
         };
@@ -1120,7 +1126,7 @@ impl Asked {
 /// What a range tells, forwards and backwards: values in order, and of each its objects. How many values there were.
 fn in_order<'v, IK: Ord + Clone + Debug + 'static>(
     there: bool,
-    range: impl Fn() -> Result<Range<'v, u8, Thing, IK>, MissingIndex>,
+    range: impl Fn() -> Result<RangeIter<'v, u8, Thing, IK>, MissingIndex>,
     oracle: &Oracle,
     values: impl Fn(&Thing) -> Vec<IK>,
     within: impl Fn(&IK) -> bool,
@@ -1138,7 +1144,7 @@ fn in_order<'v, IK: Ord + Clone + Debug + 'static>(
 }
 
 /// The neighbours of one value together, their keys sorted.
-fn grouped<IK: PartialEq + Clone + 'static>(range: Range<'_, u8, Thing, IK>) -> Vec<(IK, Vec<u8>)> {
+fn grouped<IK: PartialEq + Clone + 'static>(range: RangeIter<'_, u8, Thing, IK>) -> Vec<(IK, Vec<u8>)> {
     let mut groups: Vec<(IK, Vec<u8>)> = Vec::new();
     for (value, thing) in range {
         match groups.last_mut().filter(|(last, _)| last == value) {
@@ -1237,7 +1243,7 @@ fn same_values<IK: Ord + Hash + Clone + Debug + 'static>(
 ) -> usize {
     let told = view.index_values(index);
     assert_eq!(told.is_ok(), there);
-    assert_eq!(view.violations(index).is_ok(), there);
+    assert_eq!(view.unique_violations(index).is_ok(), there);
     let Ok(told) = told else { return 0 };
     let mut told: Vec<_> = told.map(|(value, count)| (value.clone(), count)).collect();
     told.sort();
@@ -1249,7 +1255,7 @@ fn same_values<IK: Ord + Hash + Clone + Debug + 'static>(
         let one = view.by_unique(index, value).unwrap().expect("a value in use");
         assert!(keys.contains(&one.key));
     }
-    let violations = view.violations(index).unwrap().map(|(value, objects)| {
+    let violations = view.unique_violations(index).unwrap().map(|(value, objects)| {
         let keys = sorted(objects.map(|(key, _)| key));
         assert!(keys.len() > 1 && expected.contains(&(value.clone(), keys)), "{value:?}");
     });

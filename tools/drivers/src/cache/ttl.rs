@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
 use flyball_informer_cache::{
-    Change, Index, IndexError, OrderedIndex, Outcome, Subscription, Timed, TtlSnapshot, TtlStore,
+    Change, Index, IndexError, OrderedIndex, Subscription, TtlEntry, TtlSnapshot, TtlStore, WriteOutcome,
 };
 use flyball_sync::{Clock, ManualClock, Nanos};
 use testkit::coverage::events::Happened;
@@ -26,14 +26,14 @@ pub struct Object {
 /// The store under test.
 pub type Objects = TtlStore<u8, Object, ManualClock>;
 type View = TtlSnapshot<u8, Object>;
-type Changes = Subscription<u8, Timed<Object>>;
+type Changes = Subscription<u8, TtlEntry<Object>>;
 
 /// By the tag, and by whether it is odd; of one tag it fails.
-pub static BY_TAG: Index<Timed<Object>, u8> = Index::fallible("tag", |object| match object.tag {
+pub static BY_TAG: Index<TtlEntry<Object>, u8> = Index::fallible("tag", |object| match object.tag {
     7 => Err(IndexError::new("no tag")),
     tag => Ok(vec![tag, tag % 2]),
 });
-static BY_SERIAL: OrderedIndex<Timed<Object>, u32> = OrderedIndex::new("serial", |object| object.serial);
+static BY_SERIAL: OrderedIndex<TtlEntry<Object>, u32> = OrderedIndex::new("serial", |object| object.serial);
 
 /// So many nanoseconds.
 pub fn nanos(nanos: u64) -> Duration {
@@ -53,7 +53,8 @@ fn ttl_of(tag: u8) -> Option<Duration> {
 /// An empty store, and its clock.
 pub fn store() -> (Objects, ManualClock) {
     let clock = ManualClock::new();
-    let builder = TtlStore::builder(|object: &Timed<Object>| object.id).ttl_by(|object| ttl_of(object.tag));
+    let builder =
+        TtlStore::builder(|object: &TtlEntry<Object>| object.id).ttl_with(|object| ttl_of(object.tag));
     let builder = builder.index(&BY_TAG).index(&BY_SERIAL).seed(1);
     (builder.clock(clock.clone()).build().unwrap(), clock)
 }
@@ -193,8 +194,8 @@ enum Told {
     Deleted(Object),
 }
 
-fn told(change: &Change<u8, Timed<Object>>) -> Told {
-    let plain = |entry: &Timed<Object>| **entry.object();
+fn told(change: &Change<u8, TtlEntry<Object>>) -> Told {
+    let plain = |entry: &TtlEntry<Object>| **entry.object();
     match (change.old(), change.new()) {
         (None, Some(new)) => Told::Added(plain(new)),
         (Some(old), Some(new)) => Told::Updated(plain(old), plain(new)),
@@ -299,12 +300,12 @@ impl World<'_> {
             Op::UpsertFor { id, tag, ttl } => {
                 let object = self.object(id, tag);
                 let ttl = ttl.map(u64::from);
-                self.written(object, |store| store.upsert_for(object, ttl.map(nanos)), |_| ttl);
+                self.written(object, |store| store.upsert_with_ttl(object, ttl.map(nanos)), |_| ttl);
             }
             Op::Delete { id } => self.delete(id % IDS),
             Op::Replace { list } => self.replace(list),
             Op::Sweep => {
-                let swept: Vec<_> = self.store.sweep().iter().map(told).collect();
+                let swept: Vec<_> = self.store.evict_expired().iter().map(told).collect();
                 assert_eq!(self.hear(&[], policy), swept);
                 self.tally.hit(if swept.is_empty() { "nothing to sweep" } else { "swept" });
                 assert!(
@@ -334,7 +335,7 @@ impl World<'_> {
             }
             Op::Advance { by } => self.clock.advance(nanos(u64::from(by % 16))),
             Op::AdvanceToSweep { before } => {
-                if let Some(next) = self.store.next_sweep() {
+                if let Some(next) = self.store.next_expiry() {
                     self.clock.set(Nanos::new(next.get() - u64::from(before)));
                     let now = self.clock.now().get();
                     let last = self.oracle.lives.iter().any(|life| life.end() == Some(now));
@@ -355,12 +356,12 @@ impl World<'_> {
     fn written(
         &mut self,
         object: Object,
-        write: impl FnOnce(&Objects) -> Outcome,
+        write: impl FnOnce(&Objects) -> WriteOutcome,
         ttl: impl Fn(u8) -> Option<u64>,
     ) {
         let (there, in_memory) = (self.there(object.id), self.oracle.position(object.id));
         let outcome = write(&self.store);
-        assert_eq!(outcome, if there.is_some() { Outcome::Updated } else { Outcome::Added });
+        assert_eq!(outcome, if there.is_some() { WriteOutcome::Updated } else { WriteOutcome::Added });
         let lives = ttl(object.tag);
         let heard = self.hear(&[], ttl);
         let swept = heard.iter().filter(|told| matches!(told, Told::Deleted(_))).count();
@@ -425,7 +426,7 @@ impl World<'_> {
     fn check(&mut self) {
         let Self { store, oracle, views, .. } = self;
         assert_eq!(self.heard.try_iter().count(), 0, "only writes and sweeps tell anything");
-        assert_eq!(store.stored(), oracle.lives.len());
+        assert_eq!(store.stored_len(), oracle.lives.len());
         let alive = oracle.alive();
         assert_eq!(store.len(), alive.len());
         for id in 0..IDS {
@@ -438,7 +439,7 @@ impl World<'_> {
             self.tally.hit_if(!then.iter().all(still_there), "view with something that has expired since");
         }
         // Nothing expired is overlooked; early it may be, for what a snapshot or a consumer holds.
-        let waited = store.next_sweep().map(Nanos::get);
+        let waited = store.next_expiry().map(Nanos::get);
         let first = oracle.lives.iter().filter_map(Life::end).min().map(|end| end + 1);
         match views.is_empty() && self.reader.is_none() {
             true => assert_eq!(waited, first),

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Context;
 use flyball_informer_cache::{
-    Event, Index, Informer, ListRequest, Page, Source, SourceError, SourceFailure, Watch, WatchRequest,
+    Index, Informer, ListRequest, Page, Source, SourceError, SourceFailure, WatchEvent, WatchRequest,
+    WatchStream,
 };
 use flyball_kube::{ApiError, ApiSource, ApiWatch, UnreadableCounter, reflector_config};
 use kube::runtime::watcher;
@@ -185,14 +186,14 @@ where
     }
 }
 
-impl<K, V> Watch for CutWatch<K, V>
+impl<K, V> WatchStream for CutWatch<K, V>
 where
     K: Resource + DeserializeOwned + Send + Sync + 'static,
     V: Object,
 {
     type Object = Arc<V>;
 
-    async fn next(&mut self) -> Option<Result<Event<Arc<V>>, SourceError>> {
+    async fn next(&mut self) -> Option<Result<WatchEvent<Arc<V>>, SourceError>> {
         let event = match self.watch.next().await? {
             Ok(event) => event,
             Err(error) => return Some(Err(error)),

@@ -419,14 +419,14 @@ pub struct Consumer<K, V> {
     /// What it holds.
     pub held: BTreeMap<K, V>,
     /// Whether nothing initial may be told any more.
-    pub caught_up: bool,
+    pub initial_processed: bool,
 }
 
 impl<K: Ord + Clone + Debug, V: Clone + Debug + PartialEq> Consumer<K, V> {
     /// One that knows nothing yet.
     #[must_use]
     pub fn new(same: fn(&V, &V) -> bool) -> Self {
-        Self { same, held: BTreeMap::new(), caught_up: false }
+        Self { same, held: BTreeMap::new(), initial_processed: false }
     }
 
     /// Applies a change.
@@ -437,7 +437,7 @@ impl<K: Ord + Clone + Debug, V: Clone + Debug + PartialEq> Consumer<K, V> {
     pub fn apply(&mut self, change: OracleChange<K, V>) {
         match change {
             OracleChange::Added { key, object, initial } => {
-                assert!(!(initial && self.caught_up), "{key:?} is initial after the beginning");
+                assert!(!(initial && self.initial_processed), "{key:?} is initial after the beginning");
                 assert!(self.held.insert(key.clone(), object).is_none(), "{key:?} was added twice");
             }
             OracleChange::Updated { key, old, new } => {

@@ -281,7 +281,7 @@ impl<K: Ord + Clone, V: Clone> OracleSubscription<K, V> {
 
     /// Whether the consumer has been told everything there was in the beginning.
     #[must_use]
-    pub fn is_caught_up(&self) -> bool {
+    pub fn is_initial_delivered(&self) -> bool {
         let told = self.awaited.as_ref().is_some_and(BTreeSet::is_empty);
         let telling = self.telling && !self.ready.is_empty();
         told && !self.initial && !telling && self.lost.is_none()

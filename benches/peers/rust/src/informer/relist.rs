@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use flyball_informer_cache::{
-    Event, Informer, ListRequest, Page, Source, SourceError, SourceErrorKind, Version, Watch, WatchRequest,
+    WatchEvent, Informer, ListRequest, Page, Source, SourceError, SourceErrorKind, Version, WatchStream, WatchRequest,
 };
 use futures::{StreamExt, stream};
 use kube_runtime::reflector::{reflector, store::Writer};
@@ -118,10 +118,10 @@ impl Source for Relisted {
     }
 }
 
-impl Watch for Expires {
+impl WatchStream for Expires {
     type Object = Object;
 
-    async fn next(&mut self) -> Option<Result<Event<Object>, SourceError>> {
+    async fn next(&mut self) -> Option<Result<WatchEvent<Object>, SourceError>> {
         match self.0.take() {
             Some(expired) => {
                 expired.await.expect("it is told");

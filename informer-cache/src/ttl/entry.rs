@@ -1,4 +1,4 @@
-//! SHELL. An object and how long it lives. Guards nothing; its drop takes the lock of the agenda.
+//! SHELL. An object and how long it lives. Guards nothing; its drop takes the lock of the expiry queue.
 
 use std::fmt;
 use std::ops::Deref;
@@ -7,35 +7,35 @@ use std::time::Duration;
 
 use flyball_sync::Nanos;
 
-use super::agenda::{Agenda, Leave, Place};
+use super::deadlines::{ExpiryQueue, Leave, Position};
 
 /// An object in a [`TtlStore`](crate::TtlStore), with its times. Derefs to the object, so that functions of a key or an index are written as for
 /// the object alone.
-pub struct Timed<V> {
+pub struct TtlEntry<V> {
     object: Arc<V>,
     written: Nanos,
-    place: Place,
-    agenda: Option<Arc<dyn Leave>>,
+    place: Position,
+    expiry: Option<Arc<dyn Leave>>,
 }
 
-impl<V> Timed<V> {
+impl<V> TtlEntry<V> {
     pub(super) fn new(object: V, now: Nanos, ttl: Option<Duration>) -> Self {
-        let deadline = ttl.map_or(Place::NEVER, |ttl| now + ttl);
-        let place = Place { deadline, ticket: 0 };
-        Self { object: Arc::new(object), written: now, place, agenda: None }
+        let deadline = ttl.map_or(Position::NEVER, |ttl| now + ttl);
+        let place = Position { deadline, ticket: 0 };
+        Self { object: Arc::new(object), written: now, place, expiry: None }
     }
 
-    pub(super) fn enter<K: Send + Sync + 'static>(&mut self, agenda: &Arc<Agenda<K>>, key: &Arc<K>) {
-        self.place = agenda.enter(self.place.deadline, key);
-        self.agenda = Some(agenda.clone());
+    pub(super) fn enter<K: Send + Sync + 'static>(&mut self, expiry: &Arc<ExpiryQueue<K>>, key: &Arc<K>) {
+        self.place = expiry.enter(self.place.deadline, key);
+        self.expiry = Some(expiry.clone());
     }
 
     /// The same, to say what is to be deleted. It has no place.
     pub(super) fn tombstone(&self) -> Self {
-        Self { object: self.object.clone(), written: self.written, place: self.place, agenda: None }
+        Self { object: self.object.clone(), written: self.written, place: self.place, expiry: None }
     }
 
-    pub(super) fn place(&self) -> Place {
+    pub(super) fn place(&self) -> Position {
         self.place
     }
 
@@ -47,14 +47,14 @@ impl<V> Timed<V> {
 
     /// When it was written.
     #[must_use]
-    pub fn written(&self) -> Nanos {
+    pub fn written_at(&self) -> Nanos {
         self.written
     }
 
     /// The last instant at which it is there; `None` if it is for ever.
     #[must_use]
-    pub fn deadline(&self) -> Option<Nanos> {
-        Some(self.place.deadline).filter(|deadline| *deadline != Place::NEVER)
+    pub fn expires_at(&self) -> Option<Nanos> {
+        Some(self.place.deadline).filter(|deadline| *deadline != Position::NEVER)
     }
 
     /// Whether it is there at this instant.
@@ -64,7 +64,7 @@ impl<V> Timed<V> {
     }
 }
 
-impl<V> Deref for Timed<V> {
+impl<V> Deref for TtlEntry<V> {
     type Target = V;
 
     fn deref(&self) -> &V {
@@ -73,20 +73,20 @@ impl<V> Deref for Timed<V> {
 }
 
 /// Nobody has to sweep it any more.
-impl<V> Drop for Timed<V> {
+impl<V> Drop for TtlEntry<V> {
     fn drop(&mut self) {
-        if let Some(agenda) = &self.agenda {
-            agenda.leave(self.place);
+        if let Some(expiry) = &self.expiry {
+            expiry.leave(self.place);
         }
     }
 }
 
-impl<V: fmt::Debug> fmt::Debug for Timed<V> {
+impl<V: fmt::Debug> fmt::Debug for TtlEntry<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Timed")
+        f.debug_struct("TtlEntry")
             .field("object", &self.object)
             .field("written", &self.written)
-            .field("deadline", &self.deadline())
+            .field("deadline", &self.expires_at())
             .finish_non_exhaustive()
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! | guarded by `state` | |
 //! |---|---|
-//! | `wished` | set once, never unset |
+//! | `requested` | set once, never unset |
 //! | `listener` | the waker of the run future's last pending poll; none once the wish was made |
 //!
-//! Both under one lock: a listener that is stored has seen `wished` unset, so the wish that follows wakes it.
+//! Both under one lock: a listener that is stored has seen `requested` unset, so the wish that follows wakes it.
 //! Wakers are cloned, woken and dropped outside the lock.
 
 use std::task::{Context, Waker};
@@ -13,21 +13,21 @@ use std::task::{Context, Waker};
 use flyball_sync::locks::Mutex;
 
 #[derive(Debug, Default)]
-pub(crate) struct Stop {
+pub(crate) struct StopSignal {
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    wished: bool,
+    requested: bool,
     listener: Option<Waker>,
 }
 
-impl Stop {
+impl StopSignal {
     /// Wishes that the run future end. Again is the same.
-    pub(crate) fn wish(&self) {
+    pub(crate) fn request(&self) {
         let mut state = self.state.lock();
-        state.wished = true;
+        state.requested = true;
         let listener = state.listener.take();
         drop(state);
         if let Some(listener) = listener {
@@ -36,34 +36,34 @@ impl Stop {
     }
 
     /// The run future is over and listens no more.
-    pub(crate) fn over(&self) {
+    pub(crate) fn exited(&self) {
         let mut state = self.state.lock();
-        state.wished = true;
+        state.requested = true;
         let listener = state.listener.take();
         drop(state);
         drop(listener);
     }
 
-    /// Whether the end is wished for.
-    pub(crate) fn is_wished(&self) -> bool {
-        self.state.lock().wished
+    /// Whether the end is requested for.
+    pub(crate) fn is_requested(&self) -> bool {
+        self.state.lock().requested
     }
 
-    /// Whether the end is wished for; if not, the task is woken when it is.
+    /// Whether the end is requested for; if not, the task is woken when it is.
     pub(crate) fn poll(&self, cx: &Context<'_>) -> bool {
         let state = self.state.lock();
         let listens = state.listener.as_ref().is_some_and(|listener| listener.will_wake(cx.waker()));
-        if state.wished || listens {
-            return state.wished;
+        if state.requested || listens {
+            return state.requested;
         }
         drop(state);
         let listener = cx.waker().clone();
         let mut state = self.state.lock();
         // The wish may have come between the two locks; then nobody would wake what is stored now.
-        let wished = state.wished;
-        let unused = if wished { Some(listener) } else { state.listener.replace(listener) };
+        let requested = state.requested;
+        let unused = if requested { Some(listener) } else { state.listener.replace(listener) };
         drop(state);
         drop(unused);
-        wished
+        requested
     }
 }

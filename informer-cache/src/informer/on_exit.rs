@@ -12,7 +12,7 @@ use super::Shared;
 use crate::InformerState;
 
 /// Says that the informer ended when it is dropped: at the end, by a dropped run future, or by a panic.
-pub(super) struct Ending<K, V>
+pub(super) struct NotifyOnExit<K, V>
 where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
@@ -22,7 +22,7 @@ where
     polling: bool,
 }
 
-impl<K, V> Ending<K, V>
+impl<K, V> NotifyOnExit<K, V>
 where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
@@ -31,12 +31,12 @@ where
         Self { shared, polling: false }
     }
 
-    /// The run future around `drive`. A future that is never polled ends in the same way.
-    pub(super) async fn after<F: Future<Output = ()>>(mut self, drive: F) {
-        let mut drive = pin!(drive);
+    /// The run future around `task`. A future that is never polled ends in the same way.
+    pub(super) async fn after<F: Future<Output = ()>>(mut self, task: F) {
+        let mut task = pin!(task);
         poll_fn(|cx| {
             self.polling = true;
-            let done = drive.as_mut().poll(cx);
+            let done = task.as_mut().poll(cx);
             self.polling = false;
             done
         })
@@ -44,7 +44,7 @@ where
     }
 }
 
-impl<K, V> Drop for Ending<K, V>
+impl<K, V> Drop for NotifyOnExit<K, V>
 where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
@@ -55,7 +55,7 @@ where
         // These run wakers. A waker that panics must neither keep the next waiter from being told nor, in a thread
         // that unwinds already, abort the process.
         let tell = |wake: &dyn Fn()| drop(catch_unwind(AssertUnwindSafe(wake)));
-        tell(&|| shared.stop.over());
+        tell(&|| shared.stop.exited());
         tell(&|| shared.writer.close());
         tell(&|| shared.stopped.set());
     }

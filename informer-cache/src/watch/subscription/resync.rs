@@ -8,13 +8,13 @@ use std::time::Duration;
 use flyball_sync::{Nanos, Timer};
 
 /// The period of one subscription, on a timer of its own. No write, relist or other subscription moves it.
-pub(super) struct Resyncing {
+pub(super) struct ResyncTimer {
     timer: Box<dyn Timer>,
     period: Duration,
     next: Nanos,
 }
 
-impl Resyncing {
+impl ResyncTimer {
     /// The first one is due a period from now. None for a period of no time, which would never end.
     pub(super) fn new(timer: Box<dyn Timer>, period: Duration) -> Option<Self> {
         let next = timer.now() + period;

@@ -6,13 +6,13 @@ use crate::table::persist::Walk;
 use crate::table::record::Record;
 
 /// The objects ahead, in the order of their rows.
-pub(super) enum Ahead<K, V> {
+pub(super) enum InitialObjects<K, V> {
     All(Walk<Record<K, V>>),
     /// The next one last.
     Some(Vec<Record<K, V>>),
 }
 
-impl<K: Eq, V> Ahead<K, V> {
+impl<K: Eq, V> InitialObjects<K, V> {
     /// All objects of a table, or those of selection; nothing if there are none. Compares keys or index values if there is an selection.
     pub(super) fn new(table: &Table<K, V>, selection: Option<&Selection<K, V>>) -> Option<Self> {
         let ahead = match selection {
@@ -27,7 +27,7 @@ impl<K: Eq, V> Ahead<K, V> {
     }
 }
 
-impl<K, V> Ahead<K, V> {
+impl<K, V> InitialObjects<K, V> {
     /// How many there are.
     pub(super) fn left(&self) -> usize {
         match self {

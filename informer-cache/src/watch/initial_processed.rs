@@ -10,7 +10,7 @@ use crate::Stopped;
 use crate::signal::synced::{Synced, Wait};
 
 /// Waits until a consumer has dealt with the beginning: the store has had its first list, and the consumer came back for more
-/// after it was told everything there was with it. Made by [`Subscription::caught_up`](crate::Subscription::caught_up).
+/// after it was told everything there was with it. Made by [`Subscription::initial_processed`](crate::Subscription::initial_processed).
 ///
 /// A handle: clones wait for the same, wherever they are, and each of them is woken. It ends with an error once it can no longer
 /// happen, as the subscription was dropped or the store was closed before its first list.
@@ -18,11 +18,11 @@ use crate::signal::synced::{Synced, Wait};
 /// # Cancel safety
 /// Dropping it forgets the wait and nothing else.
 #[must_use = "futures do nothing unless polled"]
-pub struct CaughtUp {
+pub struct InitialProcessed {
     wait: Wait<Arc<Synced>>,
 }
 
-impl CaughtUp {
+impl InitialProcessed {
     pub(crate) fn new(signal: Arc<Synced>) -> Self {
         Self { wait: Wait::new(signal) }
     }
@@ -34,7 +34,7 @@ impl CaughtUp {
     }
 }
 
-impl Future for CaughtUp {
+impl Future for InitialProcessed {
     type Output = Result<(), Stopped>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -42,14 +42,14 @@ impl Future for CaughtUp {
     }
 }
 
-impl Clone for CaughtUp {
+impl Clone for InitialProcessed {
     fn clone(&self) -> Self {
         Self::new(self.wait.signal().clone())
     }
 }
 
-impl fmt::Debug for CaughtUp {
+impl fmt::Debug for InitialProcessed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CaughtUp").field("is_done", &self.is_done()).finish_non_exhaustive()
+        f.debug_struct("InitialProcessed").field("is_done", &self.is_done()).finish_non_exhaustive()
     }
 }

@@ -9,11 +9,14 @@ use flyball_sync::panics::attempt;
 
 use super::super::failure::Failed;
 use super::super::tombstones::Tombstones;
-use super::{BATCH, Drive, Stop};
+use super::{BATCH, InformerTask, Stop};
 use crate::store::{Publication, RelistDraft, Stage};
-use crate::{Cause, Event, Outcome, Schema, SharedWriter, Source, SourceErrorKind, Verdict, Version};
+use crate::{
+    BackoffCause, EventVerdict, Schema, SharedWriter, Source, SourceErrorKind, Version, WatchEvent,
+    WriteOutcome,
+};
 
-impl<K, V, S, T> Drive<K, V, S, T>
+impl<K, V, S, T> InformerTask<K, V, S, T>
 where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
@@ -21,37 +24,41 @@ where
     T: Timer,
 {
     /// Takes an event; gives back a list that it completes.
-    pub(super) fn accept(&mut self, event: Event<V>) -> Option<(RelistDraft<K, V>, Version)> {
+    pub(super) fn accept(&mut self, event: WatchEvent<V>) -> Option<(RelistDraft<K, V>, Version)> {
         let schema = &self.schema;
         let seen = match attempt(|| event.as_ref().map(|object| schema.version(object))) {
             Ok(seen) => seen,
             Err(panic) => {
                 match event {
                     // The stage finds the same, and keeps what is stored.
-                    Event::Added(object) | Event::Modified(object) if self.reflector.holds_half_list() => {
-                        self.stage_event(Event::Added(object), Version::ZERO);
+                    WatchEvent::Added(object) | WatchEvent::Modified(object)
+                        if self.reflector.has_partial_list() =>
+                    {
+                        self.stage_event(WatchEvent::Added(object), Version::ZERO);
                     }
                     // A deletion is one at whatever version.
-                    Event::Deleted(object) if self.reflector.holds_half_list() => {
-                        self.stage_event(Event::Deleted(object), Version::ZERO);
+                    WatchEvent::Deleted(object) if self.reflector.has_partial_list() => {
+                        self.stage_event(WatchEvent::Deleted(object), Version::ZERO);
                         self.panicked(&panic);
                     }
-                    Event::Deleted(object) => self.batch.push((Version::ZERO, Event::Deleted(object))),
+                    WatchEvent::Deleted(object) => {
+                        self.batch.push((Version::ZERO, WatchEvent::Deleted(object)))
+                    }
                     _ => self.panicked(&panic),
                 }
                 return None;
             }
         };
-        let (Event::Added(version)
-        | Event::Modified(version)
-        | Event::Deleted(version)
-        | Event::Bookmark(version)
-        | Event::InitialEnd(version)) = seen;
+        let (WatchEvent::Added(version)
+        | WatchEvent::Modified(version)
+        | WatchEvent::Deleted(version)
+        | WatchEvent::Bookmark(version)
+        | WatchEvent::InitialListEnd(version)) = seen;
         match self.reflector.event(seen) {
-            Verdict::Apply => self.batch.push((version, event)),
-            Verdict::Ignore => {}
-            Verdict::Stage => self.stage_event(event, version),
-            Verdict::Publish(version) => {
+            EventVerdict::Apply => self.batch.push((version, event)),
+            EventVerdict::Ignore => {}
+            EventVerdict::Stage => self.stage_event(event, version),
+            EventVerdict::Publish(version) => {
                 let list = self.half.take().unwrap_or_else(|| {
                     // An empty list, which may be of a source that was restored to an earlier version.
                     self.tombstones.listed(Version::ZERO);
@@ -64,21 +71,21 @@ where
     }
 
     /// Takes an event of a streaming list, which is judged by key as those of a watch are.
-    fn stage_event(&mut self, event: Event<V>, version: Version) {
+    fn stage_event(&mut self, event: WatchEvent<V>, version: Version) {
         let mut list = self.half.take().unwrap_or_else(|| {
             self.tombstones.listed(Version::ZERO);
             RelistDraft::new(&self.shared.writer)
         });
         let (schema, tombstones) = (&self.schema, &mut self.tombstones);
-        let is_older = |listed: Version| !version.is_none() && version < listed;
+        let is_older = |listed: Version| !version.is_zero() && version < listed;
         let late = match event {
-            Event::Added(object) | Event::Modified(object) => {
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                 list.try_insert_unless(object, |key, listed| match listed() {
                     Some(listed) => is_older(listed),
                     None => tombstones.is_stale(key, version),
                 })
             }
-            Event::Deleted(object) => attempt(|| {
+            WatchEvent::Deleted(object) => attempt(|| {
                 let key = schema.key(&object);
                 let listed = list.listed(&key).map(|listed| listed.version);
                 let late = listed.is_some_and(is_older);
@@ -88,7 +95,7 @@ where
                 }
                 late
             }),
-            Event::Bookmark(_) | Event::InitialEnd(_) => Ok(false),
+            WatchEvent::Bookmark(_) | WatchEvent::InitialListEnd(_) => Ok(false),
         };
         self.half = Some(list);
         self.judged(late);
@@ -122,7 +129,7 @@ where
         version: Version,
     ) -> Result<(), Stop> {
         let begun = attempt(|| {
-            list.keep_unreadable(|stored| self.source.unread(stored));
+            list.keep_unreadable(|stored| self.source.is_unreadable(stored));
             Publication::of_list(&self.shared.writer, list, version)
         });
         let published = match begun {
@@ -135,7 +142,7 @@ where
                 // It may not be stored, so it is asked for again: as if the watch that follows it had failed.
                 let (now, random) = self.moment();
                 self.reflector.watch_failed(SourceErrorKind::Other, now, random);
-                self.reflector.watch_broke(SourceErrorKind::Other, now, random);
+                self.reflector.watch_errored(SourceErrorKind::Other, now, random);
                 self.panicked(&panic);
             }
         }
@@ -159,13 +166,13 @@ where
             if done == BATCH {
                 done = 0;
                 list.wake();
-                self.breathe().await?;
+                self.yield_now().await?;
             }
         }
         loop {
             match attempt(|| list.release(BATCH)) {
                 Ok(true) => return Ok(Ok(())),
-                Ok(false) => self.breathe().await?,
+                Ok(false) => self.yield_now().await?,
                 Err(panic) => self.panicked(&panic),
             }
         }
@@ -183,7 +190,7 @@ where
     fn panicked(&mut self, message: &str) {
         let at = self.timer.now();
         self.shared.status.panicked(at, message);
-        self.tell(at, Cause::Panicked, Failed::Panic(message));
+        self.tell(at, BackoffCause::Panicked, Failed::Panic(message));
     }
 }
 
@@ -193,15 +200,15 @@ fn apply_event<K, V>(
     schema: &Schema<K, V>,
     tombstones: &mut Tombstones<K>,
     version: Version,
-    event: Event<V>,
+    event: WatchEvent<V>,
 ) -> Result<bool, String>
 where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
-    let is_stale = |outcome| matches!(outcome, Outcome::Stale { .. });
+    let is_stale = |outcome| matches!(outcome, WriteOutcome::Stale { .. });
     match event {
-        Event::Added(object) | Event::Modified(object) => {
+        WatchEvent::Added(object) | WatchEvent::Modified(object) => {
             if tombstones.concerns(version) {
                 let key = schema.key(&object);
                 if store.get(&key).is_none() && tombstones.is_stale(&key, version) {
@@ -210,14 +217,14 @@ where
             }
             Ok(is_stale(store.upsert(object)))
         }
-        Event::Deleted(object) => {
+        WatchEvent::Deleted(object) => {
             let key = schema.key(&object);
             let stored = store.stored_version(&key);
             let deleted = attempt(|| is_stale(store.delete(&key, Some(object))));
             let late = match &deleted {
                 Ok(late) => *late,
                 Err(_) => {
-                    let late = !version.is_none() && stored.is_some_and(|stored| version < stored);
+                    let late = !version.is_zero() && stored.is_some_and(|stored| version < stored);
                     if !late {
                         store.delete(&key, None);
                     }
@@ -230,7 +237,7 @@ where
             }
             deleted
         }
-        Event::Bookmark(version) | Event::InitialEnd(version) => {
+        WatchEvent::Bookmark(version) | WatchEvent::InitialListEnd(version) => {
             store.bookmark(version);
             tombstones.complete(version);
             Ok(false)

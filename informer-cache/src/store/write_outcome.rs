@@ -4,7 +4,7 @@ use crate::Version;
 
 /// What a write did to the object of its key. The kind of the event is not believed; this is what happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum WriteOutcome {
     /// The key was not there.
     Added,
     /// A newer state of the same object.
@@ -21,10 +21,10 @@ pub enum Outcome {
     /// Nothing: there was no object to delete.
     Absent,
     /// Nothing but the store's version may have changed: a bookmark.
-    Noted,
+    Bookmarked,
 }
 
-impl Outcome {
+impl WriteOutcome {
     /// Whether an object was added, changed or deleted.
     #[must_use]
     pub const fn is_change(self) -> bool {

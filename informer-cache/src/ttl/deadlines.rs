@@ -16,23 +16,23 @@ use flyball_sync::locks::Mutex;
 
 /// Where a deadline is: the earliest first, and of equal ones the write that came first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct Position {
     pub(super) deadline: Nanos,
     pub(super) ticket: u64,
 }
 
-impl Place {
-    /// The deadline of what lives for ever. It has no place in the agenda.
+impl Position {
+    /// The deadline of what lives for ever. It has no place in the expiry queue.
     pub(super) const NEVER: Nanos = Nanos::MAX;
 }
 
 /// The deadlines of one store.
-pub(super) struct Agenda<K> {
+pub(super) struct ExpiryQueue<K> {
     state: Mutex<State<K>>,
 }
 
 struct State<K> {
-    places: BTreeMap<Place, Entry<K>>,
+    places: BTreeMap<Position, Entry<K>>,
     last: u64,
 }
 
@@ -42,7 +42,7 @@ struct Entry<K> {
     settled: bool,
 }
 
-impl<K> Agenda<K> {
+impl<K> ExpiryQueue<K> {
     /// A ticket, greater than all before.
     pub(super) fn ticket(&self) -> u64 {
         let mut state = self.state.lock();
@@ -51,12 +51,12 @@ impl<K> Agenda<K> {
     }
 
     /// A place for a deadline, unless that is never.
-    pub(super) fn enter(&self, deadline: Nanos, key: &Arc<K>) -> Place {
+    pub(super) fn enter(&self, deadline: Nanos, key: &Arc<K>) -> Position {
         let key = key.clone();
         let mut state = self.state.lock();
         state.last += 1;
-        let place = Place { deadline, ticket: state.last };
-        if deadline != Place::NEVER {
+        let place = Position { deadline, ticket: state.last };
+        if deadline != Position::NEVER {
             state.places.insert(place, Entry { key, settled: false });
         } else {
             drop(state);
@@ -66,12 +66,12 @@ impl<K> Agenda<K> {
     }
 
     /// The write is over when what this returns is dropped, also by a panic.
-    pub(super) fn settle_after(&self, place: Place) -> Settle<'_, K> {
-        Settle { agenda: self, place }
+    pub(super) fn settle_after(&self, place: Position) -> Settle<'_, K> {
+        Settle { expiry: self, place }
     }
 
-    pub(super) fn leave(&self, place: Place) {
-        if place.deadline == Place::NEVER {
+    pub(super) fn leave(&self, place: Position) {
+        if place.deadline == Position::NEVER {
             return;
         }
         let left = self.state.lock().places.remove(&place);
@@ -85,46 +85,46 @@ impl<K> Agenda<K> {
     }
 
     /// The first of those that have passed and whose writes are over, at most so many.
-    pub(super) fn due(&self, now: Nanos, most: usize) -> Vec<(Place, Arc<K>)> {
-        let now = Place { deadline: now, ticket: 0 };
+    pub(super) fn due(&self, now: Nanos, most: usize) -> Vec<(Position, Arc<K>)> {
+        let now = Position { deadline: now, ticket: 0 };
         let state = self.state.lock();
         let due = state.places.range(..now).filter(|(_, entry)| entry.settled);
         due.take(most).map(|(place, entry)| (*place, entry.key.clone())).collect()
     }
 
-    pub(super) fn is_settled(&self, place: Place) -> bool {
+    pub(super) fn is_settled(&self, place: Position) -> bool {
         self.state.lock().places.get(&place).is_some_and(|entry| entry.settled)
     }
 }
 
-/// What stored objects know of the agenda, whatever the keys are.
+/// What stored objects know of the expiry queue, whatever the keys are.
 pub(super) trait Leave: Send + Sync {
-    fn leave(&self, place: Place);
+    fn leave(&self, place: Position);
 }
 
-impl<K: Send + Sync> Leave for Agenda<K> {
-    fn leave(&self, place: Place) {
+impl<K: Send + Sync> Leave for ExpiryQueue<K> {
+    fn leave(&self, place: Position) {
         self.leave(place);
     }
 }
 
 /// A write that is not over.
 pub(super) struct Settle<'a, K> {
-    agenda: &'a Agenda<K>,
-    place: Place,
+    expiry: &'a ExpiryQueue<K>,
+    place: Position,
 }
 
 impl<K> Drop for Settle<'_, K> {
     fn drop(&mut self) {
         // Gone already, where the write was stale or somebody wrote over it.
-        if let Some(entry) = self.agenda.state.lock().places.get_mut(&self.place) {
+        if let Some(entry) = self.expiry.state.lock().places.get_mut(&self.place) {
             entry.settled = true;
         }
     }
 }
 
 // Not derived: nothing is asked of the keys.
-impl<K> Default for Agenda<K> {
+impl<K> Default for ExpiryQueue<K> {
     fn default() -> Self {
         Self { state: Mutex::new(State { places: BTreeMap::new(), last: 0 }) }
     }
