@@ -1,6 +1,6 @@
-//! EDGE. A function that is told a subscription's changes, by a future that any executor runs.
+//! EDGE. A handler function that a future, run by any executor, calls with a subscription's changes.
 //!
-//! Cancel safety: the run future may be dropped at any point. It takes a change and tells it in one poll, so none is half told. However it ends,
+//! Cancel safety: the run future may be dropped at any point. It takes a change and delivers it in one poll, so none is half delivered. However it ends,
 //! by the end of the store, a wish, a drop or never having been polled, the subscription and the function go with it, and everybody who waits is told.
 
 use std::fmt;
@@ -17,9 +17,9 @@ use crate::signal::stop_signal::StopSignal;
 use crate::signal::synced::Synced;
 use crate::{Change, InitialProcessed, Subscription};
 
-/// A function that is told the changes of a subscription; made by [`Subscription::for_each`]. A handle: clones are of the same.
+/// A registered event handler: a function called with the changes of a subscription; made by [`Subscription::for_each`]. Clones are handles to the same registration.
 ///
-/// It is told as long as its run future is polled, whether handles exist or not.
+/// The function is called as long as its run future is polled, whether handles exist or not.
 #[derive(Clone)]
 pub struct HandlerRegistration {
     shared: Arc<Shared>,
@@ -37,13 +37,13 @@ struct Shared {
 /// What ended a [`HandlerFuture`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandlerExit {
-    /// The store was closed, or the index that the subscription was [by](crate::SubscriptionBuilder::by_index) was removed, and everything was told.
+    /// The store was closed, or the index that the subscription was [by](crate::SubscriptionBuilder::by_index) was removed, and every change was delivered.
     Closed,
     /// [`HandlerRegistration::unsubscribe`] was called.
     Unsubscribed,
 }
 
-/// Tells a function the changes of a subscription; made by [`Subscription::for_each`], to be run by any executor.
+/// Calls a function with the changes of a subscription; made by [`Subscription::for_each`], to be run by any executor.
 ///
 /// # Cancel safety
 /// Dropping it unsubscribes.
@@ -101,8 +101,8 @@ where
 }
 
 impl HandlerRegistration {
-    /// No call begins any more but one that another thread is about to make; nobody waits for a call in progress. What was pending is
-    /// told to nobody. Again is the same.
+    /// Stops the calls. One that another thread is about to make still begins, and a call in progress is not waited for. Pending changes are
+    /// not delivered. Idempotent.
     ///
     /// The function and the subscription go when the run future is polled next, or dropped.
     pub fn unsubscribe(&self) {
@@ -143,7 +143,7 @@ impl Shared {
 }
 
 impl<K, V, F> HandlerFuture<K, V, F> {
-    /// Lets go of everything, then says so. Never panics, and does nothing again.
+    /// Drops the subscription and the function, then signals the end. Never panics; a second call does nothing.
     fn finish(&mut self, end: HandlerExit) -> HandlerExit {
         if let Some((changes, function)) = self.work.take() {
             self.end = end;
