@@ -7,7 +7,7 @@
 //! | `restarting` | it has to begin anew, and has not: what a panic on the way leaves, to be done again |
 //! | `lagged` | it has ended, and why |
 //!
-//! Cancel safety: that of [`Subscription`]. A restart is told in the very poll that does it.
+//! Cancel safety: that of [`Subscription`]. A restart is delivered in the poll that performs it.
 
 use std::error::Error;
 use std::fmt;
@@ -34,17 +34,17 @@ pub struct BoundedSubscription<K, V> {
 /// What happens to a consumer that falls too far behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OverflowPolicy {
-    /// It begins anew: see [`SubscriptionEvent::Restarted`].
+    /// The subscription restarts; see [`SubscriptionEvent::Restarted`].
     Restart,
     /// It ends, with [`Lagged`].
     Disconnect,
 }
 
-/// What a [`BoundedSubscription`] is told.
+/// What a [`BoundedSubscription`] delivers.
 pub enum SubscriptionEvent<K, V> {
     /// A change.
     Change(Change<K, V>),
-    /// It has fallen too far behind, and begins anew. Forget everything: next come the objects there are now, all of them as
+    /// The consumer fell too far behind, and the subscription restarted. Discard all state: next come the objects stored now, all of them as
     /// [initial](Change::is_initial) additions, then what changes.
     Restarted,
 }
@@ -52,7 +52,7 @@ pub enum SubscriptionEvent<K, V> {
 /// A consumer fell too far behind, and its [`BoundedSubscription`] has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lagged {
-    /// The store's version up to which everything was told for certain.
+    /// The store's version up to which every change was certainly delivered.
     pub delivered_version: Version,
     /// The store's version when that was noticed.
     pub version: Version,
@@ -66,7 +66,7 @@ where
         Self { changes, overflow, restarting: false, lagged: None }
     }
 
-    /// What is told next; `None` once the store is closed and everything was told.
+    /// The next event; `None` once the store is closed and every change was delivered.
     ///
     /// # Errors
     /// When the consumer has fallen too far behind: with [`OverflowPolicy::Disconnect`], and where all handles of the store are gone, so that nobody can tell what
@@ -87,7 +87,7 @@ where
         self.take(Some(cx.waker()))
     }
 
-    /// What is told next, if there is something now.
+    /// The next event, if one is ready.
     ///
     /// # Errors
     /// As [`next`](Self::next).
@@ -98,7 +98,7 @@ where
         }
     }
 
-    /// How many keys are still to be told, of the snapshot and of changes; those that were too much, if it was too much.
+    /// The number of keys still to be delivered, of the snapshot and of changes; after an overflow, of those that exceeded the bound.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.changes.pending()
@@ -153,7 +153,7 @@ where
         Poll::Ready(Err(lagged))
     }
 
-    /// Begins anew, unless the store is gone.
+    /// Restarts, unless the store was dropped.
     fn restart(&mut self) -> bool {
         let Some(store) = self.changes.store.upgrade() else { return false };
         self.restarting = true;
@@ -209,7 +209,7 @@ impl fmt::Display for Lagged {
 
 impl Error for Lagged {}
 
-/// Waits for what is told next; made by [`BoundedSubscription::next`].
+/// Waits for the next event; made by [`BoundedSubscription::next`].
 #[must_use = "futures do nothing unless polled"]
 pub struct NextEvent<'a, K, V> {
     subscription: &'a mut BoundedSubscription<K, V>,
