@@ -45,12 +45,12 @@ use self::resync::ResyncTimer;
 /// It begins with the objects of one snapshot, [initial](Change::is_initial), as those of the store's first list are when that comes
 /// later; then follow changes, each key in its turn: what happened to
 /// different objects may be told in another order than it happened. Changes of one key
-/// that were not yet told are merged, so a slow consumer costs memory for keys, never for events, and stalls nobody. Applied in
+/// that are not yet delivered are merged, so a slow consumer costs memory for keys, never for events, and stalls nobody. Applied in
 /// order, the changes lead from nothing to the store's state: an addition is always of a key the consumer does not know, an
 /// update or deletion of one it does. When a change is received, the store shows that state or a newer one.
 ///
 /// Several subscriptions are independent. Dropping one ends it. [`Store::subscription`](crate::Store::subscription) makes one of some
-/// objects only, or one that tells everything again from time to time.
+/// objects only, or one that delivers everything again periodically.
 ///
 /// Not for finding out which *other* objects a change concerns, as by an owner or a selector: what came and went between two changes is
 /// not told, though somebody may have read it from the store meanwhile, and an object that pointed to A, then B, then A again is
@@ -109,11 +109,11 @@ enum Taken<K, V> {
 /// How far a consumer is behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lag {
-    /// Objects of the snapshot that are still to be told.
+    /// Objects of the snapshot that are still to be delivered.
     pub initial_remaining: usize,
-    /// Keys with changes still to be told.
+    /// Keys with changes still to be delivered.
     pub pending: usize,
-    /// The store's version up to which everything has been told.
+    /// The store's version up to which everything has been delivered.
     pub delivered_version: Version,
     /// The store's version up to which everything has been merged.
     pub merged_version: Version,
@@ -154,7 +154,7 @@ where
         self.initial = self.walk.is_some();
     }
 
-    /// The next change; `None` once the store is closed and everything was told.
+    /// The next change; `None` once the store is closed and every change was delivered.
     ///
     /// # Cancel safety
     /// A future that is dropped has taken nothing.
@@ -206,7 +206,7 @@ where
         }
     }
 
-    /// How many keys are still to be told, of the snapshot and of changes.
+    /// The number of keys still to be delivered, of the snapshot and of changes.
     #[must_use]
     pub fn pending(&self) -> usize {
         let lag = self.lag();
@@ -224,7 +224,7 @@ where
         Lag { initial_remaining: snapshot, pending, delivered_version: seen, merged_version: version }
     }
 
-    /// Whether the store has had its first list, and everything there was with it has been told; stays so.
+    /// Whether the store has had its first list, and every object of it has been delivered. Stays `true`.
     ///
     /// False in a store that never gets a list, however it is filled, as [`Store::synced`](crate::Store::synced) waits for ever there.
     #[must_use]
@@ -262,7 +262,7 @@ where
         InitialProcessed::new(self.buffer.initial_processed().clone())
     }
 
-    /// Wishes to be told every object once more, as an update from itself to itself.
+    /// Requests that every object be delivered once more, as an update from itself to itself.
     ///
     /// That begins as soon as everything pending was told, and overwrites nothing: an object that changes before its turn is told as that
     /// change only. O(1); it begins when no write is in progress. No effect while one is under way, and
