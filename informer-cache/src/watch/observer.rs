@@ -25,10 +25,10 @@ use crate::store::inner::StoreInner;
 use crate::table::Table;
 use crate::{Change, ChangeKind};
 
-/// Keeps a function told of every change; made by [`Store::observe`](crate::Store::observe).
+/// A registered observer function, called with every change; made by [`Store::observe`](crate::Store::observe).
 ///
-/// Dropping it [ends](Self::unsubscribe) that. The function itself is dropped then, or when the store is closed, or after the last call in progress, which
-/// is what [`ended`](Self::unsubscribed) waits for.
+/// Dropping it [unsubscribes](Self::unsubscribe). The function is dropped at that point, when the store is closed, or after the last call in progress;
+/// [`unsubscribed`](Self::unsubscribed) waits for that.
 #[must_use = "dropping it ends the observation"]
 pub struct Observer<K, V> {
     /// Weak, so that a forgotten observer keeps no objects.
@@ -36,7 +36,7 @@ pub struct Observer<K, V> {
     fate: Arc<ObserverState>,
 }
 
-/// What an observer and its listener know of each other.
+/// State shared by an [`Observer`] and its [`ObserverFn`].
 #[derive(Default)]
 struct ObserverState {
     panics: AtomicU64,
@@ -50,7 +50,7 @@ thread_local! {
     static TELLING: Cell<usize> = Cell::new(0);
 }
 
-/// As long as it is there, this thread is telling observers something.
+/// While it lives, this thread is calling observers.
 struct NotifyGuard;
 
 impl NotifyGuard {
@@ -78,18 +78,18 @@ pub(crate) struct ObserverFn<K, V> {
     fate: Arc<ObserverState>,
 }
 
-/// Listeners of a store, shared so that telling copies no list.
+/// The observer functions of a store, shared so that a notification copies no list.
 pub(crate) type ObserverFns<K, V> = Arc<[Arc<ObserverFn<K, V>>]>;
 
 impl<K, V> Observer<K, V> {
-    /// How many calls panicked.
+    /// The number of calls that panicked.
     #[must_use]
     pub fn panic_count(&self) -> u64 {
         // Ordering: Relaxed, it counts and publishes nothing.
         self.fate.panics.load(Ordering::Relaxed)
     }
 
-    /// No call begins any more but one that another thread is about to make; nobody waits for a call in progress. Again is the same.
+    /// Stops the calls. One that another thread is about to make still begins, and calls in progress are not waited for. Idempotent.
     pub fn unsubscribe(&self) {
         // Ordering: Relaxed, it publishes nothing. A function that ends its own observer is not called again by that thread.
         self.fate.gone.store(true, Ordering::Relaxed);
@@ -104,11 +104,11 @@ impl<K, V> Observer<K, V> {
         drop(left);
     }
 
-    /// Waits until it is over, as it was [ended](Self::unsubscribe) or the store closed: the writers that were telling observers something have
-    /// done so, no call will begin, and the function is dropped. Any number may wait; all are woken.
+    /// Waits until the observer has ended, by [`unsubscribe`](Self::unsubscribe) or because the store was closed: every writer that was calling observers has
+    /// finished, no call will begin, and the function is dropped. Any number of tasks may wait; all are woken.
     ///
-    /// Within a call of an observer this returns at once: that call may be the one to wait for. An informer that reports a long list holds the function until the list is
-    /// reported, also between two pieces: whoever polls its run future must not wait for this beside it.
+    /// Within a call of an observer this returns immediately, as that call may be the one it would wait for. An informer that reports a long list holds the function until
+    /// the list is reported, also between two pieces: the task that polls its run future must not wait for this beside it.
     ///
     /// # Cancel safety
     /// Dropping the future forgets the wait and nothing else.
@@ -135,7 +135,7 @@ impl<K, V> Observer<K, V> {
         }
     }
 
-    /// Registers the function and tells it the objects there are.
+    /// Registers the function and calls it with each stored object.
     pub(crate) fn begin(
         store: &Arc<StoreInner<K, V>>,
         function: impl Fn(&Change<K, V>) + Send + Sync + 'static,
