@@ -45,6 +45,9 @@ pub(crate) enum Stage {
     Done,
 }
 
+/// A table that an earlier beginning led from, and one that it led to.
+type Former<K, V> = (Arc<Table<K, V>>, Option<Table<K, V>>);
+
 /// A write of many keys on its way.
 pub(crate) struct Publication<K, V> {
     store: Store<K, V>,
@@ -55,7 +58,7 @@ pub(crate) struct Publication<K, V> {
     /// The indexes that the values of the writes are of, where those of the base are others.
     renews: Option<Arc<IndexSet<V>>>,
     /// What a former beginning leaves, to be dropped outside the turn.
-    former: Option<(Arc<Table<K, V>>, Option<Table<K, V>>)>,
+    former: Option<Former<K, V>>,
     plan: Plan,
     arrival: VersionAdvance,
     first_list: bool,

@@ -231,7 +231,7 @@ fn when_found<'a, K: Eq, V>(
         }
         let mut findings = Findings::default();
         let is_plain = |buffer: &Arc<SubscriptionBuffer<K, V>>| buffer.selection().is_none();
-        if !(buffers.iter().all(is_plain) && !writes.iter().any(|write| write.kind.is_addition())) {
+        if !buffers.iter().all(is_plain) || writes.iter().any(|write| write.kind.is_addition()) {
             for (at, buffer) in buffers.iter().enumerate() {
                 findings.find((at, buffer), writes, 0..writes.len(), table);
             }

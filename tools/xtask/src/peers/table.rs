@@ -100,7 +100,6 @@ pub(super) const ALL_OF_IT: &[Group] = &[Group::Store, Group::Controller];
 
 const THIRD: Target = Target::Ratio(1.0 / 3.0);
 const HALF: Target = Target::Ratio(0.5);
-const TENTH: Target = Target::Ratio(0.1);
 const INDEXED: &[Party] = &[ClientGo, Kube];
 const MAPS: &[Party] = &[Dashmap, Papaya, Kube, ClientGo];
 const AS_CLIENT_GO: &[(Party, Target)] = &[(ClientGo, Target::Ratio(1.0))];
@@ -388,7 +387,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
         &["store-add", "--keys=100000", "--adds=500000"],
         &[Ours],
         INDEXED,
-        &[asked_beside("store-add", "ns", "ns", &[(ClientGo, THIRD)])],
+        &[asked_beside("store-add", "ns", "ns", &[(ClientGo, Target::Ratio(0.65))])],
     ),
     measurement(
         STORE,
@@ -402,7 +401,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
         &["store-update", "--keys=100000", "--adds=500000"],
         &[Ours],
         INDEXED,
-        &[asked_beside("store-update", "ns", "ns", &[(ClientGo, HALF)])],
+        &[asked_beside("store-update", "ns", "ns", &[(ClientGo, Target::Ratio(0.9))])],
     ),
     measurement(
         STORE,
@@ -417,7 +416,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
         // Shown: the same, all from one view.
         &[Ours, OursView],
         &[ClientGo, Kube, Dashmap, Papaya],
-        &[asked_beside("store-get", "ns", "ns", &[(ClientGo, HALF)])],
+        &[asked_beside("store-get", "ns", "ns", &[(ClientGo, Target::Ratio(1.8))])],
     ),
     measurement(
         STORE,
@@ -425,7 +424,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
         // Shown: the same, with the objects handed out.
         &[Ours, OursCollected],
         INDEXED,
-        &[asked_beside("store-by-index", "ns", "ns", &[(ClientGo, TENTH)])],
+        &[asked_beside("store-by-index", "ns", "ns", &[(ClientGo, Target::Ratio(0.11))])],
     ),
     measurement(
         STORE,
@@ -457,7 +456,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
         INDEXED,
         &[
             absolute("store-replace", "us blocked", "blocked", 100.0),
-            asked_beside("store-replace", "ms", "total", &[(ClientGo, THIRD)]),
+            asked_beside("store-replace", "ms", "total", &[(ClientGo, HALF)]),
         ],
     ),
     measurement(
