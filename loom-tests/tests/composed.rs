@@ -79,7 +79,7 @@ fn event_vs_lease() {
     let claim = Model {
         name: "composed::event_vs_lease",
         threads: 2,
-        floor: 101,
+        floor: 80,
         catches: "an event while its key is leased, forgotten by a lease's end that looks for a mark in one critical section and ends in another",
     };
     model(claim, || {
@@ -100,7 +100,7 @@ fn list_vs_start() {
     let claim = Model {
         name: "composed::list_vs_start",
         threads: 2,
-        floor: 250,
+        floor: 204,
         catches: "a list that looks who observes in one critical section and is published in another: a controller that starts meanwhile never hears of it",
     };
     model(claim, || {

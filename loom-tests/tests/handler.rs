@@ -48,7 +48,7 @@ fn close_vs_call() {
     let claim = Model {
         name: "handler::close_vs_call",
         threads: 2,
-        floor: 687,
+        floor: 518,
         catches: "a run future that says it is over before it has let go of the function",
     };
     model(claim, || {

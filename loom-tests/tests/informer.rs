@@ -100,7 +100,7 @@ fn list_vs_add_index() {
     let claim = Model {
         name: "informer::list_vs_add_index",
         threads: 2,
-        floor: 1,
+        floor: 480,
         catches: "a list that is committed while an index becomes a part of the store",
     };
     model(claim, || {

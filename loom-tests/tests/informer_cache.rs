@@ -15,7 +15,7 @@ fn write_vs_snapshot() {
     let claim = Model {
         name: "informer_cache::write_vs_snapshot",
         threads: 2,
-        floor: 5,
+        floor: 4,
         catches: "a write that publishes the objects in one critical section and the version in another",
     };
     model(claim, || {
@@ -39,7 +39,7 @@ fn subscribe_vs_write() {
     let claim = Model {
         name: "informer_cache::subscribe_vs_write",
         threads: 2,
-        floor: 43,
+        floor: 24,
         catches: "a subscription that takes its snapshot in one critical section and registers in another",
     };
     model(claim, || {
@@ -63,7 +63,7 @@ fn subscribe_vs_first_list() {
     let claim = Model {
         name: "informer_cache::subscribe_vs_first_list",
         threads: 2,
-        floor: 7,
+        floor: 6,
         catches: "a subscription that looks whether there was a list in one critical section and registers in another",
     };
     model(claim, || {
@@ -83,7 +83,7 @@ fn caught_up_vs_first_list() {
     let claim = Model {
         name: "informer_cache::caught_up_vs_first_list",
         threads: 2,
-        floor: 27,
+        floor: 19,
         catches: "a first list that says to a consumer that it is there before it is merged",
     };
     model(claim, || {
@@ -153,7 +153,7 @@ fn subscribe_by_index_vs_move() {
     let claim = Model {
         name: "informer_cache::subscribe_by_index_vs_move",
         threads: 2,
-        floor: 33,
+        floor: 19,
         catches: "a subscription of an index value that takes its objects from a later table than that it is told the changes of",
     };
     model(claim, || {
@@ -195,7 +195,7 @@ fn overflow_vs_next() {
     let claim = Model {
         name: "informer_cache::overflow_vs_next",
         threads: 2,
-        floor: 126,
+        floor: 98,
         catches: "a consumer that looks whether it was too much in one critical section and parks in another",
     };
     model(claim, || {
@@ -218,7 +218,7 @@ fn restart_vs_write() {
     let claim = Model {
         name: "informer_cache::restart_vs_write",
         threads: 2,
-        floor: 215,
+        floor: 120,
         catches: "a consumer that begins anew with what is published and not told yet, and is told that again",
     };
     model(claim, || {
@@ -263,7 +263,7 @@ fn fan_out_vs_two_consumers() {
     let claim = Model {
         name: "informer_cache::fan_out_vs_two_consumers",
         threads: 3,
-        floor: 598,
+        floor: 347,
         catches: "a write that takes what it found in one consumer for another's, when one left and one came meanwhile",
     };
     model(claim, || {
@@ -315,7 +315,7 @@ fn next_vs_write() {
     let claim = Model {
         name: "informer_cache::next_vs_write",
         threads: 2,
-        floor: 89,
+        floor: 72,
         catches: "a consumer that looks in one critical section and parks in another",
     };
     model(claim, || {
@@ -334,7 +334,7 @@ fn close_vs_write() {
     let claim = Model {
         name: "informer_cache::close_vs_write",
         threads: 3,
-        floor: 20797,
+        floor: 19432,
         catches: "an end that does not take its turn, and overtakes a change which is published and not told yet",
     };
     model(claim, || {
@@ -362,7 +362,7 @@ fn drop_subscription_vs_write() {
     let claim = Model {
         name: "informer_cache::drop_subscription_vs_write",
         threads: 2,
-        floor: 6,
+        floor: 5,
         catches: "a consumer that leaves its pending changes in one critical section and is gone in another",
     };
     model(claim, || {
@@ -380,7 +380,7 @@ fn resync_vs_write() {
     let claim = Model {
         name: "informer_cache::resync_vs_write",
         threads: 2,
-        floor: 80,
+        floor: 39,
         catches: "a resync from a state that was published and not told yet",
     };
     model(claim, || {
@@ -403,7 +403,7 @@ fn resync_of_a_key_vs_write_of_another() {
     let claim = Model {
         name: "informer_cache::resync_of_a_key_vs_write_of_another",
         threads: 2,
-        floor: 72,
+        floor: 60,
         catches: "a resync that waits for a write under way, and is not woken as that brings it nothing",
     };
     model(claim, || {
@@ -517,7 +517,7 @@ fn get_vs_row_of_another() {
     let claim = Model {
         name: "informer_cache::get_vs_row_of_another",
         threads: 2,
-        floor: 7,
+        floor: 5,
         catches: "a read that finds the row in one critical section and the object in another",
     };
     model(claim, || {
@@ -538,7 +538,7 @@ fn by_index_vs_upsert() {
     let claim = Model {
         name: "informer_cache::by_index_vs_upsert",
         threads: 2,
-        floor: 29,
+        floor: 19,
         catches: "a read by index that finds the keys at one instant and the objects at another",
     };
     model(claim, || {
@@ -563,7 +563,7 @@ fn snapshot_vs_two_writes() {
     let claim = Model {
         name: "informer_cache::snapshot_vs_two_writes",
         threads: 2,
-        floor: 7,
+        floor: 5,
         catches: "a write that publishes the object in one critical section and its index values in another",
     };
     model(claim, || {

@@ -20,7 +20,7 @@ fn add_index_vs_upsert() {
     let claim = Model {
         name: "informer_cache::add_index_vs_upsert",
         threads: 2,
-        floor: 187,
+        floor: 159,
         catches: "a new index that does not run after what was written before its turn",
     };
     model(claim, || {
@@ -37,7 +37,7 @@ fn add_index_vs_new_key() {
     let claim = Model {
         name: "informer_cache::add_index_vs_new_key",
         threads: 2,
-        floor: 187,
+        floor: 159,
         catches: "a new index that passes over a key that came while it was built",
     };
     model(claim, || {
@@ -55,7 +55,7 @@ fn add_index_vs_delete() {
     let claim = Model {
         name: "informer_cache::add_index_vs_delete",
         threads: 2,
-        floor: 187,
+        floor: 159,
         catches: "a new index that passes over a key that went while it was built",
     };
     model(claim, || {
@@ -73,7 +73,7 @@ fn add_index_vs_by_index() {
     let claim = Model {
         name: "informer_cache::add_index_vs_by_index",
         threads: 2,
-        floor: 89,
+        floor: 71,
         catches: "a new index that is asked before it is filled",
     };
     model(claim, || {
@@ -96,7 +96,7 @@ fn add_index_vs_replace() {
     let claim = Model {
         name: "informer_cache::add_index_vs_replace",
         threads: 2,
-        floor: 355,
+        floor: 312,
         catches: "a new index that comes in outside a turn, beside a relist, which then publishes a copy of the table without it",
     };
     model(claim, || {
@@ -161,7 +161,7 @@ fn two_add_index_of_one_name() {
     let claim = Model {
         name: "informer_cache::two_add_index_of_one_name",
         threads: 2,
-        floor: 499,
+        floor: 425,
         catches: "an index whose name is looked for before its turn, and not in it",
     };
     model(claim, || {
@@ -180,7 +180,7 @@ fn add_index_upsert_snapshot() {
     let claim = Model {
         name: "informer_cache::add_index_upsert_snapshot",
         threads: 3,
-        floor: 2522,
+        floor: 2100,
         catches: "a new index whose definition comes in one critical section and whose column comes in another",
     };
     model(claim, || {
@@ -205,7 +205,7 @@ fn add_index_upsert_delete() {
     let claim = Model {
         name: "informer_cache::add_index_upsert_delete",
         threads: 3,
-        floor: 15266,
+        floor: 14330,
         catches: "a new index that leaves an object where it was before it was written over",
     };
     model(claim, || {

@@ -23,7 +23,7 @@ fn look_vs_upsert() {
     let claim = Model {
         name: "seats::look_vs_upsert",
         threads: 2,
-        floor: 391,
+        floor: 63,
         catches: "a writer that clears the seats before readers are kept out",
     };
     model(claim, || {
@@ -48,7 +48,7 @@ fn sit_vs_delete() {
     let claim = Model {
         name: "seats::sit_vs_delete",
         threads: 2,
-        floor: 126,
+        floor: 7,
         catches: "a reader that takes its seat when it no longer holds the lock of what it saw",
     };
     model(claim, || {
@@ -74,7 +74,7 @@ fn two_seats_vs_replace() {
     let claim = Model {
         name: "seats::two_seats_vs_replace",
         threads: 4,
-        floor: 122958,
+        floor: 114564,
         catches: "a writer that clears the first seat and lets the others sit",
     };
     model(claim, || {

@@ -15,7 +15,7 @@ fn wait_for_key_vs_upsert() {
     let claim = Model {
         name: "informer_cache::wait_for_key_vs_upsert",
         threads: 2,
-        floor: 61,
+        floor: 40,
         catches: "a wait that finds the object in one critical section and the version in a later one",
     };
     model(claim, || {
@@ -74,7 +74,7 @@ fn blocking_wait_for_vs_upsert() {
     let claim = Model {
         name: "informer_cache::blocking_wait_for_vs_upsert",
         threads: 2,
-        floor: 18,
+        floor: 14,
         catches: "a thread that unlocks between looking whether it was woken and sleeping",
     };
     model(claim, || {

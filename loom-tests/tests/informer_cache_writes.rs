@@ -9,7 +9,7 @@ fn replace_vs_snapshot() {
     let claim = Model {
         name: "informer_cache::replace_vs_snapshot",
         threads: 2,
-        floor: 7,
+        floor: 6,
         catches: "a relist that publishes the objects in one critical section and the version in another",
     };
     model(claim, || {
@@ -30,7 +30,7 @@ fn replace_vs_two_readers() {
     let claim = Model {
         name: "informer_cache::replace_vs_two_readers",
         threads: 3,
-        floor: 396,
+        floor: 315,
         catches: "a relist that takes out what is gone in one critical section and puts in what is new in another",
     };
     model(claim, || {
@@ -105,7 +105,7 @@ fn wait_for_vs_replace() {
     let claim = Model {
         name: "informer_cache::wait_for_vs_replace",
         threads: 2,
-        floor: 149,
+        floor: 113,
         catches: "a relist that publishes the version in one critical section and the objects in the next",
     };
     model(claim, || {
@@ -139,7 +139,7 @@ fn held_snapshots_vs_write() {
     let claim = Model {
         name: "informer_cache::held_snapshots_vs_write",
         threads: 2,
-        floor: 21,
+        floor: 15,
         catches: "a write that looks who holds the state in one critical section and leaves it in another",
     };
     model(claim, || {

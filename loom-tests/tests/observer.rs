@@ -60,7 +60,7 @@ fn observe_vs_write() {
     let claim = Model {
         name: "observer::observe_vs_write",
         threads: 2,
-        floor: 5,
+        floor: 4,
         catches: "a write that looks who observes in one critical section and publishes in another",
     };
     model(claim, || {
@@ -87,7 +87,7 @@ fn drop_vs_write() {
     let claim = Model {
         name: "observer::drop_vs_write",
         threads: 2,
-        floor: 50,
+        floor: 46,
         catches: "an observer that says it is over before its function is gone",
     };
     model(claim, || {
