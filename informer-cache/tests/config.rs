@@ -8,7 +8,7 @@ use std::time::Duration;
 use flyball_informer_cache::ReflectorConfig;
 use serde_json::{from_str, to_string};
 
-const DEFAULT: &str = r#"{"unpaged":false,"most_recent_first":false,"watch_timeout":"5m","watch_grace":"30s","request_timeout":"2m","short_watch":"1s","internal_retry":"0s","internal_reset":"1m","streaming_lists":false,"streaming_deadline":"1m","backoff":{"initial":"800ms","factor":2,"cap":"30s","jitter_percent":100,"reset_after":"2m"}}"#;
+const DEFAULT: &str = r#"{"unpaged":false,"initial_list_most_recent":false,"min_watch_timeout":"5m","watch_timeout_grace":"30s","request_timeout":"2m","min_watch_interval":"1s","max_internal_error_retry_duration":"0s","internal_error_reset_after":"1m","streaming_lists":false,"streaming_list_timeout":"1m","backoff":{"initial":"800ms","factor":2,"max":"30s","jitter_percent":100,"reset_after":"2m"}}"#;
 
 #[test]
 fn what_is_written_is_read() {
@@ -30,7 +30,7 @@ fn what_nobody_knows_is_refused() {
     for (file, why) in [
         (r#"{"page_sizes":50}"#, "unknown field `page_sizes`"),
         (r#"{"page_size":0}"#, "nonzero"),
-        (r#"{"watch_timeout":300}"#, "a span of time"),
+        (r#"{"min_watch_timeout":300}"#, "a span of time"),
         (r#"{"backoff":{"initial":"soon"}}"#, "\"soon\", expected a span of time"),
         (r#"{"backoff":{"base":"1s"}}"#, "unknown field `base`"),
     ] {
@@ -42,12 +42,12 @@ fn what_nobody_knows_is_refused() {
 #[test]
 fn every_rule_refuses_a_file_and_names_the_setting() {
     for (file, setting) in [
-        (r#"{"watch_timeout":"0s"}"#, "watch_timeout"),
+        (r#"{"min_watch_timeout":"0s"}"#, "min_watch_timeout"),
         (r#"{"request_timeout":"0s"}"#, "request_timeout"),
-        (r#"{"streaming_deadline":"0s"}"#, "streaming_deadline"),
+        (r#"{"streaming_list_timeout":"0s"}"#, "streaming_list_timeout"),
         (r#"{"backoff":{"initial":"0s"}}"#, "backoff.initial"),
         (r#"{"backoff":{"factor":0}}"#, "backoff.factor"),
-        (r#"{"backoff":{"initial":"1m"}}"#, "backoff.cap"),
+        (r#"{"backoff":{"initial":"1m"}}"#, "backoff.max"),
     ] {
         let config: ReflectorConfig = from_str(file).unwrap();
         let error = config.validate().unwrap_err().to_string();

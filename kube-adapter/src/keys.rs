@@ -31,7 +31,7 @@ use crate::unreadable_reason;
 ///
 /// let schema = flyball_kube::schema::<Pod>();
 /// assert_eq!(schema.version(&from_value(pod("u1", "7"))?), Version::new(7));
-/// assert!(!schema.same(&from_value(pod("u1", "7"))?, &from_value(pod("u2", "9"))?));
+/// assert!(!schema.same_identity(&from_value(pod("u1", "7"))?, &from_value(pod("u2", "9"))?));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use]

@@ -122,13 +122,13 @@ impl ReflectorConfig {
     /// Names the first setting that makes no sense.
     pub fn validate(&self) -> Result<(), InvalidReflectorConfig> {
         let rules = [
-            (self.min_watch_timeout.is_zero(), "watch_timeout must be positive"),
+            (self.min_watch_timeout.is_zero(), "min_watch_timeout must be positive"),
             (self.request_timeout.is_zero(), "request_timeout must be positive"),
-            (self.min_watch_interval.is_zero(), "short_watch must be positive"),
-            (self.streaming_list_timeout.is_zero(), "streaming_deadline must be positive"),
+            (self.min_watch_interval.is_zero(), "min_watch_interval must be positive"),
+            (self.streaming_list_timeout.is_zero(), "streaming_list_timeout must be positive"),
             (self.backoff.initial.is_zero(), "backoff.initial must be positive"),
             (self.backoff.factor == 0, "backoff.factor must be at least 1"),
-            (self.backoff.initial > self.backoff.max, "backoff.initial must not exceed backoff.cap"),
+            (self.backoff.initial > self.backoff.max, "backoff.initial must not exceed backoff.max"),
         ];
         rules.into_iter().find(|rule| rule.0).map_or(Ok(()), |rule| Err(InvalidReflectorConfig(rule.1)))
     }
@@ -153,15 +153,18 @@ impl ReflectorConfig {
         let settings = [
             (page_size == other.page_size, "page_size"),
             (unpaged == other.unpaged, "unpaged"),
-            (initial_list_most_recent == other.initial_list_most_recent, "most_recent_first"),
-            (min_watch_timeout == other.min_watch_timeout, "watch_timeout"),
-            (watch_timeout_grace == other.watch_timeout_grace, "watch_grace"),
+            (initial_list_most_recent == other.initial_list_most_recent, "initial_list_most_recent"),
+            (min_watch_timeout == other.min_watch_timeout, "min_watch_timeout"),
+            (watch_timeout_grace == other.watch_timeout_grace, "watch_timeout_grace"),
             (request_timeout == other.request_timeout, "request_timeout"),
-            (min_watch_interval == other.min_watch_interval, "short_watch"),
-            (max_internal_error_retry_duration == other.max_internal_error_retry_duration, "internal_retry"),
-            (internal_error_reset_after == other.internal_error_reset_after, "internal_reset"),
+            (min_watch_interval == other.min_watch_interval, "min_watch_interval"),
+            (
+                max_internal_error_retry_duration == other.max_internal_error_retry_duration,
+                "max_internal_error_retry_duration",
+            ),
+            (internal_error_reset_after == other.internal_error_reset_after, "internal_error_reset_after"),
             (streaming_lists == other.streaming_lists, "streaming_lists"),
-            (streaming_list_timeout == other.streaming_list_timeout, "streaming_deadline"),
+            (streaming_list_timeout == other.streaming_list_timeout, "streaming_list_timeout"),
             (backoff == other.backoff, "backoff"),
         ];
         settings.into_iter().find(|(same, _)| !same).map(|(_, name)| name)

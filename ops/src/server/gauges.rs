@@ -19,7 +19,7 @@ pub(super) trait InformerView: Send + Sync {
     fn status(&self) -> InformerStatus;
     fn objects(&self) -> usize;
     fn is_synced(&self) -> bool;
-    fn is_over(&self) -> bool;
+    fn is_stopped(&self) -> bool;
 }
 
 impl<K, V> InformerView for Informer<K, V>
@@ -39,8 +39,8 @@ where
         self.is_synced()
     }
 
-    fn is_over(&self) -> bool {
-        self.is_over()
+    fn is_stopped(&self) -> bool {
+        self.is_stopped()
     }
 }
 

@@ -141,7 +141,7 @@ impl OpsServer {
                 if ready.is_synced() { Ok(()) } else { Err("the cache has not synced") }
             },
         )
-        .liveness_check(name, move || if view.is_over() { Err("the cache has ended") } else { Ok(()) })
+        .liveness_check(name, move || if view.is_stopped() { Err("the cache has ended") } else { Ok(()) })
     }
 
     /// Adds a queue to `/debug`, under `queues`: how many keys are in each state, and how old the oldest are. It does not keep the
