@@ -434,7 +434,7 @@ fn objects_whose_drops_panic_do_not_abort_the_drop_of_a_list() {
     settle();
     source.fail_watch(error(EXPIRED));
     source.answer_list(Ok(page(Vec::new(), 2)));
-    while informer.store().len() > 0 {
+    while !informer.store().is_empty() {
         settle();
         if let Some(alarm) = clock.next_alarm() {
             clock.set(alarm);
