@@ -2,6 +2,7 @@
 
 pub(crate) mod buffer;
 mod change;
+pub(crate) mod findings;
 pub(crate) mod pending;
 pub(crate) mod selection;
 

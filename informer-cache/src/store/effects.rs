@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use crate::Change;
 use crate::changes::buffer::{Merging, SubscriptionBuffers};
+use crate::changes::findings::Findings;
 use crate::changes::pending::Dropped;
-use crate::changes::selection::Findings;
 use crate::signal::wakers::Wakers;
 use crate::store::inner::StoreInner;
 use crate::table::record::Record;

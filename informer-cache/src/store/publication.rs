@@ -24,7 +24,7 @@ use super::effects::Effects;
 use super::relist::RelistDraft;
 use super::write::VersionAdvance;
 use crate::changes::buffer::{Merging, SubscriptionBuffers};
-use crate::changes::selection::Findings;
+use crate::changes::findings::Findings;
 use crate::index::set::IndexSet;
 use crate::table::{KeyWrite, Plan, Table};
 use crate::watch::observer;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use flyball_sync::locks::RwLockWriteGuard;
 
 use crate::changes::buffer::{Merging, SubscriptionBuffer, SubscriptionBuffers};
-use crate::changes::selection::Findings;
+use crate::changes::findings::Findings;
 use crate::index::set::{ObjectReader, ParsedObject};
 use crate::store::effects::{Effects, fan_out};
 use crate::store::inner::StoreInner;
