@@ -1,4 +1,4 @@
-//! PURE. What a write is to those who follow the store: changes, merged per key for each subscription.
+//! SHELL. Changes on their way from a write to those who follow the store: built once, merged per key for each subscription.
 
 pub(crate) mod buffer;
 mod change;

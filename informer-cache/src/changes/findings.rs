@@ -1,4 +1,4 @@
-//! PURE. What a write is to each subscription: found before it commits, and merged with what is pending after it.
+//! SHELL. What a write is to each subscription: found before it commits, and merged with what is pending after it.
 
 use std::ops::Range;
 use std::sync::Arc;
