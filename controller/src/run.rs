@@ -152,7 +152,10 @@ where
             tokio::select! {
                 biased;
                 // There is one more to wait for, which may fail.
-                () = watches.more_than(added) => continue,
+                () = watches.more_than(added) => {
+                    workers.phase.resume();
+                    continue;
+                }
                 () = idle => {}
             }
             if watches.shut_down_after(added) {

@@ -62,6 +62,9 @@ where
     /// Ends by itself, in order, once all is done that can ever come: every informer has stopped, and with it every
     /// change has become a key, and the queue is idle (retries and delayed keys included).
     ///
+    /// A watch that is [added](crate::ControllerHandle::add_watch) meanwhile is waited for. One that is the last to be removed leaves nothing to wait for: to replace it,
+    /// add the new one first.
+    ///
     /// For jobs and tests. A key that always asks to be requeued keeps it running.
     pub fn stop_when_idle(mut self) -> Self {
         self.setup.config.stop_when_idle = true;

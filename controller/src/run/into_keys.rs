@@ -4,7 +4,8 @@ use std::iter::once;
 
 /// What a mapper may return: a key, an [`Option`] of one, or several in anything that can be iterated, such as a [`Vec`].
 ///
-/// `M` says which of them it is, and is found by the compiler.
+/// `M` says which of them it is, and is found by the compiler. A `Result` is iterated, too, so an error of a mapper is no key, and neither counted nor retried:
+/// panic where it must be, and the change is mapped again.
 ///
 /// # Examples
 /// ```no_run

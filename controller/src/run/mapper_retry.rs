@@ -173,7 +173,7 @@ where
     OK: Clone + Eq + Hash,
     M: Fn(&Change<OK, V>, bool),
 {
-    /// Runs `act` on what waits. KeyFilter the run future comes here, and never from within.
+    /// Runs `act` on what waits. Only the run future comes here, and never from within.
     fn waiting<T>(&self, act: impl FnOnce(&mut Waiting<OK, V>) -> T) -> Option<T> {
         Some(act(&mut *self.waiting.try_lock().ok()?))
     }

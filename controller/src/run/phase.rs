@@ -4,7 +4,7 @@
 //! |---|---|
 //! | the pace | a `watch` channel: written by the run future alone, read by the workers |
 //!
-//! It only ever rises.
+//! It only ever rises, but for a drain that one more watch ends.
 
 use tokio::sync::watch;
 
@@ -31,6 +31,17 @@ impl PhaseSignal {
             let raised = *pace < to;
             *pace = to.max(*pace);
             raised
+        });
+    }
+
+    /// There is more to come: a drain is over.
+    pub(crate) fn resume(&self) {
+        self.0.send_if_modified(|pace| {
+            let drains = *pace == RunPhase::Draining;
+            if drains {
+                *pace = RunPhase::Working;
+            }
+            drains
         });
     }
 

@@ -105,7 +105,7 @@ impl<OK, V, K: Key, O: Order<K>, L, T> WatchOptions<OK, V, K, O, L, T> {
     /// coalesced as by any add.
     ///
     /// Periods count from when changes become keys; one that passes while the objects are still mapped is skipped. The objects are mapped one by one, and other tasks
-    /// run in between. Stopped informers are not resynced. A mapper that panics then is counted, and called again in the next period.
+    /// run in between. In a queue with a capacity, a resync fills what room there is with the first objects, period after period: give it none. Stopped informers are not resynced. A mapper that panics then is counted, and called again in the next period.
     ///
     /// # Examples
     /// ```no_run

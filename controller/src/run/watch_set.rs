@@ -188,7 +188,11 @@ impl WatchSet {
         let mut stages = Vec::new();
         self.change(|state| {
             (state.lifecycle, state.ended) = (Lifecycle::ShuttingDown, ended);
-            let taken = |entry: &mut Entry| std::mem::replace(&mut entry.stage, Stage::Taken);
+            let taken = |entry: &mut Entry| {
+                // One that is being added maps no more changes either.
+                entry.informer.remove();
+                std::mem::replace(&mut entry.stage, Stage::Taken)
+            };
             stages.extend(state.watches.iter_mut().map(taken));
             true
         });
@@ -273,6 +277,7 @@ impl Drop for RunGuard {
         self.0.change(|state| {
             state.lifecycle = Lifecycle::Ended;
             watches = std::mem::take(&mut state.watches);
+            watches.iter().for_each(|entry| entry.informer.remove());
             true
         });
         // They hold the caches' handles, and the user's functions.

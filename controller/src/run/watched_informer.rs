@@ -11,7 +11,9 @@ use std::sync::{Arc, OnceLock};
 
 use flyball_informer_cache::{Change, Informer, Stopped};
 use flyball_sync::locks::{AtomicBool, Ordering};
-use flyball_workqueue::{AddError, Added, Key, KeyState, Order, Priority, Queue, QueueLimiter, TimeMode};
+use flyball_workqueue::{
+    AddError, AddErrorKind, Added, Key, KeyState, Order, Priority, Queue, QueueLimiter, TimeMode,
+};
 
 use crate::CacheStatus;
 use crate::report::ReportCounters;
@@ -159,11 +161,13 @@ where
                     true => add_at(&sink.queue, key, i8::MIN),
                     false => options.add(sink, change, key),
                 };
-                if added.is_err() {
-                    // It is shut down: a change that was published as this ended.
-                    break;
+                match added {
+                    Ok(_) => sink.counters.keys_added.count(),
+                    // A change that was published as this ended.
+                    Err(refused) if refused.kind() == AddErrorKind::ShutDown => break,
+                    // Of this key alone: the others of the change may be in the queue, and need no room.
+                    Err(_) => {}
                 }
-                sink.counters.keys_added.count();
             }
         };
         let mapper = Arc::new(Mapper::new(map, resynced, resync_every, counters));

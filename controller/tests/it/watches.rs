@@ -380,6 +380,33 @@ async fn a_job_waits_for_what_its_reconciles_add() {
     assert_eq!(running.await.unwrap().unwrap().reconciles, 2);
 }
 
+/// A key that the queue refuses for want of room is lost; the other key of the change is in the queue, and needs none.
+#[tokio::test(start_paused = true)]
+async fn a_key_that_is_refused_does_not_take_the_others_with_it() {
+    let world = World::new();
+    world.put(1, 0);
+    let informer = world.informer();
+    informer.synced().await.unwrap();
+    let queue = Queue::<u32>::builder().capacity(1).timer(TokioTimer::current()).build();
+    let keys = |change: &Change<u32, Thing>| if change.is_initial() { vec![2] } else { vec![1, 2] };
+    let controller = Controller::new(queue).watches(&informer, keys).workers(1);
+    let log = Log::new();
+    let noted = log.clone();
+    let running = tokio::spawn(controller.run(move |key, _| {
+        noted.note(key);
+        async {
+            sleep(SECOND).await;
+            Ok::<_, String>(Action::await_change())
+        }
+    }));
+    settle().await;
+    assert_eq!(log.take(), [2]);
+    world.put(1, 1);
+    sleep(10 * SECOND).await;
+    assert_eq!(log.take(), [2], "it was dirty, whatever became of the other");
+    running.abort();
+}
+
 const NUMBERS: Schema<u32, (u32, Version)> =
     Schema::new(|object: &(u32, Version)| object.0, |object| object.1);
 

@@ -36,7 +36,7 @@ pub use requirement::{SelectorOperator, SelectorRequirement};
 /// A text is read exactly if Kubernetes' own parser reads it (but for NUL bytes, which end a text there and are refused here): keys
 /// are `name` or `prefix/name`, values have at most 63 letters, digits, `-`, `_` and `.`, or none; a missing value is the
 /// empty one, and so is one between two commas. A selector prints in its shortest form, sorted by key, and reads
-/// back as itself. What has no such text (keys and values that are no Kubernetes labels, and [`nothing`](Self::nothing)) prints
+/// back as itself. What has no such text (keys and values that are no Kubernetes labels, negative bounds, and [`nothing`](Self::nothing)) prints
 /// as something that is refused, never as another selector.
 ///
 /// # Examples

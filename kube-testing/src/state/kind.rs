@@ -18,8 +18,29 @@ impl Kind {
 
     /// Whether it is one of Kubernetes' own, not a custom resource.
     pub(crate) fn is_built_in(&self) -> bool {
+        // Custom resources may be in groups of `k8s.io`, too: those of the Gateway API are.
+        const GROUPS: [&str; 18] = [
+            "admissionregistration.k8s.io",
+            "apiextensions.k8s.io",
+            "apiregistration.k8s.io",
+            "authentication.k8s.io",
+            "authorization.k8s.io",
+            "certificates.k8s.io",
+            "coordination.k8s.io",
+            "discovery.k8s.io",
+            "events.k8s.io",
+            "flowcontrol.apiserver.k8s.io",
+            "internal.apiserver.k8s.io",
+            "networking.k8s.io",
+            "node.k8s.io",
+            "rbac.authorization.k8s.io",
+            "resource.k8s.io",
+            "scheduling.k8s.io",
+            "storage.k8s.io",
+            "storagemigration.k8s.io",
+        ];
         let group = &self.resource.group;
-        !group.contains('.') || group.ends_with(".k8s.io")
+        !group.contains('.') || GROUPS.contains(&&**group)
     }
 
     /// Whether an update may leave out the version: most of Kubernetes' own kinds, and no custom resource.

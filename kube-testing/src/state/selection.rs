@@ -64,9 +64,15 @@ impl FieldTest {
         Ok(Self { path: path.to_owned(), value: value.to_owned(), equal })
     }
 
-    /// A missing field is the empty string.
+    /// Numbers and booleans are compared by their text. A missing field is the empty string, or `false` where that is what the server has for it.
     fn matches(&self, object: &Value) -> bool {
         let field = self.path.split('.').try_fold(object, |value, part| value.get(part));
-        (field.and_then(Value::as_str).unwrap_or_default() == self.value) == self.equal
+        let is_it = match field {
+            Some(Value::String(text)) => *text == self.value,
+            Some(value @ (Value::Bool(_) | Value::Number(_))) => value.to_string() == self.value,
+            None if self.path == "spec.unschedulable" => self.value == "false",
+            _ => self.value.is_empty(),
+        };
+        is_it == self.equal
     }
 }
