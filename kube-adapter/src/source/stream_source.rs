@@ -43,7 +43,7 @@ type Events<K> = Pin<Box<dyn Stream<Item = watcher::Result<watcher::Event<K>>> +
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
 /// let pod: Pod = from_value(json!({"metadata": {"namespace": "default", "name": "a", "resourceVersion": "7"}}))?;
-/// let events = [WatchEvent::Init, WatchEvent::InitApply(pod), WatchEvent::InitDone].map(Ok);
+/// let events = [Event::Init, Event::InitApply(pod), Event::InitDone].map(Ok);
 /// let pods = flyball_kube::informer_from_stream(stream::iter(events)).start()?;
 /// pods.synced().await?;
 /// assert!(pods.store().get("default/a").is_some());
