@@ -93,7 +93,7 @@ pub(crate) async fn run(client: kube::Client, args: &Args, stop: &Stop) -> anyho
     for running in [counting, collecting] {
         match running.await.context("a controller")? {
             // Nothing was there to be reconciled.
-            Err(flyball_controller::RunError::NeverSynced(_)) if !summary.synced => {}
+            Err(flyball_controller::RunError::SyncFailed(_)) if !summary.synced => {}
             ended => drop(ended.context("a controller")?),
         }
     }

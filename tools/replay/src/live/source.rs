@@ -82,7 +82,7 @@ impl Sources {
         let source = ApiSource::new(Api::<K>::all(self.client.clone()), config);
         let (events, skipped) = (Arc::default(), source.unreadable_counter());
         let cutting = Cutting { cut, interned: self.interned.clone(), events: Arc::clone(&events) };
-        let mut builder = Informer::builder(schema(), Cut { source, cutting }).reflector(reflector);
+        let mut builder = Informer::builder(schema(), Cut { source, cutting }).reflector_config(reflector);
         for index in indexes {
             builder = builder.index(*index);
         }
@@ -176,11 +176,11 @@ where
         Ok(CutWatch { watch: self.source.watch(request).await?, cutting: self.cutting.clone() })
     }
 
-    fn polls(&self) -> bool {
-        self.source.polls()
+    fn is_polling(&self) -> bool {
+        self.source.is_polling()
     }
 
-    fn unread(&self, stored: &Arc<V>) -> bool {
+    fn is_unreadable(&self, stored: &Arc<V>) -> bool {
         let Meta { name, uid, .. } = stored.meta();
         name.parse().is_ok_and(|key| self.source.has_unreadable(&key, Some(uid)))
     }
