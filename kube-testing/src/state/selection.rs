@@ -69,7 +69,11 @@ impl FieldTest {
         let field = self.path.split('.').try_fold(object, |value, part| value.get(part));
         let is_it = match field {
             Some(Value::String(text)) => *text == self.value,
-            Some(value @ (Value::Bool(_) | Value::Number(_))) => value.to_string() == self.value,
+            Some(value @ (Value::Bool(_) | Value::Number(_))) => {
+                // As a text: a value is equal to one only where it is one.
+                let text = value.to_string();
+                text == self.value
+            }
             None if self.path == "spec.unschedulable" => self.value == "false",
             _ => self.value.is_empty(),
         };
