@@ -47,7 +47,7 @@ pub(crate) struct SubscriptionBuffer<K, V> {
     selection: Option<Selection<K, V>>,
     most: usize,
     state: Mutex<BufferState<K, V>>,
-    /// Shared, since who waits for it may outlive the buffer, and must not keep it.
+    /// Shared, since a wait for it may outlive the buffer, and must not keep it.
     initial_processed: Arc<Synced>,
 }
 

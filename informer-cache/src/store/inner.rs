@@ -73,7 +73,7 @@ impl<K, V> StoreInner<K, V> {
 
     /// The table is about to be changed: somebody who holds it keeps what there was.
     pub(crate) fn note_superseded(&self, published: &mut Published<K, V>) {
-        // Nobody can begin to hold it meanwhile. Who lets go meanwhile is noted for nothing.
+        // No snapshot can be taken meanwhile. One that is dropped meanwhile is noted for nothing.
         if Arc::strong_count(&published.table) > 1 {
             self.held.superseded(&published.table);
         }
@@ -87,7 +87,7 @@ impl<K, V> StoreInner<K, V> {
     ) -> (Snapshot<K, V>, Arc<SubscriptionBuffer<K, V>>) {
         let mut published = self.published.write();
         let snapshot = Snapshot { table: published.table.clone(), reader: self.reader };
-        // In one critical section with the table: a list is either in the snapshot or still to be told, and here it is known which.
+        // In one critical section with the table: a list is either in the snapshot or still to be delivered, and this decides which.
         let (listed, closed) = (published.listed, published.closed);
         let ended = closed || selection.as_ref().is_some_and(|of| !of.stands(&snapshot.table.index_set));
         let buffer = Arc::new(SubscriptionBuffer::new(&snapshot.table, listed, ended, selection, most));

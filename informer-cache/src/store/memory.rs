@@ -2,7 +2,7 @@
 
 use crate::Snapshot;
 
-/// The memory of one state of a store, in bytes; told by [`Store::memory_usage`](crate::Store::memory_usage) and [`Snapshot::memory_usage`].
+/// The memory of one state of a store, in bytes; returned by [`Store::memory_usage`](crate::Store::memory_usage) and [`Snapshot::memory_usage`].
 ///
 /// What allocators add is not counted, nor what keys and index values own beyond themselves, as a `String` does. Parts that other states share
 /// are counted in each of them.
