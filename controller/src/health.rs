@@ -29,8 +29,8 @@ impl Health {
         Self { watches, oldest: Arc::new(oldest) }
     }
 
-    /// Whether the controller runs, or [stands by](crate::Controller::standby_until): all required caches have synced, none has
-    /// ended, and the controller is not shutting down.
+    /// Whether the controller runs, or [stands by](crate::Controller::standby_until) with all required caches synced; none has ended, and the controller
+    /// is not shutting down. A watch that is added to a controller that runs does not change that: it goes on with what it has.
     ///
     /// # Errors
     /// Why not.
@@ -41,6 +41,9 @@ impl Health {
         match self.watches.lifecycle() {
             Lifecycle::NotStarted => Err(NotReady::NotStarted),
             Lifecycle::Syncing => Err(NotReady::Syncing),
+            Lifecycle::Standby if self.caches().iter().any(|cache| cache.required && !cache.synced) => {
+                Err(NotReady::Syncing)
+            }
             Lifecycle::Standby | Lifecycle::Running => Ok(()),
             Lifecycle::ShuttingDown => Err(NotReady::ShuttingDown),
             Lifecycle::Ended => Err(NotReady::Ended),

@@ -143,6 +143,7 @@ where
             let added = ended(&watches, stop_when_idle).await?;
             let idle = async {
                 workers.phase.reached(RunPhase::Working).await;
+                watches.all_started().await;
                 // The last retry of changes whose mapper panicked; the report counts those that fail again.
                 let mappers = watches.subscribe().borrow().mappers();
                 mappers.iter().for_each(|(_, mapper)| mapper.remap_all(runtime.now()));
@@ -162,6 +163,8 @@ where
                 queue.shut_down();
                 return pending().await;
             }
+            // One was added at the last moment.
+            workers.phase.resume();
         }
     };
     let lived: Result<(), RunError> = tokio::select! {

@@ -223,6 +223,11 @@ where
         let _ = self.shared.stopped.wait().await;
     }
 
+    /// Whether the run future was told to end, or has ended.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.shared.stop.is_requested()
+    }
+
     /// The signal that the run future is over.
     pub(crate) fn over(&self) -> Arc<Synced> {
         self.shared.stopped.clone()

@@ -17,7 +17,7 @@ use kube::{Resource, ResourceExt};
 /// | | from | to |
 /// |---|---|---|
 /// | [`kube::core::Selector`] | always | but for [`nothing`](Selector::nothing), `>` and `<` |
-/// | [`LabelSelector`] | but for unknown operators, and values that do not fit the operator | but for `nothing`, `>` and `<` |
+/// | [`LabelSelector`] | but for unknown operators, values that do not fit the operator, and what no label can be | but for `nothing`, `>` and `<` |
 ///
 /// # Examples
 /// ```
@@ -53,7 +53,7 @@ pub trait SelectorExt: Sized + private::Sealed {
     /// The selector in the spec of an object. One without requirements selects everything, as in Kubernetes.
     ///
     /// # Errors
-    /// [`SelectorError::Operator`], [`SelectorError::Values`].
+    /// [`SelectorError::Operator`], [`SelectorError::Values`], [`SelectorError::Label`].
     fn from_label_selector(selector: &LabelSelector) -> Result<Self, SelectorError>;
 
     /// This selector for the spec of an object: `matchLabels` for the first equality of each key, `matchExpressions` for all else.
@@ -106,7 +106,7 @@ impl SelectorExt for Selector {
     fn from_label_selector(selector: &LabelSelector) -> Result<Self, SelectorError> {
         let labels = selector.match_labels.iter().flatten();
         let labels = labels.fold(Self::everything(), |all, (key, value)| all.equals(&**key, &**value));
-        selector.match_expressions.iter().flatten().try_fold(labels, |all, requirement| {
+        let selector = selector.match_expressions.iter().flatten().try_fold(labels, |all, requirement| {
             let LabelSelectorRequirement { key, operator, values } = requirement;
             let key = &**key;
             let values: Vec<&str> = values.iter().flatten().map(String::as_str).collect();
@@ -120,7 +120,13 @@ impl SelectorExt for Selector {
                 }
                 _ => Err(SelectorError::Operator { key: key.to_owned(), operator: operator.clone() }),
             }
-        })
+        })?;
+        // Texts know which labels there can be, and anything else would not be read as it is written.
+        let text = selector.to_string();
+        match selector.is_nothing() || text.parse().is_ok_and(|read: Self| read == selector) {
+            true => Ok(selector),
+            false => Err(SelectorError::Label { selector: text }),
+        }
     }
 
     fn to_label_selector(&self) -> Result<LabelSelector, SelectorError> {
@@ -185,6 +191,11 @@ pub enum SelectorError {
         /// The operator.
         operator: String,
     },
+    /// A key or a value that no label can have. An API server refuses it, too.
+    Label {
+        /// The selector, as text.
+        selector: String,
+    },
     /// `In` or `NotIn` without values, or `Exists` or `DoesNotExist` with some. An API server refuses them, too.
     Values {
         /// The key of the label.
@@ -202,6 +213,7 @@ impl fmt::Display for SelectorError {
             Self::Operator { key, operator } => {
                 write!(f, "unknown operator {operator:?} for the label {key:?}")
             }
+            Self::Label { selector } => write!(f, "no label can have a key or a value of {selector:?}"),
             Self::Values { key, operator } => {
                 write!(f, "the values for the label {key:?} do not fit the operator {operator:?}")
             }

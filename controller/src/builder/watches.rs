@@ -97,7 +97,7 @@ where
     /// Adds and removes watches, also while the controller runs.
     #[must_use]
     pub fn handle(&self) -> ControllerHandle<K, O, L, T> {
-        ControllerHandle { watches: self.setup.watches.clone(), sink: self.setup.sink.clone() }
+        ControllerHandle { watches: self.setup.watches.clone(), sink: Arc::downgrade(&self.setup.sink) }
     }
 
     /// How long the informers that workers wait for may take to sync, from the start of the run. Then it ends as

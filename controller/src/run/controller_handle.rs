@@ -4,7 +4,7 @@
 
 use std::error::Error;
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{OnceLock, Weak};
 use std::time::Duration;
 
 use flyball_informer_cache::{Change, Informer};
@@ -16,7 +16,8 @@ use crate::run::watch_set::{WatchSet, WeakSet};
 use crate::run::watched_informer::{KeySink, watched};
 
 /// Adds watches to a controller, and removes them: before it runs, while it waits for its caches, in standby, and while it works. Made by
-/// [`Controller::handle`](crate::Controller::handle). A clone costs two reference counts; dropping all of them changes nothing.
+/// [`Controller::handle`](crate::Controller::handle). A clone costs two reference counts; dropping all of them changes nothing, and one that is kept keeps nothing of a controller that
+/// has ended.
 ///
 /// # Examples
 /// A kind that comes into being while the controller runs, and goes again:
@@ -54,7 +55,8 @@ use crate::run::watched_informer::{KeySink, watched};
 /// ```
 pub struct ControllerHandle<K, O: Order<K> = Fifo, L = NoLimiter, T = NoDelays> {
     pub(crate) watches: WatchSet,
-    pub(crate) sink: Arc<OnceLock<KeySink<K, O, L, T>>>,
+    /// Not held: a handle that outlives its controller keeps neither its queue nor its key filter.
+    pub(crate) sink: Weak<OnceLock<KeySink<K, O, L, T>>>,
 }
 
 /// A watch that was added to a running controller, to [remove](ControllerHandle::remove_watch) it again.
@@ -117,7 +119,8 @@ where
         if options.resync_every == Some(Duration::ZERO) {
             return Err(AddWatchError::ZeroResyncPeriod);
         }
-        let added = self.watches.add(watched(informer, mapper, options, &self.sink));
+        let sink = self.sink.upgrade().ok_or(AddWatchError::Ended)?;
+        let added = self.watches.add(watched(informer, mapper, options, &sink));
         let index = added.ok_or(AddWatchError::Ended)?;
         Ok(WatchId { index, watches: self.watches.downgrade() })
     }

@@ -5,9 +5,11 @@
 //! | everything | the lock of a `watch` channel: how far the run is, is written by the run future alone, the list by anybody. What begins, ends or drops a watch is user code, and runs outside: it is taken out first |
 //!
 //! # A change is mapped by one watch, or by none
-//! A watch is registered, being started, or active; who takes it out of "registered" starts it. One that was removed meanwhile, or whose run
-//! has ended, is dropped there. Until then its flag keeps changes from becoming keys.
+//! A watch is registered, starting, or active; who takes it out of "registered" starts it. One that was removed meanwhile, or whose run
+//! has ended, is dropped there. Until then its flag keeps changes from becoming keys. A run that ends when it is idle is not while one is
+//! starting: the objects there are may be about to become keys.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Weak};
 
 use flyball_informer_cache::InformerState;
@@ -46,8 +48,8 @@ struct Entry {
 
 enum Stage {
     Registered(Observe),
-    /// Being started, or stopped.
-    Taken,
+    /// Its first objects are becoming keys, on whatever thread adds it.
+    Starting,
     Active(ActiveWatch),
 }
 
@@ -116,22 +118,31 @@ impl WatchSet {
     fn start_watch(&self, index: usize) -> bool {
         let mut observe = None;
         self.change(|state| {
-            observe =
-                state.find(index).and_then(|entry| match std::mem::replace(&mut entry.stage, Stage::Taken) {
+            observe = state.find(index).and_then(|entry| {
+                match std::mem::replace(&mut entry.stage, Stage::Starting) {
                     Stage::Registered(observe) => Some(observe),
                     other => {
                         entry.stage = other;
                         None
                     }
-                });
+                }
+            });
             false
         });
-        let mut active = observe.map(|observe| observe());
+        let Some(observe) = observe else { return self.lifecycle() < Lifecycle::ShuttingDown };
+        // What the user's `Clone` of a key panics with is raised once the watch is out: a run would wait for its start for ever.
+        let mut active = match catch_unwind(AssertUnwindSafe(observe)) {
+            Ok(active) => Some(active),
+            Err(panic) => {
+                self.remove(index);
+                resume_unwind(panic);
+            }
+        };
         let mut open = true;
         self.change(|state| {
             open = state.lifecycle < Lifecycle::ShuttingDown;
-            let entry = state.find(index).filter(|_| open && active.is_some());
-            entry.map(|entry| entry.stage = active.take().map_or(Stage::Taken, Stage::Active)).is_some()
+            let Some(entry) = state.find(index).filter(|_| open) else { return false };
+            active.take().map(|active| entry.stage = Stage::Active(active)).is_some()
         });
         // Dropped here, if it was removed.
         open
@@ -170,11 +181,17 @@ impl WatchSet {
         let _ = self.0.subscribe().wait_for(|state| state.added > added).await;
     }
 
-    /// Shuts down, unless watches were added since there were so many.
+    /// Waits until no watch is starting.
+    pub(crate) async fn all_started(&self) {
+        // It cannot fail: the sender is ours.
+        let _ = self.0.subscribe().wait_for(|state| !state.is_starting()).await;
+    }
+
+    /// Shuts down, unless watches were added since there were so many, or one is starting.
     pub(crate) fn shut_down_after(&self, added: usize) -> bool {
         let mut shut = false;
         self.change(|state| {
-            shut = state.added == added;
+            shut = state.added == added && !state.is_starting();
             if shut {
                 state.lifecycle = Lifecycle::ShuttingDown;
             }
@@ -191,7 +208,7 @@ impl WatchSet {
             let taken = |entry: &mut Entry| {
                 // One that is being added maps no more changes either.
                 entry.informer.remove();
-                std::mem::replace(&mut entry.stage, Stage::Taken)
+                std::mem::replace(&mut entry.stage, Stage::Starting)
             };
             stages.extend(state.watches.iter_mut().map(taken));
             true
@@ -244,6 +261,10 @@ impl State {
         self.watches.iter_mut().find(|entry| entry.index == index)
     }
 
+    fn is_starting(&self) -> bool {
+        self.watches.iter().any(|entry| matches!(entry.stage, Stage::Starting))
+    }
+
     /// How many there were so far.
     pub(crate) fn added(&self) -> usize {
         self.added
@@ -257,7 +278,7 @@ impl State {
     pub(crate) fn mappers(&self) -> Vec<(usize, Arc<dyn RetryMapping>)> {
         let active = |entry: &Entry| match &entry.stage {
             Stage::Active(active) => Some((entry.index, active.mapper.clone())),
-            Stage::Registered(_) | Stage::Taken => None,
+            Stage::Registered(_) | Stage::Starting => None,
         };
         self.watches.iter().filter_map(active).collect()
     }

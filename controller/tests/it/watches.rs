@@ -178,6 +178,7 @@ async fn in_standby_a_watch_waits_for_the_start() {
     handle.add_watch(&lates, key).unwrap();
     settle().await;
     assert_eq!(queue.ready_len(), 0, "no change becomes a key");
+    assert_eq!(health.ready(), Err(NotReady::Syncing), "it could not take over at once");
     assert!(handle.remove_watch(&gone));
     elect.send(()).unwrap();
     settle().await;
@@ -378,6 +379,59 @@ async fn a_job_waits_for_what_its_reconciles_add() {
     assert_eq!((log.take(), running.is_finished()), (vec![1, 2], false));
     seconds.shut_down();
     assert_eq!(running.await.unwrap().unwrap().reconciles, 2);
+}
+
+/// Nor does it end while a thread is still mapping the objects of a kind that it adds.
+#[tokio::test(start_paused = true)]
+async fn a_job_waits_for_a_watch_that_a_thread_is_adding() {
+    let (first, second) = (World::new(), World::new());
+    second.put(2, 0);
+    let (firsts, seconds) = (first.informer(), second.informer());
+    seconds.synced().await.unwrap();
+    seconds.shut_down();
+    seconds.stopped().await;
+    let controller = Controller::new(queue()).watches(&firsts, key).stop_when_idle();
+    let handle = controller.handle();
+    let (running, log) = start(controller);
+    settle().await;
+    let ((maps, mapping), (go_on, going)) = (std::sync::mpsc::channel(), std::sync::mpsc::channel::<()>());
+    let going = parking_lot::Mutex::new(going);
+    let adding = std::thread::spawn(move || {
+        handle.add_watch(&seconds, move |change| {
+            maps.send(()).unwrap();
+            going.lock().recv().unwrap();
+            *change.key()
+        })
+    });
+    mapping.recv().unwrap();
+    firsts.shut_down();
+    settle().await;
+    assert!(!running.is_finished(), "its key is not in the queue yet");
+    go_on.send(()).unwrap();
+    adding.join().unwrap().unwrap();
+    assert_eq!((running.await.unwrap().unwrap().reconciles, log.take()), (1, vec![2]));
+}
+
+/// A handle that outlives its controller keeps neither the queue nor what the controller was configured with.
+#[tokio::test(start_paused = true)]
+async fn a_handle_keeps_nothing_of_a_run_that_is_over() {
+    for runs in [true, false] {
+        let held = Arc::new(());
+        let kept = held.clone();
+        let controller = Controller::new(queue()).filter_keys(move |_: &u32| Arc::strong_count(&kept) > 0);
+        let handle = controller.handle();
+        if runs {
+            let (running, _) = start(controller);
+            settle().await;
+            running.abort();
+            let _ = running.await;
+        } else {
+            drop(controller);
+        }
+        assert_eq!(Arc::strong_count(&held), 1);
+        let added = handle.add_watch(&World::new().informer(), key);
+        assert!(matches!(added, Err(AddWatchError::Ended)));
+    }
 }
 
 /// A key that the queue refuses for want of room is lost; the other key of the change is in the queue, and needs none.

@@ -11,7 +11,7 @@
 //!
 //! # Invariants
 //! 1. A slot has at least one user, and no number is used twice.
-//! 2. Of one name and types, at most one informer in `running` is not over.
+//! 2. Of one name and types, at most one informer is in `running`. One that was told to stop is replaced by the next request, and leaves.
 //! 3. Once closed, there is no slot.
 //!
 //! Cancel safety: waits are of informers, and lose nothing when dropped.
@@ -47,8 +47,8 @@ type Run = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// Informers by name, shared by all who use one. A handle: clones share them.
 ///
 /// The first request for a name starts its informer; later ones join it, at the version it is at, unless they configure it differently. When the last
-/// [`SharedInformer`] is dropped, or by [`stop`](Self::stop), the informer is shut down. An informer that has ended, for whatever reason, is replaced at
-/// the next request for its name.
+/// [`SharedInformer`] is dropped, or by [`stop`](Self::stop), the informer is shut down. An informer that has ended, or was told to, by whomever, is replaced
+/// at the next request for its name.
 ///
 /// # Examples
 /// ```
@@ -197,7 +197,7 @@ impl InformerSet {
         if state.closed {
             return Err(InformerStartError::ShutDown);
         }
-        let slot = state.running.get_mut(id).filter(|slot| !slot.member.is_stopped());
+        let slot = state.running.get_mut(id).filter(|slot| !slot.member.is_stopping());
         Ok(slot.and_then(|slot| Some((SharedInformer::of(self, id, slot)?, slot.config))))
     }
 
@@ -220,7 +220,7 @@ impl InformerSet {
             return Err(InformerStartError::ShutDown);
         }
         // Looked at again: another may have been quicker while this one was built.
-        let there = state.running.get_mut(&id).filter(|slot| !slot.member.is_stopped());
+        let there = state.running.get_mut(&id).filter(|slot| !slot.member.is_stopping());
         if let Some(slot) = there {
             if let Some(difference) = slot.config.difference(&config) {
                 return Err(InformerStartError::ConfigMismatch(difference));
@@ -232,6 +232,7 @@ impl InformerSet {
         let number = state.next;
         state.next += 1;
         over = state.running.insert(id.clone(), Slot { number, member: member.clone(), users: 1, config });
+        state.let_go(over.iter());
         drop(state);
         drop(over);
         Ok((SharedInformer::new(self, id, number, informer), true))

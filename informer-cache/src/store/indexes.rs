@@ -23,6 +23,8 @@ pub(super) struct IndexBuild<K, V> {
     column: [Arc<Column>; 1],
     /// What the column holds; nothing before it has caught up with a first one.
     table: Option<Arc<Table<K, V>>>,
+    /// What it has held before: the last to hold objects, perhaps, so dropped with this, after the turn.
+    passed: Vec<Arc<Table<K, V>>>,
     plan: Plan,
     garbage: Garbage,
 }
@@ -36,6 +38,7 @@ impl<K: Clone + Eq + Hash, V: 'static> IndexBuild<K, V> {
             seed: store.inner.reader.seed,
             column,
             table: None,
+            passed: Vec::new(),
             plan: Plan::default(),
             garbage: Garbage::default(),
         })
@@ -43,11 +46,10 @@ impl<K: Clone + Eq + Hash, V: 'static> IndexBuild<K, V> {
 
     /// Makes the column that of a later table. O(changes since), and O(objects) the first time. Runs the user's functions.
     pub(super) fn catch_up(&mut self, table: Arc<Table<K, V>>) {
-        let before = self.table.take();
-        if before.as_ref().is_some_and(|before| before.revision == table.revision) {
-            self.table = Some(table);
+        if self.table.as_ref().is_some_and(|before| before.revision == table.revision) {
             return;
         }
+        let before = self.table.replace(table.clone());
         let rows = before.as_ref().map(|before| before.rows.items());
         for (row, old, new) in table.rows.items().differing(rows) {
             if old.zip(new).is_some_and(|(old, new)| old.is(new)) {
@@ -58,28 +60,23 @@ impl<K: Clone + Eq + Hash, V: 'static> IndexBuild<K, V> {
             self.plan.one_column(&self.column[0], &self.index, old, values.as_ref());
             self.plan.carry_out(&mut self.column, row, &mut self.garbage);
         }
-        self.table = Some(table);
+        self.passed.extend(before);
     }
 
     /// Makes it a part of the store, whose table it has caught up with.
-    pub(super) fn install(
-        self,
-        core: &mut WriterCore<K, V>,
-        effects: &mut Effects<K, V>,
-    ) -> Result<(), DuplicateIndex> {
-        let Self { index, column: [column], table, garbage, .. } = self;
-        effects.garbage.values.extend(garbage.values);
-        is_new(&core.table(), &index)?;
-        // Not held as a snapshot would be: it is the one that is published.
-        drop(table);
+    pub(super) fn install(&mut self, core: &mut WriterCore<K, V>) -> Result<(), DuplicateIndex> {
+        is_new(&core.table(), &self.index)?;
+        // Not held as a snapshot would be: it is the one that is published, unless another index came or went.
+        let held = self.table.take().filter(|held| !Arc::ptr_eq(held, &core.table()));
+        self.passed.extend(held);
         let inner = core.inner();
         let mut published = inner.published.write();
         inner.note_superseded(&mut published);
         let table = Arc::make_mut(&mut published.table);
-        let indexes = table.index_set.indexes.iter().chain([&index]).cloned().collect();
+        let indexes = table.index_set.indexes.iter().chain([&self.index]).cloned().collect();
         // What it replaces holds definitions that the new one holds, too.
         table.index_set = Arc::new(IndexSet { indexes });
-        table.columns.push(column);
+        table.columns.push(self.column[0].clone());
         Ok(())
     }
 }

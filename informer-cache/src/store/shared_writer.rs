@@ -6,7 +6,7 @@
 //! | `holder` | itself, an atomic; the number of the thread that has the turn. A thread finds its own number only where it put it, further up its stack |
 //!
 //! Order: `turn` before every lock of the store. Observers are told, tasks woken and what was replaced is dropped after the turn, so all of them may write.
-//! What runs in the turn (identity and index functions, `Hash`, `Eq`, `Ord` and `Clone` of keys and index values; of a list, all functions) must not: it
+//! What runs in the turn (identity and index functions, `Hash`, `Eq`, `Ord` and `Clone` of keys and index values; of a list, all functions, and drops of what is listed and not kept) must not: it
 //! would wait for itself, and is told so by a panic.
 
 use std::borrow::Borrow;
@@ -30,7 +30,8 @@ use crate::{
 ///
 /// Writes come one after the other. Key, version and transformation of an object are asked before its turn, and observers told after it, so those of
 /// several threads overlap, and all of them may write. What runs in the turn must not write this store, and a panic says so: the schema's
-/// identity, index functions, and what keys and index values bring along; in [`replace`](Self::replace) also key, version and transformation.
+/// identity, index functions, and what keys and index values bring along; in [`replace`](Self::replace) also key, version and transformation, and the drop of
+/// listed objects that are stored already, or are listed again.
 ///
 /// # Examples
 /// ```
@@ -167,9 +168,9 @@ where
         for _ in 0..ROUNDS {
             build.catch_up(self.inner.table());
         }
-        self.write(|core, effects| {
+        self.write(|core, _| {
             build.catch_up(core.table());
-            build.install(core, effects)
+            build.install(core)
         })
     }
 

@@ -150,7 +150,7 @@ where
     pub fn add_index(&mut self, index: &impl AnyIndex<V>) -> Result<(), DuplicateIndex> {
         let mut build = IndexBuild::new(index.define(), &self.core.store)?;
         build.catch_up(self.inner.table());
-        self.write(|core, effects| build.install(core, effects))
+        self.write(|core, _| build.install(core))
     }
 
     /// Takes an index from the store as it runs. O(1) for everybody else; its memory is freed here, or with the last snapshot that knows it.

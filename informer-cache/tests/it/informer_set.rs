@@ -184,6 +184,45 @@ fn one_that_is_stopped_is_started_again_for_who_asks() {
 }
 
 #[test]
+fn one_that_was_told_to_stop_is_joined_by_nobody() {
+    let world = World::new();
+    let source = listing(&[1]);
+    let old = world.get("numbers", &source);
+    world.settle();
+    // By whoever has a handle; its run future has not been polled since.
+    old.shut_down();
+    assert!(!old.is_stopped());
+    list(&source, &[1, 2]);
+    let new = world.get("numbers", &source);
+    let mut stopped = Box::pin(world.set.stopped());
+    world.settle();
+    assert_eq!((old.is_stopped(), new.is_stopped(), new.snapshot().len()), (true, false, 2));
+    world.set.shut_down();
+    assert!(poll_once(stopped.as_mut()).is_pending(), "of the one that goes on");
+    world.settle();
+    assert!(poll_once(stopped.as_mut()).is_ready());
+}
+
+/// Who waits for the end of all waits for those, too, that were replaced before they had ended.
+#[test]
+fn the_end_of_one_that_was_replaced_is_awaited() {
+    let world = World::new();
+    let source = listing(&[1]);
+    let old = world.get("numbers", &source);
+    world.settle();
+    old.shut_down();
+    let old_run = std::mem::take(&mut *world.runs.lock());
+    list(&source, &[1]);
+    drop(world.get("numbers", &source));
+    world.settle();
+    let mut stopped = Box::pin(world.set.stopped());
+    assert!(poll_once(stopped.as_mut()).is_pending());
+    world.runs.lock().extend(old_run);
+    world.settle();
+    assert!(poll_once(stopped.as_mut()).is_ready());
+}
+
+#[test]
 fn one_that_failed_is_replaced() {
     /// Panics when it would list 13.
     struct Grumpy(ScriptedSource<u64>);

@@ -275,6 +275,43 @@ fn the_present_state_was_counted_among_those_held() {
     assert_eq!(store.retained_snapshots().states, 0);
 }
 
+/// An object that writes to its store when it is dropped.
+struct Farewell {
+    key: u8,
+    version: u64,
+    store: Arc<std::sync::OnceLock<SharedWriter<u8, Self>>>,
+}
+
+impl Drop for Farewell {
+    fn drop(&mut self) {
+        if let Some(store) = self.store.get().filter(|_| self.key == 1) {
+            store.upsert(Self { key: 2, version: self.version, store: Arc::default() });
+        }
+    }
+}
+
+#[test]
+fn an_index_that_was_added_dropped_what_was_overwritten_in_the_turn_of_the_writer() {
+    let itself: Arc<std::sync::OnceLock<SharedWriter<u8, Farewell>>> = Arc::default();
+    let schema = Schema::new(|object: &Farewell| object.key, |object| Version::new(object.version));
+    let store = Store::builder(schema).build().unwrap().into_shared();
+    store.upsert(Farewell { key: 1, version: 1, store: itself.clone() });
+    assert!(itself.set(store.clone()).is_ok());
+    let seen = itself.clone();
+    // As often as the index is brought up to date before its turn comes, its object is overwritten: in that turn, the last state but one is left to its table alone.
+    static BY_VERSION: Index<Farewell, u64> = Index::new("version", |object| object.version);
+    let by_version = BY_VERSION.with_function(move |object: &Farewell| {
+        if object.key == 1 && object.version <= 3 {
+            let version = object.version + 1;
+            seen.get().unwrap().upsert(Farewell { key: 1, version, store: seen.clone() });
+        }
+        vec![object.version]
+    });
+    store.add_index(&by_version).unwrap();
+    assert_eq!(store.by_index(&BY_VERSION, &4).unwrap().len(), 1);
+    assert_eq!(store.get(&2).unwrap().version, 3, "the last that was dropped");
+}
+
 /// Equal to its neighbours, so not transitive; all hash alike.
 #[derive(Clone, Copy, Debug)]
 struct Near(i32);

@@ -187,3 +187,29 @@ async fn the_server_in_memory_selects_what_the_cache_selects() {
     }
     assert!(selected > 1_000 && refused > 500, "{selected} selected, {refused} refused");
 }
+
+#[test]
+fn what_no_label_can_be_is_refused() {
+    let with = |key: &str, value: &str| LabelSelector {
+        match_labels: Some([(key.to_owned(), value.to_owned())].into()),
+        match_expressions: None,
+    };
+    for (key, value) in [
+        ("", "x"),
+        ("a b", "x"),
+        ("a", "x y"),
+        ("a", "-x"),
+        ("a,b", "x"),
+        ("a=b", "x"),
+        ("!a", "x"),
+        ("a/b/c", "x"),
+    ] {
+        let refused = Selector::from_label_selector(&with(key, value)).unwrap_err();
+        assert!(matches!(refused, SelectorError::Label { .. }), "{key:?}, {value:?}: {refused}");
+    }
+    let longest = "x".repeat(63);
+    assert!(Selector::from_label_selector(&with(&format!("example.com/{longest}"), &longest)).is_ok());
+    assert!(Selector::from_label_selector(&with("a", &"x".repeat(64))).is_err());
+    let nothing = LabelSelector::default();
+    assert!(Selector::from_label_selector(&nothing).is_ok_and(|selector| selector.is_everything()));
+}

@@ -21,8 +21,8 @@ pub(super) trait Member: Send + Sync {
     /// The signal that it is over. It keeps nothing of the informer.
     fn over(&self) -> Arc<Synced>;
 
-    /// Whether it will never do anything again.
-    fn is_stopped(&self) -> bool;
+    /// Whether it was told to stop, or has stopped: nobody joins it.
+    fn is_stopping(&self) -> bool;
 }
 
 impl<K, V> Member for Informer<K, V>
@@ -50,7 +50,7 @@ where
         self.over()
     }
 
-    fn is_stopped(&self) -> bool {
-        self.is_stopped()
+    fn is_stopping(&self) -> bool {
+        self.is_stopping()
     }
 }
