@@ -32,12 +32,6 @@ impl ParseNamespacedNameError {
     pub(crate) fn slash_in_name(text: &str) -> Self {
         Self { text: text.into(), problem: "the name of an object without namespace holds a slash" }
     }
-
-    /// What could not be read.
-    #[must_use]
-    pub fn text(&self) -> &str {
-        &self.text
-    }
 }
 
 impl fmt::Display for ParseNamespacedNameError {
@@ -57,12 +51,6 @@ pub struct ParseVersionError {
 impl ParseVersionError {
     pub(crate) fn new(text: &str) -> Self {
         Self { text: text.into() }
-    }
-
-    /// What could not be read.
-    #[must_use]
-    pub fn text(&self) -> &str {
-        &self.text
     }
 }
 

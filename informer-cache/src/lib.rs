@@ -41,8 +41,6 @@ pub use crate::store::{
     SharedWriter, Snapshot, Store, StoreBuilder, Transaction, WaitForKey, WaitForVersion, WriteOutcome,
     Writer,
 };
-#[cfg(feature = "testing")]
-pub use crate::testing::{ScriptedSource, ScriptedWatch, SourceRequest};
 pub use crate::ttl::{TtlEntry, TtlSnapshot, TtlStore, TtlStoreBuilder};
 pub use crate::watch::{
     BoundedSubscription, HandlerExit, HandlerFuture, HandlerRegistration, InitialProcessed, Lag, Lagged,

@@ -7,7 +7,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use flyball_controller::{Action, Controller};
-use flyball_informer_cache::{Informer, Page, Schema, ScriptedSource, Version};
+use flyball_informer_cache::testing::ScriptedSource;
+use flyball_informer_cache::{Informer, Page, Schema, Version};
 use flyball_ops::prometheus_client::registry::Registry;
 use flyball_ops::{OpsServer, PrometheusControllers, PrometheusQueues};
 use flyball_ratelimit::Exponential;

@@ -53,6 +53,7 @@ type Run = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// # Examples
 /// ```
 /// # use flyball_informer_cache::*;
+/// # use flyball_informer_cache::testing::ScriptedSource;
 /// # use flyball_sync::ManualClock;
 /// const NUMBERS: Schema<u64, u64> = Schema::new(|number| *number, |_| Version::ZERO);
 ///

@@ -104,22 +104,6 @@ impl<'a, K: Eq + Hash, V: 'static> Query<'a, K, V> {
         self.with_values(index, std::iter::once(value), true)
     }
 
-    /// Only objects with a value that `test` accepts. O(values of the index).
-    ///
-    /// # Errors
-    /// When the store has no such index.
-    pub fn by_test<IK: 'static>(
-        mut self,
-        index: &Index<V, IK>,
-        test: impl Fn(&IK) -> bool,
-    ) -> Result<Self, MissingIndex> {
-        let column = self.snapshot.column(index)?;
-        let numbered = column.numbered();
-        let groups = numbered.filter(|(_, group)| test(typed::<IK>(&group.value))).map(|(number, _)| number);
-        self.conditions.push(Condition { column, groups: groups.collect(), excluded: false });
-        Ok(self)
-    }
-
     /// Only objects whose labels a selector accepts. O(requirements × values each speaks of), and for the operators that look at every value of a
     /// key (exists, absent, greater, less), O(values of the key).
     ///
@@ -142,16 +126,6 @@ impl<'a, K: Eq + Hash, V: 'static> Query<'a, K, V> {
     /// The objects.
     pub fn iter(&self) -> QueryIter<'a, K, V> {
         self.clone().into_iter()
-    }
-
-    /// The keys of the objects.
-    pub fn keys(&self) -> impl Iterator<Item = &'a K> + use<'a, K, V> {
-        Records::new(self.clone()).map(|record| record.key())
-    }
-
-    /// The objects with their keys.
-    pub fn entries(&self) -> impl Iterator<Item = (&'a K, &'a Arc<V>)> + use<'a, K, V> {
-        Records::new(self.clone()).map(|record| (record.key(), &record.object))
     }
 
     fn with_values<'q, IK, Q>(

@@ -82,11 +82,6 @@ impl Column {
         self.groups.iter().map(|(_, group)| group)
     }
 
-    /// The groups with their numbers, ascending.
-    pub(crate) fn numbered(&self) -> impl Iterator<Item = (u32, &Group)> {
-        self.groups.iter()
-    }
-
     /// The groups in the order of their values, if the index keeps one.
     pub(crate) fn order(&self) -> Option<&Sorted> {
         self.order.as_ref()

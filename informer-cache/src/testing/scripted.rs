@@ -31,7 +31,8 @@ pub enum SourceRequest {
 ///
 /// # Examples
 /// ```
-/// use flyball_informer_cache::{SourceRequest, WatchEvent, Informer, Page, Schema, ScriptedSource, Version};
+/// use flyball_informer_cache::testing::{SourceRequest, ScriptedSource};
+/// use flyball_informer_cache::{WatchEvent, Informer, Page, Schema, Version};
 /// use flyball_sync::ManualClock;
 /// use std::pin::pin;
 /// use std::task::{Context, Waker};

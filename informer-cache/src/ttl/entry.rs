@@ -58,8 +58,7 @@ impl<V> TtlEntry<V> {
     }
 
     /// Whether it is there at this instant.
-    #[must_use]
-    pub fn is_alive_at(&self, now: Nanos) -> bool {
+    pub(super) fn is_alive_at(&self, now: Nanos) -> bool {
         now <= self.place.deadline
     }
 }

@@ -4,9 +4,9 @@ use std::error::Error;
 use std::sync::Arc;
 
 use drivers::cache::fixture::{self, Object, SCHEMA, World, error, object};
+use flyball_informer_cache::testing::ScriptedSource;
 use flyball_informer_cache::{
-    BackoffCause, Index, Informer, InformerBuilder, InformerState, Page, Schema, ScriptedSource, Version,
-    WatchEvent,
+    BackoffCause, Index, Informer, InformerBuilder, InformerState, Page, Schema, Version, WatchEvent,
 };
 use parking_lot::Mutex;
 

@@ -10,10 +10,10 @@ use std::time::Duration;
 use drivers::cache::fixture::{self, Object, SCHEMA, World, object};
 use drivers::cache::relist;
 use drivers::cache::server::server;
+use flyball_informer_cache::testing::{ScriptedSource, SourceRequest};
 use flyball_informer_cache::{
     BackoffCause, Index, Informer, InformerBuildError, InformerState, ListRequest, Page, ReflectorBackoff,
-    ReflectorConfig, Schema, ScriptedSource, Source, SourceError, SourceRequest, Stopped, Version,
-    WatchEvent, WatchRequest, WatchStream,
+    ReflectorConfig, Schema, Source, SourceError, Stopped, Version, WatchEvent, WatchRequest, WatchStream,
 };
 use flyball_sync::ManualClock;
 use parking_lot::Mutex;

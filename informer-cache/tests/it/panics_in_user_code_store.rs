@@ -726,7 +726,6 @@ fn questions_at_the_edge() {
     };
     let any = view.query().by_any(&DIGITS, &[1, 2, 1, 2, 9]).unwrap();
     assert_eq!(sorted(&mut any.iter().map(|item| item.id)), [11, 12, 21, 22], "each once");
-    assert_eq!(any.keys().count(), any.entries().count());
     assert_eq!(
         view.query().by_any(&DIGITS, std::iter::empty::<&u32>()).unwrap().iter().count(),
         0,
@@ -747,7 +746,7 @@ fn questions_at_the_edge() {
     assert_eq!(select(all().equals("app", "")), [12]);
     assert_eq!(select(all().equals("", "x")), [12]);
     assert_eq!(select(all().equals("app", "web")), [22], "of a key told twice the last counts");
-    assert_eq!(select(all().equals("app", "web").equals("app", "db")), []);
+    assert_eq!(select(all().equals("app", "web").equals("app", "db")), [0; 0]);
     assert_eq!(select("app in (web, web, db)".parse().unwrap()), [21, 22]);
     assert_eq!(select("app notin (web), !tier".parse().unwrap()), [11, 12, 21]);
 

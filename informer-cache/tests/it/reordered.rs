@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drivers::cache::fixture::{self, Object, SCHEMA, World, bookmark, error, object};
+use flyball_informer_cache::testing::ScriptedSource;
 use flyball_informer_cache::{
-    Informer, InformerState, ListRequest, Page, ScriptedSource, SourceError, Version, WatchEvent,
-    WatchRequest,
+    Informer, InformerState, ListRequest, Page, SourceError, Version, WatchEvent, WatchRequest,
 };
 use parking_lot::Mutex;
 
@@ -48,7 +48,7 @@ fn an_event_that_comes_after_newer_ones_of_other_objects_is_applied() {
     source.answer_watch(Ok(()));
     world.pass(Duration::from_secs(2));
     let asked = source.requests();
-    let Some(flyball_informer_cache::SourceRequest::Watch(last)) = asked.last() else { panic!("{asked:?}") };
+    let Some(flyball_informer_cache::testing::SourceRequest::Watch(last)) = asked.last() else { panic!("{asked:?}") };
     assert_eq!(last.from_version, Version::new(6));
 }
 

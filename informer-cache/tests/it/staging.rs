@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use drivers::cache::fixture::{EXPIRED, Object, World, error, object};
+use flyball_informer_cache::testing::{ScriptedSource, SourceRequest};
 use flyball_informer_cache::{
-    Index, Informer, Observer, Page, Schema, ScriptedSource, SourceRequest, Store, Subscription, Version,
-    WatchEvent,
+    Index, Informer, Observer, Page, Schema, Store, Subscription, Version, WatchEvent,
 };
 use flyball_sync::ManualClock;
 use parking_lot::Mutex;

@@ -65,9 +65,8 @@ fn errors_say_what_is_wrong() {
     assert!(key("a/b/c").ends_with("there is more than one slash"));
     assert!(NamespacedName::new("", "name").is_err() && NamespacedName::new("a", "b/c").is_err());
     assert!(NamespacedName::cluster_scoped("a/b").unwrap_err().to_string().ends_with("holds a slash"));
-    assert_eq!("/x".parse::<NamespacedName>().unwrap_err().text(), "/x");
     for bad in ["-1", "+1", "1.0", " 1", "18446744073709551616"] {
-        assert_eq!(bad.parse::<Version>().unwrap_err().text(), bad);
+        assert!(bad.parse::<Version>().unwrap_err().to_string().starts_with(&format!("{bad:?} is not")));
     }
     assert_eq!("".parse(), Ok(Version::ZERO));
     assert_eq!("18446744073709551615".parse(), Ok(Version::new(u64::MAX)));

@@ -20,10 +20,11 @@ use std::time::Duration;
 use drivers::cache::fixture::{
     BUSY, EXPIRED, INTERNAL, OTHER, Object, REFUSED, SCHEMA, TOO_LARGE, World, bookmark, error, object,
 };
+use flyball_informer_cache::testing::{ScriptedSource, SourceRequest};
 use flyball_informer_cache::{
     BackoffCause, Change, Index, Informer, InformerBuildError, InformerState, LabelIndex, ListRequest,
-    ListVersion, OrderedIndex, Page, ReflectorBackoff, ReflectorConfig, ScriptedSource, SourceErrorKind,
-    SourceRequest, Subscription, Version, WatchEvent, WatchRequest,
+    ListVersion, OrderedIndex, Page, ReflectorBackoff, ReflectorConfig, SourceErrorKind, Subscription,
+    Version, WatchEvent, WatchRequest,
 };
 
 type Source = ScriptedSource<Object>;

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use flyball_controller::{Action, Controller};
-use flyball_informer_cache::{Informer, Page, Schema, ScriptedSource, Version};
+use flyball_informer_cache::testing::ScriptedSource;
+use flyball_informer_cache::{Informer, Page, Schema, Version};
 use flyball_ops::{OpsServer, PrometheusQueues};
 use flyball_sync::TokioTimer;
 use flyball_workqueue::Queue;

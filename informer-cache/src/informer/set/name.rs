@@ -30,18 +30,6 @@ impl InformerName {
     pub fn with_selection(self, selection: impl Into<Arc<str>>) -> Self {
         Self { selection: selection.into(), ..self }
     }
-
-    /// The kind of the objects.
-    #[must_use]
-    pub fn kind(&self) -> &str {
-        &self.kind
-    }
-
-    /// Which of them; empty for all.
-    #[must_use]
-    pub fn selection(&self) -> &str {
-        &self.selection
-    }
 }
 
 impl From<&str> for InformerName {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::hash::Hash;
 use std::ops::Deref;
 
-use super::{Id, InformerName, InformerSet, Slot};
+use super::{Id, InformerSet, Slot};
 use crate::Informer;
 
 /// An informer that others may use, too; made by [`InformerSet::get_or_start`]. Derefs to the [`Informer`].
@@ -33,12 +33,6 @@ impl<K, V> SharedInformer<K, V> {
         let informer = slot.member.as_any().downcast_ref::<Informer<K, V>>()?.clone();
         slot.users += 1;
         Some(Self::new(set, id.clone(), slot.number, informer))
-    }
-
-    /// Its name in the set.
-    #[must_use]
-    pub fn name(&self) -> &InformerName {
-        &self.id.0
     }
 }
 
