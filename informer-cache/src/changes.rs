@@ -3,6 +3,7 @@
 pub(crate) mod buffer;
 mod change;
 pub(crate) mod findings;
+pub(crate) mod observer_fn;
 pub(crate) mod pending;
 pub(crate) mod selection;
 

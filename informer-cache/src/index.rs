@@ -1,19 +1,17 @@
-//! PURE. Typed handles of indexes, and the form of an index inside a store, where the type of its values is erased.
+//! PURE. Typed handles of indexes, and what they become in a store.
 
 use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
 
 use crate::IndexError;
+use crate::table::definition::Definition;
 
-mod definition;
+mod define;
 mod labels;
 mod ordered;
-pub(crate) mod seed;
 pub(crate) mod selector;
-pub(crate) mod set;
 
-pub(crate) use definition::{Definition, erased, typed};
 pub(crate) use labels::Label;
 pub use labels::LabelIndex;
 pub use ordered::OrderedIndex;
@@ -158,7 +156,7 @@ pub trait AnyIndex<V>: sealed::Sealed<V> {
 pub(crate) mod sealed {
     pub trait Sealed<V> {
         #[doc(hidden)]
-        fn define(&self) -> super::Definition<V>;
+        fn define(&self) -> crate::table::definition::Definition<V>;
     }
 }
 

@@ -11,6 +11,7 @@ mod indexes;
 pub(crate) mod inner;
 mod lister;
 mod memory;
+pub(crate) mod object_reader;
 mod publication;
 pub(crate) mod published;
 mod query;

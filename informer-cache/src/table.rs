@@ -18,18 +18,21 @@
 use std::hash::Hash;
 use std::sync::Arc;
 
-use crate::index::seed::Seed;
-use crate::index::set::IndexSet;
+use crate::table::index_set::IndexSet;
 use crate::table::persist::{Hashes, Slab};
 use crate::table::record::{AllValues, AnyValue, Record, Values};
+use crate::table::seed::Seed;
 use crate::{ChangeKind, Version};
 
 mod check;
 mod column;
+pub(crate) mod definition;
+pub(crate) mod index_set;
 pub(crate) mod persist;
 mod plan;
 pub(crate) mod record;
 pub(crate) mod relist;
+pub(crate) mod seed;
 
 pub(crate) use column::{Column, RowNumbers, Rows};
 pub(crate) use plan::Plan;

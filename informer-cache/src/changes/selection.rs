@@ -12,8 +12,8 @@
 
 use std::sync::Arc;
 
-use crate::index::Definition;
-use crate::index::set::IndexSet;
+use crate::table::definition::Definition;
+use crate::table::index_set::IndexSet;
 use crate::table::record::{AnyValue, Record, Values};
 use crate::table::{KeyWrite, Table};
 use crate::{Change, ChangeKind};

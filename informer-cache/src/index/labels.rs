@@ -4,8 +4,9 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
-use super::{AnyIndex, Definition, sealed};
+use super::{AnyIndex, sealed};
 use crate::Selector;
+use crate::table::definition::Definition;
 
 /// A handle of an index of labels, which answers selectors: see [`Snapshot::select`](crate::Snapshot::select).
 ///

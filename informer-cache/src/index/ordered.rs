@@ -4,8 +4,9 @@ use std::fmt;
 use std::hash::Hash;
 use std::ops::Deref;
 
-use super::{AnyIndex, Definition, Index, sealed};
+use super::{AnyIndex, Index, sealed};
 use crate::IndexError;
+use crate::table::definition::Definition;
 
 /// An [`Index`] that also knows the order of its values: it answers ranges and prefixes.
 ///

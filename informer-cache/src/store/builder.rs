@@ -4,12 +4,13 @@ use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use crate::index::Definition;
-use crate::index::seed::Seed;
-use crate::index::set::{IndexSet, ObjectReader, Transform};
 use crate::store::inner::StoreInner;
+use crate::store::object_reader::{ObjectReader, Transform};
 use crate::store::published::PublishedState;
 use crate::store::reader_slots::{ReaderSlotOptions, ReaderSlots};
+use crate::table::definition::Definition;
+use crate::table::index_set::IndexSet;
+use crate::table::seed::Seed;
 use crate::{AnyIndex, DuplicateIndex, Schema, Store, Writer};
 
 /// Builds a [`Store`]; made by [`Store::builder`].

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use crate::Change;
 use crate::changes::buffer::{Merging, SubscriptionBuffers};
 use crate::changes::findings::Findings;
+use crate::changes::observer_fn::{self, ObserverFns};
 use crate::changes::pending::Dropped;
 use crate::signal::wakers::Wakers;
 use crate::store::inner::StoreInner;
 use crate::table::record::Record;
 use crate::table::{Garbage, KeyWrite};
-use crate::watch::observer::{self, ObserverFns};
 
 /// What a write leaves to be done without locks and after its turn: reporting, waking, and dropping what is the user's.
 pub(crate) struct Effects<K, V> {
@@ -56,7 +56,7 @@ impl<K, V> Effects<K, V> {
     /// Step 5 but for the drops, which are the owner's: they may panic. This does not.
     pub(crate) fn finish(&mut self, inner: &StoreInner<K, V>) {
         if let Some(observer_fns) = self.observer_fns.take() {
-            observer::report(&observer_fns, self.change.as_slice());
+            observer_fn::report(&observer_fns, self.change.as_slice());
         }
         if self.detached {
             self.buffers.push(inner.remove_detached());

@@ -10,9 +10,9 @@ use super::effects::Effects;
 use super::write::WriterCore;
 use crate::changes::buffer::SubscriptionBuffer;
 use crate::changes::selection::Selection;
-use crate::index::Definition;
-use crate::index::seed::Seed;
-use crate::index::set::IndexSet;
+use crate::table::definition::Definition;
+use crate::table::index_set::IndexSet;
+use crate::table::seed::Seed;
 use crate::table::{Column, Garbage, Plan, Table};
 use crate::{DuplicateIndex, MissingIndex, Store};
 

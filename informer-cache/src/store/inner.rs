@@ -26,8 +26,8 @@ use std::sync::Arc;
 
 use crate::changes::buffer::{Settled, SubscriptionBuffer, SubscriptionBuffers};
 use crate::changes::selection::Selection;
-use crate::index::set::{ObjectReader, ParsedObject, Transform};
 use crate::signal::synced::Synced;
+use crate::store::object_reader::{ObjectReader, ParsedObject, Transform};
 use crate::store::published::{Published, PublishedState};
 use crate::store::retained::Retained;
 use crate::store::snapshot::Snapshot;

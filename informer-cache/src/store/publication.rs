@@ -25,9 +25,9 @@ use super::relist::RelistDraft;
 use super::write::VersionAdvance;
 use crate::changes::buffer::{Merging, SubscriptionBuffers};
 use crate::changes::findings::Findings;
-use crate::index::set::IndexSet;
+use crate::changes::observer_fn;
+use crate::table::index_set::IndexSet;
 use crate::table::{KeyWrite, Plan, Table};
-use crate::watch::observer;
 use crate::{Change, ChangeKind, Store, Version, WaitForError};
 
 /// So many writes are looked at for a subscription of selected objects as are found for one of everything.
@@ -155,7 +155,7 @@ impl<K, V> Publication<K, V> {
             let part = self.part(self.changes.len(), most);
             let (done, is_last) = (part.len(), part.end == self.changes.len());
             if let Some(observer_fns) = &self.effects.observer_fns {
-                observer::report(observer_fns, &self.changes[part]);
+                observer_fn::report(observer_fns, &self.changes[part]);
             }
             if is_last {
                 if self.first_list {

@@ -7,12 +7,12 @@ use flyball_sync::locks::{RwLock, RwLockWriteGuard};
 
 use crate::Version;
 use crate::changes::buffer::SubscriptionBuffers;
-use crate::index::set::IndexSet;
+use crate::changes::observer_fn::ObserverFns;
 use crate::signal::wakers::Wakers;
 use crate::store::reader_slots::ReaderSlots;
 use crate::store::waiters::Waiters;
 use crate::table::Table;
-use crate::watch::observer::ObserverFns;
+use crate::table::index_set::IndexSet;
 
 /// What readers see, all of it at once.
 pub(crate) struct Published<K, V> {

@@ -10,8 +10,9 @@ use std::hash::{BuildHasher, Hash};
 use std::iter::FusedIterator;
 use std::sync::Arc;
 
+use crate::index::Label;
 use crate::index::selector::{SelectorOperator, SelectorRequirement};
-use crate::index::{Label, typed};
+use crate::table::definition::typed;
 use crate::table::persist::Items;
 use crate::table::record::Record;
 use crate::table::{Column, RowNumbers};

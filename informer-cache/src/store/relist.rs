@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, Hash};
 use flyball_sync::panics::attempt;
 use hashbrown::HashTable;
 
-use crate::index::set::{ObjectReader, Transform};
+use crate::store::object_reader::{ObjectReader, Transform};
 use crate::table::record::{AllValues, Record};
 use crate::table::relist::{Listed, ListedState, RelistDiff, judge};
 use crate::{Change, Store, Version, Writer};

@@ -5,8 +5,8 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
-use crate::index::set::ObjectReader;
-use crate::index::typed;
+use crate::store::object_reader::ObjectReader;
+use crate::table::definition::typed;
 use crate::table::record::Record;
 use crate::table::{Column, RowNumbers, Table};
 use crate::{Change, ChangeKind, Index, IndexError, LabelIndex, MissingIndex, Query, Selector, Version};

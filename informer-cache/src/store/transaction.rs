@@ -9,7 +9,7 @@ use std::sync::Arc;
 use hashbrown::HashTable;
 
 use super::write::{deletion, judge_event};
-use crate::index::set::transformed;
+use crate::store::object_reader::transformed;
 use crate::table::record::Record;
 use crate::table::relist::ListedState;
 use crate::table::{KeyWrite, Table};

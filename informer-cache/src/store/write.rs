@@ -12,9 +12,9 @@ use flyball_sync::locks::RwLockWriteGuard;
 
 use crate::changes::buffer::{Merging, SubscriptionBuffer, SubscriptionBuffers};
 use crate::changes::findings::Findings;
-use crate::index::set::{ObjectReader, ParsedObject};
 use crate::store::effects::{Effects, fan_out};
 use crate::store::inner::StoreInner;
+use crate::store::object_reader::{ObjectReader, ParsedObject};
 use crate::store::published::Published;
 use crate::table::record::Record;
 use crate::table::relist::ListedState;

@@ -11,7 +11,7 @@ use super::indexes::IndexBuild;
 use super::publication::{Publication, Stage};
 use super::relist::RelistDraft;
 use super::write::{VersionAdvance, WriterCore};
-use crate::index::set::transformed;
+use crate::store::object_reader::transformed;
 use crate::table::{KeyWrite, Table};
 use crate::{
     AnyIndex, Change, DuplicateIndex, MissingIndex, Relist, SharedWriter, Store, Transaction, Version,

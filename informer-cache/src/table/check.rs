@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::column::{Named, number};
 use super::{Column, Table};
-use crate::index::Definition;
+use crate::table::definition::Definition;
 
 pub(super) fn check<K: Eq + Hash, V: 'static>(
     table: &Table<K, V>,

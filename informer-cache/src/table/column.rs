@@ -14,7 +14,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use crate::IndexError;
-use crate::index::Definition;
+use crate::table::definition::Definition;
 use crate::table::persist::{Hashes, Numbers, Slab, Sorted, Vector};
 use crate::table::record::AnyValue;
 

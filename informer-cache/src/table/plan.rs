@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::Garbage;
 use super::column::{Column, Group, Name, Named, Rows, name, number};
 use crate::IndexError;
-use crate::index::Definition;
+use crate::table::definition::Definition;
 use crate::table::record::{AnyValue, Said, Values};
 
 /// The changes of one write; kept from write to write for its memory.

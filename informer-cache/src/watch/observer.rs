@@ -1,26 +1,14 @@
-//! SHELL. Functions that are told every change, by whoever makes it.
+//! SHELL. A function that is told every change, from its registration to its end. Its calls are in [`changes::observer_fn`](crate::changes::observer_fn).
 //!
-//! | | guarded by |
-//! |---|---|
-//! | the list of listeners | the store's `published`; replaced as a whole, so that a writer takes it in the critical section it publishes in, and tells it after unlocking everything |
-//! | `panics` | itself, an atomic; it counts and publishes nothing |
-//! | `gone` | itself, an atomic; set once, when the observer ends. Who reads it too early tells one change more |
-//! | `over` | itself; set when the listener is dropped: it is in no list any more, so nobody is calling the function or will |
-//! | `TELLING` | nobody else has it: the calls that this thread is in |
-//!
-//! Registering takes its snapshot under `published`, too. So a change that was published before is in the snapshot, and whoever publishes
+//! Registering takes its snapshot under `published`. So a change that was published before is in the snapshot, and whoever publishes
 //! one after finds the listener in the list: each is told, and told once.
-//!
-//! The function and its drop run without a lock and by themselves. A panic in one of them is counted, and costs one call; the writer goes on.
 
-use std::cell::Cell;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-use flyball_sync::locks::{AtomicBool, AtomicU64, Ordering, thread_local};
-use flyball_sync::panics::caught;
+use flyball_sync::locks::Ordering;
 
-use crate::signal::synced::Synced;
+use crate::changes::observer_fn::{NotifyGuard, ObserverFn, ObserverState};
 use crate::store::inner::StoreInner;
 use crate::table::Table;
 use crate::{Change, ChangeKind};
@@ -35,51 +23,6 @@ pub struct Observer<K, V> {
     store: Weak<StoreInner<K, V>>,
     fate: Arc<ObserverState>,
 }
-
-/// State shared by an [`Observer`] and its [`ObserverFn`].
-#[derive(Default)]
-struct ObserverState {
-    panics: AtomicU64,
-    gone: AtomicBool,
-    over: Synced,
-}
-
-thread_local! {
-    /// How deep this thread is in calls of observers.
-    #[allow(clippy::missing_const_for_thread_local, reason = "loom's macro takes no `const` block")]
-    static TELLING: Cell<usize> = Cell::new(0);
-}
-
-/// While it lives, this thread is calling observers.
-struct NotifyGuard;
-
-impl NotifyGuard {
-    fn begin() -> Self {
-        TELLING.with(|depth| depth.set(depth.get() + 1));
-        Self
-    }
-
-    fn is_here() -> bool {
-        TELLING.with(Cell::get) > 0
-    }
-}
-
-impl Drop for NotifyGuard {
-    fn drop(&mut self) {
-        TELLING.with(|depth| depth.set(depth.get() - 1));
-    }
-}
-
-/// The function of one observer.
-pub(crate) struct ObserverFn<K, V> {
-    /// Taken out when this is dropped, and only then.
-    #[expect(clippy::type_complexity, reason = "a function, named nowhere else")]
-    function: Option<Box<dyn Fn(&Change<K, V>) + Send + Sync>>,
-    fate: Arc<ObserverState>,
-}
-
-/// The observer functions of a store, shared so that a notification copies no list.
-pub(crate) type ObserverFns<K, V> = Arc<[Arc<ObserverFn<K, V>>]>;
 
 impl<K, V> Observer<K, V> {
     /// The number of calls that panicked.
@@ -175,44 +118,5 @@ impl<K, V> StoreInner<K, V> {
             published.observer_fns = published.observer_fns.iter().chain([observer_fn]).cloned().collect();
         }
         published.table.clone()
-    }
-}
-
-impl<K, V> ObserverFn<K, V> {
-    fn call(&self, call: impl FnOnce(&dyn Fn(&Change<K, V>))) {
-        let Some(function) = &self.function else { return };
-        // Ordering: Relaxed, see where it is set.
-        if !self.fate.gone.load(Ordering::Relaxed) && caught(|| call(function)).is_none() {
-            self.panicked();
-        }
-    }
-
-    fn panicked(&self) {
-        // Ordering: Relaxed, it counts and publishes nothing.
-        self.fate.panics.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-/// What the function holds is foreign code as the function is.
-impl<K, V> Drop for ObserverFn<K, V> {
-    fn drop(&mut self) {
-        let function = self.function.take();
-        if caught(|| drop(function)).is_none() {
-            self.panicked();
-        }
-        self.fate.over.set();
-    }
-}
-
-/// Reports changes to observers, one after the other. Never panics. The caller holds no lock.
-pub(crate) fn report<K, V>(observer_fns: &ObserverFns<K, V>, changes: &[Change<K, V>]) {
-    if observer_fns.is_empty() || changes.is_empty() {
-        return;
-    }
-    let _telling = NotifyGuard::begin();
-    for change in changes {
-        for observer_fn in &**observer_fns {
-            observer_fn.call(|tell| tell(change));
-        }
     }
 }

@@ -48,7 +48,9 @@ fn an_event_that_comes_after_newer_ones_of_other_objects_is_applied() {
     source.answer_watch(Ok(()));
     world.pass(Duration::from_secs(2));
     let asked = source.requests();
-    let Some(flyball_informer_cache::testing::SourceRequest::Watch(last)) = asked.last() else { panic!("{asked:?}") };
+    let Some(flyball_informer_cache::testing::SourceRequest::Watch(last)) = asked.last() else {
+        panic!("{asked:?}")
+    };
     assert_eq!(last.from_version, Version::new(6));
 }
 

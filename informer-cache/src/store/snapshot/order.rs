@@ -9,7 +9,7 @@ use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 use super::Snapshot;
-use crate::index::typed;
+use crate::table::definition::typed;
 use crate::table::persist::Sorted;
 use crate::table::record::AnyValue;
 use crate::table::{Column, RowNumbers, Table};

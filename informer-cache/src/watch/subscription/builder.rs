@@ -11,8 +11,8 @@ use flyball_sync::Timer;
 use super::{BoundedSubscription, OverflowPolicy, ResyncTimer, Subscription};
 use crate::changes::pending::Filter;
 use crate::changes::selection::Selection;
-use crate::index::erased;
 use crate::store::inner::StoreInner;
+use crate::table::definition::erased;
 use crate::{Index, LabelIndex, MissingIndex, Selector};
 
 /// A subscription in the making; made by [`Store::subscription`](crate::Store::subscription).

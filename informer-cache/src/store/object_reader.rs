@@ -1,20 +1,13 @@
-//! PURE. What a store asks about its objects: but for [`Table::values`](crate::table::Table::values) the one place that runs the owner's functions.
+//! PURE. How a store reads an object: but for [`Table::values`](crate::table::Table::values) the one place that runs the owner's functions.
 //!
-//! All of it happens under no lock of the store and before anything changes, so a function may panic, block or read the store. A index set never changes:
-//! with another set of indexes the store has another index set.
+//! All of it happens under no lock of the store and before anything changes, so a function may panic, block or read the store.
 
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
-use crate::index::Definition;
-use crate::index::seed::Seed;
 use crate::table::record::Record;
-use crate::{MissingIndex, Schema, Version};
-
-/// What a store asks about its objects.
-pub(crate) struct IndexSet<V> {
-    pub(crate) indexes: Vec<Arc<Definition<V>>>,
-}
+use crate::table::seed::Seed;
+use crate::{Schema, Version};
 
 /// How a store reads an object; never changes.
 pub(crate) struct ObjectReader<K, V> {
@@ -79,29 +72,5 @@ impl<K, V> ParsedObject<K, V> {
             Some(old) => (old.next(version, object), Some(key)),
             None => (Record::new(hash, key, version, object), None),
         }
-    }
-}
-
-impl<V> IndexSet<V> {
-    /// The name of one of these indexes that it does not have.
-    pub(crate) fn lacks(&self, indexes: &[Arc<Definition<V>>]) -> Option<&'static str>
-    where
-        V: 'static,
-    {
-        let missing = indexes.iter().find(|index| !self.indexes.iter().any(|known| known.is_like(index)));
-        missing.map(|index| index.name)
-    }
-
-    /// Where this very index is.
-    pub(crate) fn place(&self, index: &Arc<Definition<V>>) -> Option<usize> {
-        self.indexes.iter().position(|known| Arc::ptr_eq(known, index))
-    }
-
-    pub(crate) fn find<IK: 'static>(&self, name: &'static str) -> Result<usize, MissingIndex>
-    where
-        V: 'static,
-    {
-        let found = self.indexes.iter().position(|index| index.is::<IK>(name));
-        found.ok_or(MissingIndex { name })
     }
 }

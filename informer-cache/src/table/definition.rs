@@ -1,0 +1,78 @@
+//! PURE. An index inside a store: what it asks of objects and values, with the type of the values erased.
+
+use std::any::{Any, TypeId};
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{BuildHasher, Hash};
+use std::sync::Arc;
+
+use flyball_sync::panics::attempt;
+
+use crate::IndexError;
+use crate::table::Column;
+use crate::table::record::{AnyValue, Value, Values};
+use crate::table::seed::Seed;
+
+/// How one index reads objects and tells values apart. Public in name only: no path leads to it.
+pub struct Definition<V> {
+    pub(crate) name: &'static str,
+    pub(crate) value_type: TypeId,
+    /// Whether every object has exactly one value.
+    pub(crate) single: bool,
+    pub(crate) unique: bool,
+    pub(crate) values: Box<ValuesFn<V>>,
+    pub(crate) equal: fn(&AnyValue, &AnyValue) -> bool,
+    /// The order of values, of an index that keeps one.
+    pub(crate) compare: Option<fn(&AnyValue, &AnyValue) -> Ordering>,
+}
+
+/// The values of an object, which comes to a row of the index's column, or to a new one.
+pub(crate) type ValuesFn<V> = dyn Fn(&Column, Option<u32>, &V, &Seed) -> Values + Send + Sync;
+
+impl<V: 'static> Definition<V> {
+    pub(crate) fn is<IK: 'static>(&self, name: &str) -> bool {
+        self.name == name && self.value_type == TypeId::of::<IK>()
+    }
+
+    /// Whether the other one has the same name and type of values.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        (self.name, self.value_type) == (other.name, other.value_type)
+    }
+
+    /// Runs the user's function, for an object that comes to a row of this index's column. Those that the row has are kept, and those that any has
+    /// shared, so that most writes neither allocate nor, in an update, hash for an index. A panic of it, or of `Hash` and `Eq` of what it says, is
+    /// an error of this object.
+    pub(crate) fn values(&self, column: &Column, row: Option<u32>, object: &V, seed: &Seed) -> Values {
+        attempt(|| (self.values)(column, row, object, seed)).unwrap_or_else(|message| {
+            let error = IndexError::new(format!("the index function panicked: {message}"));
+            Values::Failed(Arc::new(error))
+        })
+    }
+}
+
+impl<V> Definition<V> {
+    #[inline]
+    pub(crate) fn equal(&self, a: &AnyValue, b: &AnyValue) -> bool {
+        a.hash == b.hash && (std::ptr::addr_eq(a, b) || (self.equal)(a, b))
+    }
+}
+
+impl<V> fmt::Debug for Definition<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Definition").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// A value as an index keeps it.
+pub(crate) fn erased<IK: Hash + Send + Sync + 'static>(key: IK, seed: &Seed) -> Arc<AnyValue> {
+    Arc::new(Value { hash: seed.hash_one(&key), key })
+}
+
+/// The value behind the erased one.
+///
+/// # Panics
+/// Never: indexes are found by name and type.
+pub(crate) fn typed<IK: 'static>(value: &AnyValue) -> &IK {
+    let key: &dyn Any = &value.key;
+    key.downcast_ref().expect("an index holds values of its own type")
+}

@@ -1,0 +1,35 @@
+//! PURE. The indexes of a store. A set never changes: with other indexes the store has another set.
+
+use std::sync::Arc;
+
+use crate::MissingIndex;
+use crate::table::definition::Definition;
+
+/// The indexes of a store, each with a column of the table.
+pub(crate) struct IndexSet<V> {
+    pub(crate) indexes: Vec<Arc<Definition<V>>>,
+}
+
+impl<V> IndexSet<V> {
+    /// The name of one of these indexes that it does not have.
+    pub(crate) fn lacks(&self, indexes: &[Arc<Definition<V>>]) -> Option<&'static str>
+    where
+        V: 'static,
+    {
+        let missing = indexes.iter().find(|index| !self.indexes.iter().any(|known| known.is_like(index)));
+        missing.map(|index| index.name)
+    }
+
+    /// Where this very index is.
+    pub(crate) fn place(&self, index: &Arc<Definition<V>>) -> Option<usize> {
+        self.indexes.iter().position(|known| Arc::ptr_eq(known, index))
+    }
+
+    pub(crate) fn find<IK: 'static>(&self, name: &'static str) -> Result<usize, MissingIndex>
+    where
+        V: 'static,
+    {
+        let found = self.indexes.iter().position(|index| index.is::<IK>(name));
+        found.ok_or(MissingIndex { name })
+    }
+}
