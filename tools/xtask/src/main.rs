@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
+mod api;
 mod deep;
 mod e2e;
 mod faults;
@@ -43,6 +44,8 @@ enum Job {
     Fuzz(fuzz::Options),
     /// New scripts through flyball, client-go and the reference with one switch per difference.
     Parity(parity::Options),
+    /// What users see of each published crate, listed in docs/api; all of it used in an example that runs.
+    Api(api::Options),
     /// Each published crate with no features, each feature alone and all; its dependencies within their budget.
     Features(features::Options),
     /// The tests that need a real Kubernetes API server, which it builds: kube-apiserver, with etcd.
@@ -73,6 +76,7 @@ fn run(job: Job) -> Result<()> {
         Job::Faults(options) => seeded::run(&workspace, &options),
         Job::Fuzz(options) => fuzz::run(&workspace, &options),
         Job::Parity(options) => parity::run(&workspace, &options),
+        Job::Api(options) => api::run(&workspace, &options),
         Job::Features(options) => features::run(&workspace, &options),
         Job::E2e(options) => e2e::run(&workspace, &options),
         Job::Deep(options) => deep::run(&workspace, &options),

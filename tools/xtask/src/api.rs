@@ -1,0 +1,119 @@
+//! `cargo xtask api`: what users see of each published crate. A change of it is a change of a file, so a reviewer sees it; and whatever is public is used in an
+//! example that runs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use serde_json::Value;
+
+use crate::process;
+use crate::workspace::{Package, Workspace, cargo};
+
+mod examples;
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Writes the listings instead of comparing them.
+    #[arg(long)]
+    write: bool,
+    /// Only this package.
+    package: Option<String>,
+}
+
+/// One listing a crate, as `cargo public-api` prints it: without what every type has of itself, and without blanket implementations.
+const LISTINGS: &str = "docs/api";
+/// Functions that occur in no example, each with a reason: `path: reason`.
+const WITHOUT_EXAMPLE: &str = "docs/api/without-example.txt";
+
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    let rustdoc = nightly_rustdoc(workspace)?;
+    let mut complaints = Vec::new();
+    let mut excused =
+        examples::Excused::read(&workspace.read(Path::new(WITHOUT_EXAMPLE)).unwrap_or_default());
+    let wanted = |package: &&Package| options.package.as_ref().is_none_or(|name| *name == package.name);
+    for package in workspace.published().filter(wanted) {
+        let json = rustdoc_json(workspace, package, &rustdoc)?;
+        let listing = list(&json)?;
+        let path = PathBuf::from(LISTINGS).join(format!("{}.txt", package.name));
+        if options.write {
+            fs::create_dir_all(workspace.root.join(LISTINGS))?;
+            fs::write(workspace.root.join(&path), &listing)?;
+        } else {
+            let known = workspace.read(&path).unwrap_or_default();
+            complaints.extend(differences(&path, &known, &listing));
+        }
+        let value: Value = serde_json::from_slice(&fs::read(&json)?).context("rustdoc's JSON")?;
+        let found = examples::look(&value)?;
+        println!("{}: {found}", package.name);
+        complaints.extend(found.complaints(&mut excused));
+    }
+    if options.package.is_none() {
+        complaints.extend(
+            excused.left().map(|path| format!("{WITHOUT_EXAMPLE}: {path} is used in an example, or gone")),
+        );
+    }
+    process::verdict(&complaints)
+}
+
+/// A rustdoc that may write JSON, which a stable one does not by itself. Only rustdoc is told so, so that no dependency is built for it.
+fn nightly_rustdoc(workspace: &Workspace) -> Result<PathBuf> {
+    let script = workspace.target.join("api/rustdoc");
+    fs::create_dir_all(workspace.target.join("api"))?;
+    fs::write(&script, "#!/bin/sh\nRUSTC_BOOTSTRAP=1 exec rustdoc \"$@\"\n")?;
+    #[cfg(unix)]
+    fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+    Ok(script)
+}
+
+fn rustdoc_json(workspace: &Workspace, package: &Package, rustdoc: &Path) -> Result<PathBuf> {
+    let mut command = cargo();
+    command
+        .current_dir(&workspace.root)
+        .env("RUSTDOC", rustdoc)
+        .args(["rustdoc", "--locked", "--quiet", "--lib"]);
+    command.args(["--all-features", "-p", &package.name, "--target-dir"]).arg(workspace.target.join("api"));
+    command.args(["--", "-Z", "unstable-options", "--output-format", "json"]);
+    process::run(&mut command)?;
+    Ok(workspace.target.join("api/doc").join(format!("{}.json", package.name.replace('-', "_"))))
+}
+
+fn list(json: &Path) -> Result<String> {
+    let mut command = Command::new("cargo-public-api");
+    command.args(["public-api", "-sss", "--color", "never", "--rustdoc-json"]).arg(json);
+    let output = command.output().context("cargo-public-api: `cargo install --locked cargo-public-api`")?;
+    ensure!(output.status.success(), "cargo-public-api: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// What is new and what is gone, by line.
+fn differences(path: &Path, known: &str, listing: &str) -> Vec<String> {
+    let lines = |of: &str, not_in: &str, sign: &str| -> Vec<String> {
+        let others: std::collections::BTreeSet<&str> = not_in.lines().collect();
+        of.lines()
+            .filter(|line| !others.contains(line))
+            .map(|line| format!("{}: {sign} {line}", path.display()))
+            .collect()
+    };
+    let mut all = lines(known, listing, "gone:");
+    all.extend(lines(listing, known, "new:"));
+    if !all.is_empty() {
+        all.push(format!("{}: `cargo xtask api --write` after the changelog says so", path.display()));
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_comes_or_goes_is_named() {
+        let path = Path::new("docs/api/a.txt");
+        assert!(differences(path, "pub fn a\npub fn b\n", "pub fn a\npub fn b\n").is_empty());
+        let complaints = differences(path, "pub fn a\npub fn b\n", "pub fn a\npub fn c\n");
+        assert_eq!(complaints[..2], ["docs/api/a.txt: gone: pub fn b", "docs/api/a.txt: new: pub fn c"]);
+    }
+}
