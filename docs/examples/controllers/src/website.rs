@@ -11,7 +11,7 @@ use std::sync::Arc;
 use flyball_kube::{Config, Controller, ReconcileStream};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
-use kube::api::{Patch, PatchParams};
+use kube::api::{Patch, PatchParams, PostParams};
 use kube::core::NamespaceResourceScope;
 use kube::runtime::controller::Action;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
@@ -27,7 +27,7 @@ pub use self::resource::{Website, WebsiteSpec, WebsiteStatus};
 use crate::error::Error;
 use crate::program::{Clock, retry};
 
-/// Who applies the parts.
+/// Who reports the events.
 const MANAGER: &str = "website-controller";
 /// Holds a website until its end is told of.
 const FINALIZER: &str = "examples.flyball.rs/website";
@@ -90,6 +90,7 @@ impl Context {
         Ok(Action::await_change())
     }
 
+    /// Creates a part, or merges what is wanted into the one that is there.
     async fn apply_part<K>(&self, site: &Website, part: &K) -> Result<K, Error>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
@@ -99,8 +100,12 @@ impl Context {
             + Debug,
     {
         let api = Api::<K>::namespaced(self.client.clone(), &site.namespace().unwrap_or_default());
-        let params = PatchParams::apply(MANAGER).force();
-        Ok(api.patch(&site.name_any(), &params, &Patch::Apply(part)).await?)
+        match api.patch(&site.name_any(), &PatchParams::default(), &Patch::Merge(part)).await {
+            Err(kube::Error::Api(status)) if status.is_not_found() => {
+                Ok(api.create(&PostParams::default(), part).await?)
+            }
+            result => Ok(result?),
+        }
     }
 
     async fn say(&self, site: &Website, reason: &str, action: &str) -> Result<(), Error> {

@@ -46,7 +46,7 @@ pub fn address(site: &Website) -> Result<Service, Error> {
     part(site, "v1", "Service", json!({"spec": {"selector": {"app": site.name_any()}, "ports": [port]}}))
 }
 
-/// An object of the website, of its name and owned by it. Only what is wanted is said, so that applying it leaves the rest alone.
+/// An object of the website, of its name and owned by it. Only what is wanted is said, so that merging it leaves the rest alone.
 fn part<K: serde::de::DeserializeOwned>(
     site: &Website,
     version: &str,
