@@ -9,8 +9,8 @@ mod body;
 mod client;
 mod fault_injection;
 mod faults;
+mod registration;
 
-use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::Resource;
-use kube::core::{ApiResource, NamespaceResourceScope};
+use kube::core::ApiResource;
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -29,11 +29,11 @@ use tokio::time::Instant;
 
 pub use self::body::ApiBody;
 use self::faults::{Faults, Verdict};
+pub use self::registration::Registration;
 use crate::request::RecordedRequest;
 use crate::request_matcher::RequestMatcher;
 use crate::state::State;
 use crate::state::answer::Answer;
-use crate::state::kind::Kind;
 use crate::state::metadata;
 use crate::state::watch::End;
 use crate::state::watches::Next;
@@ -45,17 +45,12 @@ use crate::state::watches::Next;
 /// It is deterministic: versions count from 1, uids and the endings of generated names are counted, and its clock begins at
 /// 2026-01-01 and is tokio's, so paused time pauses it.
 ///
-/// | as a real server | not |
-/// |---|---|
-/// | get, list, watch, create, update, patch, delete and delete of a collection, of the kinds that are [registered](Self::register) | discovery; schemas, defaults and admission |
-/// | pages of one version, also when it has gone by; `resourceVersion` and `resourceVersionMatch`; 504 for one that is not reached yet | stale caches: a read always sees every write |
-/// | watches from a version, of what exists, or with `sendInitialEvents`; bookmarks; `timeoutSeconds`; 410 once the history is [forgotten](Self::compact) | regular bookmarks: only at a watch's end, and by [`send_bookmarks`](Self::send_bookmarks) |
-/// | label selectors; metadata only | field selectors are not restricted: every path to a string is one |
-/// | uid, resourceVersion, generation, creation and deletion time, `generateName`, finalizers, preconditions, conflicts, versions that a write must name, `status` apart, writes that change nothing, dry runs, deletions that wait for dependents or orphan them | dependents go at once, and objects without an owner stay; namespaces need not exist; grace periods of pods; managed fields |
-/// | items of a list have no `kind`, unless they are custom resources; names are DNS subdomains | deletion of a pod or a service answers with the object |
-/// | JSON patch and JSON merge patch | a strategic merge is a merge; server-side apply creates or merges |
+/// The crate's documentation has the table of what it does as a real server, and of what it does not do, and answers then. What is done runs in
+/// scripts of requests against this server and a kube-apiserver 1.36, which have to answer the same. Beyond what that table says:
 ///
-/// One test asks it and a kube-apiserver 1.36 for what stands on the left, as far as a request shows it; both have to answer the same.
+/// - A read always sees every write: there are no stale caches.
+/// - Garbage is collected, and definitions of custom resources are served, within the write that causes it, right after its answer.
+/// - Bookmarks come only at a watch's end, and by [`send_bookmarks`](Self::send_bookmarks).
 ///
 /// # Examples
 /// ```
@@ -114,17 +109,36 @@ impl ApiServer {
     }
 
     /// Adds a kind. Requests for a kind that is not registered are answered with 404.
+    ///
+    /// A kind of Kubernetes has the `status` subresource, the generation and the fields of selectors that Kubernetes gives it; a custom one is as
+    /// [`Registration::of`] says.
+    ///
+    /// # Panics
+    /// For a second version of a kind of Kubernetes, as its versions are not converted.
+    #[track_caller]
     pub fn register<K>(&self) -> &Self
     where
         K: Resource<DynamicType: Default, Scope: 'static>,
     {
-        let resource = ApiResource::erase::<K>(&K::DynamicType::default());
-        self.register_dynamic(resource, TypeId::of::<K::Scope>() == TypeId::of::<NamespaceResourceScope>())
+        self.register_as(Registration::of::<K>())
     }
 
     /// As [`register`](Self::register), for a kind without a type, or whose scope is known only at run time.
+    ///
+    /// # Panics
+    /// As [`register`](Self::register).
+    #[track_caller]
     pub fn register_dynamic(&self, resource: ApiResource, namespaced: bool) -> &Self {
-        self.0.inner.lock().state.register(Kind { resource, namespaced });
+        self.register_as(Registration::dynamic(resource, namespaced))
+    }
+
+    /// As [`register`](Self::register), for a custom kind with rules of its own. Another version of a custom kind is served with the same objects.
+    ///
+    /// # Panics
+    /// As [`register`](Self::register).
+    #[track_caller]
+    pub fn register_as(&self, registration: Registration) -> &Self {
+        self.0.inner.lock().state.register(registration.kind);
         self
     }
 
@@ -171,7 +185,8 @@ impl ApiServer {
         inner.state.objects(kind_id).get(&key).map(|object| read(object))
     }
 
-    /// Creates or replaces an object, status included, without conflicts and generated names. Watches get an event as of any write.
+    /// Creates or replaces an object, status included, without conflicts and generated names. Watches get an event as of any write. A new object
+    /// keeps the `uid` that it has, so that others can name it as their owner.
     ///
     /// # Panics
     /// If the kind is not registered, or the object has no name.
@@ -310,10 +325,8 @@ impl ApiServer {
     pub(crate) fn change<R>(&self, change: impl FnOnce(&mut Inner) -> R) -> R {
         let mut inner = self.0.inner.lock();
         let result = change(&mut inner);
-        if !inner.state.waiting.is_empty() {
-            let now = inner.now();
-            inner.state.collect(now);
-        }
+        let now = inner.now();
+        inner.state.settle(now);
         let wakers = std::mem::take(&mut inner.wakers);
         // After unlocking: a waker may run code that calls this server.
         drop(inner);

@@ -7,6 +7,6 @@ mod request;
 mod request_matcher;
 mod state;
 
-pub use crate::api_server::{ApiBody, ApiServer};
+pub use crate::api_server::{ApiBody, ApiServer, Registration};
 pub use crate::request::RecordedRequest;
 pub use crate::request_matcher::{RequestMatcher, Verb};

@@ -19,7 +19,7 @@ pub struct RecordedRequest {
     pub group: String,
     /// The version of the group.
     pub version: String,
-    /// The plural name of the resource, such as `pods`.
+    /// The plural name of the resource, such as `pods`; empty for a request of discovery, whose verb is [`Verb::Get`].
     pub plural: String,
     /// `None` for all namespaces, and for kinds without namespaces.
     pub namespace: Option<String>,
@@ -31,7 +31,47 @@ pub struct RecordedRequest {
     pub query: BTreeMap<String, String>,
     /// Whether the client wants only the metadata of objects.
     pub metadata_only: bool,
-    pub(crate) content_type: String,
+    pub(crate) representation: Representation,
+    pub(crate) path: Vec<String>,
+    content_type: String,
+}
+
+/// In which form the client accepts an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Representation {
+    Object,
+    Metadata,
+    /// All groups and their kinds in one.
+    Discovery,
+    /// None that this server has.
+    Unknown,
+}
+
+impl Representation {
+    /// The first that the server has, of those that the client accepts.
+    fn read(accept: &str) -> Self {
+        if accept.trim().is_empty() {
+            return Self::Object;
+        }
+        let known = accept.split(',').find_map(|clause| {
+            let mut parts = clause.split(';').map(str::trim);
+            let is_json = matches!(parts.next(), Some("application/json" | "application/*" | "*/*"));
+            let parameter = |name: &str| {
+                let mut all = clause.split(';').filter_map(|part| part.trim().split_once('='));
+                all.find(|(key, _)| *key == name).map(|(_, value)| value)
+            };
+            match (parameter("as"), parameter("v")) {
+                _ if !is_json => None,
+                (None, _) => Some(Self::Object),
+                (Some("PartialObjectMetadata" | "PartialObjectMetadataList"), Some("v1")) => {
+                    Some(Self::Metadata)
+                }
+                (Some("APIGroupDiscoveryList"), Some("v2")) => Some(Self::Discovery),
+                _ => None,
+            }
+        });
+        known.unwrap_or(Self::Unknown)
+    }
 }
 
 impl RecordedRequest {
@@ -40,8 +80,14 @@ impl RecordedRequest {
         let (group, version, rest) = match path.as_slice() {
             ["api", version, rest @ ..] => ("", *version, rest),
             ["apis", group, version, rest @ ..] => (*group, *version, rest),
-            _ => return Err(status_error::no_such_path()),
+            ["apis", group] => (*group, "", &[][..]),
+            _ => ("", "", &[][..]),
         };
+        if let ["watch", ..] = rest {
+            return Err(status_error::not_implemented(
+                "paths with /watch/: the parameter watch=true does the same",
+            ));
+        }
         // `/namespaces/a` is an object without a namespace, `/namespaces/a/pods` what is in one.
         let (namespace, rest) = match rest {
             ["namespaces", _] | ["namespaces", _, "status"] => (None, rest),
@@ -49,6 +95,7 @@ impl RecordedRequest {
             _ => (None, rest),
         };
         let (plural, name, subresource) = match rest {
+            [] if parts.method == Method::GET => ("", None, None),
             [plural] => (*plural, None, None),
             [plural, name] => (*plural, Some(*name), None),
             [plural, name, subresource] => (*plural, Some(*name), Some(*subresource)),
@@ -59,16 +106,20 @@ impl RecordedRequest {
             query.map(|(key, value)| (key.into_owned(), value.into_owned())).collect();
         let watch = query.get("watch").is_some_and(|watch| watch == "true" || watch == "1");
         let verb = match (&parts.method, name) {
+            (&Method::GET, None) if plural.is_empty() => Verb::Get,
             (&Method::GET, Some(_)) => Verb::Get,
             (&Method::GET, None) if watch => Verb::Watch,
             (&Method::GET, None) => Verb::List,
             (&Method::POST, None) => Verb::Create,
+            // Of a subresource such as `eviction`.
+            (&Method::POST, Some(_)) if subresource.is_some() => Verb::Create,
             (&Method::PUT, Some(_)) => Verb::Update,
             (&Method::PATCH, Some(_)) => Verb::Patch,
             (&Method::DELETE, Some(_)) => Verb::Delete,
             (&Method::DELETE, None) => Verb::DeleteCollection,
             _ => return Err(status_error::no_such_method()),
         };
+        let representation = Representation::read(header(&parts.headers, ACCEPT));
         Ok(Self {
             verb,
             group: group.to_owned(),
@@ -78,7 +129,9 @@ impl RecordedRequest {
             name: name.map(str::to_owned),
             subresource: subresource.map(str::to_owned),
             query,
-            metadata_only: header(&parts.headers, ACCEPT).contains("as=PartialObjectMetadata"),
+            metadata_only: representation == Representation::Metadata,
+            representation,
+            path: path.into_iter().map(str::to_owned).collect(),
             content_type: header(&parts.headers, CONTENT_TYPE).to_owned(),
         })
     }
@@ -87,6 +140,17 @@ impl RecordedRequest {
     #[must_use]
     pub fn query_param(&self, name: &str) -> Option<&str> {
         self.query.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    /// The `apiVersion` of the objects that it is for.
+    pub(crate) fn api_version(&self) -> String {
+        let Self { group, version, .. } = self;
+        if group.is_empty() { version.clone() } else { format!("{group}/{version}") }
+    }
+
+    /// The type of the body, without parameters.
+    pub(crate) fn media_type(&self) -> &str {
+        self.content_type.split(';').next().unwrap_or_default().trim()
     }
 
     pub(crate) fn flag(&self, name: &str) -> bool {

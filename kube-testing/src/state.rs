@@ -3,28 +3,38 @@
 //! # Invariants
 //! 1. Every write takes a version of its own, and leaves a [`Change`].
 //! 2. An object is kept under its own name and namespace, with the version of its last write.
+//! 3. The place of a kind never changes: one that is gone is retired, and registered again it is another.
 
 pub(crate) mod answer;
+mod create;
+mod definitions;
+mod delete;
+mod discovery;
 mod garbage_collection;
 mod history;
 pub(crate) mod kind;
 mod label_selector;
 mod list;
 pub(crate) mod metadata;
+mod options;
+mod patch;
 mod selection;
 pub(crate) mod status_error;
+mod strategic_merge;
+mod update;
+mod validation;
 pub(crate) mod watch;
 pub(crate) mod watches;
-mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use kube::core::Status;
+use kube::core::{ApiResource, Status};
 use serde_json::Value;
 
 use crate::request::RecordedRequest;
+use crate::state::garbage_collection::Owners;
 use crate::state::history::{Change, History};
 use crate::state::kind::Kind;
 use crate::state::watches::Watches;
@@ -33,16 +43,25 @@ pub(crate) type Objects = BTreeMap<String, Arc<Value>>;
 
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    kinds: Vec<(Kind, Objects)>,
+    kinds: Vec<Served>,
     pub(crate) history: History,
     pub(crate) watches: Watches,
     pub(crate) version: u64,
     /// A dry run: what is written is answered, and not kept.
     pub(crate) dry: bool,
-    /// Deleted objects that wait for their dependents.
-    pub(crate) waiting: BTreeSet<(usize, String)>,
+    pub(crate) owners: Owners,
+    /// Definitions of custom resources whose kinds are to be registered, changed or removed.
+    definitions: BTreeSet<String>,
     uids: u64,
     names: u64,
+}
+
+/// A kind and its objects.
+#[derive(Debug)]
+struct Served {
+    kind: Kind,
+    objects: Objects,
+    retired: bool,
 }
 
 impl State {
@@ -51,11 +70,45 @@ impl State {
         Self { version: 1, ..Self::default() }
     }
 
-    pub(crate) fn register(&mut self, kind: Kind) {
-        let kind_id = self.kind_id_of(&kind.resource.group, &kind.resource.version, &kind.resource.plural);
-        match kind_id {
-            Some(kind_id) => self.kinds[kind_id].0 = kind,
-            None => self.kinds.push((kind, Objects::new())),
+    /// Adds a kind, or a version of one that is there.
+    ///
+    /// # Panics
+    /// For a second version of a kind of Kubernetes: its versions have fields of their own.
+    #[track_caller]
+    pub(crate) fn register(&mut self, mut kind: Kind) {
+        let ApiResource { group, version, plural, .. } = kind.resource.clone();
+        let Some(kind_id) = self.kind_in_any_version(&group, &plural) else {
+            self.kinds.push(Served { kind, objects: Objects::new(), retired: false });
+            // An owner of this kind was unknown so far.
+            self.owners.reconsider_all();
+            return;
+        };
+        let known = &mut self.kinds[kind_id].kind;
+        if !known.versions.contains(&version) {
+            assert!(
+                !kind.is_built_in(),
+                "{plural} in version {version}: it is served in {}, and versions of Kubernetes' own kinds are not converted",
+                known.resource.version
+            );
+        }
+        // Objects stay as they are stored.
+        kind.resource.version.clone_from(&known.resource.version);
+        kind.resource.api_version.clone_from(&known.resource.api_version);
+        let versions = known.versions.iter().chain(&kind.versions).cloned().collect::<Vec<_>>();
+        kind.versions.clear();
+        for version in versions {
+            if !kind.versions.contains(&version) {
+                kind.versions.push(version);
+            }
+        }
+        *known = kind;
+    }
+
+    /// Removes a kind: requests for it are answered with 404, and its watches end.
+    fn retire(&mut self, kind_id: usize) {
+        self.kinds[kind_id].retired = true;
+        for watch in self.watches.living().filter(|watch| watch.kind_id == kind_id) {
+            watch.closing = true;
         }
     }
 
@@ -65,22 +118,29 @@ impl State {
     }
 
     pub(crate) fn kind_id_of(&self, group: &str, version: &str, plural: &str) -> Option<usize> {
-        self.kinds.iter().position(|(kind, _)| {
-            let resource = &kind.resource;
-            resource.group == group && resource.version == version && resource.plural == plural
-        })
+        let kind_id = self.kind_in_any_version(group, plural)?;
+        self.kind(kind_id).versions.iter().any(|served| served == version).then_some(kind_id)
+    }
+
+    fn kind_in_any_version(&self, group: &str, plural: &str) -> Option<usize> {
+        self.find_kind(|kind| kind.resource.group == group && kind.resource.plural == plural)
+    }
+
+    fn find_kind(&self, is_it: impl Fn(&Kind) -> bool) -> Option<usize> {
+        self.kinds.iter().position(|served| !served.retired && is_it(&served.kind))
     }
 
     pub(crate) fn kind(&self, kind_id: usize) -> &Kind {
-        &self.kinds[kind_id].0
+        &self.kinds[kind_id].kind
     }
 
-    pub(crate) fn kinds(&self) -> usize {
-        self.kinds.len()
+    /// All kinds that are served.
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = &Kind> {
+        self.kinds.iter().filter(|served| !served.retired).map(|served| &served.kind)
     }
 
     pub(crate) fn objects(&self, kind_id: usize) -> &Objects {
-        &self.kinds[kind_id].1
+        &self.kinds[kind_id].objects
     }
 
     /// Writes an object, or, with none, deletes the one of this key, and returns its last state.
@@ -89,18 +149,18 @@ impl State {
             // With the old version.
             return object.map_or_else(|| self.objects(kind_id)[&key].clone(), Arc::new);
         }
-        match object.as_ref().is_some_and(garbage_collection::waits) {
-            true => drop(self.waiting.insert((kind_id, key.clone()))),
-            false => drop(self.waiting.remove(&(kind_id, key.clone()))),
-        }
         self.version += 1;
         let version = self.version;
-        let objects = &mut self.kinds[kind_id].1;
+        let objects = &mut self.kinds[kind_id].objects;
         let after = object.map(|object| Arc::new(metadata::with_version(&object, version)));
         let before = match &after {
             Some(after) => objects.insert(key.clone(), after.clone()),
             None => objects.remove(&key),
         };
+        self.owners.observe(kind_id, &key, before.as_deref(), after.as_deref());
+        if self.kind(kind_id).is_definition() {
+            self.definitions.insert(key.clone());
+        }
         let now = match (&after, &before) {
             (Some(after), _) => after.clone(),
             (None, Some(before)) => Arc::new(metadata::with_version(before, version)),
@@ -110,16 +170,24 @@ impl State {
         now
     }
 
+    /// Does what the controllers of a cluster do a moment after a write: collects garbage, and serves the kinds of definitions.
+    pub(crate) fn settle(&mut self, now: Timestamp) {
+        while self.collect(now) || self.define(now) {}
+    }
+
     /// Sets the metadata that every new object gets.
     pub(crate) fn init_metadata(&mut self, kind_id: usize, object: &mut Value, now: Timestamp) {
         self.uids += 1;
-        let resource = &self.kinds[kind_id].0.resource;
-        object["apiVersion"] = resource.api_version.clone().into();
-        object["kind"] = resource.kind.clone().into();
-        metadata::set(object, "uid", format!("00000000-0000-4000-8000-{:012x}", self.uids));
+        let kind = &self.kinds[kind_id].kind;
+        kind.store_types(object);
+        // Those that clients ask for are removed before.
+        if metadata::text(object, "uid").is_none() {
+            metadata::set(object, "uid", format!("00000000-0000-4000-8000-{:012x}", self.uids));
+        }
         metadata::set(object, "creationTimestamp", seconds(now));
-        if object.get("spec").is_some() {
-            metadata::set(object, "generation", 1);
+        match kind.has_generation() {
+            true => metadata::set(object, "generation", 1),
+            false => drop(metadata::of(object).remove("generation")),
         }
     }
 

@@ -44,13 +44,14 @@ where
 
 pub(crate) fn map(key: &str) -> ConfigMap {
     let key: NamespacedName = key.parse().unwrap();
-    serde_json::from_value(json!({"metadata": {"namespace": key.namespace(), "name": key.name()}})).unwrap()
+    let metadata = json!({"namespace": key.namespace(), "name": key.name(), "uid": key.name()});
+    serde_json::from_value(json!({"metadata": metadata})).unwrap()
 }
 
 /// A pod that ConfigMaps of these names own.
 pub(crate) fn pod(key: &str, owners: &[&str]) -> Pod {
     let key: NamespacedName = key.parse().unwrap();
-    let owner = |name: &&str| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": "any"});
+    let owner = |name: &&str| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": name});
     let owners: Vec<_> = owners.iter().map(owner).collect();
     let metadata = json!({"namespace": key.namespace(), "name": key.name(), "ownerReferences": owners});
     serde_json::from_value(json!({"metadata": metadata})).unwrap()

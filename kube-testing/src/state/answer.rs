@@ -7,16 +7,14 @@ use kube::core::Status;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use crate::request::RecordedRequest;
+use crate::request::{RecordedRequest, Representation};
 use crate::request_matcher::Verb;
-use crate::state::State;
-use crate::state::garbage_collection::Dependents;
+use crate::state::delete::Deleted;
 use crate::state::kind::Kind;
 use crate::state::list::Page;
-use crate::state::metadata;
-use crate::state::selection::Selection;
-use crate::state::status_error;
-use crate::state::write::{Deleted, parse};
+use crate::state::patch::parse;
+use crate::state::update::Updated;
+use crate::state::{State, metadata, options, status_error};
 
 /// What is sent back.
 #[derive(Debug)]
@@ -28,6 +26,13 @@ pub(crate) enum Answer {
 }
 
 impl Answer {
+    fn object(request: &RecordedRequest, code: u16, object: &Arc<Value>) -> Self {
+        if request.metadata_only {
+            return Self::Whole(code, bytes(&metadata::partial(object)));
+        }
+        Self::Whole(code, bytes(&*metadata::in_version(object, &request.api_version())))
+    }
+
     pub(crate) fn error(status: &Status) -> Self {
         Self::Whole(status.code, said(status))
     }
@@ -46,66 +51,61 @@ impl State {
         body: &[u8],
         now: Timestamp,
     ) -> Result<Answer, Box<Status>> {
+        if request.representation == Representation::Unknown {
+            return Err(status_error::not_acceptable());
+        }
+        if request.plural.is_empty() {
+            return Ok(Answer::Whole(200, bytes(&self.discover(request)?)));
+        }
         let kind_id = self.kind_id(request)?;
-        if request.subresource.as_deref().is_some_and(|part| part != "status") {
-            return Err(status_error::no_such_path());
-        }
-        let deletes = matches!(request.verb, Verb::Delete | Verb::DeleteCollection);
-        let options = if deletes && !body.is_empty() { parse(body)? } else { Value::Null };
-        let dry = options["dryRun"].as_array().into_iter().flatten().filter_map(Value::as_str);
-        for asked in dry.chain(request.query_param("dryRun")) {
-            if asked != "All" {
-                return Err(status_error::no_such_dry_run(self.kind(kind_id), asked));
-            }
-            self.dry = true;
-        }
-        let object = |code, object: Arc<Value>| {
-            if request.metadata_only {
-                Answer::Whole(code, bytes(&metadata::partial(&object)))
-            } else {
-                Answer::Whole(code, bytes(&*object))
-            }
-        };
+        self.kind(kind_id).check_subresource(request)?;
+        let options = self.options(request, body)?;
+        let object = |code, object: Arc<Value>| Answer::object(request, code, &object);
         Ok(match request.verb {
             Verb::Get => object(200, self.get(kind_id, request)?),
             Verb::List => {
                 let page = self.list(kind_id, request)?;
-                Answer::Whole(200, list(self.kind(kind_id), &page, request.metadata_only))
+                Answer::Whole(200, list(self.kind(kind_id), request, &page))
             }
             Verb::Watch => Answer::Stream(self.watch(kind_id, request)?),
+            Verb::Create if request.name.is_some() => return Err(status_error::no_such_method()),
             Verb::Create => object(201, self.create(kind_id, request, parse(body)?, now)?),
-            Verb::Update => object(200, self.update(kind_id, request, parse(body)?)?),
-            Verb::Patch => {
-                let code = if self.get(kind_id, request).is_ok() { 200 } else { 201 };
-                object(code, self.patch(kind_id, request, body, now)?)
-            }
+            Verb::Update => match self.put_object(kind_id, request, parse(body)?, now)? {
+                Updated::Created(made) => object(201, made),
+                Updated::Changed(changed) => object(200, changed),
+            },
+            Verb::Patch => object(200, self.patch(kind_id, request, body)?),
             Verb::Delete => match self.delete(kind_id, request, &options, now)? {
                 Deleted::Terminating(left) => object(200, left),
+                Deleted::Removed(last) if self.kind(kind_id).returns_deleted() => object(200, last),
                 Deleted::Removed(last) => {
                     let uid = metadata::text(&last, "uid").unwrap_or_default();
-                    Answer::Whole(
-                        200,
-                        said(&status_error::deleted(self.kind(kind_id), metadata::name(&last), uid)),
-                    )
+                    let kind = self.kind(kind_id);
+                    Answer::Whole(200, said(&status_error::deleted(kind, metadata::name(&last), uid)))
                 }
             },
             Verb::DeleteCollection => {
-                let selection = Selection::of(request)?;
-                let doomed = self.objects(kind_id).iter().filter(|(_, object)| selection.matches(object));
-                let doomed: Vec<_> = doomed.map(|(key, object)| (key.clone(), object.clone())).collect();
-                for (key, object) in &doomed {
-                    let dependents = Dependents::asked(request, &options);
-                    self.begin_delete(kind_id, key.clone(), object, dependents, now);
-                }
-                let items = doomed.into_iter().map(|(_, object)| object).collect();
+                let items = self.delete_collection(kind_id, request, &options, now)?;
                 let page = Page { items, version: self.version, more: None, remaining: None };
-                Answer::Whole(200, list(self.kind(kind_id), &page, request.metadata_only))
+                Answer::Whole(200, list(self.kind(kind_id), request, &page))
             }
         })
     }
+
+    /// Checks the type of the body and the options of a write, and returns those that are in the body of a deletion.
+    fn options(&mut self, request: &RecordedRequest, body: &[u8]) -> Result<Value, Box<Status>> {
+        let sends = matches!(request.verb, Verb::Create | Verb::Update);
+        if sends && !["", "application/json"].contains(&request.media_type()) {
+            return Err(status_error::unsupported_media(&["application/json"]));
+        }
+        let deletes = matches!(request.verb, Verb::Delete | Verb::DeleteCollection);
+        let deletion = if deletes && !body.is_empty() { parse(body)? } else { Value::Null };
+        self.dry = options::check(request, &deletion)?;
+        Ok(deletion)
+    }
 }
 
-fn list(kind: &Kind, page: &Page, metadata_only: bool) -> Vec<u8> {
+fn list(kind: &Kind, request: &RecordedRequest, page: &Page) -> Vec<u8> {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct List<'a> {
@@ -128,9 +128,11 @@ fn list(kind: &Kind, page: &Page, metadata_only: bool) -> Vec<u8> {
     if let Some(remaining) = page.remaining {
         metadata["remainingItemCount"] = remaining.into();
     }
-    let items = page.items.iter().map(|item| &**item);
+    let api_version = request.api_version();
+    let items: Vec<_> = page.items.iter().map(|item| metadata::in_version(item, &api_version)).collect();
+    let items = items.iter().map(|item| &**item);
     let name = format!("{}List", kind.resource.kind);
-    if metadata_only {
+    if request.metadata_only {
         let items = Items::Partial(items.map(metadata::partial).collect());
         let (kind, api_version) = ("PartialObjectMetadataList", "meta.k8s.io/v1");
         return bytes(&List { kind, api_version, metadata, items });
@@ -139,7 +141,7 @@ fn list(kind: &Kind, page: &Page, metadata_only: bool) -> Vec<u8> {
         true => Items::Untyped(items.map(Untyped).collect()),
         false => Items::Whole(items.collect()),
     };
-    bytes(&List { kind: &name, api_version: &kind.resource.api_version, metadata, items })
+    bytes(&List { kind: &name, api_version: &api_version, metadata, items })
 }
 
 /// An object without `kind` and `apiVersion`, as lists of built-in kinds have them.

@@ -1,23 +1,36 @@
-//! PURE. Deletions that wait for dependents: the part of garbage collection that clients see as finalizers.
+//! PURE. Garbage collection, as kube-controller-manager does it, a moment after the write that causes it.
 //!
-//! On a real cluster kube-controller-manager does this, a moment later. Objects whose owners are gone are not collected here.
+//! | an object whose owners | |
+//! |---|---|
+//! | are all gone | is deleted in the background, or as its own finalizers say |
+//! | are there, some of them | loses the references to the others |
+//! | wait for their dependents, and none else is there | is deleted; in the foreground where it has dependents of its own |
+//! | are of a kind that is not registered, or in a namespace while it has none | stays: nobody can tell whether they are there |
+//!
+//! An owner is looked up in the namespace of its dependent, so one in another namespace is gone.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::request::RecordedRequest;
-use crate::state::State;
-use crate::state::metadata;
+use crate::state::delete::Deletion;
+use crate::state::kind::Kind;
+use crate::state::{State, metadata};
 
 const FOREGROUND: &str = "foregroundDeletion";
 const ORPHAN: &str = "orphan";
 
+/// The place of an object.
+type Place = (usize, String);
+
 /// The `propagationPolicy` of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dependents {
-    /// None: the finalizers of the object decide.
+    /// None: the finalizers of the object decide, then its kind.
     Default,
     /// The object waits for no dependents.
     Background,
@@ -32,105 +45,217 @@ impl Dependents {
     pub(crate) fn asked(request: &RecordedRequest, options: &Value) -> Self {
         let asked =
             options["propagationPolicy"].as_str().or_else(|| request.query_param("propagationPolicy"));
-        match asked {
-            Some("Foreground") => Self::Foreground,
-            Some("Background") => Self::Background,
-            Some("Orphan") => Self::Orphan,
+        match (asked, options["orphanDependents"].as_bool()) {
+            (Some("Foreground"), _) => Self::Foreground,
+            (Some("Background"), _) | (None, Some(false)) => Self::Background,
+            (Some("Orphan"), _) | (None, Some(true)) => Self::Orphan,
             _ => Self::Default,
         }
     }
 
     /// Sets the finalizer that this policy needs.
-    pub(crate) fn hold(self, object: &mut Value) {
+    pub(crate) fn hold(self, kind: &Kind, object: &mut Value) {
+        let held = metadata::finalizers(object).into_iter().any(|held| [FOREGROUND, ORPHAN].contains(&held));
         let finalizer = match self {
-            Self::Default => return,
+            Self::Default if held || !kind.orphans_dependents() => return,
             Self::Background => None,
             Self::Foreground => Some(FOREGROUND),
-            Self::Orphan => Some(ORPHAN),
+            Self::Default | Self::Orphan => Some(ORPHAN),
         };
-        let others =
-            metadata::finalizers(object).into_iter().filter(|other| ![FOREGROUND, ORPHAN].contains(other));
-        let finalizers: Vec<Value> = others.chain(finalizer).map(Value::from).collect();
-        match finalizers.is_empty() {
-            true => drop(metadata::of(object).remove("finalizers")),
-            false => metadata::set(object, "finalizers", finalizers),
-        }
+        release(object);
+        finalizer.into_iter().for_each(|finalizer| metadata::add_finalizer(object, finalizer));
+    }
+}
+
+/// Removes the finalizers of garbage collection.
+fn release(object: &mut Value) {
+    for finalizer in [FOREGROUND, ORPHAN] {
+        metadata::remove_finalizer(object, finalizer);
     }
 }
 
 /// Whether an object waits for its dependents, to be deleted or to be left alone.
-pub(crate) fn waits(object: &Value) -> bool {
+fn waits(object: &Value) -> bool {
     let mut finalizers = metadata::finalizers(object).into_iter();
     metadata::is_terminating(object) && finalizers.any(|finalizer| [FOREGROUND, ORPHAN].contains(&finalizer))
 }
 
-impl State {
-    /// Continues all deletions that wait for dependents.
-    pub(crate) fn collect(&mut self, now: Timestamp) {
-        loop {
-            let version = self.version;
-            for (kind_id, key) in self.waiting.clone() {
-                if let Some(owner) = self.objects(kind_id).get(&key).cloned() {
-                    self.collect_of(kind_id, key, &owner, now);
-                }
-            }
-            // What still waits, waits for a finalizer of a client.
-            if self.version == version {
-                return;
-            }
-        }
-    }
+/// Who owns what, and what is to be looked at.
+#[derive(Debug, Default)]
+pub(crate) struct Owners {
+    /// By the owner's uid.
+    dependents: BTreeMap<String, BTreeSet<Place>>,
+    /// Objects with owners, one of which, or the object itself, has changed.
+    due: BTreeSet<Place>,
+    /// Deleted objects that wait for their dependents.
+    waiting: BTreeSet<Place>,
+}
 
-    fn collect_of(&mut self, kind_id: usize, key: String, owner: &Arc<Value>, now: Timestamp) {
-        let uid = metadata::text(owner, "uid").unwrap_or_default();
-        let orphan = metadata::finalizers(owner).contains(&ORPHAN);
-        let mut waits = false;
-        for (of, child, object) in self.dependents(uid) {
-            let references = references(&object);
-            let blocks =
-                references.iter().any(|owner| owner["uid"] == uid && owner["blockOwnerDeletion"] == true);
-            let shared = references.iter().any(|owner| owner["uid"] != uid && self.is_there(owner));
-            if orphan || blocks && shared {
-                let mut freed = Value::clone(&object);
-                let left: Vec<_> = references.into_iter().filter(|owner| owner["uid"] != uid).collect();
-                metadata::set(&mut freed, "ownerReferences", left);
-                self.commit(of, child, Some(freed));
-            } else if blocks {
-                waits = true;
-                if !metadata::is_terminating(&object) {
-                    let own = self.dependents(metadata::text(&object, "uid").unwrap_or_default());
-                    let dependents =
-                        if own.is_empty() { Dependents::Default } else { Dependents::Foreground };
-                    self.begin_delete(of, child, &object, dependents, now);
+impl Owners {
+    /// Notes a write of an object.
+    pub(crate) fn observe(
+        &mut self,
+        kind_id: usize,
+        key: &str,
+        before: Option<&Value>,
+        after: Option<&Value>,
+    ) {
+        let place = (kind_id, key.to_owned());
+        let owners = |object: Option<&Value>| -> BTreeSet<String> {
+            let references = object.map(metadata::references).unwrap_or_default();
+            references.iter().filter_map(|owner| owner["uid"].as_str()).map(str::to_owned).collect()
+        };
+        let (old, new) = (owners(before), owners(after));
+        for uid in old.difference(&new) {
+            if let Some(dependents) = self.dependents.get_mut(uid) {
+                dependents.remove(&place);
+                if dependents.is_empty() {
+                    self.dependents.remove(uid);
                 }
             }
         }
-        // Otherwise the next round finds whether they are gone.
-        if !waits {
-            let mut after = Value::clone(owner);
-            Dependents::Background.hold(&mut after);
-            let left = metadata::has_finalizers(&after).then_some(after);
-            self.commit(kind_id, key, left);
+        for uid in new.difference(&old) {
+            self.dependents.entry(uid.clone()).or_default().insert(place.clone());
+        }
+        if !new.is_empty() && (old != new || before.is_none()) {
+            self.due.insert(place.clone());
+        }
+        let is_waiting = after.is_some_and(waits);
+        if after.is_none() || is_waiting && !before.is_some_and(waits) {
+            let uid = before.or(after).and_then(|object| metadata::text(object, "uid")).unwrap_or_default();
+            self.due.extend(self.dependents.get(uid).into_iter().flatten().cloned());
+        }
+        match is_waiting {
+            true => drop(self.waiting.insert(place)),
+            false => drop(self.waiting.remove(&place)),
         }
     }
 
-    /// All objects that name this one as an owner.
-    fn dependents(&self, uid: &str) -> Vec<(usize, String, Arc<Value>)> {
-        let all = (0..self.kinds()).flat_map(|kind_id| {
-            self.objects(kind_id).iter().map(move |(key, object)| (kind_id, key.clone(), object.clone()))
-        });
-        all.filter(|(_, _, object)| references(object).iter().any(|owner| owner["uid"] == uid)).collect()
-    }
-
-    fn is_there(&self, owner: &Value) -> bool {
-        (0..self.kinds()).any(|kind_id| {
-            self.objects(kind_id)
-                .values()
-                .any(|object| object["metadata"]["uid"] == owner["uid"] && !waits(object))
-        })
+    /// Looks at every dependent again.
+    pub(crate) fn reconsider_all(&mut self) {
+        self.due.extend(self.dependents.values().flatten().cloned());
     }
 }
 
-fn references(object: &Value) -> Vec<Value> {
-    object["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default()
+/// What a reference of an object to an owner is worth.
+enum Owner {
+    There,
+    Gone,
+    /// It is deleted in the foreground.
+    Waiting,
+}
+
+impl State {
+    /// Goes on with all that is due, and returns whether anything was written.
+    pub(crate) fn collect(&mut self, now: Timestamp) -> bool {
+        let version = self.version;
+        for (kind_id, key) in mem::take(&mut self.owners.due) {
+            if let Some(object) = self.objects(kind_id).get(&key).cloned() {
+                self.collect_dependent(kind_id, key, &object, now);
+            }
+        }
+        for (kind_id, key) in self.owners.waiting.clone() {
+            if let Some(owner) = self.objects(kind_id).get(&key).cloned() {
+                self.release_owner(kind_id, key, &owner);
+            }
+        }
+        self.version != version
+    }
+
+    fn collect_dependent(&mut self, kind_id: usize, key: String, object: &Arc<Value>, now: Timestamp) {
+        if metadata::is_terminating(object) || metadata::references(object).is_empty() {
+            return;
+        }
+        let owners = metadata::references(object).iter().map(|owner| self.owner(object, owner));
+        let Some(owners) = owners.collect::<Option<Vec<_>>>() else { return };
+        let is_there = |owner: &Owner| matches!(owner, Owner::There);
+        if owners.iter().all(is_there) {
+            return;
+        }
+        if owners.iter().any(is_there) {
+            let references = metadata::references(object).iter().zip(&owners);
+            let left: Vec<_> =
+                references.filter(|(_, owner)| is_there(owner)).map(|(it, _)| it.clone()).collect();
+            let mut freed = Value::clone(object);
+            metadata::set(&mut freed, "ownerReferences", left);
+            self.commit(kind_id, key, Some(freed));
+            return;
+        }
+        let finalizers = metadata::finalizers(object);
+        let own = self.dependents(metadata::text(object, "uid").unwrap_or_default());
+        let waits = owners.iter().any(|owner| matches!(owner, Owner::Waiting)) && !own.is_empty();
+        let dependents = match () {
+            () if waits => Dependents::Foreground,
+            () if finalizers.contains(&ORPHAN) => Dependents::Orphan,
+            () if finalizers.contains(&FOREGROUND) => Dependents::Foreground,
+            () => Dependents::Background,
+        };
+        if waits && own.iter().any(|(kind_id, key)| self.owners.waiting.contains(&(*kind_id, key.clone()))) {
+            // A circle: one of its dependents waits for it. It no longer blocks its owners.
+            let mut unblocked = Value::clone(object);
+            let references = unblocked["metadata"]["ownerReferences"].as_array_mut();
+            references.into_iter().flatten().for_each(|owner| owner["blockOwnerDeletion"] = false.into());
+            self.commit(kind_id, key.clone(), Some(unblocked));
+        }
+        let Some(object) = self.objects(kind_id).get(&key).cloned() else { return };
+        self.begin_delete(kind_id, key, &object, Deletion { dependents, grace: None }, now);
+    }
+
+    /// None where nobody can tell.
+    fn owner(&self, object: &Value, reference: &Value) -> Option<Owner> {
+        let api_version = reference["apiVersion"].as_str()?;
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let owner_kind = self.find_kind(|kind| {
+            kind.resource.group == group
+                && reference["kind"] == kind.resource.kind
+                && kind.versions.iter().any(|served| served == version)
+        })?;
+        let namespace = metadata::text(object, "namespace");
+        if self.kind(owner_kind).namespaced && namespace.is_none() {
+            return None;
+        }
+        let key = self.kind(owner_kind).key(namespace, reference["name"].as_str()?);
+        let owner = self.objects(owner_kind).get(&key);
+        let owner = owner.filter(|owner| owner["metadata"]["uid"] == reference["uid"]);
+        Some(match owner {
+            None => Owner::Gone,
+            Some(owner)
+                if metadata::is_terminating(owner) && metadata::finalizers(owner).contains(&FOREGROUND) =>
+            {
+                Owner::Waiting
+            }
+            Some(_) => Owner::There,
+        })
+    }
+
+    /// Ends the wait of an owner, once nothing that blocks it is left.
+    fn release_owner(&mut self, kind_id: usize, key: String, owner: &Value) {
+        let uid = metadata::text(owner, "uid").unwrap_or_default();
+        let orphan = metadata::finalizers(owner).contains(&ORPHAN);
+        for (of, child) in self.dependents(uid) {
+            let Some(object) = self.objects(of).get(&child).cloned() else { continue };
+            let mut references = metadata::references(&object).to_vec();
+            if orphan {
+                references.retain(|owner| owner["uid"] != uid);
+                let mut freed = Value::clone(&object);
+                metadata::set(&mut freed, "ownerReferences", references);
+                metadata::normalize(&mut freed);
+                self.commit(of, child, Some(freed));
+            } else if references
+                .iter()
+                .any(|owner| owner["uid"] == uid && owner["blockOwnerDeletion"] == true)
+            {
+                return;
+            }
+        }
+        let mut after = Value::clone(owner);
+        release(&mut after);
+        let left = metadata::has_finalizers(&after).then_some(after);
+        self.commit(kind_id, key, left);
+    }
+
+    /// All objects that name this one as an owner.
+    fn dependents(&self, uid: &str) -> Vec<Place> {
+        self.owners.dependents.get(uid).into_iter().flatten().cloned().collect()
+    }
 }

@@ -1,70 +1,192 @@
-//! PURE. A registered kind.
+//! PURE. A registered kind: its names, its versions, and the rules that the server has for its objects.
 
-use kube::core::ApiResource;
+mod built_in;
+mod names;
 
-/// A kind, and whether its objects are in namespaces.
+use kube::core::{ApiResource, Status};
+use serde_json::Value;
+
+use self::built_in::BuiltIn;
+pub(crate) use self::names::NameRule;
+use crate::request::RecordedRequest;
+use crate::state::metadata;
+use crate::state::status_error;
+
+/// A kind as it was registered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Kind {
+    /// With the version that objects are stored in.
     pub(crate) resource: ApiResource,
+    /// Of the same objects, in the order of registration.
+    pub(crate) versions: Vec<String>,
     pub(crate) namespaced: bool,
+    /// Of a custom kind. Those of Kubernetes have the subresource where Kubernetes has it.
+    pub(crate) custom_status: bool,
+    /// Of a custom kind: paths as of JSON, without the dot in front.
+    pub(crate) selectable_fields: Vec<String>,
 }
 
 impl Kind {
+    pub(crate) fn new(resource: ApiResource, namespaced: bool) -> Self {
+        let versions = vec![resource.version.clone()];
+        Self { resource, versions, namespaced, custom_status: true, selectable_fields: Vec::new() }
+    }
+
     /// The name in messages: `deployments.apps`.
     pub(crate) fn title(&self) -> String {
-        let ApiResource { group, plural, .. } = &self.resource;
-        if group.is_empty() { plural.clone() } else { format!("{plural}.{group}") }
+        qualified(&self.resource.plural, &self.resource.group)
+    }
+
+    /// The kind in messages: `Deployment.apps`.
+    pub(crate) fn qualified_kind(&self) -> String {
+        qualified(&self.resource.kind, &self.resource.group)
+    }
+
+    fn is(&self, kinds: BuiltIn) -> bool {
+        built_in::is(&self.resource.group, &self.resource.plural, kinds)
     }
 
     /// Whether it is one of Kubernetes' own, not a custom resource.
     pub(crate) fn is_built_in(&self) -> bool {
-        // Custom resources may be in groups of `k8s.io`, too: those of the Gateway API are.
-        const GROUPS: [&str; 18] = [
-            "admissionregistration.k8s.io",
-            "apiextensions.k8s.io",
-            "apiregistration.k8s.io",
-            "authentication.k8s.io",
-            "authorization.k8s.io",
-            "certificates.k8s.io",
-            "coordination.k8s.io",
-            "discovery.k8s.io",
-            "events.k8s.io",
-            "flowcontrol.apiserver.k8s.io",
-            "internal.apiserver.k8s.io",
-            "networking.k8s.io",
-            "node.k8s.io",
-            "rbac.authorization.k8s.io",
-            "resource.k8s.io",
-            "scheduling.k8s.io",
-            "storage.k8s.io",
-            "storagemigration.k8s.io",
-        ];
-        let group = &self.resource.group;
-        !group.contains('.') || GROUPS.contains(&&**group)
+        built_in::is_group(&self.resource.group)
+    }
+
+    pub(crate) fn has_status(&self) -> bool {
+        if self.is_built_in() { self.is(BuiltIn::Status) } else { self.custom_status }
+    }
+
+    /// The fields of the metadata that a write to `status` leaves alone; all of them for custom resources, and for newer kinds of Kubernetes.
+    pub(crate) fn metadata_kept_by_status(&self) -> Option<&'static [&'static str]> {
+        if !self.is_built_in() || self.is(BuiltIn::StatusAlone) {
+            return None;
+        }
+        Some(match (&*self.resource.group, &*self.resource.plural) {
+            ("apps", "deployments") => &["labels"],
+            ("", "pods") => &["ownerReferences"],
+            _ => &[],
+        })
+    }
+
+    /// Whether objects have a `generation`.
+    pub(crate) fn has_generation(&self) -> bool {
+        !self.is_built_in() || self.is(BuiltIn::Generation)
+    }
+
+    /// Whether the difference of two objects raises the generation.
+    pub(crate) fn is_new_generation(&self, before: &Value, after: &Value) -> bool {
+        let counts = |name: &str| match name {
+            "metadata" | "apiVersion" | "kind" => false,
+            "status" => !self.has_status(),
+            _ => true,
+        };
+        let fields = |object: &Value| -> Vec<(String, Value)> {
+            let fields = object.as_object().into_iter().flatten().filter(|(name, _)| counts(name));
+            fields.map(|(name, value)| (name.clone(), value.clone())).collect()
+        };
+        self.has_generation() && fields(before) != fields(after)
     }
 
     /// Whether an update may leave out the version: most of Kubernetes' own kinds, and no custom resource.
     pub(crate) fn allows_unconditional_update(&self) -> bool {
-        const STRICT: [&str; 5] = [
-            "admissionregistration.k8s.io",
-            "apiextensions.k8s.io",
-            "apiregistration.k8s.io",
-            "coordination.k8s.io",
-            "policy",
-        ];
-        self.is_built_in() && !STRICT.contains(&&*self.resource.group)
+        const STRICT: [&str; 3] =
+            ["admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io"];
+        self.is_built_in() && !STRICT.contains(&&*self.resource.group) && !self.is(BuiltIn::ConditionalUpdate)
     }
 
-    /// Whether this is a valid name: a DNS subdomain, but for kinds that allow any path segment.
-    pub(crate) fn is_valid_name(&self, name: &str) -> bool {
-        let label = |label: &str| {
-            let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-            let (first, last) = (label.bytes().next(), label.bytes().last());
-            first.is_some_and(inner)
-                && last.is_some_and(inner)
-                && label.bytes().all(|byte| inner(byte) || byte == b'-')
+    /// Whether an update of an object that does not exist creates it.
+    pub(crate) fn creates_on_update(&self) -> bool {
+        self.is(BuiltIn::CreateOnUpdate)
+    }
+
+    /// Whether a deletion that is done is answered with the object, not with a status.
+    pub(crate) fn returns_deleted(&self) -> bool {
+        self.is(BuiltIn::ReturnsDeleted)
+    }
+
+    /// Whether a deletion without a policy orphans dependents.
+    pub(crate) fn orphans_dependents(&self) -> bool {
+        self.is(BuiltIn::OrphansDependents)
+    }
+
+    pub(crate) fn is_pod(&self) -> bool {
+        self.resource.group.is_empty() && self.resource.plural == "pods"
+    }
+
+    pub(crate) fn is_definition(&self) -> bool {
+        self.resource.group == "apiextensions.k8s.io" && self.resource.plural == "customresourcedefinitions"
+    }
+
+    /// The status that the server gives to a new object.
+    pub(crate) fn initial_status(&self) -> Option<Value> {
+        match (&*self.resource.group, &*self.resource.plural) {
+            ("", "pods" | "persistentvolumes" | "persistentvolumeclaims") => {
+                Some(serde_json::json!({"phase": "Pending"}))
+            }
+            ("", "namespaces") => Some(serde_json::json!({"phase": "Active"})),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn name_rule(&self) -> NameRule {
+        NameRule::of(&self.resource.group, &self.resource.plural)
+    }
+
+    /// The path in objects of a field of a field selector.
+    pub(crate) fn selectable(&self, field: &str) -> Result<String, Box<Status>> {
+        let found = match field {
+            "metadata.name" => Some(field),
+            "metadata.namespace" if self.namespaced || !self.has_own_fields() => Some(field),
+            _ if self.is_built_in() => {
+                built_in::selectable(&self.resource.group, &self.resource.plural, field)
+            }
+            _ => self.selectable_fields.iter().map(String::as_str).find(|path| *path == field),
         };
-        self.resource.group == "rbac.authorization.k8s.io" || name.len() <= 253 && name.split('.').all(label)
+        found.map(str::to_owned).ok_or_else(|| {
+            let message = match (&*self.resource.group, &*self.resource.plural) {
+                ("batch", "jobs") => format!("field label {field:?} not supported for Job"),
+                ("resource.k8s.io", "resourceslices") => {
+                    let version = &self.resource.version;
+                    format!("field label not supported for resource.k8s.io/{version}, Kind=ResourceSlice: {field}")
+                }
+                _ if self.has_own_fields() => format!("field label not supported: {field}"),
+                _ => {
+                    format!(
+                        "{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+                    )
+                }
+            };
+            status_error::bad_request(&message)
+        })
+    }
+
+    /// Whether the kind says which fields are selected by; the others have name and namespace, whatever their scope.
+    fn has_own_fields(&self) -> bool {
+        !self.is_built_in() || built_in::has_selectable(&self.resource.group, &self.resource.plural)
+    }
+
+    /// Gives an object the types that it is stored with.
+    pub(crate) fn store_types(&self, object: &mut Value) {
+        object["apiVersion"] = self.resource.api_version.clone().into();
+        object["kind"] = self.resource.kind.clone().into();
+    }
+
+    /// Refuses an object that says it is of another kind or version than the one that the request names.
+    pub(crate) fn check_types(&self, request: &RecordedRequest, object: &Value) -> Result<(), Box<Status>> {
+        let expected = request.api_version();
+        let given = object["apiVersion"].as_str().filter(|given| *given != expected);
+        if let Some(given) = given {
+            return Err(status_error::bad_request(&format!(
+                "the API version in the data ({given}) does not match the expected API version ({expected})"
+            )));
+        }
+        let expected = &self.resource.kind;
+        match object["kind"].as_str().filter(|given| given != expected) {
+            Some(given) => Err(status_error::bad_request(&format!(
+                "{given} in version {:?} cannot be handled as a {expected}",
+                request.version
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// The key of an object. As in etcd, so that lists have the order of a real server.
@@ -74,4 +196,35 @@ impl Kind {
             _ => name.to_owned(),
         }
     }
+
+    /// Where a real server stores it, which is told in some messages.
+    pub(crate) fn storage_key(&self, object: &Value) -> String {
+        let ApiResource { group, plural, .. } = &self.resource;
+        let resource = if self.is_built_in() { plural.clone() } else { format!("{group}/{plural}") };
+        format!("/registry/{resource}/{}", self.key_of(object))
+    }
+
+    pub(crate) fn key_of(&self, object: &Value) -> String {
+        self.key(metadata::text(object, "namespace"), metadata::name(object))
+    }
+
+    /// Refuses what is not done for this kind.
+    pub(crate) fn check_subresource(&self, request: &RecordedRequest) -> Result<(), Box<Status>> {
+        if matches!(&*self.resource.group, "authentication.k8s.io" | "authorization.k8s.io") {
+            return Err(status_error::not_implemented("reviews of tokens and access"));
+        }
+        match request.subresource.as_deref() {
+            None => Ok(()),
+            Some("status") if self.has_status() => Ok(()),
+            Some(other) if built_in::has_subresource(other) => Err(status_error::not_implemented(&format!(
+                "the subresource {}/{other}",
+                self.resource.plural
+            ))),
+            Some(_) => Err(status_error::no_such_path()),
+        }
+    }
+}
+
+fn qualified(name: &str, group: &str) -> String {
+    if group.is_empty() { name.to_owned() } else { format!("{name}.{group}") }
 }

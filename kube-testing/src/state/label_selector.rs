@@ -167,7 +167,7 @@ fn is_symbol(byte: u8) -> bool {
 }
 
 /// `name`, or `prefix/name`, where the prefix is a DNS subdomain.
-fn is_key(text: &str) -> bool {
+pub(crate) fn is_key(text: &str) -> bool {
     let lower = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let part = |part: &str| framed(part, lower) && part.bytes().all(|byte| lower(byte) || byte == b'-');
     match text.split_once('/') {
@@ -176,7 +176,7 @@ fn is_key(text: &str) -> bool {
     }
 }
 
-fn is_name(text: &str) -> bool {
+pub(crate) fn is_name(text: &str) -> bool {
     let alphanumeric = |byte: u8| byte.is_ascii_alphanumeric();
     text.len() <= 63
         && framed(text, alphanumeric)

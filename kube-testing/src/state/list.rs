@@ -7,6 +7,7 @@ use kube::core::Status;
 use serde_json::Value;
 
 use crate::request::RecordedRequest;
+use crate::request_matcher::Verb;
 use crate::state::selection::Selection;
 use crate::state::status_error;
 use crate::state::{Objects, State};
@@ -28,6 +29,11 @@ struct Place {
 
 impl State {
     pub(crate) fn get(&self, kind_id: usize, request: &RecordedRequest) -> Result<Arc<Value>, Box<Status>> {
+        if let Some(asked) = number(request, "resourceVersion")?.filter(|asked| *asked > self.version)
+            && request.verb == Verb::Get
+        {
+            return Err(status_error::too_large(asked, self.version));
+        }
         let kind = self.kind(kind_id);
         let name = request.name.as_deref().unwrap_or_default();
         let key = kind.key(request.namespace.as_deref(), name);
@@ -35,9 +41,9 @@ impl State {
     }
 
     pub(crate) fn list(&self, kind_id: usize, request: &RecordedRequest) -> Result<Page, Box<Status>> {
-        let selection = Selection::of(request)?;
+        let selection = Selection::of(self.kind(kind_id), request)?;
         let asked = number(request, "resourceVersion")?;
-        let begin = self.begin(kind_id, request, asked)?;
+        let begin = self.begin(request, asked)?;
         // A list from the cache of a real server ignores the limit.
         let limit = if asked == Some(0) { None } else { number(request, "limit")? };
         let limit = limit.filter(|limit| *limit > 0).map_or(usize::MAX, |limit| limit as usize);
@@ -53,60 +59,41 @@ impl State {
         let mut rest = rest.filter(|(_, object)| selection.matches(object));
         let page: Vec<_> = rest.by_ref().take(limit).collect();
         let remaining = rest.count();
-        let more = page.last().filter(|_| remaining > 0).map(|(last, _)| format!("{}/{last}", begin.version));
+        let more =
+            page.last().filter(|_| remaining > 0).map(|(last, _)| Place::token(Some(begin.version), last));
         let items = page.into_iter().map(|(_, object)| object.clone()).collect();
         let remaining = (more.is_some() && selection.is_everything()).then_some(remaining);
         Ok(Page { items, version: begin.version, more, remaining })
     }
 
     /// The version of a list, and where it begins.
-    fn begin(
-        &self,
-        kind_id: usize,
-        request: &RecordedRequest,
-        asked: Option<u64>,
-    ) -> Result<Place, Box<Status>> {
-        let matching = request.query_param("resourceVersionMatch");
+    fn begin(&self, request: &RecordedRequest, asked: Option<u64>) -> Result<Place, Box<Status>> {
+        check_match(request)?;
         if let Some(token) = request.query_param("continue") {
             if asked.is_some_and(|version| version != 0) {
                 return Err(status_error::bad_request(
                     "specifying resource version is not allowed when using continue",
                 ));
             }
-            let place = Place::parse(token)?;
+            let place = Place::parse(token, self.version)?;
             if place.version < self.history.floor() {
-                return Err(status_error::expired(
-                    "The provided continue parameter is too old to display a consistent list result. \
-                     You can start a new list without the continue parameter.",
-                ));
+                return Err(status_error::continue_expired(Place::token(None, &place.after)));
             }
             return Ok(place);
         }
-        let version = match (asked, matching) {
-            (None, Some(_)) => {
-                return Err(self.forbidden_match(kind_id, "unless resourceVersion is provided"));
-            }
-            (Some(0), Some("Exact")) => {
-                return Err(self.forbidden_match(kind_id, "\"exact\" for resourceVersion \"0\""));
-            }
+        let version = match (asked, request.query_param("resourceVersionMatch")) {
             (Some(asked), _) if asked > self.version => {
                 return Err(status_error::too_large(asked, self.version));
             }
             (Some(exact), Some("Exact")) => exact,
             // Legacy: a version with a limit means exactly this version.
             (Some(exact), None) if exact > 0 && request.query_param("limit").is_some() => exact,
-            (None | Some(_), None | Some("NotOlderThan")) => self.version,
-            (_, Some(_)) => return Err(self.forbidden_match(kind_id, "with this value")),
+            _ => self.version,
         };
         if version < self.history.floor() {
             return Err(status_error::expired("The resourceVersion for the provided list is too old."));
         }
         Ok(Place { version, after: String::new() })
-    }
-
-    fn forbidden_match(&self, kind_id: usize, when: &str) -> Box<Status> {
-        let why = format!("Forbidden: resourceVersionMatch is forbidden {when}");
-        status_error::invalid(self.kind(kind_id), "", "resourceVersionMatch", &why)
     }
 
     /// All objects as of an earlier version: the current ones, with later changes undone.
@@ -122,9 +109,49 @@ impl State {
     }
 }
 
+/// Which parameters of a list go together.
+fn check_match(request: &RecordedRequest) -> Result<(), Box<Status>> {
+    let mut wrong = Vec::new();
+    if let Some(matching) = request.query_param("resourceVersionMatch") {
+        let mut forbid = |when: &str| {
+            let why = format!("Forbidden: resourceVersionMatch {when}");
+            wrong.push(("resourceVersionMatch", why));
+        };
+        let asked = request.query_param("resourceVersion");
+        if asked.is_none() {
+            forbid("is forbidden unless resourceVersion is provided");
+        }
+        if request.query_param("continue").is_some() {
+            forbid("is forbidden when continue is provided");
+        }
+        if matching == "Exact" && asked == Some("0") {
+            forbid("\"exact\" is forbidden for resourceVersion \"0\"");
+        }
+        if !["Exact", "NotOlderThan"].contains(&matching) {
+            let why = format!(
+                "Unsupported value: {matching:?}: supported values: \"Exact\", \"NotOlderThan\", \"\""
+            );
+            wrong.push(("resourceVersionMatch", why));
+        }
+    }
+    if request.query_param("sendInitialEvents").is_some() {
+        wrong.push(("sendInitialEvents", "Forbidden: sendInitialEvents is forbidden for list".to_owned()));
+    }
+    if wrong.is_empty() { Ok(()) } else { Err(status_error::invalid_options("ListOptions", &wrong)) }
+}
+
 impl Place {
-    fn parse(token: &str) -> Result<Self, Box<Status>> {
-        let read = token.split_once('/').and_then(|(version, after)| Some((version.parse().ok()?, after)));
+    /// A token without a version goes on with the objects as they are then.
+    fn token(version: Option<u64>, after: &str) -> String {
+        let version = version.map_or("-1".to_owned(), |version| version.to_string());
+        format!("{version}/{after}")
+    }
+
+    fn parse(token: &str, current: u64) -> Result<Self, Box<Status>> {
+        let read = token.split_once('/').and_then(|(version, after)| {
+            let version = if version == "-1" { current } else { version.parse().ok()? };
+            Some((version, after))
+        });
         let (version, after) = read.ok_or_else(|| {
             status_error::bad_request("continue key is not valid: it is not of this server")
         })?;

@@ -1,5 +1,7 @@
 //! PURE. The metadata of objects as JSON.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value, json};
 
 /// The string at `/metadata/…`; an empty one counts as none.
@@ -51,14 +53,29 @@ pub(crate) fn is_terminating(object: &Value) -> bool {
     text(object, "deletionTimestamp").is_some()
 }
 
-/// Whether anything but status and metadata differs.
-pub(crate) fn spec_differs(a: &Value, b: &Value) -> bool {
-    let spec = |object: &Value| -> Map<String, Value> {
-        let fields = object.as_object().into_iter().flatten();
-        let excluded = |key: &str| matches!(key, "metadata" | "status" | "apiVersion" | "kind");
-        fields.filter(|(key, _)| !excluded(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
-    };
-    spec(a) != spec(b)
+/// Whether a grace period runs that is not over.
+pub(crate) fn has_grace(object: &Value) -> bool {
+    object["metadata"]["deletionGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds > 0)
+}
+
+pub(crate) fn raise_generation(object: &mut Value) {
+    if let Some(generation) = object["metadata"]["generation"].as_u64() {
+        set(object, "generation", generation + 1);
+    }
+}
+
+pub(crate) fn references(object: &Value) -> &[Value] {
+    object["metadata"]["ownerReferences"].as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+/// Removes what a real server does not keep: fields without a value, and empty lists and maps.
+pub(crate) fn normalize(object: &mut Value) {
+    of(object).retain(|_, value| match value {
+        Value::Null => false,
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(fields) => !fields.is_empty(),
+        _ => true,
+    });
 }
 
 /// The object for a request for metadata only.
@@ -74,4 +91,30 @@ pub(crate) fn with_version(object: &Value, version: u64) -> Value {
     let mut object = object.clone();
     set(&mut object, "resourceVersion", version.to_string());
     object
+}
+
+/// The object as of another version of its kind, whose fields are the same.
+pub(crate) fn in_version(object: &Arc<Value>, api_version: &str) -> Arc<Value> {
+    if object["apiVersion"] == *api_version {
+        return object.clone();
+    }
+    let mut object = Value::clone(object);
+    object["apiVersion"] = api_version.into();
+    Arc::new(object)
+}
+
+pub(crate) fn add_finalizer(object: &mut Value, finalizer: &str) {
+    if !finalizers(object).contains(&finalizer) {
+        let with: Vec<Value> = finalizers(object).into_iter().chain([finalizer]).map(Value::from).collect();
+        set(object, "finalizers", with);
+    }
+}
+
+pub(crate) fn remove_finalizer(object: &mut Value, finalizer: &str) {
+    let left: Vec<Value> =
+        finalizers(object).into_iter().filter(|held| *held != finalizer).map(Value::from).collect();
+    match left.is_empty() {
+        true => drop(of(object).remove("finalizers")),
+        false => set(object, "finalizers", left),
+    }
 }

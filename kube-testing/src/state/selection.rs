@@ -4,6 +4,7 @@ use kube::core::Status;
 use serde_json::Value;
 
 use crate::request::RecordedRequest;
+use crate::state::kind::Kind;
 use crate::state::label_selector::LabelSelector;
 use crate::state::metadata;
 use crate::state::status_error;
@@ -16,7 +17,7 @@ pub(crate) struct Selection {
     fields: Vec<FieldTest>,
 }
 
-/// A requirement of a field selector; any path to a string is a field.
+/// A requirement of a field selector.
 #[derive(Debug, Clone)]
 struct FieldTest {
     path: String,
@@ -25,14 +26,14 @@ struct FieldTest {
 }
 
 impl Selection {
-    pub(crate) fn of(request: &RecordedRequest) -> Result<Self, Box<Status>> {
+    pub(crate) fn of(kind: &Kind, request: &RecordedRequest) -> Result<Self, Box<Status>> {
         let labels = request.query_param("labelSelector").unwrap_or_default();
         let labels = labels.parse().map_err(|error: String| {
             status_error::bad_request(&format!("unable to parse requirement: {error}"))
         })?;
         let fields = request.query_param("fieldSelector").unwrap_or_default();
         let fields = fields.split(',').map(str::trim).filter(|term| !term.is_empty());
-        let fields = fields.map(FieldTest::parse).collect::<Result<Vec<_>, _>>()?;
+        let fields = fields.map(|term| FieldTest::parse(kind, term)).collect::<Result<Vec<_>, _>>()?;
         Ok(Self { namespace: request.namespace.clone(), labels, fields })
     }
 
@@ -52,7 +53,7 @@ impl Selection {
 }
 
 impl FieldTest {
-    fn parse(term: &str) -> Result<Self, Box<Status>> {
+    fn parse(kind: &Kind, term: &str) -> Result<Self, Box<Status>> {
         // `!=` and `==` contain `=`, so they come first.
         let found = ["!=", "==", "="].into_iter().find_map(|operator| {
             term.split_once(operator).map(|(path, value)| (path, value, operator != "!="))
@@ -61,22 +62,23 @@ impl FieldTest {
             let message = format!("invalid selector: '{term}'; can't understand '{term}'");
             return Err(status_error::bad_request(&message));
         };
-        Ok(Self { path: path.to_owned(), value: value.to_owned(), equal })
+        Ok(Self { path: kind.selectable(path)?, value: value.to_owned(), equal })
     }
 
-    /// Numbers and booleans are compared by their text. A missing field is the empty string, or `false` where that is what the server has for it.
+    /// Numbers and booleans are compared by their text. A missing field is what the server has for it in its own types.
     fn matches(&self, object: &Value) -> bool {
         let field = self.path.split('.').try_fold(object, |value, part| value.get(part));
-        let is_it = match field {
-            Some(Value::String(text)) => *text == self.value,
-            Some(value @ (Value::Bool(_) | Value::Number(_))) => {
-                // As a text: a value is equal to one only where it is one.
-                let text = value.to_string();
-                text == self.value
-            }
-            None if self.path == "spec.unschedulable" => self.value == "false",
-            _ => self.value.is_empty(),
+        let text = match field {
+            Some(Value::String(text)) => text.clone(),
+            Some(value @ (Value::Bool(_) | Value::Number(_))) => value.to_string(),
+            _ => match &*self.path {
+                "spec.unschedulable" | "spec.hostNetwork" => "false".to_owned(),
+                "status.replicas" | "status.succeeded" => "0".to_owned(),
+                // An event whose source is not named is of its reporting controller.
+                "source.component" => object["reportingComponent"].as_str().unwrap_or_default().to_owned(),
+                _ => String::new(),
+            },
         };
-        is_it == self.equal
+        (text == self.value) == self.equal
     }
 }

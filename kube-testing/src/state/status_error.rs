@@ -1,7 +1,7 @@
 //! PURE. Error responses, with the codes, reasons and messages of a real server.
 
+use kube::core::Status;
 use kube::core::response::{StatusCause, StatusDetails, reason};
-use kube::core::{ApiResource, Status};
 
 use crate::state::kind::Kind;
 
@@ -38,11 +38,27 @@ pub(crate) fn bad_request(message: &str) -> Box<Status> {
     failure(400, reason::BAD_REQUEST, message).boxed()
 }
 
-pub(crate) fn unsupported_media(content_type: &str) -> Box<Status> {
+pub(crate) fn unsupported_media(accepted: &[&str]) -> Box<Status> {
     let message = format!(
-        "the body of the request was in an unknown format - accepted media types include: {content_type:?} not"
+        "the body of the request was in an unknown format - accepted media types include: {}",
+        accepted.join(", ")
     );
     failure(415, reason::UNSUPPORTED_MEDIA_TYPE, &message).boxed()
+}
+
+pub(crate) fn not_acceptable() -> Box<Status> {
+    let message = "only the following media types are accepted: application/json";
+    failure(406, reason::NOT_ACCEPTABLE, message).boxed()
+}
+
+/// What a real server does, and this one does not.
+pub(crate) fn not_implemented(what: &str) -> Box<Status> {
+    failure(501, "NotImplemented", &format!("flyball-kube-testing does not implement {what}")).boxed()
+}
+
+pub(crate) fn forbidden(kind: &Kind, name: &str, why: &str) -> Box<Status> {
+    let message = format!("{} {name:?} is forbidden: {why}", kind.title());
+    failure(403, reason::FORBIDDEN, &message).with_details(of(kind, name)).boxed()
 }
 
 pub(crate) fn not_found(kind: &Kind, name: &str) -> Box<Status> {
@@ -55,49 +71,66 @@ pub(crate) fn already_exists(kind: &Kind, name: &str) -> Box<Status> {
     failure(409, reason::ALREADY_EXISTS, &message).with_details(of(kind, name)).boxed()
 }
 
-pub(crate) fn conflict(kind: &Kind, name: &str, why: &str) -> Box<Status> {
-    let message = format!("Operation cannot be fulfilled on {} {name:?}: {why}", kind.title());
-    failure(409, reason::CONFLICT, &message).with_details(of(kind, name)).boxed()
+/// With the name of the kind, or of its resource, that the message has.
+pub(crate) fn conflict(title: &str, kind: &Kind, name: &str, why: &str) -> Box<Status> {
+    let message = format!("Operation cannot be fulfilled on {title} {name:?}: {why}");
+    let mut details = of(kind, name);
+    title.split('.').next().unwrap_or_default().clone_into(&mut details.kind);
+    failure(409, reason::CONFLICT, &message).with_details(details).boxed()
 }
 
 pub(crate) fn modified(kind: &Kind, name: &str) -> Box<Status> {
     conflict(
+        &kind.title(),
         kind,
         name,
         "the object has been modified; please apply your changes to the latest version and try again",
     )
 }
 
-pub(crate) fn invalid(kind: &Kind, name: &str, field: &str, why: &str) -> Box<Status> {
-    let cause = match why.split(':').next() {
-        Some("Forbidden") => "FieldValueForbidden",
-        Some("Required value") => "FieldValueRequired",
-        Some("Unsupported value") => "FieldValueNotSupported",
-        _ => "FieldValueInvalid",
-    };
-    let ApiResource { group, kind: title, .. } = &kind.resource;
-    let full = if group.is_empty() { title.clone() } else { format!("{title}.{group}") };
-    refused(kind, name, (&full, title), (field, cause, why))
+/// An object whose fields are wrong, each for a reason that begins with its sort.
+pub(crate) fn invalid(kind: &Kind, name: &str, wrong: &[(impl AsRef<str>, String)]) -> Box<Status> {
+    let details = StatusDetails { kind: kind.resource.kind.clone(), ..of(kind, name) };
+    refused(&kind.qualified_kind(), details, wrong)
 }
 
-/// With the kind as `full` in the message and as `title` in the details.
-fn refused(
-    kind: &Kind,
-    name: &str,
-    (full, title): (&str, &str),
-    (field, cause, why): (&str, &str, &str),
-) -> Box<Status> {
-    let message = format!("{full} {name:?} is invalid: {field}: {why}");
-    let cause = StatusCause { reason: cause.into(), message: why.to_owned(), field: field.to_owned() };
-    let details = StatusDetails { kind: title.to_owned(), causes: vec![cause], ..of(kind, name) };
+/// Options of a request that are wrong.
+pub(crate) fn invalid_options(kind: &str, wrong: &[(impl AsRef<str>, String)]) -> Box<Status> {
+    let group = "meta.k8s.io";
+    let details = StatusDetails {
+        name: String::new(),
+        group: group.to_owned(),
+        kind: kind.to_owned(),
+        uid: String::new(),
+        causes: Vec::new(),
+        retry_after_seconds: 0,
+    };
+    refused(&format!("{kind}.{group}"), details, wrong)
+}
+
+fn refused(title: &str, details: StatusDetails, wrong: &[(impl AsRef<str>, String)]) -> Box<Status> {
+    let causes = wrong.iter().map(|(field, why)| StatusCause {
+        reason: match why.split(':').next() {
+            Some("Forbidden") => "FieldValueForbidden",
+            Some("Required value") => "FieldValueRequired",
+            Some("Unsupported value") => "FieldValueNotSupported",
+            _ => "FieldValueInvalid",
+        }
+        .into(),
+        message: why.clone(),
+        field: field.as_ref().to_owned(),
+    });
+    let details = StatusDetails { causes: causes.collect(), ..details };
+    let each: Vec<_> = wrong.iter().map(|(field, why)| format!("{}: {why}", field.as_ref())).collect();
+    let each = if let [one] = &each[..] { one.clone() } else { format!("[{}]", each.join(", ")) };
+    let message = format!("{title} {:?} is invalid: {each}", details.name);
     failure(422, reason::INVALID, &message).with_details(details).boxed()
 }
 
 /// An update without a version, of a kind that needs one. Here the message names the plural.
 pub(crate) fn version_required(kind: &Kind, name: &str) -> Box<Status> {
-    let why = "Invalid value: 0x0: must be specified for an update";
-    let field = ("metadata.resourceVersion", "FieldValueInvalid", why);
-    refused(kind, name, (&kind.title(), &kind.resource.plural), field)
+    let why = "Invalid value: 0: must be specified for an update".to_owned();
+    refused(&kind.title(), of(kind, name), &[("metadata.resourceVersion", why)])
 }
 
 /// New finalizers of an object that is being deleted.
@@ -107,7 +140,7 @@ pub(crate) fn late_finalizers(kind: &Kind, name: &str, added: &[&str]) -> Box<St
         "Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
         added.join(", ")
     );
-    let mut refused = invalid(kind, name, "metadata.finalizers", &why);
+    let mut refused = invalid(kind, name, &[("metadata.finalizers", why)]);
     // A real server reports it twice: as an update of any object, and of this kind.
     if let Some(details) = &mut refused.details {
         details.causes.extend_from_within(..);
@@ -115,22 +148,26 @@ pub(crate) fn late_finalizers(kind: &Kind, name: &str, added: &[&str]) -> Box<St
     refused
 }
 
-pub(crate) fn no_such_dry_run(kind: &Kind, asked: &str) -> Box<Status> {
-    invalid(kind, "", "dryRun", &format!("Unsupported value: {asked:?}: supported values: \"All\""))
-}
-
-pub(crate) fn patch_failed(message: &str) -> Box<Status> {
-    failure(
-        422,
-        reason::INVALID,
-        &format!("the server rejected our request due to an error in our request: {message}"),
-    )
-    .boxed()
+pub(crate) fn patch_failed() -> Box<Status> {
+    failure(422, reason::INVALID, "the server rejected our request due to an error in our request").boxed()
 }
 
 /// The history that a list needs has been forgotten.
 pub(crate) fn expired(message: &str) -> Box<Status> {
     failure(410, reason::EXPIRED, message).boxed()
+}
+
+/// The history that a continued list needs has been forgotten; the token goes on without it.
+pub(crate) fn continue_expired(token: String) -> Box<Status> {
+    let mut status = expired(
+        "The provided continue parameter is too old to display a consistent list result. You can start a new list \
+         without the continue parameter, or use the continue token in this response to retrieve the remainder of the \
+         results. Continuing with the provided token results in an inconsistent list - objects that were created, \
+         modified, or deleted between the time the first chunk was returned and now may show up in the list.",
+    );
+    let metadata = status.metadata.get_or_insert_default();
+    metadata.continue_ = Some(token);
+    status
 }
 
 /// The history that a watch needs has been forgotten.

@@ -37,6 +37,8 @@ pub(crate) enum End {
 pub(crate) struct Watch {
     pub(crate) kind_id: usize,
     pub(crate) selection: Selection,
+    /// Of the objects, where it differs from that they are stored in.
+    pub(crate) api_version: String,
     pub(crate) metadata_only: bool,
     pub(crate) bookmarks: bool,
     /// Everything up to this version is sent, or not selected.

@@ -1,8 +1,10 @@
 //! PURE. The open watches, and what each sends next.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use kube::core::Status;
+use serde_json::{Value, json};
 
 use crate::request::RecordedRequest;
 use crate::state::State;
@@ -60,24 +62,21 @@ impl Watches {
 
 impl State {
     pub(crate) fn watch(&mut self, kind_id: usize, request: &RecordedRequest) -> Result<u64, Box<Status>> {
-        let selection = Selection::of(request)?;
+        let selection = Selection::of(self.kind(kind_id), request)?;
         let from = number(request, "resourceVersion")?.unwrap_or(0);
+        check_match(request)?;
         let all_first = request.flag("sendInitialEvents");
-        let matching = request.query_param("resourceVersionMatch");
-        if all_first != (matching == Some("NotOlderThan")) || (!all_first && matching.is_some()) {
-            let why = "Forbidden: sendInitialEvents and resourceVersionMatch=NotOlderThan belong together";
-            return Err(status_error::invalid(self.kind(kind_id), "", "resourceVersionMatch", why));
-        }
-        if all_first && from > self.version {
-            return Err(status_error::too_large(from, self.version));
-        }
+        let bookmarks = request.flag("allowWatchBookmarks");
         let mut first = VecDeque::new();
         let mut sent = from;
-        if all_first || from == 0 {
+        if all_first && from > self.version {
+            // As the first event, as below.
+            first.push_back(Event::Error(status_error::too_large(from, self.version)));
+        } else if all_first || from == 0 {
             let objects = self.objects(kind_id).values().filter(|object| selection.matches(object));
             first.extend(objects.cloned().map(Event::Added));
             sent = self.version;
-            if all_first {
+            if all_first && bookmarks {
                 first.push_back(Event::Bookmark { version: sent, initial_end: true });
             }
         } else if from < self.history.floor() {
@@ -89,8 +88,9 @@ impl State {
         let watch = Watch {
             kind_id,
             selection,
+            api_version: request.api_version(),
             metadata_only: request.metadata_only,
-            bookmarks: request.flag("allowWatchBookmarks"),
+            bookmarks,
             sent,
             first,
             bookmark_due: false,
@@ -139,37 +139,59 @@ impl State {
 
     /// The event as a line of the answer's body.
     pub(crate) fn line(&self, id: u64, event: &Event, metadata_only: bool) -> Vec<u8> {
-        let resource = match self.watches.open.get(&id) {
-            Some(watch) => &self.kind(watch.kind_id).resource,
-            None => return Vec::new(),
-        };
-        let object = |object: &serde_json::Value| {
-            if metadata_only { metadata::partial(object) } else { object.clone() }
+        let Some(watch) = self.watches.open.get(&id) else { return Vec::new() };
+        let api_version = &watch.api_version;
+        let object = |object: &Arc<Value>| match metadata_only {
+            true => metadata::partial(object),
+            false => Value::clone(&metadata::in_version(object, api_version)),
         };
         let line = match event {
-            Event::Added(it) => serde_json::json!({"type": "ADDED", "object": object(it)}),
-            Event::Modified(it) => serde_json::json!({"type": "MODIFIED", "object": object(it)}),
-            Event::Deleted(it) => serde_json::json!({"type": "DELETED", "object": object(it)}),
+            Event::Added(it) => json!({"type": "ADDED", "object": object(it)}),
+            Event::Modified(it) => json!({"type": "MODIFIED", "object": object(it)}),
+            Event::Deleted(it) => json!({"type": "DELETED", "object": object(it)}),
             Event::Bookmark { version, initial_end } => {
+                let kind = &self.kind(watch.kind_id).resource.kind;
                 let (api_version, kind) = match metadata_only {
                     true => ("meta.k8s.io/v1", "PartialObjectMetadata"),
-                    false => (resource.api_version.as_str(), resource.kind.as_str()),
+                    false => (api_version.as_str(), kind.as_str()),
                 };
-                let mut bookmark = serde_json::json!({
+                let mut bookmark = json!({
                     "apiVersion": api_version,
                     "kind": kind,
                     "metadata": {"resourceVersion": version.to_string()},
                 });
                 if *initial_end {
-                    bookmark["metadata"]["annotations"] =
-                        serde_json::json!({"k8s.io/initial-events-end": "true"});
+                    bookmark["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
                 }
-                serde_json::json!({"type": "BOOKMARK", "object": bookmark})
+                json!({"type": "BOOKMARK", "object": bookmark})
             }
-            Event::Error(status) => serde_json::json!({"type": "ERROR", "object": status}),
+            Event::Error(status) => json!({"type": "ERROR", "object": status}),
         };
         let mut line = line.to_string().into_bytes();
         line.push(b'\n');
         line
     }
+}
+
+/// Which parameters of a watch go together.
+fn check_match(request: &RecordedRequest) -> Result<(), Box<Status>> {
+    let mut wrong = Vec::new();
+    let matching = request.query_param("resourceVersionMatch");
+    let asked = request.query_param("sendInitialEvents");
+    if asked.is_some() && matching != Some("NotOlderThan") {
+        let why = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+        wrong.push(("resourceVersionMatch", why.to_owned()));
+    }
+    if let Some(matching) = matching {
+        if asked.is_none() {
+            let why =
+                "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+            wrong.push(("resourceVersionMatch", why.to_owned()));
+        }
+        if matching != "NotOlderThan" {
+            let why = format!("Unsupported value: {matching:?}: supported values: \"NotOlderThan\"");
+            wrong.push(("resourceVersionMatch", why));
+        }
+    }
+    if wrong.is_empty() { Ok(()) } else { Err(status_error::invalid_options("ListOptions", &wrong)) }
 }

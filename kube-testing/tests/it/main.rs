@@ -1,7 +1,10 @@
 //! The API server in memory, asked by kube's own `Api` and `watcher`: what they are content with is what a real one says.
 
 mod faults;
+mod kinds;
+mod not_implemented;
 mod reads;
+mod scripts;
 mod watcher;
 mod watches;
 mod writes;

@@ -133,11 +133,6 @@ async fn lists_select_by_labels_and_fields() {
         let list = api.list(&ListParams::default().fields(fields)).await.unwrap();
         assert_eq!(names(&list.items), expected, "{fields}");
     }
-    let mut frozen = labelled("d", json!({}));
-    frozen.immutable = Some(true);
-    server.put(&frozen);
-    let list = api.list(&ListParams::default().fields("immutable=true")).await.unwrap();
-    assert_eq!(names(&list.items), ["d"], "a boolean by its text");
     assert_eq!(refused(api.list(&ListParams::default().labels("a b")).await).code, 400);
     assert_eq!(refused(api.list(&ListParams::default().fields("name")).await).code, 400);
     // How much is left of a selection is not told.

@@ -1,0 +1,57 @@
+//! PURE. How a kind is registered.
+
+use std::any::TypeId;
+
+use kube::Resource;
+use kube::core::{ApiResource, NamespaceResourceScope};
+
+use crate::state::kind::Kind;
+
+/// A kind to register with [`ApiServer::register_as`](crate::ApiServer::register_as), with what a definition of a custom resource says about it.
+///
+/// # Examples
+/// ```
+/// use flyball_kube_testing::{ApiServer, Registration};
+/// use kube::core::{ApiResource, GroupVersionKind};
+///
+/// let site = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Site"));
+/// let server = ApiServer::new();
+/// server.register_as(Registration::dynamic(site, true).without_status().selectable_field("spec.color"));
+/// ```
+#[derive(Debug, Clone)]
+pub struct Registration {
+    pub(crate) kind: Kind,
+}
+
+impl Registration {
+    /// A kind by its type. A custom kind has the `status` subresource, and its objects are selected by name and namespace alone.
+    #[must_use]
+    pub fn of<K>() -> Self
+    where
+        K: Resource<DynamicType: Default, Scope: 'static>,
+    {
+        let resource = ApiResource::erase::<K>(&K::DynamicType::default());
+        Self::dynamic(resource, TypeId::of::<K::Scope>() == TypeId::of::<NamespaceResourceScope>())
+    }
+
+    /// As [`of`](Self::of), for a kind without a type.
+    #[must_use]
+    pub fn dynamic(resource: ApiResource, namespaced: bool) -> Self {
+        Self { kind: Kind::new(resource, namespaced) }
+    }
+
+    /// A custom kind without the `status` subresource: updates write `status` with the rest, and it raises the generation. A kind of Kubernetes
+    /// stays as Kubernetes has it.
+    #[must_use]
+    pub fn without_status(mut self) -> Self {
+        self.kind.custom_status = false;
+        self
+    }
+
+    /// Adds a path that field selectors of a custom kind may name, such as `spec.color`.
+    #[must_use]
+    pub fn selectable_field(mut self, path: impl Into<String>) -> Self {
+        self.kind.selectable_fields.push(path.into());
+        self
+    }
+}

@@ -1,0 +1,87 @@
+//! PURE. Creates objects: names, namespaces, and what the server sets.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use kube::core::Status;
+use serde_json::Value;
+
+use crate::request::RecordedRequest;
+use crate::state::update::SERVER_FIELDS;
+use crate::state::{State, metadata, status_error, validation};
+
+impl State {
+    pub(crate) fn create(
+        &mut self,
+        kind_id: usize,
+        request: &RecordedRequest,
+        mut object: Value,
+        now: Timestamp,
+    ) -> Result<Arc<Value>, Box<Status>> {
+        self.set_namespace(kind_id, request, &mut object)?;
+        self.kind(kind_id).check_types(request, &object)?;
+        if metadata::text(&object, "resourceVersion").is_some() {
+            return Err(status_error::bad_request(
+                "resourceVersion should not be set on objects to be created",
+            ));
+        }
+        let stem = metadata::text(&object, "generateName").map(str::to_owned);
+        if let (None, Some(stem)) = (metadata::text(&object, "name"), &stem) {
+            let name = format!("{stem}{}", self.ending());
+            metadata::set(&mut object, "name", name);
+        }
+        let name = metadata::name(&object).to_owned();
+        validation::check_create(self.kind(kind_id), &object, stem.as_deref())?;
+        self.check_definition(kind_id, &name, &object)?;
+        let kind = self.kind(kind_id);
+        let key = kind.key_of(&object);
+        if self.objects(kind_id).contains_key(&key) {
+            return Err(status_error::already_exists(kind, &name));
+        }
+        for field in SERVER_FIELDS {
+            metadata::of(&mut object).remove(field);
+        }
+        if kind.has_status()
+            && let Some(fields) = object.as_object_mut()
+        {
+            fields.remove("status");
+            fields.extend(kind.initial_status().map(|status| ("status".to_owned(), status)));
+        }
+        metadata::normalize(&mut object);
+        self.init_metadata(kind_id, &mut object, now);
+        Ok(self.commit(kind_id, key, Some(object)))
+    }
+
+    /// Gives the object the namespace of the request; it must not name another.
+    pub(crate) fn set_namespace(
+        &self,
+        kind_id: usize,
+        request: &RecordedRequest,
+        object: &mut Value,
+    ) -> Result<(), Box<Status>> {
+        if !object.is_object() {
+            return Err(status_error::bad_request("the body is no object"));
+        }
+        let given = metadata::text(object, "namespace");
+        if !self.kind(kind_id).namespaced {
+            if given.is_some() {
+                return Err(other_namespace());
+            }
+            return Ok(());
+        }
+        let Some(namespace) = request.namespace.as_deref() else {
+            return Err(status_error::no_such_method());
+        };
+        if given.is_some_and(|given| given != namespace) {
+            return Err(other_namespace());
+        }
+        metadata::set(object, "namespace", namespace);
+        Ok(())
+    }
+}
+
+fn other_namespace() -> Box<Status> {
+    status_error::bad_request(
+        "the namespace of the provided object does not match the namespace sent on the request",
+    )
+}

@@ -1,0 +1,67 @@
+//! PURE. Patches objects: JSON patch, JSON merge patch, strategic merge patch.
+
+use std::sync::Arc;
+
+use kube::core::Status;
+use serde_json::Value;
+
+use crate::request::RecordedRequest;
+use crate::state::{State, status_error, strategic_merge};
+
+impl State {
+    pub(crate) fn patch(
+        &mut self,
+        kind_id: usize,
+        request: &RecordedRequest,
+        body: &[u8],
+    ) -> Result<Arc<Value>, Box<Status>> {
+        let patch = request.media_type();
+        let accepted = &PATCHES[..if self.kind(kind_id).is_built_in() { 4 } else { 3 }];
+        if !accepted.contains(&patch) {
+            return Err(status_error::unsupported_media(accepted));
+        }
+        if patch == APPLY {
+            return Err(status_error::not_implemented("server-side apply: fields have no managers here"));
+        }
+        let before = self.get(kind_id, request)?;
+        let mut object = Value::clone(&before);
+        // A patch is of the version that the request names.
+        object["apiVersion"] = request.api_version().into();
+        match patch {
+            MERGE => json_patch::merge(&mut object, &parse(body)?),
+            STRATEGIC => object = strategic_merge::merge(&object, &parse(body)?)?,
+            _ => {
+                let patch: json_patch::Patch = serde_json::from_slice(body)
+                    .map_err(|error| status_error::bad_request(&error.to_string()))?;
+                edit(&mut object, &patch)?;
+            }
+        }
+        self.update(kind_id, request, object)
+    }
+}
+
+/// The media types of patches; the last one is for Kubernetes' own kinds alone.
+const PATCHES: [&str; 4] = ["application/json-patch+json", MERGE, APPLY, STRATEGIC];
+const MERGE: &str = "application/merge-patch+json";
+pub(crate) const APPLY: &str = "application/apply-patch+yaml";
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
+
+pub(crate) fn parse(body: &[u8]) -> Result<Value, Box<Status>> {
+    serde_json::from_slice(body)
+        .map_err(|error| status_error::bad_request(&format!("unable to decode: {error}")))
+}
+
+/// A test for null passes for a missing field, too, as on a real server.
+fn edit(object: &mut Value, patch: &json_patch::Patch) -> Result<(), Box<Status>> {
+    for operation in patch.iter() {
+        if let json_patch::PatchOperation::Test(test) = operation
+            && test.value.is_null()
+            && object.pointer(test.path.as_str()).is_none()
+        {
+            continue;
+        }
+        json_patch::patch(object, std::slice::from_ref(operation))
+            .map_err(|_| status_error::patch_failed())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,184 @@
+//! PURE. Updates objects: conflicts, status apart, generations, finalizers.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use kube::core::Status;
+use serde_json::Value;
+
+use crate::request::RecordedRequest;
+use crate::request_matcher::Verb;
+use crate::state::kind::Kind;
+use crate::state::{State, metadata, status_error, validation};
+
+/// Fields of the metadata that clients do not write.
+pub(crate) const SERVER_FIELDS: [&str; 6] =
+    ["uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"];
+
+/// The result of an update.
+#[derive(Debug)]
+pub(crate) enum Updated {
+    Created(Arc<Value>),
+    Changed(Arc<Value>),
+}
+
+impl State {
+    /// Updates an object, or creates it where this kind allows that.
+    pub(crate) fn put_object(
+        &mut self,
+        kind_id: usize,
+        request: &RecordedRequest,
+        object: Value,
+        now: Timestamp,
+    ) -> Result<Updated, Box<Status>> {
+        let creates = self.kind(kind_id).creates_on_update() && request.subresource.is_none();
+        if creates && self.get(kind_id, request).is_err() {
+            check_name(request.name.as_deref().unwrap_or_default(), &object)?;
+            return self.create(kind_id, request, object, now).map(Updated::Created);
+        }
+        self.update(kind_id, request, object).map(Updated::Changed)
+    }
+
+    pub(crate) fn update(
+        &mut self,
+        kind_id: usize,
+        request: &RecordedRequest,
+        mut object: Value,
+    ) -> Result<Arc<Value>, Box<Status>> {
+        self.set_namespace(kind_id, request, &mut object)?;
+        let kind = self.kind(kind_id);
+        kind.check_types(request, &object)?;
+        check_name(request.name.as_deref().unwrap_or_default(), &object)?;
+        let before = self.get(kind_id, request)?;
+        let name = metadata::name(&before);
+        check_version(kind, request, &before, &object)?;
+        validation::check_update(kind, &object)?;
+
+        let mut after = match request.subresource.as_deref() {
+            Some(_) => {
+                let mut after = Value::clone(&before);
+                copy(&mut after, "status", &object);
+                if let Some(kept) = kind.metadata_kept_by_status() {
+                    copy(&mut after, "metadata", &object);
+                    kept.iter().for_each(|field| metadata::take_over(&mut after, field, &before));
+                }
+                after
+            }
+            None => {
+                if kind.has_status() {
+                    copy(&mut object, "status", &before);
+                }
+                object
+            }
+        };
+        if metadata::is_terminating(&before) {
+            let held = metadata::finalizers(&before);
+            let added: Vec<_> =
+                metadata::finalizers(&after).into_iter().filter(|new| !held.contains(new)).collect();
+            if !added.is_empty() {
+                return Err(status_error::late_finalizers(kind, name, &added));
+            }
+        }
+        for field in SERVER_FIELDS.into_iter().chain(["name", "namespace", "resourceVersion"]) {
+            metadata::take_over(&mut after, field, &before);
+        }
+        kind.store_types(&mut after);
+        metadata::normalize(&mut after);
+        if kind.is_new_generation(&before, &after) {
+            metadata::raise_generation(&mut after);
+        }
+        // A write that changes nothing is none: no version, no event.
+        if after == *before {
+            return Ok(before);
+        }
+        let key = kind.key_of(&before);
+        if metadata::is_terminating(&after)
+            && !metadata::has_finalizers(&after)
+            && !metadata::has_grace(&after)
+        {
+            // Its last event has what was there; the answer is what was written.
+            self.commit(kind_id, key, None);
+            return Ok(Arc::new(after));
+        }
+        Ok(self.commit(kind_id, key, Some(after)))
+    }
+
+    /// Writes an object as it is, status included, past the rules for clients.
+    pub(crate) fn put(&mut self, kind_id: usize, mut object: Value, now: Timestamp) -> Arc<Value> {
+        let kind = self.kind(kind_id);
+        let key = kind.key_of(&object);
+        match self.objects(kind_id).get(&key).cloned() {
+            Some(before) => {
+                for field in SERVER_FIELDS {
+                    metadata::take_over(&mut object, field, &before);
+                }
+                kind.store_types(&mut object);
+                if kind.is_new_generation(&before, &object) {
+                    metadata::raise_generation(&mut object);
+                }
+            }
+            None => self.init_metadata(kind_id, &mut object, now),
+        }
+        self.commit(kind_id, key, Some(object))
+    }
+}
+
+fn check_name(name: &str, object: &Value) -> Result<(), Box<Status>> {
+    match metadata::text(object, "name") {
+        None => Err(status_error::bad_request(
+            "the name of the object (based on URL) was undeterminable: name must be provided",
+        )),
+        Some(given) if given != name => Err(status_error::bad_request(&format!(
+            "the name of the object ({given}) does not match the name on the URL ({name})"
+        ))),
+        Some(_) => Ok(()),
+    }
+}
+
+/// Whether the object is written over the version, and the object, that the client means.
+fn check_version(
+    kind: &Kind,
+    request: &RecordedRequest,
+    before: &Value,
+    object: &Value,
+) -> Result<(), Box<Status>> {
+    let name = metadata::name(before);
+    let uid = metadata::text(before, "uid").unwrap_or_default();
+    let other_uid = metadata::text(object, "uid").filter(|given| *given != uid);
+    // An update has it as a precondition, a patch as a change.
+    if let Some(given) = other_uid.filter(|_| request.verb == Verb::Update) {
+        let why = format!(
+            "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: \
+             Precondition failed: UID in precondition: {given}, UID in object meta: {uid}",
+            kind.storage_key(before)
+        );
+        return Err(status_error::conflict(&kind.title(), kind, name, &why));
+    }
+    match metadata::text(object, "resourceVersion") {
+        None if !kind.allows_unconditional_update() => Err(status_error::version_required(kind, name)),
+        Some(given) if given.parse::<u64>().is_err() => {
+            let problem =
+                format!("Invalid value: {given:?}: strconv.ParseUint: parsing {given:?}: invalid syntax");
+            Err(status_error::invalid(kind, name, &[("metadata.resourceVersion", problem)]))
+        }
+        Some(_) if metadata::version(object) != metadata::version(before) => {
+            Err(status_error::modified(kind, name))
+        }
+        _ => match other_uid {
+            Some(given) => {
+                let why = format!("Invalid value: {given:?}: field is immutable");
+                Err(status_error::invalid(kind, name, &[("metadata.uid", why)]))
+            }
+            None => Ok(()),
+        },
+    }
+}
+
+/// Copies a field of another object, also its absence.
+fn copy(object: &mut Value, field: &str, from: &Value) {
+    let Some(fields) = object.as_object_mut() else { return };
+    match from.get(field) {
+        Some(value) => drop(fields.insert(field.to_owned(), value.clone())),
+        None => drop(fields.remove(field)),
+    }
+}

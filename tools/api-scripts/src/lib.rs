@@ -1,0 +1,84 @@
+//! Scripts of requests with their exact outcomes: codes, reasons, messages, fields, events. A script is a function over a [`Server`],
+//! and panics where an answer is another one.
+//!
+//! The tests of `kube-testing` run them on the API server in memory, `cargo xtask e2e` on a real one; where the two differ, the real one is right.
+//! [`each!`] names them all, so that each is a test of its own on both.
+
+#![forbid(unsafe_code)]
+#![expect(clippy::missing_panics_doc, reason = "every script panics where an answer is another one")]
+
+pub mod collected;
+pub mod conflicts;
+pub mod definitions;
+pub mod deletions;
+pub mod discovery;
+pub mod expired;
+pub mod lists;
+pub mod patches;
+pub mod representations;
+pub mod selectors;
+mod server;
+pub mod statuses;
+pub mod watches;
+
+pub use crate::server::{Reply, Server};
+
+/// Calls a macro with the paths of all scripts that need nothing but a server.
+#[macro_export]
+macro_rules! each {
+    ($test:ident) => {
+        $test! {
+            conflicts::a_create_is_refused_with_a_version_or_a_name_that_is_taken,
+            conflicts::a_stale_update_is_a_conflict_and_one_without_a_version_is_not,
+            conflicts::an_update_is_of_the_object_that_the_path_names,
+            conflicts::custom_resources_and_leases_are_updated_with_a_version,
+            conflicts::leases_and_roles_are_created_by_an_update,
+            conflicts::names_are_generated,
+            conflicts::names_are_validated,
+            conflicts::other_metadata_is_validated,
+            definitions::a_definition_in_two_versions_serves_the_same_objects,
+            definitions::a_definition_is_established_and_serves_its_kind,
+            definitions::a_deleted_definition_takes_its_objects_and_watches_with_it,
+            definitions::objects_with_finalizers_hold_their_definition,
+            deletions::a_collection_is_deleted_by_selectors,
+            deletions::a_deletion_has_preconditions,
+            deletions::a_dry_run_stores_nothing,
+            deletions::a_pod_has_a_grace_period,
+            deletions::an_object_stays_until_its_last_finalizer_is_removed,
+            deletions::jobs_orphan_their_pods_unless_told_otherwise,
+            deletions::policies_are_finalizers,
+            deletions::some_deletions_answer_with_the_object,
+            deletions::unknown_options_are_refused,
+            discovery::groups_and_kinds_are_discovered,
+            discovery::kinds_are_discovered_in_one_answer,
+            discovery::the_version_is_told,
+            lists::a_list_continues_at_its_version,
+            lists::lists_are_of_a_version,
+            lists::parameters_that_contradict_each_other_are_refused,
+            patches::a_json_patch_edits_or_is_refused,
+            patches::a_merge_patch_merges,
+            patches::a_patch_with_a_stale_version_is_a_conflict,
+            patches::a_strategic_merge_patch_merges_lists_by_their_keys,
+            patches::custom_resources_have_no_strategic_merge_patch,
+            patches::options_of_patches_are_checked,
+            representations::metadata_alone_is_sent_where_it_is_accepted,
+            representations::types_that_are_not_there_are_refused,
+            selectors::custom_resources_are_selected_by_declared_fields,
+            selectors::each_kind_has_its_fields,
+            selectors::fields_that_a_kind_has_not_are_refused,
+            selectors::labels_select,
+            statuses::a_custom_kind_without_the_subresource_has_no_status_apart,
+            statuses::a_status_write_changes_only_the_status,
+            statuses::generations_rise_with_the_spec,
+            statuses::metadata_is_written_with_the_status_of_some_kinds,
+            statuses::some_kinds_have_no_generation,
+            watches::a_watch_sends_what_follows_its_version,
+            watches::a_watch_without_a_version_begins_with_what_exists,
+            watches::initial_events_end_with_a_bookmark,
+            watches::a_version_that_is_not_reached_yet_is_an_error_or_awaited,
+            watches::metadata_is_watched,
+            watches::objects_enter_and_leave_a_selection,
+            watches::parameters_of_watches_are_checked,
+        }
+    };
+}

@@ -1,0 +1,44 @@
+//! In which form objects are sent.
+
+use serde_json::{Value, json};
+
+use crate::server::{Server, labelled};
+
+const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+
+/// Of an object and of a list.
+pub async fn metadata_alone_is_sent_where_it_is_accepted(on: &Server) {
+    on.create("v1/configmaps", labelled("a", json!({"app": "x"}))).await;
+    let ask = async |path: &str, accept: &str| {
+        on.ask_as("GET", path, "application/json", accept, Value::Null).await.ok()
+    };
+    let one = ask("v1/configmaps/a", METADATA).await;
+    assert_eq!(
+        (&one["kind"], &one["apiVersion"], one.get("data")),
+        (&json!("PartialObjectMetadata"), &json!("meta.k8s.io/v1"), None)
+    );
+    assert_eq!(one["metadata"]["labels"]["app"], "x");
+    let list = ask("v1/configmaps?labelSelector=app", METADATA_LIST).await;
+    assert_eq!(
+        (&list["kind"], &list["apiVersion"]),
+        (&json!("PartialObjectMetadataList"), &json!("meta.k8s.io/v1"))
+    );
+    assert_eq!(list["items"][0]["metadata"]["name"], "a");
+    // The first that the server has.
+    let either =
+        ask("v1/configmaps/a", &format!("application/json;as=None;v=v1,{METADATA},application/json")).await;
+    assert_eq!(either["kind"], "PartialObjectMetadata");
+    for accept in ["*/*", "application/json"] {
+        assert_eq!(ask("v1/configmaps/a", accept).await["kind"], "ConfigMap", "{accept}");
+    }
+}
+
+/// Both of answers and of bodies.
+pub async fn types_that_are_not_there_are_refused(on: &Server) {
+    let refused = on.ask_as("GET", "v1/configmaps", "application/json", "text/html", Value::Null).await;
+    assert_eq!((refused.code, refused.body["reason"].as_str()), (406, Some("NotAcceptable")));
+    let refused =
+        on.ask_as("POST", "v1/configmaps", "text/html", "application/json", labelled("b", json!({}))).await;
+    assert_eq!((refused.code, refused.body["reason"].as_str()), (415, Some("UnsupportedMediaType")));
+}

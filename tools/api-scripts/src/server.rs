@@ -1,0 +1,218 @@
+//! The server that a script asks, and its replies.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use http::{Request, header};
+use kube::{Client, Error};
+use serde_json::{Value, json};
+
+const JSON: &str = "application/json";
+
+/// A server, and a namespace on it that is the script's own.
+#[derive(Clone)]
+pub struct Server {
+    /// Asks the server.
+    pub client: Client,
+    /// It exists, and is empty but for what a cluster puts there.
+    pub namespace: String,
+}
+
+impl Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("namespace", &self.namespace).finish_non_exhaustive()
+    }
+}
+
+/// A code and a body; that of an error is a `Status`.
+#[derive(Debug)]
+pub struct Reply {
+    /// The status code; of a success always 200.
+    pub code: u16,
+    /// What was answered.
+    pub body: Value,
+}
+
+impl Server {
+    /// Asks, with a path such as `v1/configmaps/a` or `apps/v1/deployments?limit=1` in the namespace, or one from the root.
+    pub async fn ask(&self, method: &str, path: &str, body: Value) -> Reply {
+        self.ask_as(method, path, JSON, JSON, body).await
+    }
+
+    /// Asks for something.
+    pub async fn get(&self, path: &str) -> Reply {
+        self.ask("GET", path, Value::Null).await
+    }
+
+    /// Creates an object, and returns it as it was made.
+    pub async fn create(&self, path: &str, object: Value) -> Value {
+        self.ask("POST", path, object).await.ok()
+    }
+
+    /// Patches by a JSON merge patch.
+    pub async fn merge(&self, path: &str, patch: Value) -> Reply {
+        self.ask_as("PATCH", path, "application/merge-patch+json", JSON, patch).await
+    }
+
+    /// Asks with a type of the body, and one that is accepted.
+    ///
+    /// # Panics
+    /// Where the server cannot be asked.
+    pub async fn ask_as(&self, method: &str, path: &str, content: &str, accept: &str, body: Value) -> Reply {
+        let request = Request::builder()
+            .method(method)
+            .uri(self.uri(path))
+            .header(header::ACCEPT, accept)
+            .header(header::CONTENT_TYPE, content)
+            .body(if body.is_null() { Vec::new() } else { body.to_string().into_bytes() });
+        match self.client.request_text(request.expect("a request")).await {
+            Ok(text) => {
+                let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
+                Reply { code: 200, body }
+            }
+            Err(Error::Api(status)) => {
+                let body = serde_json::to_value(&status).expect("JSON");
+                Reply { code: status.code, body }
+            }
+            Err(error) => panic!("{method} {path}: {error}"),
+        }
+    }
+
+    fn uri(&self, path: &str) -> String {
+        if path.starts_with('/') {
+            return path.to_owned();
+        }
+        let (version, rest) = path.split_once('/').expect("a version and a resource");
+        let (root, rest) = match (version, rest.split_once('/')) {
+            ("v1", _) => ("/api/v1".to_owned(), rest),
+            (group, Some((version, rest))) => (format!("/apis/{group}/{version}"), rest),
+            _ => panic!("{path}: a group without a version"),
+        };
+        format!("{root}/namespaces/{}/{rest}", self.namespace)
+    }
+
+    /// The events of a watch of a second, in short: the type, and of an object its name.
+    pub async fn watch(&self, path: &str) -> Vec<String> {
+        let events = self.watch_events(path, JSON).await;
+        let line = |event: &Value| {
+            let object = &event["object"];
+            let what = if event["type"] == "ERROR" { &object["reason"] } else { &object["metadata"]["name"] };
+            let end = object["metadata"]["annotations"].get("k8s.io/initial-events-end").is_some();
+            let name = if end { "end" } else { what.as_str().unwrap_or_default() };
+            format!("{} {name}", event["type"].as_str().unwrap_or_default())
+        };
+        // Whether a server sends others, and when, is its own affair.
+        events.iter().map(line).filter(|line| line != "BOOKMARK ").collect()
+    }
+
+    /// The events of a watch of a second.
+    ///
+    /// # Panics
+    /// Where the watch is refused.
+    pub async fn watch_events(&self, path: &str, accept: &str) -> Vec<Value> {
+        let joint = if path.contains('?') { '&' } else { '?' };
+        let uri = self.uri(&format!("{path}{joint}watch=true&timeoutSeconds=1"));
+        let request = Request::get(uri).header(header::ACCEPT, accept).body(Vec::new());
+        let text = self.client.request_text(request.expect("a request")).await.expect("a watch");
+        text.lines().map(|line| serde_json::from_str(line).expect("an event")).collect()
+    }
+
+    /// Asks until the answer is such, which on a real server may take a moment.
+    ///
+    /// # Panics
+    /// Where it takes too long.
+    #[track_caller]
+    pub fn until(&self, path: &str, is_it: impl Fn(&Reply) -> bool) -> impl Future<Output = Reply> {
+        let place = std::panic::Location::caller();
+        async move {
+            let mut last = self.get(path).await;
+            for _ in 0..600 {
+                if is_it(&last) {
+                    return last;
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                last = self.get(path).await;
+            }
+            panic!("{place}: {path} stays {last:?}")
+        }
+    }
+}
+
+impl Reply {
+    /// The body of a success.
+    ///
+    /// # Panics
+    /// Where it is none.
+    #[track_caller]
+    pub fn ok(self) -> Value {
+        assert_eq!(self.code, 200, "{:#}", self.body);
+        self.body
+    }
+
+    /// Compares an error with what it has to be.
+    ///
+    /// # Panics
+    /// Where it is another, or none.
+    #[track_caller]
+    pub fn is_error(&self, code: u16, reason: &str, message: &str) {
+        let is = (self.code, self.body["reason"].as_str(), self.body["message"].as_str());
+        assert_eq!(is, (code, Some(reason), Some(message)), "{:#}", self.body);
+    }
+
+    /// Compares the causes of an error: fields and reasons.
+    ///
+    /// # Panics
+    /// Where they are others.
+    #[track_caller]
+    pub fn has_causes(&self, expected: &[(&str, &str)]) {
+        let causes = self.body["details"]["causes"].as_array().into_iter().flatten();
+        let causes: Vec<_> = causes
+            .map(|cause| (cause["field"].as_str().unwrap_or_default(), cause["reason"].as_str().unwrap()))
+            .collect();
+        assert_eq!(causes, expected, "{:#}", self.body);
+    }
+}
+
+/// The names of the items of a list.
+pub(crate) fn names(list: &Value) -> Vec<&str> {
+    let items = list["items"].as_array().expect("a list");
+    items.iter().map(|item| item["metadata"]["name"].as_str().expect("a name")).collect()
+}
+
+pub(crate) fn version(object: &Value) -> &str {
+    object["metadata"]["resourceVersion"].as_str().expect("a version")
+}
+
+pub(crate) fn uid(object: &Value) -> &str {
+    object["metadata"]["uid"].as_str().expect("a uid")
+}
+
+pub(crate) fn config_map(name: &str, value: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"value": value}})
+}
+
+pub(crate) fn labelled(name: &str, labels: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": labels}})
+}
+
+pub(crate) fn pod(name: &str, spec: Value) -> Value {
+    let mut pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+        "spec": {"containers": [{"name": "main", "image": "image"}], "terminationGracePeriodSeconds": 30},
+    });
+    if let (Some(fields), Value::Object(more)) = (pod["spec"].as_object_mut(), spec) {
+        fields.extend(more);
+    }
+    pod
+}
+
+pub(crate) fn deployment(name: &str, replicas: u32) -> Value {
+    let template = json!({
+        "metadata": {"labels": {"app": name}},
+        "spec": {"containers": [{"name": "main", "image": "image"}]},
+    });
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template},
+    })
+}

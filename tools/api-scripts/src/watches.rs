@@ -1,0 +1,115 @@
+//! Watches.
+
+use serde_json::{Value, json};
+
+use crate::server::{Server, config_map, labelled, version};
+
+const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+
+/// In order, to the end of its time.
+pub async fn a_watch_sends_what_follows_its_version(on: &Server) {
+    let made = on.create("v1/configmaps", config_map("a", "1")).await;
+    on.merge("v1/configmaps/a", json!({"data": {"value": "2"}})).await.ok();
+    on.create("v1/configmaps", config_map("b", "1")).await;
+    on.ask("DELETE", "v1/configmaps/a", Value::Null).await.ok();
+    let path = format!("v1/configmaps?resourceVersion={}", version(&made));
+    assert_eq!(on.watch(&path).await, ["MODIFIED a", "ADDED b", "DELETED a"]);
+    let events = on.watch_events(&path, "application/json").await;
+    let last = &events[2]["object"];
+    // With what was there, and a version of its own.
+    assert_eq!(last["data"]["value"], "2");
+    assert!(version(last).parse::<u64>().unwrap() > version(&events[1]["object"]).parse().unwrap());
+    let path = format!("v1/configmaps?fieldSelector=metadata.name%3Db&resourceVersion={}", version(&made));
+    assert_eq!(on.watch(&path).await, ["ADDED b"]);
+    assert_eq!(on.watch(&format!("v1/configmaps?resourceVersion={}", version(last))).await, [""; 0]);
+}
+
+/// In any order; then come changes.
+pub async fn a_watch_without_a_version_begins_with_what_exists(on: &Server) {
+    on.create("v1/configmaps", labelled("a", json!({"app": "x"}))).await;
+    on.create("v1/configmaps", labelled("b", json!({"app": "x"}))).await;
+    for version in ["", "&resourceVersion=0"] {
+        let mut events = on.watch(&format!("v1/configmaps?labelSelector=app{version}")).await;
+        events.sort_unstable();
+        assert_eq!(events, ["ADDED a", "ADDED b"], "{version}");
+    }
+}
+
+/// Where bookmarks are allowed.
+pub async fn initial_events_end_with_a_bookmark(on: &Server) {
+    on.create("v1/configmaps", labelled("a", json!({"app": "x"}))).await;
+    let path = "v1/configmaps?labelSelector=app&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
+    let bookmarked = format!("{path}&allowWatchBookmarks=true");
+    assert_eq!(on.watch(&bookmarked).await, ["ADDED a", "BOOKMARK end"]);
+    assert_eq!(on.watch(path).await, ["ADDED a"]);
+    let events = on.watch_events(&bookmarked, "application/json").await;
+    let bookmark = &events[1]["object"];
+    assert_eq!((&bookmark["kind"], &bookmark["apiVersion"]), (&json!("ConfigMap"), &json!("v1")));
+    assert!(version(bookmark).parse::<u64>().unwrap() >= version(&events[0]["object"]).parse().unwrap());
+    let path = "v1/configmaps?labelSelector=app&sendInitialEvents=false&resourceVersionMatch=NotOlderThan";
+    assert_eq!(on.watch(&format!("{path}&resourceVersion={}", version(bookmark))).await, [""; 0]);
+}
+
+/// They are added and deleted, with the labels that they left with.
+pub async fn objects_enter_and_leave_a_selection(on: &Server) {
+    let made = on.create("v1/configmaps", labelled("a", json!({"app": "other"}))).await;
+    let label = |app: &str| json!({"metadata": {"labels": {"app": app}}});
+    let here = "v1/configmaps/a";
+    on.merge(here, label("x")).await.ok();
+    on.merge(here, json!({"data": {"value": "1"}})).await.ok();
+    let left = on.merge(here, label("other")).await.ok();
+    on.merge(here, json!({"data": {"value": "2"}})).await.ok();
+    on.merge(here, label("x")).await.ok();
+    on.ask("DELETE", here, Value::Null).await.ok();
+    let path = format!("v1/configmaps?labelSelector=app%3Dx&resourceVersion={}", version(&made));
+    assert_eq!(on.watch(&path).await, ["ADDED a", "MODIFIED a", "DELETED a", "ADDED a", "DELETED a"]);
+    let events = on.watch_events(&path, "application/json").await;
+    let gone = &events[2]["object"];
+    assert_eq!((&gone["metadata"]["labels"]["app"], version(gone)), (&json!("x"), version(&left)));
+}
+
+/// Without the rest of the object.
+pub async fn metadata_is_watched(on: &Server) {
+    on.create("v1/configmaps", labelled("a", json!({"app": "x"}))).await;
+    let path = "v1/configmaps?labelSelector=app&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+    let events = on.watch_events(path, METADATA).await;
+    for event in &events[..2] {
+        let object = &event["object"];
+        let types = (&object["kind"], &object["apiVersion"], object.get("data"));
+        assert_eq!(types, (&json!("PartialObjectMetadata"), &json!("meta.k8s.io/v1"), None), "{event}");
+    }
+}
+
+/// As options of a list.
+pub async fn parameters_of_watches_are_checked(on: &Server) {
+    let requires = "resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+    for (query, why) in [
+        ("sendInitialEvents=true", requires),
+        (
+            "resourceVersionMatch=NotOlderThan&resourceVersion=1",
+            "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+        ),
+    ] {
+        let refused = on.get(&format!("v1/configmaps?watch=true&{query}")).await;
+        refused.is_error(422, "Invalid", &format!("ListOptions.meta.k8s.io \"\" is invalid: {why}"));
+    }
+    assert_eq!(on.get("v1/configmaps?watch=true&fieldSelector=data%3Dx").await.code, 400);
+}
+
+/// The streaming list is answered, and then ends with an error; what follows a version is awaited.
+pub async fn a_version_that_is_not_reached_yet_is_an_error_or_awaited(on: &Server) {
+    let made = on.create("v1/configmaps", config_map("a", "1")).await;
+    let future = version(&made).parse::<u64>().unwrap() + 1_000_000;
+    assert_eq!(on.watch(&format!("v1/configmaps?resourceVersion={future}")).await, [""; 0]);
+    let streamed = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+    let events = on
+        .watch_events(&format!("v1/configmaps?{streamed}&resourceVersion={future}"), "application/json")
+        .await;
+    let error = &events[0]["object"];
+    assert_eq!(
+        (&events[0]["type"], &error["code"], &error["reason"]),
+        (&json!("ERROR"), &json!(504), &json!("Timeout"))
+    );
+    assert_eq!(error["details"]["causes"][0]["reason"], "ResourceVersionTooLarge");
+    assert_eq!(events.len(), 1);
+}
