@@ -19,10 +19,20 @@ pub(crate) async fn client() -> Client {
 
 /// A client by a kubeconfig, and one of its contexts where it is not the current one.
 pub(crate) async fn client_of(kubeconfig: &Path, context: Option<&str>) -> Client {
+    Client::try_from(config_of(kubeconfig, context).await).expect("a client")
+}
+
+/// A client that returns every answer, also those that kube's own would ask again after.
+pub(crate) async fn client_without_retries(kubeconfig: &Path) -> Client {
+    let mut config = config_of(kubeconfig, None).await;
+    config.default_retry = false;
+    Client::try_from(config).expect("a client")
+}
+
+async fn config_of(kubeconfig: &Path, context: Option<&str>) -> Config {
     let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
     let kubeconfig = Kubeconfig::read_from(kubeconfig).expect("a kubeconfig");
-    let config = Config::from_custom_kubeconfig(kubeconfig, &options).await.expect("a usable kubeconfig");
-    Client::try_from(config).expect("a client")
+    Config::from_custom_kubeconfig(kubeconfig, &options).await.expect("a usable kubeconfig")
 }
 
 /// A namespace that nobody else uses, on the shared cluster. Dropped, it is deleted from somebody's cluster, as well as that goes; a

@@ -7,10 +7,10 @@
 
 #![forbid(unsafe_code)]
 
-mod api_server;
 mod cache;
 mod cluster;
 mod cluster_assumptions;
 mod controller;
 mod examples;
 mod leader;
+mod scripts;
