@@ -99,6 +99,8 @@ impl RecordedRequest {
             [plural] => (*plural, None, None),
             [plural, name] => (*plural, Some(*name), None),
             [plural, name, subresource] => (*plural, Some(*name), Some(*subresource)),
+            // What is behind it has paths of its own.
+            [plural, name, subresource @ "proxy", ..] => (*plural, Some(*name), Some(*subresource)),
             _ => return Err(status_error::no_such_path()),
         };
         let query = form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes());

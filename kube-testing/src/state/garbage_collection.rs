@@ -5,7 +5,7 @@
 //! | are all gone | is deleted in the background, or as its own finalizers say |
 //! | are there, some of them | loses the references to the others |
 //! | wait for their dependents, and none else is there | is deleted; in the foreground where it has dependents of its own |
-//! | are of a kind that is not registered, or in a namespace while it has none | stays: nobody can tell whether they are there |
+//! | are of a kind that is not registered, or in a namespace while it has none | stays: whether they exist cannot be looked up |
 //!
 //! An owner is looked up in the namespace of its dependent, so one in another namespace is gone.
 
@@ -201,7 +201,7 @@ impl State {
         self.begin_delete(kind_id, key, &object, Deletion { dependents, grace: None }, now);
     }
 
-    /// None where nobody can tell.
+    /// `None` where that cannot be looked up.
     fn owner(&self, object: &Value, reference: &Value) -> Option<Owner> {
         let api_version = reference["apiVersion"].as_str()?;
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));

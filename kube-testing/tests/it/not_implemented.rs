@@ -63,6 +63,7 @@ async fn answers(server: &ApiServer) -> Vec<(&'static str, Vec<Status>)> {
                 refused(pods.logs("a", &LogParams::default()).await),
                 refused(pods.get_ephemeral_containers("a").await),
                 get("/api/v1/namespaces/default/pods/a/exec?command=x", json_type).await,
+                get("/api/v1/namespaces/default/pods/a/proxy/metrics/x", json_type).await,
             ],
         ),
         (

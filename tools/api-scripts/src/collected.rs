@@ -128,7 +128,7 @@ async fn owners_that_do_not_exist_are_gone(on: &Server) {
     on.ask("DELETE", &format!("{uri}/elsewhere"), Value::Null).await.ok();
 }
 
-/// Nobody can tell whether they are there.
+/// Whether they exist cannot be looked up.
 async fn owners_of_unknown_kinds_are_not(on: &Server) {
     let mut child = owned("child", &[(&json!({"metadata": {"name": "x", "uid": "x"}}), true)], &[]);
     let owner = &mut child["metadata"]["ownerReferences"][0];

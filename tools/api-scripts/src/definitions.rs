@@ -1,6 +1,9 @@
 //! Definitions of custom resources.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::server::{Server, names};
 
@@ -137,7 +140,17 @@ pub async fn a_definition_is_established_and_serves_its_kind(on: &Server) {
 pub async fn a_deleted_definition_takes_its_objects_and_watches_with_it(on: &Server) {
     let sites = Definition::new(on, "Site").create(on).await;
     on.create(&sites.path(), sites.object("s", json!({}))).await;
-    sites.delete(on).await;
+    let path = sites.path();
+    let began = Instant::now();
+    let delete = async {
+        // When the watch is there.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        sites.delete(on).await;
+    };
+    let (events, ()) = tokio::join!(on.watch_within(50, &path, "application/json"), delete);
+    let types: Vec<_> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    assert_eq!((types.first(), types.last()), (Some(&"ADDED"), Some(&"DELETED")));
+    assert!(began.elapsed() < Duration::from_secs(40), "the watch ends before its time");
     assert_eq!(on.get(&format!("{}/s", sites.path())).await.code, 404);
     let sites = Definition::new(on, "Site").create(on).await;
     assert!(names(&on.get(&sites.path()).await.ok()).is_empty());

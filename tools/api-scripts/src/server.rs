@@ -110,8 +110,13 @@ impl Server {
     /// # Panics
     /// Where the watch is refused.
     pub async fn watch_events(&self, path: &str, accept: &str) -> Vec<Value> {
+        self.watch_within(1, path, accept).await
+    }
+
+    /// The events of a watch of so many seconds.
+    pub(crate) async fn watch_within(&self, seconds: u32, path: &str, accept: &str) -> Vec<Value> {
         let joint = if path.contains('?') { '&' } else { '?' };
-        let uri = self.uri(&format!("{path}{joint}watch=true&timeoutSeconds=1"));
+        let uri = self.uri(&format!("{path}{joint}watch=true&timeoutSeconds={seconds}"));
         let request = Request::get(uri).header(header::ACCEPT, accept).body(Vec::new());
         let text = self.client.request_text(request.expect("a request")).await.expect("a watch");
         text.lines().map(|line| serde_json::from_str(line).expect("an event")).collect()
