@@ -11,6 +11,7 @@ mod builder;
 mod failure;
 mod on_exit;
 mod prepared;
+mod retry_backoff;
 mod run;
 mod set;
 pub(crate) mod status;
@@ -24,6 +25,7 @@ use std::time::Duration;
 pub use self::builder::{InformerBuildError, InformerBuilder, NoTimer};
 pub use self::failure::SourceFailure;
 pub use self::prepared::PreparedInformer;
+pub use self::retry_backoff::RetryBackoff;
 pub use self::set::{
     ConfigDifference, InformerName, InformerSet, InformerStartError, NotSynced, SharedInformer,
 };

@@ -27,8 +27,8 @@ pub use crate::index::{
 };
 pub use crate::informer::{
     ConfigDifference, ErrorRecord, Informer, InformerBuildError, InformerBuilder, InformerName, InformerSet,
-    InformerStartError, InformerState, InformerStatus, NoTimer, NotSynced, PreparedInformer, SharedInformer,
-    SourceFailure,
+    InformerStartError, InformerState, InformerStatus, NoTimer, NotSynced, PreparedInformer, RetryBackoff,
+    SharedInformer, SourceFailure,
 };
 pub use crate::reflector::{
     BackoffCause, EventVerdict, InvalidReflectorConfig, ListRequest, ListVersion, Page, Reflector,

@@ -289,16 +289,17 @@ impl Reflector {
     }
 
     fn wait(&mut self, cause: BackoffCause, then: Then, now: Nanos, random: u64) {
-        let least = match cause {
-            BackoffCause::Failed(SourceErrorKind::TooManyRequests { retry_after }) => {
-                retry_after.unwrap_or_default()
-            }
-            _ => Duration::ZERO,
-        };
-        self.deadline = now + self.backoff.failed(least, now, random);
+        self.deadline = now + self.backoff.failed(asked_for(cause), now, random);
         self.retried = false;
         self.spared = 0;
         self.state = State::Waiting { cause, then };
+    }
+
+    /// The wait that has begun is `wait` long, or as long as the source has asked for.
+    pub(crate) fn wait_for(&mut self, wait: Duration, now: Nanos) {
+        if let State::Waiting { cause, .. } = &self.state {
+            self.deadline = now + wait.max(asked_for(*cause));
+        }
     }
 
     /// Walks the invariants. O(1).
@@ -344,5 +345,15 @@ impl Reflector {
             self.backoff.failures() > 0 || !matches!(self.state, State::Waiting { .. }),
             "a wait without a failure",
         )
+    }
+}
+
+/// How long the source has asked to be left alone.
+fn asked_for(cause: BackoffCause) -> Duration {
+    match cause {
+        BackoffCause::Failed(SourceErrorKind::TooManyRequests { retry_after }) => {
+            retry_after.unwrap_or_default()
+        }
+        _ => Duration::ZERO,
     }
 }

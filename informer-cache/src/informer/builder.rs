@@ -13,6 +13,7 @@ use foldhash::quality::RandomState;
 use super::failure::{OnError, SourceFailure};
 use super::on_exit::NotifyOnExit;
 use super::prepared::PreparedInformer;
+use super::retry_backoff::ChosenBackoff;
 use super::run::InformerTask;
 use super::tombstones::Tombstones;
 use super::{Informer, Shared};
@@ -234,6 +235,7 @@ where
             tombstones: Tombstones::new(TOMBSTONES),
             stale: 0,
             on_error,
+            backoff: ChosenBackoff::default(),
         };
         let ending = NotifyOnExit::new(shared.clone());
         Ok((Informer { shared }, PreparedInformer { config, ending, task }))

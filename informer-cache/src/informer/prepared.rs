@@ -6,6 +6,7 @@ use std::hash::Hash;
 use flyball_sync::Timer;
 
 use super::on_exit::NotifyOnExit;
+use super::retry_backoff::{ChosenBackoff, RetryBackoff};
 use super::run::InformerTask;
 use crate::{InvalidReflectorConfig, Reflector, ReflectorConfig, Source};
 
@@ -58,6 +59,41 @@ where
         self.task.reflector = reflector.polling(self.task.source.is_polling());
         self.config = config;
         Ok(self)
+    }
+
+    /// Waits after failures as `backoff` says, in place of the [`backoff`](ReflectorConfig::backoff) of the configuration; at least as long as the source
+    /// asks for. The last one set counts.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::{Informer, RetryBackoff, Schema, Version, testing::TestServer};
+    /// use flyball_sync::ManualClock;
+    /// use std::time::Duration;
+    ///
+    /// /// One second more after each failure.
+    /// struct Linear(u32);
+    ///
+    /// impl RetryBackoff for Linear {
+    ///     fn failed(&mut self) -> Duration {
+    ///         self.0 += 1;
+    ///         Duration::from_secs(1) * self.0
+    ///     }
+    ///
+    ///     fn succeeded(&mut self) {
+    ///         self.0 = 0;
+    ///     }
+    /// }
+    ///
+    /// const NUMBERS: Schema<u32, u32> = Schema::new(|number: &u32| *number, |_| Version::new(1));
+    /// let server = TestServer::new(NUMBERS, |_, _, _| {});
+    /// let (numbers, prepared) = Informer::builder(NUMBERS, server).timer(ManualClock::new().timer()).prepare()?;
+    /// let run = prepared.with_backoff(Linear(0)).run();
+    /// # drop((numbers, run));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn with_backoff(mut self, backoff: impl RetryBackoff) -> Self {
+        self.task.backoff = ChosenBackoff(Some(Box::new(backoff)));
+        self
     }
 
     /// The future that runs the informer: to be polled by any executor until it is over.

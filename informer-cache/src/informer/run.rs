@@ -16,6 +16,7 @@ use flyball_sync::{Nanos, Timer};
 
 use super::Shared;
 use super::failure::{Failed, OnError};
+use super::retry_backoff::ChosenBackoff;
 use super::tombstones::Tombstones;
 use crate::signal::stop_signal::StopSignal;
 use crate::store::RelistDraft;
@@ -46,6 +47,7 @@ pub(super) struct InformerTask<K, V, S, T> {
     /// Events that came too late.
     pub(super) stale: u64,
     pub(super) on_error: Option<OnError>,
+    pub(super) backoff: ChosenBackoff,
 }
 
 /// What a wait ended with.
@@ -141,6 +143,8 @@ where
         match page {
             PollOutcome::Done(Ok(Page { items, version, continuation })) => {
                 let verdict = self.reflector.page(version, continuation, now, random);
+                // Pages that lead in a circle are a failure.
+                self.backoff.failed(&mut self.reflector, now);
                 if let EventVerdict::Stage | EventVerdict::Publish(_) = verdict {
                     let mut list = self.half.take().unwrap_or_else(|| RelistDraft::new(&self.shared.writer));
                     let mut items = items.into_iter();
@@ -249,8 +253,9 @@ where
             }
             None => {
                 self.reflector.watch_closed(now, random);
-                if let Some(cause) = self.waits_after() {
-                    self.erred(now, cause, Failed::Silent);
+                match self.waits_after() {
+                    Some(cause) => self.erred(now, cause, Failed::Silent),
+                    None => self.backoff.succeeded(),
                 }
             }
         }
@@ -259,8 +264,15 @@ where
     /// The deadline has passed. What has not come in time is a failure, also where another request makes up for it at once.
     fn late(&mut self) -> Result<(), Stop> {
         let (now, random) = self.moment();
-        if let Some(cause) = self.reflector.deadline_reached(now, random) {
-            self.erred(now, cause, Failed::Silent);
+        let is_open = matches!(self.reflector.step(), ReflectorRequest::Read);
+        match self.reflector.deadline_reached(now, random) {
+            Some(cause) => self.erred(now, cause, Failed::Silent),
+            // A watch that is as old as it may become. One that brought nothing in a short time is a failure.
+            None if is_open => match self.waits_after() {
+                Some(_) => self.backoff.failed(&mut self.reflector, now),
+                None => self.backoff.succeeded(),
+            },
+            None => {}
         }
         Ok(())
     }
@@ -275,6 +287,7 @@ where
 
     /// The source failed.
     fn erred(&mut self, at: Nanos, cause: BackoffCause, how: Failed<'_>) {
+        self.backoff.failed(&mut self.reflector, at);
         let message = how.told(at, cause, None).to_string();
         self.shared.status.erred(at, &message);
         self.tell(at, cause, how);

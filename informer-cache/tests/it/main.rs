@@ -19,6 +19,7 @@ mod reflector;
 mod regressions;
 mod reordered;
 mod resync_every;
+mod retry_backoff;
 mod seats;
 mod selector;
 mod staging;

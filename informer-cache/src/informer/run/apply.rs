@@ -120,6 +120,7 @@ where
         }
         self.batch = batch;
         self.shared.status.succeeded(self.timer.now(), self.stale);
+        self.backoff.succeeded();
     }
 
     /// Publishes a list, in pieces, between which others run. To be boxed: it is rare, and would make the run future larger for every event.
@@ -137,12 +138,16 @@ where
             Err(panic) => Err(panic),
         };
         match published {
-            Ok(()) => self.shared.status.succeeded(self.timer.now(), self.stale),
+            Ok(()) => {
+                self.shared.status.succeeded(self.timer.now(), self.stale);
+                self.backoff.succeeded();
+            }
             Err(panic) => {
                 // It may not be stored, so it is asked for again: as if the watch that follows it had failed.
                 let (now, random) = self.moment();
                 self.reflector.watch_failed(SourceErrorKind::Other, now, random);
                 self.reflector.watch_errored(SourceErrorKind::Other, now, random);
+                self.backoff.failed(&mut self.reflector, now);
                 self.panicked(&panic);
             }
         }
