@@ -2,6 +2,7 @@
 
 pub(crate) mod boxed_policy;
 pub(crate) mod classify;
+mod from_kube;
 
 use std::error::Error;
 use std::fmt;

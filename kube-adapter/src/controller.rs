@@ -3,18 +3,24 @@
 //! Cancel safety: nothing runs before the stream of [`Controller::run`] is polled; what dropping it does is told there.
 
 mod action;
+mod applier;
 pub(crate) mod caches;
 mod engine;
+mod filtered;
 mod in_flight;
-mod manual_triggers;
+mod key_streams;
+mod kube_mirror;
 mod mapped;
 mod monitor;
+mod objects;
 pub(crate) mod reconcile_failed;
 mod reconcile_reasons;
 mod run;
 mod shutdown;
 mod store;
+mod stream_triggers;
 pub(crate) mod trigger;
+mod trigger_backoff;
 mod watches;
 
 use std::fmt;
@@ -24,6 +30,7 @@ use std::hash::Hash;
 use flyball_informer_cache::{Informer, InformerBuilder, NamespacedName, Source, Stopped};
 use flyball_sync::TokioTimer;
 use futures_util::future::BoxFuture;
+use kube::runtime::utils::Backoff;
 use kube::runtime::watcher;
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
@@ -31,16 +38,23 @@ use tokio::sync::mpsc;
 
 /// The target of spans and events of controllers: kube-runtime's, so that filters such as `kube=warn` match.
 pub(crate) const TARGET: &str = "kube_runtime::controller";
+/// Errors of watches that nobody has taken yet.
+pub(crate) const UNTAKEN_ERRORS: usize = 64;
 
+pub(crate) use self::action::read_duration;
 pub use self::action::{UnknownAction, action_delay};
+pub use self::applier::applier;
 pub use self::caches::{CacheStatus, WatchFailure};
-use self::manual_triggers::Request;
-use self::mapped::{MappedObject, MappedSource};
+use self::key_streams::StreamTrigger;
+use self::mapped::{Concern, MappedObject, MappedSource};
 pub use self::monitor::Monitor;
+use self::objects::Objects;
+pub use self::reconcile_reasons::ReconcileInFlight;
 pub use self::run::ReconcileStream;
 use self::shutdown::ShutdownSignals;
 pub use self::store::ControllerStore;
 use self::trigger::Trigger;
+use self::trigger_backoff::TriggerBackoff;
 use crate::source::api_error::watcher_error;
 use crate::{ApiSource, Config, reflector_config};
 use flyball_kube_lease::Leadership;
@@ -93,20 +107,28 @@ use flyball_kube_lease::Leadership;
 /// # }
 /// ```
 #[must_use = "a controller does nothing until it is run"]
-pub struct Controller<K: Resource> {
-    main: Informer<NamespacedName, K>,
+pub struct Controller<K>
+where
+    K: Resource + 'static,
+    K::DynamicType: Eq + Hash,
+{
+    main: Objects<K>,
     dyntype: K::DynamicType,
     config: Config,
-    /// The first of them is its own objects.
+    /// Its own objects, if they come from an informer.
+    own: Option<Box<dyn Trigger>>,
+    /// Others that concern them.
     triggers: Vec<Box<dyn Trigger>>,
-    /// Waits for the caches that reconciles read.
+    /// Waits for the caches that reconciles read, beside its own.
     required: Vec<BoxFuture<'static, Result<(), Stopped>>>,
-    /// What is asked for from outside.
-    requests: Vec<Request>,
+    /// What comes by streams.
+    streams: Vec<StreamTrigger>,
     /// The informers that are this controller's own: they run as long as it does.
     informers: Vec<OwnInformer>,
-    /// What its own informers have to say about their watches.
+    /// What its own informers and streams have to say about their watches.
     watch_errors: WatchErrors,
+    /// How long they wait after a failure, if the program says so.
+    backoff: Option<TriggerBackoff>,
     shutdown: ShutdownSignals,
     /// As long as which it reconciles, if it is one of several replicas.
     leadership: Option<Leadership>,
@@ -114,9 +136,10 @@ pub struct Controller<K: Resource> {
 }
 
 /// An informer that runs as long as its controller does, and is configured as that one is.
-pub(crate) type OwnInformer = Box<dyn FnOnce(&Config) -> BoxFuture<'static, ()> + Send>;
+pub(crate) type OwnInformer =
+    Box<dyn FnOnce(&Config, Option<&TriggerBackoff>) -> BoxFuture<'static, ()> + Send>;
 
-/// Errors of watches, on their way to the stream of results. Bounded: what nobody reads is the newest, and lost.
+/// Errors of watches, on their way to the stream of results. Bounded: of what an informer reports and nobody reads, the newest is lost; a stream waits.
 struct WatchErrors {
     tell: mpsc::Sender<watcher::Error>,
     told: mpsc::Receiver<watcher::Error>,
@@ -124,7 +147,7 @@ struct WatchErrors {
 
 impl Default for WatchErrors {
     fn default() -> Self {
-        let (tell, told) = mpsc::channel(64);
+        let (tell, told) = mpsc::channel(UNTAKEN_ERRORS);
         Self { tell, told }
     }
 }
@@ -161,7 +184,7 @@ where
 
 impl<K> Controller<K>
 where
-    K: Resource + Send + Sync + 'static,
+    K: Resource + Clone + Send + Sync + 'static,
     K::DynamicType: Debug + Eq + Hash + Clone + Send + Sync + Unpin,
 {
     /// A controller of the objects of an informer: one that others use, too, has indexes, or is fed by a
@@ -173,33 +196,63 @@ where
         Self::for_shared_with(informer, K::DynamicType::default())
     }
 
-    /// As [`over`](Self::for_shared), of a kind that is known at run time.
+    /// As [`for_shared`](Self::for_shared), of a kind that is known at run time.
     pub fn for_shared_with(informer: &Informer<NamespacedName, K>, dyntype: K::DynamicType) -> Self {
+        let mut controller = Self::over(Objects::of_informer(informer, dyntype.clone()), dyntype);
+        controller.own = Some(trigger::own(informer, |_| true));
+        controller
+    }
+
+    /// A controller of these objects, which nothing reconciles.
+    fn over(main: Objects<K>, dyntype: K::DynamicType) -> Self {
+        if let Objects::Kube { dyntype: known, .. } = &main {
+            let _ = known.set(dyntype.clone());
+        }
         Self {
-            main: informer.clone(),
+            main,
             dyntype,
             config: Config::default(),
-            triggers: vec![trigger::own(informer, |_| true)],
-            required: vec![filled(informer)],
-            requests: Vec::new(),
+            own: None,
+            triggers: Vec::new(),
+            required: Vec::new(),
+            streams: Vec::new(),
             informers: Vec::new(),
             watch_errors: WatchErrors::default(),
+            backoff: None,
             shutdown: ShutdownSignals::default(),
             leadership: None,
             monitor: Monitor::default(),
         }
     }
 
-    /// Replaces the configuration.
-    pub fn with_config(mut self, config: Config) -> Self {
-        self.config = config;
-        self
-    }
-
-    /// The objects it knows; filled when it runs.
+    /// The objects it reads; filled when it runs. All handles share one [`to_kube`](ControllerStore::to_kube).
     #[must_use]
     pub fn store(&self) -> ControllerStore<K> {
         ControllerStore::new(self.main.clone())
+    }
+}
+
+/// How it runs.
+impl<K> Controller<K>
+where
+    K: Resource + 'static,
+    K::DynamicType: Eq + Hash,
+{
+    /// Replaces the configuration: by a [`Config`], or by kube-runtime's own.
+    pub fn with_config(mut self, config: impl Into<Config>) -> Self {
+        self.config = config.into();
+        self
+    }
+
+    /// How long lists, watches and streams of the controller's own wait after a failure: as `backoff` says, in place of 800 ms to 30 s with jitter for each of them. A
+    /// server that asks for more has more. An informer that is shared has a backoff of its own.
+    ///
+    /// It is one backoff for all of them, as in kube-runtime: the wait after a failure is its next one, whatever failed. But only what failed waits, and it is
+    /// [reset](Backoff::reset) when nothing fails any more: when of each that failed a request has succeeded. When it has no further wait, the controller ends
+    /// [in order](Self::graceful_shutdown_on), as in kube-runtime. It is called under a lock.
+    pub fn trigger_backoff(mut self, backoff: impl Backoff + 'static) -> Self {
+        self.backoff = Some(TriggerBackoff::new(backoff));
+        self
     }
 
     /// What says how it fares, also while it runs: for probes and debug views.
@@ -209,12 +262,17 @@ where
     }
 }
 
-impl<K: Resource> Debug for Controller<K> {
+impl<K> Debug for Controller<K>
+where
+    K: Resource + 'static,
+    K::DynamicType: Eq + Hash,
+{
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Controller")
             .field("main", &self.main)
             .field("config", &self.config)
             .field("triggers", &self.triggers.len())
+            .field("streams", &self.streams.len())
             .finish_non_exhaustive()
     }
 }
@@ -246,7 +304,7 @@ where
 fn rows<K>(
     source: ApiSource<K>,
     kind: String,
-    map: impl Fn(K) -> Vec<NamespacedName> + Send + Sync + 'static,
+    map: impl Fn(K) -> Concern + Send + Sync + 'static,
     watch_errors: &WatchErrors,
     monitor: &Monitor,
 ) -> (Informer<NamespacedName, MappedObject>, OwnInformer)
@@ -285,11 +343,15 @@ where
     let (informer, prepared) =
         built.expect("a reflector can run with any configuration of a watcher, and has no index");
     cache.watch(&informer);
-    let run = move |config: &Config| {
+    let run = move |config: &Config, backoff: Option<&TriggerBackoff>| {
         let reflector = config.reflector(prepared.reflector_config());
         let prepared = prepared.with_reflector_config(reflector);
-        Box::pin(prepared.expect("no setting of a controller is one it cannot run with").run())
-            as BoxFuture<'static, _>
+        let prepared = prepared.expect("no setting of a controller is one it cannot run with");
+        let prepared = match backoff {
+            Some(backoff) => prepared.with_backoff(backoff.handle()),
+            None => prepared,
+        };
+        Box::pin(prepared.run()) as BoxFuture<'static, _>
     };
     (informer, Box::new(run))
 }

@@ -6,14 +6,15 @@ mod config;
 mod controller;
 mod informer;
 mod keys;
+pub mod predicate;
 mod selector;
 mod source;
 mod throttle;
 
 pub use crate::config::{Config, QueueOrder};
 pub use crate::controller::{
-    CacheStatus, Controller, ControllerStore, Monitor, ReconcileStream, UnknownAction, WatchFailure,
-    action_delay,
+    CacheStatus, Controller, ControllerStore, Monitor, ReconcileInFlight, ReconcileStream, UnknownAction,
+    WatchFailure, action_delay, applier,
 };
 pub use crate::informer::{informer, reflector_config};
 pub use crate::keys::{object_key, schema};
@@ -24,4 +25,21 @@ pub use crate::source::{
 };
 pub use crate::throttle::{ThrottleLayer, ThrottleStats, Throttled, ThrottledFuture};
 #[doc(no_inline)]
+pub use flyball_controller::{ControllerMetrics, FailureClass, NotLive, NotReady};
+#[doc(no_inline)]
+pub use flyball_informer_cache::{
+    Change, ChangeKind, Index, Informer, InformerBuilder, LabelIndex, MissingIndex, NamespacedName,
+    OrderedIndex, ReflectorConfig, Schema, Selector, Snapshot, SourceFailure, Stopped, Store, Subscription,
+};
+#[doc(no_inline)]
+pub use flyball_kube_lease::Leadership;
+#[doc(no_inline)]
+pub use flyball_ratelimit::Policy;
+#[doc(no_inline)]
 pub use flyball_sync::{Clock, ManualClock, Monotonic, Nanos, Timer, TokioTimer};
+#[doc(no_inline)]
+pub use flyball_workqueue::{QueueMetrics, QueueStats};
+#[doc(no_inline)]
+pub use kube::runtime::controller::{
+    Action, ReconcileReason, ReconcileRequest, trigger_owners, trigger_self, trigger_with,
+};

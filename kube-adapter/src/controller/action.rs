@@ -52,6 +52,11 @@ impl Error for UnknownAction {}
 fn read(shown: &str) -> Option<Duration> {
     let (_, rest) = shown.split_once("Some(")?;
     let (duration, _) = rest.split_once(')')?;
+    read_duration(duration)
+}
+
+/// A duration as `Debug` shows it, exactly.
+pub(crate) fn read_duration(duration: &str) -> Option<Duration> {
     let unit_at = duration.find(|c: char| !c.is_ascii_digit() && c != '.')?;
     let (number, unit) = duration.split_at(unit_at);
     let unit: u128 = match unit {

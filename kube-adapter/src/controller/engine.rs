@@ -16,14 +16,16 @@ use flyball_workqueue::{Fair, Fifo, Priority, Queue};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 use tracing::{Instrument, Span};
 
 use super::OwnInformer;
 use super::in_flight::InFlight;
-use super::manual_triggers::{Request, pump};
-use super::reconcile_reasons::Reasons;
+use super::key_streams::{StreamTrigger, feed};
+use super::reconcile_reasons::{Reason, Reasons};
 use super::shutdown::{ShutdownSignals, any};
 use super::trigger::{AddOptions, Keys, Loop, OrderedLoop, Trigger};
+use super::trigger_backoff::TriggerBackoff;
 use crate::config::BACKOFF;
 use crate::config::boxed_policy::BoxedPolicy;
 use crate::controller::reconcile_failed::ReconcileFailed;
@@ -40,9 +42,12 @@ pub(crate) struct Engine {
     pub(crate) config: Config,
     pub(crate) triggers: Vec<Box<dyn Trigger>>,
     pub(crate) required: Vec<BoxFuture<'static, Result<(), Stopped>>>,
-    pub(crate) requests: Vec<Request>,
+    pub(crate) streams: Vec<StreamTrigger>,
+    /// Waits for its own objects, and gives the keys of all of them, if they are in a store of kube's.
+    pub(crate) all_keys: Option<BoxFuture<'static, Vec<NamespacedName>>>,
     pub(crate) reasons: Arc<Reasons>,
     pub(crate) informers: Vec<OwnInformer>,
+    pub(crate) backoff: Option<TriggerBackoff>,
     pub(crate) shutdown: ShutdownSignals,
     pub(crate) leadership: Option<Leadership>,
     pub(crate) monitor: Monitor,
@@ -75,9 +80,11 @@ impl Engine {
             config,
             triggers,
             required,
-            requests,
+            streams,
+            all_keys,
             reasons,
             informers,
+            backoff,
             mut shutdown,
             leadership,
             monitor,
@@ -86,6 +93,8 @@ impl Engine {
         let options = AddOptions { debounce: config.debounce, initial_priority, reasons };
         let queue = queue(order, &config);
         let crash_backoff = Arc::new(CrashBackoff::new());
+        // What comes by streams alone ends with them.
+        let ends = triggers.is_empty() && informers.is_empty();
         let controller = flyball_controller::Controller::new(queue.clone());
         let mut controller = configured(controller, &config, &crash_backoff);
         if let Some(leadership) = leadership.clone() {
@@ -93,6 +102,9 @@ impl Engine {
             // The second is asked when a key is handed out: the signal alone may come a moment too late, and lets a backlog be drained.
             controller =
                 controller.standby_until(leadership.elected()).filter_keys(move |_| leadership.is_leader());
+        }
+        if let Some(backoff) = &backoff {
+            shutdown.graceful.push(backoff.gave_up().boxed());
         }
         if !config.waits_for_all_caches {
             controller = controller.start_before_sync();
@@ -119,7 +131,12 @@ impl Engine {
 
         let mut running = JoinSet::new();
         for informer in informers {
-            running.spawn(informer(&config).in_current_span());
+            running.spawn(informer(&config, backoff.as_ref()).in_current_span());
+        }
+        let mut feeding = JoinSet::new();
+        for stream in streams {
+            let (queue, options, leadership) = (queue.clone(), options.clone(), leadership.clone());
+            feeding.spawn(feed(stream(backoff.as_ref()), queue, options, leadership).in_current_span());
         }
         let (in_flight, held) = (InFlight::new(kind.clone()), queue.clone());
         let reconcile = move |key, context| {
@@ -140,7 +157,21 @@ impl Engine {
                 Err(error) => tracing::error!(target: super::TARGET, kind, %error, "the controller cannot run"),
             },
             () = any(shutdown.forceful) => {}
-            () = pump(requests, &queue, options, leadership.as_ref()) => {}
+            never = async {
+                let elected = async {
+                    if let Some((leadership, all_keys)) = leadership.as_ref().zip(all_keys) {
+                        leadership.elected().await;
+                        add_all(all_keys.await, &queue, &options);
+                    }
+                };
+                tokio::join!(elected, watched(&mut feeding));
+                if ends {
+                    // Keys that are debounced are due by then. It ends when what is queued is reconciled.
+                    sleep(config.debounce.map_or(Duration::ZERO, |debounce| debounce.quiet)).await;
+                    queue.shut_down();
+                }
+                pending().await
+            } => never,
             () = monitor.own_caches().attend(&kind, has_begun) => {}
             never = async { watched(&mut running).await; pending().await } => never,
         }
@@ -150,10 +181,18 @@ impl Engine {
     }
 }
 
-/// Until none of these informers runs. They do not end by themselves, so one that has panicked is a cache that stays as it is, for
-/// ever and unseen: its panic is the controller's.
-async fn watched(informers: &mut JoinSet<()>) {
-    while let Some(ended) = informers.join_next().await {
+/// Adds all objects, as at any start.
+fn add_all<O: OrderedLoop>(keys: Vec<NamespacedName>, queue: &Keys<O>, options: &AddOptions) {
+    for key in keys {
+        // Refused only when the queue is being finished.
+        let _ = options.add(queue, key, true, || Reason::ObjectUpdated);
+    }
+}
+
+/// Until none of these tasks runs. Informers do not end by themselves, so one that has panicked is a cache that stays as it is, for
+/// ever and unseen, and so is a stream that has: its panic is the controller's.
+async fn watched(tasks: &mut JoinSet<()>) {
+    while let Some(ended) = tasks.join_next().await {
         if let Err(error) = ended
             && let Ok(panic) = error.try_into_panic()
         {

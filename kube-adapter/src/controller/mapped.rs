@@ -6,8 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
 use flyball_informer_cache::{
-    ListRequest, NamespacedName, Page, Schema, Source, SourceError, Store, Version, WatchEvent, WatchRequest,
-    WatchStream,
+    Change, ChangeKind, ListRequest, NamespacedName, Page, Schema, Source, SourceError, Store, Version,
+    WatchEvent, WatchRequest, WatchStream,
 };
 use kube::Resource;
 use serde::de::DeserializeOwned;
@@ -21,14 +21,28 @@ pub(crate) struct MappedObject {
     key: NamespacedName,
     uid: Option<Box<str>>,
     version: Version,
+    /// The hash of what a predicate looks at; none if there is no predicate, or it has no answer.
+    property: Option<u64>,
     /// Those it concerns, as far as it said last.
     pub(crate) concerns: Box<[NamespacedName]>,
+}
+
+/// What a controller wants to know of an object.
+pub(crate) struct Concern {
+    pub(crate) property: Option<u64>,
+    pub(crate) concerns: Vec<NamespacedName>,
 }
 
 impl MappedObject {
     /// How a cache of rows reads them.
     pub(crate) fn schema() -> Schema<NamespacedName, Self> {
         Schema::new(|row: &Self| row.key.clone(), |row| row.version).with_identity(|a, b| a.uid == b.uid)
+    }
+
+    /// Whether a change is worth a reconcile: not if what the predicate looks at is known to be the same.
+    pub(crate) fn passes(change: &Change<NamespacedName, Self>) -> bool {
+        let old = change.old().filter(|_| change.kind() == ChangeKind::Updated);
+        old.is_none_or(|old| change.object().property.is_none_or(|now| old.property != Some(now)))
     }
 }
 
@@ -42,7 +56,7 @@ pub(crate) struct MappedSource<K, F> {
 /// The cache of rows, once it is built.
 pub(crate) type Stored = Arc<OnceLock<Store<NamespacedName, MappedObject>>>;
 
-impl<K, F: Fn(K) -> Vec<NamespacedName>> MappedSource<K, F> {
+impl<K, F: Fn(K) -> Concern> MappedSource<K, F> {
     /// The objects of `source`, and the keys `map` says that each of them concerns.
     pub(crate) fn new(source: ApiSource<K>, map: F) -> Self {
         Self { source, map: Arc::new(map), stored: Arc::default() }
@@ -55,18 +69,17 @@ impl<K, F: Fn(K) -> Vec<NamespacedName>> MappedSource<K, F> {
 }
 
 /// The row of an object; where the mapper panics, the error is one that concerns none.
-fn row<K: Resource>(
-    object: K,
-    map: &impl Fn(K) -> Vec<NamespacedName>,
-) -> Result<MappedObject, MappedObject> {
+fn row<K: Resource>(object: K, map: &impl Fn(K) -> Concern) -> Result<MappedObject, MappedObject> {
     let key = object_key(&object).expect("an object of a source has a name");
     let uid = object.meta().uid.as_deref().map(Box::from);
     let version = version_of(&object);
     match catch_unwind(AssertUnwindSafe(|| map(object))) {
-        Ok(concerns) => Ok(MappedObject { key, uid, version, concerns: concerns.into() }),
+        Ok(Concern { property, concerns }) => {
+            Ok(MappedObject { key, uid, version, property, concerns: concerns.into() })
+        }
         Err(_) => {
             tracing::error!(target: super::TARGET, object = %key, "a mapper panicked: until this object changes, it concerns those it concerned before");
-            Err(MappedObject { key, uid, version, concerns: Box::default() })
+            Err(MappedObject { key, uid, version, property: None, concerns: Box::default() })
         }
     }
 }
@@ -80,7 +93,7 @@ fn as_before(row: MappedObject, stored: &Stored) -> MappedObject {
 impl<K, F> Source for MappedSource<K, F>
 where
     K: Resource + DeserializeOwned + Send + Sync + 'static,
-    F: Fn(K) -> Vec<NamespacedName> + Send + Sync + 'static,
+    F: Fn(K) -> Concern + Send + Sync + 'static,
 {
     type Object = MappedObject;
     type Watch = MappedWatch<K, F>;
@@ -115,7 +128,7 @@ pub(crate) struct MappedWatch<K, F> {
 impl<K, F> WatchStream for MappedWatch<K, F>
 where
     K: Resource + DeserializeOwned + Send + Sync + 'static,
-    F: Fn(K) -> Vec<NamespacedName> + Send + Sync + 'static,
+    F: Fn(K) -> Concern + Send + Sync + 'static,
 {
     type Object = MappedObject;
 

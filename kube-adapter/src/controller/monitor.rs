@@ -12,6 +12,7 @@ use flyball_workqueue::QueueStats;
 use crate::UnreadableCounter;
 use crate::controller::CacheStatus;
 use crate::controller::caches::Caches;
+use crate::controller::reconcile_reasons::{Reasons, ReconcileInFlight};
 use crate::controller::trigger::{Keys, OrderedLoop};
 
 /// How a controller fares: for probes and debug views. Made before it runs, by [`Controller::monitor`](crate::Controller::monitor);
@@ -22,6 +23,7 @@ pub struct Monitor {
     watched: Arc<OnceLock<Watched>>,
     unreadable: UnreadableCounter,
     caches: Caches,
+    reasons: Arc<Reasons>,
 }
 
 struct Watched {
@@ -61,6 +63,24 @@ impl Monitor {
         self.watched.get().map(|watched| (watched.stats)())
     }
 
+    /// The reconciles that run now and why, the one that has run longest first. For debug views.
+    ///
+    /// Reasons are noted from the first call on, and while a subscriber of `tracing` wants the span of a reconcile: a reconcile that was queued before has the
+    /// reason "unknown", and one that began before is not listed.
+    ///
+    /// # Examples
+    /// ```
+    /// # fn example(monitor: &flyball_kube::Monitor) {
+    /// for reconcile in monitor.in_flight() {
+    ///     println!("{}: {}, for {:?}", reconcile.object, reconcile.reason, reconcile.running_for);
+    /// }
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn in_flight(&self) -> Vec<ReconcileInFlight> {
+        self.reasons.in_flight()
+    }
+
     /// How many objects the caches that are its own could not read so far; see [`ApiSource`](crate::ApiSource). One that is listed again is counted again.
     #[must_use]
     pub fn unreadable_count(&self) -> u64 {
@@ -72,6 +92,10 @@ impl Monitor {
     #[must_use]
     pub fn caches(&self) -> Vec<CacheStatus> {
         self.caches.states()
+    }
+
+    pub(crate) const fn reasons(&self) -> &Arc<Reasons> {
+        &self.reasons
     }
 
     pub(crate) const fn own_caches(&self) -> &Caches {

@@ -1,17 +1,22 @@
-//! SHELL. Why objects are reconciled, for the spans of reconciles: kube-runtime's reasons, in its words.
+//! SHELL. Why objects are reconciled, for the spans of reconciles and for debug views: kube-runtime's reasons, in its words.
 //!
 //! | guarded by | |
 //! |---|---|
 //! | `Reasons::noted` | for each key that is queued, the first reason and how many there were |
+//! | `Reasons::in_flight` | for each key that is being reconciled, the reason |
+//! | `Reasons::asked` | itself, an atomic; set once |
 //!
-//! Nothing is noted while no subscriber wants the span.
+//! Nothing is noted while no subscriber wants the span, and no debug view has asked.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use flyball_informer_cache::NamespacedName;
-use flyball_sync::locks::Mutex;
+use flyball_sync::locks::{AtomicBool, Mutex, Ordering};
+use kube::runtime::controller::ReconcileReason;
+use tokio::time::Instant;
 use tracing::Level;
 
 use super::TARGET;
@@ -29,6 +34,8 @@ pub(crate) enum Reason {
     ReconcilerRequestedRetry,
     ErrorPolicyRequestedRetry,
     BulkReconcile,
+    /// By a request of kube-runtime's.
+    Given(ReconcileReason),
 }
 
 impl fmt::Display for Reason {
@@ -42,14 +49,32 @@ impl fmt::Display for Reason {
             Self::ReconcilerRequestedRetry => f.write_str("reconciler requested retry"),
             Self::ErrorPolicyRequestedRetry => f.write_str("error policy requested retry"),
             Self::BulkReconcile => f.write_str("bulk reconcile requested"),
+            Self::Given(reason) => reason.fmt(f),
         }
     }
+}
+
+/// A reconcile that runs, and why; see [`Monitor::in_flight`](crate::Monitor::in_flight).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReconcileInFlight {
+    /// The key of the object.
+    pub object: NamespacedName,
+    /// Why it runs, in kube-runtime's words; of several reasons that became one reconcile, the first.
+    pub reason: String,
+    /// How many reasons there were.
+    pub reasons: u32,
+    /// How long it has run.
+    pub running_for: Duration,
 }
 
 /// Those of the keys of one controller.
 #[derive(Default)]
 pub(crate) struct Reasons {
     noted: Mutex<HashMap<NamespacedName, PendingReason>>,
+    in_flight: Mutex<HashMap<NamespacedName, Running>>,
+    /// A debug view has asked.
+    asked: AtomicBool,
 }
 
 struct PendingReason {
@@ -59,10 +84,16 @@ struct PendingReason {
     later: bool,
 }
 
+struct Running {
+    reason: Reason,
+    count: u32,
+    since: Instant,
+}
+
 impl Reasons {
     /// Notes why a key is about to be added. Of several reasons the first is kept, and all are counted.
     pub(crate) fn note(&self, key: &NamespacedName, reason: impl FnOnce() -> Reason) {
-        if !wanted() {
+        if !self.wanted() {
             return;
         }
         let mut noted = self.noted.lock();
@@ -76,19 +107,53 @@ impl Reasons {
 
     /// Notes why a key comes back later, unless there is a reason for it to come sooner.
     pub(crate) fn note_retry(&self, key: &NamespacedName, reason: Reason) {
-        if wanted() {
+        if self.wanted() {
             let noted = PendingReason { reason, count: 1, later: true };
             self.noted.lock().entry(key.clone()).or_insert(noted);
         }
     }
 
-    /// Why a key is reconciled now, and how many reasons there were.
-    pub(crate) fn take(&self, key: &NamespacedName) -> (Reason, u32) {
-        let noted = if wanted() { self.noted.lock().remove(key) } else { None };
-        noted.map_or((Reason::Unknown, 1), |noted| (noted.reason, noted.count))
+    /// Why a key is reconciled now, and how many reasons there were. It is in flight until the guard is dropped.
+    pub(crate) fn begin(self: &Arc<Self>, key: &NamespacedName) -> (Reason, u32, Option<InFlightReason>) {
+        if !self.wanted() {
+            return (Reason::Unknown, 1, None);
+        }
+        let noted = self.noted.lock().remove(key);
+        let (reason, count) = noted.map_or((Reason::Unknown, 1), |noted| (noted.reason, noted.count));
+        let running = Running { reason: reason.clone(), count, since: Instant::now() };
+        self.in_flight.lock().insert(key.clone(), running);
+        (reason, count, Some(InFlightReason { of: self.clone(), key: key.clone() }))
+    }
+
+    /// Those in flight, from the first call on, the one that has run longest first.
+    pub(crate) fn in_flight(&self) -> Vec<ReconcileInFlight> {
+        // Ordering: Relaxed, it publishes nothing.
+        self.asked.store(true, Ordering::Relaxed);
+        let shown = |(key, running): (&NamespacedName, &Running)| ReconcileInFlight {
+            object: key.clone(),
+            reason: running.reason.to_string(),
+            reasons: running.count,
+            running_for: running.since.elapsed(),
+        };
+        let mut shown: Vec<_> = self.in_flight.lock().iter().map(shown).collect();
+        shown.sort_by(|a, b| b.running_for.cmp(&a.running_for).then_with(|| a.object.cmp(&b.object)));
+        shown
+    }
+
+    fn wanted(&self) -> bool {
+        // Ordering: Relaxed, see where it is set.
+        self.asked.load(Ordering::Relaxed) || tracing::span_enabled!(target: TARGET, Level::INFO)
     }
 }
 
-fn wanted() -> bool {
-    tracing::span_enabled!(target: TARGET, Level::INFO)
+/// A reconcile in flight.
+pub(crate) struct InFlightReason {
+    of: Arc<Reasons>,
+    key: NamespacedName,
+}
+
+impl Drop for InFlightReason {
+    fn drop(&mut self) {
+        self.of.in_flight.lock().remove(&self.key);
+    }
 }

@@ -14,11 +14,12 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use flyball_controller::{Action as Next, FailureClass, ReconcileError};
-use flyball_informer_cache::{Informer, NamespacedName};
+use flyball_informer_cache::{NamespacedName, Stopped};
+use flyball_sync::locks::Mutex;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, Stream, TryFuture, TryFutureExt};
 use kube::Resource;
-use kube::runtime::controller::{Action, Error as Outcome};
+use kube::runtime::controller::{Action, Error as Outcome, RunnerError};
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher;
 use tokio::sync::mpsc;
@@ -28,21 +29,27 @@ use tracing::Instrument;
 
 use super::action::{UnknownAction, action_delay};
 use super::engine::Engine;
+use super::key_streams::StreamTrigger;
+use super::objects::{NeverReady, Objects};
 use super::reconcile_reasons::{Reason, Reasons};
-use super::{Controller, TARGET};
+use super::shutdown::ShutdownSignals;
+use super::trigger::Trigger;
+use super::trigger_backoff::TriggerBackoff;
+use super::{Controller, Monitor, OwnInformer, TARGET};
+use crate::Config;
 use crate::config::classify::Classifier;
 use crate::controller::reconcile_failed::ReconcileFailed;
-use crate::keys::object_ref;
 use crate::unreadable_reason;
+use flyball_kube_lease::Leadership;
 
 /// Results that nobody has taken yet; then reconciles wait.
 const UNTAKEN: usize = 256;
 
-type ReconcileResult<K, E> = Result<(ObjectRef<K>, Action), Outcome<E, watcher::Error>>;
+pub(super) type ReconcileResult<K, E, Q> = Result<(ObjectRef<K>, Action), Outcome<E, Q>>;
 
 impl<K> Controller<K>
 where
-    K: Resource + Send + Sync + 'static,
+    K: Resource + Clone + Send + Sync + 'static,
     K::DynamicType: fmt::Debug + Eq + Hash + Clone + Send + Sync + Unpin,
 {
     /// What comes of each reconcile, from when it is polled first; it ends when the controller is shut down.
@@ -68,9 +75,14 @@ where
     /// own target `kube_runtime::controller`, with `object.ref`, `object.reason` (of several reasons that became one reconcile, the
     /// first) and `object.reasons` (how many there were).
     ///
+    /// # Where kube-runtime accepts more
+    /// Reconciles run in tasks of their own, so all that is given here is `Send + 'static`, and `error_policy` is `Sync`. A reference to a local variable becomes an `Arc` in the context or in the
+    /// closure; an `Rc` or a `RefCell` an `Arc` or a lock. `reconcile` may be `FnMut`: it is called under a lock, which is released before its future runs, so what it does before it returns
+    /// the future should be little. An `error_policy` that counts uses an atomic.
+    ///
     /// # Panics
     /// The stream, when it is polled for the first time outside a tokio runtime, when a stream of
-    /// [`reconcile_on`](Self::reconcile_on) or [`reconcile_all_on`](Self::reconcile_all_on) panics, and when an informer of the controller's
+    /// [`reconcile_on`](Self::reconcile_on), [`reconcile_all_on`](Self::reconcile_all_on) or of [objects](Self::for_stream) panics, and when an informer of the controller's
     /// own does, as it reads an object, say: nothing would come of changes any more.
     ///
     /// # Cancel safety
@@ -82,32 +94,118 @@ where
         context: Arc<C>,
     ) -> ReconcileStream<K, R::Error>
     where
-        F: Fn(Arc<K>, Arc<C>) -> R + Send + Sync + 'static,
+        F: FnMut(Arc<K>, Arc<C>) -> R + Send + 'static,
+        R: TryFuture<Ok = Action> + Send + 'static,
+        R::Error: Error + Send + 'static,
+        C: Send + Sync + 'static,
+    {
+        let setup = RunSetup {
+            kind: K::kind(&self.dyntype).into_owned(),
+            main: self.main,
+            config: self.config,
+            triggers: self.own.into_iter().chain(self.triggers).collect(),
+            required: self.required,
+            streams: self.streams,
+            informers: self.informers,
+            backoff: self.backoff,
+            shutdown: self.shutdown,
+            leadership: self.leadership,
+            monitor: self.monitor,
+            watch_errors: self.watch_errors.told,
+            unreadable: Some,
+        };
+        setup.run(reconcile, error_policy, context)
+    }
+}
+
+/// What runs, beside the user's functions. `Q` is an error of what brings keys.
+pub(super) struct RunSetup<K, Q>
+where
+    K: Resource + 'static,
+    K::DynamicType: Eq + Hash,
+{
+    pub(super) kind: String,
+    pub(super) main: Objects<K>,
+    pub(super) config: Config,
+    pub(super) triggers: Vec<Box<dyn Trigger>>,
+    pub(super) required: Vec<BoxFuture<'static, Result<(), Stopped>>>,
+    pub(super) streams: Vec<StreamTrigger>,
+    pub(super) informers: Vec<OwnInformer>,
+    pub(super) backoff: Option<TriggerBackoff>,
+    pub(super) shutdown: ShutdownSignals,
+    pub(super) leadership: Option<Leadership>,
+    pub(super) monitor: Monitor,
+    pub(super) watch_errors: mpsc::Receiver<Q>,
+    /// What an object that cannot be read is; nothing, where there can be none.
+    pub(super) unreadable: fn(watcher::Error) -> Option<Q>,
+}
+
+impl<K, Q> RunSetup<K, Q>
+where
+    K: Resource + Clone + Send + Sync + 'static,
+    K::DynamicType: Eq + Hash + Clone + Send + Sync,
+    Q: Send + 'static,
+{
+    pub(super) fn run<F, R, C>(
+        self,
+        reconcile: F,
+        error_policy: impl Fn(Arc<K>, &R::Error, Arc<C>) -> Action + Send + Sync + 'static,
+        context: Arc<C>,
+    ) -> ReconcileStream<K, R::Error, Q>
+    where
+        F: FnMut(Arc<K>, Arc<C>) -> R + Send + 'static,
         R: TryFuture<Ok = Action> + Send + 'static,
         R::Error: Error + Send + 'static,
         C: Send + Sync + 'static,
     {
         let (results, untaken) = mpsc::channel(UNTAKEN);
-        let (kind, reasons) = (K::kind(&self.dyntype).into_owned(), Arc::new(Reasons::default()));
+        let reasons = self.monitor.reasons().clone();
+        let (ready, listed) = (self.main.clone(), self.main.clone());
+        let failed = results.clone();
+        let own = async move {
+            match ready.ready().await {
+                Ok(()) => Ok(()),
+                Err(NeverReady::Informer(stopped)) => Err(stopped),
+                Err(NeverReady::Kube(dropped)) => {
+                    let error = Outcome::RunnerError(RunnerError::Readiness(dropped));
+                    // Refused when nobody listens any more.
+                    let _ = failed.send(Err(error)).await;
+                    Err(Stopped)
+                }
+            }
+        };
+        let all_keys = self.main.informer().is_none().then(|| {
+            let all_keys = async move {
+                match listed.ready().await {
+                    Ok(()) => listed.keys(),
+                    Err(_) => Vec::new(),
+                }
+            };
+            all_keys.boxed()
+        });
         let user = Arc::new(Callbacks {
-            reconcile,
+            reconcile: Mutex::new(reconcile),
             error_policy,
             context,
             main: self.main,
-            dyntype: self.dyntype,
             classifier: self.config.classifier.clone(),
             limit: self.config.timeout,
             reasons: reasons.clone(),
+            unreadable: self.unreadable,
             results,
         });
+        let mut required = self.required;
+        required.push(own.boxed());
         let engine = Engine {
-            kind,
+            kind: self.kind,
             config: self.config,
             triggers: self.triggers,
-            required: self.required,
-            requests: self.requests,
+            required,
+            streams: self.streams,
+            all_keys,
             reasons,
             informers: self.informers,
+            backoff: self.backoff,
             shutdown: self.shutdown,
             leadership: self.leadership,
             monitor: self.monitor,
@@ -116,42 +214,50 @@ where
         ReconcileStream {
             state: State::Begin(engine.run().boxed()),
             untaken,
-            watch_errors: self.watch_errors.told,
+            watch_errors: self.watch_errors,
         }
     }
 }
 
 /// The user's side of a controller.
-struct Callbacks<K: Resource, C, F, P, E: 'static> {
-    reconcile: F,
+struct Callbacks<K, C, F, P, E, Q>
+where
+    K: Resource + 'static,
+    K::DynamicType: Eq + Hash,
+    E: 'static,
+    Q: 'static,
+{
+    /// `FnMut`, as in kube-runtime. It is called under the lock, and its future runs without.
+    reconcile: Mutex<F>,
     error_policy: P,
     context: Arc<C>,
-    main: Informer<NamespacedName, K>,
-    dyntype: K::DynamicType,
+    main: Objects<K>,
     classifier: Classifier,
     /// Of the user's reconcile alone: it is not to blame if nobody takes its result.
     limit: Option<Duration>,
     reasons: Arc<Reasons>,
-    results: mpsc::Sender<ReconcileResult<K, E>>,
+    unreadable: fn(watcher::Error) -> Option<Q>,
+    results: mpsc::Sender<ReconcileResult<K, E, Q>>,
 }
 
-impl<K, C, F, P, R> Callbacks<K, C, F, P, R::Error>
+impl<K, C, F, P, R, Q> Callbacks<K, C, F, P, R::Error, Q>
 where
-    K: Resource + Send + Sync + 'static,
-    K::DynamicType: Clone + Send + Sync,
-    F: Fn(Arc<K>, Arc<C>) -> R + Send + Sync,
+    K: Resource + Clone + Send + Sync + 'static,
+    K::DynamicType: Eq + Hash + Clone + Send + Sync,
+    F: FnMut(Arc<K>, Arc<C>) -> R + Send,
+    Q: Send,
     P: Fn(Arc<K>, &R::Error, Arc<C>) -> Action + Send + Sync,
     R: TryFuture<Ok = Action> + Send,
     R::Error: Error + Send + 'static,
     C: Send + Sync,
 {
     async fn reconcile(self: Arc<Self>, key: NamespacedName) -> Result<Next, ReconcileError> {
-        let (reason, reasons) = self.reasons.take(&key);
-        let mut reference = object_ref::<K>(&key, self.dyntype.clone());
+        let (reason, reasons, _in_flight) = self.reasons.begin(&key);
+        let mut reference = self.main.reference(&key);
         // Read when its turn has come: the newest state there is.
-        let Some(object) = self.main.store().get(&key) else {
+        let Some(object) = self.main.get(&key) else {
             // Named, with a namespace it has not, before it was known: it came after that, and brought its own key.
-            if key.namespace().is_some() && self.main.store().get(key.name()).is_some() {
+            if self.main.resolve(key.clone()) != key {
                 return Ok(Next::await_change());
             }
             self.tell(Err(Outcome::ObjectNotFound(Box::new(reference.erase())))).await;
@@ -160,8 +266,9 @@ where
         // What it asks for is not known, so there is nothing to enforce; but what is to be cleaned up does not change any more.
         if object.meta().deletion_timestamp.is_none()
             && let Some(why) = unreadable_reason(&*object)
+            && let Some(error) = (self.unreadable)(cannot_be_read(&reference, why))
         {
-            self.tell(Err(Outcome::QueueError(cannot_be_read(&reference, why)))).await;
+            self.tell(Err(Outcome::QueueError(error))).await;
             return Ok(Next::await_change());
         }
         // An Event about the object, made from its reference, is found by these.
@@ -174,7 +281,7 @@ where
             object.reason = %reason,
             object.reasons = reasons
         );
-        let run = span.in_scope(|| (self.reconcile)(object.clone(), self.context.clone()));
+        let run = span.in_scope(|| self.reconcile.lock()(object.clone(), self.context.clone()));
         let run = TryFutureExt::into_future(run).instrument(span);
         let done = match self.limit {
             None => run.await,
@@ -209,7 +316,7 @@ where
         )
     }
 
-    async fn tell(&self, result: ReconcileResult<K, R::Error>) {
+    async fn tell(&self, result: ReconcileResult<K, R::Error, Q>) {
         // Refused when nobody listens any more: then all of this is being dropped.
         let _ = self.results.send(result).await;
     }
@@ -236,12 +343,12 @@ fn next(
     }
 }
 
-/// What comes of each reconcile; the stream of [`Controller::run`]. Dropping it ends the controller.
+/// What comes of each reconcile; the stream of [`Controller::run`] and [`applier`](crate::applier). Dropping it ends the controller.
 #[must_use = "a controller does nothing until its stream is polled"]
-pub struct ReconcileStream<K: Resource, E: 'static> {
+pub struct ReconcileStream<K: Resource, E: 'static, Q: 'static = watcher::Error> {
     state: State,
-    untaken: mpsc::Receiver<ReconcileResult<K, E>>,
-    watch_errors: mpsc::Receiver<watcher::Error>,
+    untaken: mpsc::Receiver<ReconcileResult<K, E, Q>>,
+    watch_errors: mpsc::Receiver<Q>,
 }
 
 enum State {
@@ -250,10 +357,10 @@ enum State {
     Over,
 }
 
-impl<K: Resource, E> Unpin for ReconcileStream<K, E> {}
+impl<K: Resource, E, Q> Unpin for ReconcileStream<K, E, Q> {}
 
-impl<K: Resource, E> Stream for ReconcileStream<K, E> {
-    type Item = ReconcileResult<K, E>;
+impl<K: Resource, E, Q> Stream for ReconcileStream<K, E, Q> {
+    type Item = ReconcileResult<K, E, Q>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         // A task of its own: while the results are being looked at, the controller goes on.
@@ -278,11 +385,12 @@ impl<K: Resource, E> Stream for ReconcileStream<K, E> {
                 resume_unwind(error.into_panic());
             }
         }
-        Poll::Ready(None)
+        // What a stream said last.
+        Poll::Ready(self.watch_errors.try_recv().ok().map(|error| Err(Outcome::QueueError(error))))
     }
 }
 
-impl<K: Resource, E> Drop for ReconcileStream<K, E> {
+impl<K: Resource, E, Q> Drop for ReconcileStream<K, E, Q> {
     fn drop(&mut self) {
         if let State::Running(task) = &self.state {
             task.abort();
@@ -290,7 +398,7 @@ impl<K: Resource, E> Drop for ReconcileStream<K, E> {
     }
 }
 
-impl<K: Resource, E> fmt::Debug for ReconcileStream<K, E> {
+impl<K: Resource, E, Q> fmt::Debug for ReconcileStream<K, E, Q> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReconcileStream").field("untaken", &self.untaken.len()).finish_non_exhaustive()
     }

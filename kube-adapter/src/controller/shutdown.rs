@@ -2,6 +2,8 @@
 //!
 //! Cancel safety: signals are waited for while the controller runs, and no longer.
 
+use std::hash::Hash;
+
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, pending, select_all};
 use kube::Resource;
@@ -25,7 +27,11 @@ pub(crate) fn any(signals: Vec<BoxFuture<'static, ()>>) -> BoxFuture<'static, ()
 }
 
 /// When it ends.
-impl<K: Resource> Controller<K> {
+impl<K> Controller<K>
+where
+    K: Resource + 'static,
+    K::DynamicType: Eq + Hash,
+{
     /// Ends in order when `signal` is done, or any other that was given: changes bring nothing any more, reconciles in flight end, and
     /// what is queued is left, as in kube-runtime.
     ///

@@ -1,73 +1,187 @@
-//! EDGE. A controller's cache, under the names that kube-runtime's readers use.
+//! EDGE. A controller's objects, under the names that kube-runtime's readers use.
 //!
 //! Cancel safety: dropping [`ControllerStore::wait_until_ready`] forgets the wait and nothing else.
 
 use std::fmt;
+use std::hash::Hash;
 use std::sync::Arc;
 
 use flyball_informer_cache::{Informer, NamespacedName, Stopped};
 use kube::core::{Selector, SelectorExt};
-use kube::runtime::reflector::ObjectRef;
+use kube::runtime::reflector::{self, ObjectRef};
 use kube::{Resource, ResourceExt};
 
+use super::kube_mirror::KubeMirror;
+use super::objects::Objects;
 use crate::keys::reference_key;
 
-/// The objects a controller knows, as kube-runtime's `Store` gives them: same names, same meanings. A clone costs a
+/// The objects a controller reads, as kube-runtime's `Store` gives them: same names, same meanings. A clone costs a
 /// reference count.
 ///
+/// It is a handle over an informer, or over a `Store` of kube-runtime's:
+///
+/// | from | by |
+/// |---|---|
+/// | a controller | [`Controller::store`](crate::Controller::store) |
+/// | an informer | `ControllerStore::from(informer)` |
+/// | a store of kube's | `ControllerStore::from(store)`: filled by hand in a test, say |
+///
 /// [`informer`](Self::informer) has the rest: views of one instant that nobody waits for, indexes, labels, changes, how the
-/// watch fares.
-pub struct ControllerStore<K> {
-    informer: Informer<NamespacedName, K>,
+/// watch fares. [`to_kube`](Self::to_kube) is for signatures that have kube's type.
+///
+/// # Examples
+/// A mapper that looks for its objects in a store, in a test without an informer:
+/// ```
+/// use flyball_kube::ControllerStore;
+/// use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+/// use kube::ResourceExt;
+/// use kube::runtime::reflector::{self, ObjectRef};
+/// use kube::runtime::watcher::Event;
+/// use serde_json::{from_value, json};
+///
+/// fn users_of(secret: Secret, maps: &ControllerStore<ConfigMap>) -> Vec<ObjectRef<ConfigMap>> {
+///     let uses = |map: &ConfigMap| map.annotations().get("uses") == Some(&secret.name_any());
+///     maps.state_filter(uses).iter().map(|map| ObjectRef::from_obj(&**map)).collect()
+/// }
+///
+/// let (store, mut writer) = reflector::store::<ConfigMap>();
+/// let map = json!({"metadata": {"name": "a", "namespace": "default", "annotations": {"uses": "token"}}});
+/// writer.apply_watcher_event(&Event::Apply(from_value(map)?));
+///
+/// let secret = from_value(json!({"metadata": {"name": "token", "namespace": "default"}}))?;
+/// assert_eq!(users_of(secret, &store.into()), [ObjectRef::new("a").within("default")]);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+pub struct ControllerStore<K>
+where
+    K: Resource + 'static,
+    K::DynamicType: Eq + Hash,
+{
+    objects: Objects<K>,
 }
 
-impl<K: Resource + Send + Sync + 'static> ControllerStore<K> {
-    pub(crate) fn new(informer: Informer<NamespacedName, K>) -> Self {
-        Self { informer }
+impl<K> ControllerStore<K>
+where
+    K: Resource + Clone + Send + Sync + 'static,
+    K::DynamicType: Eq + Hash + Clone + Send + Sync,
+{
+    pub(crate) fn new(objects: Objects<K>) -> Self {
+        Self { objects }
     }
 
-    /// The informer behind it.
+    /// The informer behind it; `None` if it was made of a store of kube's.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_kube::{Controller, ControllerStore, NamespacedName};
+    /// # use k8s_openapi::api::core::v1::Pod;
+    /// # fn example(controller: Controller<Pod>) {
+    /// if let Some(informer) = controller.store().informer() {
+    ///     println!("{} pods at version {}", informer.snapshot().len(), informer.store().version());
+    /// }
+    /// # }
+    /// ```
     #[must_use]
-    pub fn informer(&self) -> &Informer<NamespacedName, K> {
-        &self.informer
+    pub fn informer(&self) -> Option<&Informer<NamespacedName, K>> {
+        self.objects.informer()
     }
 
-    /// Waits until the first list is there. Any number may wait; all are woken.
+    /// The same objects as a store of kube-runtime's: the one that this was made of, or one that mirrors the informer.
+    ///
+    /// A mirror is made at the first call, once for all clones of this handle, and lives as long as the informer's store. Each change is written to it where the informer publishes it,
+    /// before the controllers that were started later are notified. That costs two clones of the object and an entry with the strings of its name, namespace, `uid` and version (D14 and D16 of
+    /// the [crate's documentation](crate#coming-from-kube-runtime)). The store is kube's, with what that lacks: `wait_until_ready` wakes one of several waiters (D6), a
+    /// `find` or `state_filter` of a reader keeps the informer waiting (D13), and there is no index (D15).
+    ///
+    /// The store is ready when the first list is complete. A controller begins after that with its own objects; for an informer that is shared, await
+    /// `wait_until_ready` of the mirror first.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime, if a mirror is to be made of an informer that has not synced.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_kube::Controller;
+    /// # use k8s_openapi::api::core::v1::Pod;
+    /// use kube::runtime::reflector::Store;
+    ///
+    /// struct Context {
+    ///     pods: Store<Pod>, // as it was
+    /// }
+    ///
+    /// # fn example(controller: Controller<Pod>) {
+    /// let context = Context { pods: controller.store().to_kube() };
+    /// # }
+    /// ```
+    #[must_use]
+    #[track_caller]
+    pub fn to_kube(&self) -> reflector::Store<K> {
+        match &self.objects {
+            Objects::Kube { store, .. } => store.clone(),
+            Objects::Informer { informer, dyntype, mirror } => {
+                mirror.get_or_init(|| KubeMirror::new(informer, dyntype.clone())).reader()
+            }
+        }
+    }
+
+    /// Waits until the first list is there. Any number may wait for an informer, and all are woken; a store of kube's wakes the one that waited last, and the others
+    /// a second later.
     ///
     /// # Errors
-    /// When the informer ended before, as its controller was dropped, say.
+    /// When the informer ended before, as its controller was dropped, say, or the writer of kube's store was dropped.
     ///
     /// # Cancel safety
     /// Dropping the future forgets the wait and nothing else.
     pub async fn wait_until_ready(&self) -> Result<(), Stopped> {
-        self.informer.synced().await
+        self.objects.ready().await.map_err(|_| Stopped)
     }
 
     /// The object a reference means. Of a kind without namespaces it is found also under a reference that has one.
     #[must_use]
     pub fn get(&self, reference: &ObjectRef<K>) -> Option<Arc<K>> {
-        let store = self.informer.store();
-        let key = reference_key(reference).ok()?;
-        store.get(&key).or_else(|| match key.namespace() {
-            Some(_) => store.get(key.name()),
-            None => None,
-        })
+        match &self.objects {
+            Objects::Kube { store, .. } => store.get(reference),
+            Objects::Informer { informer, .. } => {
+                let store = informer.store();
+                let key = reference_key(reference).ok()?;
+                store.get(&key).or_else(|| match key.namespace() {
+                    Some(_) => store.get(key.name()),
+                    None => None,
+                })
+            }
+        }
     }
 
     /// All objects, as of now, in no promised order. O(n).
     #[must_use]
     pub fn state(&self) -> Vec<Arc<K>> {
-        self.informer.snapshot().objects().cloned().collect()
+        match &self.objects {
+            Objects::Kube { store, .. } => store.state(),
+            Objects::Informer { informer, .. } => informer.snapshot().objects().cloned().collect(),
+        }
     }
 
     /// Some object that `wanted` says yes to. O(n); an index of the informer is O(1).
     pub fn find(&self, mut wanted: impl FnMut(&K) -> bool) -> Option<Arc<K>> {
-        self.informer.snapshot().objects().find(|object| wanted(object)).cloned()
+        match &self.objects {
+            // Not by kube's own, which keeps writers waiting meanwhile.
+            Objects::Kube { store, .. } => store.state().into_iter().find(|object| wanted(object)),
+            Objects::Informer { informer, .. } => {
+                informer.snapshot().objects().find(|object| wanted(object)).cloned()
+            }
+        }
     }
 
     /// The objects that `wanted` says yes to. O(n).
     pub fn state_filter(&self, mut wanted: impl FnMut(&K) -> bool) -> Vec<Arc<K>> {
-        self.informer.snapshot().objects().filter(|object| wanted(object)).cloned().collect()
+        match &self.objects {
+            Objects::Kube { store, .. } => {
+                store.state().into_iter().filter(|object| wanted(object)).collect()
+            }
+            Objects::Informer { informer, .. } => {
+                informer.snapshot().objects().filter(|object| wanted(object)).cloned().collect()
+            }
+        }
     }
 
     /// The objects whose labels this selector selects. O(n).
@@ -79,24 +193,57 @@ impl<K: Resource + Send + Sync + 'static> ControllerStore<K> {
     /// How many objects there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.informer.store().len()
+        match &self.objects {
+            Objects::Kube { store, .. } => store.len(),
+            Objects::Informer { informer, .. } => informer.store().len(),
+        }
     }
 
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.informer.store().is_empty()
+        self.len() == 0
     }
 }
 
-impl<K> Clone for ControllerStore<K> {
+/// Of an informer that others use, too.
+impl<K> From<Informer<NamespacedName, K>> for ControllerStore<K>
+where
+    K: Resource + Clone + Send + Sync + 'static,
+    K::DynamicType: Default + Eq + Hash + Clone + Send + Sync,
+{
+    fn from(informer: Informer<NamespacedName, K>) -> Self {
+        Self::new(Objects::of_informer(&informer, K::DynamicType::default()))
+    }
+}
+
+/// Of a store of kube-runtime's.
+impl<K> From<reflector::Store<K>> for ControllerStore<K>
+where
+    K: Resource + Clone + Send + Sync + 'static,
+    K::DynamicType: Eq + Hash + Clone + Send + Sync,
+{
+    fn from(store: reflector::Store<K>) -> Self {
+        Self::new(Objects::of_kube(store))
+    }
+}
+
+impl<K> Clone for ControllerStore<K>
+where
+    K: Resource + Clone + 'static,
+    K::DynamicType: Eq + Hash + Clone,
+{
     fn clone(&self) -> Self {
-        Self { informer: self.informer.clone() }
+        Self { objects: self.objects.clone() }
     }
 }
 
-impl<K> fmt::Debug for ControllerStore<K> {
+impl<K> fmt::Debug for ControllerStore<K>
+where
+    K: Resource + 'static,
+    K::DynamicType: Eq + Hash,
+{
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ControllerStore").field("informer", &self.informer).finish()
+        f.debug_struct("ControllerStore").field("objects", &self.objects).finish()
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Cancel safety: a change becomes keys where the informer publishes it; nothing is awaited in between.
 
+use std::hash::Hash;
 use std::sync::Arc;
 
 use flyball_controller::WatchOptions;
@@ -12,6 +13,7 @@ use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
 
 use super::mapped::MappedObject;
+use super::objects::Objects;
 use super::reconcile_reasons::{Reason, Reasons};
 use crate::config::Debounce;
 use crate::config::boxed_policy::BoxedPolicy;
@@ -91,13 +93,13 @@ where
 /// Objects that say who owns them: the owners they have, and those they had.
 pub(crate) fn owned<K, C>(
     informer: &Informer<NamespacedName, C>,
-    owners: &Informer<NamespacedName, K>,
+    owners: &Objects<K>,
     kind: &str,
     dyntype: K::DynamicType,
 ) -> Box<dyn Trigger>
 where
-    K: Resource + Send + Sync + 'static,
-    K::DynamicType: Clone + Send + Sync,
+    K: Resource + Clone + Send + Sync + 'static,
+    K::DynamicType: Eq + Hash + Clone + Send + Sync,
     C: Resource + Send + Sync + 'static,
 {
     watched(informer, owners, kind, move |child: &Arc<C>| owners_of(&**child, &dyntype))
@@ -117,18 +119,22 @@ where
 /// Objects of which nothing is kept but the keys they concern: those of the state before a change, and those of the one after it.
 pub(crate) fn concerned<K>(
     informer: &Informer<NamespacedName, MappedObject>,
-    main: &Informer<NamespacedName, K>,
+    main: &Objects<K>,
     kind: &str,
 ) -> Box<dyn Trigger>
 where
-    K: Resource + Send + Sync + 'static,
+    K: Resource + Clone + Send + Sync + 'static,
+    K::DynamicType: Eq + Hash + Clone + Send + Sync,
 {
     let main = main.clone();
     let keys = move |change: &Change<NamespacedName, MappedObject>| {
+        if !MappedObject::passes(change) {
+            return Vec::new();
+        }
         let now = &change.object().concerns;
         let before = change.old().map(|old| &old.concerns).filter(|before| *before != now);
         let concerned = before.into_iter().flatten().chain(now);
-        concerned.map(|key| among(&main, key.clone())).collect()
+        concerned.map(|key| main.resolve(key.clone())).collect()
     };
     Box::new(Mapped { informer: informer.clone(), keys, related: Some(kind.into()) })
 }
@@ -136,50 +142,44 @@ where
 /// Objects that concern others, as `concerned` knows: it is asked of the state before a change, and of the one after it.
 pub(crate) fn watched<K, W, I>(
     informer: &Informer<NamespacedName, W>,
-    main: &Informer<NamespacedName, K>,
+    main: &Objects<K>,
     kind: &str,
     concerned: impl Fn(&Arc<W>) -> I + Send + Sync + 'static,
 ) -> Box<dyn Trigger>
 where
-    K: Resource + Send + Sync + 'static,
+    K: Resource + Clone + Send + Sync + 'static,
+    K::DynamicType: Eq + Hash + Clone + Send + Sync,
+    W: Send + Sync + 'static,
+    I: IntoIterator<Item = ObjectRef<K>>,
+{
+    watched_changes(informer, main, kind, move |change| {
+        states(change).flat_map(&concerned).collect::<Vec<_>>()
+    })
+}
+
+/// Objects whose changes concern others, as `concerned` knows.
+pub(crate) fn watched_changes<K, W, I>(
+    informer: &Informer<NamespacedName, W>,
+    main: &Objects<K>,
+    kind: &str,
+    concerned: impl Fn(&Change<NamespacedName, W>) -> I + Send + Sync + 'static,
+) -> Box<dyn Trigger>
+where
+    K: Resource + Clone + Send + Sync + 'static,
+    K::DynamicType: Eq + Hash + Clone + Send + Sync,
     W: Send + Sync + 'static,
     I: IntoIterator<Item = ObjectRef<K>>,
 {
     let main = main.clone();
     let keys = move |change: &Change<NamespacedName, W>| {
-        let references = states(change).flat_map(&concerned);
-        let mut keys: Vec<_> = references.filter_map(|reference| key_among(&main, &reference)).collect();
+        let references = concerned(change).into_iter();
+        let keys = references.filter_map(|reference| Some(main.resolve(reference_key(&reference).ok()?)));
+        let mut keys: Vec<_> = keys.collect();
         // Mostly the two states say the same.
         keys.dedup();
         keys
     };
     Box::new(Mapped { informer: informer.clone(), keys, related: Some(kind.into()) })
-}
-
-/// The key of what a reference means. The owner of an object in a namespace need not be in one itself: kube's references to such
-/// an owner name the namespace all the same, and the same object must not have two keys.
-pub(crate) fn key_among<K>(
-    main: &Informer<NamespacedName, K>,
-    reference: &ObjectRef<K>,
-) -> Option<NamespacedName>
-where
-    K: Resource + Send + Sync + 'static,
-{
-    Some(among(main, reference_key(reference).ok()?))
-}
-
-/// The key of what a key of such a reference means.
-fn among<K>(main: &Informer<NamespacedName, K>, key: NamespacedName) -> NamespacedName
-where
-    K: Send + Sync + 'static,
-{
-    if key.namespace().is_some() {
-        let view = main.snapshot();
-        if !view.contains_key(&key) && view.contains_key(key.name()) {
-            return NamespacedName::cluster_scoped(key.name()).unwrap_or(key);
-        }
-    }
-    key
 }
 
 /// The state before and the one after, as far as there are such and they differ.

@@ -7,45 +7,51 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use flyball_informer_cache::{Change, Informer, NamespacedName};
-use futures_util::{Stream, StreamExt};
-use kube::core::PartialObjectMeta;
+use futures_util::Stream;
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher;
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
+use super::key_streams::infallible;
 use super::reconcile_reasons::Reason;
-use super::trigger::{concerned, key_among, own, owned, owners_of, watched};
-use super::{Controller, filled, rows};
-use crate::ApiSource;
+use super::trigger::{own, owned, watched, watched_changes};
+use super::{Controller, filled};
 use crate::keys::reference_key;
 
 /// Which other objects concern those that are reconciled.
 impl<K> Controller<K>
 where
-    K: Resource + Send + Sync + 'static,
+    K: Resource + Clone + Send + Sync + 'static,
     K::DynamicType: Debug + Eq + Hash + Clone + Send + Sync + Unpin,
 {
     /// Of the changes of its own objects, those alone that `worth` says yes to bring a reconcile: kube-runtime's `predicate_filter`. All
     /// do by default, those that a reconcile makes by writing a status among them; a deletion never does.
     ///
-    /// [`predicate`](flyball_controller::predicate) has the usual ones. It is called by the informer; one that panics loses its change. What is said
-    /// last holds.
+    /// [`predicate`](crate::predicate) has the usual ones, and takes those of kube-runtime. It is called by the informer; one that panics loses its change. What is said
+    /// last holds. A controller [over a stream](Self::for_stream) has no changes to compare: there it has no effect.
     ///
     /// # Examples
     /// ```
-    /// # use flyball_controller::predicate;
     /// # use flyball_kube::Controller;
     /// # use k8s_openapi::api::apps::v1::Deployment;
-    /// # fn example(deployments: Controller<Deployment>) {
+    /// use flyball_kube::predicate;
+    /// use kube::runtime::{Predicate, predicates};
+    ///
+    /// # fn example(deployments: Controller<Deployment>, others: Controller<Deployment>) {
     /// let controller = deployments.filter_changes(predicate::changed(|it: &Deployment| it.metadata.generation));
+    /// // The same with kube-runtime's, and labels beside.
+    /// let generation_or_labels = predicates::generation.combine(predicates::labels);
+    /// let controller = others.filter_changes(predicate::from_kube(generation_or_labels));
     /// # }
     /// ```
     pub fn filter_changes(
         mut self,
         worth: impl Fn(&Change<NamespacedName, K>) -> bool + Send + Sync + 'static,
     ) -> Self {
-        self.triggers[0] = own(&self.main, worth);
+        if let Some(informer) = self.main.informer() {
+            self.own = Some(own(informer, worth));
+        }
         self
     }
 
@@ -70,18 +76,12 @@ where
     /// # Panics
     /// Outside a tokio runtime.
     #[track_caller]
-    pub fn owns_with<C>(mut self, api: Api<C>, dyntype: C::DynamicType, config: watcher::Config) -> Self
+    pub fn owns_with<C>(self, api: Api<C>, dyntype: C::DynamicType, config: watcher::Config) -> Self
     where
         C: Resource + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
         C::DynamicType: Debug + Eq + Hash + Clone,
     {
-        let owner = self.dyntype.clone();
-        let owners = move |child: PartialObjectMeta<C>| keys(owners_of::<K>(&child, &owner));
-        let (source, kind) = (ApiSource::metadata_only(api, config), C::kind(&dyntype).into_owned());
-        let (informer, run) = rows(source, kind.clone(), owners, &self.watch_errors, &self.monitor);
-        self.informers.push(run);
-        self.triggers.push(concerned(&informer, &self.main, &kind));
-        self
+        self.owns_where(api, &dyntype, config, |_| None)
     }
 
     /// As [`owns`](Self::owns), of an informer that others use, too. It runs and ends by itself. Reconciles begin when it is filled.
@@ -129,7 +129,7 @@ where
     /// Outside a tokio runtime.
     #[track_caller]
     pub fn watches_with<W, I>(
-        mut self,
+        self,
         api: Api<W>,
         dyntype: W::DynamicType,
         config: watcher::Config,
@@ -141,20 +141,7 @@ where
         I: IntoIterator<Item = ObjectRef<K>> + 'static,
         I::IntoIter: Send,
     {
-        let (source, kind) = (ApiSource::new(api, config), W::kind(&dyntype).into_owned());
-        let mapper = move |object| keys(mapper(object));
-        let (informer, run) = rows(source, kind.clone(), mapper, &self.watch_errors, &self.monitor);
-        let main = self.main.clone();
-        self.informers.push(Box::new(move |config| {
-            let run = run(config);
-            Box::pin(async move {
-                // A mapper that looks for its objects there has to find them. Where that cache ends, so does the controller.
-                let _ = main.synced().await;
-                run.await;
-            })
-        }));
-        self.triggers.push(concerned(&informer, &self.main, &kind));
-        self
+        self.watches_where(api, &dyntype, config, |_| None, mapper)
     }
 
     /// As [`watches`](Self::watches), of an informer that others use, too. It runs and ends by itself. The mapper is called at each change, for the
@@ -173,35 +160,66 @@ where
         self
     }
 
-    /// Reconciles every object each time `trigger` says so. Its end ends nothing else.
-    pub fn reconcile_all_on(mut self, trigger: impl Stream<Item = ()> + Send + 'static) -> Self {
-        let main = self.main.clone();
-        self.requests.push(
-            trigger.map(move |()| (main.snapshot().keys().cloned().collect(), Reason::BulkReconcile)).boxed(),
-        );
+    /// As [`watches_shared`](Self::watches_shared), but the mapper gets the change: what it was, the state before and the one after it. It names all that is to be reconciled, for both
+    /// states.
+    ///
+    /// # Examples
+    /// Pods that become ready, or are no more:
+    /// ```
+    /// # use flyball_kube::{Change, Controller, Informer, NamespacedName};
+    /// # use k8s_openapi::api::core::v1::{Pod, Service};
+    /// # use kube::{ResourceExt, runtime::reflector::ObjectRef};
+    /// fn is_ready(pod: &Pod) -> bool {
+    ///     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    ///     conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+    /// }
+    ///
+    /// fn services(change: &Change<NamespacedName, Pod>) -> Option<ObjectRef<Service>> {
+    ///     let [before, now] = [change.old(), change.new()].map(|pod| pod.is_some_and(|pod| is_ready(pod)));
+    ///     let pod = change.object();
+    ///     let service = pod.labels().get("service").filter(|_| before != now)?;
+    ///     Some(ObjectRef::new(service).within(&pod.namespace()?))
+    /// }
+    ///
+    /// # fn example(controller: Controller<Service>, pods: &Informer<NamespacedName, Pod>) {
+    /// let controller = controller.watches_shared_changes(pods, services);
+    /// # }
+    /// ```
+    pub fn watches_shared_changes<W, I>(
+        mut self,
+        informer: &Informer<NamespacedName, W>,
+        mapper: impl Fn(&Change<NamespacedName, W>) -> I + Send + Sync + 'static,
+    ) -> Self
+    where
+        W: Send + Sync + 'static,
+        I: IntoIterator<Item = ObjectRef<K>> + 'static,
+    {
+        self.required.push(filled(informer));
+        self.triggers.push(watched_changes(informer, &self.main, named::<W>(), mapper));
         self
     }
 
-    /// Reconciles each object that `trigger` names. Its end ends nothing else.
+    /// Reconciles every object each time `trigger` says so. Its end ends nothing else, unless all comes [by streams](Self::for_stream).
+    pub fn reconcile_all_on(mut self, trigger: impl Stream<Item = ()> + Send + 'static) -> Self {
+        let main = self.main.clone();
+        self.streams.push(infallible(trigger, move |()| (main.keys(), Reason::BulkReconcile)));
+        self
+    }
+
+    /// Reconciles each object that `trigger` names. Its end ends nothing else, unless all comes [by streams](Self::for_stream).
     pub fn reconcile_on(mut self, trigger: impl Stream<Item = ObjectRef<K>> + Send + 'static) -> Self {
         let main = self.main.clone();
-        self.requests.push(
-            trigger
-                .map(move |named| (key_among(&main, &named).into_iter().collect(), Reason::Unknown))
-                .boxed(),
-        );
+        self.streams.push(infallible(trigger, move |named| {
+            let key = reference_key(&named).map(|key| main.resolve(key));
+            (key.into_iter().collect(), Reason::Unknown)
+        }));
         self
     }
 }
 
 /// What objects are called whose kind is not known here: their type, without its path.
-fn named<T>() -> &'static str {
+pub(crate) fn named<T>() -> &'static str {
     let name = std::any::type_name::<T>();
     let path = name.split('<').next().unwrap_or(name);
     path.rsplit("::").next().unwrap_or(path)
-}
-
-/// The keys of what these references mean, without those that no API server has.
-fn keys<K: Resource>(references: impl IntoIterator<Item = ObjectRef<K>>) -> Vec<NamespacedName> {
-    references.into_iter().filter_map(|reference| reference_key(&reference).ok()).collect()
 }

@@ -1,5 +1,6 @@
 //! What needs no cluster.
 
+mod applier;
 mod controller;
 mod controller_api;
 mod controller_ends;
@@ -9,6 +10,7 @@ mod controller_tracing;
 mod controller_watches;
 mod defects;
 mod drop_in;
+mod filters;
 mod informer;
 mod leader_controllers;
 mod log_capture;
@@ -17,7 +19,10 @@ mod selector;
 mod source;
 mod source_decode;
 mod source_error;
+mod stores;
 mod stream_source;
+mod streams;
 mod throttle;
+mod trigger_backoff;
 mod unreadable;
 mod world;

@@ -1,0 +1,67 @@
+//! PURE. kube-runtime's configuration of a controller as one of ours.
+
+use std::time::Duration;
+
+use kube::runtime::controller::Config as KubeConfig;
+
+use crate::Config;
+use crate::controller::read_duration;
+
+/// kube-runtime's configuration, with its debounce and its concurrency.
+///
+/// kube 5 has no getters for them; as for [`action_delay`](crate::action_delay) they are read from its `{:?}` text, and taken only if a configuration made of them shows the same.
+///
+/// # Panics
+/// With a kube that shows its configuration otherwise: better than a bound that is silently lost.
+impl From<KubeConfig> for Config {
+    #[track_caller]
+    fn from(config: KubeConfig) -> Self {
+        let shown = format!("{config:?}");
+        let read = read(&shown).filter(|(debounce, concurrency)| {
+            let made = KubeConfig::default().debounce(*debounce).concurrency(*concurrency);
+            format!("{made:?}") == shown
+        });
+        let Some((debounce, concurrency)) = read else {
+            panic!("a configuration of kube-runtime's that cannot be read: {shown}")
+        };
+        Self::default().debounce(debounce).concurrency(concurrency)
+    }
+}
+
+/// The values in `Config { debounce: 1.5ms, concurrency: 3 }`.
+fn read(shown: &str) -> Option<(Duration, u16)> {
+    let value = |name| {
+        let (_, rest) = shown.split_once(name)?;
+        rest.split([',', ' ', '}']).next()
+    };
+    Some((read_duration(value("debounce: ")?)?, value("concurrency: ")?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use flyball_sync::random::SplitMix64;
+
+    use super::*;
+    use crate::config::Debounce;
+
+    #[test]
+    fn every_configuration_of_kubes_is_read_exactly() {
+        let mut random = SplitMix64::new(0);
+        for round in 0..10_000 {
+            let x = random.next();
+            let debounce = Duration::new(x >> (20 + round % 44), (x % 1_000_000_000) as u32 >> (round % 30));
+            let concurrency = random.next() as u16;
+            let config = Config::from(KubeConfig::default().debounce(debounce).concurrency(concurrency));
+            let quiet = config.debounce.map_or(Duration::ZERO, |Debounce { quiet, .. }| quiet);
+            assert_eq!((quiet, config.concurrency), (debounce, concurrency));
+        }
+        assert_eq!(Config::from(KubeConfig::default()).debounce, None);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_guessed() {
+        for shown in ["Config", "Config { debounce: 1s }", "Config { debounce: 1, concurrency: 3 }"] {
+            assert_eq!(read(shown), None, "{shown}");
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! EDGE. kube-runtime's `applier`: a controller over a store and a queue of requests that the program has.
+//!
+//! Cancel safety: that of the stream, see [`ReconcileStream`].
+
+use std::error::Error;
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::sync::{Arc, OnceLock};
+
+use flyball_informer_cache::NamespacedName;
+use futures_util::{TryFuture, TryStream, TryStreamExt};
+use kube::Resource;
+use kube::runtime::controller::{Action, ReconcileRequest};
+use kube::runtime::reflector;
+use tokio::sync::mpsc;
+
+use super::key_streams::reporting;
+use super::objects::Objects;
+use super::reconcile_reasons::Reason;
+use super::run::RunSetup;
+use super::shutdown::ShutdownSignals;
+use super::watches::named;
+use super::{Monitor, ReconcileStream, TARGET, UNTAKEN_ERRORS};
+use crate::Config;
+use crate::keys::reference_key;
+
+/// Reconciles the objects that a queue asks for, as they are in a store of kube-runtime's: kube-runtime's `applier`, over the queue and the loop of a [`Controller`](crate::Controller).
+///
+/// It does what [`Controller::run`](crate::Controller::run) does for a [controller over a stream](crate::Controller::for_stream), which it is for programs that merge their triggers themselves.
+/// Reconciles begin when the store is ready. An error of the queue is a [`QueueError`](kube::runtime::controller::Error::QueueError), and the queue is polled again at once; an object that
+/// is not in the store is an [`ObjectNotFound`](kube::runtime::controller::Error::ObjectNotFound). When the queue has ended, what was asked for is reconciled, and the stream ends; what a reconcile asks for at a later
+/// time is left. The reason of a request is the `object.reason` of the [span](crate::Controller::run), and in [`Monitor::in_flight`](crate::Monitor::in_flight).
+///
+/// All requests are for one kind, that of the first: no store has two. A request for another one is logged and dropped.
+///
+/// `config` is a [`Config`], or kube-runtime's own.
+///
+/// # Panics
+/// The stream, when it is polled for the first time outside a tokio runtime, and when the queue panics.
+///
+/// # Cancel safety
+/// Dropping the stream ends everything at once.
+///
+/// # Examples
+/// ```
+/// # use std::sync::Arc;
+/// # use std::time::Duration;
+/// use flyball_kube::{Action, Config, applier, trigger_self};
+/// use futures_util::{StreamExt, stream};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use kube::runtime::{WatchStreamExt, reflector, watcher};
+/// use kube::{Api, ResourceExt};
+///
+/// async fn reconcile(map: Arc<ConfigMap>, _: Arc<()>) -> Result<Action, kube::Error> {
+///     println!("{}", map.name_any());
+///     Ok(Action::await_change())
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = flyball_kube_testing::ApiServer::new();
+/// # server.register::<ConfigMap>();
+/// # let client = server.client();
+/// # let maps = Api::<ConfigMap>::namespaced(client.clone(), "default");
+/// # let map: ConfigMap = serde_json::from_value(serde_json::json!({"metadata": {"name": "settings"}}))?;
+/// # maps.create(&Default::default(), &map).await?;
+/// let (store, writer) = reflector::store::<ConfigMap>();
+/// let maps = watcher(Api::<ConfigMap>::all(client), watcher::Config::default()).reflect(writer);
+/// let queue = Box::pin(trigger_self(maps.applied_objects(), ()));
+/// let policy = |_: Arc<ConfigMap>, _: &kube::Error, _: Arc<()>| Action::requeue(Duration::from_secs(5));
+/// let mut reconciles = applier(reconcile, policy, Arc::new(()), store, queue, Config::default());
+///
+/// let (settings, _) = reconciles.next().await.expect("it goes on as long as the queue does")?;
+/// assert_eq!(settings.name, "settings");
+/// # Ok(())
+/// # }
+/// ```
+pub fn applier<K, QueueStream, ReconcilerFut, Ctx>(
+    reconciler: impl FnMut(Arc<K>, Arc<Ctx>) -> ReconcilerFut + Send + 'static,
+    error_policy: impl Fn(Arc<K>, &ReconcilerFut::Error, Arc<Ctx>) -> Action + Send + Sync + 'static,
+    context: Arc<Ctx>,
+    store: reflector::Store<K>,
+    queue: QueueStream,
+    config: impl Into<Config>,
+) -> ReconcileStream<K, ReconcilerFut::Error, QueueStream::Error>
+where
+    K: Resource + Clone + Send + Sync + 'static,
+    K::DynamicType: Debug + Eq + Hash + Clone + Send + Sync + Unpin,
+    ReconcilerFut: TryFuture<Ok = Action> + Send + 'static,
+    ReconcilerFut::Error: Error + Send + 'static,
+    QueueStream: TryStream + Send + 'static,
+    QueueStream::Ok: Into<ReconcileRequest<K>>,
+    QueueStream::Error: Error + Send + 'static,
+    Ctx: Send + Sync + 'static,
+{
+    let main = Objects::of_kube(store);
+    let Objects::Kube { dyntype, .. } = &main else { unreachable!("it was made of a store") };
+    let dyntype = dyntype.clone();
+    let (errors, watch_errors) = mpsc::channel(UNTAKEN_ERRORS);
+    let requested = requested(main.clone(), dyntype);
+    let keys =
+        reporting(queue.into_stream(), errors, move |request: QueueStream::Ok| requested(request.into()));
+    let setup = RunSetup {
+        kind: named::<K>().to_owned(),
+        main,
+        config: config.into(),
+        triggers: Vec::new(),
+        required: Vec::new(),
+        streams: vec![Box::new(move |_| keys)],
+        informers: Vec::new(),
+        backoff: None,
+        shutdown: ShutdownSignals::default(),
+        leadership: None,
+        monitor: Monitor::default(),
+        watch_errors,
+        // Kube's stores have none.
+        unreadable: |_| None,
+    };
+    setup.run(reconciler, error_policy, context)
+}
+
+/// The key of a request, and its reason.
+fn requested<K>(
+    main: Objects<K>,
+    kind: Arc<OnceLock<K::DynamicType>>,
+) -> impl Fn(ReconcileRequest<K>) -> (Vec<NamespacedName>, Reason)
+where
+    K: Resource + Clone + Send + Sync + 'static,
+    K::DynamicType: Eq + Hash + Clone + Send + Sync,
+{
+    move |ReconcileRequest { obj_ref, reason }| {
+        let key = match kind.get_or_init(|| obj_ref.dyntype.clone()) == &obj_ref.dyntype {
+            true => reference_key(&obj_ref).ok(),
+            false => {
+                tracing::error!(target: TARGET, object = %obj_ref, "a request for another kind than that of the store is dropped");
+                None
+            }
+        };
+        (key.map(|key| main.resolve(key)).into_iter().collect(), Reason::Given(reason))
+    }
+}

@@ -1,0 +1,162 @@
+//! EDGE. Owned and watched kinds of which the controller has a watch of its own, all changes of them or those that a predicate lets through.
+//!
+//! Cancel safety: nothing runs before the controller does.
+
+use std::fmt::Debug;
+use std::hash::Hash;
+
+use flyball_informer_cache::NamespacedName;
+use kube::core::PartialObjectMeta;
+use kube::runtime::reflector::ObjectRef;
+use kube::runtime::{Predicate, watcher};
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
+
+use super::mapped::Concern;
+use super::trigger::{concerned, owners_of};
+use super::{Controller, rows};
+use crate::ApiSource;
+use crate::keys::reference_key;
+
+/// Owned and watched kinds, and which of their changes count.
+impl<K> Controller<K>
+where
+    K: Resource + Clone + Send + Sync + 'static,
+    K::DynamicType: Debug + Eq + Hash + Clone + Send + Sync + Unpin,
+{
+    /// As [`owns`](Self::owns), but of the changes of an object those alone that change what the predicate looks at: kube-runtime's own predicates, as for its `predicate_filter`.
+    ///
+    /// A change passes if the object is new, is gone, is another one of the same name, if the predicate gives another hash than for the state before, or if it gives
+    /// none. So unlike kube-runtime's filter it lets every deletion through, forgets nothing after an hour, and keeps nothing of objects that are gone.
+    ///
+    /// Only metadata is asked for, so the predicate gets a `PartialObjectMeta`. It is called where the object is read; one that panics is as a
+    /// [mapper](Self::watches) that does, and its change passes.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_kube::Controller;
+    /// # use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+    /// # use kube::{Api, Client, runtime::watcher};
+    /// use kube::runtime::{Predicate, predicates};
+    ///
+    /// # fn example(controller: Controller<Deployment>, client: Client) {
+    /// // Not for each status of a ReplicaSet.
+    /// let spec_or_labels = predicates::generation.combine(predicates::labels);
+    /// let sets = Api::<ReplicaSet>::all(client);
+    /// let controller = controller.owns_filtered(sets, watcher::Config::default(), spec_or_labels);
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn owns_filtered<C>(
+        self,
+        api: Api<C>,
+        config: watcher::Config,
+        predicate: impl Predicate<PartialObjectMeta<C>> + Send + Sync + 'static,
+    ) -> Self
+    where
+        C: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
+    {
+        self.owns_where(api, &(), config, move |child| predicate.hash_property(child))
+    }
+
+    /// As [`watches`](Self::watches), but of the changes of an object those alone that change what the predicate looks at, as for [`owns_filtered`](Self::owns_filtered).
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_kube::Controller;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Node};
+    /// # use kube::{Api, Client, ResourceExt, runtime::reflector::ObjectRef, runtime::watcher};
+    /// use kube::runtime::predicates;
+    ///
+    /// # fn example(controller: Controller<ConfigMap>, client: Client) {
+    /// let pool = |node: Node| Some(ObjectRef::new(node.labels().get("pool")?).within("pools"));
+    /// // Not for each heartbeat of a node.
+    /// let nodes = Api::<Node>::all(client);
+    /// let controller = controller.watches_filtered(nodes, watcher::Config::default(), predicates::labels, pool);
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn watches_filtered<W, I>(
+        self,
+        api: Api<W>,
+        config: watcher::Config,
+        predicate: impl Predicate<W> + Send + Sync + 'static,
+        mapper: impl Fn(W) -> I + Sync + Send + 'static,
+    ) -> Self
+    where
+        W: Resource + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
+        W::DynamicType: Default + Debug + Clone + Eq + Hash,
+        I: IntoIterator<Item = ObjectRef<K>> + 'static,
+        I::IntoIter: Send,
+    {
+        let property = move |object: &W| predicate.hash_property(object);
+        self.watches_where(api, &W::DynamicType::default(), config, property, mapper)
+    }
+
+    #[track_caller]
+    pub(super) fn owns_where<C>(
+        mut self,
+        api: Api<C>,
+        dyntype: &C::DynamicType,
+        config: watcher::Config,
+        property: impl Fn(&PartialObjectMeta<C>) -> Option<u64> + Send + Sync + 'static,
+    ) -> Self
+    where
+        C: Resource + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
+        C::DynamicType: Debug + Eq + Hash + Clone,
+    {
+        let owner = self.dyntype.clone();
+        let owners = move |child: PartialObjectMeta<C>| Concern {
+            property: property(&child),
+            concerns: keys(owners_of::<K>(&child, &owner)),
+        };
+        let (source, kind) = (ApiSource::metadata_only(api, config), C::kind(dyntype).into_owned());
+        let (informer, run) = rows(source, kind.clone(), owners, &self.watch_errors, &self.monitor);
+        self.informers.push(run);
+        self.triggers.push(concerned(&informer, &self.main, &kind));
+        self
+    }
+
+    #[track_caller]
+    pub(super) fn watches_where<W, I>(
+        mut self,
+        api: Api<W>,
+        dyntype: &W::DynamicType,
+        config: watcher::Config,
+        property: impl Fn(&W) -> Option<u64> + Send + Sync + 'static,
+        mapper: impl Fn(W) -> I + Sync + Send + 'static,
+    ) -> Self
+    where
+        W: Resource + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
+        I: IntoIterator<Item = ObjectRef<K>> + 'static,
+    {
+        let (source, kind) = (ApiSource::new(api, config), W::kind(dyntype).into_owned());
+        let mapper = move |object| {
+            let property = property(&object);
+            Concern { property, concerns: keys(mapper(object)) }
+        };
+        let (informer, run) = rows(source, kind.clone(), mapper, &self.watch_errors, &self.monitor);
+        let main = self.main.clone();
+        self.informers.push(Box::new(move |config, backoff| {
+            let run = run(config, backoff);
+            Box::pin(async move {
+                // A mapper that looks for its objects there has to find them. Where that cache ends, so does the controller.
+                let _ = main.ready().await;
+                run.await;
+            })
+        }));
+        self.triggers.push(concerned(&informer, &self.main, &kind));
+        self
+    }
+}
+
+/// The keys of what these references mean, without those that no API server has.
+fn keys<K: Resource>(references: impl IntoIterator<Item = ObjectRef<K>>) -> Vec<NamespacedName> {
+    references.into_iter().filter_map(|reference| reference_key(&reference).ok()).collect()
+}

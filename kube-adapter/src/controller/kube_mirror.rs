@@ -1,0 +1,136 @@
+//! SHELL. An informer as a store of kube-runtime's, for programs that have that type in their signatures.
+//!
+//! | guarded by | |
+//! |---|---|
+//! | `Mirror` | what was reported and not written, and kube's writer. `Clone` and `Drop` of objects run under it, since kube's writer clones each |
+//!
+//! # Invariants
+//! 1. What the reader has is what the informer reported to its observers, in that order: a change is written where it is published.
+//! 2. The reader is ready when the first list was reported as a whole, and not before.
+
+use std::hash::Hash;
+use std::sync::{Arc, OnceLock};
+
+use flyball_informer_cache::{Change, Informer, NamespacedName, Observer};
+use flyball_sync::locks::Mutex;
+use kube::Resource;
+use kube::runtime::reflector::store::{Store, Writer};
+use kube::runtime::watcher::Event;
+
+/// A store of kube's that an informer writes.
+pub(crate) struct KubeMirror<K>
+where
+    K: Resource + 'static,
+    K::DynamicType: Eq + Hash,
+{
+    reader: Store<K>,
+    complete: Box<dyn Fn() + Send + Sync>,
+}
+
+struct Mirror<K>
+where
+    K: Resource + Clone + 'static,
+    K::DynamicType: Eq + Hash + Clone,
+{
+    phase: Phase<K>,
+    /// None once the informer has ended before its first list: who waits for it is told by kube's store.
+    writer: Option<Writer<K>>,
+}
+
+enum Phase<K> {
+    /// The snapshot is being reported; a writer on another thread may report newer changes in between.
+    Registering(Vec<Change<NamespacedName, K>>),
+    /// The first list is not complete.
+    Listing,
+    Complete,
+}
+
+impl<K> KubeMirror<K>
+where
+    K: Resource + Clone + Send + Sync + 'static,
+    K::DynamicType: Eq + Hash + Clone + Send + Sync,
+{
+    /// It lives as long as the informer's store.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime, unless the informer has synced.
+    #[track_caller]
+    pub(crate) fn new(informer: &Informer<NamespacedName, K>, dyntype: K::DynamicType) -> Self {
+        let writer = Writer::new(dyntype);
+        let reader = writer.as_reader();
+        let mirror =
+            Arc::new(Mutex::new(Mirror { phase: Phase::Registering(Vec::new()), writer: Some(writer) }));
+        let (reported, observer) = (mirror.clone(), Arc::<OnceLock<Observer<NamespacedName, K>>>::default());
+        // Kept by its own function, so both go when the store drops that.
+        let held = observer.clone();
+        let registered = informer.observe(move |change| {
+            let _held = &held;
+            reported.lock().report(change);
+        });
+        let _ = observer.set(registered);
+        mirror.lock().registered();
+        if informer.is_synced() {
+            mirror.lock().complete();
+        } else {
+            let (mirror, informer) = (mirror.clone(), informer.clone());
+            tokio::spawn(async move {
+                match informer.synced().await {
+                    Ok(()) => mirror.lock().complete(),
+                    Err(_) => mirror.lock().writer = None,
+                }
+            });
+        }
+        Self { reader, complete: Box::new(move || mirror.lock().complete()) }
+    }
+
+    /// The first list was reported as a whole.
+    pub(crate) fn complete(&self) {
+        (self.complete)();
+    }
+
+    pub(crate) fn reader(&self) -> Store<K> {
+        self.reader.clone()
+    }
+}
+
+impl<K> Mirror<K>
+where
+    K: Resource + Clone + 'static,
+    K::DynamicType: Eq + Hash + Clone,
+{
+    fn report(&mut self, change: &Change<NamespacedName, K>) {
+        match &mut self.phase {
+            Phase::Registering(reported) => reported.push(change.clone()),
+            _ => self.write(change),
+        }
+    }
+
+    /// The snapshot was reported: it is older than whatever was reported beside it.
+    fn registered(&mut self) {
+        let Phase::Registering(reported) = std::mem::replace(&mut self.phase, Phase::Listing) else { return };
+        let (first, later): (Vec<_>, Vec<_>) = reported.into_iter().partition(Change::is_initial);
+        first.iter().chain(&later).for_each(|change| self.write(change));
+    }
+
+    fn write(&mut self, change: &Change<NamespacedName, K>) {
+        if !change.is_initial() {
+            // The list was before that.
+            self.complete();
+        }
+        let listing = matches!(self.phase, Phase::Listing);
+        let Some(writer) = &mut self.writer else { return };
+        let object = K::clone(change.object());
+        writer.apply_watcher_event(&match change.new() {
+            Some(_) if listing => Event::InitApply(object),
+            Some(_) => Event::Apply(object),
+            None => Event::Delete(object),
+        });
+    }
+
+    fn complete(&mut self) {
+        if matches!(self.phase, Phase::Listing) {
+            self.phase = Phase::Complete;
+            self.writer.iter_mut().for_each(|writer| writer.apply_watcher_event(&Event::InitDone));
+        }
+    }
+}

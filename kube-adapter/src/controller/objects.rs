@@ -1,0 +1,166 @@
+//! EDGE. What a controller reads its objects from: an informer, or a store of kube-runtime's.
+//!
+//! Cancel safety: dropping [`Objects::ready`] forgets the wait and nothing else.
+
+use std::fmt;
+use std::hash::Hash;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use flyball_informer_cache::{Informer, NamespacedName, Stopped};
+use kube::Resource;
+use kube::runtime::reflector::store::WriterDropped;
+use kube::runtime::reflector::{self, ObjectRef};
+use tokio::sync::OnceCell;
+use tokio::time::timeout;
+
+use super::kube_mirror::KubeMirror;
+use crate::keys::{object_key, object_ref};
+
+/// A store of kube's is asked again this often whether it is ready: it wakes the one that asked last, and nobody else.
+const ASKS_EVERY: Duration = Duration::from_secs(1);
+
+/// What a controller reads its objects from. An enum, as a [`ControllerStore`](super::ControllerStore) gives back what it was made of.
+pub(crate) enum Objects<K>
+where
+    K: Resource + 'static,
+    K::DynamicType: Eq + Hash,
+{
+    Informer {
+        informer: Informer<NamespacedName, K>,
+        dyntype: K::DynamicType,
+        /// The same as a store of kube's, once it was asked for.
+        mirror: Arc<OnceLock<KubeMirror<K>>>,
+    },
+    Kube {
+        store: reflector::Store<K>,
+        /// Known before there is a key: what makes keys has the kind.
+        dyntype: Arc<OnceLock<K::DynamicType>>,
+        /// It is known whether the store will be ready: that it is, or that its writer is gone. Only one task asks the store, and all are woken.
+        decided: Arc<OnceCell<()>>,
+    },
+}
+
+/// Why a controller will never have all its objects.
+#[derive(Debug)]
+pub(crate) enum NeverReady {
+    Informer(Stopped),
+    Kube(WriterDropped),
+}
+
+impl<K> Objects<K>
+where
+    K: Resource + Clone + Send + Sync + 'static,
+    K::DynamicType: Eq + Hash + Clone + Send + Sync,
+{
+    pub(crate) fn of_informer(informer: &Informer<NamespacedName, K>, dyntype: K::DynamicType) -> Self {
+        Self::Informer { informer: informer.clone(), dyntype, mirror: Arc::default() }
+    }
+
+    pub(crate) fn of_kube(store: reflector::Store<K>) -> Self {
+        Self::Kube { store, dyntype: Arc::default(), decided: Arc::default() }
+    }
+
+    pub(crate) fn informer(&self) -> Option<&Informer<NamespacedName, K>> {
+        match self {
+            Self::Informer { informer, .. } => Some(informer),
+            Self::Kube { .. } => None,
+        }
+    }
+
+    /// A reference to the object of this key.
+    pub(crate) fn reference(&self, key: &NamespacedName) -> ObjectRef<K> {
+        let dyntype = match self {
+            Self::Informer { dyntype, .. } => dyntype,
+            Self::Kube { dyntype, .. } => dyntype.get().expect("a key comes with its kind"),
+        };
+        object_ref(key, dyntype.clone())
+    }
+
+    /// The object of exactly this key.
+    pub(crate) fn get(&self, key: &NamespacedName) -> Option<Arc<K>> {
+        match self {
+            Self::Informer { informer, .. } => informer.store().get(key),
+            // Kube's finds an object without a namespace also under a reference that has one: two keys for one object.
+            Self::Kube { store, .. } => store.get(&self.reference(key)).filter(|object| {
+                object.meta().namespace.as_deref().filter(|it| !it.is_empty()) == key.namespace()
+            }),
+        }
+    }
+
+    /// The keys of all objects.
+    pub(crate) fn keys(&self) -> Vec<NamespacedName> {
+        match self {
+            Self::Informer { informer, .. } => informer.snapshot().keys().cloned().collect(),
+            Self::Kube { store, .. } => {
+                store.state().iter().filter_map(|object| object_key(&**object).ok()).collect()
+            }
+        }
+    }
+
+    /// The key of what a key of a reference means. The owner of an object in a namespace need not be in one itself: kube's references to such
+    /// an owner name the namespace all the same, and the same object must not have two keys.
+    pub(crate) fn resolve(&self, key: NamespacedName) -> NamespacedName {
+        if key.namespace().is_none() {
+            return key;
+        }
+        let Ok(without) = NamespacedName::cluster_scoped(key.name()) else { return key };
+        let has_no_namespace = match self {
+            Self::Informer { informer, .. } => {
+                let view = informer.snapshot();
+                !view.contains_key(&key) && view.contains_key(&without)
+            }
+            Self::Kube { .. } => self.get(&key).is_none() && self.get(&without).is_some(),
+        };
+        if has_no_namespace { without } else { key }
+    }
+
+    /// Waits until the first list is there. Any number may wait.
+    pub(crate) async fn ready(&self) -> Result<(), NeverReady> {
+        match self {
+            Self::Informer { informer, mirror, .. } => {
+                informer.synced().await.map_err(NeverReady::Informer)?;
+                // Reconciles may read that one.
+                mirror.get().inspect(|mirror| mirror.complete());
+                Ok(())
+            }
+            Self::Kube { store, decided, .. } => {
+                let decide = async || while timeout(ASKS_EVERY, store.wait_until_ready()).await.is_err() {};
+                decided.get_or_init(decide).await;
+                store.wait_until_ready().await.map_err(NeverReady::Kube)
+            }
+        }
+    }
+}
+
+impl<K> Clone for Objects<K>
+where
+    K: Resource + Clone + 'static,
+    K::DynamicType: Eq + Hash + Clone,
+{
+    fn clone(&self) -> Self {
+        match self {
+            Self::Informer { informer, dyntype, mirror } => Self::Informer {
+                informer: informer.clone(),
+                dyntype: dyntype.clone(),
+                mirror: mirror.clone(),
+            },
+            Self::Kube { store, dyntype, decided } => {
+                Self::Kube { store: store.clone(), dyntype: dyntype.clone(), decided: decided.clone() }
+            }
+        }
+    }
+}
+
+impl<K> fmt::Debug for Objects<K>
+where
+    K: Resource + 'static,
+    K::DynamicType: Eq + Hash,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Informer { informer, .. } => f.debug_tuple("Informer").field(informer).finish(),
+            Self::Kube { .. } => f.write_str("Kube(..)"),
+        }
+    }
+}

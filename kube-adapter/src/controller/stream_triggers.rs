@@ -1,0 +1,221 @@
+//! EDGE. Controllers over streams of objects, as kube-runtime's `reflector`, `reflect_shared` and `predicate_filter` give them.
+//!
+//! Cancel safety: nothing runs before the controller does.
+
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use futures_util::Stream;
+use kube::Resource;
+use kube::runtime::reflector::{self, ObjectRef};
+use kube::runtime::watcher;
+
+use super::Controller;
+use super::key_streams::{fallible, infallible, related};
+use super::objects::Objects;
+use super::reconcile_reasons::Reason;
+use super::trigger::owners_of;
+use crate::keys::object_key;
+
+/// Controllers over streams and stores of kube-runtime's: the same calls as there.
+///
+/// A stream and a store lose what kube-runtime's lose; an informer does not. See the [crate's documentation](crate#streams-and-stores-of-kube-runtime).
+///
+/// Each stream is polled in a task of its own, from when the controller runs on. An error is a
+/// [`QueueError`](kube::runtime::controller::Error::QueueError) in the stream of results, and the stream is polled again after a wait, by default
+/// kube-runtime's; no other stream waits. A mapper that panics loses that change alone, and is logged. When all streams have ended, and the controller has no informer,
+/// it reconciles what is queued and ends; what a reconcile asks for at a later time is left.
+impl<K> Controller<K>
+where
+    K: Resource + Clone + Send + Sync + 'static,
+    K::DynamicType: Debug + Eq + Hash + Clone + Send + Sync + Unpin,
+{
+    /// A controller of the objects of a store of kube-runtime's, which are reconciled when the stream gives them.
+    ///
+    /// The store has to be the one that the stream is reflected into: an object that is not there is an
+    /// [`ObjectNotFound`](kube::runtime::controller::Error::ObjectNotFound). Reconciles begin when it is ready. Of a controller with
+    /// [`with_leadership`](Self::with_leadership) all objects of the store are reconciled when it is elected.
+    /// [`filter_changes`](Self::filter_changes) has no effect: a stream has no change to compare; filter the stream.
+    ///
+    /// [`new`](Self::new), or [`for_shared`](Self::for_shared) with an informer, loses no change.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_kube::Controller;
+    /// # use k8s_openapi::api::apps::v1::Deployment;
+    /// # use kube::{Api, Client};
+    /// use kube::runtime::{WatchStreamExt, predicates, reflector, watcher};
+    ///
+    /// # fn example(client: Client) {
+    /// let (reader, writer) = reflector::store();
+    /// let deployments = watcher(Api::<Deployment>::all(client), watcher::Config::default())
+    ///     .default_backoff()
+    ///     .reflect(writer)
+    ///     .applied_objects()
+    ///     .predicate_filter(predicates::generation, Default::default());
+    /// let controller = Controller::for_stream(deployments, reader);
+    /// # }
+    /// ```
+    pub fn for_stream(
+        trigger: impl Stream<Item = Result<K, watcher::Error>> + Send + 'static,
+        reader: reflector::Store<K>,
+    ) -> Self
+    where
+        K::DynamicType: Default,
+    {
+        Self::for_stream_with(trigger, reader, K::DynamicType::default())
+    }
+
+    /// As [`for_stream`](Self::for_stream), of a kind that is known at run time.
+    pub fn for_stream_with(
+        trigger: impl Stream<Item = Result<K, watcher::Error>> + Send + 'static,
+        reader: reflector::Store<K>,
+        dyntype: K::DynamicType,
+    ) -> Self {
+        let mut controller = Self::over(Objects::of_kube(reader), dyntype);
+        let own = |object: K| (object_key(&object).into_iter().collect(), Reason::ObjectUpdated);
+        controller.streams.push(fallible(trigger, controller.watch_errors.tell.clone(), own));
+        controller
+    }
+
+    /// As [`for_stream`](Self::for_stream), of a stream of shared objects: a `ReflectHandle` of kube-runtime's, say.
+    pub fn for_shared_stream(
+        trigger: impl Stream<Item = Arc<K>> + Send + 'static,
+        reader: reflector::Store<K>,
+    ) -> Self
+    where
+        K::DynamicType: Default,
+    {
+        Self::for_shared_stream_with(trigger, reader, K::DynamicType::default())
+    }
+
+    /// As [`for_shared_stream`](Self::for_shared_stream), of a kind that is known at run time.
+    pub fn for_shared_stream_with(
+        trigger: impl Stream<Item = Arc<K>> + Send + 'static,
+        reader: reflector::Store<K>,
+        dyntype: K::DynamicType,
+    ) -> Self {
+        let mut controller = Self::over(Objects::of_kube(reader), dyntype);
+        controller.streams.push(infallible(trigger, |object: Arc<K>| {
+            (object_key(&*object).into_iter().collect(), Reason::ObjectUpdated)
+        }));
+        controller
+    }
+
+    /// As [`owns`](Self::owns), of a stream of the objects that are owned. A deletion brings the owner if the stream gives what was deleted, as
+    /// kube-runtime's `touched_objects` does; one that the stream does not see brings nobody.
+    pub fn owns_stream<Child>(
+        self,
+        trigger: impl Stream<Item = Result<Child, watcher::Error>> + Send + 'static,
+    ) -> Self
+    where
+        Child: Resource<DynamicType = ()> + Send + 'static,
+    {
+        self.owns_stream_with(trigger, ())
+    }
+
+    /// As [`owns_stream`](Self::owns_stream), of a kind that is known at run time.
+    pub fn owns_stream_with<Child>(
+        mut self,
+        trigger: impl Stream<Item = Result<Child, watcher::Error>> + Send + 'static,
+        dyntype: Child::DynamicType,
+    ) -> Self
+    where
+        Child: Resource + Send + 'static,
+        Child::DynamicType: Debug + Eq + Hash + Clone,
+    {
+        let owner = self.dyntype.clone();
+        let related =
+            related(&self.main, &dyntype, |child: &Child| child, move |child| owners_of(&child, &owner));
+        self.streams.push(fallible(trigger, self.watch_errors.tell.clone(), related));
+        self
+    }
+
+    /// As [`owns_stream`](Self::owns_stream), of a stream of shared objects.
+    pub fn owns_shared_stream<Child>(self, trigger: impl Stream<Item = Arc<Child>> + Send + 'static) -> Self
+    where
+        Child: Resource<DynamicType = ()> + Send + Sync + 'static,
+    {
+        self.owns_shared_stream_with(trigger, ())
+    }
+
+    /// As [`owns_shared_stream`](Self::owns_shared_stream), of a kind that is known at run time.
+    pub fn owns_shared_stream_with<Child>(
+        mut self,
+        trigger: impl Stream<Item = Arc<Child>> + Send + 'static,
+        dyntype: Child::DynamicType,
+    ) -> Self
+    where
+        Child: Resource + Send + Sync + 'static,
+        Child::DynamicType: Debug + Eq + Hash + Clone,
+    {
+        let owner = self.dyntype.clone();
+        let owners = move |child: Arc<Child>| owners_of(&*child, &owner);
+        let related = related(&self.main, &dyntype, |child: &Arc<Child>| &**child, owners);
+        self.streams.push(infallible(trigger, related));
+        self
+    }
+
+    /// As [`watches`](Self::watches), of a stream of the objects that concern others. The mapper is called for what the stream gives, and not for the state before.
+    pub fn watches_stream<Other, I>(
+        self,
+        trigger: impl Stream<Item = Result<Other, watcher::Error>> + Send + 'static,
+        mapper: impl Fn(Other) -> I + Sync + Send + 'static,
+    ) -> Self
+    where
+        Other: Resource + Send + 'static,
+        Other::DynamicType: Default + Debug + Clone,
+        I: IntoIterator<Item = ObjectRef<K>> + 'static,
+    {
+        self.watches_stream_with(trigger, mapper, Other::DynamicType::default())
+    }
+
+    /// As [`watches_stream`](Self::watches_stream), of a kind that is known at run time.
+    pub fn watches_stream_with<Other, I>(
+        mut self,
+        trigger: impl Stream<Item = Result<Other, watcher::Error>> + Send + 'static,
+        mapper: impl Fn(Other) -> I + Sync + Send + 'static,
+        dyntype: Other::DynamicType,
+    ) -> Self
+    where
+        Other: Resource + Send + 'static,
+        Other::DynamicType: Debug + Clone,
+        I: IntoIterator<Item = ObjectRef<K>> + 'static,
+    {
+        let related = related(&self.main, &dyntype, |other: &Other| other, mapper);
+        self.streams.push(fallible(trigger, self.watch_errors.tell.clone(), related));
+        self
+    }
+
+    /// As [`watches_stream`](Self::watches_stream), of a stream of shared objects.
+    pub fn watches_shared_stream<Other, I>(
+        self,
+        trigger: impl Stream<Item = Arc<Other>> + Send + 'static,
+        mapper: impl Fn(Arc<Other>) -> I + Sync + Send + 'static,
+    ) -> Self
+    where
+        Other: Resource + Send + Sync + 'static,
+        Other::DynamicType: Default + Debug + Clone,
+        I: IntoIterator<Item = ObjectRef<K>> + 'static,
+    {
+        self.watches_shared_stream_with(trigger, mapper, Other::DynamicType::default())
+    }
+
+    /// As [`watches_shared_stream`](Self::watches_shared_stream), of a kind that is known at run time.
+    pub fn watches_shared_stream_with<Other, I>(
+        mut self,
+        trigger: impl Stream<Item = Arc<Other>> + Send + 'static,
+        mapper: impl Fn(Arc<Other>) -> I + Sync + Send + 'static,
+        dyntype: Other::DynamicType,
+    ) -> Self
+    where
+        Other: Resource + Send + Sync + 'static,
+        Other::DynamicType: Debug + Clone,
+        I: IntoIterator<Item = ObjectRef<K>> + 'static,
+    {
+        let related = related(&self.main, &dyntype, |other: &Arc<Other>| &**other, mapper);
+        self.streams.push(infallible(trigger, related));
+        self
+    }
+}

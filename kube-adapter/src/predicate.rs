@@ -1,0 +1,38 @@
+//! PURE. Which changes are worth a reconcile: flyball-controller's predicates, and kube-runtime's.
+//!
+//! A predicate is any function of a [`Change`](crate::Change): `|change| all(change) && any(change)` is the conjunction of two. These are for
+//! [`Controller::filter_changes`](crate::Controller::filter_changes). All of them let deletions through.
+
+#[doc(no_inline)]
+pub use flyball_controller::predicate::{changed, generation_unobserved};
+
+use flyball_informer_cache::{Change, ChangeKind};
+use kube::runtime::Predicate;
+
+/// Whether what a predicate of kube-runtime's looks at is another after an update: its hash is, or it has none.
+///
+/// Additions count, too, and another object of the same name does.
+///
+/// # Examples
+/// ```
+/// # use flyball_kube::Controller;
+/// # use k8s_openapi::api::apps::v1::Deployment;
+/// use flyball_kube::predicate;
+/// use kube::runtime::{Predicate, predicates};
+///
+/// # fn example(deployments: Controller<Deployment>) {
+/// let worth = predicates::generation.combine(predicates::annotations);
+/// let controller = deployments.filter_changes(predicate::from_kube(worth));
+/// # }
+/// ```
+pub fn from_kube<K, V>(
+    predicate: impl Predicate<V> + Send + Sync + 'static,
+) -> impl Fn(&Change<K, V>) -> bool + Send + Sync + 'static {
+    move |change| match change.old() {
+        Some(old) if change.kind() == ChangeKind::Updated => {
+            let now = predicate.hash_property(change.object());
+            now.is_none() || now != predicate.hash_property(old)
+        }
+        _ => true,
+    }
+}

@@ -1,0 +1,229 @@
+//! The applier, beside kube-runtime's: one program on both.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use flyball_kube::{ReconcileReason, ReconcileRequest, applier, trigger_owners, trigger_self, trigger_with};
+use futures_util::stream::{self, BoxStream, select};
+use futures_util::{Stream, StreamExt};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::ResourceExt;
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::runtime::controller::{self, Action, Error as Outcome, RunnerError};
+use kube::runtime::reflector::store::Writer;
+use kube::runtime::reflector::{self, ObjectRef, Store};
+use kube::runtime::watcher::Event;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::time::{sleep, timeout};
+
+use crate::log_capture::Lines;
+use crate::world::{Refused, Runs, SECOND, during, map, pod, told};
+
+type Request = Result<ReconcileRequest<ConfigMap>, std::io::Error>;
+type Item = Result<(ObjectRef<ConfigMap>, Action), Outcome<Refused, std::io::Error>>;
+
+fn stored(names: &[&str]) -> (Store<ConfigMap>, Writer<ConfigMap>) {
+    let (store, mut writer) = reflector::store();
+    let maps = names.iter().map(|name| Event::InitApply(map(&format!("default/{name}"))));
+    let events = [Event::Init].into_iter().chain(maps).chain([Event::InitDone]);
+    events.for_each(|event| writer.apply_watcher_event(&event));
+    (store, writer)
+}
+
+fn request(name: &str) -> Request {
+    Ok(ObjectRef::new(name).within("default").into())
+}
+
+fn queue() -> (UnboundedSender<Request>, BoxStream<'static, Request>) {
+    let (sender, receiver) = unbounded_channel();
+    (sender, stream::unfold(receiver, async |mut receiver| Some((receiver.recv().await?, receiver))).boxed())
+}
+
+/// Fails for "bad" once, and is called again for "often"; each takes 10 ms.
+async fn reconcile(map: Arc<ConfigMap>, runs: Arc<Runs>) -> Result<Action, Refused> {
+    let calls = runs.saw(&*map);
+    sleep(Duration::from_millis(10)).await;
+    match &*map.name_any() {
+        "bad" if calls == 1 => Err(Refused(None)),
+        "often" if calls < 4 => Ok(Action::requeue(5 * SECOND)),
+        _ => Ok(Action::await_change()),
+    }
+}
+
+fn policy(_: Arc<ConfigMap>, _: &Refused, _: Arc<Runs>) -> Action {
+    Action::requeue(2 * SECOND)
+}
+
+/// The same arguments for both; kube's wants a future that may be moved.
+fn both(
+    flyball: bool,
+    runs: &Arc<Runs>,
+    store: Store<ConfigMap>,
+    queue: impl Stream<Item = Request> + Send + 'static,
+    config: controller::Config,
+) -> BoxStream<'static, Item> {
+    let reconcile = |map, runs| Box::pin(reconcile(map, runs));
+    match flyball {
+        true => applier(reconcile, policy, runs.clone(), store, queue, config).boxed(),
+        false => controller::applier(reconcile, policy, runs.clone(), store, queue, config).boxed(),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_program_does_the_same_on_both() {
+    let mut outcomes = Vec::new();
+    for flyball in [false, true] {
+        let (store, _writer) = stored(&["good", "bad", "often"]);
+        let (requests, queue) = queue();
+        let runs = Runs::new();
+        let mut reconciles = both(flyball, &runs, store, queue, controller::Config::default());
+        for name in ["good", "bad", "often", "unknown"] {
+            requests.send(request(name)).unwrap();
+            during(&mut reconciles, SECOND / 10).await;
+        }
+        requests.send(Err(std::io::Error::other("the queue's"))).unwrap();
+        let items = during(&mut reconciles, SECOND / 10).await;
+        assert!(
+            matches!(&items[..], [Err(Outcome::QueueError(error))] if error.to_string() == "the queue's")
+        );
+        during(&mut reconciles, 60 * SECOND).await;
+        let times = |name: &str| runs.of(name).iter().map(|at| at / 50).collect::<Vec<_>>();
+        outcomes.push(["good", "bad", "often"].map(times));
+        drop(requests);
+        assert!(timeout(SECOND, reconciles.next()).await.expect("it ends with its queue").is_none());
+    }
+    assert_eq!(outcomes[0], outcomes[1]);
+    assert_eq!(outcomes[1].each_ref().map(Vec::len), [1, 2, 4]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_in_the_store_and_a_store_without_a_writer_are_the_same_results() {
+    for flyball in [false, true] {
+        let (store, _writer) = stored(&[]);
+        let asked = stream::iter([request("unknown")]).chain(stream::pending());
+        let mut reconciles = both(flyball, &Runs::new(), store, asked, controller::Config::default());
+        assert_eq!(told(&during(&mut reconciles, SECOND).await), ["?unknown"]);
+        let (store, writer) = reflector::store();
+        let mut reconciles =
+            both(flyball, &Runs::new(), store, stream::pending(), controller::Config::default());
+        assert!(during(&mut reconciles, SECOND).await.is_empty());
+        drop(writer);
+        let item = timeout(10 * SECOND, reconciles.next()).await.unwrap();
+        assert!(matches!(item, Some(Err(Outcome::RunnerError(RunnerError::Readiness(_))))), "{item:?}");
+        // Kube's goes on with its queue, and reconciles nothing any more.
+        let after = timeout(10 * SECOND, reconciles.next()).await;
+        assert_eq!(after.is_ok_and(|item| item.is_none()), flyball);
+    }
+}
+
+/// kube-runtime drops what is queued when its queue ends.
+#[tokio::test(start_paused = true)]
+async fn what_was_asked_for_is_reconciled_though_the_queue_has_ended() {
+    let (store, _writer) = stored(&["good", "bad", "often"]);
+    let asked = stream::iter(["good", "often"].map(request));
+    let config = controller::Config::default().concurrency(1).debounce(SECOND);
+    let runs = Runs::new();
+    let reconciles = both(true, &runs, store.clone(), asked, config);
+    let items: Vec<_> = timeout(10 * SECOND, reconciles.collect()).await.expect("it ends");
+    assert_eq!(told(&items), ["good", "often"]);
+    assert_eq!(runs.of("good"), [1_000], "kube's own configuration holds");
+    // An empty queue, and one that fails and ends.
+    let empty = both(true, &runs, store.clone(), stream::empty(), controller::Config::default());
+    assert_eq!(timeout(SECOND, empty.collect::<Vec<_>>()).await.expect("it ends").len(), 0);
+    let failing = stream::iter([Err(std::io::Error::other("no"))]);
+    let failing = both(true, &runs, store, failing, controller::Config::default());
+    assert_eq!(told(&timeout(SECOND, failing.collect::<Vec<_>>()).await.expect("it ends")), ["!!"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_than_its_concurrency_run_at_once() {
+    let names: Vec<_> = (0..20).map(|number| number.to_string()).collect();
+    let (store, _writer) = stored(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    let asked = stream::iter(names.into_iter().map(|name| request(&name))).chain(stream::pending());
+    let runs = Runs::new();
+    let config = controller::Config::default().concurrency(2);
+    let mut reconciles = both(true, &runs, store, asked, config);
+    during(&mut reconciles, SECOND).await;
+    let mut times: Vec<_> = runs.all().iter().map(|(_, at)| *at).collect();
+    times.dedup();
+    assert_eq!(times.len(), 10, "two by two: {times:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn triggers_of_kubes_feed_it() {
+    let (store, _writer) = stored(&["a", "b", "c"]);
+    let own = trigger_self(stream::iter([Ok::<_, std::io::Error>(map("default/a"))]), ());
+    let owned = trigger_owners(stream::iter([Ok(pod("default/p", &["b"]))]), (), ());
+    let others = trigger_with(stream::iter([Ok(pod("default/c", &[]))]), |pod: Pod| {
+        Some(ObjectRef::<ConfigMap>::new(&pod.name_any()).within("default"))
+    });
+    let merged = select(own, select(owned, others));
+    let reconcile = async |_: Arc<ConfigMap>, _: Arc<()>| Ok::<_, Refused>(Action::await_change());
+    let config = flyball_kube::Config::default().queue_order(flyball_kube::QueueOrder::Fifo);
+    let reconciles = applier(reconcile, |_, _, _| unreachable!(), Arc::new(()), store, merged, config);
+    let mut names = told(&reconciles.collect::<Vec<_>>().await);
+    names.sort();
+    assert_eq!(names, ["a", "b", "c"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_reason_of_a_request_is_that_of_its_reconcile() {
+    let lines = Lines::of(|metadata| {
+        metadata.target() == "kube_runtime::controller" || metadata.target() == module_path!()
+    });
+    let _default = tracing::subscriber::set_default(lines.clone());
+    let (store, _writer) = stored(&["a"]);
+    let (requests, queue) = queue();
+    let reconcile = async |_: Arc<ConfigMap>, _: Arc<()>| {
+        tracing::info!("called");
+        Ok::<_, Refused>(Action::await_change())
+    };
+    let mut reconciles = applier(
+        reconcile,
+        |_, _, _| unreachable!(),
+        Arc::new(()),
+        store,
+        queue,
+        flyball_kube::Config::default(),
+    );
+    let related = ReconcileReason::RelatedObjectUpdated {
+        obj_ref: Box::new(ObjectRef::<Pod>::new("p").within("default").erase()),
+    };
+    let reasons = [
+        ReconcileReason::Custom { reason: "the moon is full".to_owned() },
+        related,
+        ReconcileReason::ObjectUpdated,
+        ReconcileReason::Unknown,
+    ];
+    for reason in &reasons {
+        let obj_ref = ObjectRef::new("a").within("default");
+        requests.send(Ok(ReconcileRequest { obj_ref, reason: reason.clone() })).unwrap();
+        assert_eq!(told(&during(&mut reconciles, SECOND).await), ["a"]);
+    }
+    let told = lines.with("called");
+    assert_eq!(told.len(), reasons.len());
+    for (line, reason) in told.iter().zip(&reasons) {
+        assert!(line.contains(&format!("object.reason={reason} object.reasons=1")), "{line}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_known_at_run_time_comes_with_its_requests() {
+    let kind = |kind| ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", kind));
+    let mut writer = Writer::<DynamicObject>::new(kind("ConfigMap"));
+    let store = writer.as_reader();
+    let object = DynamicObject::new("a", &kind("ConfigMap")).within("default");
+    for event in [Event::Init, Event::InitApply(object), Event::InitDone] {
+        writer.apply_watcher_event(&event);
+    }
+    let of =
+        |of| Ok::<_, std::io::Error>(ObjectRef::<DynamicObject>::new_with("a", kind(of)).within("default"));
+    let asked = stream::iter([of("ConfigMap"), of("Secret"), of("ConfigMap")]);
+    let reconcile = async |object: Arc<DynamicObject>, _: Arc<()>| {
+        assert_eq!(object.name_any(), "a");
+        Ok::<_, Refused>(Action::await_change())
+    };
+    let config = flyball_kube::Config::default();
+    let reconciles = applier(reconcile, |_, _, _| unreachable!(), Arc::new(()), store, asked, config);
+    assert_eq!(told(&reconciles.collect::<Vec<_>>().await), ["a"]);
+}

@@ -1,0 +1,229 @@
+//! Which changes count: predicates on owned, watched and own kinds.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use flyball_kube::{Change, Controller, NamespacedName, ReconcileStream, predicate};
+use flyball_kube_testing::ApiServer;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::core::PartialObjectMeta;
+use kube::runtime::controller::Action;
+use kube::runtime::reflector::ObjectRef;
+use kube::runtime::{Predicate, predicates, watcher};
+use kube::{Api, Resource, ResourceExt};
+
+use crate::world::{Refused, SECOND, World, during, in_turn, map, pod, told};
+
+fn server() -> ApiServer {
+    let server = ApiServer::new();
+    server.register::<ConfigMap>().register::<Pod>();
+    for name in ["default/a", "default/b"] {
+        server.put(&map(name));
+    }
+    server
+}
+
+fn controller(server: &ApiServer) -> Controller<ConfigMap> {
+    Controller::new(Api::all(server.client()), watcher::Config::default()).with_config(in_turn())
+}
+
+fn run(controller: Controller<ConfigMap>) -> ReconcileStream<ConfigMap, Refused> {
+    controller.run(
+        async |_: Arc<ConfigMap>, _: Arc<()>| Ok::<_, Refused>(Action::await_change()),
+        |_, _, _| unreachable!(),
+        Arc::new(()),
+    )
+}
+
+async fn reconciled(reconciles: &mut ReconcileStream<ConfigMap, Refused>) -> Vec<String> {
+    let mut names = told(&during(reconciles, SECOND * 600).await);
+    // That a version is too old, where a test says so.
+    names.retain(|name| name != "!!");
+    names.sort();
+    names.dedup();
+    names
+}
+
+fn labelled(owner: &str, label: &str, annotation: &str) -> Pod {
+    let mut pod = pod("default/p", &[owner]);
+    pod.labels_mut().insert("l".to_owned(), label.to_owned());
+    pod.annotations_mut().insert("a".to_owned(), annotation.to_owned());
+    pod
+}
+
+const NONE: [&str; 0] = [];
+
+/// The same life of an owned and of a watched pod, of which only labels count.
+async fn lives(controller: Controller<ConfigMap>, server: &ApiServer) {
+    let mut reconciles = run(controller);
+    assert_eq!(reconciled(&mut reconciles).await, ["a", "b"]);
+    let put = |label, annotation| drop(server.put(&labelled("a", label, annotation)));
+    put("1", "1");
+    assert_eq!(reconciled(&mut reconciles).await, ["a"], "it is new");
+    put("1", "2");
+    assert_eq!(reconciled(&mut reconciles).await, NONE);
+    put("2", "2");
+    assert_eq!(reconciled(&mut reconciles).await, ["a"]);
+    // Nothing is forgotten: kube-runtime's filter does so after an hour.
+    during(&mut reconciles, 7_200 * SECOND).await;
+    put("2", "3");
+    assert_eq!(reconciled(&mut reconciles).await, NONE);
+    // There and back is two changes, however quick.
+    put("3", "3");
+    put("2", "3");
+    assert_eq!(reconciled(&mut reconciles).await, ["a"]);
+    // A change that only a list brings.
+    server.close_watches_of::<Pod>();
+    put("2", "4");
+    server.compact();
+    assert_eq!(reconciled(&mut reconciles).await, NONE);
+    server.close_watches_of::<Pod>();
+    put("4", "4");
+    server.compact();
+    assert_eq!(reconciled(&mut reconciles).await, ["a"]);
+    // It goes, seen and unseen, and another one of this name comes.
+    assert!(server.delete::<Pod>("default", "p"));
+    assert_eq!(reconciled(&mut reconciles).await, ["a"]);
+    put("4", "4");
+    assert_eq!(reconciled(&mut reconciles).await, ["a"]);
+    server.close_watches_of::<Pod>();
+    assert!(server.delete::<Pod>("default", "p"));
+    put("4", "4");
+    server.compact();
+    assert_eq!(reconciled(&mut reconciles).await, ["a"], "another uid");
+    server.close_watches_of::<Pod>();
+    assert!(server.delete::<Pod>("default", "p"));
+    server.compact();
+    assert_eq!(reconciled(&mut reconciles).await, ["a"], "a deletion that was not seen");
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_owned_objects_what_the_predicate_looks_at_counts() {
+    for config in [watcher::Config::default(), watcher::Config::default().streaming_lists()] {
+        let server = server();
+        let pods = Api::<Pod>::all(server.client());
+        lives(controller(&server).owns_filtered(pods, config, predicates::labels), &server).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_watched_objects_what_the_predicate_looks_at_counts() {
+    let server = server();
+    let pods = Api::<Pod>::all(server.client());
+    let owner = |pod: Pod| {
+        let owners = pod.owner_references().to_vec();
+        owners.into_iter().map(|owner| ObjectRef::new(&owner.name).within("default"))
+    };
+    // Labels, and nothing of what the server counts up.
+    let labels = predicates::labels.combine(|_: &Pod| None);
+    let config = watcher::Config::default();
+    lives(controller(&server).watches_filtered(pods, config, labels, owner), &server).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_the_predicate_has_no_answer_for_passes() {
+    let server = server();
+    let pods = Api::<Pod>::all(server.client());
+    let sometimes = |pod: &PartialObjectMeta<Pod>| pod.labels().get("l").filter(|l| !l.is_empty()).map(|_| 7);
+    let mut reconciles = run(controller(&server).owns_filtered(pods, watcher::Config::default(), sometimes));
+    reconciled(&mut reconciles).await;
+    let lives = [("1", true), ("2", false), ("", true), ("", true), ("3", true), ("4", false)];
+    for (number, (label, passes)) in lives.into_iter().enumerate() {
+        server.put(&labelled("b", label, &number.to_string()));
+        let expected: &[&str] = if passes { &["b"] } else { &[] };
+        assert_eq!(reconciled(&mut reconciles).await, expected, "{number}: {label:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_predicate_that_panics_lets_the_change_through() {
+    let server = server();
+    let broken = Arc::new(AtomicBool::new(false));
+    let panics = broken.clone();
+    let predicate = move |_: &PartialObjectMeta<Pod>| {
+        assert!(!panics.load(Ordering::Relaxed), "a bug in the predicate");
+        Some(7)
+    };
+    let pods = Api::<Pod>::all(server.client());
+    let mut reconciles = run(controller(&server).owns_filtered(pods, watcher::Config::default(), predicate));
+    server.put(&labelled("a", "1", ""));
+    assert_eq!(reconciled(&mut reconciles).await, ["a", "b"]);
+    server.put(&labelled("a", "2", ""));
+    assert_eq!(reconciled(&mut reconciles).await, NONE);
+    for (label, panics, passes) in
+        [("3", true, true), ("4", false, true), ("5", false, false), ("6", true, true)]
+    {
+        broken.store(panics, Ordering::Relaxed);
+        server.put(&labelled("a", label, ""));
+        let expected: &[&str] = if passes { &["a"] } else { &[] };
+        assert_eq!(reconciled(&mut reconciles).await, expected, "{label}");
+    }
+}
+
+/// The same predicate in kube-runtime's filter and in ours, over the same changes: ours lets through what that does, and deletions.
+#[test]
+fn a_predicate_of_kubes_judges_changes_as_its_filter_does() {
+    type Judge = fn(&Pod) -> Option<u64>;
+    let generation: Judge = predicates::generation;
+    let worth = predicate::from_kube::<NamespacedName, Pod>(generation.combine(predicates::labels));
+    let none = predicate::from_kube::<NamespacedName, Pod>(|_: &Pod| None);
+    let key: NamespacedName = "default/p".parse().unwrap();
+    let object = |generation: Option<i64>, label: &str| {
+        let mut pod = labelled("a", label, "");
+        pod.meta_mut().generation = generation;
+        Arc::new(pod)
+    };
+    let updated = |old, new| Change::updated(key.clone(), old, new);
+    let changes = [
+        (updated(object(Some(1), "x"), object(Some(1), "x")), false),
+        (updated(object(Some(1), "x"), object(Some(2), "x")), true),
+        (updated(object(Some(1), "x"), object(Some(1), "y")), true),
+        (updated(object(None, "x"), object(None, "x")), false),
+        (updated(object(None, "x"), object(Some(1), "x")), true),
+        (Change::added(key.clone(), object(Some(1), "x"), true), true),
+        (Change::replaced(key.clone(), object(Some(1), "x"), object(Some(1), "x")), true),
+        (Change::deleted(key.clone(), object(Some(1), "x"), true), true),
+    ];
+    for (change, passes) in changes {
+        assert_eq!(worth(&change), passes, "{change:?}");
+        assert!(none(&change), "{change:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn own_objects_are_filtered_by_a_predicate_of_kubes() {
+    let world = World::of([map("default/a")]);
+    let controller = Controller::for_shared(&world.informer)
+        .filter_changes(predicate::from_kube(predicates::labels.combine(predicates::finalizers)));
+    let mut reconciles = run(controller);
+    assert_eq!(reconciled(&mut reconciles).await, ["a"]);
+    world.server.put(map("default/a"));
+    assert_eq!(reconciled(&mut reconciles).await, NONE);
+    let mut finalized = map("default/a");
+    finalized.finalizers_mut().push("test/f".to_owned());
+    world.server.put(finalized);
+    assert_eq!(reconciled(&mut reconciles).await, ["a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mapper_of_changes_sees_both_states_and_what_happened() {
+    let world = World::of(["default/a", "default/b"].map(map));
+    let pods = World::of([labelled("a", "1", "")]);
+    let mapper = |change: &Change<NamespacedName, Pod>| {
+        let label = |pod: &Arc<Pod>| pod.labels().get("l").cloned();
+        let owners = |pod: &Arc<Pod>| pod.owner_references()[0].name.clone();
+        let differs = change.old().and_then(label) != change.new().and_then(label);
+        differs.then(|| ObjectRef::new(&owners(change.object())).within("default"))
+    };
+    let controller = Controller::for_shared(&world.informer)
+        .with_config(in_turn())
+        .watches_shared_changes(&pods.informer, mapper);
+    let mut reconciles = run(controller);
+    assert_eq!(reconciled(&mut reconciles).await, ["a", "b"]);
+    pods.server.put(labelled("a", "1", "2"));
+    assert_eq!(reconciled(&mut reconciles).await, NONE);
+    pods.server.put(labelled("b", "2", "2"));
+    assert_eq!(reconciled(&mut reconciles).await, ["b"]);
+    pods.server.delete(&"default/p".parse().unwrap());
+    assert_eq!(reconciled(&mut reconciles).await, ["b"]);
+}

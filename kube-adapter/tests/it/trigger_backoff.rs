@@ -1,0 +1,144 @@
+//! A backoff of kube-runtime's for the lists, watches and streams of a controller.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use flyball_kube::{Controller, ReconcileStream};
+use flyball_kube_testing::{ApiServer, RequestMatcher, Verb};
+use futures_util::{StreamExt, stream};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::Api;
+use kube::core::Status;
+use kube::runtime::utils::Backoff;
+use kube::runtime::watcher::DefaultBackoff;
+use kube::runtime::{reflector, watcher};
+use parking_lot::Mutex;
+use tokio::time::{Instant, timeout};
+
+use crate::world::{Refused, Runs, SECOND, during, in_turn, map, noting, told};
+
+/// These waits, from the first one after each reset.
+struct Waits {
+    all: Vec<Duration>,
+    left: VecDeque<Duration>,
+    calls: Arc<Mutex<Vec<&'static str>>>,
+}
+
+impl Waits {
+    fn of(seconds: &[u32]) -> (Self, Arc<Mutex<Vec<&'static str>>>) {
+        let (all, calls): (Vec<_>, _) =
+            (seconds.iter().map(|second| SECOND * *second).collect(), Arc::default());
+        (Self { left: all.clone().into(), all, calls: Arc::clone(&calls) }, calls)
+    }
+}
+
+impl Iterator for Waits {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        self.calls.lock().push("next");
+        self.left.pop_front()
+    }
+}
+
+impl Backoff for Waits {
+    fn reset(&mut self) {
+        self.calls.lock().push("reset");
+        self.left = self.all.clone().into();
+    }
+}
+
+fn server() -> ApiServer {
+    let server = ApiServer::new();
+    server.register::<ConfigMap>().register::<Pod>();
+    server.put(&map("default/a"));
+    server
+}
+
+fn forbidden() -> Status {
+    Status::failure("no", "Forbidden").with_code(403)
+}
+
+fn controller(server: &ApiServer) -> Controller<ConfigMap> {
+    Controller::new(Api::all(server.client()), watcher::Config::default()).with_config(in_turn())
+}
+
+/// When the stream gave errors, in seconds.
+async fn errors(reconciles: &mut ReconcileStream<ConfigMap, Refused>, time: Duration) -> Vec<u64> {
+    let (begun, mut times) = (Instant::now(), Vec::new());
+    while let Ok(Some(item)) = timeout(time.saturating_sub(begun.elapsed()), reconciles.next()).await {
+        if item.is_err() {
+            times.push(begun.elapsed().as_secs());
+        }
+    }
+    times
+}
+
+#[tokio::test(start_paused = true)]
+async fn failed_lists_and_watches_wait_as_it_says() {
+    let server = server();
+    server.fail_next(RequestMatcher::verb(Verb::List), 3, forbidden());
+    server.fail_next(RequestMatcher::verb(Verb::Watch), 2, forbidden());
+    let (backoff, calls) = Waits::of(&[3, 200, 5, 7, 11]);
+    let mut reconciles = noting(controller(&server).trigger_backoff(backoff), &Runs::new());
+    // Each list succeeds, and so the waits begin anew.
+    let times = errors(&mut reconciles, 1_000 * SECOND).await;
+    assert_eq!(times, [0, 3, 203, 208, 211]);
+    let calls = calls.lock().clone();
+    assert_eq!(&calls[..4], ["next", "next", "next", "reset"]);
+    server.put(&map("default/a"));
+    assert_eq!(told(&during(&mut reconciles, SECOND).await), ["a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_works_does_not_shorten_the_waits_of_one_that_does_not() {
+    let server = server();
+    server.fail_next(RequestMatcher::any().resource::<Pod>(), u32::MAX, forbidden());
+    let (backoff, _) = Waits::of(&[1, 2, 4, 8, 16, 32, 64, 128, 256, 512]);
+    let controller = controller(&server).owns(Api::<Pod>::all(server.client()), watcher::Config::default());
+    let mut reconciles = noting(controller.trigger_backoff(backoff), &Runs::new());
+    let busy = server.clone();
+    tokio::spawn(async move {
+        loop {
+            busy.put(&map("default/a"));
+            tokio::time::sleep(SECOND / 2).await;
+        }
+    });
+    let times = errors(&mut reconciles, 200 * SECOND).await;
+    assert_eq!(times, [0, 1, 3, 7, 15, 31, 63, 127]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn streams_wait_as_it_says() {
+    let (store, mut writer) = reflector::store::<ConfigMap>();
+    writer.apply_watcher_event(&watcher::Event::InitDone);
+    let failed = || watcher::Error::WatchError(forbidden().boxed());
+    let own = stream::iter([Err(failed()), Err(failed()), Ok(map("default/a")), Err(failed())])
+        .chain(stream::pending());
+    let (backoff, _) = Waits::of(&[10, 20, 40]);
+    let mut reconciles = noting(Controller::for_stream(own, store).trigger_backoff(backoff), &Runs::new());
+    let times = errors(&mut reconciles, 200 * SECOND).await;
+    // The third is the object, which is in no store.
+    assert_eq!(times, [0, 10, 30, 30]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backoff_that_gives_up_is_the_end() {
+    let server = server();
+    server.fail_next(RequestMatcher::any().resource::<Pod>(), u32::MAX, forbidden());
+    let (backoff, _) = Waits::of(&[1, 2]);
+    let controller = controller(&server).owns(Api::<Pod>::all(server.client()), watcher::Config::default());
+    let reconciles = noting(controller.trigger_backoff(backoff), &Runs::new());
+    let begun = Instant::now();
+    let items: Vec<_> = timeout(60 * SECOND, reconciles.collect()).await.expect("it ends");
+    assert_eq!((told(&items).len(), begun.elapsed().as_secs()), (4, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_backoff_of_kubes_is_one() {
+    let server = server();
+    server.fail_next(RequestMatcher::verb(Verb::List), 2, forbidden());
+    let mut reconciles = noting(controller(&server).trigger_backoff(DefaultBackoff::default()), &Runs::new());
+    assert_eq!(told(&during(&mut reconciles, 60 * SECOND).await), ["!!", "!!", "a"]);
+}
