@@ -4,9 +4,9 @@
 
 use std::time::Duration;
 
-use flyball_kube::{Monitor, ThrottleLayer};
+use flyball_kube::{Monitor, ReconcileInFlight, ThrottleLayer};
 use flyball_kube_lease::LeaderStatus;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::debug_view::{self, seconds};
 use super::ops_server::OpsServer;
@@ -16,13 +16,17 @@ const ELECTION_TOLERANCE: Duration = Duration::from_secs(5);
 
 impl OpsServer {
     /// Adds a controller of flyball-kube: ready while it works, alive unless one object is reconciled for longer than `max_lease`; its
-    /// metrics, and its queue in `/debug` under `queues`.
+    /// metrics, its queue in `/debug` under `queues`, and under `reconciles` what is being reconciled and why.
+    ///
+    /// Reasons are noted from the first request of `/debug` on; see [`Monitor::in_flight`].
     ///
     /// See [`Monitor::ready`] and [`Monitor::live`].
     pub fn kube_controller(mut self, name: &str, monitor: &Monitor, max_lease: Duration) -> Self {
         self.kube.controllers.push((name.to_owned(), monitor.clone()));
         let (shown, ready, live) = (monitor.clone(), monitor.clone(), monitor.clone());
         self.debug.add("queues", name, move || debug_view::queue(shown.stats()));
+        let running = monitor.clone();
+        self.debug.add("reconciles", name, move || reconciles(&running.in_flight()));
         self.readiness_check(name, move || ready.ready()).liveness_check(name, move || live.live(max_lease))
     }
 
@@ -63,4 +67,16 @@ impl OpsServer {
         let status = status.clone();
         self.liveness_check(name, move || status.live(ELECTION_TOLERANCE))
     }
+}
+
+fn reconciles(running: &[ReconcileInFlight]) -> Value {
+    let shown = |reconcile: &ReconcileInFlight| {
+        json!({
+            "object": reconcile.object.as_str(),
+            "reason": reconcile.reason,
+            "reasons": reconcile.reasons,
+            "runningSeconds": seconds(reconcile.running_for),
+        })
+    };
+    running.iter().map(shown).collect()
 }

@@ -77,3 +77,34 @@ async fn objects_that_a_controller_could_not_read_are_counted() {
     drop(reconciles);
     served.end().await;
 }
+
+#[tokio::test]
+async fn the_debug_view_says_what_is_reconciled_and_why() {
+    let cluster = ApiServer::new();
+    cluster.register::<ConfigMap>();
+    let controller = Controller::new(Api::<ConfigMap>::all(cluster.client()), watcher::Config::default());
+    let server = OpsServer::new().kube_controller("maps", &controller.monitor(), Duration::from_secs(60));
+    let served = serve(server).await;
+    let debug = async || serde_json::from_str::<Value>(&served.get("/debug").await.1).unwrap();
+    assert_eq!(debug().await["reconciles"]["maps"], json!([]));
+    let (begin, begun) = tokio::sync::oneshot::channel();
+    let begin = Arc::new(std::sync::Mutex::new(Some(begin)));
+    let reconciles = controller.run(
+        async |_: Arc<ConfigMap>, begin: Arc<std::sync::Mutex<Option<tokio::sync::oneshot::Sender<()>>>>| {
+            drop(begin.lock().unwrap().take());
+            std::future::pending().await
+        },
+        |_, _: &kube::Error, _| Action::requeue(Duration::ZERO),
+        begin,
+    );
+    let running = tokio::spawn(reconciles.for_each(async |_| {}));
+    let object: ConfigMap =
+        serde_json::from_value(json!({"metadata": {"name": "a", "namespace": "x"}})).unwrap();
+    cluster.put(&object);
+    let _ = begun.await;
+    let shown = &debug().await["reconciles"]["maps"];
+    assert_eq!((&shown[0]["object"], &shown[0]["reason"]), (&json!("x/a"), &json!("object updated")));
+    assert!(shown[0]["reasons"] == 1 && shown[0]["runningSeconds"].is_f64(), "{shown}");
+    running.abort();
+    served.end().await;
+}
