@@ -4,6 +4,7 @@
 //! millisecond or two after ours.
 
 mod engine;
+mod streams;
 
 use std::sync::Arc;
 use std::time::Duration;
