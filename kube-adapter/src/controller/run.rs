@@ -7,23 +7,18 @@
 use std::error::Error;
 use std::fmt;
 use std::hash::Hash;
-use std::panic::resume_unwind;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use flyball_controller::{Action as Next, FailureClass, ReconcileError};
 use flyball_informer_cache::{NamespacedName, Stopped};
 use flyball_sync::locks::Mutex;
 use futures_util::future::BoxFuture;
-use futures_util::{FutureExt, Stream, TryFuture, TryFutureExt};
+use futures_util::{FutureExt, TryFuture, TryFutureExt};
 use kube::Resource;
 use kube::runtime::controller::{Action, Error as Outcome, RunnerError};
-use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher;
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tracing::Instrument;
 
@@ -32,6 +27,7 @@ use super::engine::Engine;
 use super::key_streams::StreamTrigger;
 use super::objects::{NeverReady, Objects};
 use super::reconcile_reasons::{Reason, Reasons};
+use super::reconcile_stream::{ReconcileResult, ReconcileStream};
 use super::shutdown::ShutdownSignals;
 use super::trigger::Trigger;
 use super::trigger_backoff::TriggerBackoff;
@@ -44,8 +40,6 @@ use flyball_kube_lease::Leadership;
 
 /// Results that nobody has taken yet; then reconciles wait.
 const UNTAKEN: usize = 256;
-
-pub(super) type ReconcileResult<K, E, Q> = Result<(ObjectRef<K>, Action), Outcome<E, Q>>;
 
 impl<K> Controller<K>
 where
@@ -211,11 +205,7 @@ where
             monitor: self.monitor,
             reconcile: Arc::new(move |key, _| user.clone().reconcile(key).boxed()),
         };
-        ReconcileStream {
-            state: State::Begin(engine.run().boxed()),
-            untaken,
-            watch_errors: self.watch_errors,
-        }
+        ReconcileStream::new(engine.run().boxed(), untaken, self.watch_errors)
     }
 }
 
@@ -340,66 +330,5 @@ fn next(
             tracing::error!(target: TARGET, object = %key, %error, "this version of kube is not known");
             Err(ReconcileFailed { class: FailureClass::Transient, delay: None })
         }
-    }
-}
-
-/// What comes of each reconcile; the stream of [`Controller::run`] and [`applier`](crate::applier). Dropping it ends the controller.
-#[must_use = "a controller does nothing until its stream is polled"]
-pub struct ReconcileStream<K: Resource, E: 'static, Q: 'static = watcher::Error> {
-    state: State,
-    untaken: mpsc::Receiver<ReconcileResult<K, E, Q>>,
-    watch_errors: mpsc::Receiver<Q>,
-}
-
-enum State {
-    Begin(BoxFuture<'static, ()>),
-    Running(JoinHandle<()>),
-    Over,
-}
-
-impl<K: Resource, E, Q> Unpin for ReconcileStream<K, E, Q> {}
-
-impl<K: Resource, E, Q> Stream for ReconcileStream<K, E, Q> {
-    type Item = ReconcileResult<K, E, Q>;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        // A task of its own: while the results are being looked at, the controller goes on.
-        self.state = match std::mem::replace(&mut self.state, State::Over) {
-            State::Begin(run) => State::Running(tokio::spawn(run.in_current_span())),
-            state => state,
-        };
-        // First, as they are few: results may never end. When nobody is left who could be in trouble, the results alone say when it is over.
-        if let Poll::Ready(Some(error)) = self.watch_errors.poll_recv(context) {
-            return Poll::Ready(Some(Err(Outcome::QueueError(error))));
-        }
-        if let Some(result) = ready!(self.untaken.poll_recv(context)) {
-            return Poll::Ready(Some(result));
-        }
-        // All who could say something are gone.
-        if let State::Running(task) = &mut self.state {
-            let ended = ready!(task.poll_unpin(context));
-            self.state = State::Over;
-            if let Err(error) = ended
-                && error.is_panic()
-            {
-                resume_unwind(error.into_panic());
-            }
-        }
-        // What a stream said last.
-        Poll::Ready(self.watch_errors.try_recv().ok().map(|error| Err(Outcome::QueueError(error))))
-    }
-}
-
-impl<K: Resource, E, Q> Drop for ReconcileStream<K, E, Q> {
-    fn drop(&mut self) {
-        if let State::Running(task) = &self.state {
-            task.abort();
-        }
-    }
-}
-
-impl<K: Resource, E, Q> fmt::Debug for ReconcileStream<K, E, Q> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReconcileStream").field("untaken", &self.untaken.len()).finish_non_exhaustive()
     }
 }

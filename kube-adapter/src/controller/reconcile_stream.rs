@@ -1,0 +1,92 @@
+//! EDGE. The results of a controller as a stream, which runs it.
+//!
+//! Cancel safety: dropping the stream ends the controller at once, as it does in kube-runtime.
+
+use std::fmt;
+use std::panic::resume_unwind;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, Stream};
+use kube::Resource;
+use kube::runtime::controller::{Action, Error as Outcome};
+use kube::runtime::reflector::ObjectRef;
+use kube::runtime::watcher;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tracing::Instrument;
+
+pub(super) type ReconcileResult<K, E, Q> = Result<(ObjectRef<K>, Action), Outcome<E, Q>>;
+
+/// What comes of each reconcile; the stream of [`Controller::run`](crate::Controller::run) and [`applier`](crate::applier). Dropping it ends the controller.
+#[must_use = "a controller does nothing until its stream is polled"]
+pub struct ReconcileStream<K: Resource, E: 'static, Q: 'static = watcher::Error> {
+    state: State,
+    untaken: mpsc::Receiver<ReconcileResult<K, E, Q>>,
+    watch_errors: mpsc::Receiver<Q>,
+}
+
+impl<K: Resource, E, Q> ReconcileStream<K, E, Q> {
+    /// Runs `run` from when it is polled first.
+    pub(super) fn new(
+        run: BoxFuture<'static, ()>,
+        untaken: mpsc::Receiver<ReconcileResult<K, E, Q>>,
+        watch_errors: mpsc::Receiver<Q>,
+    ) -> Self {
+        Self { state: State::Begin(run), untaken, watch_errors }
+    }
+}
+
+enum State {
+    Begin(BoxFuture<'static, ()>),
+    Running(JoinHandle<()>),
+    Over,
+}
+
+impl<K: Resource, E, Q> Unpin for ReconcileStream<K, E, Q> {}
+
+impl<K: Resource, E, Q> Stream for ReconcileStream<K, E, Q> {
+    type Item = ReconcileResult<K, E, Q>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        // A task of its own: while the results are being looked at, the controller goes on.
+        self.state = match std::mem::replace(&mut self.state, State::Over) {
+            State::Begin(run) => State::Running(tokio::spawn(run.in_current_span())),
+            state => state,
+        };
+        // First, as they are few: results may never end. When nobody is left who could be in trouble, the results alone say when it is over.
+        if let Poll::Ready(Some(error)) = self.watch_errors.poll_recv(context) {
+            return Poll::Ready(Some(Err(Outcome::QueueError(error))));
+        }
+        if let Some(result) = ready!(self.untaken.poll_recv(context)) {
+            return Poll::Ready(Some(result));
+        }
+        // All who could say something are gone.
+        if let State::Running(task) = &mut self.state {
+            let ended = ready!(task.poll_unpin(context));
+            self.state = State::Over;
+            if let Err(error) = ended
+                && error.is_panic()
+            {
+                resume_unwind(error.into_panic());
+            }
+        }
+        // What a stream said last.
+        Poll::Ready(self.watch_errors.try_recv().ok().map(|error| Err(Outcome::QueueError(error))))
+    }
+}
+
+impl<K: Resource, E, Q> Drop for ReconcileStream<K, E, Q> {
+    fn drop(&mut self) {
+        if let State::Running(task) = &self.state {
+            task.abort();
+        }
+    }
+}
+
+impl<K: Resource, E, Q> fmt::Debug for ReconcileStream<K, E, Q> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReconcileStream").field("untaken", &self.untaken.len()).finish_non_exhaustive()
+    }
+}
