@@ -134,3 +134,35 @@ where
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use serde_json::{from_value, json};
+
+    use super::*;
+
+    fn map(version: &str) -> Arc<ConfigMap> {
+        let metadata = json!({"namespace": "default", "name": "a", "resourceVersion": version});
+        Arc::new(from_value(json!({ "metadata": metadata })).unwrap())
+    }
+
+    /// A writer on another thread is quicker than the snapshot.
+    #[test]
+    fn changes_beside_the_snapshot_are_newer_than_it() {
+        let key: NamespacedName = "default/a".parse().unwrap();
+        let snapshot = Change::added(key.clone(), map("1"), true);
+        let updated = Change::updated(key.clone(), map("1"), map("2"));
+        let deleted = Change::deleted(key, map("2"), false);
+        for (later, left) in [(vec![updated.clone()], 1), (vec![updated, deleted], 0)] {
+            let writer = Writer::new(());
+            let reader = writer.as_reader();
+            let mut mirror = Mirror { phase: Phase::Registering(Vec::new()), writer: Some(writer) };
+            later.iter().chain([&snapshot]).for_each(|change| mirror.report(change));
+            mirror.registered();
+            let versions =
+                reader.state().iter().map(|map| map.metadata.resource_version.clone()).collect::<Vec<_>>();
+            assert_eq!(versions, vec![Some("2".to_owned()); left]);
+        }
+    }
+}

@@ -95,3 +95,45 @@ impl Drop for BackoffHandle {
         self.reset();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One second more each time.
+    struct Linear(u64);
+
+    impl Iterator for Linear {
+        type Item = Duration;
+
+        fn next(&mut self) -> Option<Duration> {
+            self.0 += 1;
+            Some(Duration::from_secs(self.0))
+        }
+    }
+
+    impl Backoff for Linear {
+        fn reset(&mut self) {
+            self.0 = 0;
+        }
+    }
+
+    #[test]
+    fn begins_anew_when_nothing_fails_any_more() {
+        let backoff = TriggerBackoff::new(Linear(0));
+        let [mut one, mut other, mut sound] = [(); 3].map(|()| backoff.handle());
+        let next = |handle: &mut BackoffHandle| handle.next().unwrap().as_secs();
+        assert_eq!([next(&mut one), next(&mut other), next(&mut one)], [1, 2, 3]);
+        sound.reset();
+        one.reset();
+        assert_eq!(next(&mut other), 4, "it still fails");
+        other.reset();
+        other.reset();
+        assert_eq!([next(&mut one), next(&mut other)], [1, 2]);
+        // One that is gone does not fail.
+        drop(one);
+        assert_eq!(next(&mut other), 3);
+        drop(other);
+        assert_eq!(next(&mut sound), 1);
+    }
+}

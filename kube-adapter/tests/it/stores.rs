@@ -7,7 +7,7 @@ use flyball_informer_cache::{Informer, Stopped};
 use flyball_kube::{Controller, ControllerStore, NamespacedName, schema};
 use flyball_kube_testing::{ApiServer, RequestMatcher};
 use flyball_sync::TokioTimer;
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
 use kube::core::{ApiResource, DynamicObject, Expression, GroupVersionKind, Selector};
 use kube::runtime::controller::Action;
@@ -165,7 +165,7 @@ async fn the_mirror_of_an_informer_that_has_synced_is_ready_at_once() {
     world.informer.synced().await.unwrap();
     let kube = ControllerStore::from(world.informer.clone()).to_kube();
     assert_eq!(names(&kube), ["a", "b"]);
-    assert!(futures_util::FutureExt::now_or_never(kube.wait_until_ready()).is_some());
+    assert!(kube.wait_until_ready().now_or_never().is_some());
     // An empty first list is one, too.
     let empty = World::<ConfigMap>::of([]);
     let kube = ControllerStore::from(empty.informer.clone()).to_kube();
@@ -180,6 +180,24 @@ async fn the_mirror_of_an_informer_that_never_synced_says_so() {
     let kube = ControllerStore::from(informer).to_kube();
     drop(run);
     assert!(timeout(SECOND, kube.wait_until_ready()).await.expect("it is known").is_err());
+}
+
+/// Whoever is told first that the informer has synced finds everything in the mirror.
+#[tokio::test]
+async fn a_store_that_is_ready_has_a_complete_mirror() {
+    let server = TestServer::new(schema::<ConfigMap>(), |_: &mut ConfigMap, _, _| {});
+    server.put(map("default/a"));
+    let (informer, run) =
+        Informer::builder(schema::<ConfigMap>(), server).timer(TokioTimer::current()).build().unwrap();
+    let store = ControllerStore::from(informer);
+    let (kube, mut run) = (store.to_kube(), std::pin::pin!(run));
+    // This task does not yield, so no other one runs.
+    while store.informer().is_some_and(|informer| !informer.is_synced()) {
+        assert!(futures_util::poll!(run.as_mut()).is_pending());
+    }
+    assert!(kube.is_empty(), "nothing before the list is known to be complete");
+    assert_eq!(store.wait_until_ready().now_or_never(), Some(Ok(())));
+    assert_eq!(names(&kube), ["a"]);
 }
 
 /// The objects that the mirror's function holds go with the informer's store.
