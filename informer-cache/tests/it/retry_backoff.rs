@@ -6,9 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drivers::cache::fixture::{Object, SCHEMA, error, object};
-use flyball_informer_cache::{
-    Informer, Page, RetryBackoff, ScriptedSource, SourceErrorKind, SourceRequest, Version, WatchEvent,
-};
+use flyball_informer_cache::testing::{ScriptedSource, SourceRequest};
+use flyball_informer_cache::{Informer, Page, RetryBackoff, SourceErrorKind, Version, WatchEvent};
 use flyball_sync::{Clock, ManualClock, Nanos};
 use parking_lot::Mutex;
 use testkit::wakers::poll_once;
