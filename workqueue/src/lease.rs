@@ -1,5 +1,6 @@
 //! SHELL. The right to work on a key, and the duty to say how it went.
 
+mod leasing;
 pub(crate) mod outcome;
 
 use std::fmt;
@@ -9,14 +10,12 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::key::Key;
-use crate::limiter::QueueLimiter;
-use crate::queue::end::{Decision, Ending};
 use crate::queue::shared::Shared;
 use crate::state::LeaseId;
 use crate::state::order::Order;
-use crate::time_mode::{NoDelays, SupportsDelays, TimeMode};
+use crate::time_mode::{NoDelays, SupportsDelays};
 
+pub(crate) use leasing::Leasing;
 pub use outcome::LeaseOutcome;
 
 /// The right to work on a key. While it lives nobody else gets the key.
@@ -53,49 +52,6 @@ pub struct Lease<K, T = NoDelays> {
     /// `None` once an outcome was given.
     queue: Option<Arc<dyn Leasing<K>>>,
     time: PhantomData<fn() -> T>,
-}
-
-/// What a lease needs of its queue, with order and limiter out of sight.
-pub(crate) trait Leasing<K>: Send + Sync {
-    fn end(&self, id: LeaseId, key: &K, outcome: LeaseOutcome);
-    fn requeues(&self, key: &K) -> u32;
-    fn fail_up_to(&self, key: &K, most: u32, at_least: Duration) -> Option<Decision>;
-    fn end_decided(&self, id: LeaseId, key: &K, outcome: LeaseOutcome, decision: Decision);
-    fn age(&self, id: LeaseId) -> Option<Duration>;
-    fn detach(&self, id: LeaseId);
-}
-
-impl<K, O, L, T> Leasing<K> for Shared<K, O, L, T>
-where
-    K: Key,
-    O: Order<K>,
-    L: QueueLimiter<K>,
-    T: TimeMode,
-{
-    fn end(&self, id: LeaseId, key: &K, outcome: LeaseOutcome) {
-        Shared::end(self, id, key, outcome);
-    }
-
-    fn requeues(&self, key: &K) -> u32 {
-        self.limiter.requeues(key)
-    }
-
-    fn fail_up_to(&self, key: &K, most: u32, at_least: Duration) -> Option<Decision> {
-        Shared::fail_up_to(self, key, most, at_least)
-    }
-
-    fn end_decided(&self, id: LeaseId, key: &K, outcome: LeaseOutcome, decision: Decision) {
-        self.end_by(id, key, Ending::new(outcome, decision));
-    }
-
-    fn age(&self, id: LeaseId) -> Option<Duration> {
-        let now = self.now_if_timed()?;
-        self.lock().state.lease_age(id, now)
-    }
-
-    fn detach(&self, id: LeaseId) {
-        self.lock().state.detach(id);
-    }
 }
 
 impl<K, T> Lease<K, T> {

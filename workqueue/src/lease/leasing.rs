@@ -1,0 +1,55 @@
+//! SHELL. What a lease asks of its queue.
+
+use std::time::Duration;
+
+use crate::key::Key;
+use crate::lease::LeaseOutcome;
+use crate::limiter::QueueLimiter;
+use crate::queue::end::{Decision, Ending};
+use crate::queue::shared::Shared;
+use crate::state::LeaseId;
+use crate::state::order::Order;
+use crate::time_mode::TimeMode;
+
+/// What a lease needs of its queue, with order and limiter out of sight.
+pub(crate) trait Leasing<K>: Send + Sync {
+    fn end(&self, id: LeaseId, key: &K, outcome: LeaseOutcome);
+    fn requeues(&self, key: &K) -> u32;
+    fn fail_up_to(&self, key: &K, most: u32, at_least: Duration) -> Option<Decision>;
+    fn end_decided(&self, id: LeaseId, key: &K, outcome: LeaseOutcome, decision: Decision);
+    fn age(&self, id: LeaseId) -> Option<Duration>;
+    fn detach(&self, id: LeaseId);
+}
+
+impl<K, O, L, T> Leasing<K> for Shared<K, O, L, T>
+where
+    K: Key,
+    O: Order<K>,
+    L: QueueLimiter<K>,
+    T: TimeMode,
+{
+    fn end(&self, id: LeaseId, key: &K, outcome: LeaseOutcome) {
+        Shared::end(self, id, key, outcome);
+    }
+
+    fn requeues(&self, key: &K) -> u32 {
+        self.limiter.requeues(key)
+    }
+
+    fn fail_up_to(&self, key: &K, most: u32, at_least: Duration) -> Option<Decision> {
+        Shared::fail_up_to(self, key, most, at_least)
+    }
+
+    fn end_decided(&self, id: LeaseId, key: &K, outcome: LeaseOutcome, decision: Decision) {
+        self.end_by(id, key, Ending::new(outcome, decision));
+    }
+
+    fn age(&self, id: LeaseId) -> Option<Duration> {
+        let now = self.now_if_timed()?;
+        self.lock().state.lease_age(id, now)
+    }
+
+    fn detach(&self, id: LeaseId) {
+        self.lock().state.detach(id);
+    }
+}
