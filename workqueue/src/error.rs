@@ -4,6 +4,19 @@ use std::error::Error;
 use std::fmt;
 
 /// The key was not added; it is handed back.
+///
+/// # Examples
+/// ```
+/// use flyball_workqueue::{AddError, AddErrorKind, Queue};
+///
+/// let queue = Queue::builder().capacity(1).build();
+/// queue.add("a")?;
+/// let refused: AddError<&str> = queue.add("b").unwrap_err();
+/// assert_eq!(refused.kind(), AddErrorKind::Full);
+/// assert_eq!(refused.to_string(), "the queue is full");
+/// assert_eq!(refused.into_key(), "b");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct AddError<K> {
     key: K,
     kind: AddErrorKind,
@@ -65,6 +78,16 @@ impl fmt::Display for AddErrorKind {
 impl Error for AddErrorKind {}
 
 /// Why `try_get` gave no lease.
+///
+/// # Examples
+/// ```
+/// use flyball_workqueue::{Queue, TryGetError};
+///
+/// let queue = Queue::<&str>::new();
+/// assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty); // a key may still be added
+/// queue.shut_down();
+/// assert_eq!(queue.try_get().unwrap_err(), TryGetError::Closed);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TryGetError {
     /// Nothing is Ready now, or the queue is paused.
@@ -85,6 +108,25 @@ impl fmt::Display for TryGetError {
 impl Error for TryGetError {}
 
 /// Why a `get` with a limit gave no lease.
+///
+/// # Examples
+/// A worker that shuts an idle queue down:
+/// ```
+/// use flyball_workqueue::{GetTimeoutError, Queue};
+/// use std::time::Duration;
+///
+/// let queue = Queue::new();
+/// queue.add("a")?;
+/// loop {
+///     match queue.blocking_get_timeout(Duration::from_millis(10)) {
+///         Ok(lease) => lease.succeed(),
+///         Err(GetTimeoutError::TimedOut) => queue.shut_down(),
+///         Err(_) => break, // closed
+///     }
+/// }
+/// assert!(queue.is_shutting_down());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GetTimeoutError {

@@ -45,6 +45,19 @@ pub use outcome::LeaseOutcome;
 /// assert_eq!(*queue.try_get()?, "a"); // comes once more
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// A function for queues with and without delays:
+/// ```
+/// # use flyball_workqueue::{Lease, Queue};
+/// fn finish<T>(lease: Lease<&str, T>, worked: bool) {
+///     if worked { lease.succeed() } else { lease.retry() }
+/// }
+///
+/// let queue = Queue::builder().with_delays().build();
+/// queue.add("a")?;
+/// finish(queue.try_get()?, true);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "a lease that is dropped without an outcome counts as a failure"]
 pub struct Lease<K, T = NoDelays> {
     key: K,
@@ -165,6 +178,23 @@ impl<K, T> Lease<K, T> {
     /// Ends the lease with success and has the key come back after `delay`; zero is at once, at the tail.
     ///
     /// After shutdown the key is a leftover instead.
+    ///
+    /// # Examples
+    /// Looks at the object again every five minutes:
+    /// ```
+    /// # use flyball_workqueue::{ManualClock, Queue};
+    /// # use std::time::Duration;
+    /// let (clock, five_minutes) = (ManualClock::new(), Duration::from_secs(300));
+    /// let queue = Queue::builder().clock(clock.clone()).build();
+    /// queue.add("a")?;
+    /// for _ in 0..3 {
+    ///     queue.try_get()?.succeed_and_requeue_after(five_minutes);
+    ///     assert!(!queue.has_ready());
+    ///     clock.advance(five_minutes);
+    /// }
+    /// assert!(queue.has_ready());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn succeed_and_requeue_after(self, delay: Duration)
     where
         T: SupportsDelays,
@@ -177,6 +207,22 @@ impl<K, T> Lease<K, T> {
     ///
     /// A key that ran before its backoff was over, because it was added, goes back to that same backoff: neither
     /// the count nor the deadline moves. After shutdown the key is a leftover instead.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_ratelimit::Exponential;
+    /// # use flyball_workqueue::{KeyState, ManualClock, Nanos, Queue};
+    /// # use std::time::Duration;
+    /// let (clock, seconds) = (ManualClock::new(), Duration::from_secs);
+    /// let queue = Queue::builder().clock(clock.clone()).limiter(Exponential::new(seconds(1)..=seconds(60))).build();
+    /// queue.add("a")?;
+    /// queue.try_get()?.retry(); // waits for a second
+    /// queue.add("a")?; // runs at once: that failure is not counted
+    /// queue.try_get()?.retry();
+    /// assert_eq!(queue.state(&"a"), KeyState::Waiting(Nanos::ZERO + seconds(1)));
+    /// assert_eq!(queue.num_requeues(&"a"), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn retry(self) {
         self.end(LeaseOutcome::Failed { at_least: Duration::ZERO });
     }

@@ -24,6 +24,18 @@ use flyball_sync::random::SplitMix64;
 use crate::key::Key;
 
 /// No limiter: a retry is Ready again at once, at the tail, and failures are not counted.
+///
+/// # Examples
+/// ```
+/// use flyball_workqueue::{Fifo, NoDelays, NoLimiter, Queue};
+///
+/// let queue: Queue<&str, Fifo, NoLimiter, NoDelays> = Queue::new();
+/// queue.add("a")?;
+/// queue.try_get()?.retry();
+/// assert!(queue.has_ready()); // no backoff
+/// assert_eq!(queue.num_requeues(&"a"), 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoLimiter;
 
@@ -52,6 +64,38 @@ impl<K: ?Sized> Policy<K> for NoLimiter {
 }
 
 /// A limiter that a queue can hold: any [`Policy`] that can be sent to another thread. Implemented for all of them.
+///
+/// # Examples
+/// A function for queues with any limiter:
+/// ```
+/// use flyball_ratelimit::{Exponential, FastSlow};
+/// use flyball_workqueue::{Fifo, Queue, QueueLimiter, WithClock};
+/// use std::time::Duration;
+///
+/// fn bounded<L: QueueLimiter<u64>>(limiter: L) -> Queue<u64, Fifo, L, WithClock> {
+///     Queue::builder().limiter(limiter).capacity(10_000).build()
+/// }
+///
+/// let (short, long) = (Duration::from_millis(5), Duration::from_secs(60));
+/// bounded(Exponential::new(short..=long)).add(7)?;
+/// bounded(FastSlow::new(short, long, 3)).add(7)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// What threads and tasks wait for is not one:
+/// ```compile_fail,E0277
+/// use flyball_ratelimit::{Quota, RateLimiter};
+/// use flyball_workqueue::Queue;
+/// use std::num::NonZeroU32;
+///
+/// let limiter = RateLimiter::new(Quota::per_second(NonZeroU32::MIN));
+/// let queue = Queue::<&str>::builder().limiter(limiter).build(); // not `TokenBucket::new(..)`
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the limiter of a queue of `{K}`",
+    note = "a limiter is a `Policy<{K}>` that is `Send + 'static`: `Exponential`, `FastSlow`, `TokenBucket`, or `MaxOf`, `Capped`, `RetryBudget` of them",
+    note = "what threads and tasks wait for, such as a `RateLimiter`, is not one"
+)]
 pub trait QueueLimiter<K: ?Sized>: Policy<K> + Send + 'static {}
 
 impl<K: ?Sized, L: Policy<K> + Send + 'static> QueueLimiter<K> for L {}

@@ -50,6 +50,60 @@ use crate::lease::outcome::LeaseOutcome;
 /// assert_eq!(*slowest.0.lock().unwrap(), Duration::from_secs(3));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// All that a queue reports, as a log:
+/// ```
+/// use flyball_ratelimit::Exponential;
+/// use flyball_workqueue::{AddErrorKind, LeaseOutcome, ManualClock, Queue, QueueMetrics, StatsReader};
+/// use std::num::NonZeroU32;
+/// use std::sync::{Arc, Mutex};
+/// use std::time::Duration;
+///
+/// #[derive(Default)]
+/// struct Log(Mutex<Vec<String>>);
+///
+/// impl Log {
+///     fn push(&self, line: impl Into<String>) {
+///         self.0.lock().unwrap().push(line.into());
+///     }
+/// }
+///
+/// impl QueueMetrics for Log {
+///     fn register(&self, _: StatsReader) { self.push("registered"); }
+///     fn dequeued(&self, queued: Duration, _: bool) { self.push(format!("dequeued after {queued:?}")); }
+///     fn lease_ended(&self, outcome: LeaseOutcome, _: Duration) { self.push(format!("{outcome:?}")); }
+///     fn failure_counted(&self) { self.push("failure"); }
+///     fn gave_up(&self, failures: u32) { self.push(format!("gave up after {failures}")); }
+///     fn add_refused(&self, reason: AddErrorKind) { self.push(reason.to_string()); }
+///     fn lease_overdue(&self, age: Duration) { self.push(format!("overdue: {age:?}")); }
+/// }
+///
+/// let (log, clock) = (Arc::new(Log::default()), ManualClock::new());
+/// let second = Duration::from_secs(1);
+/// let queue = Queue::builder()
+///     .timer(clock.timer())
+///     .limiter(Exponential::new(second..=second))
+///     .give_up_after(NonZeroU32::MIN, |_, _| {})
+///     .capacity(1)
+///     .metrics(log.clone())
+///     .build();
+/// queue.add("a")?;
+/// let refused = queue.add("b");
+/// assert!(refused.is_err());
+/// let lease = queue.try_get()?;
+/// clock.advance(second);
+/// flyball_sync::block_on(queue.next_overdue(second));
+/// drop(lease);
+/// let expected = [
+///     "registered", "the queue is full", "dequeued after 0ns", "overdue: 1s", "Dropped", "failure", "gave up after 1",
+/// ];
+/// assert_eq!(*log.0.lock().unwrap(), expected);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a sink of queue metrics",
+    note = "implement `QueueMetrics` for it, or take an adapter of flyball-ops; an `Arc` of a sink is a sink, a reference is not"
+)]
 pub trait QueueMetrics: Send + Sync + 'static {
     /// The queue is built, and can be read from now on. Told first, and once for each queue.
     fn register(&self, queue: StatsReader) {

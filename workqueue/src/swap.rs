@@ -41,6 +41,22 @@ pub trait AddKeys<K> {
 /// Where keys are added for later.
 ///
 /// Every [`Queue`] with delays is one.
+///
+/// # Examples
+/// ```
+/// use flyball_workqueue::{DelayKeys, Queue};
+/// use std::time::Duration;
+///
+/// /// A certificate is to be renewed before it expires.
+/// fn schedule_renewal(queue: &dyn DelayKeys<String>, name: &str, valid_for: Duration) -> Result<(), String> {
+///     queue.add_after(name.to_owned(), valid_for / 2)
+/// }
+///
+/// let queue = Queue::builder().with_delays().build();
+/// schedule_renewal(&queue, "web", Duration::from_secs(3_600))?;
+/// assert_eq!(queue.stats().waiting, 1);
+/// # Ok::<(), String>(())
+/// ```
 pub trait DelayKeys<K>: AddKeys<K> {
     /// Has a key run no earlier than after `delay`, unless it is added meanwhile; the earliest of several times holds.
     ///
@@ -56,6 +72,27 @@ pub trait DelayKeys<K>: AddKeys<K> {
 /// Every [`Queue`] is one, and hands out its [`Lease`]. A queue in client-go's shape hands out the bare key and has
 /// three lines here: `succeed` is `forget` and `done`, `retry` is `add_rate_limited` and `done`. What is leased and then
 /// dropped is for the queue to say: a lease is a failure then, and comes back; a bare key never runs again.
+///
+/// # Examples
+/// ```
+/// use flyball_workqueue::{EndKeys, Queue};
+///
+/// fn finish<Q: EndKeys<Key = &'static str>>(queue: &Q, leased: Q::Leased, result: Result<(), String>) {
+///     match result {
+///         Ok(()) => queue.succeed(leased),
+///         Err(error) => {
+///             println!("{}: {error}", queue.key(&leased));
+///             queue.retry(leased);
+///         }
+///     }
+/// }
+///
+/// let queue = Queue::new();
+/// queue.add("a")?;
+/// finish(&queue, queue.try_get()?, Err("not yet".to_owned()));
+/// assert!(queue.has_ready());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait EndKeys {
     /// What is queued.
     type Key;
@@ -103,6 +140,25 @@ pub trait BlockingGetKeys: EndKeys {
 ///
 /// Every [`Queue`] whose keys can be awaited is one. The future is `Send`, so that a generic worker can be spawned
 /// on any runtime.
+///
+/// # Examples
+/// A worker for any such queue:
+/// ```
+/// use flyball_sync::block_on;
+/// use flyball_workqueue::{GetKeys, Queue};
+///
+/// async fn work<Q: GetKeys>(queue: &Q, run: impl AsyncFn(&Q::Key) -> bool) {
+///     while let Some(leased) = queue.get().await {
+///         if run(queue.key(&leased)).await { queue.succeed(leased) } else { queue.retry(leased) }
+///     }
+/// }
+///
+/// let queue = Queue::new();
+/// queue.add("a")?;
+/// queue.shut_down();
+/// block_on(work(&queue, async |key| *key == "a"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait GetKeys: EndKeys {
     /// Waits for a key; `None` once there will be none.
     ///

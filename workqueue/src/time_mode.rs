@@ -13,21 +13,74 @@ use std::task::Waker;
 use flyball_sync::{Clock, Monotonic, Nanos, Timer};
 
 /// A queue without delays: it has no clock at all.
+///
+/// # Examples
+/// See [`TimeMode`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoDelays;
 
 /// A queue with delays for threads: its blocking getters wait for deadlines by themselves, with no runtime.
+///
+/// # Examples
+/// See [`TimeMode`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WithClock<C = Monotonic>(pub(crate) C);
 
 /// A queue with delays for tasks and threads: deadlines wake it through a timer.
+///
+/// # Examples
+/// See [`TimeMode`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WithTimer<T>(pub(crate) T);
 
 /// What a queue knows of time. Sealed: [`NoDelays`], [`WithClock`] or [`WithTimer`].
+///
+/// # Examples
+/// The types of three queues, and a function for all of them:
+/// ```
+/// use flyball_workqueue::{Fifo, NoDelays, NoLimiter, Queue, ThreadTimer, TimeMode, WithClock, WithTimer};
+///
+/// struct Queues {
+///     plain: Queue<u32, Fifo, NoLimiter, NoDelays>, // or Queue<u32>
+///     for_threads: Queue<u32, Fifo, NoLimiter, WithClock>,
+///     for_tasks: Queue<u32, Fifo, NoLimiter, WithTimer<ThreadTimer>>,
+/// }
+///
+/// fn backlog<T: TimeMode>(queue: &Queue<u32, Fifo, NoLimiter, T>) -> usize {
+///     queue.stats().depth()
+/// }
+///
+/// let queues = Queues {
+///     plain: Queue::new(),
+///     for_threads: Queue::builder().with_delays().build(),
+///     for_tasks: Queue::builder().timer(ThreadTimer::new()).build(),
+/// };
+/// queues.for_tasks.add(7)?;
+/// assert_eq!(backlog(&queues.plain) + backlog(&queues.for_threads) + backlog(&queues.for_tasks), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait TimeMode: sealed::TimeMode {}
 
 /// A queue that can delay a key.
+///
+/// # Examples
+/// ```
+/// use flyball_workqueue::{Fifo, NoLimiter, Queue, SupportsDelays};
+/// use std::time::Duration;
+///
+/// fn add_in_an_hour<T: SupportsDelays>(queue: &Queue<&'static str, Fifo, NoLimiter, T>, key: &'static str) {
+///     let _ = queue.add_after(key, Duration::from_secs(3_600)); // fails once the queue is shut down
+/// }
+///
+/// add_in_an_hour(&Queue::builder().with_delays().build(), "a");
+/// ```
+///
+/// The same with a queue that has no delays:
+/// ```compile_fail,E0277
+/// # use flyball_workqueue::{Fifo, NoLimiter, Queue, SupportsDelays};
+/// # fn add_in_an_hour<T: SupportsDelays>(queue: &Queue<&'static str, Fifo, NoLimiter, T>, key: &'static str) {}
+/// add_in_an_hour(&Queue::new(), "a");
+/// ```
 #[diagnostic::on_unimplemented(
     message = "this queue has no delays",
     note = "build it with `.clock(..)` for threads or with `.timer(..)` for tasks"
@@ -35,9 +88,27 @@ pub trait TimeMode: sealed::TimeMode {}
 pub trait SupportsDelays: TimeMode {}
 
 /// A queue whose keys can be awaited.
+///
+/// # Examples
+/// ```
+/// use flyball_sync::block_on;
+/// use flyball_workqueue::{Fifo, NoLimiter, Queue, SupportsAsync};
+///
+/// async fn work<T: SupportsAsync>(queue: &Queue<u32, Fifo, NoLimiter, T>) {
+///     while let Some(lease) = queue.get().await {
+///         lease.succeed();
+///     }
+/// }
+///
+/// let queue = Queue::new();
+/// queue.add(7)?;
+/// queue.shut_down();
+/// block_on(work(&queue));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[diagnostic::on_unimplemented(
-    message = "an async `get` on a queue with delays needs a timer",
-    note = "build the queue with `.timer(..)`, such as `TokioTimer::current()`, or use `blocking_get`"
+    message = "this queue has delays and no timer, so no task can wait for its keys",
+    note = "build the queue with `.timer(..)`, such as `TokioTimer::current()` or `ThreadTimer::new()`, or use `blocking_get`"
 )]
 pub trait SupportsAsync: TimeMode {}
 

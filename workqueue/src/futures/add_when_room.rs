@@ -17,12 +17,23 @@ use crate::time_mode::{NoDelays, TimeMode};
 
 /// The future of [`Queue::add_when_room`].
 ///
+/// # Panics
+/// When it is polled again after it has given its answer.
+///
 /// # Cancel safety
 /// Dropping it adds nothing, and drops the key. If it had been woken for room, the wake-up is passed on. So drop it, or
 /// poll it again when it is woken: one that is kept and never polled keeps at most one wake-up from the others.
 ///
-/// # Panics
-/// When it is polled again after it has given its answer.
+/// # Examples
+/// A future that is dropped has added nothing:
+/// ```
+/// use flyball_workqueue::{AddWhenRoom, KeyState, Queue};
+///
+/// let queue = Queue::new();
+/// let adding: AddWhenRoom<'_, &str> = queue.add_when_room("a");
+/// drop(adding);
+/// assert_eq!(queue.state(&"a"), KeyState::Absent);
+/// ```
 #[must_use = "futures do nothing unless awaited"]
 pub struct AddWhenRoom<'a, K: Key, O: Order<K> = Fifo, L: QueueLimiter<K> = NoLimiter, T: TimeMode = NoDelays>
 {

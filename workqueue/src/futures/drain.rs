@@ -18,6 +18,21 @@ use crate::time_mode::{NoDelays, TimeMode};
 ///
 /// # Cancel safety
 /// It does nothing before its first poll. Dropping it after that only stops waiting; the queue stays shut down.
+///
+/// # Examples
+/// The future does nothing before its first poll, so adds go on until then:
+/// ```
+/// use flyball_sync::block_on;
+/// use flyball_workqueue::{Drain, Leftovers, Queue};
+///
+/// let queue = Queue::builder().with_delays().build();
+/// let drain: Drain<&str, _, _, _> = queue.drain();
+/// queue.add_after("a", std::time::Duration::from_secs(60))?;
+/// let left: Leftovers<&str> = block_on(drain);
+/// assert!(queue.add("b").is_err());
+/// assert_eq!(left.waiting, ["a"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "futures do nothing unless awaited"]
 pub struct Drain<K: Key, O: Order<K> = Fifo, L: QueueLimiter<K> = NoLimiter, T: TimeMode = NoDelays> {
     queue: Queue<K, O, L, T>,

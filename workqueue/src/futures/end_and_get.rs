@@ -18,6 +18,20 @@ use crate::time_mode::{NoDelays, SupportsAsync};
 ///
 /// # Cancel safety
 /// The lease ends by its outcome, at the first poll or when this is dropped before it. Otherwise that of [`Get`].
+///
+/// # Examples
+/// The lease ends even if the future is dropped before its first poll:
+/// ```
+/// use flyball_workqueue::{EndAndGet, LeaseOutcome, Queue};
+///
+/// let queue = Queue::new();
+/// queue.add("a")?;
+/// let lease = queue.try_get()?;
+/// let next: EndAndGet<'_, &str> = queue.end_and_get(lease, LeaseOutcome::Succeeded);
+/// drop(next);
+/// assert_eq!(queue.stats().leased, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "futures do nothing unless awaited"]
 pub struct EndAndGet<
     'a,

@@ -22,6 +22,21 @@ use crate::time_mode::{NoDelays, SupportsAsync};
 /// # Cancel safety
 /// Dropping it takes no key. If it had been woken for one, the wake-up is passed on to another getter. So drop it, or
 /// poll it again when it is woken: one that is kept and never polled keeps at most one wake-up from the others.
+///
+/// # Examples
+/// A future that is dropped takes no key, so `get` may stand in a `select!`:
+/// ```
+/// use flyball_sync::{block_on, block_on_timeout};
+/// use flyball_workqueue::{Get, Queue};
+/// use std::time::Duration;
+///
+/// let queue = Queue::new();
+/// let get: Get<'_, &str> = queue.get();
+/// assert!(block_on_timeout(get, Duration::ZERO).is_none()); // polled once, and dropped
+/// queue.add("a")?;
+/// assert_eq!(block_on(queue.get()).as_deref(), Some(&"a"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "futures do nothing unless awaited"]
 pub struct Get<'a, K: Key, O: Order<K> = Fifo, L: QueueLimiter<K> = NoLimiter, T: SupportsAsync = NoDelays> {
     queue: &'a Queue<K, O, L, T>,

@@ -16,6 +16,23 @@ use crate::time_mode::{NoDelays, SupportsAsync};
 ///
 /// # Cancel safety
 /// That of [`Get`].
+///
+/// # Examples
+/// ```
+/// use flyball_sync::block_on;
+/// use flyball_workqueue::{GetMany, GetTimeoutError, Queue, ThreadTimer};
+/// use std::time::Duration;
+///
+/// let queue = Queue::builder().timer(ThreadTimer::new()).build();
+/// queue.add_many(["a", "b", "c"]);
+/// let batch: GetMany<'_, &str, _, _, _> = queue.get_many(2);
+/// let two = block_on(batch);
+/// let one = block_on(queue.get_many_timeout(2, Duration::from_secs(60)))?;
+/// assert_eq!((two.len(), one.len()), (2, 1)); // what there is: neither waits to be full
+/// let none = block_on(queue.get_many_timeout(2, Duration::from_millis(10)));
+/// assert_eq!(none.unwrap_err(), GetTimeoutError::TimedOut);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "futures do nothing unless awaited"]
 pub struct GetMany<
     'a,

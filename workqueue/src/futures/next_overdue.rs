@@ -20,6 +20,9 @@ use crate::time_mode::{SupportsAsync, SupportsDelays, TimeMode};
 ///
 /// # Cancel safety
 /// Dropping it reports nothing.
+///
+/// # Examples
+/// See [`Queue::next_overdue`].
 #[must_use = "futures do nothing unless awaited"]
 pub struct NextOverdue<
     'a,

@@ -20,6 +20,22 @@ use crate::time_mode::{NoDelays, SupportsAsync};
 ///
 /// # Cancel safety
 /// Dropping it takes no key. If it had been woken for one, the wake-up is passed on to another getter.
+///
+/// # Examples
+/// ```
+/// use flyball_sync::block_on;
+/// use flyball_workqueue::{LeaseStream, Queue};
+/// use futures_util::StreamExt;
+///
+/// let queue = Queue::new();
+/// queue.add_many(["a", "b", "c"]);
+/// queue.shut_down();
+/// let mut leases: LeaseStream<'_, &str> = queue.stream();
+/// while let Some(lease) = block_on(leases.next()) {
+///     lease.succeed();
+/// }
+/// assert_eq!(queue.stats().ready, 0);
+/// ```
 #[must_use = "streams do nothing unless polled"]
 pub struct LeaseStream<
     'a,

@@ -5,6 +5,25 @@ use std::time::Duration;
 /// How a lease ends, in the words of its methods.
 ///
 /// What the holder of a [`Lease`](crate::Lease) says of its work, and what [`QueueMetrics`](crate::QueueMetrics) are told.
+///
+/// # Examples
+/// A function that decides, apart from the lease:
+/// ```
+/// use flyball_workqueue::LeaseOutcome;
+/// use std::io::{Error, ErrorKind};
+/// use std::time::Duration;
+///
+/// fn outcome(result: Result<(), Error>) -> LeaseOutcome {
+///     match result {
+///         Ok(()) => LeaseOutcome::Succeeded,
+///         Err(error) if error.kind() == ErrorKind::AlreadyExists => LeaseOutcome::Done,
+///         Err(_) => LeaseOutcome::Failed { at_least: Duration::from_secs(1) },
+///     }
+/// }
+///
+/// assert!(outcome(Err(ErrorKind::TimedOut.into())).is_failure());
+/// assert!(!outcome(Err(ErrorKind::AlreadyExists.into())).is_failure());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LeaseOutcome {

@@ -6,6 +6,31 @@ use std::sync::Weak;
 use crate::state::QueueStats;
 
 /// A queue to read, without keeping it: what [`QueueMetrics::register`](crate::QueueMetrics::register) is given.
+///
+/// # Examples
+/// A sink that keeps the reader, to show the depth when it is asked for it:
+/// ```
+/// use flyball_workqueue::{Queue, QueueMetrics, StatsReader};
+/// use std::sync::{Arc, OnceLock};
+///
+/// #[derive(Default)]
+/// struct Depth(OnceLock<StatsReader>);
+///
+/// impl QueueMetrics for Depth {
+///     fn register(&self, queue: StatsReader) {
+///         self.0.set(queue).expect("one sink for one queue");
+///     }
+/// }
+///
+/// let depth = Arc::new(Depth::default());
+/// let queue = Queue::builder().metrics(depth.clone()).build();
+/// queue.add("a")?;
+/// let reader = depth.0.get().unwrap();
+/// assert_eq!(reader.read().map(|stats| stats.depth()), Some(1));
+/// drop(queue);
+/// assert_eq!(reader.read(), None);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct StatsReader(Weak<dyn ReadStats>);
 

@@ -28,6 +28,18 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// # Panics
     /// When `Hash` or `Eq` of the key, or the clock does; nothing is changed then. When a waker or the timer does;
     /// the key is added then.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_workqueue::{AddErrorKind, Added, Queue};
+    ///
+    /// let queue = Queue::new();
+    /// assert_eq!(queue.add("a")?, Added::New);
+    /// assert_eq!(queue.add("a")?, Added::Merged);
+    /// queue.shut_down();
+    /// assert_eq!(queue.add("b").unwrap_err().kind(), AddErrorKind::ShutDown);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn add(&self, key: K) -> Result<Added, AddError<K>> {
         let tag = self.shared.tag(&key);
         self.add_tagged(key, tag)
@@ -41,6 +53,15 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     ///
     /// # Panics
     /// As `add`, and when `Clone` of the key does; nothing is changed then.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_workqueue::{Added, Queue};
+    ///
+    /// let (queue, key) = (Queue::new(), String::from("default/web"));
+    /// assert_eq!(queue.add_ref(&key), Ok(Added::New)); // cloned
+    /// assert_eq!(queue.add_ref(&key), Ok(Added::Merged)); // not cloned
+    /// ```
     pub fn add_ref(&self, key: &K) -> Result<Added, AddErrorKind> {
         self.add_ref_tagged(key, self.shared.tag(key))
     }
@@ -64,15 +85,17 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     ///
     /// # Examples
     /// ```
-    /// # use flyball_workqueue::{AddErrorKind, Queue};
-    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// use flyball_sync::{block_on, block_on_timeout};
+    /// use flyball_workqueue::{AddErrorKind, Added, Queue};
+    /// use std::time::Duration;
+    ///
     /// let queue = Queue::builder().capacity(1).build();
     /// queue.add("a")?;
     /// assert_eq!(queue.add("b").unwrap_err().kind(), AddErrorKind::Full);
-    /// queue.try_get()?.done();
-    /// queue.add_when_room("b").await?;
-    /// # Ok(())
-    /// # }
+    /// assert!(block_on_timeout(queue.add_when_room("b"), Duration::ZERO).is_none()); // waits
+    /// queue.try_get()?.done(); // makes room
+    /// assert_eq!(block_on(queue.add_when_room("b"))?, Added::New);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn add_when_room(&self, key: K) -> AddWhenRoom<'_, K, O, L, T> {
         let tag = self.shared.tag(&key);
@@ -86,6 +109,33 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     ///
     /// # Panics
     /// As [`add`](Self::add).
+    ///
+    /// # Examples
+    /// A producer that is no faster than its consumers:
+    /// ```
+    /// use flyball_workqueue::{AddError, Queue};
+    /// use std::thread;
+    ///
+    /// let queue = Queue::builder().capacity(2).build();
+    /// let producer = thread::spawn({
+    ///     let queue = queue.clone();
+    ///     move || {
+    ///         for key in 0..10 {
+    ///             queue.blocking_add_when_room(key)?;
+    ///         }
+    ///         queue.shut_down();
+    ///         Ok::<(), AddError<i32>>(())
+    ///     }
+    /// });
+    /// let mut served = 0;
+    /// while let Some(lease) = queue.blocking_get() {
+    ///     lease.done(); // makes room
+    ///     served += 1;
+    /// }
+    /// producer.join().unwrap()?;
+    /// assert_eq!(served, 10);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn blocking_add_when_room(&self, key: K) -> Result<Added, AddError<K>> {
         let tag = self.shared.tag(&key);
         self.block_for_room(key, tag, None)
@@ -98,6 +148,18 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     ///
     /// # Panics
     /// As [`add`](Self::add).
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_workqueue::{AddErrorKind, Queue};
+    /// use std::time::Duration;
+    ///
+    /// let queue = Queue::builder().capacity(1).build();
+    /// queue.add("a")?;
+    /// let refused = queue.blocking_add_when_room_timeout("b", Duration::from_millis(10)).unwrap_err();
+    /// assert_eq!((refused.kind(), refused.into_key()), (AddErrorKind::Full, "b"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn blocking_add_when_room_timeout(&self, key: K, limit: Duration) -> Result<Added, AddError<K>> {
         let tag = self.shared.tag(&key);
         self.block_for_room(key, tag, Some(Monotonic.now() + limit))
@@ -112,9 +174,10 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     ///
     /// # Examples
     /// ```
-    /// # use flyball_workqueue::Queue;
+    /// use flyball_workqueue::{AddedMany, Queue};
+    ///
     /// let queue = Queue::builder().capacity(2).build();
-    /// let added = queue.add_many(["a", "b", "a", "c"]);
+    /// let added: AddedMany<&str> = queue.add_many(["a", "b", "a", "c"]);
     /// assert_eq!((added.new, added.merged), (2, 1));
     /// let refused = added.refused.into_iter().map(|error| error.into_key());
     /// assert_eq!(refused.collect::<Vec<_>>(), ["c"]);
@@ -125,6 +188,21 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
 
     /// Takes back what was asked for and has not begun: a Ready or waiting key leaves, a mark on a lease is erased.
     /// The lease itself goes on. Says whether there was anything to take back.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_workqueue::{KeyState, Queue};
+    ///
+    /// let queue = Queue::new();
+    /// queue.add("a")?;
+    /// let lease = queue.try_get()?;
+    /// assert!(!queue.cancel(&"a")); // it has begun
+    /// queue.add("a")?;
+    /// assert!(queue.cancel(&"a")); // it does not come once more
+    /// lease.done();
+    /// assert_eq!(queue.state(&"a"), KeyState::Absent);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn cancel(&self, key: &K) -> bool {
         let hash = self.shared.hash(key);
         let now = self.shared.now_if_timed();
@@ -210,6 +288,19 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays + SupportsAsync>
     ///
     /// # Cancel safety
     /// As `add_when_room`. The limit begins with the first poll.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_sync::block_on;
+    /// use flyball_workqueue::{AddErrorKind, Queue, ThreadTimer};
+    /// use std::time::Duration;
+    ///
+    /// let queue = Queue::builder().timer(ThreadTimer::new()).capacity(1).build();
+    /// queue.add("a")?;
+    /// let adding = queue.add_when_room_timeout("b", Duration::from_millis(10));
+    /// assert_eq!(block_on(adding).unwrap_err().kind(), AddErrorKind::Full);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub async fn add_when_room_timeout(&self, key: K, limit: Duration) -> Result<Added, AddError<K>> {
         let mut adding = self.add_when_room(key);
         match self.within(limit, &mut adding).await {

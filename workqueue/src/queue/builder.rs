@@ -31,6 +31,19 @@ use crate::time_mode::{NoDelays, SupportsDelays, TimeMode, WithClock, WithTimer}
 /// queue.add_after("a", Duration::from_secs(30))?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// What all queues of a program have in common:
+/// ```
+/// use flyball_workqueue::{Key, Queue, QueueBuilder, ThreadTimer};
+///
+/// fn common<K: Key>() -> QueueBuilder<K> {
+///     Queue::builder().capacity(10_000)
+/// }
+///
+/// let pods = common::<String>().build();
+/// let nodes = common::<u32>().timer(ThreadTimer::new()).build();
+/// assert_eq!(pods.stats().capacity_left, nodes.stats().capacity_left);
+/// ```
 #[must_use = "a builder does nothing until `build`"]
 pub struct QueueBuilder<K, O = Fifo, L = NoLimiter, T = NoDelays> {
     limiter: L,
@@ -63,6 +76,25 @@ impl<K: Key> QueueBuilder<K> {
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> QueueBuilder<K, O, L, T> {
     /// Delays on the machine's monotonic clock, for blocking getters; no runtime. Replaces a clock or timer given before.
+    ///
+    /// # Examples
+    /// A queue has no delays unless it is built with them:
+    /// ```
+    /// use flyball_workqueue::Queue;
+    /// use std::time::Duration;
+    ///
+    /// let queue = Queue::builder().with_delays().build();
+    /// queue.add_after("a", Duration::from_secs(30))?;
+    /// assert_eq!(queue.stats().waiting, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    /// ```compile_fail,E0599
+    /// use flyball_workqueue::Queue;
+    /// use std::time::Duration;
+    ///
+    /// let queue = Queue::new();
+    /// queue.add_after("a", Duration::from_secs(30));
+    /// ```
     pub fn with_delays(self) -> QueueBuilder<K, O, L, WithClock> {
         self.with_time(WithClock::default())
     }
@@ -71,6 +103,19 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> QueueBuilder<K, O, L,
     ///
     /// A thread that sleeps until a deadline sleeps real time. Where the clock is moved by hand and threads wait, give the
     /// queue its timer instead, as in `.timer(clock.timer())`: that wakes them.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_workqueue::{ManualClock, Queue};
+    /// use std::time::Duration;
+    ///
+    /// let clock = ManualClock::new();
+    /// let queue = Queue::builder().clock(clock.clone()).build();
+    /// queue.add_after("a", Duration::from_secs(3_600))?;
+    /// clock.advance(Duration::from_secs(3_600)); // a test of an hour takes no time
+    /// assert_eq!(*queue.try_get()?, "a");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn clock<C: Clock>(self, clock: C) -> QueueBuilder<K, O, L, WithClock<C>> {
         self.with_time(WithClock(clock))
     }
@@ -79,6 +124,27 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> QueueBuilder<K, O, L,
     ///
     /// The timer becomes the queue's own: it is armed only while somebody waits for a deadline. A
     /// `TokioTimer` whose runtime is shut down before the queue goes on as a `ThreadTimer`.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_sync::block_on;
+    /// use flyball_workqueue::{Queue, ThreadTimer};
+    /// use std::time::Duration;
+    ///
+    /// let queue = Queue::builder().timer(ThreadTimer::new()).build(); // on tokio, `TokioTimer::current()`
+    /// queue.add_after("a", Duration::from_millis(10))?;
+    /// let lease = block_on(queue.get()).expect("the queue is open");
+    /// lease.succeed();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// A [`ManualClock`](crate::ManualClock) is not a timer; it makes timers:
+    /// ```compile_fail,E0277
+    /// use flyball_workqueue::{ManualClock, Queue};
+    ///
+    /// let clock = ManualClock::new();
+    /// let queue = Queue::<&str>::builder().timer(clock).build(); // not `clock.timer()`
+    /// ```
     pub fn timer<W: Timer>(self, timer: W) -> QueueBuilder<K, O, L, WithTimer<W>> {
         self.with_time(WithTimer(timer))
     }
@@ -128,6 +194,21 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> QueueBuilder<K, O, L,
     }
 
     /// Fixes the randomness that the limiter's jitter gets, so that a run replays.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_ratelimit::{Exponential, Jitter};
+    /// use flyball_workqueue::{ManualClock, Queue};
+    /// use std::time::Duration;
+    ///
+    /// let deadline = |seed| {
+    ///     let backoff = Exponential::new(Duration::from_secs(1)..=Duration::from_secs(60)).jitter(Jitter::Full);
+    ///     let queue = Queue::builder().clock(ManualClock::new()).limiter(backoff).seed(seed).build();
+    ///     queue.add_rate_limited("a").unwrap();
+    ///     queue.state(&"a")
+    /// };
+    /// assert_eq!(deadline(7), deadline(7));
+    /// ```
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
@@ -154,6 +235,23 @@ impl<K: Key, O: Order<K>, T: TimeMode> QueueBuilder<K, O, NoLimiter, T> {
     ///
     /// What the limiter counts of a key is kept as long as the key is in the queue, however long it waits there, and
     /// ages from when it has left. A queue has one limiter; [`MaxOf`](flyball_ratelimit::MaxOf) makes one of two.
+    ///
+    /// # Examples
+    /// Each key has its own backoff, and all keys together retry at most ten times a second:
+    /// ```
+    /// use flyball_ratelimit::{Exponential, Quota, RetryBudget};
+    /// use flyball_workqueue::{ManualClock, Queue};
+    /// use std::num::NonZeroU32;
+    /// use std::time::Duration;
+    ///
+    /// let ten = Quota::per_second(NonZeroU32::new(10).unwrap());
+    /// let backoff = Exponential::new(Duration::from_millis(5)..=Duration::from_secs(1_000));
+    /// let queue = Queue::builder().clock(ManualClock::new()).limiter(RetryBudget::new(backoff, ten)).build();
+    /// queue.add("a")?;
+    /// queue.try_get()?.retry();
+    /// assert_eq!((queue.stats().waiting, queue.num_requeues(&"a")), (1, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn limiter<P: QueueLimiter<K>>(self, policy: P) -> QueueBuilder<K, O, P, T::WithDelays> {
         let Self { time, seed, options, give_up, sinks, order, keys, .. } = self;
         QueueBuilder { limiter: policy, time: time.with_delays(), seed, options, give_up, sinks, order, keys }
@@ -166,6 +264,24 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> QueueBuilder<K,
     /// No add shortens a backoff: a key that failed runs at its end, however many events come meanwhile.
     ///
     /// Without it an add runs the key at once, and only failures count once per wait.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_ratelimit::Exponential;
+    /// use flyball_workqueue::{Added, ManualClock, Queue};
+    /// use std::time::Duration;
+    ///
+    /// let clock = ManualClock::new();
+    /// let backoff = Exponential::new(Duration::from_secs(1)..=Duration::from_secs(60));
+    /// let queue = Queue::builder().clock(clock.clone()).limiter(backoff).strict_backoff().build();
+    /// queue.add("a")?;
+    /// queue.try_get()?.retry();
+    /// assert_eq!(queue.add("a")?, Added::Merged); // without strict backoff it would be Ready now
+    /// assert!(!queue.has_ready());
+    /// clock.advance(Duration::from_secs(1));
+    /// assert!(queue.has_ready());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn strict_backoff(mut self) -> Self {
         self.options.strict = true;
         self

@@ -24,6 +24,21 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     ///
     /// # Panics
     /// When `Hash`, `Eq` or `Clone` of the key does; the lease stays detached then.
+    ///
+    /// # Examples
+    /// A framework that passes keys and no leases:
+    /// ```
+    /// use flyball_workqueue::{NotDetached, Queue};
+    ///
+    /// let queue = Queue::new();
+    /// queue.add("a")?;
+    /// let key = queue.try_get()?.detach();
+    ///
+    /// let lease = queue.attach(&key)?;
+    /// assert_eq!(queue.attach(&key).unwrap_err(), NotDetached); // it is a guard already
+    /// lease.succeed();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn attach(&self, key: &K) -> Result<Lease<K, T>, NotDetached> {
         let hash = self.shared.hash(key);
         let (id, key) = self.shared.lock().state.attach(key, hash).ok_or(NotDetached)?;
@@ -31,6 +46,22 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     }
 
     /// Forgets the failures of a key. What waits, waits on.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_ratelimit::Exponential;
+    /// use flyball_workqueue::Queue;
+    /// use std::time::Duration;
+    ///
+    /// let backoff = Exponential::new(Duration::from_secs(1)..=Duration::from_secs(60));
+    /// let queue = Queue::builder().limiter(backoff).build();
+    /// queue.add_rate_limited("a")?;
+    /// assert_eq!(queue.num_requeues(&"a"), 1);
+    /// queue.forget(&"a");
+    /// assert_eq!(queue.num_requeues(&"a"), 0);
+    /// assert_eq!(queue.stats().waiting, 1); // still for its second
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn forget(&self, key: &K) {
         self.shared.limiter.forget(key);
     }

@@ -44,6 +44,20 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Consumer<K, O, L, T> 
     ///
     /// # Cancel safety
     /// As `Queue::get`.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_sync::block_on;
+    /// use flyball_workqueue::{Consumer, Queue};
+    ///
+    /// let queue = Queue::new();
+    /// queue.add("a")?;
+    /// let (first, second): (Consumer<&str>, Consumer<&str>) = (queue.consumer(), queue.consumer());
+    /// first.stop();
+    /// assert!(block_on(first.get()).is_none()); // though a key is Ready
+    /// assert_eq!(block_on(second.get()).as_deref(), Some(&"a"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn get(&self) -> Get<'_, K, O, L, T>
     where
         T: SupportsAsync,

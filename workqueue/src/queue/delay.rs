@@ -25,6 +25,20 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     ///
     /// # Panics
     /// As [`add`](Self::add).
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_workqueue::{Added, ManualClock, Queue};
+    /// use std::time::Duration;
+    ///
+    /// let (clock, seconds) = (ManualClock::new(), Duration::from_secs);
+    /// let queue = Queue::builder().clock(clock.clone()).build();
+    /// queue.add_after("a", seconds(5))?;
+    /// assert_eq!(queue.add_after("a", seconds(60))?, Added::Merged); // the earlier deadline holds
+    /// clock.advance(seconds(5));
+    /// assert_eq!(*queue.try_get()?, "a");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn add_after(&self, key: K, delay: Duration) -> Result<Added, AddError<K>> {
         self.add_after_with(key, delay, DelayMode::Earliest)
     }
@@ -73,6 +87,22 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     /// # Panics
     /// When `Hash`, `Eq` or `Clone` of the key, the limiter's policy or the clock does; nothing is added then. When a
     /// waker, the timer or the hook for keys that are given up does.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_ratelimit::Exponential;
+    /// use flyball_workqueue::{ManualClock, Queue};
+    /// use std::time::Duration;
+    ///
+    /// let (clock, seconds) = (ManualClock::new(), Duration::from_secs);
+    /// let queue = Queue::builder().clock(clock.clone()).limiter(Exponential::new(seconds(1)..=seconds(60))).build();
+    /// queue.add_rate_limited("a")?;
+    /// queue.add_rate_limited("a")?; // its backoff is open: not counted
+    /// assert_eq!((queue.stats().waiting, queue.num_requeues(&"a")), (1, 1));
+    /// clock.advance(seconds(1));
+    /// assert!(queue.has_ready());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn add_rate_limited(&self, key: K) -> Result<Added, AddError<K>> {
         let tag = self.shared.tag(&key);
         self.add_rate_limited_tagged(key, tag)
@@ -85,6 +115,22 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     ///
     /// # Panics
     /// As [`add`](Self::add).
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_workqueue::{KeyState, ManualClock, Queue};
+    /// use std::time::Duration;
+    ///
+    /// let seconds = Duration::from_secs;
+    /// let queue = Queue::builder().clock(ManualClock::new()).build();
+    /// queue.add("a")?;
+    /// assert!(queue.postpone(&"a", seconds(5)));
+    /// assert_eq!(queue.state(&"a"), KeyState::Waiting(queue.now() + seconds(5)));
+    /// assert!(queue.postpone(&"a", seconds(1))); // a wait becomes no shorter
+    /// assert_eq!(queue.state(&"a"), KeyState::Waiting(queue.now() + seconds(5)));
+    /// assert!(!queue.postpone(&"b", seconds(5))); // absent
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn postpone(&self, key: &K, delay: Duration) -> bool {
         let hash = self.shared.hash(key);
         let now = self.shared.now();

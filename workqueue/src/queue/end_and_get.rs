@@ -30,12 +30,12 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     ///
     /// A queue without delays ignores the delay of an outcome: the key is Ready again at once, at the tail.
     ///
-    /// # Cancel safety
-    /// The lease ends by `outcome`, at the first poll or when the future is dropped before it. Otherwise as `get`.
-    ///
     /// # Panics
     /// The future panics as `get` and the end of a lease do. The lease has ended then, and no key is handed out; polled again, the
     /// future is a `get`.
+    ///
+    /// # Cancel safety
+    /// The lease ends by `outcome`, at the first poll or when the future is dropped before it. Otherwise as `get`.
     ///
     /// # Examples
     /// ```
@@ -72,6 +72,19 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     ///
     /// # Panics
     /// As `try_get` and the end of a lease. The lease has ended then, and no key is handed out.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_workqueue::{LeaseOutcome, Queue, TryGetError};
+    ///
+    /// let queue = Queue::new();
+    /// queue.add("a")?;
+    /// let lease = queue.try_get()?;
+    /// let next = queue.try_end_and_get(lease, LeaseOutcome::Succeeded);
+    /// assert_eq!(next.unwrap_err(), TryGetError::Empty);
+    /// assert_eq!(queue.stats().leased, 0); // the lease has ended
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn try_end_and_get(
         &self,
         lease: Lease<K, T>,
@@ -84,6 +97,21 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     ///
     /// # Panics
     /// As [`try_end_and_get`](Self::try_end_and_get).
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_workqueue::{LeaseOutcome, Queue};
+    ///
+    /// let queue = Queue::new();
+    /// queue.add_many(["a", "b", "c"]);
+    /// queue.shut_down();
+    /// let mut next = queue.blocking_get();
+    /// while let Some(lease) = next {
+    ///     println!("working on {}", lease.key());
+    ///     next = queue.blocking_end_and_get(lease, LeaseOutcome::Succeeded);
+    /// }
+    /// assert_eq!(queue.stats().ready, 0);
+    /// ```
     #[must_use = "a lease that is dropped without an outcome counts as a failure"]
     pub fn blocking_end_and_get(&self, lease: Lease<K, T>, outcome: LeaseOutcome) -> Option<Lease<K, T>> {
         match self.try_end_and_get(lease, outcome) {

@@ -31,13 +31,32 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// poll, so that a queue which is never empty leaves other tasks their turn. To look without waiting, use
     /// [`try_get`](Self::try_get).
     ///
-    /// # Cancel safety
-    /// Dropping the future takes no key. If it had been woken for one, the wake-up is passed on to another getter.
-    ///
     /// # Panics
     /// The future panics when `Clone` of the key, the clock or the timer does; nothing is handed out then.
     ///
+    /// # Cancel safety
+    /// Dropping the future takes no key. If it had been woken for one, the wake-up is passed on to another getter.
+    ///
     /// # Examples
+    /// A worker:
+    /// ```
+    /// use flyball_sync::block_on;
+    /// use flyball_workqueue::Queue;
+    ///
+    /// async fn work(queue: Queue<&'static str>) {
+    ///     while let Some(lease) = queue.get().await {
+    ///         println!("working on {}", lease.key());
+    ///         lease.succeed();
+    ///     }
+    /// }
+    ///
+    /// let queue = Queue::new();
+    /// queue.add("a")?;
+    /// queue.shut_down();
+    /// block_on(work(queue)); // on a runtime, spawn some of these
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// On a queue with delays there is no async `get` without a timer:
     /// ```compile_fail,E0277
     /// # use flyball_workqueue::Queue;
@@ -54,10 +73,10 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// Waits for a key as [`get`](Self::get) does, then takes what else is Ready, at most `most` keys in all. Nothing once
     /// the queue is closed, and nothing at once where `most` is 0, as tokio's `recv_many`.
     ///
-    /// # Cancel safety
+    /// # Panics
     /// As `get`.
     ///
-    /// # Panics
+    /// # Cancel safety
     /// As `get`.
     pub fn get_many(&self, most: usize) -> GetMany<'_, K, O, L, T>
     where
@@ -99,6 +118,21 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// # Panics
     /// When `Clone` of the first key does, or the clock; nothing is handed out then. A later key whose `Clone` panics
     /// ends the batch, and is left for the next call.
+    ///
+    /// # Examples
+    /// A batch has what there is, and does not wait to be full:
+    /// ```
+    /// use flyball_workqueue::Queue;
+    /// use std::time::Duration;
+    ///
+    /// let queue = Queue::new();
+    /// queue.add_many([1, 2, 3, 4, 5]);
+    /// let first = queue.try_get_many(2)?;
+    /// let second = queue.blocking_get_many(2);
+    /// let rest = queue.blocking_get_many_timeout(2, Duration::from_secs(60))?;
+    /// assert_eq!((first.len(), second.len(), rest.len()), (2, 2, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn try_get_many(&self, most: usize) -> Result<Vec<Lease<K, T>>, TryGetError> {
         if most == 0 {
             return Ok(Vec::new());
@@ -266,11 +300,11 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays + SupportsAsync>
     /// # Errors
     /// [`GetTimeoutError::TimedOut`] after `limit`, [`GetTimeoutError::Closed`] once the queue is closed.
     ///
-    /// # Cancel safety
-    /// As `get`. The limit begins with the first poll.
-    ///
     /// # Panics
     /// As `get`.
+    ///
+    /// # Cancel safety
+    /// As `get`. The limit begins with the first poll.
     ///
     /// # Examples
     /// ```
@@ -299,11 +333,11 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays + SupportsAsync>
     /// # Errors
     /// As [`get_timeout`](Self::get_timeout).
     ///
-    /// # Cancel safety
-    /// As `get_timeout`.
-    ///
     /// # Panics
     /// As `get`.
+    ///
+    /// # Cancel safety
+    /// As `get_timeout`.
     pub async fn get_many_timeout(
         &self,
         most: usize,

@@ -21,6 +21,23 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     ///
     /// # Cancel safety
     /// Dropping the future only stops waiting.
+    ///
+    /// # Examples
+    /// A key that waits for a deadline keeps no queue from being idle; it keeps it from being [empty](Self::wait_empty):
+    /// ```
+    /// use flyball_sync::{block_on, block_on_timeout};
+    /// use flyball_workqueue::{Queue, WaitIdle};
+    /// use std::time::Duration;
+    ///
+    /// let queue = Queue::builder().with_delays().build();
+    /// queue.add_after("a", Duration::from_secs(3_600))?;
+    /// let idle: WaitIdle<'_, &str, _, _, _> = queue.wait_idle();
+    /// block_on(idle);
+    /// assert!(block_on_timeout(queue.wait_empty(), Duration::ZERO).is_none());
+    /// queue.cancel(&"a");
+    /// block_on(queue.wait_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn wait_idle(&self) -> WaitIdle<'_, K, O, L, T> {
         WaitIdle::new(self, false)
     }
@@ -36,6 +53,26 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     }
 
     /// [`wait_idle`](Self::wait_idle), blocking the thread.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_workqueue::{Lease, Queue};
+    /// use std::thread;
+    /// use std::time::Duration;
+    ///
+    /// let queue = Queue::new();
+    /// queue.add("a")?;
+    /// assert!(!queue.blocking_wait_idle_timeout(Duration::from_millis(10))); // nobody has taken "a"
+    /// let worker = thread::spawn({
+    ///     let queue = queue.clone();
+    ///     move || queue.blocking_get().map(Lease::succeed)
+    /// });
+    /// queue.blocking_wait_idle();
+    /// queue.blocking_wait_empty(); // it has no delays, so it is empty when it is idle
+    /// assert!(queue.blocking_wait_empty_timeout(Duration::ZERO));
+    /// worker.join().unwrap();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn blocking_wait_idle(&self) {
         self.block_until_idle(None);
     }
@@ -61,6 +98,19 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays + SupportsAsync>
     ///
     /// # Cancel safety
     /// Dropping the future only stops waiting. The limit begins with the first poll.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_sync::block_on;
+    /// use flyball_workqueue::{Queue, ThreadTimer};
+    /// use std::time::Duration;
+    ///
+    /// let queue = Queue::builder().timer(ThreadTimer::new()).build();
+    /// queue.add_after("a", Duration::from_secs(3_600))?;
+    /// assert!(block_on(queue.wait_idle_timeout(Duration::from_millis(10)))); // at once
+    /// assert!(!block_on(queue.wait_empty_timeout(Duration::from_millis(10)))); // "a" waits for longer
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub async fn wait_idle_timeout(&self, limit: Duration) -> bool {
         self.within(limit, &mut self.wait_idle()).await.is_some()
     }

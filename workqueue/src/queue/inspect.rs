@@ -55,6 +55,19 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     }
 
     /// Reads the queue from afar, without keeping it: for who shows figures as long as the queue is there.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_workqueue::Queue;
+    ///
+    /// let queue = Queue::new();
+    /// queue.add("a")?;
+    /// let reader = queue.stats_reader();
+    /// assert_eq!(reader.read().map(|stats| stats.ready), Some(1));
+    /// drop(queue);
+    /// assert!(reader.read().is_none()); // it does not keep the queue
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn stats_reader(&self) -> StatsReader {
         self.shared.stats_reader()
@@ -65,6 +78,25 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     ///
     /// # Panics
     /// When `Clone` of a key, the clock or the limiter's policy does.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_workqueue::{KeyInfo, KeyState, ManualClock, Queue};
+    /// use std::time::Duration;
+    ///
+    /// let queue = Queue::builder().clock(ManualClock::new()).build();
+    /// queue.add_many(["a", "b"]);
+    /// queue.add_after("c", Duration::from_secs(5))?;
+    /// let _lease = queue.try_get()?;
+    /// let show = |info: KeyInfo<&str>| match info.state {
+    ///     KeyState::Ready => format!("{} is ready", info.key),
+    ///     KeyState::Waiting(at) => format!("{} waits for {:?}", info.key, at.since(queue.now())),
+    ///     _ => format!("{} is leased", info.key),
+    /// };
+    /// let shown: Vec<_> = queue.keys().into_iter().map(show).collect();
+    /// assert_eq!(shown, ["b is ready", "c waits for 5s", "a is leased"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn keys(&self) -> Vec<KeyInfo<K>> {
         let now = self.shared.now_if_timed();
@@ -107,6 +139,10 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     /// queue.add("a")?;
     /// clock.advance(Duration::from_secs(3));
     /// assert_eq!(queue.stats().oldest_ready, Some(Duration::from_secs(3)));
+    ///
+    /// let lease = queue.try_get()?;
+    /// clock.advance(Duration::from_secs(1));
+    /// assert_eq!(lease.age(), Some(Duration::from_secs(1)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn track_ages(&self) {
@@ -121,11 +157,33 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     ///
     /// Nothing polls: it waits for the moment in which the oldest lease is overdue. Keeps ages from now on.
     ///
+    /// # Panics
+    /// The future panics when `Clone` of the key, the clock or the timer does; nothing is reported then.
+    ///
     /// # Cancel safety
     /// Dropping the future reports nothing.
     ///
-    /// # Panics
-    /// The future panics when `Clone` of the key, the clock or the timer does; nothing is reported then.
+    /// # Examples
+    /// ```
+    /// use flyball_sync::block_on;
+    /// use flyball_workqueue::{ManualClock, NextOverdue, OverdueLease, Queue};
+    /// use std::time::Duration;
+    ///
+    /// let (clock, minute) = (ManualClock::new(), Duration::from_secs(60));
+    /// let queue = Queue::builder().timer(clock.timer()).build();
+    /// queue.track_ages();
+    /// queue.add("a")?;
+    /// let lease = queue.try_get()?;
+    /// clock.advance(minute);
+    /// let next: NextOverdue<'_, &str, _, _, _> = queue.next_overdue(minute);
+    /// let OverdueLease { key, age, .. } = block_on(next).expect("a lease is overdue");
+    /// assert_eq!((key, age), ("a", minute));
+    ///
+    /// drop(lease);
+    /// let _ = queue.stop_now();
+    /// assert!(block_on(queue.next_overdue(minute)).is_none()); // none will be
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn next_overdue(&self, bound: Duration) -> NextOverdue<'_, K, O, L, T>
     where
         T: SupportsAsync,

@@ -22,6 +22,21 @@ impl<K: Key, L: QueueLimiter<K>, T: TimeMode> Queue<K, Priority, L, T> {
     /// It is the key's own from now on: what it comes back with. A Ready key that is raised is handed out no later than it
     /// would have been: it keeps its place, and takes another at the end of the higher priority. One that is lowered keeps the place
     /// in which it became Ready if that is at its new priority or below, and goes to the end of its new priority otherwise.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_workqueue::{Priority, PriorityStats, Queue};
+    ///
+    /// let queue = Queue::builder().order(Priority::new()).build();
+    /// queue.with_priority(5).add_many(["a", "b"]);
+    /// assert!(queue.set_priority(&"a", -5)); // an add could only raise it
+    /// let levels: Vec<PriorityStats> = queue.stats_by_priority();
+    /// assert_eq!((levels[0].priority, levels[0].ready), (5, 1));
+    /// assert_eq!((levels[1].priority, levels[1].ready), (-5, 1));
+    /// assert_eq!(*queue.try_get()?, "b");
+    /// assert!(!queue.set_priority(&"c", 5)); // absent
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn set_priority(&self, key: &K, priority: i8) -> bool {
         let hash = self.shared.hash(key);
         let now = self.shared.now_if_timed();
@@ -55,13 +70,14 @@ where
     ///
     /// # Examples
     /// ```
-    /// use flyball_workqueue::{Fair, Queue};
+    /// use flyball_workqueue::{Fair, GroupStats, Queue, TopGroups};
     ///
     /// let queue = Queue::builder().order(Fair::by_group(|key: &(char, u32)| key.0)).build();
     /// queue.add_many([('a', 1), ('a', 2), ('b', 1), ('c', 1)]);
-    /// let depths = queue.stats_by_group(1);
-    /// assert_eq!((depths.groups[0].group, depths.groups[0].ready), ('a', 2));
-    /// assert_eq!((depths.others.group, depths.others.ready), (2, 2));
+    /// let TopGroups { groups, others, .. } = queue.stats_by_group(1);
+    /// let most: &GroupStats<char> = &groups[0];
+    /// assert_eq!((most.group, most.ready), ('a', 2));
+    /// assert_eq!((others.group, others.ready), (2, 2)); // two groups, with two keys
     /// ```
     #[must_use]
     pub fn stats_by_group(&self, most: usize) -> TopGroups<G> {

@@ -18,6 +18,19 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// Hands out nothing until [`resume`](Self::resume), though keys are Ready: getters wait. Idempotent.
     ///
     /// Everything else goes on: adds, deadlines, leases, and what a shutdown says. A drain resumes.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_workqueue::{Queue, TryGetError};
+    ///
+    /// let queue = Queue::new();
+    /// queue.pause(); // say, until the caches are synced
+    /// queue.add("a")?;
+    /// assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
+    /// queue.resume();
+    /// assert_eq!(*queue.try_get()?, "a");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn pause(&self) {
         self.set_paused(true);
     }
@@ -39,6 +52,19 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// The backlog is what is Ready now, and leased keys that were dirty before. What waits for a later deadline,
     /// and what is retried from now on, is left over: see [`drain`](Self::drain). Idempotent; does not wait. O(leased
     /// keys that wait).
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_workqueue::{Queue, TryGetError};
+    ///
+    /// let queue = Queue::new();
+    /// queue.add("a")?;
+    /// queue.shut_down();
+    /// assert!(queue.add("b").is_err());
+    /// queue.try_get()?.succeed(); // the backlog is handed out
+    /// assert_eq!(queue.try_get().unwrap_err(), TryGetError::Closed);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn shut_down(&self) {
         let now = self.shared.now_if_timed();
         let mut locked = self.shared.lock();
@@ -55,11 +81,44 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// # Cancel safety
     /// Nothing happens before the first poll, which shuts the queue down. Dropping the future after that only stops waiting. To shut
     /// down without waiting, use [`shut_down`](Self::shut_down).
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_sync::block_on;
+    /// use flyball_workqueue::{Lease, Queue};
+    /// use std::thread;
+    /// use std::time::Duration;
+    ///
+    /// let queue = Queue::builder().with_delays().build();
+    /// queue.add("a")?;
+    /// queue.add_after("b", Duration::from_secs(3_600))?;
+    /// let worker = thread::spawn({
+    ///     let queue = queue.clone();
+    ///     move || while let Some(lease) = queue.blocking_get() { lease.succeed() }
+    /// });
+    /// let left = block_on(queue.drain()); // waits until "a" has run
+    /// assert_eq!(left.waiting, ["b"]);
+    /// assert!(left.ready.is_empty() && left.leased.is_empty());
+    /// worker.join().unwrap(); // `get` has returned `None`
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn drain(&self) -> Drain<K, O, L, T> {
         Drain::new(self.clone(), false)
     }
 
     /// [`drain`](Self::drain), blocking the thread.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_workqueue::Queue;
+    /// use std::time::Duration;
+    ///
+    /// let queue = Queue::builder().with_delays().build();
+    /// queue.add_after("a", Duration::from_secs(3_600))?;
+    /// let left = queue.blocking_drain(); // nothing is Ready or leased: returns at once
+    /// assert_eq!(left.waiting, ["a"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use = "these keys were not finished"]
     pub fn blocking_drain(&self) -> Leftovers<K> {
         self.begin_drain();
@@ -82,6 +141,20 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// # Panics
     /// When `Clone` of a leased key or the clock does; nothing is stopped then. A waker that panics does not: what was
     /// taken out has to reach the caller.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_workqueue::{KeyState, Queue};
+    ///
+    /// let queue = Queue::new();
+    /// queue.add_many(["a", "b"]);
+    /// let lease = queue.try_get()?;
+    /// let left = queue.stop_now();
+    /// assert_eq!((left.ready, left.leased), (vec!["b"], vec!["a"]));
+    /// lease.retry(); // ends into nothing
+    /// assert_eq!(queue.state(&"a"), KeyState::Absent);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use = "these keys were not finished"]
     pub fn stop_now(&self) -> Leftovers<K> {
         let now = self.shared.now_if_timed();
@@ -115,11 +188,26 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, T> {
     /// [`drain`](Self::drain) for at most so long, by the queue's clock; what is Ready or leased then is left over, too.
     ///
+    /// # Panics
+    /// When the clock or the timer does.
+    ///
     /// # Cancel safety
     /// As `drain`. The limit begins with the first poll.
     ///
-    /// # Panics
-    /// When the clock or the timer does.
+    /// # Examples
+    /// ```
+    /// use flyball_sync::block_on;
+    /// use flyball_workqueue::{Queue, ThreadTimer};
+    /// use std::time::Duration;
+    ///
+    /// let queue = Queue::builder().timer(ThreadTimer::new()).build();
+    /// queue.add_many(["a", "b"]);
+    /// let lease = queue.try_get()?; // of a worker that does not come back
+    /// let left = block_on(queue.drain_timeout(Duration::from_millis(10)));
+    /// assert_eq!((left.ready, left.leased), (vec!["b"], vec!["a"]));
+    /// # drop(lease);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn drain_timeout(
         &self,
         limit: Duration,
@@ -142,11 +230,32 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     /// [`shut_down`](Self::shut_down) and `drain` cut the serving short. On a queue that is shut down already nothing
     /// more is served.
     ///
+    /// # Panics
+    /// When the clock or the timer does.
+    ///
     /// # Cancel safety
     /// Nothing happens before the first poll, with which `limit` begins. Dropping the future after that only stops waiting.
     ///
-    /// # Panics
-    /// When the clock or the timer does.
+    /// # Examples
+    /// Keys whose deadline passes within the limit are served, too:
+    /// ```
+    /// use flyball_sync::block_on;
+    /// use flyball_workqueue::{Queue, ThreadTimer};
+    /// use std::thread;
+    /// use std::time::Duration;
+    ///
+    /// let queue = Queue::builder().timer(ThreadTimer::new()).build();
+    /// queue.add_after("soon", Duration::from_millis(10))?;
+    /// queue.add_after("late", Duration::from_secs(3_600))?;
+    /// let worker = thread::spawn({
+    ///     let queue = queue.clone();
+    ///     move || while let Some(lease) = queue.blocking_get() { lease.succeed() }
+    /// });
+    /// let left = block_on(queue.drain_all_timeout(Duration::from_secs(60))); // does not wait that long
+    /// assert_eq!(left.waiting, ["late"]);
+    /// worker.join().unwrap();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn drain_all_timeout(
         &self,
         limit: Duration,
@@ -179,6 +288,18 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     /// [`drain_all_timeout`](Self::drain_all_timeout), blocking the thread.
     ///
     /// What waits is served by the queue's clock; the call returns after `limit` of real time, whatever that clock.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_workqueue::{ManualClock, Queue};
+    /// use std::time::Duration;
+    ///
+    /// let queue = Queue::builder().clock(ManualClock::new()).build();
+    /// queue.add_after("late", Duration::from_secs(3_600))?;
+    /// let left = queue.blocking_drain_all_timeout(Duration::from_secs(60));
+    /// assert_eq!(left.waiting, ["late"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use = "these keys were not finished"]
     pub fn blocking_drain_all_timeout(&self, limit: Duration) -> Leftovers<K> {
         self.begin_drain_all(limit);

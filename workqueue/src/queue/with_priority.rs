@@ -14,6 +14,29 @@ use crate::state::wait::DelayMode;
 use crate::time_mode::{NoDelays, SupportsDelays, TimeMode};
 
 /// The adds of a queue, with a priority: see [`Queue::with_priority`]. Each is as the one of the same name there.
+///
+/// # Examples
+/// What exists when a program starts, at a priority below that of events:
+/// ```
+/// use flyball_ratelimit::Exponential;
+/// use flyball_workqueue::{Priority, Queue, WithPriority};
+/// use std::time::Duration;
+///
+/// let seconds = Duration::from_secs;
+/// let backoff = Exponential::new(seconds(1)..=seconds(60));
+/// let queue = Queue::builder().order(Priority::new()).limiter(backoff).build();
+/// let initial: WithPriority<'_, &str, _, _> = queue.with_priority(-100);
+/// for key in &["a", "b"] {
+///     initial.add_ref(key)?;
+/// }
+/// initial.blocking_add_when_room("c")?;
+/// initial.add_after("d", seconds(5))?;
+/// initial.add_rate_limited("e")?; // comes back with the same priority
+/// queue.add("event")?;
+/// assert_eq!(*queue.try_get()?, "event");
+/// assert_eq!(queue.priority(&"e"), Some(-100));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct WithPriority<'a, K, L = NoLimiter, T = NoDelays> {
     queue: &'a Queue<K, Priority, L, T>,
     priority: i8,

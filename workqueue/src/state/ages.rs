@@ -9,6 +9,9 @@ use crate::state::entry::Flags;
 use crate::state::order::ReadyQueue;
 
 /// A lease that has been held for longer than it should.
+///
+/// # Examples
+/// See [`Queue::next_overdue`](crate::Queue::next_overdue).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OverdueLease<K> {

@@ -8,6 +8,25 @@ use crate::state::hash::spread;
 use crate::state::order::ReadyQueue;
 
 /// The state of a key. A wait whose deadline has passed shows as what it has become.
+///
+/// # Examples
+/// ```
+/// use flyball_workqueue::{KeyState, ManualClock, Queue};
+/// use std::time::Duration;
+///
+/// let queue = Queue::builder().clock(ManualClock::new()).build();
+/// assert_eq!(queue.state(&"a"), KeyState::Absent);
+/// queue.add("a")?;
+/// assert_eq!(queue.state(&"a"), KeyState::Ready);
+/// let lease = queue.try_get()?;
+/// assert_eq!(queue.state(&"a"), KeyState::Leased);
+/// queue.add_after("a", Duration::from_secs(5))?;
+/// let at = queue.now() + Duration::from_secs(5);
+/// assert_eq!(queue.state(&"a"), KeyState::LeasedWaiting(at));
+/// lease.done();
+/// assert_eq!(queue.state(&"a"), KeyState::Waiting(at));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]

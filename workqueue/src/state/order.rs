@@ -29,6 +29,32 @@ pub(crate) const NO_ROOM: u32 = 1;
 
 /// An order of Ready keys: [`Fifo`], [`Priority`] or [`Fair`]. Sealed: it is part of the proof of the queue, and its
 /// shape may still grow.
+///
+/// # Examples
+/// A function for queues of any order:
+/// ```
+/// use flyball_workqueue::{Fair, Key, Order, Priority, Queue};
+///
+/// fn filled<O: Order<u32>>(order: O) -> Queue<u32, O> {
+///     let queue = Queue::builder().order(order).build();
+///     queue.add_many([1, 2, 3]);
+///     queue
+/// }
+///
+/// assert_eq!(filled(Priority::new()).ready_len(), 3);
+/// assert_eq!(filled(Fair::by_group(|key| key % 2)).ready_len(), 3);
+/// ```
+///
+/// No other type is one:
+/// ```compile_fail,E0277
+/// # use flyball_workqueue::Queue;
+/// struct ShortestFirst;
+/// let queue = Queue::<&str>::builder().order(ShortestFirst).build();
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an order of keys of type `{K}`",
+    note = "the orders are `Fifo`, `Priority` and `Fair`; the groups of `Fair` are `Eq + Hash + Send + 'static`"
+)]
 pub trait Order<K>: sealed::Order<K> {}
 
 pub(crate) mod sealed {

@@ -13,7 +13,7 @@ use crate::state::order::ReadyQueue;
 ///
 /// # Examples
 /// ```
-/// use flyball_workqueue::{ManualClock, Queue, QueueMetrics};
+/// use flyball_workqueue::{ManualClock, Queue, QueueMetrics, QueueStats};
 /// use std::time::Duration;
 ///
 /// struct Nobody;
@@ -27,7 +27,7 @@ use crate::state::order::ReadyQueue;
 /// queue.add("a")?; // while it runs
 /// clock.advance(Duration::from_secs(3));
 ///
-/// let stats = queue.stats();
+/// let stats: QueueStats = queue.stats();
 /// assert_eq!((stats.adds, stats.depth(), stats.waiting, stats.leased), (2, 1, 1, 1));
 /// assert_eq!(stats.oldest_lease, Some(Duration::from_secs(3)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())

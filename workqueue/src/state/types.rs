@@ -5,6 +5,22 @@ use flyball_sync::Nanos;
 use crate::state::wait::Wait;
 
 /// What an add did.
+///
+/// # Examples
+/// ```
+/// use flyball_workqueue::{Added, Queue};
+/// use std::time::Duration;
+///
+/// let queue = Queue::builder().with_delays().build();
+/// assert_eq!(queue.add("a")?, Added::New);
+/// assert_eq!(queue.add("a")?, Added::Merged);
+/// let _lease = queue.try_get()?;
+/// assert_eq!(queue.add("a")?, Added::Dirty);
+///
+/// assert_eq!(queue.add_after("b", Duration::from_secs(60))?, Added::New);
+/// assert_eq!(queue.add("b")?, Added::Promoted);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
     /// The key was absent and is now queued, or waiting.
@@ -62,6 +78,21 @@ pub enum Transition {
 /// What was not finished, by key.
 ///
 /// Ready keys stand in the order in which they would have been handed out, waiting ones by deadline.
+///
+/// # Examples
+/// ```
+/// use flyball_workqueue::{Leftovers, Queue};
+/// use std::time::Duration;
+///
+/// let queue = Queue::builder().with_delays().build();
+/// queue.add_many(["a", "b"]);
+/// queue.add_after("c", Duration::from_secs(60))?;
+/// let _lease = queue.try_get()?;
+/// let left: Leftovers<&str> = queue.stop_now();
+/// assert!(!left.is_empty());
+/// assert_eq!((left.ready, left.waiting, left.leased), (vec!["b"], vec!["c"], vec!["a"]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]

@@ -99,6 +99,21 @@ impl<K, G> Fair<K, G> {
     }
 
     /// How many hand-outs a group has in its turn. 0 is no turn at all: the group is suspended, as by [`max_leased`](Self::max_leased).
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_workqueue::{Fair, Queue};
+    ///
+    /// let order = Fair::by_group(|key: &(&'static str, u32)| key.0).weight_by(|tenant| if *tenant == "paid" { 2 } else { 1 });
+    /// let queue = Queue::builder().order(order).build();
+    /// queue.add_many([("free", 1), ("free", 2), ("paid", 1), ("paid", 2)]);
+    /// let mut served = Vec::new();
+    /// while let Ok(lease) = queue.try_get() {
+    ///     served.push(*lease);
+    ///     lease.done();
+    /// }
+    /// assert_eq!(served, [("free", 1), ("paid", 1), ("paid", 2), ("free", 2)]);
+    /// ```
     #[must_use]
     pub fn weight_by(mut self, weight: impl Fn(&G) -> u32 + Send + Sync + 'static) -> Self {
         self.weight = Some(Box::new(weight));
@@ -150,6 +165,17 @@ impl<K, G> Fair<K, G> {
     /// How many keys of each group the queue holds, Ready, waiting and leased. 0 is no room at all; `usize::MAX` is no limit.
     ///
     /// One that shrinks takes no key away.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_workqueue::{AddErrorKind, Fair, Queue};
+    ///
+    /// let order = Fair::by_group(|key: &(&'static str, u32)| key.0)
+    ///     .capacity_by(|tenant| if *tenant == "system" { usize::MAX } else { 1 });
+    /// let queue = Queue::builder().order(order).build();
+    /// queue.add_many([("system", 1), ("system", 2), ("user", 1)]);
+    /// assert_eq!(queue.add(("user", 2)).unwrap_err().kind(), AddErrorKind::Full);
+    /// ```
     #[must_use]
     pub fn capacity_by(mut self, keys: impl Fn(&G) -> usize + Send + Sync + 'static) -> Self {
         self.capacity = Some(Box::new(keys));

@@ -9,6 +9,20 @@ use crate::state::order::{Order, sealed};
 use crate::state::slab::Slab;
 
 /// Strict first in, first out.
+///
+/// # Examples
+/// ```
+/// use flyball_workqueue::{Fifo, Queue};
+///
+/// let queue: Queue<&str, Fifo> = Queue::new();
+/// queue.add_many(["a", "b", "a"]);
+/// let first = queue.try_get()?;
+/// assert_eq!(*first, "a");
+/// queue.add("a")?;
+/// first.done(); // "a" goes to the end
+/// assert_eq!(*queue.try_get()?, "b");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fifo;
 

@@ -63,6 +63,21 @@ impl Priority {
 
     /// Serves each lower priority once per so many hand-outs of the highest. With 1, half of the hand-outs at the least are
     /// of lower priorities while those have Ready keys.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_workqueue::{Priority, Queue};
+    /// use std::num::NonZeroU32;
+    ///
+    /// let served = |order| {
+    ///     let queue = Queue::builder().order(order).build();
+    ///     queue.with_priority(10).add_many(["high 1", "high 2"]);
+    ///     queue.add_many(["low 1", "low 2"]);
+    ///     std::iter::from_fn(|| queue.try_get().ok().map(|lease| { let key = *lease; lease.done(); key })).collect::<Vec<_>>()
+    /// };
+    /// assert_eq!(served(Priority::new().share(NonZeroU32::MIN)), ["high 1", "low 1", "high 2", "low 2"]);
+    /// assert_eq!(served(Priority::new().strict()), ["high 1", "high 2", "low 1", "low 2"]);
+    /// ```
     #[must_use]
     pub const fn share(self, hand_outs: NonZeroU32) -> Self {
         Self { share: Some(hand_outs) }
