@@ -8,6 +8,16 @@ use std::time::Duration;
 use crate::Nanos;
 
 /// A period that is no rate: zero, or longer than 584 years.
+///
+/// # Examples
+/// ```
+/// use flyball_ratelimit::{InvalidQuota, Quota};
+/// use std::num::NonZeroU32;
+/// use std::time::Duration;
+///
+/// let invalid: InvalidQuota = Quota::new(NonZeroU32::MIN, Duration::ZERO).unwrap_err();
+/// assert_eq!(invalid.to_string(), "the period of a quota must be from 1 ns to 584 years, not 0ns");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidQuota(Duration);
 
@@ -26,6 +36,16 @@ impl fmt::Display for InvalidQuota {
 impl std::error::Error for InvalidQuota {}
 
 /// A range of waits that no backoff can follow: it starts at zero, or its start is above its end.
+///
+/// # Examples
+/// ```
+/// use flyball_ratelimit::{Exponential, InvalidBackoff};
+/// use std::time::Duration;
+///
+/// let seconds = Duration::from_secs;
+/// let invalid: InvalidBackoff = Exponential::<&str>::try_new(seconds(60)..=seconds(1)).unwrap_err();
+/// assert_eq!(invalid.to_string(), "a backoff needs 0 < base <= cap, not base 60s and cap 1s");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidBackoff(RangeInclusive<Duration>);
 
@@ -45,6 +65,15 @@ impl fmt::Display for InvalidBackoff {
 impl std::error::Error for InvalidBackoff {}
 
 /// A range of limits that allows nothing: it starts at zero, or its start is above its end.
+///
+/// # Examples
+/// ```
+/// use flyball_ratelimit::{AimdLimit, InvalidConcurrencyLimits};
+/// use std::time::Duration;
+///
+/// let invalid: InvalidConcurrencyLimits = AimdLimit::try_new(0..=10, Duration::from_millis(200)).unwrap_err();
+/// assert_eq!(invalid.to_string(), "a concurrency limit needs 1 <= min <= max, not 0 and 10");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidConcurrencyLimits(RangeInclusive<u32>);
 
@@ -114,6 +143,17 @@ impl fmt::Display for NotYet {
 impl std::error::Error for NotYet {}
 
 /// More tokens were requested than a full bucket holds: they can never be granted at once.
+///
+/// # Examples
+/// ```
+/// use flyball_ratelimit::{InsufficientCapacity, Nanos, Quota, TokenBucket};
+/// use std::num::NonZeroU32;
+///
+/// let (five, six) = (NonZeroU32::new(5).unwrap(), NonZeroU32::new(6).unwrap());
+/// let mut bucket = TokenBucket::new(Quota::per_second(five));
+/// let error: InsufficientCapacity = bucket.reserve_many(six, Nanos::ZERO).unwrap_err();
+/// assert_eq!((error.requested(), error.burst()), (six, five));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InsufficientCapacity {
     requested: NonZeroU32,
@@ -147,6 +187,24 @@ impl fmt::Display for InsufficientCapacity {
 impl std::error::Error for InsufficientCapacity {}
 
 /// Why several tokens were not taken.
+///
+/// # Examples
+/// ```
+/// use flyball_ratelimit::{Nanos, Quota, TokenBucket, TryAcquireError};
+/// use std::num::NonZeroU32;
+/// use std::time::Duration;
+///
+/// let count = |n| NonZeroU32::new(n).unwrap();
+/// let mut bucket = TokenBucket::new(Quota::per_second(count(5)));
+/// let mut wait = |n| match bucket.try_acquire_many(count(n), Nanos::ZERO) {
+///     Ok(()) => Some(Duration::ZERO),
+///     Err(TryAcquireError::NotYet(error)) => Some(error.retry_after()),
+///     Err(TryAcquireError::InsufficientCapacity(_)) => None, // never: take fewer
+/// };
+/// assert_eq!(wait(4), Some(Duration::ZERO));
+/// assert_eq!(wait(3), Some(Duration::from_millis(400)));
+/// assert_eq!(wait(6), None);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TryAcquireError {
     /// They are not available yet; it says when they will be.
@@ -191,6 +249,21 @@ impl fmt::Display for TimedOut {
 impl std::error::Error for TimedOut {}
 
 /// Why several tokens were not granted in time; none was taken.
+///
+/// # Examples
+/// ```
+/// use flyball_ratelimit::{AcquireTimeoutError, Quota, RateLimiter};
+/// use std::num::NonZeroU32;
+/// use std::time::Duration;
+///
+/// let (one, two) = (NonZeroU32::MIN, NonZeroU32::new(2).unwrap());
+/// let limiter = RateLimiter::new(Quota::per_hour(one));
+/// let limit = Duration::from_millis(10);
+/// assert_eq!(limiter.blocking_acquire_many_timeout(one, limit), Ok(()));
+/// assert_eq!(limiter.blocking_acquire_many_timeout(one, limit), Err(AcquireTimeoutError::TimedOut));
+/// let error = limiter.blocking_acquire_many_timeout(two, limit); // does not wait at all
+/// assert!(matches!(error, Err(AcquireTimeoutError::InsufficientCapacity(_))));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AcquireTimeoutError {
     /// The time limit passed first.

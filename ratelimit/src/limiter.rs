@@ -69,6 +69,21 @@ impl<K, P: Policy<K>, C: Clock> Limiter<K, P, C> {
     }
 
     /// The same, with random numbers that follow from `seed`: a run then replays exactly. Only jitter uses them.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_ratelimit::{Exponential, Jitter, Limiter};
+    /// use std::time::Duration;
+    ///
+    /// let waits = |seed| {
+    ///     let backoff = Exponential::new(Duration::from_secs(1)..=Duration::from_secs(60)).jitter(Jitter::Full);
+    ///     let limiter = Limiter::new(backoff).seed(seed);
+    ///     let waits = ["a", "b", "a"].map(|key| limiter.record_failure(&key));
+    ///     assert_eq!(limiter.tracked_keys(), 2);
+    ///     waits
+    /// };
+    /// assert_eq!(waits(7), waits(7));
+    /// ```
     #[must_use]
     pub fn seed(self, seed: u64) -> Self {
         let State { policy, .. } = self.state.into_inner();

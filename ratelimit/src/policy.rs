@@ -9,6 +9,42 @@ use crate::Nanos;
 /// A policy is a pure state machine: the time and one random number are arguments, so a run replays exactly.
 /// Shells (`Limiter`, a queue) own the lock, the clock and the randomness; a policy must not call
 /// back into the shell that holds it.
+///
+/// # Examples
+/// The same wait after each failure, for all keys:
+/// ```
+/// use flyball_ratelimit::{Limiter, Nanos, Policy};
+/// use std::time::Duration;
+///
+/// struct Fixed(Duration);
+///
+/// impl<K: ?Sized> Policy<K> for Fixed {
+///     type Reservation = ();
+///     const COUNTS_FAILURES: bool = false;
+///
+///     fn record_failure(&mut self, _: &K, _: Nanos, _: u64) -> (Duration, ()) { (self.0, ()) }
+///     fn forget(&mut self, _: &K) {}
+///     fn num_requeues(&self, _: &K) -> u32 { 0 }
+///     fn cancel(&mut self, (): (), _: Nanos) -> bool { false }
+///     fn tracked_keys(&self) -> usize { 0 }
+/// }
+///
+/// let limiter = Limiter::new(Fixed(Duration::from_secs(5)));
+/// assert_eq!(limiter.record_failure(&"a"), Duration::from_secs(5));
+/// ```
+///
+/// What threads and tasks wait for is no policy:
+/// ```compile_fail,E0277
+/// use flyball_ratelimit::{Limiter, Quota, RateLimiter};
+/// use std::num::NonZeroU32;
+///
+/// let limiter = Limiter::<&str, _>::new(RateLimiter::new(Quota::per_second(NonZeroU32::MIN))); // not `TokenBucket::new(..)`
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a backoff policy for keys of type `{K}`",
+    note = "policies are `Exponential`, `FastSlow`, `TokenBucket`, and `MaxOf`, `Capped` and `RetryBudget` of them",
+    note = "what threads and tasks wait for, such as a `RateLimiter`, is no policy"
+)]
 pub trait Policy<K: ?Sized> {
     /// What one failure took ahead of time from budgets shared between keys, enough to give it back; `()` where there is none.
     type Reservation;
@@ -29,6 +65,20 @@ pub trait Policy<K: ?Sized> {
     /// A shell that holds keys calls it, such as a queue: a key that waits there for long, behind others, is not idle. A
     /// policy asks before it lets go of a key, so the answer is needed rarely. One that never lets go of a key by itself need not
     /// implement this method; one that is made of others passes `in_use` on.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_ratelimit::{Exponential, Nanos, Policy};
+    /// use std::num::NonZeroU32;
+    /// use std::time::Duration;
+    ///
+    /// let secs = Duration::from_secs;
+    /// let mut backoff = Exponential::new(secs(1)..=secs(60)).max_keys(NonZeroU32::MIN);
+    /// let mut in_use = |key: &&str| *key == "a";
+    /// backoff.record_failure_keeping(&"a", Nanos::ZERO, 0, &mut in_use);
+    /// backoff.record_failure_keeping(&"b", Nanos::ZERO, 0, &mut in_use); // does not take the place of "a"
+    /// assert_eq!(backoff.num_requeues(&"a"), 1);
+    /// ```
     fn record_failure_keeping(
         &mut self,
         key: &K,
@@ -57,6 +107,19 @@ pub trait Policy<K: ?Sized> {
     /// A shell calls it under its lock after [`record_failure`](Self::record_failure) and [`forget`](Self::forget) and drops `evicted`
     /// after unlocking, so that no key's `Drop` runs under a lock. A policy drops keys that are not taken in
     /// a later call: ignoring this method leaks nothing. A policy without keys has nothing to do here.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_ratelimit::{Exponential, Nanos, Policy};
+    /// use std::time::Duration;
+    ///
+    /// let mut backoff = Exponential::new(Duration::from_secs(1)..=Duration::from_secs(60));
+    /// backoff.record_failure(&"a", Nanos::ZERO, 0);
+    /// backoff.forget(&"a");
+    /// let mut evicted = Vec::new();
+    /// backoff.take_evicted(&mut evicted);
+    /// assert_eq!(evicted.len(), 1); // to be dropped where no lock is held
+    /// ```
     fn take_evicted(&mut self, evicted: &mut Vec<K>)
     where
         K: Sized,

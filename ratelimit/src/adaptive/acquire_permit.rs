@@ -17,7 +17,25 @@ use crate::adaptive::limiter::{KEPT, Shared};
 use crate::coop::CoopBudget;
 use crate::{Clock, Monotonic, Nanos, Permit, TimedOut};
 
-/// A future of [`ConcurrencyLimiter::acquire`](crate::ConcurrencyLimiter::acquire).
+/// The future of [`ConcurrencyLimiter::acquire`](crate::ConcurrencyLimiter::acquire).
+///
+/// # Cancel safety
+/// Dropping it leaves the line; a place that it had been given and has not taken goes to the next in line.
+///
+/// # Examples
+/// ```
+/// use flyball_ratelimit::{AcquirePermit, AimdLimit, ConcurrencyLimiter};
+/// use flyball_sync::block_on_timeout;
+/// use std::time::Duration;
+///
+/// let limiter = ConcurrencyLimiter::new(AimdLimit::new(1..=64, Duration::from_millis(200)));
+/// let permit = limiter.blocking_acquire();
+/// let mut next: AcquirePermit = limiter.acquire();
+/// assert!(block_on_timeout(&mut next, Duration::ZERO).is_none()); // polled once
+/// assert_eq!(limiter.waiters(), 1);
+/// permit.succeed();
+/// assert!(block_on_timeout(next, Duration::ZERO).is_some());
+/// ```
 #[must_use = "futures do nothing unless polled"]
 pub struct AcquirePermit<C: Clock = Monotonic> {
     shared: Arc<Shared<C>>,

@@ -116,6 +116,19 @@ impl AimdLimit {
     ///
     /// # Errors
     /// [`InvalidConcurrencyLimits`] with the range when it starts at zero or is empty.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_ratelimit::{AimdLimit, InvalidConcurrencyLimits};
+    /// use std::time::Duration;
+    ///
+    /// fn from_settings(most: u32) -> Result<AimdLimit, InvalidConcurrencyLimits> {
+    ///     AimdLimit::try_new(1..=most, Duration::from_millis(200))
+    /// }
+    ///
+    /// assert!(from_settings(64).is_ok());
+    /// assert!(from_settings(0).is_err());
+    /// ```
     pub fn try_new(limits: RangeInclusive<u32>, bound: Duration) -> Result<Self, InvalidConcurrencyLimits> {
         let (least, most) = (*limits.start(), *limits.end());
         if least == 0 || least > most {

@@ -117,6 +117,22 @@ impl<C: Clock> ConcurrencyLimiter<C> {
     /// Dropping the future leaves the line; a place that was already given to it goes to the next. A future that is kept
     /// and not polled within 100 ms after it was woken loses its place to the next in line as soon as anybody else calls the
     /// limiter or ends a permit. It is the first in line when it is polled again.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_ratelimit::{AimdLimit, ConcurrencyLimiter};
+    /// use std::time::Duration;
+    ///
+    /// async fn call(limiter: &ConcurrencyLimiter) -> u32 {
+    ///     let permit = limiter.acquire().await;
+    ///     let answer = 7; // the request itself; if this future is dropped meanwhile, it counts as a failure
+    ///     permit.succeed();
+    ///     answer
+    /// }
+    ///
+    /// let limiter = ConcurrencyLimiter::new(AimdLimit::new(1..=64, Duration::from_millis(200)));
+    /// assert_eq!(flyball_sync::block_on(call(&limiter)), 7);
+    /// ```
     pub fn acquire(&self) -> AcquirePermit<C> {
         AcquirePermit::new(self.shared.clone())
     }
@@ -133,6 +149,17 @@ impl<C: Clock> ConcurrencyLimiter<C> {
     ///
     /// # Errors
     /// [`TimedOut`]: it has left the line, and holds no permit.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_ratelimit::{AimdLimit, ConcurrencyLimiter, TimedOut};
+    /// use std::time::Duration;
+    ///
+    /// let limiter = ConcurrencyLimiter::new(AimdLimit::new(1..=64, Duration::from_millis(200)));
+    /// let _permit = limiter.blocking_acquire();
+    /// let second = limiter.blocking_acquire_timeout(Duration::from_millis(10));
+    /// assert_eq!(second.unwrap_err(), TimedOut);
+    /// ```
     pub fn blocking_acquire_timeout(&self, limit: Duration) -> Result<Permit<C>, TimedOut> {
         self.acquire().wait(Some(Monotonic.now() + limit))
     }

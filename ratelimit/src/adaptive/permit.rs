@@ -9,10 +9,30 @@ use crate::adaptive::limit::Started;
 use crate::adaptive::limiter::Shared;
 use crate::{Clock, Monotonic, Outcome};
 
-/// An operation in flight under an [`ConcurrencyLimiter`](crate::ConcurrencyLimiter).
+/// An operation in flight under a [`ConcurrencyLimiter`](crate::ConcurrencyLimiter).
 ///
 /// Dropped untold it has failed: that is what a timeout, a future no longer wanted or a panic does, and a server that
 /// is too slow causes the first two. It is timed from when it was handed out.
+///
+/// # Examples
+/// ```
+/// use flyball_ratelimit::{AimdLimit, ConcurrencyLimiter, Permit};
+/// use std::io::{Error, ErrorKind};
+/// use std::time::Duration;
+///
+/// fn report<T>(permit: Permit, answer: &Result<T, Error>) {
+///     match answer {
+///         Ok(_) => permit.succeed(),
+///         Err(error) if error.kind() == ErrorKind::InvalidInput => permit.ignore(), // it was never sent
+///         Err(_) => permit.fail(),
+///     }
+/// }
+///
+/// let limiter = ConcurrencyLimiter::new(AimdLimit::new(1..=64, Duration::from_millis(200)));
+/// report(limiter.blocking_acquire(), &Ok("pods"));
+/// report::<&str>(limiter.blocking_acquire(), &Err(ErrorKind::TimedOut.into()));
+/// assert_eq!(limiter.in_flight(), 0);
+/// ```
 #[must_use = "dropping a permit ends it, as a failure"]
 pub struct Permit<C: Clock = Monotonic> {
     shared: Arc<Shared<C>>,

@@ -76,6 +76,19 @@ impl<K> Exponential<K> {
     ///
     /// # Errors
     /// [`InvalidBackoff`] with the range when it starts at zero or is empty.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_ratelimit::{Exponential, InvalidBackoff};
+    /// use std::time::Duration;
+    ///
+    /// fn from_settings(cap: Duration) -> Result<Exponential<String>, InvalidBackoff> {
+    ///     Exponential::try_new(Duration::from_millis(5)..=cap)
+    /// }
+    ///
+    /// assert!(from_settings(Duration::from_secs(60)).is_ok());
+    /// assert!(from_settings(Duration::from_millis(1)).is_err());
+    /// ```
     pub fn try_new(waits: RangeInclusive<Duration>) -> Result<Self, InvalidBackoff> {
         let (base, cap) = (*waits.start(), *waits.end());
         if base.is_zero() || base > cap {
@@ -130,6 +143,18 @@ impl<K> Exponential<K> {
     /// A key that fails again later than that starts anew. Its state is gone after the cap and this time at the latest
     /// have passed since its last failure, as soon as enough other failures have been counted. In a queue, this time begins when
     /// the key has left it.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_ratelimit::{Exponential, Nanos, Policy};
+    /// use std::time::Duration;
+    ///
+    /// let secs = Duration::from_secs;
+    /// let mut backoff = Exponential::new(secs(1)..=secs(60)).forget_after(secs(10));
+    /// let mut wait = |at| backoff.record_failure(&"a", Nanos::ZERO + secs(at), 0).0;
+    /// assert_eq!([wait(0), wait(5)], [secs(1), secs(2)]);
+    /// assert_eq!(wait(100), secs(1)); // starts anew
+    /// ```
     #[must_use]
     pub fn forget_after(self, rest: Duration) -> Self {
         Self { failures: self.failures.forget_after(rest), ..self }
@@ -139,6 +164,21 @@ impl<K> Exponential<K> {
     ///
     /// A new key beyond that takes the place of the one whose last failure is longest ago, which then starts anew when
     /// it fails again. So choose more than can be failing at the same time. In a queue, keys that are in it do not count.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_ratelimit::{Exponential, Nanos, Policy};
+    /// use std::num::NonZeroU32;
+    /// use std::time::Duration;
+    ///
+    /// let secs = Duration::from_secs;
+    /// let mut backoff = Exponential::new(secs(1)..=secs(60)).max_keys(NonZeroU32::new(2).unwrap());
+    /// for key in ["a", "b", "c"] {
+    ///     backoff.record_failure(&key, Nanos::ZERO, 0);
+    /// }
+    /// assert_eq!(backoff.tracked_keys(), 2);
+    /// assert_eq!(backoff.num_requeues(&"a"), 0); // had to make room
+    /// ```
     #[must_use]
     pub fn max_keys(self, most: NonZeroU32) -> Self {
         Self { failures: self.failures.max_keys(most), ..self }

@@ -46,6 +46,18 @@ impl<K> FastSlow<K> {
 
     /// How long the failures of a key are kept after its wait has ended: the longer of the longer wait and ten minutes,
     /// unless set here. In a queue, this time begins when the key has left it.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_ratelimit::{FastSlow, Nanos, Policy};
+    /// use std::time::Duration;
+    ///
+    /// let secs = Duration::from_secs;
+    /// let mut policy = FastSlow::new(secs(1), secs(60), 1).forget_after(secs(10));
+    /// let mut wait = |at| policy.record_failure(&"a", Nanos::ZERO + secs(at), 0).0;
+    /// assert_eq!([wait(0), wait(5)], [secs(1), secs(60)]);
+    /// assert_eq!(wait(100), secs(1)); // starts anew
+    /// ```
     #[must_use]
     pub fn forget_after(self, rest: Duration) -> Self {
         Self { failures: self.failures.forget_after(rest), ..self }

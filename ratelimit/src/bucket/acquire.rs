@@ -101,6 +101,24 @@ impl<T: Clock> fmt::Debug for Waiting<'_, T> {
 ///
 /// # Cancel safety
 /// Dropping it gives up its place in the line, and the token if it had been granted one and has not looked.
+///
+/// # Examples
+/// ```
+/// use flyball_ratelimit::{Acquire, ManualClock, ManualTimer, Quota, RateLimiter};
+/// use flyball_sync::block_on_timeout;
+/// use std::num::NonZeroU32;
+/// use std::time::Duration;
+///
+/// let clock = ManualClock::new();
+/// let limiter = RateLimiter::with_timer(Quota::per_second(NonZeroU32::MIN), clock.timer());
+/// limiter.try_acquire()?;
+/// let mut next: Acquire<'_, ManualTimer> = limiter.acquire();
+/// assert!(block_on_timeout(&mut next, Duration::ZERO).is_none()); // polled once
+/// assert_eq!(limiter.waiters(), 1);
+/// clock.advance(Duration::from_secs(1));
+/// assert!(block_on_timeout(next, Duration::ZERO).is_some());
+/// # Ok::<(), flyball_ratelimit::NotYet>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "futures do nothing unless awaited"]
 pub struct Acquire<'a, T: Timer>(Waiting<'a, T>);
@@ -125,6 +143,19 @@ impl<T: Timer> Future for Acquire<'_, T> {
 ///
 /// # Cancel safety
 /// Dropping it gives up its place in the line, and the tokens if it had been granted them and has not looked.
+///
+/// # Examples
+/// A future that is dropped has taken nothing:
+/// ```
+/// use flyball_ratelimit::{AcquireMany, ManualClock, ManualTimer, Quota, RateLimiter};
+/// use std::num::NonZeroU32;
+///
+/// let five = NonZeroU32::new(5).unwrap();
+/// let limiter = RateLimiter::with_timer(Quota::per_second(five), ManualClock::new().timer());
+/// let five_tokens: AcquireMany<'_, ManualTimer> = limiter.acquire_many(five);
+/// drop(five_tokens);
+/// assert_eq!(limiter.available_tokens(), 5);
+/// ```
 #[derive(Debug)]
 #[must_use = "futures do nothing unless awaited"]
 pub struct AcquireMany<'a, T: Timer>(Waiting<'a, T>);

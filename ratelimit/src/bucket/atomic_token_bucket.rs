@@ -72,6 +72,18 @@ impl AtomicTokenBucket {
     ///
     /// # Errors
     /// As [`TokenBucket::try_acquire_many`].
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_ratelimit::{AtomicTokenBucket, Nanos, Quota};
+    /// use std::num::NonZeroU32;
+    ///
+    /// let (three, five) = (NonZeroU32::new(3).unwrap(), NonZeroU32::new(5).unwrap());
+    /// let bucket = AtomicTokenBucket::new(Quota::per_second(five));
+    /// assert!(bucket.try_acquire_many(three, Nanos::ZERO).is_ok());
+    /// assert!(bucket.try_acquire_many(three, Nanos::ZERO).is_err()); // two are there: none is taken
+    /// assert_eq!(bucket.available_tokens(Nanos::ZERO), 2);
+    /// ```
     #[inline]
     pub fn try_acquire_many(&self, count: NonZeroU32, now: Nanos) -> Result<(), TryAcquireError> {
         match self.cell.try_acquire(count, now) {
@@ -99,6 +111,21 @@ impl AtomicTokenBucket {
     }
 
     /// Changes rate and burst from `now` on: see [`TokenBucket::set_quota`].
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_ratelimit::{AtomicTokenBucket, Nanos, Quota};
+    /// use std::num::NonZeroU32;
+    /// use std::time::Duration;
+    ///
+    /// let (slow, fast) = (Quota::per_minute(NonZeroU32::MIN), Quota::per_second(NonZeroU32::MIN));
+    /// let bucket = AtomicTokenBucket::new(slow);
+    /// bucket.try_acquire(Nanos::ZERO)?;
+    /// bucket.set_quota(fast, Nanos::ZERO);
+    /// assert_eq!(bucket.quota(), fast);
+    /// assert_eq!(bucket.try_acquire(Nanos::ZERO).unwrap_err().retry_after(), Duration::from_secs(1));
+    /// # Ok::<(), flyball_ratelimit::NotYet>(())
+    /// ```
     pub fn set_quota(&self, quota: Quota, now: Nanos) {
         self.locked(now, |bucket| bucket.set_quota(quota, now));
     }

@@ -81,6 +81,18 @@ impl<K, C> KeyedRateLimiter<K, C> {
     /// Holds at most so many keys, about a million if it is not said. It starts anew with that.
     ///
     /// Each of the up to 64 locks has an equal share of them.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_ratelimit::{KeyedRateLimiter, Quota};
+    /// use std::num::NonZeroU32;
+    ///
+    /// let clients = KeyedRateLimiter::new(Quota::per_hour(NonZeroU32::MIN)).max_keys(NonZeroU32::new(1_000).unwrap());
+    /// for client in 0..100_000 {
+    ///     let _ = clients.try_acquire(&client);
+    /// }
+    /// assert!(clients.tracked_keys() <= 1_000);
+    /// ```
     #[must_use]
     pub fn max_keys(self, most: NonZeroU32) -> Self {
         let shards = shards(self.quota(), most.get() as usize);
@@ -111,6 +123,21 @@ impl<K, C: Clock> KeyedRateLimiter<K, C> {
     /// for each, but that a full bucket is full under any quota, also one of a larger burst.
     ///
     /// O(keys), one lock after the other.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_ratelimit::{KeyedRateLimiter, ManualClock, Quota};
+    /// use std::num::NonZeroU32;
+    /// use std::time::Duration;
+    ///
+    /// let (slow, fast) = (Quota::per_minute(NonZeroU32::MIN), Quota::per_second(NonZeroU32::MIN));
+    /// let clients = KeyedRateLimiter::with_clock(slow, ManualClock::new());
+    /// clients.try_acquire(&"ann")?;
+    /// clients.set_quota(fast);
+    /// assert_eq!(clients.quota(), fast);
+    /// assert_eq!(clients.try_acquire(&"ann").unwrap_err().retry_after(), Duration::from_secs(1));
+    /// # Ok::<(), flyball_ratelimit::NotYet>(())
+    /// ```
     pub fn set_quota(&self, quota: Quota) {
         let now = self.clock.now();
         // Declared first, so dropped last: no key dies under a lock.
@@ -141,6 +168,19 @@ impl<K: Hash + Eq + Clone, C: Clock> KeyedRateLimiter<K, C> {
     /// # Errors
     /// [`TryAcquireError::NotYet`] with the time at which they will be there; [`TryAcquireError::InsufficientCapacity`] for more than the burst. Nothing is
     /// reserved then.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_ratelimit::{KeyedRateLimiter, ManualClock, Quota};
+    /// use std::num::NonZeroU32;
+    ///
+    /// let (three, five) = (NonZeroU32::new(3).unwrap(), NonZeroU32::new(5).unwrap());
+    /// let clients = KeyedRateLimiter::with_clock(Quota::per_second(five), ManualClock::new());
+    /// assert!(clients.try_acquire_many(&"ann", three).is_ok());
+    /// assert!(clients.try_acquire_many(&"ann", three).is_err()); // two are there: none is taken
+    /// assert_eq!(clients.available_tokens(&"ann"), 2);
+    /// assert_eq!(clients.available_tokens(&"bob"), 5);
+    /// ```
     #[inline]
     pub fn try_acquire_many(&self, key: &K, count: NonZeroU32) -> Result<(), TryAcquireError> {
         let now = self.clock.now();

@@ -15,12 +15,14 @@ use crate::InvalidQuota;
 /// ```
 /// use flyball_ratelimit::Quota;
 /// use std::num::NonZeroU32;
+/// use std::time::Duration;
 ///
 /// const TEN: NonZeroU32 = NonZeroU32::new(10).unwrap();
 /// const HUNDRED: NonZeroU32 = NonZeroU32::new(100).unwrap();
 /// const STEADY: Quota = Quota::per_second(TEN).allow_burst(HUNDRED);
 /// assert_eq!(STEADY.tokens(), TEN);
 /// assert_eq!(Quota::per_minute(TEN).burst_size(), TEN);
+/// assert_eq!(Quota::per_hour(TEN).period(), Duration::from_secs(3_600));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Quota {

@@ -93,6 +93,19 @@ impl<T: Timer> RateLimiter<T> {
     /// # Cancel safety
     /// Dropping the future gives up its place in the line, and the token if it had been granted one: the next in the
     /// line has it at once. Of a token that nobody waits for, as much goes back as would not have flowed over meanwhile.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_ratelimit::{Quota, RateLimiter, ThreadTimer};
+    /// # use std::num::NonZeroU32;
+    /// async fn call(limiter: &RateLimiter<ThreadTimer>) {
+    ///     limiter.acquire().await; // then the request itself
+    /// }
+    ///
+    /// let hundred = NonZeroU32::new(100).unwrap();
+    /// let limiter = RateLimiter::with_timer(Quota::per_second(hundred), ThreadTimer::new()); // on tokio, a `TokioTimer`
+    /// flyball_sync::block_on(call(&limiter));
+    /// ```
     pub fn acquire(&self) -> Acquire<'_, T> {
         Acquire::new(Waiting::new(&self.shared, NonZeroU32::MIN, Some(T::wake_at)))
     }
@@ -104,6 +117,19 @@ impl<T: Timer> RateLimiter<T> {
     ///
     /// # Cancel safety
     /// As [`acquire`](Self::acquire).
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_ratelimit::{Quota, RateLimiter, ThreadTimer};
+    /// # use flyball_sync::block_on;
+    /// # use std::{num::NonZeroU32, time::Duration};
+    /// let (five, six) = (NonZeroU32::new(5).unwrap(), NonZeroU32::new(6).unwrap());
+    /// let limiter = RateLimiter::with_timer(Quota::per_second(five), ThreadTimer::new());
+    /// assert!(block_on(limiter.acquire_many(five)).is_ok());
+    /// assert!(block_on(limiter.acquire_many(six)).is_err()); // at once: more than the burst
+    /// let limit = Duration::from_millis(10);
+    /// assert!(block_on(limiter.acquire_many_timeout(five, limit)).is_err()); // not in time
+    /// ```
     pub fn acquire_many(&self, count: NonZeroU32) -> AcquireMany<'_, T> {
         AcquireMany::new(Waiting::new(&self.shared, count, Some(T::wake_at)))
     }
@@ -191,6 +217,22 @@ impl<T: Clock> RateLimiter<T> {
     ///
     /// # Errors
     /// [`InsufficientCapacity`] for more than the burst: they can never be granted. Also where the burst becomes smaller while it waits.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_ratelimit::{Quota, RateLimiter};
+    /// # use std::{num::NonZeroU32, time::Duration};
+    /// let five = NonZeroU32::new(5).unwrap();
+    /// let limiter = RateLimiter::new(Quota::per_hour(five));
+    /// assert!(limiter.try_acquire_many(five).is_ok()); // all that an hour brings
+    /// let limit = Duration::from_millis(10);
+    /// assert!(limiter.blocking_acquire_timeout(limit).is_err());
+    /// let more = Quota::per_second(NonZeroU32::new(500).unwrap());
+    /// limiter.set_quota(more);
+    /// assert_eq!(limiter.quota(), more);
+    /// limiter.blocking_acquire_many(five)?; // after 10 ms at most
+    /// # Ok::<(), flyball_ratelimit::InsufficientCapacity>(())
+    /// ```
     pub fn blocking_acquire_many(&self, count: NonZeroU32) -> Result<(), InsufficientCapacity> {
         match self.block(count, None) {
             Ok(()) => Ok(()),

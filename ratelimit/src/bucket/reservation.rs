@@ -13,15 +13,16 @@ use crate::Nanos;
 ///
 /// # Examples
 /// ```
-/// use flyball_ratelimit::{Nanos, Quota, TokenBucket};
+/// use flyball_ratelimit::{Nanos, Quota, Reservation, TokenBucket};
 /// use std::num::NonZeroU32;
 /// use std::time::Duration;
 ///
 /// let mut bucket = TokenBucket::new(Quota::per_second(NonZeroU32::MIN));
 /// let start = Nanos::ZERO;
-/// let (first, second) = (bucket.reserve(start), bucket.reserve(start));
+/// let (first, second): (Reservation, Reservation) = (bucket.reserve(start), bucket.reserve(start));
 /// assert_eq!((first.delay(start), second.delay(start)), (Duration::ZERO, Duration::from_secs(1)));
 /// assert_eq!(second.delay(second.due()), Duration::ZERO);
+/// assert_eq!(second.count(), NonZeroU32::MIN); // of `reserve_many`, as many as it was asked for
 /// ```
 #[derive(Debug)]
 #[must_use = "dropping a reservation uses its tokens: wait until they are due, or cancel it"]

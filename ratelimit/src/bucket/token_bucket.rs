@@ -140,6 +140,20 @@ impl TokenBucket {
     ///
     /// What is available stays available, up to the new burst; a larger burst fills up at the new rate. Debts stay
     /// debts of as many tokens, to be paid at the new rate. Tokens reserved before keep their times.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_ratelimit::{Nanos, Quota, TokenBucket};
+    /// use std::num::NonZeroU32;
+    ///
+    /// let (ten, hundred) = (NonZeroU32::new(10).unwrap(), NonZeroU32::new(100).unwrap());
+    /// let mut bucket = TokenBucket::new(Quota::per_second(ten));
+    /// bucket.try_acquire_many(NonZeroU32::new(4).unwrap(), Nanos::ZERO)?;
+    /// bucket.set_quota(Quota::per_second(hundred), Nanos::ZERO);
+    /// assert_eq!(bucket.quota(), Quota::per_second(hundred));
+    /// assert_eq!(bucket.available_tokens(Nanos::ZERO), 6); // the larger burst fills up at the new rate
+    /// # Ok::<(), flyball_ratelimit::TryAcquireError>(())
+    /// ```
     pub fn set_quota(&mut self, quota: Quota, now: Nanos) {
         if quota == self.quota {
             return;
