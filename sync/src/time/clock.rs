@@ -9,6 +9,30 @@ use crate::Nanos;
 ///
 /// The primitives tolerate a clock that stands still or jumps, in either direction: what is due may then come late
 /// or early by the jump, and nothing else goes wrong. A clock is read outside every lock.
+///
+/// # Examples
+/// A clock that runs at twice the speed of another:
+/// ```
+/// use flyball_sync::{Clock, ManualClock, Nanos};
+/// use std::time::Duration;
+///
+/// struct TwiceAsFast<C>(C);
+///
+/// impl<C: Clock> Clock for TwiceAsFast<C> {
+///     fn now(&self) -> Nanos {
+///         Nanos::new(self.0.now().get().saturating_mul(2))
+///     }
+/// }
+///
+/// let clock = ManualClock::new();
+/// let fast = TwiceAsFast(clock.clone());
+/// clock.advance(Duration::from_secs(3));
+/// assert_eq!(fast.now(), Nanos::from_duration(Duration::from_secs(6)));
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a clock",
+    note = "the machine's clock is `Monotonic`, that of a test `ManualClock`; an `Arc` of a clock is a clock, a reference is not"
+)]
 pub trait Clock: Send + Sync + 'static {
     /// The present point on this clock's time line.
     fn now(&self) -> Nanos;

@@ -51,6 +51,22 @@ fn write(span: Duration) -> String {
 ///
 /// # Errors
 /// As the serializer.
+///
+/// # Examples
+/// For a type that is only written:
+/// ```
+/// use std::time::Duration;
+///
+/// #[derive(serde::Serialize)]
+/// struct Status {
+///     #[serde(serialize_with = "flyball_sync::duration_serde::serialize")]
+///     uptime: Duration,
+/// }
+///
+/// let status = Status { uptime: Duration::from_secs(120) };
+/// assert_eq!(serde_json::to_string(&status)?, r#"{"uptime":"2m"}"#);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 pub fn serialize<S: Serializer>(span: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&write(*span))
 }
@@ -59,6 +75,24 @@ pub fn serialize<S: Serializer>(span: &Duration, serializer: S) -> Result<S::Ok,
 ///
 /// # Errors
 /// When it is something else, or more than 584 years.
+///
+/// # Examples
+/// For a type that is only read:
+/// ```
+/// use std::time::Duration;
+///
+/// #[derive(Debug, serde::Deserialize)]
+/// struct Settings {
+///     #[serde(deserialize_with = "flyball_sync::duration_serde::deserialize")]
+///     wait: Duration,
+/// }
+///
+/// let read = |text: &str| serde_json::from_str::<Settings>(text).map(|settings| settings.wait);
+/// assert_eq!(read(r#"{ "wait": "2m" }"#)?, Duration::from_secs(120));
+/// assert!(read(r#"{ "wait": "1.5s" }"#).is_err()); // not a whole number
+/// assert!(read(r#"{ "wait": 5 }"#).is_err()); // of what?
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     struct Span;
     impl Visitor<'_> for Span {
@@ -76,6 +110,23 @@ pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duratio
 }
 
 /// One that may be left out.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+///
+/// #[derive(serde::Deserialize, serde::Serialize)]
+/// struct Settings {
+///     #[serde(default, with = "flyball_sync::duration_serde::option")]
+///     deadline: Option<Duration>,
+/// }
+///
+/// let mut settings: Settings = serde_json::from_str("{}")?;
+/// assert_eq!(settings.deadline, None);
+/// settings.deadline = Some(Duration::from_secs(30));
+/// assert_eq!(serde_json::to_string(&settings)?, r#"{"deadline":"30s"}"#);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 pub mod option {
     use std::time::Duration;
 

@@ -56,6 +56,23 @@ impl ManualClock {
     }
 
     /// When the next timer would fire.
+    ///
+    /// # Examples
+    /// A test that goes from alarm to alarm:
+    /// ```
+    /// use flyball_sync::{Clock, ManualClock, Nanos, Timer};
+    /// use std::task::Waker;
+    /// use std::time::Duration;
+    ///
+    /// let (clock, seconds) = (ManualClock::new(), Duration::from_secs);
+    /// let (first, second) = (clock.timer(), clock.timer());
+    /// first.wake_at(Nanos::ZERO + seconds(5), Waker::noop());
+    /// second.wake_at(Nanos::ZERO + seconds(60), Waker::noop());
+    /// while let Some(next) = clock.next_alarm() {
+    ///     clock.set(next); // fires it
+    /// }
+    /// assert_eq!(clock.now(), Nanos::ZERO + seconds(60));
+    /// ```
     #[must_use]
     pub fn next_alarm(&self) -> Option<Nanos> {
         self.alarms.next()
@@ -153,6 +170,20 @@ impl fmt::Debug for Alarms {
 }
 
 /// A timer on a [`ManualClock`]: fires when the clock is moved past its alarm.
+///
+/// # Examples
+/// Dropping a timer drops its alarm:
+/// ```
+/// use flyball_sync::{ManualClock, ManualTimer, Nanos, Timer};
+/// use std::task::Waker;
+///
+/// let clock = ManualClock::new();
+/// let timer: ManualTimer = clock.timer();
+/// timer.wake_at(Nanos::new(5), Waker::noop());
+/// assert_eq!(clock.next_alarm(), Some(Nanos::new(5)));
+/// drop(timer);
+/// assert_eq!(clock.next_alarm(), None);
+/// ```
 #[derive(Debug)]
 pub struct ManualTimer {
     clock: ManualClock,

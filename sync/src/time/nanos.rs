@@ -36,6 +36,15 @@ impl Nanos {
     }
 
     /// The point `since_origin` after the clock's origin; more than 584 years is [`Nanos::MAX`].
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_sync::Nanos;
+    /// use std::time::Duration;
+    ///
+    /// assert_eq!(Nanos::from_duration(Duration::from_micros(3)).get(), 3_000);
+    /// assert_eq!(Nanos::from_duration(Duration::MAX), Nanos::MAX);
+    /// ```
     #[must_use]
     #[inline]
     pub const fn from_duration(since_origin: Duration) -> Self {

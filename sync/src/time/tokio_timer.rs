@@ -77,6 +77,20 @@ impl TokioTimer {
     }
 
     /// A timer on the runtime of `runtime`.
+    ///
+    /// # Examples
+    /// A timer that is made outside its runtime:
+    /// ```
+    /// use flyball_sync::{Clock, Nanos, TokioTimer};
+    /// use std::time::Duration;
+    /// use tokio::runtime::Builder;
+    ///
+    /// let runtime = Builder::new_current_thread().enable_time().start_paused(true).build()?;
+    /// let timer = TokioTimer::new(runtime.handle().clone());
+    /// runtime.block_on(async { tokio::time::sleep(Duration::from_secs(3)).await });
+    /// assert!(timer.now() >= Nanos::ZERO + Duration::from_secs(3));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[must_use]
     pub fn new(runtime: Handle) -> Self {
         let origin = now_in(&runtime);
