@@ -56,6 +56,19 @@ impl<P> RetryBudget<P> {
     /// Changes rate and burst from `now` on; waits that have been told stay as they are. O(open waits).
     ///
     /// What is available stays available, up to the new burst; a larger burst fills up at the new rate.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_ratelimit::{Exponential, Nanos, Policy, Quota, RetryBudget};
+    /// use std::num::NonZeroU32;
+    /// use std::time::Duration;
+    ///
+    /// let secs = Duration::from_secs;
+    /// let mut policy = RetryBudget::new(Exponential::new(secs(5)..=secs(60)), Quota::per_second(NonZeroU32::MIN));
+    /// policy.set_quota(Quota::per_minute(NonZeroU32::MIN), Nanos::ZERO);
+    /// let mut wait = |key| policy.record_failure(&key, Nanos::ZERO, 0).0;
+    /// assert_eq!([wait("a"), wait("b"), wait("c")], [secs(5), secs(60), secs(120)]); // one a minute
+    /// ```
     pub fn set_quota(&mut self, quota: Quota, now: Nanos) {
         self.schedule.set_quota(quota, now);
     }

@@ -18,13 +18,29 @@ use flyball_sync::Nanos;
 /// How a delayed add meets a wait of the same key.
 ///
 /// None moves a key that is Ready already; that is what [`postpone`](crate::Queue::postpone) is for.
+///
+/// # Examples
+/// ```
+/// use flyball_workqueue::{DelayMode, KeyState, ManualClock, Queue};
+/// use std::time::Duration;
+///
+/// let seconds = Duration::from_secs;
+/// let queue = Queue::builder().clock(ManualClock::new()).build();
+/// let waits_for = |delay| queue.state(&"a") == KeyState::Waiting(queue.now() + delay);
+/// queue.add_after_with("a", seconds(60), DelayMode::Earliest)?;
+/// queue.add_after_with("a", seconds(5), DelayMode::Earliest)?;
+/// assert!(waits_for(seconds(5)));
+/// queue.add_after_with("a", seconds(60), DelayMode::Replace)?;
+/// assert!(waits_for(seconds(60)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DelayMode {
     /// The earlier of the two deadlines holds.
     #[default]
     Earliest,
-    /// Debounce: each add moves the deadline later, but no add waits longer than `longest`; nor does an add of another
+    /// Debounce: each add moves the deadline later, but no add waits longer than its `max_wait`; nor does an add of another
     /// mode wait longer than it asked for.
     Debounce {
         /// The longest that this add waits, however many others follow.
