@@ -6,6 +6,17 @@ use std::fmt;
 use crate::Version;
 
 /// A text is not a key of the form `namespace/name` or `name`.
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::{NamespacedName, ParseNamespacedNameError};
+///
+/// let error: ParseNamespacedNameError = NamespacedName::new("default", "").unwrap_err();
+/// assert_eq!(
+///     error.to_string(),
+///     "\"default/\" is not a key `namespace/name` or `name`: the name after the slash is empty",
+/// );
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseNamespacedNameError {
     text: String,
@@ -63,6 +74,27 @@ impl fmt::Display for ParseVersionError {
 impl Error for ParseVersionError {}
 
 /// An index function could not tell the values of an object.
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::{Index, IndexError, Schema, Store, Version};
+/// use std::error::Error;
+///
+/// type Pod = (&'static str, Option<u16>);
+/// static BY_PORT: Index<Pod, u16> =
+///     Index::fallible("port", |pod| pod.1.map(|port| vec![port]).ok_or(IndexError::new("no port")));
+///
+/// let mut store = Store::builder(Schema::new(|pod: &Pod| pod.0, |_| Version::ZERO)).index(&BY_PORT).build()?;
+/// store.upsert(("a", Some(80)));
+/// store.upsert(("b", None)); // stored, and not in the index
+///
+/// assert_eq!(store.len(), 2);
+/// let (key, index, error) = &store.index_errors()[0];
+/// assert_eq!((*key, *index), ("b", "port"));
+/// assert_eq!(error.source().unwrap().to_string(), "no port");
+/// assert_eq!(store.snapshot().index_errors().count(), 1); // the same without a copy
+/// # Ok::<(), Box<dyn Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct IndexError {
     cause: Box<dyn Error + Send + Sync>,
@@ -88,6 +120,18 @@ impl Error for IndexError {
 }
 
 /// The store was built without the index that is asked for.
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::{Index, MissingIndex, Schema, Store, Version};
+///
+/// static BY_LENGTH: Index<&str, usize> = Index::new("length", |word| word.len());
+///
+/// let store = Store::builder(Schema::new(|word: &&str| *word, |_| Version::ZERO)).build()?;
+/// let missing: MissingIndex = store.by_index(&BY_LENGTH, &3).unwrap_err();
+/// assert_eq!(missing.name(), "length");
+/// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MissingIndex {
     pub(crate) name: &'static str,
@@ -110,6 +154,18 @@ impl fmt::Display for MissingIndex {
 impl Error for MissingIndex {}
 
 /// A store cannot be built: two of its indexes have the same name.
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::{DuplicateIndex, Index, Schema, Store, Version};
+///
+/// static BY_LENGTH: Index<&str, usize> = Index::new("length", |word| word.len());
+///
+/// let mut store = Store::builder(Schema::new(|word: &&str| *word, |_| Version::ZERO)).index(&BY_LENGTH).build()?;
+/// let duplicate: DuplicateIndex = store.add_index(&BY_LENGTH).unwrap_err();
+/// assert_eq!(duplicate.name(), "length");
+/// # Ok::<(), DuplicateIndex>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DuplicateIndex {
     pub(crate) name: &'static str,
@@ -132,6 +188,23 @@ impl fmt::Display for DuplicateIndex {
 impl Error for DuplicateIndex {}
 
 /// The version waited for will not come.
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::{Schema, Store, Version, WaitForError};
+/// use std::time::Duration;
+///
+/// let mut store = Store::builder(Schema::new(|word: &&str| word.len(), |_| Version::ZERO)).build()?;
+/// store.replace(["one"], Version::new(7));
+/// let readers = store.store();
+/// let wait = |version| readers.blocking_wait_for_version_timeout(Version::new(version), Duration::from_millis(1));
+///
+/// assert_eq!(wait(7), Ok(Version::new(7)));
+/// assert_eq!(wait(8), Err(WaitForError::TimedOut));
+/// store.close();
+/// assert_eq!(wait(8), Err(WaitForError::Closed));
+/// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitForError {
     /// A completed relist took the store back to this version: the source's history began anew (it was restored
@@ -170,6 +243,17 @@ impl fmt::Display for TimedOut {
 impl Error for TimedOut {}
 
 /// What was waited for will not happen: whoever would have told is gone.
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::{Schema, Stopped, Store, Version};
+///
+/// let mut store = Store::builder(Schema::new(|word: &&str| word.len(), |_| Version::ZERO)).build()?;
+/// let readers = store.store();
+/// drop(store); // before the first list
+/// assert_eq!(readers.blocking_synced(), Err(Stopped));
+/// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stopped;
 

@@ -122,6 +122,19 @@ impl<V, IK> Index<V, IK> {
 }
 
 /// An [`Index`] whose function captures configuration; made by [`Index::with_function`].
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::{AnyIndex, CapturingIndex, Index};
+///
+/// static BY_TEAM: Index<(u32, String), String> = Index::new("team", |pod| pod.1.clone());
+///
+/// /// An index of the same name, whose values carry a prefix from the configuration.
+/// fn prefixed(prefix: String) -> CapturingIndex<(u32, String), String> {
+///     BY_TEAM.with_function(move |pod| vec![format!("{prefix}/{}", pod.1)])
+/// }
+/// assert_eq!(prefixed("eu".into()).name(), BY_TEAM.name());
+/// ```
 pub struct CapturingIndex<V, IK> {
     index: Index<V, IK>,
     values: Arc<ManyFn<V, IK>>,
@@ -148,6 +161,42 @@ impl<V, IK> fmt::Debug for CapturingIndex<V, IK> {
 }
 
 /// Every kind of index: [`Index`], [`CapturingIndex`], [`OrderedIndex`], [`LabelIndex`]. Sealed.
+///
+/// # Examples
+/// A function that takes an index of any kind:
+/// ```
+/// use flyball_informer_cache::{AnyIndex, DuplicateIndex, LabelIndex, OrderedIndex, Schema, Store, Version, Writer};
+///
+/// type Pod = (u32, &'static str);
+/// static BY_NAME: OrderedIndex<Pod, &str> = OrderedIndex::new("name", |pod| pod.1);
+/// static LABELS: LabelIndex<Pod> = LabelIndex::new("labels", |pod, each| each("app", pod.1));
+///
+/// fn ensure(store: &mut Writer<u32, Pod>, index: &impl AnyIndex<Pod>) {
+///     if let Err(duplicate) = store.add_index(index) {
+///         println!("{} was there already", duplicate.name());
+///     }
+/// }
+///
+/// let mut store = Store::builder(Schema::new(|pod: &Pod| pod.0, |_| Version::ZERO)).build()?;
+/// ensure(&mut store, &BY_NAME);
+/// ensure(&mut store, &LABELS);
+/// store.upsert((1, "web"));
+/// assert_eq!(store.by_index(&BY_NAME, "web").unwrap().len(), 1);
+/// # Ok::<(), DuplicateIndex>(())
+/// ```
+///
+/// An index is of the objects as the store has them. A [`TtlStore`](crate::TtlStore) has them as [`TtlEntry`](crate::TtlEntry)s, so this does not compile:
+/// ```compile_fail,E0277
+/// use flyball_informer_cache::{Index, TtlEntry, TtlStore};
+///
+/// static BY_USER: Index<&str, usize> = Index::new("user", |session| session.len()); // of `TtlEntry<&str>` it has to be
+/// let sessions = TtlStore::builder(|session: &TtlEntry<&str>| session.len()).index(&BY_USER);
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no index of the objects of this store, which are `{V}`",
+    note = "a store takes an `Index`, a `CapturingIndex`, an `OrderedIndex` or a `LabelIndex` of its objects",
+    note = "a `TtlStore` of `T` stores `TtlEntry<T>`, so its indexes are of `TtlEntry<T>`"
+)]
 pub trait AnyIndex<V>: sealed::Sealed<V> {
     /// The name of the index, unique in a store.
     fn name(&self) -> &'static str;

@@ -126,6 +126,23 @@ where
     ///
     /// # Errors
     /// When there is no index of this name and kind of values.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::{Index, Informer, ManualClock, Schema, Version, testing::TestServer};
+    ///
+    /// const NUMBERS: Schema<u32, u32> = Schema::new(|number| *number, |_| Version::ZERO);
+    /// static ODD: Index<u32, bool> = Index::new("odd", |number| number % 2 == 1);
+    ///
+    /// let server = TestServer::new(NUMBERS, |_, _, _| {});
+    /// let (numbers, run) = Informer::builder(NUMBERS, server).timer(ManualClock::new().timer()).build()?;
+    /// numbers.add_index(&ODD)?; // before it runs, or while it does
+    /// assert!(numbers.store().by_index(&ODD, &true)?.is_empty());
+    /// numbers.remove_index(&ODD)?;
+    /// assert!(numbers.store().by_index(&ODD, &true).is_err());
+    /// # drop(run);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn remove_index(&self, index: &impl AnyIndex<V>) -> Result<(), MissingIndex> {
         self.shared.writer.remove_index(index)
     }
@@ -177,6 +194,28 @@ where
     ///
     /// # Errors
     /// Those of [`synced`](Self::synced).
+    ///
+    /// # Examples
+    /// An informer on threads, without a runtime:
+    /// ```
+    /// use flyball_informer_cache::{Informer, ManualClock, Schema, Version, testing::TestServer};
+    /// use std::{thread, time::Duration};
+    ///
+    /// const NUMBERS: Schema<u32, u32> = Schema::new(|number| *number, |_| Version::ZERO);
+    /// let server = TestServer::new(NUMBERS, |_, _, _| {});
+    /// server.put(7);
+    ///
+    /// let timer = ManualClock::new().timer(); // in production a `ThreadTimer`
+    /// let (numbers, run) = Informer::builder(NUMBERS, server).timer(timer).build()?;
+    /// let thread = thread::spawn(|| flyball_sync::block_on(run));
+    /// numbers.blocking_synced_timeout(Duration::from_secs(60))?;
+    /// numbers.blocking_synced()?; // the same without a limit
+    /// assert_eq!(numbers.snapshot().len(), 1);
+    ///
+    /// numbers.shut_down();
+    /// thread.join().unwrap();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn blocking_synced(&self) -> Result<(), Stopped> {
         self.shared.writer.blocking_synced()
     }
@@ -211,6 +250,21 @@ where
     }
 
     /// Whether it will never do anything again: it was stopped, or it failed.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::{Informer, InformerState, ManualClock, Schema, Version, testing::TestServer};
+    ///
+    /// const NUMBERS: Schema<u32, u32> = Schema::new(|number| *number, |_| Version::ZERO);
+    /// let server = TestServer::new(NUMBERS, |_, _, _| {});
+    /// let (numbers, run) = Informer::builder(NUMBERS, server).timer(ManualClock::new().timer()).build()?;
+    /// assert!(!numbers.is_stopped() && numbers.status().state == InformerState::NotStarted);
+    ///
+    /// drop(run); // its task was aborted, say
+    /// flyball_sync::block_on(numbers.stopped());
+    /// assert!(numbers.is_stopped() && numbers.status().state.is_final());
+    /// # Ok::<(), flyball_informer_cache::InformerBuildError>(())
+    /// ```
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.shared.status.read().state.is_final()

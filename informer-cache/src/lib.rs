@@ -31,10 +31,12 @@ pub use crate::informer::{
     SharedInformer, SourceFailure,
 };
 pub use crate::reflector::{
-    BackoffCause, EventVerdict, InvalidReflectorConfig, ListRequest, ListVersion, Page, Reflector,
-    ReflectorBackoff, ReflectorConfig, ReflectorPhase, ReflectorRequest, Source, SourceError,
-    SourceErrorKind, WatchEvent, WatchRequest, WatchStream,
+    BackoffCause, InvalidReflectorConfig, ListRequest, ListVersion, Page, ReflectorBackoff, ReflectorConfig,
+    Source, SourceError, SourceErrorKind, WatchEvent, WatchRequest, WatchStream,
 };
+// For drivers of random tests, which play any inputs on the state machine itself.
+#[doc(hidden)]
+pub use crate::reflector::{EventVerdict, Reflector, ReflectorPhase, ReflectorRequest};
 pub use crate::schema::{NamespacedName, Schema, Version};
 pub use crate::store::{
     IndexMemoryUsage, Lister, MemoryUsage, Query, QueryIter, RangeIter, Relist, RetainedSnapshots,

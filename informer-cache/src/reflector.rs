@@ -34,6 +34,8 @@ mod config;
 mod event;
 mod listing;
 mod source;
+mod source_error;
+mod source_request;
 mod step;
 mod watching;
 
@@ -44,9 +46,9 @@ use flyball_sync::Nanos;
 
 pub use self::config::{InvalidReflectorConfig, ReflectorBackoff, ReflectorConfig};
 pub use self::event::WatchEvent;
-pub use self::source::{
-    ListRequest, ListVersion, Page, Source, SourceError, SourceErrorKind, WatchRequest, WatchStream,
-};
+pub use self::source::{Source, WatchStream};
+pub use self::source_error::{SourceError, SourceErrorKind};
+pub use self::source_request::{ListRequest, ListVersion, Page, WatchRequest};
 pub use self::step::{BackoffCause, EventVerdict, ReflectorPhase, ReflectorRequest};
 
 use self::backoff::Backoff;

@@ -12,7 +12,7 @@ pub use self::version::Version;
 ///
 /// Plain functions, called outside every lock. They must be pure: asked twice about one object, they answer the same.
 ///
-/// Without [`identity`](Self::with_identity) two objects of one key are always the same object at two points in time.
+/// Without [`with_identity`](Self::with_identity) two objects of one key are always the same object at two points in time.
 ///
 /// # Examples
 /// ```
@@ -98,6 +98,16 @@ impl<K, V> Schema<K, V> {
     }
 
     /// Whether two objects of one key and version have the same content.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::{Schema, Version};
+    ///
+    /// let trusting = Schema::new(|pod: &(u32, u64, &str)| pod.0, |pod| Version::new(pod.1));
+    /// let comparing = trusting.with_content_eq(|a, b| a.2 == b.2);
+    /// assert!(trusting.content_eq(&(1, 7, "old"), &(1, 7, "new"))); // the version says so
+    /// assert!(!comparing.content_eq(&(1, 7, "old"), &(1, 7, "new")));
+    /// ```
     #[must_use]
     pub fn content_eq(&self, a: &V, b: &V) -> bool {
         (self.equal)(a, b)

@@ -42,7 +42,7 @@ use crate::{
 /// An object is there **until its age exceeds its time to live**: at the age of exactly that it still is, and at any later instant no
 /// read shows it, whether it has been swept or not. Writing a key again, with the same object or another one, begins a new life.
 ///
-/// Nothing runs in the background, and reads write nothing. Expired objects are taken out by writes, two at a time, and by [`sweep`](Self::evict_expired);
+/// Nothing runs in the background, and reads write nothing. Expired objects are taken out by writes, two at a time, and by [`evict_expired`](Self::evict_expired);
 /// observers and subscribers then hear of a deletion. As long as there are writes, what has expired does not pile up; where there are
 /// none, sweep at [`next_expiry`](Self::next_expiry).
 ///
@@ -197,7 +197,7 @@ where
     }
 
     /// Tells `f` the objects there are, then everything that changes, as [`Store::observe`](crate::Store::observe) does. That an object has expired is told when
-    /// it is swept, by whoever sweeps it: any writer, or the caller of [`sweep`](Self::evict_expired). What has expired before now is not told.
+    /// it is swept, by whoever sweeps it: any writer, or the caller of [`evict_expired`](Self::evict_expired). What has expired before now is not told.
     pub fn observe(
         &self,
         f: impl Fn(&Change<K, TtlEntry<V>>) + Send + Sync + 'static,
@@ -321,6 +321,23 @@ where
     ///
     /// # Errors
     /// When there is no index of this name and kind of values.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::{Index, TtlEntry, TtlStore};
+    ///
+    /// static BY_FIRST: Index<TtlEntry<String>, Option<char>> = Index::new("first letter", |word| word.chars().next());
+    ///
+    /// let words = TtlStore::builder(|word: &TtlEntry<String>| word.len()).build()?;
+    /// words.upsert("one".into());
+    /// words.add_index(&BY_FIRST)?;
+    /// assert_eq!(words.by_index(&BY_FIRST, &Some('o'))?.len(), 1);
+    /// words.remove_index(&BY_FIRST)?;
+    /// assert!(words.by_index(&BY_FIRST, &Some('o')).is_err());
+    /// words.close(); // for subscribers; the store can still be read
+    /// assert!(words.get(&3).is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn remove_index(&self, index: &impl AnyIndex<TtlEntry<V>>) -> Result<(), MissingIndex> {
         self.store.remove_index(index)
     }

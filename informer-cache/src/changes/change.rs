@@ -16,11 +16,47 @@ use crate::table::record::Name;
 /// | `Updated` | the state received before | the object |
 /// | `Replaced` | the last known state of the former object | the object |
 /// | `Deleted`, `Missed` | the last known state | – |
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::{Change, Schema, Store, Version};
+///
+/// type Pod = (&'static str, u64);
+///
+/// fn line(change: &Change<&'static str, Pod>) -> String {
+///     match (change.old(), change.new()) {
+///         (None, Some(new)) => format!("{} created at {}", change.key(), new.1),
+///         (Some(old), Some(new)) => format!("{} went from {} to {}", change.key(), old.1, new.1),
+///         (_, None) => format!("{} is gone, last seen at {}", change.key(), change.object().1),
+///     }
+/// }
+///
+/// let mut store = Store::builder(Schema::new(|pod: &Pod| pod.0, |pod| Version::new(pod.1))).build()?;
+/// store.replace([("a", 1), ("b", 1)], Version::new(1));
+/// let changes = store.replace([("b", 2), ("c", 2)], Version::new(2));
+/// let lines: Vec<_> = changes.iter().map(line).collect();
+/// assert_eq!(lines, ["a is gone, last seen at 1", "b went from 1 to 2", "c created at 2"]);
+/// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
+/// ```
 pub struct Change<K, V> {
     parts: Arc<Parts<K, V>>,
 }
 
 /// The kinds of [`Change`].
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::{Schema, Store, Version};
+///
+/// let mut store = Store::builder(Schema::new(|word: &&str| word.len(), |_| Version::ZERO)).build()?;
+/// store.replace(["one", "three"], Version::new(1));
+/// let mut count = 0;
+/// for change in store.subscribe().try_next().iter().chain(&store.replace(["one"], Version::new(2))) {
+///     count += i32::from(change.kind().is_addition()) - i32::from(change.kind().is_deletion());
+/// }
+/// assert_eq!(count, 0); // one was there, one went
+/// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ChangeKind {
     /// An addition that belongs to the beginning: to the snapshot that a subscription or an observer starts with, or, where that was taken earlier, to the
@@ -140,6 +176,26 @@ impl<K, V> Change<K, V> {
 #[cfg(feature = "testing")]
 impl<K, V> Change<K, V> {
     /// An addition, [initial](ChangeKind::Initial) or not.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::{Change, ChangeKind};
+    /// use std::sync::Arc;
+    ///
+    /// type Pod = (u32, &'static str);
+    ///
+    /// /// The function under test: the nodes that a change concerns.
+    /// fn nodes(change: &Change<u32, Pod>) -> Vec<&'static str> {
+    ///     change.old().into_iter().chain(change.new()).map(|pod| pod.1).collect()
+    /// }
+    ///
+    /// let pod = |node| Arc::new((7, node));
+    /// assert_eq!(nodes(&Change::added(7, pod("n1"), true)), ["n1"]);
+    /// assert_eq!(nodes(&Change::updated(7, pod("n1"), pod("n2"))), ["n1", "n2"]);
+    /// assert_eq!(nodes(&Change::replaced(7, pod("n1"), pod("n3"))), ["n1", "n3"]);
+    /// assert_eq!(nodes(&Change::deleted(7, pod("n3"), false)), ["n3"]);
+    /// assert_eq!(Change::deleted(7, pod("n3"), true).kind(), ChangeKind::Missed);
+    /// ```
     #[must_use]
     pub fn added(key: K, object: Arc<V>, initial: bool) -> Self {
         let kind = if initial { ChangeKind::Initial } else { ChangeKind::Added };

@@ -56,6 +56,22 @@ impl<V, IK> OrderedIndex<V, IK> {
     }
 
     /// An index whose function may fail, as [`Index::fallible`].
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::{IndexError, OrderedIndex, Schema, Store, Version};
+    ///
+    /// type Job = (u32, &'static str);
+    /// static BY_START: OrderedIndex<Job, u32> = OrderedIndex::fallible("start", |job| match job.1.parse() {
+    ///     Ok(start) => Ok(vec![start]),
+    ///     Err(error) => Err(IndexError::new(error)),
+    /// });
+    ///
+    /// let mut store = Store::builder(Schema::new(|job: &Job| job.0, |_| Version::ZERO)).index(&BY_START).build()?;
+    /// store.replace([(1, "30"), (2, "soon"), (3, "10")], Version::new(1));
+    /// assert!(store.snapshot().range(&BY_START, ..)?.map(|(_, job)| job.0).eq([3, 1]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub const fn fallible(name: &'static str, values: fn(&V) -> Result<Vec<IK>, IndexError>) -> Self {
         Self(Index::fallible(name, values))

@@ -25,10 +25,10 @@ pub use requirement::{SelectorOperator, SelectorRequirement};
 /// |---|---|---|
 /// | [`equals`](Self::equals) | `k=v`, `k==v` | with this label |
 /// | [`not_equals`](Self::not_equals) | `k!=v` | without this label: with another value, or without the key |
-/// | [`one_of`](Self::in_set) | `k in (v,w)` | with one of these labels |
-/// | [`none_of`](Self::not_in) | `k notin (v,w)` | with none of them: with another value, or without the key |
+/// | [`in_set`](Self::in_set) | `k in (v,w)` | with one of these labels |
+/// | [`not_in`](Self::not_in) | `k notin (v,w)` | with none of them: with another value, or without the key |
 /// | [`exists`](Self::exists) | `k` | with the key, whatever its value |
-/// | [`absent`](Self::does_not_exist) | `!k` | without the key |
+/// | [`does_not_exist`](Self::does_not_exist) | `!k` | without the key |
 /// | [`greater_than`](Self::greater_than), [`less_than`](Self::less_than) | `k>7`, `k<7` | with the key and a value that is such a whole number |
 ///
 /// Keys and values are compared byte by byte. Requirements of one key do not replace each other: all have to hold.
@@ -137,6 +137,28 @@ impl Selector {
     }
 
     /// Requires what `other` requires, too. Nothing and anything is nothing.
+    ///
+    /// # Examples
+    /// A selector by its methods, and beside one of a user's:
+    /// ```
+    /// use flyball_informer_cache::Selector;
+    ///
+    /// let ours = Selector::everything()
+    ///     .exists("app")
+    ///     .not_equals("tier", "test")
+    ///     .not_in("zone", ["a", "b"])
+    ///     .greater_than("weight", 10)
+    ///     .less_than("weight", 100);
+    /// assert_eq!(ours.to_string(), "app,tier!=test,weight>10,weight<100,zone notin (a,b)");
+    ///
+    /// let both = ours.and("owner=ann".parse()?);
+    /// let matches = |weight| {
+    ///     let labels = [("app", "web"), ("owner", "ann"), ("weight", weight)];
+    ///     both.matches(|key| labels.iter().find(|label| label.0 == key).map(|label| label.1))
+    /// };
+    /// assert!(matches("50") && !matches("7") && !matches("heavy"));
+    /// # Ok::<(), flyball_informer_cache::ParseSelectorError>(())
+    /// ```
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         let both = self.requirements.zip(other.requirements);
@@ -150,6 +172,16 @@ impl Selector {
     }
 
     /// Whether this is [`nothing`](Self::nothing). Requirements that contradict each other are not looked for.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::Selector;
+    ///
+    /// assert!(Selector::nothing().equals("app", "web").is_nothing());
+    /// assert!(Selector::everything().in_set("app", Vec::<&str>::new()).is_nothing());
+    /// assert!(Selector::everything().not_in("app", Vec::<&str>::new()).is_everything());
+    /// assert!(!Selector::everything().equals("app", "web").equals("app", "db").is_nothing()); // not looked for
+    /// ```
     #[must_use]
     pub fn is_nothing(&self) -> bool {
         self.requirements.is_none()

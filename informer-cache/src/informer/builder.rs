@@ -26,10 +26,47 @@ use crate::{
 const TOMBSTONES: usize = 1024;
 
 /// No timer was chosen yet.
+///
+/// # Examples
+/// An informer without a timer cannot be built:
+/// ```compile_fail,E0277
+/// use flyball_informer_cache::{Informer, Schema, Version, testing::TestServer};
+///
+/// const NUMBERS: Schema<u32, u32> = Schema::new(|number| *number, |_| Version::ZERO);
+/// let builder = Informer::builder(NUMBERS, TestServer::new(NUMBERS, |_, _, _| {}));
+/// let (numbers, run) = builder.build()?; // `builder.timer(…)` is missing
+/// # Ok::<(), flyball_informer_cache::InformerBuildError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoTimer;
 
 /// An informer in the making; see [`Informer::builder`].
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::testing::TestServer;
+/// use flyball_informer_cache::{Informer, InformerBuilder, ManualClock, NoTimer, Schema, Source, Version};
+/// use std::num::NonZeroU32;
+///
+/// const WORDS: Schema<String, String> = Schema::new(String::clone, |_| Version::ZERO);
+///
+/// /// What all informers of a program have in common.
+/// fn words<S: Source<Object = String>>(source: S) -> InformerBuilder<String, String, S, NoTimer> {
+///     Informer::builder(WORDS, source)
+///         .page_size(NonZeroU32::new(100).unwrap())
+///         .transform(|word| word.to_lowercase()) // after the key was read
+/// }
+///
+/// let server = TestServer::new(WORDS, |_, _, _| {});
+/// server.put("One".into());
+/// let clock = ManualClock::new();
+/// let (informer, run) = words(server).seed(1).timer(clock.timer()).build()?; // the same random numbers in every test
+/// std::thread::spawn(|| flyball_sync::block_on(run));
+/// informer.blocking_synced()?;
+/// assert_eq!(informer.store().get("One").as_deref(), Some(&"one".into()));
+/// informer.shut_down();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use]
 pub struct InformerBuilder<K, V, S, T = NoTimer> {
     schema: Schema<K, V>,

@@ -7,6 +7,22 @@ use flyball_sync::Nanos;
 use crate::{BackoffCause, SourceError};
 
 /// One failure of a source, or one panic of a user's function, as [`InformerBuilder::on_error`](crate::InformerBuilder::on_error) reports it.
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::{Informer, Schema, SourceFailure, Version, testing::TestServer};
+///
+/// /// One line for each failure.
+/// fn log(failure: &SourceFailure<'_>) {
+///     match failure.retry_at {
+///         Some(at) => eprintln!("{:?}: {failure}; next request at {at:?}", failure.at),
+///         None => eprintln!("{:?}: {failure}; next request now", failure.at),
+///     }
+/// }
+///
+/// const NUMBERS: Schema<u32, u32> = Schema::new(|number| *number, |_| Version::ZERO);
+/// let builder = Informer::builder(NUMBERS, TestServer::new(NUMBERS, |_, _, _| {})).on_error(log);
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct SourceFailure<'a> {

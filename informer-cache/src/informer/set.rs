@@ -18,7 +18,6 @@
 
 use std::any::TypeId;
 use std::collections::BTreeMap;
-use std::error::Error;
 use std::fmt;
 use std::future::poll_fn;
 use std::hash::Hash;
@@ -32,12 +31,14 @@ use flyball_sync::panics::caught;
 use crate::signal::synced::Synced;
 use flyball_sync::Timer;
 
-use crate::{Informer, InformerBuildError, InformerBuilder, InformerStatus, ReflectorConfig, Source};
+use crate::{Informer, InformerBuilder, InformerStatus, ReflectorConfig, Source};
 
+mod error;
 mod member;
 mod name;
 mod shared;
 
+pub use self::error::{ConfigDifference, InformerStartError, NotSynced};
 use self::member::Member;
 pub use self::name::InformerName;
 pub use self::shared::SharedInformer;
@@ -52,9 +53,7 @@ type Run = Pin<Box<dyn Future<Output = ()> + Send>>;
 ///
 /// # Examples
 /// ```
-/// # use flyball_informer_cache::*;
-/// # use flyball_informer_cache::testing::ScriptedSource;
-/// # use flyball_sync::ManualClock;
+/// # use flyball_informer_cache::{testing::ScriptedSource, *};
 /// const NUMBERS: Schema<u64, u64> = Schema::new(|number| *number, |_| Version::ZERO);
 ///
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -240,6 +239,23 @@ impl InformerSet {
     }
 
     /// Shuts down the informers of this name, whoever uses them; who asks for one again starts another.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::{Informer, InformerSet, ManualClock, Schema, SharedInformer, Version, testing::TestServer};
+    ///
+    /// const NUMBERS: Schema<u32, u32> = Schema::new(|number| *number, |_| Version::ZERO);
+    /// let server = TestServer::new(NUMBERS, |_, _, _| {});
+    /// let builder = || Informer::builder(NUMBERS, server.clone()).timer(ManualClock::new().timer());
+    /// let set = InformerSet::new(|run| drop(std::thread::spawn(|| flyball_sync::block_on(run))));
+    /// let numbers: SharedInformer<u32, u32> = set.get_or_start("numbers", builder())?;
+    /// set.stop("numbers"); // although it is in use
+    /// flyball_sync::block_on(set.stopped());
+    /// assert!(numbers.is_stopped());
+    /// let again = set.get_or_start("numbers", builder())?; // another one
+    /// again.blocking_synced()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn stop(&self, name: impl Into<InformerName>) {
         let name = name.into();
         self.leave(false, |id| id.0 == name);
@@ -364,69 +380,3 @@ impl fmt::Debug for InformerSet {
         f.debug_struct("InformerSet").field("running", &names).finish_non_exhaustive()
     }
 }
-
-/// An informer of a set cannot be had.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InformerStartError {
-    /// It cannot be built.
-    Build(InformerBuildError),
-    /// The informer in use is configured differently.
-    ConfigMismatch(ConfigDifference),
-    /// The set was shut down.
-    ShutDown,
-}
-
-/// What an informer in use has otherwise than it is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConfigDifference {
-    /// A setting of its [`ReflectorConfig`], by name.
-    Reflector(&'static str),
-    /// It has no index of this name and kind of values.
-    Index(&'static str),
-    /// One of the two transforms its objects, and the other does not.
-    Transform,
-}
-
-impl fmt::Display for ConfigDifference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Reflector(setting) => f.write_str(setting),
-            Self::Index(name) => write!(f, "no index {name:?}"),
-            Self::Transform => f.write_str("transform"),
-        }
-    }
-}
-
-impl fmt::Display for InformerStartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Build(error) => error.fmt(f),
-            Self::ConfigMismatch(difference) => {
-                write!(f, "the informer in use is configured differently: {difference}")
-            }
-            Self::ShutDown => f.write_str("the set of informers was shut down"),
-        }
-    }
-}
-
-impl Error for InformerStartError {}
-
-/// Informers ended before their first list.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NotSynced {
-    /// Which, by name; at least one. Others may have been on their way still.
-    pub ended: Vec<InformerName>,
-}
-
-impl fmt::Display for NotSynced {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ended before the first list: ")?;
-        for (at, name) in self.ended.iter().enumerate() {
-            let comma = if at > 0 { ", " } else { "" };
-            write!(f, "{comma}{name}")?;
-        }
-        Ok(())
-    }
-}
-
-impl Error for NotSynced {}

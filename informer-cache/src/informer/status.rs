@@ -14,6 +14,35 @@ use flyball_sync::locks::Mutex;
 use crate::{BackoffCause, ReflectorPhase, Version};
 
 /// How an informer fares. A copy: it does not change.
+///
+/// # Examples
+/// A source that fails once:
+/// ```
+/// use flyball_informer_cache::testing::TestServer;
+/// use flyball_informer_cache::{
+///     ErrorRecord, Informer, InformerState, InformerStatus, ManualClock, Nanos, Schema, SourceErrorKind, Version,
+/// };
+/// use std::{pin::pin, task::{Context, Waker}, time::Duration};
+///
+/// const NUMBERS: Schema<u32, u32> = Schema::new(|number| *number, |_| Version::ZERO);
+/// let server = TestServer::new(NUMBERS, |_, _, _| {});
+/// server.fail_list(SourceErrorKind::ConnectionRefused);
+///
+/// let clock = ManualClock::new();
+/// let (numbers, run) = Informer::builder(NUMBERS, server).timer(clock.timer()).build()?;
+/// let mut run = pin!(run);
+/// let mut turn = || assert!(run.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+/// turn();
+/// let InformerStatus { state, last_error, .. } = numbers.status();
+/// assert!(matches!(state, InformerState::Waiting { .. }));
+/// assert_eq!(last_error, Some(ErrorRecord { at: Nanos::ZERO, message: "connection refused".into() }));
+///
+/// clock.advance(Duration::from_secs(2)); // at most twice 800 ms
+/// turn();
+/// let InformerStatus { state, last_error, relists, .. } = numbers.status();
+/// assert_eq!((state, last_error, relists), (InformerState::Watching, None, 0));
+/// # Ok::<(), flyball_informer_cache::InformerBuildError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InformerStatus {
     /// What it is doing.

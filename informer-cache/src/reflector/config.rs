@@ -172,6 +172,16 @@ impl ReflectorConfig {
 }
 
 /// A setting that makes no sense.
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::{InvalidReflectorConfig, ReflectorConfig};
+/// use std::time::Duration;
+///
+/// let hasty = ReflectorConfig { request_timeout: Duration::ZERO, ..ReflectorConfig::default() };
+/// let error: InvalidReflectorConfig = hasty.validate().unwrap_err();
+/// assert_eq!(error.to_string(), "request_timeout must be positive");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidReflectorConfig(&'static str);
 

@@ -39,6 +39,15 @@ impl<V> WatchEvent<V> {
     }
 
     /// The same event, with the object borrowed.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::WatchEvent;
+    ///
+    /// let event = WatchEvent::Added(String::from("pod-7"));
+    /// assert_eq!(event.as_ref().map(|name| name.len()), WatchEvent::Added(5));
+    /// assert_eq!(event.object().map(String::as_str), Some("pod-7")); // it is still there
+    /// ```
     pub const fn as_ref(&self) -> WatchEvent<&V> {
         match self {
             Self::Added(object) => WatchEvent::Added(object),

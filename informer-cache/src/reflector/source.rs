@@ -4,17 +4,13 @@
 //! [`next`](WatchStream::next), whenever it is shut down, dropped or out of patience. It never uses a watch again after
 //! dropping one of its futures, so an implementation needs no cancel safety beyond releasing what it holds.
 
-use std::error::Error;
-use std::fmt;
-use std::time::Duration;
-
-use crate::{Version, WatchEvent};
+use crate::{ListRequest, Page, SourceError, WatchEvent, WatchRequest};
 
 /// Something that can be listed, and watched from a version on.
 ///
 /// The contract an [`Informer`](crate::Informer) relies on:
 /// 1. a list of version *v* holds every object as it was at *v* (pages of one list together), but those that are [unread](Self::is_unreadable);
-/// 2. a watch from *v* delivers every change after *v*, or fails with [`Expired`](SourceErrorKind::Expired);
+/// 2. a watch from *v* delivers every change after *v*, or fails with [`Expired`](crate::SourceErrorKind::Expired);
 /// 3. versions are comparable across objects (several objects may share one);
 /// 4. a bookmark of *v* is delivered after every change up to *v*.
 ///
@@ -55,6 +51,65 @@ use crate::{Version, WatchEvent};
 ///     }
 /// }
 /// ```
+///
+/// A source around another one hands on what has a default, too:
+/// ```
+/// use flyball_informer_cache::testing::ScriptedSource;
+/// use flyball_informer_cache::{ListRequest, ListVersion, Page, Source, SourceError, SourceErrorKind, WatchRequest};
+/// use std::sync::atomic::{AtomicU64, Ordering};
+///
+/// /// Counts the requests to a source.
+/// struct Counted<S> {
+///     source: S,
+///     requests: AtomicU64,
+/// }
+///
+/// impl<S: Source> Source for Counted<S> {
+///     type Object = S::Object;
+///     type Watch = S::Watch;
+///
+///     async fn list(&self, request: ListRequest) -> Result<Page<S::Object>, SourceError> {
+///         self.requests.fetch_add(1, Ordering::Relaxed);
+///         self.source.list(request).await
+///     }
+///
+///     async fn watch(&self, request: WatchRequest) -> Result<S::Watch, SourceError> {
+///         self.requests.fetch_add(1, Ordering::Relaxed);
+///         self.source.watch(request).await
+///     }
+///
+///     fn list_progress(&self) -> u64 {
+///         self.source.list_progress()
+///     }
+///
+///     fn is_unreadable(&self, stored: &S::Object) -> bool {
+///         self.source.is_unreadable(stored)
+///     }
+///
+///     fn is_polling(&self) -> bool {
+///         self.source.is_polling()
+///     }
+/// }
+///
+/// let numbers = Counted { source: ScriptedSource::<u32>::new(), requests: AtomicU64::new(0) };
+/// numbers.source.answer_list(Err(SourceErrorKind::ConnectionRefused.into()));
+/// let request = ListRequest { min_version: ListVersion::Any, limit: None, continuation: None };
+/// assert!(flyball_sync::block_on(numbers.list(request)).is_err());
+/// assert_eq!(numbers.requests.into_inner(), 1);
+/// ```
+///
+/// What has no list and no watch is no source:
+/// ```compile_fail,E0277
+/// use flyball_informer_cache::{Informer, Schema, Version};
+///
+/// let schema = Schema::new(|number: &u64| *number, |_| Version::ZERO);
+/// let builder = Informer::builder(schema, vec![1, 2, 3]);
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no source of objects",
+    note = "an informer follows a type that implements `Source`: what can be listed, and watched from a version on",
+    note = "for objects of Kubernetes there is `flyball_kube::ApiSource`; for tests, `testing::TestServer`"
+)]
 pub trait Source: Send + Sync + 'static {
     /// What is listed and watched.
     type Object: Send + Sync + 'static;
@@ -64,7 +119,7 @@ pub trait Source: Send + Sync + 'static {
     /// One page of the list.
     ///
     /// # Errors
-    /// The [kind](SourceErrorKind) of the error decides what the informer does next.
+    /// The [kind](crate::SourceErrorKind) of the error decides what the informer does next.
     fn list(
         &self,
         request: ListRequest,
@@ -73,7 +128,7 @@ pub trait Source: Send + Sync + 'static {
     /// Opens a watch.
     ///
     /// # Errors
-    /// The [kind](SourceErrorKind) of the error decides what the informer does next.
+    /// The [kind](crate::SourceErrorKind) of the error decides what the informer does next.
     fn watch(&self, request: WatchRequest) -> impl Future<Output = Result<Self::Watch, SourceError>> + Send;
 
     /// A counter that changes whenever a part of the answer to [`list`](Self::list) arrives: bytes, or objects.
@@ -151,6 +206,28 @@ pub trait Source: Send + Sync + 'static {
 }
 
 /// A running watch. Dropping it ends it.
+///
+/// # Examples
+/// A watch that repeats a recording, and then ends:
+/// ```
+/// use flyball_informer_cache::{SourceError, WatchEvent, WatchStream};
+///
+/// struct Recording(std::vec::IntoIter<WatchEvent<u64>>);
+///
+/// impl WatchStream for Recording {
+///     type Object = u64;
+///
+///     async fn next(&mut self) -> Option<Result<WatchEvent<u64>, SourceError>> {
+///         self.0.next().map(Ok)
+///     }
+/// }
+///
+/// let mut watch = Recording(vec![WatchEvent::Added(7)].into_iter());
+/// flyball_sync::block_on(async {
+///     assert!(matches!(watch.next().await, Some(Ok(WatchEvent::Added(7)))));
+///     assert!(watch.next().await.is_none());
+/// });
+/// ```
 pub trait WatchStream: Send + 'static {
     /// What is watched.
     type Object;
@@ -160,154 +237,4 @@ pub trait WatchStream: Send + 'static {
     /// A watch that has many messages ready should hand them out without going pending in between: the informer
     /// applies what is ready as one batch.
     fn next(&mut self) -> impl Future<Output = Option<Result<WatchEvent<Self::Object>, SourceError>>> + Send;
-}
-
-/// How fresh a list has to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ListVersion {
-    /// Whatever is at hand, however old (Kubernetes: `resourceVersion=0`).
-    Any,
-    /// This version or a later one (Kubernetes: `resourceVersion=N`).
-    NotOlderThan(Version),
-    /// The newest there is (Kubernetes: no `resourceVersion`).
-    MostRecent,
-}
-
-/// Asks for a list, or for the next page of one.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct ListRequest {
-    /// How fresh; always [`MostRecent`](ListVersion::MostRecent) beside a continuation, which has its own version.
-    pub min_version: ListVersion,
-    /// At most this many items in the page; `None` asks for everything. A source may ignore it.
-    pub limit: Option<u32>,
-    /// Goes on where the page that gave this token ended.
-    pub continuation: Option<String>,
-}
-
-/// One page of a list.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page<V> {
-    /// The objects.
-    pub items: Vec<V>,
-    /// The version the list was taken at.
-    pub version: Version,
-    /// The token of the next page; `None` or empty on the last.
-    pub continuation: Option<String>,
-}
-
-/// Asks for a watch.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct WatchRequest {
-    /// The watch tells what changed after this version. [`Version::ZERO`]: from any state at hand, which is told
-    /// as `Added` first. With a streaming list: the list is not older than this, `ZERO` asks for the newest.
-    pub from_version: Version,
-    /// Tell all existing objects as `Added`, then [`InitialListEnd`](WatchEvent::InitialListEnd), then go on as a watch.
-    pub streaming_list: bool,
-    /// The source should end the watch in order after this time.
-    pub timeout: Duration,
-}
-
-/// Why a source failed, as far as the informer behaves differently.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum SourceErrorKind {
-    /// The version or the continuation is too old (Kubernetes: `410 Gone`, `Expired`).
-    Expired,
-    /// The version asked for is newer than the source's (Kubernetes: "too large resource version").
-    VersionTooLarge,
-    /// The source asks for fewer requests (`429`).
-    TooManyRequests {
-        /// Not before this time.
-        retry_after: Option<Duration>,
-    },
-    /// Nobody answers at the moment (connection refused).
-    ConnectionRefused,
-    /// The source failed for a reason of its own (`500 InternalError`).
-    Internal,
-    /// Anything else.
-    Other,
-}
-
-impl fmt::Display for SourceErrorKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Expired => "version expired",
-            Self::VersionTooLarge => "version too large",
-            Self::TooManyRequests { .. } => "too many requests",
-            Self::ConnectionRefused => "connection refused",
-            Self::Internal => "internal error of the source",
-            Self::Other => "source failed",
-        })
-    }
-}
-
-/// Why a list or a watch failed.
-///
-/// # Examples
-/// ```
-/// use flyball_informer_cache::{SourceError, SourceErrorKind};
-///
-/// let error = SourceError::new(SourceErrorKind::Expired, "410 Gone");
-/// assert_eq!(error.kind(), SourceErrorKind::Expired);
-/// assert_eq!(error.to_string(), "version expired: 410 Gone");
-/// ```
-#[derive(Debug)]
-pub struct SourceError {
-    kind: SourceErrorKind,
-    cause: Option<Box<dyn Error + Send + Sync>>,
-}
-
-impl SourceError {
-    /// An error of this kind, with its cause.
-    pub fn new(kind: SourceErrorKind, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self { kind, cause: Some(cause.into()) }
-    }
-
-    /// What the informer goes by.
-    #[must_use]
-    pub const fn kind(&self) -> SourceErrorKind {
-        self.kind
-    }
-
-    /// The cause it was made with: who knows the source can downcast it.
-    ///
-    /// [`Error::source`] is the cause's own, since the cause itself is part of the message.
-    ///
-    /// # Examples
-    /// ```
-    /// use flyball_informer_cache::{SourceError, SourceErrorKind};
-    /// use std::io;
-    ///
-    /// let error = SourceError::new(SourceErrorKind::Other, io::Error::from(io::ErrorKind::BrokenPipe));
-    /// let cause = error.cause().and_then(|cause| cause.downcast_ref::<io::Error>());
-    /// assert_eq!(cause.map(io::Error::kind), Some(io::ErrorKind::BrokenPipe));
-    /// assert!(SourceError::from(SourceErrorKind::Other).cause().is_none());
-    /// ```
-    #[must_use]
-    pub fn cause(&self) -> Option<&(dyn Error + Send + Sync + 'static)> {
-        self.cause.as_deref()
-    }
-}
-
-/// An error without a cause worth telling.
-impl From<SourceErrorKind> for SourceError {
-    fn from(kind: SourceErrorKind) -> Self {
-        Self { kind, cause: None }
-    }
-}
-
-impl fmt::Display for SourceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.cause {
-            Some(cause) => write!(f, "{}: {cause}", self.kind),
-            None => self.kind.fmt(f),
-        }
-    }
-}
-
-impl Error for SourceError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        // The cause itself is part of the message.
-        self.cause.as_deref().and_then(Error::source)
-    }
 }

@@ -72,6 +72,15 @@ impl NamespacedName {
     }
 
     /// The whole key, `namespace/name` or `name`.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::NamespacedName;
+    ///
+    /// let key = NamespacedName::new("default", "web")?;
+    /// assert_eq!(key.as_str(), "default/web");
+    /// # Ok::<(), flyball_informer_cache::ParseNamespacedNameError>(())
+    /// ```
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text

@@ -40,6 +40,15 @@ impl Version {
     }
 
     /// Whether there is no version.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::Version;
+    ///
+    /// assert!("".parse::<Version>()?.is_zero()); // as a Kubernetes API server says "none"
+    /// assert!(!Version::new(1).is_zero());
+    /// # Ok::<(), flyball_informer_cache::ParseVersionError>(())
+    /// ```
     #[must_use]
     pub const fn is_zero(self) -> bool {
         self.0 == 0

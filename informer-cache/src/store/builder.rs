@@ -14,6 +14,24 @@ use crate::table::seed::Seed;
 use crate::{AnyIndex, DuplicateIndex, Schema, Store, Writer};
 
 /// Builds a [`Store`]; made by [`Store::builder`].
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::{Index, Schema, Store, StoreBuilder, Version};
+///
+/// type Pod = (u32, &'static str, Vec<u8>);
+/// static BY_NODE: Index<Pod, &str> = Index::new("node", |pod| pod.1);
+///
+/// let builder: StoreBuilder<u32, Pod> = Store::builder(Schema::new(|pod: &Pod| pod.0, |_| Version::ZERO));
+/// let mut pods = builder
+///     .index(&BY_NODE)
+///     .transform(|pod| (pod.0, pod.1, Vec::new())) // nobody reads the last field
+///     .seed(1) // in tests: the same order of iteration in every run
+///     .build()?;
+/// pods.upsert((1, "n1", vec![0; 4096]));
+/// assert!(pods.by_index(&BY_NODE, "n1")?[0].2.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "a builder does nothing until built"]
 pub struct StoreBuilder<K, V> {
     schema: Schema<K, V>,

@@ -6,6 +6,23 @@ use crate::Snapshot;
 ///
 /// What allocators add is not counted, nor what keys and index values own beyond themselves, as a `String` does. Parts that other states share
 /// are counted in each of them.
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::{Index, IndexMemoryUsage, MemoryUsage, Schema, Store, Version};
+///
+/// static BY_LENGTH: Index<String, usize> = Index::new("length", |word| word.len());
+///
+/// let mut store = Store::builder(Schema::new(String::clone, |_| Version::ZERO)).index(&BY_LENGTH).build()?;
+/// store.replace(["one", "two", "three"].map(String::from), Version::new(1));
+///
+/// let usage: MemoryUsage = store.memory_usage(|_, word| size_of::<String>() + word.capacity());
+/// assert_eq!(usage.objects, 3);
+/// assert!(usage.total() > usage.object_bytes);
+/// let by_length: &IndexMemoryUsage = &usage.indexes[0];
+/// assert_eq!((by_length.name, by_length.values), ("length", 2));
+/// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryUsage {
     /// The number of objects.

@@ -240,6 +240,24 @@ impl<K, V> fmt::Debug for Query<'_, K, V> {
 }
 
 /// The objects that a [`Query`] finds.
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::{Index, Query, QueryIter, Schema, Snapshot, Store, Version};
+///
+/// type Pod = (u32, &'static str);
+/// static BY_NODE: Index<Pod, &str> = Index::new("node", |pod| pod.1);
+///
+/// fn on_node<'a>(view: &'a Snapshot<u32, Pod>, node: &str) -> QueryIter<'a, u32, Pod> {
+///     let query: Query<'_, _, _> = view.query();
+///     query.by_index(&BY_NODE, node).expect("the store has this index").iter()
+/// }
+///
+/// let mut store = Store::builder(Schema::new(|pod: &Pod| pod.0, |_| Version::ZERO)).index(&BY_NODE).build()?;
+/// store.replace([(1, "n1"), (2, "n2")], Version::new(1));
+/// assert!(on_node(&store.snapshot(), "n2").map(|pod| pod.0).eq([2]));
+/// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
+/// ```
 pub struct QueryIter<'a, K, V>(Records<'a, K, V>);
 
 struct Records<'a, K, V> {

@@ -62,6 +62,19 @@ where
     ///
     /// # Panics
     /// Only as `Hash` and `Eq` of keys do, when nothing has changed, or the drop of what was listed.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::{Relist, Schema, Store, Version};
+    ///
+    /// let mut pods = Store::builder(Schema::new(|pod: &(&str, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
+    /// let mut list: Relist<'_, &str, _> = pods.relist();
+    /// list.insert(("a", 1));
+    /// list.insert(("b", 2));
+    /// list.remove("a"); // deleted while it was listed
+    /// assert_eq!(list.publish(Version::new(3)).len(), 1);
+    /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
+    /// ```
     pub fn remove<Q>(&mut self, key: &Q)
     where
         K: Borrow<Q>,

@@ -14,6 +14,23 @@ use crate::table::Table;
 /// [`Store::retained_snapshots`](crate::Store::retained_snapshots).
 ///
 /// Each costs the memory of what has changed since. One that was taken of the present state costs nothing, and is not counted.
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::{RetainedSnapshots, Schema, Store, Version};
+///
+/// let mut store = Store::builder(Schema::new(|pod: &(&str, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
+/// store.upsert(("a", 1));
+/// let view = store.snapshot(); // a handler that never returns has one, say
+/// store.upsert(("a", 2));
+/// store.upsert(("a", 3));
+///
+/// let RetainedSnapshots { states, oldest_version, changes_behind } = store.retained_snapshots();
+/// assert_eq!((states, oldest_version, changes_behind), (1, Some(Version::new(1)), 2));
+/// drop(view);
+/// assert_eq!(store.retained_snapshots().states, 0);
+/// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RetainedSnapshots {
     /// How many earlier states somebody holds. Snapshots of the same state count once.

@@ -48,6 +48,31 @@ use crate::{
 /// assert_eq!(pods.len(), 4);
 /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
 /// ```
+///
+/// An observer that writes, and a watch by hand:
+/// ```
+/// use flyball_informer_cache::{Index, Schema, SharedWriter, Store, Version, WatchEvent};
+///
+/// type Pod = (&'static str, u64);
+/// static BY_LENGTH: Index<Pod, usize> = Index::new("length", |pod| pod.0.len());
+///
+/// let schema = Schema::new(|pod: &Pod| pod.0, |pod| Version::new(pod.1));
+/// let pods: SharedWriter<_, Pod> = Store::builder(schema).build()?.into_shared();
+/// let names = Store::builder(Schema::new(|name: &&str| *name, |_| Version::ZERO)).build()?.into_shared();
+/// let written = names.clone();
+/// let observer = pods.observe(move |change| drop(written.upsert(*change.key())));
+///
+/// pods.apply(WatchEvent::Added(("a", 7)));
+/// pods.bookmark(Version::new(9));
+/// assert_eq!((pods.version(), names.len()), (Version::new(9), 1));
+///
+/// pods.add_index(&BY_LENGTH)?;
+/// assert_eq!(pods.by_index(&BY_LENGTH, &1)?.len(), 1);
+/// pods.remove_index(&BY_LENGTH)?;
+/// pods.close(); // or drop the last handle
+/// # drop(observer);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct SharedWriter<K, V> {
     shared: Arc<Shared<K, V>>,
 }

@@ -35,6 +35,26 @@ pub use order::RangeIter;
 /// assert_eq!(store.snapshot().len(), 1);
 /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
 /// ```
+///
+/// What an index knows besides objects:
+/// ```
+/// use flyball_informer_cache::{Index, Schema, Snapshot, Store, Version};
+///
+/// type Pod = (&'static str, &'static str, u64);
+/// static BY_NODE: Index<Pod, &str> = Index::new("node", |pod| pod.1);
+/// static BY_UID: Index<Pod, u64> = Index::new("uid", |pod: &Pod| pod.2).unique();
+///
+/// let schema = Schema::new(|pod: &Pod| pod.0, |_| Version::ZERO);
+/// let mut store = Store::builder(schema).index(&BY_NODE).index(&BY_UID).build()?;
+/// store.replace([("a", "n1", 70), ("b", "n1", 71), ("c", "n2", 72)], Version::new(1));
+/// let view: Snapshot<&str, Pod> = store.snapshot();
+///
+/// assert!(view.contains_key("a") && view.keys().count() == 3);
+/// assert_eq!(view.keys_by_index(&BY_NODE, "n2")?.collect::<Vec<_>>(), [&"c"]);
+/// assert_eq!(view.index_values(&BY_NODE)?.map(|(_, pods)| pods).max(), Some(2)); // the fullest node
+/// assert_eq!(view.by_unique(&BY_UID, &71)?.map(|pod| pod.0), Some("b"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Snapshot<K, V> {
     pub(crate) table: Arc<Table<K, V>>,
     pub(crate) reader: ObjectReader<K, V>,

@@ -84,6 +84,20 @@ where
     }
 
     /// Forgets the object of a key, at the commit. `last` is its last state, if somebody knows it.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::{Schema, Store, Transaction, Version};
+    ///
+    /// let mut routes = Store::builder(Schema::new(|route: &(&str, u32)| route.0, |_| Version::ZERO)).build()?;
+    /// routes.upsert(("/old", 1));
+    /// let mut rename: Transaction<'_, &str, _> = routes.transaction();
+    /// rename.delete("/old", None);
+    /// rename.upsert(("/new", 1));
+    /// let changes = rename.commit();
+    /// assert!(changes[0].new().is_none() && *changes[1].key() == "/new");
+    /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
+    /// ```
     pub fn delete(&mut self, key: K, last: Option<V>) {
         let inner = &self.writer.inner;
         let reader = &inner.reader;

@@ -17,6 +17,17 @@ use crate::store::waiters::Ticket;
 use crate::{Version, WaitForError};
 
 /// Waits until a store is at a version; made by [`Store::wait_for_version`](crate::Store::wait_for_version).
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::{Schema, Store, Version, WaitForVersion};
+///
+/// let mut pods = Store::builder(Schema::new(|pod: &(&str, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
+/// let wait: WaitForVersion<_, _> = pods.wait_for_version(Version::new(7)); // `.await` it in a task
+/// pods.upsert(("a", 8));
+/// assert_eq!(flyball_sync::block_on(wait)?, Version::new(8)); // what was seen: not older than asked for
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "futures do nothing unless polled"]
 pub struct WaitForVersion<K, V> {
     /// Weak, so that a forgotten wait keeps no objects.

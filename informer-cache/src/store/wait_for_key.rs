@@ -17,6 +17,17 @@ use crate::store::inner::StoreInner;
 use crate::{Version, WaitForError, WaitForVersion};
 
 /// Waits until a store shows what was written to a key; made by [`Store::wait_for_key`](crate::Store::wait_for_key).
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::{Schema, Store, Version, WaitForKey};
+///
+/// let mut pods = Store::builder(Schema::new(|pod: &(&str, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
+/// let wait: WaitForKey<_, _> = pods.wait_for_key("a", Version::new(7)); // `.await` it in a task
+/// pods.bookmark(Version::new(8));
+/// assert_eq!(flyball_sync::block_on(wait)?, None); // it was deleted meanwhile
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "futures do nothing unless polled"]
 pub struct WaitForKey<K, V> {
     wait: WaitForVersion<K, V>,

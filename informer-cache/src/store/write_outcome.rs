@@ -3,6 +3,18 @@
 use crate::Version;
 
 /// What a write did to the object of its key. The kind of the event is not believed; this is what happened.
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::{Schema, Store, Version, WatchEvent, WriteOutcome};
+///
+/// let mut pods = Store::builder(Schema::new(|pod: &(&str, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
+/// assert_eq!(pods.apply(WatchEvent::Modified(("a", 7))), WriteOutcome::Added); // whatever the event says
+/// assert_eq!(pods.apply(WatchEvent::Deleted(("a", 6))), WriteOutcome::Stale { stored: Version::new(7) });
+/// assert_eq!(pods.delete("b", None), WriteOutcome::Absent);
+/// assert!(pods.delete("a", None).is_change());
+/// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteOutcome {
     /// The key was not there.

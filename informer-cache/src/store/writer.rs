@@ -112,6 +112,18 @@ where
     }
 
     /// The source says that everything up to this version has been told. Never takes the store back.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::{Schema, Store, Version};
+    ///
+    /// let mut pods = Store::builder(Schema::new(|pod: &(&str, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
+    /// pods.upsert(("a", 7));
+    /// pods.bookmark(Version::new(9));
+    /// pods.bookmark(Version::new(8));
+    /// assert_eq!(pods.version(), Version::new(9));
+    /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
+    /// ```
     pub fn bookmark(&mut self, version: Version) {
         self.write(|core, effects| core.bookmark(version, effects));
     }
@@ -158,6 +170,22 @@ where
     ///
     /// # Errors
     /// When there is no index of this name and kind of values.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::{Index, Schema, Store, Version};
+    ///
+    /// static BY_LENGTH: Index<&str, usize> = Index::new("length", |word| word.len());
+    ///
+    /// let mut words = Store::builder(Schema::new(|word: &&str| *word, |_| Version::ZERO)).build()?;
+    /// words.upsert("one");
+    /// words.add_index(&BY_LENGTH)?;
+    /// let view = words.snapshot();
+    /// words.remove_index(&BY_LENGTH)?;
+    /// assert!(words.by_index(&BY_LENGTH, &3).is_err());
+    /// assert_eq!(view.by_index(&BY_LENGTH, &3)?.len(), 1); // a snapshot keeps what it knew
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn remove_index(&mut self, index: &impl AnyIndex<V>) -> Result<(), MissingIndex> {
         let index = index.define();
         let removed = self.write(|core, effects| core.remove_index(&index, effects));
@@ -168,6 +196,22 @@ where
     /// Ends every subscription, after what is pending in it, and every wait. Again is the same.
     ///
     /// The store itself stays: it can be read, and written, but nobody is told. The same happens when the writer is dropped.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::{Schema, Store, Version, Writer};
+    ///
+    /// let mut pods: Writer<&str, _> =
+    ///     Store::builder(Schema::new(|pod: &(&str, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
+    /// let mut changes = pods.subscribe();
+    /// pods.upsert(("a", 1));
+    /// pods.close();
+    /// pods.upsert(("b", 2)); // stored, and delivered to nobody
+    /// assert_eq!(pods.len(), 2);
+    /// assert_eq!(changes.blocking_next().map(|change| *change.key()), Some("a"));
+    /// assert!(changes.blocking_next().is_none());
+    /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
+    /// ```
     pub fn close(&mut self) {
         self.write(|core, effects| core.close(effects));
     }

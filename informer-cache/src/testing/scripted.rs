@@ -118,6 +118,34 @@ impl<V> ScriptedSource<V> {
     ///
     /// # Panics
     /// When no watch was added, or it is over.
+    ///
+    /// # Examples
+    /// A watch that fails, and what the informer asks next:
+    /// ```
+    /// use flyball_informer_cache::testing::{ScriptedSource, SourceRequest};
+    /// use flyball_informer_cache::{Informer, ManualClock, Page, Schema, SourceErrorKind, Version};
+    /// use std::{pin::pin, task::{Context, Waker}, time::Duration};
+    ///
+    /// const NUMBERS: Schema<u64, u64> = Schema::new(|n| n % 10, |n| Version::new(*n));
+    /// let source = ScriptedSource::new();
+    /// source.answer_list(Ok(Page { items: vec![1], version: Version::new(7), continuation: None }));
+    /// source.answer_watch(Ok(()));
+    ///
+    /// let clock = ManualClock::new();
+    /// let (numbers, run) = Informer::builder(NUMBERS, source.clone()).timer(clock.timer()).build()?;
+    /// let mut run = pin!(run);
+    /// let mut turn = || assert!(run.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    /// turn();
+    /// assert_eq!((source.open_watches(), source.requests().len()), (1, 2));
+    ///
+    /// source.fail_watch(SourceErrorKind::ConnectionRefused.into());
+    /// turn();
+    /// clock.advance(Duration::from_secs(2));
+    /// turn();
+    /// assert!(matches!(&source.requests()[..], [SourceRequest::Watch(request)] if request.from_version == Version::new(7)));
+    /// # drop(numbers);
+    /// # Ok::<(), flyball_informer_cache::InformerBuildError>(())
+    /// ```
     #[track_caller]
     pub fn fail_watch(&self, error: SourceError) {
         self.say(Some(Err(error)));
@@ -200,6 +228,27 @@ impl<V: Send + Sync + 'static> Source for ScriptedSource<V> {
 }
 
 /// A watch of a [`ScriptedSource`].
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::testing::{ScriptedSource, ScriptedWatch};
+/// use flyball_informer_cache::{Source, Version, WatchEvent, WatchRequest, WatchStream};
+/// use std::time::Duration;
+///
+/// let source = ScriptedSource::new();
+/// source.answer_watch(Ok(()));
+/// source.send(WatchEvent::Added(7));
+/// source.close_watch();
+///
+/// let request = WatchRequest { from_version: Version::ZERO, streaming_list: false, timeout: Duration::MAX };
+/// flyball_sync::block_on(async {
+///     let mut watch: ScriptedWatch<u32> = source.watch(request).await.unwrap();
+///     assert!(matches!(watch.next().await, Some(Ok(WatchEvent::Added(7)))));
+///     assert!(watch.next().await.is_none());
+///     drop(watch);
+///     assert_eq!(source.open_watches(), 0);
+/// });
+/// ```
 #[derive(Debug)]
 pub struct ScriptedWatch<V> {
     source: ScriptedSource<V>,

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | objects, history, faults, watches | whoever changes them wakes everybody who waits, outside the lock. The functions of the schema, the stamp, and `Clone`, `Drop` and `Ord` of objects and keys run under it: they must not call the server |
 
+mod faults;
 mod state;
 mod watch;
 
@@ -18,6 +19,7 @@ use std::time::Duration;
 use flyball_sync::locks::Mutex;
 use flyball_sync::{Clock, ManualClock, Timer};
 
+pub use self::faults::Faults;
 use self::state::{Disturbance, Line, State};
 pub use self::watch::TestServerWatch;
 use crate::{ListRequest, Page, Schema, Source, SourceError, SourceErrorKind, Version, WatchRequest};
@@ -78,20 +80,6 @@ pub struct TestServer<K, V> {
     state: Arc<Mutex<State<K, V>>>,
 }
 
-/// What goes wrong with a [`TestServer`] for as long as it is set. Nothing by default.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Faults {
-    /// No request is answered; open watches go on.
-    pub unresponsive: bool,
-    /// A list is in another order than that of the keys, and its pages repeat an object.
-    pub shuffled_lists: bool,
-    /// A streaming list never says that it is complete.
-    pub endless_streaming_list: bool,
-    /// A watch begins with what had happened before it.
-    pub repeated_events: bool,
-}
-
 impl<K: Ord + Clone, V: Clone> TestServer<K, V> {
     /// A server without objects, at version 1.
     ///
@@ -124,6 +112,28 @@ impl<K: Ord + Clone, V: Clone> TestServer<K, V> {
 
     /// Deletes what is under the object's key and creates this one, with an id of its own: two changes, and nobody
     /// sees a state in between. The version of the second one.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::testing::TestServer;
+    /// use flyball_informer_cache::{Schema, Version};
+    ///
+    /// #[derive(Clone)]
+    /// struct Pod { name: &'static str, uid: u64, ready: bool }
+    ///
+    /// let schema = Schema::new(|pod: &Pod| pod.name, |_| Version::ZERO);
+    /// let server = TestServer::new(schema, |pod, uid, _| pod.uid = uid);
+    /// let pod = || Pod { name: "a", uid: 0, ready: false };
+    /// server.put(pod());
+    /// let first = server.get(&"a").unwrap();
+    ///
+    /// server.update(&"a", |pod| pod.ready = true);
+    /// let updated = server.get(&"a").unwrap();
+    /// assert!(updated.ready && updated.uid == first.uid);
+    ///
+    /// server.recreate(pod());
+    /// assert_ne!(server.get(&"a").unwrap().uid, first.uid);
+    /// ```
     pub fn recreate(&self, object: V) -> Version {
         let key = self.schema.key(&object);
         self.change(|state| {
@@ -175,6 +185,20 @@ impl<K: Ord + Clone, V: Clone> TestServer<K, V> {
 
     /// Goes back to the [cached](Self::cache_state) state, as a server restored from a backup: versions count on from the
     /// highest there ever was, all watches end, and none can go on from what was lost. Without one it does nothing.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::testing::TestServer;
+    /// use flyball_informer_cache::{Schema, Version};
+    ///
+    /// let server = TestServer::new(Schema::new(|n: &u64| *n, |_| Version::ZERO), |_, _, _| {});
+    /// server.put(1);
+    /// server.cache_state(); // the backup
+    /// let lost = server.put(2);
+    /// server.restore_cached();
+    /// assert_eq!(server.objects(), [1]);
+    /// assert!(server.put(3) > lost);
+    /// ```
     pub fn restore_cached(&self) {
         self.change(State::restore);
     }
@@ -217,6 +241,27 @@ impl<K: Ord + Clone, V: Clone> TestServer<K, V> {
     }
 
     /// From now on every answer, and every event from its change on, takes this long on `clock`. Zero by default.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::testing::TestServer;
+    /// use flyball_informer_cache::{Informer, ManualClock, Schema, Version};
+    /// use std::{pin::pin, task::{Context, Waker}, time::Duration};
+    ///
+    /// const NUMBERS: Schema<u64, u64> = Schema::new(|n| *n, |_| Version::ZERO);
+    /// let (clock, server) = (ManualClock::new(), TestServer::new(NUMBERS, |_, _, _| {}));
+    /// server.set_latency(&clock, Duration::from_millis(20));
+    ///
+    /// let (numbers, run) = Informer::builder(NUMBERS, server).timer(clock.timer()).build()?;
+    /// let mut run = pin!(run);
+    /// let mut turn = || assert!(run.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    /// turn();
+    /// assert!(!numbers.is_synced());
+    /// clock.advance(Duration::from_millis(20));
+    /// turn();
+    /// assert!(numbers.is_synced());
+    /// # Ok::<(), flyball_informer_cache::InformerBuildError>(())
+    /// ```
     pub fn set_latency(&self, clock: &ManualClock, latency: Duration) {
         self.change(|state| state.line = Some(Line { clock: clock.clone(), latency }));
     }

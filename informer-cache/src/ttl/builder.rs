@@ -10,6 +10,23 @@ use super::{Policy, schema};
 use crate::{AnyIndex, DuplicateIndex, Store, StoreBuilder, TtlEntry, TtlStore};
 
 /// Builds a [`TtlStore`]; made by [`TtlStore::builder`].
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::{ManualClock, Monotonic, TtlEntry, TtlStore, TtlStoreBuilder};
+/// use std::time::Duration;
+///
+/// let builder: TtlStoreBuilder<usize, &str, Monotonic> = TtlStore::builder(|word: &TtlEntry<&str>| word.len());
+/// let words = builder
+///     .ttl_with(|word| (*word != "pinned").then_some(Duration::from_secs(60)))
+///     .clock(ManualClock::new()) // without it, the machine's
+///     .seed(1) // in tests: the same order of iteration in every run
+///     .build()?;
+/// words.upsert("one");
+/// words.upsert("pinned");
+/// assert_eq!(words.snapshot().iter().filter(|(_, word)| word.expires_at().is_none()).count(), 1);
+/// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
+/// ```
 #[must_use = "a builder does nothing until built"]
 pub struct TtlStoreBuilder<K, V, C = Monotonic> {
     store: StoreBuilder<K, TtlEntry<V>>,

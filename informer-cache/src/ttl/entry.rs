@@ -11,6 +11,27 @@ use super::deadlines::{ExpiryQueue, Leave, Position};
 
 /// An object in a [`TtlStore`](crate::TtlStore), with its times. Derefs to the object, so that functions of a key or an index are written as for
 /// the object alone.
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::{ManualClock, Nanos, TtlEntry, TtlStore};
+/// use std::time::Duration;
+///
+/// let clock = ManualClock::new();
+/// let words = TtlStore::builder(|word: &TtlEntry<&str>| word.len())
+///     .ttl(Duration::from_secs(60))
+///     .clock(clock.clone())
+///     .build()?;
+/// clock.advance(Duration::from_secs(1));
+/// words.upsert("one");
+///
+/// let view = words.snapshot();
+/// let entry: &TtlEntry<&str> = view.entry(&3).expect("it was just written");
+/// assert_eq!(entry.written_at(), Nanos::ZERO + Duration::from_secs(1));
+/// assert_eq!(entry.expires_at(), Some(entry.written_at() + Duration::from_secs(60)));
+/// assert_eq!(entry.to_uppercase(), "ONE"); // it derefs to the object
+/// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
+/// ```
 pub struct TtlEntry<V> {
     object: Arc<V>,
     written: Nanos,

@@ -14,6 +14,35 @@ use crate::{Index, IndexError, MissingIndex, OrderedIndex, Query, Snapshot, TtlE
 ///
 /// Taken and cloned in O(1), as a [`Snapshot`] is. What had expired at its instant is passed over, so counting is O(stored) and an iterator does
 /// not know its length.
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::{Index, ManualClock, TtlEntry, TtlSnapshot, TtlStore};
+/// use std::time::Duration;
+///
+/// type Session = (u32, &'static str, u64);
+/// static BY_USER: Index<TtlEntry<Session>, &str> = Index::new("user", |session| session.1);
+///
+/// let clock = ManualClock::new();
+/// let sessions = TtlStore::builder(|session: &TtlEntry<Session>| session.0)
+///     .ttl_with(|session| Some(Duration::from_secs(session.2)))
+///     .index(&BY_USER)
+///     .clock(clock.clone())
+///     .build()?;
+/// sessions.replace([(1, "ann", 10), (2, "ann", 60), (3, "ben", 60)]);
+/// clock.advance(Duration::from_secs(30));
+///
+/// let view: TtlSnapshot<u32, Session> = sessions.snapshot();
+/// assert!(!view.contains_key(&1) && view.keys().count() == 2); // none of what has expired is seen
+/// assert_eq!(view.keys_by_index(&BY_USER, "ann")?.collect::<Vec<_>>(), [&2]);
+/// assert!(view.index_values(&BY_USER)?.all(|(_, sessions)| sessions == 1));
+/// assert_eq!(view.index_errors().count(), 0);
+///
+/// clock.advance(Duration::from_secs(60));
+/// assert!(sessions.is_empty() && view.len() == 2); // it keeps its instant
+/// assert!(view.taken_at() < sessions.snapshot().taken_at());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct TtlSnapshot<K, V> {
     view: Snapshot<K, TtlEntry<V>>,
     at: Nanos,

@@ -28,9 +28,30 @@ where
         self.sweep_at(self.shared.clock.now())
     }
 
-    /// From which instant on a [`sweep`](Self::evict_expired) finds something, as far as is known now; `None` when nothing stored expires.
+    /// From which instant on a [`evict_expired`](Self::evict_expired) finds something, as far as is known now; `None` when nothing stored expires.
     ///
     /// It may turn out to be early: an object that is written anew, or held by a snapshot, may be what it speaks of.
+    ///
+    /// # Examples
+    /// A task that sweeps where there are too few writes to do it:
+    /// ```
+    /// use flyball_informer_cache::{Clock, ManualClock, TtlEntry, TtlStore};
+    /// use std::time::Duration;
+    ///
+    /// let clock = ManualClock::new();
+    /// let words = TtlStore::builder(|word: &TtlEntry<&str>| word.len())
+    ///     .ttl(Duration::from_secs(60))
+    ///     .clock(clock.clone())
+    ///     .build()?;
+    /// words.upsert("one");
+    ///
+    /// let wait = words.next_expiry().expect("an object that expires").since(clock.now());
+    /// clock.advance(wait); // a real task sleeps
+    /// assert_eq!((words.len(), words.stored_len()), (0, 1));
+    /// assert_eq!(words.evict_expired().len(), 1);
+    /// assert_eq!((words.stored_len(), words.next_expiry()), (0, None));
+    /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
+    /// ```
     #[must_use]
     pub fn next_expiry(&self) -> Option<Nanos> {
         self.shared.expiry.first().map(|deadline| deadline + Duration::from_nanos(1))

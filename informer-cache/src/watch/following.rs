@@ -47,6 +47,26 @@ where
     ///
     /// # Panics
     /// Not when `f` does: that is [counted](Observer::panic_count), and `f` is called again for the next change.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::{ChangeKind, Schema, Store, Version};
+    /// use std::sync::mpsc;
+    ///
+    /// let mut pods = Store::builder(Schema::new(|pod: &(&str, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
+    /// pods.upsert(("a", 1));
+    /// let (send, received) = mpsc::channel();
+    /// let observer = pods.observe(move |change| send.send((*change.key(), change.kind())).unwrap());
+    /// pods.upsert(("a", 2));
+    /// pods.upsert(("a", 3)); // not merged with the one before
+    /// use ChangeKind::{Initial, Updated};
+    /// assert!(received.try_iter().eq([("a", Initial), ("a", Updated), ("a", Updated)]));
+    ///
+    /// drop(observer);
+    /// pods.upsert(("a", 4));
+    /// assert!(received.try_recv().is_err());
+    /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
+    /// ```
     pub fn observe(&self, f: impl Fn(&Change<K, V>) + Send + Sync + 'static) -> Observer<K, V> {
         Observer::begin(&self.inner, f)
     }
@@ -66,18 +86,18 @@ where
         WaitForVersion::new(Arc::downgrade(&self.inner), version)
     }
 
-    /// As [`wait_for`](Self::wait_for_version), on this thread.
+    /// As [`wait_for_version`](Self::wait_for_version), on this thread.
     ///
     /// # Errors
-    /// Those of [`wait_for`](Self::wait_for_version).
+    /// Those of [`wait_for_version`](Self::wait_for_version).
     pub fn blocking_wait_for_version(&self, version: Version) -> Result<Version, WaitForError> {
         block_on(self.wait_for_version(version))
     }
 
-    /// As [`wait_for`](Self::wait_for_version), on this thread and no longer than `limit`. In a task, put your runtime's timeout around `wait_for`.
+    /// As [`wait_for_version`](Self::wait_for_version), on this thread and no longer than `limit`. In a task, put your runtime's timeout around `wait_for_version`.
     ///
     /// # Errors
-    /// Those of [`wait_for`](Self::wait_for_version), and when the time is up.
+    /// Those of [`wait_for_version`](Self::wait_for_version), and when the time is up.
     pub fn blocking_wait_for_version_timeout(
         &self,
         version: Version,
@@ -89,11 +109,11 @@ where
     /// Waits until the store shows what was written to a key at this version, or something newer: reading one's own writes. Gives back the object
     /// there is then, or `None` where it is gone, so a deletion hangs nobody.
     ///
-    /// It waits for the store's version, so what [`wait_for`](Self::wait_for_version) says of the order of versions is true here, too. From a source that does not keep it,
+    /// It waits for the store's version, so what [`wait_for_version`](Self::wait_for_version) says of the order of versions is true here, too. From a source that does not keep it,
     /// compare the version of the object.
     ///
     /// # Errors
-    /// Those of [`wait_for`](Self::wait_for_version).
+    /// Those of [`wait_for_version`](Self::wait_for_version).
     ///
     /// # Cancel safety
     /// Dropping the future forgets the wait and nothing else.
@@ -123,6 +143,22 @@ where
     ///
     /// # Cancel safety
     /// Dropping the future forgets the wait and nothing else.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::{Schema, Store, Version, WaitForError};
+    /// use std::time::Duration;
+    ///
+    /// let mut pods = Store::builder(Schema::new(|pod: &(&str, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
+    /// pods.upsert(("a", 1)); // no list
+    /// let limit = Duration::from_millis(1);
+    /// assert_eq!(pods.blocking_synced_timeout(limit), Err(WaitForError::TimedOut));
+    ///
+    /// pods.replace([("a", 1), ("b", 2)], Version::new(2));
+    /// assert!(pods.is_synced());
+    /// pods.blocking_synced()?; // in a task: `pods.synced().await?`
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub async fn synced(&self) -> Result<(), Stopped> {
         self.inner.synced.wait().await
     }
@@ -149,7 +185,25 @@ where
     /// As [`wait_for_key`](Self::wait_for_key), on this thread.
     ///
     /// # Errors
-    /// Those of [`wait_for`](Self::wait_for_version).
+    /// Those of [`wait_for_version`](Self::wait_for_version).
+    ///
+    /// # Examples
+    /// A thread that reads its own write:
+    /// ```
+    /// use flyball_informer_cache::{Schema, Store, Version, WaitForError};
+    /// use std::time::Duration;
+    ///
+    /// let mut pods = Store::builder(Schema::new(|pod: &(&str, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
+    /// let readers = pods.store();
+    /// let thread = std::thread::spawn(move || readers.blocking_wait_for_key("a", Version::new(7)));
+    /// pods.upsert(("a", 7)); // the watch delivers it
+    /// assert_eq!(thread.join().unwrap()?.as_deref(), Some(&("a", 7)));
+    ///
+    /// assert_eq!(pods.blocking_wait_for_version(Version::new(7))?, Version::new(7));
+    /// let limit = Duration::from_millis(1);
+    /// assert_eq!(pods.blocking_wait_for_key_timeout("a", Version::new(8), limit), Err(WaitForError::TimedOut));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn blocking_wait_for_key(&self, key: K, version: Version) -> Result<Option<Arc<V>>, WaitForError> {
         block_on(self.wait_for_key(key, version))
     }
@@ -157,7 +211,7 @@ where
     /// As [`wait_for_key`](Self::wait_for_key), on this thread and no longer than `limit`.
     ///
     /// # Errors
-    /// Those of [`wait_for`](Self::wait_for_version), and when the time is up.
+    /// Those of [`wait_for_version`](Self::wait_for_version), and when the time is up.
     pub fn blocking_wait_for_key_timeout(
         &self,
         key: K,

@@ -125,6 +125,21 @@ impl HandlerRegistration {
     }
 
     /// How many calls panicked; and the drop of the function, which counts as one.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::{HandlerExit, HandlerFuture, HandlerRegistration, Schema, Store, Version};
+    ///
+    /// let mut pods = Store::builder(Schema::new(|pod: &(&str, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
+    /// let (handler, run): (HandlerRegistration, HandlerFuture<&str, _, _>) =
+    ///     pods.subscribe().for_each(|change| assert_ne!(*change.key(), "b", "no handler for this one"));
+    /// pods.replace([("a", 1), ("b", 2)], Version::new(2));
+    /// drop(pods); // closes the store, which ends the future
+    /// assert_eq!(flyball_sync::block_on(run), HandlerExit::Closed);
+    /// assert_eq!(handler.panic_count(), 1);
+    /// assert!(handler.initial_processed().is_done());
+    /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
+    /// ```
     #[must_use]
     pub fn panic_count(&self) -> u64 {
         // Ordering: Relaxed, it counts and publishes nothing.

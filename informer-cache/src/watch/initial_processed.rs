@@ -28,6 +28,22 @@ impl InitialProcessed {
     }
 
     /// Whether it has happened; stays so, whatever ends afterwards.
+    ///
+    /// # Examples
+    /// A probe that must not wait:
+    /// ```
+    /// use flyball_informer_cache::{InitialProcessed, Schema, Store, Version};
+    ///
+    /// let mut pods = Store::builder(Schema::new(|pod: &(&str, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
+    /// let mut changes = pods.subscribe();
+    /// let ready: InitialProcessed = changes.initial_processed();
+    /// pods.replace([("a", 1)], Version::new(1));
+    /// assert!(changes.try_next().is_some());
+    /// assert!(!ready.is_done()); // the consumer has it, and may be working on it still
+    /// assert!(changes.try_next().is_none());
+    /// assert!(ready.is_done()); // it came back for more
+    /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
+    /// ```
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.wait.signal().is_set()

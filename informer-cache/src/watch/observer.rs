@@ -26,6 +26,18 @@ pub struct Observer<K, V> {
 
 impl<K, V> Observer<K, V> {
     /// The number of calls that panicked.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::{Observer, Schema, Store, Version};
+    ///
+    /// let mut pods = Store::builder(Schema::new(|pod: &(&str, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
+    /// let observer: Observer<&str, _> = pods.observe(|change| assert_ne!(*change.key(), "b", "no handler for this one"));
+    /// pods.upsert(("a", 1));
+    /// pods.upsert(("b", 2)); // stored all the same
+    /// assert_eq!((observer.panic_count(), pods.len()), (1, 2));
+    /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
+    /// ```
     #[must_use]
     pub fn panic_count(&self) -> u64 {
         // Ordering: Relaxed, it counts and publishes nothing.

@@ -17,26 +17,25 @@
 use std::fmt;
 use std::hash::Hash;
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll, Waker};
-use std::time::Duration;
-
-use flyball_sync::{block_on, block_on_timeout};
+use std::task::{Poll, Waker};
 
 use crate::changes::buffer::{Popped, Settled, SubscriptionBuffer};
 use crate::changes::pending::{Filter, Merged, Ticket};
 use crate::store::inner::StoreInner;
 use crate::table::Table;
-use crate::{Change, ChangeKind, InitialProcessed, Schema, Snapshot, TimedOut, Version};
+use crate::{Change, ChangeKind, InitialProcessed, Schema, Snapshot, Version};
 
 mod bounded;
 mod builder;
 mod initial;
+mod lag;
 mod next_change;
 mod resync;
 
 pub use self::bounded::{BoundedSubscription, Lagged, NextEvent, OverflowPolicy, SubscriptionEvent};
 pub use self::builder::SubscriptionBuilder;
 use self::initial::InitialObjects;
+pub use self::lag::Lag;
 pub use self::next_change::NextChange;
 use self::resync::ResyncTimer;
 
@@ -106,19 +105,6 @@ enum Taken<K, V> {
     Ended,
 }
 
-/// How far a consumer is behind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lag {
-    /// Objects of the snapshot that are still to be delivered.
-    pub initial_remaining: usize,
-    /// Keys with changes still to be delivered.
-    pub pending: usize,
-    /// The store's version up to which everything has been delivered.
-    pub delivered_version: Version,
-    /// The store's version up to which everything has been merged.
-    pub merged_version: Version,
-}
-
 impl<K, V> Subscription<K, V>
 where
     K: Clone + Eq + Hash,
@@ -154,58 +140,6 @@ where
         self.initial = self.walk.is_some();
     }
 
-    /// The next change; `None` once the store is closed and every change was delivered.
-    ///
-    /// # Cancel safety
-    /// A future that is dropped has taken nothing.
-    #[expect(clippy::should_implement_trait, reason = "it waits, and no iterator does that well")]
-    pub fn next(&mut self) -> NextChange<'_, K, V> {
-        NextChange { subscription: self }
-    }
-
-    /// As [`next`](Self::next), for streams and futures written by hand.
-    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Change<K, V>>> {
-        self.take(Some(cx.waker())).map(Taken::change)
-    }
-
-    /// The next change, awaited on this thread; `None` once the store is closed and everything was delivered.
-    ///
-    /// # Examples
-    /// ```
-    /// use flyball_informer_cache::{Schema, Store, Version};
-    ///
-    /// let mut store = Store::builder(Schema::new(|pod: &(u8, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
-    /// let mut changes = store.subscribe();
-    /// let printer = std::thread::spawn(move || {
-    ///     while let Some(change) = changes.blocking_next() {
-    ///         println!("{}: {:?}", change.key(), change.kind());
-    ///     }
-    /// });
-    /// store.upsert((7, 1));
-    /// drop(store); // closes it
-    /// printer.join().unwrap();
-    /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
-    /// ```
-    pub fn blocking_next(&mut self) -> Option<Change<K, V>> {
-        block_on(self.next())
-    }
-
-    /// As [`blocking_next`](Self::blocking_next), and no longer than `limit`.
-    ///
-    /// # Errors
-    /// When the time is up; nothing is taken then.
-    pub fn blocking_next_timeout(&mut self, limit: Duration) -> Result<Option<Change<K, V>>, TimedOut> {
-        block_on_timeout(self.next(), limit).ok_or(TimedOut)
-    }
-
-    /// The next change if there is one now.
-    pub fn try_next(&mut self) -> Option<Change<K, V>> {
-        match self.take(None) {
-            Poll::Ready(taken) => taken.change(),
-            Poll::Pending => None,
-        }
-    }
-
     /// The number of keys still to be delivered, of the snapshot and of changes.
     #[must_use]
     pub fn pending(&self) -> usize {
@@ -227,6 +161,19 @@ where
     /// Whether the store has had its first list, and every object of it has been delivered. Stays `true`.
     ///
     /// False in a store that never gets a list, however it is filled, as [`Store::synced`](crate::Store::synced) waits for ever there.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::{Schema, Store, Version};
+    ///
+    /// let mut pods = Store::builder(Schema::new(|pod: &(&str, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
+    /// let mut changes = pods.subscribe();
+    /// assert!(!changes.is_initial_delivered()); // no list yet
+    /// pods.replace([("a", 1), ("b", 1)], Version::new(1));
+    /// assert!(changes.try_next().is_some() && !changes.is_initial_delivered());
+    /// assert!(changes.try_next().is_some() && changes.is_initial_delivered());
+    /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
+    /// ```
     #[must_use]
     pub fn is_initial_delivered(&self) -> bool {
         let (due, ready) = (self.due.as_ref(), self.ready.as_ref());
@@ -260,15 +207,6 @@ where
     /// ```
     pub fn initial_processed(&self) -> InitialProcessed {
         InitialProcessed::new(self.buffer.initial_processed().clone())
-    }
-
-    /// Requests that every object be delivered once more, as an update from itself to itself.
-    ///
-    /// That begins as soon as everything pending was told, and overwrites nothing: an object that changes before its turn is told as that
-    /// change only. O(1); it begins when no write is in progress. No effect while one is under way, and
-    /// none after the end.
-    pub fn resync(&mut self) {
-        self.resync |= !self.initial && self.walk.is_none();
     }
 
     #[doc(hidden)]

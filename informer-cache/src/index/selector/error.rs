@@ -4,6 +4,16 @@ use std::error::Error;
 use std::fmt;
 
 /// A text is not a [`Selector`](crate::Selector).
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::{ParseSelectorError, Selector};
+///
+/// let error: ParseSelectorError = "app in web".parse::<Selector>().unwrap_err();
+/// println!("{}", error.text()); // app in web
+/// println!("{:>1$} expected {2}", '^', error.position() + 1, error.expected()); // a mark below the `w`
+/// assert_eq!((error.text(), error.position()), ("app in web", 7));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseSelectorError {
     pub(super) text: Box<str>,

@@ -6,6 +6,24 @@ use std::sync::Arc;
 use super::label;
 
 /// One requirement of a [`Selector`](crate::Selector); see [`Selector::requirements`](crate::Selector::requirements). Sorted by key first.
+///
+/// # Examples
+/// The fields of a query that another system takes:
+/// ```
+/// use flyball_informer_cache::{Selector, SelectorOperator, SelectorRequirement};
+///
+/// fn term(SelectorRequirement { key, operator }: &SelectorRequirement) -> String {
+///     match operator {
+///         SelectorOperator::In(values) => format!("{key}:{}", values.join("|")),
+///         SelectorOperator::Exists => format!("{key}:*"),
+///         other => panic!("cannot say {other:?}"),
+///     }
+/// }
+///
+/// let selector = Selector::everything().in_set("tier", ["a", "b"]).exists("app");
+/// let terms: Vec<_> = selector.requirements().expect("not nothing").iter().map(term).collect();
+/// assert_eq!(terms, ["app:*", "tier:a|b"]);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SelectorRequirement {
     /// The key of the label.

@@ -64,6 +64,21 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
     ///
     /// # Errors
     /// When the store has no such index.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::{OrderedIndex, Schema, Store, Version};
+    ///
+    /// type Pod = (&'static str, &'static str);
+    /// static BY_NAME: OrderedIndex<Pod, Pod> = OrderedIndex::new("name", |pod| *pod);
+    ///
+    /// let mut store = Store::builder(Schema::new(|pod: &Pod| *pod, |_| Version::ZERO)).index(&BY_NAME).build()?;
+    /// store.replace([("kube-system", "dns"), ("default", "b"), ("default", "a")], Version::new(1));
+    /// let view = store.snapshot();
+    /// let of_default = view.range_by(&BY_NAME, |(namespace, _)| namespace.cmp(&"default"))?;
+    /// assert!(of_default.map(|(_, pod)| pod.1).eq(["a", "b"]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn range_by<IK: 'static>(
         &self,
         index: &OrderedIndex<V, IK>,
@@ -115,6 +130,26 @@ fn split<IK: 'static>(column: &Column, order: &Sorted, before: impl Fn(&IK) -> b
 }
 
 /// The objects of a range of values; made by [`Snapshot::range`], [`Snapshot::range_by`] and [`Snapshot::prefix`].
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::{OrderedIndex, RangeIter, Schema, Snapshot, Store, Version};
+///
+/// type Job = (u32, u64);
+/// static BY_START: OrderedIndex<Job, u64> = OrderedIndex::new("start", |job| job.1);
+///
+/// /// The newest first.
+/// fn since(view: &Snapshot<u32, Job>, start: u64) -> RangeIter<'_, u32, Job, u64> {
+///     view.range(&BY_START, start..).expect("the store has this index").descending()
+/// }
+///
+/// let mut store = Store::builder(Schema::new(|job: &Job| job.0, |_| Version::ZERO)).index(&BY_START).build()?;
+/// store.replace([(1, 30), (2, 10), (3, 20), (4, 30)], Version::new(1));
+/// let view = store.snapshot();
+/// assert_eq!(since(&view, 20).values(), 2); // 30 and 20, of three jobs
+/// assert!(since(&view, 20).map(|(start, _)| *start).eq([30, 30, 20]));
+/// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
+/// ```
 pub struct RangeIter<'a, K, V, IK> {
     table: &'a Table<K, V>,
     column: &'a Column,

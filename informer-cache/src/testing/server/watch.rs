@@ -12,6 +12,33 @@ use super::state::{Next, Place};
 use crate::{SourceError, WatchEvent, WatchStream};
 
 /// A watch of a [`TestServer`]; dropping it ends it.
+///
+/// # Examples
+/// What a watch delivers, and what a test can do to it:
+/// ```
+/// use flyball_informer_cache::testing::{TestServer, TestServerWatch};
+/// use flyball_informer_cache::{Schema, Source, SourceErrorKind, Version, WatchEvent, WatchRequest, WatchStream};
+/// use std::time::Duration;
+///
+/// let server = TestServer::new(Schema::new(|n: &u64| *n, |_| Version::ZERO), |_, _, _| {});
+/// let request = || WatchRequest { from_version: server.version(), streaming_list: false, timeout: Duration::MAX };
+/// flyball_sync::block_on(async {
+///     let mut watch: TestServerWatch<u64, u64> = server.watch(request()).await.unwrap();
+///     server.put(7);
+///     assert!(matches!(watch.next().await, Some(Ok(WatchEvent::Added(7)))));
+///     server.repeat_events();
+///     assert!(matches!(watch.next().await, Some(Ok(WatchEvent::Added(7)))));
+///     server.send_bookmarks();
+///     assert!(matches!(watch.next().await, Some(Ok(WatchEvent::Bookmark(version))) if version == server.version()));
+///     server.close_watches();
+///     assert!(watch.next().await.is_none());
+///
+///     server.fail_watch(SourceErrorKind::Internal);
+///     assert!(server.watch(request()).await.is_err());
+///     drop(watch);
+///     assert_eq!(server.open_watches(), 0);
+/// });
+/// ```
 pub struct TestServerWatch<K, V> {
     server: TestServer<K, V>,
     place: Place<V>,

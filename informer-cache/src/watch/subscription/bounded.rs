@@ -24,6 +24,26 @@ use crate::{Change, Version};
 /// Pending changes are merged per key as with any subscription, so that no more than the objects there are can be pending, and those that are
 /// gone and were known. This is for who wants less: a consumer that has fallen so far behind that telling it every change is worth
 /// less than beginning anew, or than saying so. Neither blocks the writer, nor costs it anything.
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::{BoundedSubscription, Lagged, OverflowPolicy, Schema, Store, SubscriptionEvent, Version};
+///
+/// let mut pods = Store::builder(Schema::new(|pod: &(u8, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
+/// let mut changes: BoundedSubscription<u8, _> =
+///     pods.subscription().bounded(2.try_into()?, OverflowPolicy::Disconnect);
+/// pods.upsert((1, 1));
+/// pods.upsert((1, 2));
+/// assert_eq!((changes.pending(), changes.lag().merged_version), (1, Version::new(2)));
+/// assert!(matches!(changes.try_next(), Ok(Some(SubscriptionEvent::Change(_)))));
+///
+/// for key in 1..=3 {
+///     pods.upsert((key, 3)); // three keys are too many
+/// }
+/// let lagged = Lagged { delivered_version: Version::ZERO, version: Version::new(3) };
+/// assert_eq!(changes.try_next().err().map(|lagged| lagged.version), Some(lagged.version));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct BoundedSubscription<K, V> {
     changes: Subscription<K, V>,
     overflow: OverflowPolicy,
@@ -74,6 +94,26 @@ where
     ///
     /// # Cancel safety
     /// A future that is dropped has taken nothing.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::{Lagged, NextEvent, OverflowPolicy, Schema, Store, SubscriptionEvent, Version};
+    ///
+    /// let mut pods = Store::builder(Schema::new(|pod: &(u8, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
+    /// let mut changes = pods.subscription().bounded(1.try_into()?, OverflowPolicy::Restart);
+    /// pods.replace([(1, 1), (2, 1)], Version::new(1));
+    /// flyball_sync::block_on(async {
+    ///     let next: NextEvent<'_, _, _> = changes.next();
+    ///     assert!(matches!(next.await?, Some(SubscriptionEvent::Restarted))); // forget what you know
+    ///     assert!(!changes.is_initial_delivered());
+    ///     for _ in 0..2 {
+    ///         assert!(matches!(changes.next().await?, Some(SubscriptionEvent::Change(change)) if change.is_initial()));
+    ///     }
+    ///     assert!(changes.is_initial_delivered());
+    ///     Ok::<(), Lagged>(())
+    /// })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[expect(clippy::should_implement_trait, reason = "it waits, and no iterator does that well")]
     pub fn next(&mut self) -> NextEvent<'_, K, V> {
         NextEvent { subscription: self }

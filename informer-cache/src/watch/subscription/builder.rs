@@ -16,6 +16,21 @@ use crate::table::definition::erased;
 use crate::{Index, LabelIndex, MissingIndex, Selector};
 
 /// A subscription in the making; made by [`Store::subscription`](crate::Store::subscription).
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::{Schema, Store, SubscriptionBuilder, Version};
+///
+/// let mut pods = Store::builder(Schema::new(|pod: &(&str, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
+/// let builder: SubscriptionBuilder<&str, _> = pods.subscription();
+/// let mut changes = builder.for_key("a").filter(|pod| pod.1 > 1).subscribe();
+/// pods.upsert(("a", 1)); // does not pass
+/// pods.upsert(("b", 2)); // another key
+/// assert!(changes.try_next().is_none());
+/// pods.upsert(("a", 3));
+/// assert!(changes.try_next().is_some());
+/// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
+/// ```
 #[must_use = "nothing is told before `subscribe`"]
 pub struct SubscriptionBuilder<K, V> {
     store: Arc<StoreInner<K, V>>,

@@ -9,14 +9,136 @@ use std::future::Future;
 use std::hash::Hash;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
-use super::Subscription;
-use crate::Change;
+use flyball_sync::{block_on, block_on_timeout};
+
+use super::{Subscription, Taken};
+use crate::{Change, TimedOut};
+
+impl<K, V> Subscription<K, V>
+where
+    K: Clone + Eq + Hash,
+{
+    /// The next change; `None` once the store is closed and every change was delivered.
+    ///
+    /// # Cancel safety
+    /// A future that is dropped has taken nothing.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::{NextChange, Schema, Store, Version};
+    ///
+    /// let mut pods = Store::builder(Schema::new(|pod: &(&str, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
+    /// let mut changes = pods.subscribe();
+    /// pods.upsert(("a", 1));
+    /// drop(changes.next()); // the other branch of a `select!` was ready first: nothing is lost
+    /// drop(pods);
+    /// flyball_sync::block_on(async {
+    ///     let next: NextChange<'_, _, _> = changes.next();
+    ///     assert_eq!(next.await.map(|change| *change.key()), Some("a"));
+    ///     assert!(changes.next().await.is_none()); // the store is closed
+    /// });
+    /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
+    /// ```
+    #[expect(clippy::should_implement_trait, reason = "it waits, and no iterator does that well")]
+    pub fn next(&mut self) -> NextChange<'_, K, V> {
+        NextChange { subscription: self }
+    }
+
+    /// As [`next`](Self::next), for streams and futures written by hand.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::{Change, Schema, Store, Subscription, Version};
+    /// use std::{pin::Pin, task::{Context, Poll, Waker}};
+    ///
+    /// type Pod = (&'static str, u64);
+    ///
+    /// /// Changes of two kinds of objects, whichever comes first.
+    /// struct Both(Subscription<&'static str, Pod>, Subscription<&'static str, Pod>);
+    ///
+    /// impl Future for Both {
+    ///     type Output = Option<Change<&'static str, Pod>>;
+    ///
+    ///     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+    ///         match self.0.poll_next(cx) {
+    ///             Poll::Pending => self.1.poll_next(cx),
+    ///             ready => ready,
+    ///         }
+    ///     }
+    /// }
+    ///
+    /// let schema = Schema::new(|pod: &Pod| pod.0, |pod| Version::new(pod.1));
+    /// let (pods, mut nodes) = (Store::builder(schema).build()?, Store::builder(schema).build()?);
+    /// let mut both = Both(pods.subscribe(), nodes.subscribe());
+    /// nodes.upsert(("n1", 1));
+    /// assert_eq!(flyball_sync::block_on(&mut both).map(|change| *change.key()), Some("n1"));
+    /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
+    /// ```
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Change<K, V>>> {
+        self.take(Some(cx.waker())).map(Taken::change)
+    }
+
+    /// The next change, awaited on this thread; `None` once the store is closed and everything was delivered.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::{Schema, Store, Version};
+    ///
+    /// let mut store = Store::builder(Schema::new(|pod: &(u8, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
+    /// let mut changes = store.subscribe();
+    /// let printer = std::thread::spawn(move || {
+    ///     while let Some(change) = changes.blocking_next() {
+    ///         println!("{}: {:?}", change.key(), change.kind());
+    ///     }
+    /// });
+    /// store.upsert((7, 1));
+    /// drop(store); // closes it
+    /// printer.join().unwrap();
+    /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
+    /// ```
+    pub fn blocking_next(&mut self) -> Option<Change<K, V>> {
+        block_on(self.next())
+    }
+
+    /// As [`blocking_next`](Self::blocking_next), and no longer than `limit`.
+    ///
+    /// # Errors
+    /// When the time is up; nothing is taken then.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::{Schema, Store, TimedOut, Version};
+    /// use std::time::Duration;
+    ///
+    /// let mut pods = Store::builder(Schema::new(|pod: &(&str, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
+    /// let mut changes = pods.subscribe();
+    /// let limit = Duration::from_millis(1);
+    /// assert_eq!(changes.blocking_next_timeout(limit).err(), Some(TimedOut)); // and the next call goes on waiting
+    /// pods.upsert(("a", 1));
+    /// assert!(changes.blocking_next_timeout(limit)?.is_some());
+    /// drop(pods);
+    /// assert!(changes.blocking_next_timeout(limit)?.is_none()); // the store is closed
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn blocking_next_timeout(&mut self, limit: Duration) -> Result<Option<Change<K, V>>, TimedOut> {
+        block_on_timeout(self.next(), limit).ok_or(TimedOut)
+    }
+
+    /// The next change if there is one now.
+    pub fn try_next(&mut self) -> Option<Change<K, V>> {
+        match self.take(None) {
+            Poll::Ready(taken) => taken.change(),
+            Poll::Pending => None,
+        }
+    }
+}
 
 /// Waits for the next change; made by [`Subscription::next`].
 #[must_use = "futures do nothing unless polled"]
 pub struct NextChange<'a, K, V> {
-    pub(super) subscription: &'a mut Subscription<K, V>,
+    subscription: &'a mut Subscription<K, V>,
 }
 
 impl<K, V> Future for NextChange<'_, K, V>

@@ -2,10 +2,43 @@
 //!
 //! Cancel safety: nothing is taken by waiting. The alarm wakes whoever polled last; dropped, it wakes nobody.
 
+use std::hash::Hash;
 use std::task::Waker;
 use std::time::Duration;
 
 use flyball_sync::{Nanos, Timer};
+
+use super::Subscription;
+
+impl<K, V> Subscription<K, V>
+where
+    K: Clone + Eq + Hash,
+{
+    /// Requests that every object be delivered once more, as an update from itself to itself.
+    ///
+    /// That begins as soon as everything pending was told, and overwrites nothing: an object that changes before its turn is told as that
+    /// change only. O(1); it begins when no write is in progress. No effect while one is under way, and
+    /// none after the end.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::{ChangeKind, Schema, Store, Version};
+    ///
+    /// let mut pods = Store::builder(Schema::new(|pod: &(&str, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
+    /// pods.upsert(("a", 1));
+    /// let mut changes = pods.subscribe();
+    /// assert!(changes.try_next().is_some());
+    /// assert!(changes.try_next().is_none());
+    ///
+    /// changes.resync();
+    /// let again = changes.try_next().expect("every object once more");
+    /// assert_eq!((again.kind(), again.old() == again.new()), (ChangeKind::Updated, true));
+    /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
+    /// ```
+    pub fn resync(&mut self) {
+        self.resync |= !self.initial && self.walk.is_none();
+    }
+}
 
 /// The period of one subscription, on a timer of its own. No write, relist or other subscription moves it.
 pub(super) struct ResyncTimer {

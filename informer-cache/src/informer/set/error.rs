@@ -1,0 +1,113 @@
+//! PURE. Why an informer of a set cannot be had.
+
+use std::error::Error;
+use std::fmt;
+
+use crate::{InformerBuildError, InformerName};
+
+/// An informer of a set cannot be had.
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::testing::TestServer;
+/// use flyball_informer_cache::{
+///     ConfigDifference, Index, Informer, InformerSet, InformerStartError, ManualClock, Schema, Version,
+/// };
+///
+/// const NUMBERS: Schema<u32, u32> = Schema::new(|number| *number, |_| Version::ZERO);
+/// static ODD: Index<u32, bool> = Index::new("odd", |number| number % 2 == 1);
+///
+/// let server = TestServer::new(NUMBERS, |_, _, _| {});
+/// let builder = || Informer::builder(NUMBERS, server.clone()).timer(ManualClock::new().timer());
+/// let set = InformerSet::new(|run| drop(std::thread::spawn(|| flyball_sync::block_on(run))));
+/// let numbers = set.get_or_start("numbers", builder())?;
+///
+/// let odd = set.get_or_start("numbers", builder().index(&ODD)).unwrap_err();
+/// assert_eq!(odd, InformerStartError::ConfigMismatch(ConfigDifference::Index("odd")));
+/// numbers.add_index(&ODD)?; // what the other user needs
+/// set.get_or_start("numbers", builder().index(&ODD))?;
+///
+/// set.shut_down();
+/// assert_eq!(set.get_or_start("numbers", builder()).unwrap_err(), InformerStartError::ShutDown);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InformerStartError {
+    /// It cannot be built.
+    Build(InformerBuildError),
+    /// The informer in use is configured differently.
+    ConfigMismatch(ConfigDifference),
+    /// The set was shut down.
+    ShutDown,
+}
+
+/// What an informer in use has otherwise than it is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConfigDifference {
+    /// A setting of its [`ReflectorConfig`](crate::ReflectorConfig), by name.
+    Reflector(&'static str),
+    /// It has no index of this name and kind of values.
+    Index(&'static str),
+    /// One of the two transforms its objects, and the other does not.
+    Transform,
+}
+
+impl fmt::Display for ConfigDifference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Reflector(setting) => f.write_str(setting),
+            Self::Index(name) => write!(f, "no index {name:?}"),
+            Self::Transform => f.write_str("transform"),
+        }
+    }
+}
+
+impl fmt::Display for InformerStartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Build(error) => error.fmt(f),
+            Self::ConfigMismatch(difference) => {
+                write!(f, "the informer in use is configured differently: {difference}")
+            }
+            Self::ShutDown => f.write_str("the set of informers was shut down"),
+        }
+    }
+}
+
+impl Error for InformerStartError {}
+
+/// Informers ended before their first list.
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::testing::TestServer;
+/// use flyball_informer_cache::{Informer, InformerName, InformerSet, ManualClock, NotSynced, Schema, Version};
+///
+/// const NUMBERS: Schema<u32, u32> = Schema::new(|number| *number, |_| Version::ZERO);
+/// let builder = Informer::builder(NUMBERS, TestServer::new(NUMBERS, |_, _, _| {}));
+///
+/// let set = InformerSet::new(drop); // runs nothing
+/// let numbers = set.get_or_start("numbers", builder.timer(ManualClock::new().timer()))?;
+/// let NotSynced { ended } = flyball_sync::block_on(set.synced()).unwrap_err();
+/// assert_eq!(ended, [InformerName::new("numbers")]);
+/// # drop(numbers);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotSynced {
+    /// Which, by name; at least one. Others may have been on their way still.
+    pub ended: Vec<InformerName>,
+}
+
+impl fmt::Display for NotSynced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ended before the first list: ")?;
+        for (at, name) in self.ended.iter().enumerate() {
+            let comma = if at > 0 { ", " } else { "" };
+            write!(f, "{comma}{name}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Error for NotSynced {}

@@ -1,0 +1,83 @@
+//! PURE. What a source is asked for, and a page of its answer.
+
+use std::time::Duration;
+
+use crate::Version;
+
+/// How fresh a list has to be.
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::{ListVersion, Version};
+///
+/// fn query(version: ListVersion) -> String {
+///     match version {
+///         ListVersion::Any => "?resourceVersion=0".into(),
+///         ListVersion::NotOlderThan(version) => format!("?resourceVersion={version}"),
+///         ListVersion::MostRecent => String::new(),
+///     }
+/// }
+/// assert_eq!(query(ListVersion::NotOlderThan(Version::new(7))), "?resourceVersion=7");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ListVersion {
+    /// Whatever is at hand, however old (Kubernetes: `resourceVersion=0`).
+    Any,
+    /// This version or a later one (Kubernetes: `resourceVersion=N`).
+    NotOlderThan(Version),
+    /// The newest there is (Kubernetes: no `resourceVersion`).
+    MostRecent,
+}
+
+/// Asks for a list, or for the next page of one.
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::{ListRequest, ListVersion, Page, Version};
+///
+/// /// Answers from memory, in pages. The token is the place of the next object.
+/// fn page(objects: &[u64], request: &ListRequest) -> Page<u64> {
+///     let start = request.continuation.as_ref().map_or(0, |token| token.parse().expect("a token of ours"));
+///     let end = request.limit.map_or(objects.len(), |limit| objects.len().min(start + limit as usize));
+///     let continuation = (end < objects.len()).then(|| end.to_string());
+///     Page { items: objects[start..end].to_vec(), version: Version::new(1), continuation }
+/// }
+///
+/// let mut request = ListRequest { min_version: ListVersion::Any, limit: Some(2), continuation: None };
+/// let first = page(&[1, 2, 3], &request);
+/// request.continuation = first.continuation;
+/// let last = page(&[1, 2, 3], &request);
+/// assert_eq!((first.items, last.items, last.continuation), (vec![1, 2], vec![3], None));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ListRequest {
+    /// How fresh; always [`MostRecent`](ListVersion::MostRecent) beside a continuation, which has its own version.
+    pub min_version: ListVersion,
+    /// At most this many items in the page; `None` asks for everything. A source may ignore it.
+    pub limit: Option<u32>,
+    /// Goes on where the page that gave this token ended.
+    pub continuation: Option<String>,
+}
+
+/// One page of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page<V> {
+    /// The objects.
+    pub items: Vec<V>,
+    /// The version the list was taken at.
+    pub version: Version,
+    /// The token of the next page; `None` or empty on the last.
+    pub continuation: Option<String>,
+}
+
+/// Asks for a watch.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct WatchRequest {
+    /// The watch tells what changed after this version. [`Version::ZERO`]: from any state at hand, which is told
+    /// as `Added` first. With a streaming list: the list is not older than this, `ZERO` asks for the newest.
+    pub from_version: Version,
+    /// Tell all existing objects as `Added`, then [`InitialListEnd`](crate::WatchEvent::InitialListEnd), then go on as a watch.
+    pub streaming_list: bool,
+    /// The source should end the watch in order after this time.
+    pub timeout: Duration,
+}

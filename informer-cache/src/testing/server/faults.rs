@@ -1,0 +1,32 @@
+//! PURE. What goes wrong with a server for as long as a test wants it.
+
+/// What goes wrong with a [`TestServer`](super::TestServer) for as long as it is set. Nothing by default.
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::testing::{Faults, TestServer};
+/// use flyball_informer_cache::{ListRequest, ListVersion, Schema, Source, Version};
+///
+/// let server = TestServer::new(Schema::new(|n: &u64| *n, |_| Version::ZERO), |_, _, _| {});
+/// server.put(7);
+/// let list = || server.list(ListRequest { min_version: ListVersion::Any, limit: None, continuation: None });
+/// let ask = || flyball_sync::block_on_timeout(list(), std::time::Duration::from_millis(1));
+///
+/// server.set_faults(|faults: &mut Faults| faults.unresponsive = true);
+/// assert!(ask().is_none());
+/// server.clear_faults();
+/// assert_eq!(ask().unwrap()?.items, [7]);
+/// # Ok::<(), flyball_informer_cache::SourceError>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Faults {
+    /// No request is answered; open watches go on.
+    pub unresponsive: bool,
+    /// A list is in another order than that of the keys, and its pages repeat an object.
+    pub shuffled_lists: bool,
+    /// A streaming list never says that it is complete.
+    pub endless_streaming_list: bool,
+    /// A watch begins with what had happened before it.
+    pub repeated_events: bool,
+}
