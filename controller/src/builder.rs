@@ -76,6 +76,15 @@ where
     /// refused is lost: give it none. Its limiter decides when a failed key is retried. Give it
     /// [metrics](flyball_workqueue::QueueBuilder::metrics) to see the controller at work: a reconcile that succeeded, asked to
     /// come back, or failed is a lease that ended so; one that was dropped with its worker is a lease that was.
+    ///
+    /// # Examples
+    /// A queue for a controller has a timer, so this does not compile:
+    /// ```compile_fail,E0277
+    /// use flyball_controller::Controller;
+    /// use flyball_workqueue::Queue;
+    ///
+    /// let controller = Controller::new(Queue::<u32>::builder().build()); // `.timer(TokioTimer::current())` is missing
+    /// ```
     pub fn new(queue: Queue<K, O, L, T>) -> Self {
         let watches = WatchSet::default();
         let setup = RunSetup {

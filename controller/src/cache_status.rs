@@ -6,6 +6,18 @@ use std::sync::Arc;
 use flyball_informer_cache::InformerState;
 
 /// How a cache of a controller fares.
+///
+/// # Examples
+/// What a program logs as long as its controller is not ready:
+/// ```
+/// use flyball_controller::{CacheStatus, Health};
+///
+/// fn missing(health: &Health) -> Vec<String> {
+///     let caches: Vec<CacheStatus> = health.caches();
+///     let missing = caches.iter().filter(|cache| cache.required && !cache.synced);
+///     missing.map(|cache| format!("{cache}, which is {:?}", cache.state)).collect()
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheStatus {

@@ -9,6 +9,16 @@ use flyball_informer_cache::InformerState;
 use crate::CacheStatus;
 
 /// A controller that makes no sense as it is configured. Nothing was started.
+///
+/// # Examples
+/// ```
+/// use flyball_controller::{ControllerConfig, InvalidControllerConfig};
+///
+/// let mut config = ControllerConfig::default();
+/// config.max_workers = Some(0);
+/// let invalid: InvalidControllerConfig = config.validate().unwrap_err();
+/// assert_eq!(invalid.setting(), "max_workers"); // what to correct in the file
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidControllerConfig {
@@ -30,7 +40,7 @@ pub enum InvalidControllerConfig {
     ConflictBackoffMaxBelowInitial,
     /// The queue has no limiter that counts the failures of a key.
     LimiterCountsNoFailures,
-    /// Nothing stop_when_idle without an informer: a controller without one waits for keys from elsewhere.
+    /// [`stop_when_idle`](crate::Controller::stop_when_idle) without an informer: such a controller waits for keys from elsewhere.
     NoInformers,
     /// All objects would be resynced without end: see [`WatchOptions::resync_every`](crate::WatchOptions::resync_every).
     ZeroResyncPeriod,
@@ -84,6 +94,22 @@ impl fmt::Display for InvalidControllerConfig {
 impl Error for InvalidControllerConfig {}
 
 /// Why a controller did not run, or ended.
+///
+/// # Examples
+/// Which of them a program can do something about:
+/// ```
+/// use flyball_controller::{RunError, StartCondition};
+///
+/// fn advice(error: &RunError) -> String {
+///     match error {
+///         RunError::Config(invalid) => format!("correct `{}`", invalid.setting()),
+///         RunError::SyncFailed(StartCondition::Cache { object_type, .. }) => format!("see why `{object_type}` ended"),
+///         RunError::SyncTimeout { missing, .. } => format!("{} caches cannot be listed: permissions?", missing.len()),
+///         RunError::CacheEnded(_) => "start again, with new informers".into(),
+///         other => other.to_string(),
+///     }
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RunError {
@@ -106,6 +132,21 @@ pub enum RunError {
 }
 
 /// What workers wait for before they start.
+///
+/// # Examples
+/// ```
+/// # use flyball_controller::{Action, Controller, RunError, StartCondition, TokioTimer};
+/// # use flyball_workqueue::Queue;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// # let queue = Queue::<u32>::builder().timer(TokioTimer::current()).build();
+/// let ended = Controller::new(queue)
+///     .wait_for_cache(async { Err("no permission to list nodes") })
+///     .run(|_, _| async { Ok::<_, String>(Action::await_change()) })
+///     .await;
+/// assert_eq!(ended, Err(RunError::SyncFailed(StartCondition::Future { index: 0 })));
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StartCondition {

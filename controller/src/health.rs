@@ -14,6 +14,22 @@ use crate::run::watch_set::{Lifecycle, WatchSet};
 
 /// Whether a controller is ready and alive: for probes. See
 /// [`Controller::health`](crate::Controller::health). A clone costs a reference count.
+///
+/// # Examples
+/// The answers to the probes of a kubelet:
+/// ```
+/// use flyball_controller::Health;
+/// use std::time::Duration;
+///
+/// fn answer(health: &Health, path: &str) -> (u16, String) {
+///     let answer = match path {
+///         "/readyz" => health.ready().map_err(|why| why.to_string()),
+///         "/healthz" => health.live(Duration::from_secs(300)).map_err(|why| why.to_string()),
+///         _ => return (404, String::new()),
+///     };
+///     answer.map_or_else(|why| (503, why), |()| (200, "ok".into()))
+/// }
+/// ```
 #[derive(Clone)]
 pub struct Health {
     watches: WatchSet,

@@ -53,6 +53,67 @@ use flyball_sync::panics;
 /// # Ok(())
 /// # }
 /// ```
+///
+/// All that is reported, as lines:
+/// ```
+/// use flyball_controller::testing::Simulation;
+/// use flyball_controller::{Action, Controller, ControllerMetrics, FailureClass, ReconcileOutcome};
+/// use flyball_ratelimit::Exponential;
+/// use flyball_workqueue::Queue;
+/// use std::sync::{Arc, Mutex, atomic::{AtomicBool, Ordering}};
+/// use std::time::Duration;
+///
+/// #[derive(Default)]
+/// struct Lines(Mutex<Vec<String>>);
+///
+/// impl Lines {
+///     fn add(&self, line: impl Into<String>) {
+///         self.0.lock().unwrap().push(line.into());
+///     }
+/// }
+///
+/// impl ControllerMetrics for Lines {
+///     fn max_workers(&self, workers: usize) { self.add(format!("at most {workers}")) }
+///     fn worker_started(&self) { self.add("worker") }
+///     fn worker_stopped(&self) { self.add("worker stopped") }
+///     fn batch_started(&self, keys: usize) { self.add(format!("batch of {keys}")) }
+///     fn reconcile_started(&self) { self.add("start") }
+///     fn reconcile_ended(&self, outcome: ReconcileOutcome, _: Duration) { self.add(outcome.label()) }
+///     fn reconcile_dropped(&self) { self.add("dropped") }
+///     fn retry_succeeded(&self, failures: u32) { self.add(format!("well after {failures}")) }
+///     fn gave_up(&self, class: FailureClass) { self.add(format!("gave up: {class:?}")) }
+/// }
+///
+/// let mut sim = Simulation::new(1);
+/// let backoff = Exponential::new(Duration::from_millis(5)..=Duration::from_secs(1000));
+/// let queue = Queue::builder().limiter(backoff).timer(sim.timer()).build();
+/// queue.add("a")?;
+/// let (lines, failed) = (Arc::new(Lines::default()), AtomicBool::new(false));
+/// sim.run(Controller::new(queue).metrics(lines.clone()), move |_, _| {
+///     let again = failed.swap(true, Ordering::Relaxed);
+///     async move { if again { Ok(Action::await_change()) } else { Err("no luck") } }
+/// });
+/// sim.advance(Duration::from_millis(5));
+/// let mut lines = lines.0.lock().unwrap();
+/// lines.sort();
+/// assert_eq!(*lines, ["at most 1", "error", "start", "start", "success", "well after 1", "worker"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Metrics of a queue are given to the queue, so this does not compile:
+/// ```compile_fail,E0277
+/// # use flyball_controller::{Controller, TokioTimer};
+/// # use flyball_workqueue::{Queue, QueueMetrics};
+/// struct QueueSink;
+/// impl QueueMetrics for QueueSink {}
+/// # let queue = Queue::<u32>::builder().timer(TokioTimer::current()).build();
+/// let controller = Controller::new(queue).metrics(QueueSink);
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` takes no metrics of a controller",
+    note = "implement `ControllerMetrics`, or take what `flyball_ops::PrometheusControllers::controller` makes",
+    note = "metrics of a queue are given to the queue: `Queue::builder().metrics(..)`"
+)]
 pub trait ControllerMetrics: Send + Sync + 'static {
     /// The controller begins, and will have so many workers at most. Not called if there is no bound.
     fn max_workers(&self, workers: usize) {

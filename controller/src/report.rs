@@ -12,6 +12,34 @@ use flyball_workqueue::Leftovers;
 use crate::{FailureClass, ReconcileOutcome};
 
 /// What a controller did from its start until its end.
+///
+/// # Examples
+/// ```
+/// # use flyball_controller::{Action, Controller, ReconcileDurations, RunReport, TokioTimer};
+/// # use flyball_ratelimit::Exponential;
+/// # use flyball_workqueue::Queue;
+/// use std::time::Duration;
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let backoff = Exponential::new(Duration::from_secs(5)..=Duration::from_secs(1000));
+/// # let queue = Queue::builder().limiter(backoff).timer(TokioTimer::current()).build();
+/// queue.add_many(["good", "bad"]);
+/// let report: RunReport<&str> = Controller::new(queue)
+///     .metrics(()) // without it no reconcile is timed
+///     .graceful_shutdown_on(tokio::time::sleep(Duration::from_secs(4)))
+///     .run(|key, _| async move {
+///         tokio::time::sleep(Duration::from_secs(1)).await;
+///         if key == "good" { Ok(Action::await_change()) } else { Err("no luck") }
+///     })
+///     .await?;
+/// assert_eq!((report.reconciles, report.failures(), report.retries()), (2, 1, 1));
+/// assert_eq!(report.leftovers.waiting, ["bad"]); // its backoff was not over
+/// let ReconcileDurations { successes, errors, .. } = report.durations;
+/// assert_eq!((successes, errors), (Duration::from_secs(1), Duration::from_secs(1)));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RunReport<K> {

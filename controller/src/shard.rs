@@ -81,6 +81,14 @@ fn hash(name: &[u8]) -> u64 {
 }
 
 /// There is no shard of this index.
+///
+/// # Examples
+/// ```
+/// use flyball_controller::{InvalidShard, Shard};
+///
+/// let invalid: InvalidShard = Shard::new(3, 3).unwrap_err();
+/// assert_eq!(invalid.to_string(), "there is no shard 3 of 3, as they are counted from 0");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidShard {
     index: u32,

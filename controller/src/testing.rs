@@ -2,7 +2,7 @@
 //! controller that ships, one step after another, in an order that a seed decides, on a clock that stands still until it
 //! is moved.
 //!
-//! The cluster is a [`Server`](flyball_informer_cache::testing::TestServer), whose faults are ordered by the test.
+//! The cluster is a [`TestServer`](flyball_informer_cache::testing::TestServer), whose faults are ordered by the test.
 
 mod runtime;
 mod scheduler;

@@ -218,6 +218,34 @@ where
     /// open wait: if it is added, runs before the wait is over and conflicts again, neither the count nor the end of the wait changes.
     ///
     /// Use a policy with jitter if two writers conflict with each other, so that they do not retry at the same time.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_controller::testing::Simulation;
+    /// use flyball_controller::{Action, Controller, FailureClass};
+    /// use flyball_ratelimit::Exponential;
+    /// use flyball_workqueue::Queue;
+    /// use std::sync::{Arc, atomic::{AtomicU32, Ordering}};
+    /// use std::time::Duration;
+    ///
+    /// let mut sim = Simulation::new(1);
+    /// let queue = Queue::builder().timer(sim.timer()).build();
+    /// queue.add("a")?;
+    /// let controller = Controller::new(queue)
+    ///     .classify(|_| FailureClass::Conflict)
+    ///     .conflict_backoff(Exponential::new(Duration::from_millis(50)..=Duration::from_secs(5)));
+    /// let tries = Arc::new(AtomicU32::new(0));
+    /// let count = tries.clone();
+    /// sim.run(controller, move |_, _| {
+    ///     count.fetch_add(1, Ordering::Relaxed);
+    ///     async { Err::<Action, _>("another writer was faster") }
+    /// });
+    /// sim.advance(Duration::from_millis(49));
+    /// assert_eq!(tries.load(Ordering::Relaxed), 1);
+    /// sim.advance(Duration::from_millis(101)); // after 50 ms, and 100 ms after that
+    /// assert_eq!(tries.load(Ordering::Relaxed), 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn conflict_backoff<P>(mut self, policy: P) -> Self
     where
         P: QueueLimiter<K>,

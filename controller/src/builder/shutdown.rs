@@ -28,6 +28,36 @@ where
     ///
     /// The run ends as soon as no reconcile runs. [`RunReport::leftovers`](crate::RunReport::leftovers) has the keys that were left queued, and
     /// those of the reconciles that were dropped.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_controller::{Action, Controller, TokioTimer};
+    /// # use flyball_workqueue::Queue;
+    /// use std::time::Duration;
+    /// use tokio::time::sleep;
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let queue = Queue::builder().timer(TokioTimer::current()).build();
+    /// queue.add_many(["polite", "deaf"]);
+    /// let report = Controller::new(queue)
+    ///     .workers(2)
+    ///     .graceful_shutdown_on(sleep(Duration::from_secs(1))) // in production a signal
+    ///     .shutdown_grace(Duration::from_secs(20))
+    ///     .abort_after(Duration::from_secs(5))
+    ///     .run(|key, context| async move {
+    ///         tokio::select! {
+    ///             () = sleep(Duration::from_secs(3600)) => {}
+    ///             () = context.cancelled(), if key == "polite" => {}
+    ///         }
+    ///         Ok::<_, String>(Action::await_change())
+    ///     })
+    ///     .await?;
+    /// assert_eq!(report.reconciles, 1);
+    /// assert_eq!(report.leftovers.leased, ["deaf"]); // dropped after 26 s
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn graceful_shutdown_on(mut self, signal: impl Future<Output = ()> + Send + 'static) -> Self {
         self.setup.stop = Box::pin(signal);
         self
@@ -54,6 +84,30 @@ where
     ///
     /// Retries and delayed keys are not served. The queue refuses adds from the signal on. Open [batches](Self::run_batches) are
     /// closed at once.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_controller::{Action, Controller, TokioTimer};
+    /// # use flyball_workqueue::Queue;
+    /// use std::time::Duration;
+    /// use tokio::time::sleep;
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let queue = Queue::builder().timer(TokioTimer::current()).build();
+    /// queue.add_many(["a", "b", "c"]);
+    /// let report = Controller::new(queue)
+    ///     .graceful_shutdown_on(sleep(Duration::from_secs(1))) // while the first one is worked on
+    ///     .drain_on_shutdown()
+    ///     .run(|_, _| async {
+    ///         sleep(Duration::from_secs(5)).await;
+    ///         Ok::<_, String>(Action::await_change())
+    ///     })
+    ///     .await?;
+    /// assert_eq!((report.reconciles, report.leftovers.ready.len()), (3, 0)); // without it: 1 and 2
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn drain_on_shutdown(mut self) -> Self {
         self.setup.config.settings.drain_on_shutdown = true;
         self
@@ -66,6 +120,32 @@ where
     /// add the new one first.
     ///
     /// For jobs and tests. A key that always asks to be requeued keeps it running.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_controller::{Action, Controller, TokioTimer};
+    /// # use flyball_informer_cache::testing::TestServer;
+    /// # use flyball_informer_cache::{Informer, Schema, Version};
+    /// # use flyball_workqueue::Queue;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let schema = Schema::new(|number: &u32| *number, |_| Version::ZERO);
+    /// # let server = TestServer::new(schema, |_, _, _| {});
+    /// # server.put(7);
+    /// # server.put(8);
+    /// # let queue = Queue::builder().timer(TokioTimer::current()).build();
+    /// let numbers = Informer::builder(schema, server).start()?;
+    /// numbers.synced().await?;
+    /// numbers.shut_down(); // this job is for the objects there are
+    /// let report = Controller::new(queue)
+    ///     .watches(&numbers, |change| *change.key())
+    ///     .stop_when_idle()
+    ///     .run(|_, _| async { Ok::<_, String>(Action::await_change()) })
+    ///     .await?;
+    /// assert_eq!(report.reconciles, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn stop_when_idle(mut self) -> Self {
         self.setup.config.stop_when_idle = true;
         self

@@ -105,6 +105,31 @@ where
     /// 2 minutes by default, as with controller-runtime; `Duration::MAX` is no limit.
     ///
     /// What is given to [`wait_for_cache`](Self::wait_for_cache) may take longer.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_controller::{Action, Controller, RunError, TokioTimer};
+    /// # use flyball_informer_cache::testing::TestServer;
+    /// # use flyball_informer_cache::{Informer, Schema, Version};
+    /// # use flyball_workqueue::Queue;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let schema = Schema::new(|number: &u32| *number, |_| Version::ZERO);
+    /// # let server = TestServer::new(schema, |_, _, _| {});
+    /// # let queue = Queue::builder().timer(TokioTimer::current()).build();
+    /// server.set_faults(|faults| faults.unresponsive = true);
+    /// let numbers = Informer::builder(schema, server).start()?;
+    /// let ended = Controller::new(queue)
+    ///     .watches(&numbers, |change| *change.key())
+    ///     .cache_sync_timeout(Duration::from_secs(30))
+    ///     .run(|_, _| async { Ok::<_, String>(Action::await_change()) })
+    ///     .await;
+    /// let Err(RunError::SyncTimeout { missing, .. }) = ended else { panic!("{ended:?}") };
+    /// assert_eq!(missing[0].to_string(), "the cache of `u32`, number 0");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn cache_sync_timeout(mut self, limit: Duration) -> Self {
         self.setup.config.settings.cache_sync_timeout = limit;
         self
@@ -139,6 +164,31 @@ where
     /// still awaited: the caches that reconciles read, say.
     ///
     /// The objects of an informer that syncs later become keys then, as any change does.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_controller::{Action, Controller, TokioTimer};
+    /// # use flyball_informer_cache::testing::TestServer;
+    /// # use flyball_informer_cache::{Informer, Schema, Version};
+    /// # use flyball_workqueue::Queue;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let schema = Schema::new(|number: &u32| *number, |_| Version::ZERO);
+    /// # let server = TestServer::new(schema, |_, _, _| {});
+    /// # let queue = Queue::builder().timer(TokioTimer::current()).build();
+    /// server.set_faults(|faults| faults.unresponsive = true); // it never syncs
+    /// let numbers = Informer::builder(schema, server).start()?;
+    /// queue.add(7)?;
+    /// queue.shut_down();
+    /// let report = Controller::new(queue)
+    ///     .watches(&numbers, |change| *change.key())
+    ///     .start_before_sync()
+    ///     .run(|_, _| async { Ok::<_, String>(Action::await_change()) })
+    ///     .await?;
+    /// assert_eq!(report.reconciles, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn start_before_sync(mut self) -> Self {
         self.setup.config.start_before_sync = true;
         self
@@ -189,6 +239,34 @@ where
     ///
     /// Below 0, objects that change after a start go before those of the first list. The latter run all the same, by their
     /// [share](flyball_workqueue::Priority::share) of the hand-outs.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_controller::testing::Simulation;
+    /// use flyball_controller::{Action, Controller};
+    /// use flyball_informer_cache::testing::TestServer;
+    /// use flyball_informer_cache::{Informer, Schema, Version};
+    /// use flyball_workqueue::{Priority, Queue};
+    /// use std::sync::mpsc;
+    ///
+    /// const NUMBERS: Schema<u32, u32> = Schema::new(|number| *number, |_| Version::ZERO);
+    /// let mut sim = Simulation::new(1);
+    /// let server = TestServer::new(NUMBERS, |_, _, _| {});
+    /// (0..3).for_each(|number| drop(server.put(number)));
+    /// let numbers = sim.informer(Informer::builder(NUMBERS, server))?;
+    ///
+    /// let queue = Queue::builder().order(Priority::new()).timer(sim.timer()).build();
+    /// let controller = Controller::new(queue.clone()).watches(&numbers, |change| *change.key()).initial_priority(-10);
+    /// queue.add(9)?; // a change, say
+    /// let (send, order) = mpsc::channel();
+    /// sim.run(controller, move |key, _| {
+    ///     send.send(key).unwrap();
+    ///     async { Ok::<_, String>(Action::await_change()) }
+    /// });
+    /// sim.run_until_stalled();
+    /// assert_eq!(order.try_iter().collect::<Vec<_>>(), [9, 0, 1, 2]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn initial_priority(mut self, priority: i8) -> Self {
         self.setup.initial_priority = priority;
         self

@@ -7,6 +7,35 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 /// What a reconcile gets beside its key. A clone costs a reference count.
+///
+/// # Examples
+/// ```
+/// # use flyball_controller::{Action, Context, Controller, TokioTimer};
+/// # use flyball_workqueue::Queue;
+/// use std::time::Duration;
+/// use tokio::time::sleep;
+///
+/// /// Waits for something that takes long, and lets go of it at a shutdown.
+/// async fn reconcile(_key: u32, context: Context) -> Result<Action, String> {
+///     tokio::select! {
+///         () = sleep(Duration::from_secs(3600)) => Ok(Action::await_change()),
+///         () = context.shutdown_started() => {
+///             assert!(context.is_shutting_down() && !context.is_cancelled()); // time to clean up
+///             Err("not done before the shutdown".into())
+///         }
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let queue = Queue::builder().timer(TokioTimer::current()).build();
+/// queue.add(7)?;
+/// let signal = sleep(Duration::from_secs(1));
+/// let report = Controller::new(queue).graceful_shutdown_on(signal).run(reconcile).await?;
+/// assert_eq!(report.errors, 1);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Context {
     stage: Arc<watch::Sender<ShutdownStage>>,

@@ -30,6 +30,15 @@ impl ReconcileOutcome {
     }
 
     /// Of which class the failure was; `None` if it ended well.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_controller::{FailureClass, ReconcileOutcome};
+    ///
+    /// let outcome = ReconcileOutcome::TimedOut(FailureClass::Transient);
+    /// assert_eq!((outcome.label(), outcome.class()), ("timeout", Some(FailureClass::Transient)));
+    /// assert_eq!(ReconcileOutcome::Requeued.class(), None);
+    /// ```
     #[must_use]
     pub const fn class(self) -> Option<FailureClass> {
         match self {

@@ -60,6 +60,30 @@ pub struct ControllerHandle<K, O: Order<K> = Fifo, L = NoLimiter, T = NoDelays> 
 }
 
 /// A watch that was added to a running controller, to [remove](ControllerHandle::remove_watch) it again.
+///
+/// # Examples
+/// ```
+/// # use flyball_controller::{Controller, TokioTimer};
+/// # use flyball_informer_cache::testing::TestServer;
+/// # use flyball_informer_cache::{Informer, Schema, Version};
+/// # use flyball_workqueue::Queue;
+/// use flyball_controller::{AddWatchError, WatchId, WatchOptions};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let schema = Schema::new(|number: &u32| *number, |_| Version::ZERO);
+/// # let hints = Informer::builder(schema, TestServer::new(schema, |_, _, _| {})).start()?;
+/// # let queue = Queue::<u32>::builder().timer(TokioTimer::current()).build();
+/// let controller = Controller::new(queue);
+/// let (handle, health) = (controller.handle(), controller.health());
+/// let watch: WatchId = handle.add_watch_with(&hints, |change| *change.key(), WatchOptions::new().optional())?;
+/// assert_eq!(health.caches()[0].index, watch.index());
+///
+/// drop(controller);
+/// assert_eq!(handle.add_watch(&hints, |change| *change.key()).err(), Some(AddWatchError::Ended));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct WatchId {
     index: usize,

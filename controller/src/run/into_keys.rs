@@ -21,6 +21,17 @@ use std::iter::once;
 ///     .watches(&pods, |change| change.object().volumes.clone());
 /// # }
 /// ```
+///
+/// A mapper returns keys of the queue's type, so this does not compile:
+/// ```compile_fail,E0277
+/// # use flyball_controller::{Controller, TokioTimer};
+/// # use flyball_informer_cache::Informer;
+/// # use flyball_workqueue::Queue;
+/// # fn example(pods: Informer<String, u32>) {
+/// # let queue = Queue::<String>::builder().timer(TokioTimer::current()).build();
+/// let controller = Controller::new(queue).watches(&pods, |change| **change.object()); // a `u32`
+/// # }
+/// ```
 #[diagnostic::on_unimplemented(
     message = "a mapper cannot return `{Self}` where keys are `{K}`",
     label = "returns neither a `{K}`, nor an `Option<{K}>`, nor several `{K}`",
@@ -28,6 +39,16 @@ use std::iter::once;
 )]
 pub trait IntoKeys<K, M> {
     /// The keys, in their order.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_controller::IntoKeys;
+    ///
+    /// fn keys<M>(returned: impl IntoKeys<u32, M>) -> Vec<u32> {
+    ///     returned.into_keys().collect()
+    /// }
+    /// assert_eq!((keys(7), keys(Some(7)), keys([7, 8])), (vec![7], vec![7], vec![7, 8]));
+    /// ```
     fn into_keys(self) -> impl Iterator<Item = K>;
 }
 

@@ -19,6 +19,7 @@ use flyball_workqueue::{AddError, Added, Fifo, Key, NoDelays, NoLimiter, Order, 
 /// let options = WatchOptions::new()
 ///     .filter(predicate::changed(|pod: &Pod| pod.generation))
 ///     .priority(5)
+///     .initial_priority(-5)
 ///     .optional();
 /// let controller = Controller::new(queue).watches_with(&pods, |change| change.key().clone(), options);
 /// # }

@@ -34,6 +34,17 @@ impl<T> SimulatedTask<T> {
     }
 
     /// Drops it, when its turn comes, where it awaits something.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_controller::testing::Simulation;
+    ///
+    /// let mut sim = Simulation::new(1);
+    /// let task = sim.spawn(std::future::pending::<()>());
+    /// task.abort();
+    /// sim.run_until_stalled();
+    /// assert!(task.is_finished() && task.take_output().is_none());
+    /// ```
     pub fn abort(&self) {
         self.scheduler.abort(self.id);
     }

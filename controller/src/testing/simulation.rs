@@ -22,8 +22,8 @@ use crate::{Action, BatchConfig, Context, Controller, RunError, RunReport};
 
 /// A controller and all around it on one thread, in an order and a time that a test decides.
 ///
-/// Informers, workers and whatever else is [spawned](Self::spawn) are tasks. They run within [`settle`](Self::run_until_stalled) and
-/// [`advance`](Self::advance), one step after another; the seed decides whose turn it is, so one seed is one run, and it can be had again. SimulatedTime
+/// Informers, workers and whatever else is [spawned](Self::spawn) are tasks. They run within [`run_until_stalled`](Self::run_until_stalled) and
+/// [`advance`](Self::advance), one step after another; the seed decides whose turn it is, so one seed is one run, and it can be had again. Simulated time
 /// passes in [`advance`](Self::advance) alone. Queues and reconciles have to use it: a queue is built on
 /// [`timer`](Self::timer) and seeded by [`next_random`](Self::next_random), a reconcile sleeps by [`SimulatedTime::sleep`]. Timers of a real
 /// runtime know nothing of it.
@@ -145,6 +145,22 @@ impl Simulation {
 
     /// Whether time passes while tasks still have something to do, as on a machine under load: what was due at different
     /// times comes together then. Not by default: then everybody is done with what they can do before the clock moves.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_controller::testing::Simulation;
+    /// use std::time::Duration;
+    ///
+    /// Simulation::explore(100, |sim| {
+    ///     sim.set_busy_clock(true);
+    ///     let (time, working) = (sim.time(), sim.time());
+    ///     let deadline = sim.spawn(async move { time.sleep(Duration::from_secs(2)).await });
+    ///     let work = sim.spawn(async move { working.sleep(Duration::from_secs(1)).await });
+    ///     sim.run_until_stalled(); // both sleep
+    ///     sim.advance(Duration::from_secs(3));
+    ///     assert!(deadline.is_finished() && work.is_finished()); // in either order
+    /// });
+    /// ```
     pub fn set_busy_clock(&mut self, loaded: bool) {
         self.loaded = loaded;
     }
@@ -156,6 +172,26 @@ impl Simulation {
     }
 
     /// Runs the future as a task.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_controller::testing::{SimulatedTask, SimulatedTime, Simulation};
+    /// use flyball_controller::Nanos;
+    /// use std::time::Duration;
+    ///
+    /// let mut sim = Simulation::new(1);
+    /// let time: SimulatedTime = sim.time();
+    /// let task: SimulatedTask<Nanos> = sim.spawn(async move {
+    ///     time.sleep(Duration::from_secs(60)).await;
+    ///     time.now()
+    /// });
+    /// sim.run_until_stalled();
+    /// assert!(!task.is_finished() && task.take_output().is_none());
+    ///
+    /// sim.advance(Duration::from_secs(60));
+    /// assert_eq!(task.take_output(), Some(Nanos::ZERO + Duration::from_secs(60)));
+    /// println!("{} polls with seed {}", sim.poll_count(), sim.seed());
+    /// ```
     pub fn spawn<T: Send + 'static>(
         &self,
         future: impl Future<Output = T> + Send + 'static,
@@ -242,7 +278,7 @@ impl Simulation {
     /// Lets time pass, from one alarm to the next; in between, every task does what it can.
     ///
     /// # Panics
-    /// As [`settle`](Self::run_until_stalled).
+    /// As [`run_until_stalled`](Self::run_until_stalled).
     #[track_caller]
     pub fn advance(&mut self, time: Duration) {
         let clock = self.scheduler.clock.clone();
