@@ -5,6 +5,14 @@ use std::fmt;
 use std::sync::Arc;
 
 /// Bucket bounds that do not rise, are not finite, or are none at all.
+///
+/// # Examples
+/// ```
+/// use flyball_ops::{InvalidBuckets, PrometheusQueues};
+///
+/// let invalid: InvalidBuckets = PrometheusQueues::with_buckets([1.0, 0.1]).unwrap_err();
+/// assert_eq!(invalid.to_string(), "bounds of buckets must rise and be finite");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidBuckets;
 

@@ -14,6 +14,21 @@ use super::series::Series;
 /// The metrics of one controller in a [`PrometheusControllers`](crate::PrometheusControllers).
 ///
 /// Pass it to [`Controller::metrics`](flyball_controller::Controller::metrics).
+///
+/// # Examples
+/// ```
+/// use flyball_controller::{Controller, TokioTimer};
+/// use flyball_ops::{PrometheusController, PrometheusControllers};
+/// use flyball_workqueue::Queue;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let controllers = PrometheusControllers::new(); // its clone is in the registry
+/// let pods: PrometheusController = controllers.controller("pods");
+/// let queue = Queue::<u32>::builder().timer(TokioTimer::current()).build();
+/// let controller = Controller::new(queue).metrics(pods);
+/// # }
+/// ```
 pub struct PrometheusController {
     series: Arc<Series>,
     /// The largest number of workers it was given; subtracted from the series when this is dropped.

@@ -5,6 +5,16 @@ use std::fmt;
 
 /// A label name that is not an identifier of ASCII letters, digits and underscores, that is used twice, or that is reserved
 /// (`name`, `reason`, `outcome`, `le`, and all that begin with two underscores).
+///
+/// # Examples
+/// ```
+/// # #[cfg(feature = "prometheus-client")] {
+/// use flyball_ops::{InvalidLabel, PrometheusQueues};
+///
+/// let invalid: InvalidLabel = PrometheusQueues::new().queue_with_labels("pods", [("availability-zone", "a")]).unwrap_err();
+/// assert_eq!(invalid.to_string(), "the label \"availability-zone\" is not usable here");
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidLabel(String);
 

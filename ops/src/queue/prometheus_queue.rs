@@ -15,6 +15,25 @@ use super::series::Series;
 /// The metrics of one queue in a [`PrometheusQueues`](crate::PrometheusQueues).
 ///
 /// Pass it to [`QueueBuilder::metrics`](flyball_workqueue::QueueBuilder::metrics).
+///
+/// # Examples
+/// ```
+/// use flyball_ops::{PrometheusQueue, PrometheusQueues};
+/// use flyball_workqueue::Queue;
+/// use prometheus_client::{encoding::text::encode, registry::Registry};
+///
+/// let queues = PrometheusQueues::new();
+/// let mut registry = Registry::default();
+/// registry.register_collector(Box::new(queues.clone()));
+///
+/// let pods: PrometheusQueue = queues.queue_with_labels("pods", [("shard", "2")])?;
+/// let queue = Queue::builder().metrics(pods).build();
+/// queue.add("a")?;
+/// let mut scrape = String::new();
+/// encode(&mut scrape, &registry)?;
+/// assert!(scrape.contains("workqueue_adds_total{name=\"pods\",shard=\"2\"} 1\n"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct PrometheusQueue(Arc<Series>);
 
 impl PrometheusQueue {

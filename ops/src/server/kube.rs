@@ -21,6 +21,34 @@ impl OpsServer {
     /// Reasons are noted from the first request of `/debug` on; see [`Monitor::in_flight`].
     ///
     /// See [`Monitor::ready`] and [`Monitor::live`].
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_kube::{Controller, ThrottleLayer};
+    /// use flyball_kube_lease::Election;
+    /// use flyball_ops::OpsServer;
+    /// use flyball_ratelimit::Quota;
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use kube::{Api, client::ClientBuilder, runtime::watcher};
+    /// use std::time::Duration;
+    /// # use flyball_kube_testing::ApiServer;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let cluster = ApiServer::new();
+    /// # cluster.register::<ConfigMap>();
+    /// let throttle = ThrottleLayer::new(Quota::per_second(50.try_into()?));
+    /// let client = ClientBuilder::new(cluster.clone(), "default").with_layer(&throttle).build();
+    /// let election = Election::builder(client.clone(), "default", "example", "a").build()?;
+    /// let controller = Controller::new(Api::<ConfigMap>::all(client), watcher::Config::default());
+    /// let server = OpsServer::new()
+    ///     .kube_controller("configmaps", &controller.monitor(), Duration::from_secs(600))
+    ///     .throttle("api", &throttle)
+    ///     .election("example", &election.status());
+    /// # drop(server);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn kube_controller(mut self, name: &str, monitor: &Monitor, max_lease: Duration) -> Self {
         self.kube.controllers.push((name.to_owned(), monitor.clone()));
         let (shown, ready, live) = (monitor.clone(), monitor.clone(), monitor.clone());

@@ -188,6 +188,45 @@ impl OpsServer {
     ///
     /// # Cancel safety
     /// Dropping the future closes all connections.
+    ///
+    /// # Examples
+    /// What a kubelet is answered:
+    /// ```
+    /// use flyball_informer_cache::testing::TestServer;
+    /// use flyball_informer_cache::{Informer, Schema, Version};
+    /// use flyball_ops::OpsServer;
+    /// use std::time::Duration;
+    /// use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    /// use tokio::net::{TcpListener, TcpStream};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// const NUMBERS: Schema<u32, u32> = Schema::new(|number| *number, |_| Version::ZERO);
+    /// let numbers = Informer::builder(NUMBERS, TestServer::new(NUMBERS, |_, _, _| {})).start()?;
+    /// let server = OpsServer::new()
+    ///     .informer("numbers", &numbers)
+    ///     .debug_section("build", || serde_json::json!({"revision": "4f25a4a"}))
+    ///     .header_timeout(Duration::from_secs(5))
+    ///     .max_connections(16);
+    /// let listener = TcpListener::bind("127.0.0.1:0").await?;
+    /// let address = listener.local_addr()?;
+    /// let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    /// let serving = tokio::spawn(server.serve(listener, async { drop(stopped.await) }));
+    ///
+    /// numbers.synced().await?;
+    /// for (path, expected) in [("/readyz", "200 OK"), ("/debug", "4f25a4a"), ("/elsewhere", "404 Not Found")] {
+    ///     let mut connection = TcpStream::connect(address).await?;
+    ///     let request = format!("GET {path} HTTP/1.1\r\nHost: pod\r\nConnection: close\r\n\r\n");
+    ///     connection.write_all(request.as_bytes()).await?;
+    ///     let mut answer = String::new();
+    ///     connection.read_to_string(&mut answer).await?;
+    ///     assert!(answer.contains(expected), "{answer}");
+    /// }
+    /// drop(stop);
+    /// serving.await??;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn serve(
         self,
         listener: TcpListener,
