@@ -18,6 +18,40 @@ use tokio::time::{Instant, sleep_until};
 ///
 /// For the work of [`run_as_standby`](crate::Election::run_as_standby) it begins later. A controller of flyball-kube keeps to it
 /// by `Controller::with_leadership`.
+///
+/// # Examples
+/// Work that waits for its turn, and ends in order:
+/// ```
+/// # use flyball_kube_testing::ApiServer;
+/// # use k8s_openapi::api::coordination::v1::Lease;
+/// use flyball_kube_lease::{Election, ElectionOutcome, Leadership};
+/// use std::time::Duration;
+/// use tokio::time::{interval, sleep};
+///
+/// async fn work(leadership: Leadership) -> u32 {
+///     leadership.elected().await; // done already, if it is not a standby
+///     let (mut ticks, mut timer) = (0, interval(Duration::from_secs(10)));
+///     loop {
+///         tokio::select! {
+///             _ = timer.tick() => {
+///                 assert!(leadership.is_leader());
+///                 ticks += 1;
+///             }
+///             () = leadership.lost() => return ticks,
+///         }
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = ApiServer::new();
+/// # server.register::<Lease>();
+/// let mut election = Election::builder(server.client(), "default", "example", "a").build()?;
+/// let outcome = election.run_as_standby(sleep(Duration::from_secs(25)), work).await;
+/// assert_eq!(outcome, ElectionOutcome::Done(3)); // after 0, 10 and 20 s
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Leadership {
     term: Arc<watch::Sender<Term>>,

@@ -15,6 +15,36 @@ use tokio::time::Instant;
 use crate::leadership::Leadership;
 
 /// The status of an election, seen from one candidate; see [`Election::status`](crate::Election::status). A clone costs a reference count.
+///
+/// # Examples
+/// ```
+/// # use flyball_kube_testing::ApiServer;
+/// # use k8s_openapi::api::coordination::v1::Lease;
+/// use flyball_kube_lease::{Election, ElectionOutcome, LeaderStatus};
+/// use std::time::Duration;
+/// use tokio::time::sleep;
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = ApiServer::new();
+/// # server.register::<Lease>();
+/// let mut election = Election::builder(server.client(), "default", "example", "a").build()?;
+/// let status: LeaderStatus = election.status();
+/// assert!(!status.is_leader() && status.leader().is_none());
+///
+/// let outcome = election
+///     .run(async |_| {
+///         sleep(Duration::from_secs(60)).await;
+///         assert_eq!((status.leader().as_deref(), status.times_elected()), (Some("a"), 1));
+///         assert!(status.since_last_renewal() <= Some(Duration::from_secs(2)));
+///         assert_eq!(status.last_error(), None);
+///         status.live(Duration::from_secs(5)) // what a liveness probe asks
+///     })
+///     .await;
+/// assert_eq!(outcome, ElectionOutcome::Done(Ok(())));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct LeaderStatus {
     pub(crate) state: Arc<watch::Sender<StatusState>>,
@@ -92,6 +122,20 @@ impl fmt::Debug for LeaderStatus {
 }
 
 /// The work of a leader has gone on for this long after others may lead.
+///
+/// # Examples
+/// ```
+/// use flyball_kube_lease::{LeaderStatus, LeaseOverrun};
+/// use std::time::Duration;
+///
+/// /// The answer to a liveness probe.
+/// fn healthz(status: &LeaderStatus) -> (u16, String) {
+///     match status.live(Duration::from_secs(5)) {
+///         Ok(()) => (200, "ok".into()),
+///         Err(LeaseOverrun(since)) => (503, format!("blocked: others may lead since {since:?}")),
+///     }
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseOverrun(pub Duration);
 

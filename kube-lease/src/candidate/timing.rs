@@ -87,6 +87,20 @@ impl Default for ElectionTiming {
 const LONGEST: Duration = Duration::from_secs(i32::MAX as u64);
 
 /// Why an [`ElectionBuilder`](crate::ElectionBuilder) builds no election.
+///
+/// # Examples
+/// ```
+/// use flyball_kube_lease::{Election, InvalidElectionConfig};
+/// use std::time::Duration;
+/// # use flyball_kube_testing::ApiServer;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// # let client = ApiServer::new().client();
+/// let builder = Election::builder(client, "default", "example", "a").renew_deadline(Duration::from_secs(20));
+/// assert_eq!(builder.build().err(), Some(InvalidElectionConfig::RenewDeadline)); // the lease is of 15 s
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidElectionConfig {
