@@ -84,7 +84,7 @@ impl fmt::Display for InvalidControllerConfig {
             Self::LimiterCountsNoFailures => {
                 "a limit of attempts needs a queue with a limiter that counts failures"
             }
-            Self::NoInformers => "a controller without an informer never stop_when_idle",
+            Self::NoInformers => "a controller without an informer can never be idle",
             Self::ZeroResyncPeriod => "the period of a resync must be positive",
             Self::ZeroCacheSyncTimeout => "the cache sync timeout must be positive",
         })

@@ -64,6 +64,6 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Stream for Lease
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> fmt::Debug for LeaseStream<'_, K, O, L, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Leases").field("get", &self.get).finish()
+        f.debug_struct("LeaseStream").field("get", &self.get).finish()
     }
 }

@@ -350,6 +350,6 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> QueueBuilder<K,
 
 impl<K, O, L, T> fmt::Debug for QueueBuilder<K, O, L, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Builder").field("seed", &self.seed).finish_non_exhaustive()
+        f.debug_struct("QueueBuilder").field("seed", &self.seed).finish_non_exhaustive()
     }
 }

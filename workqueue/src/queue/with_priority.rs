@@ -160,6 +160,6 @@ impl<K: Key, L: QueueLimiter<K>, T: SupportsDelays> WithPriority<'_, K, L, T> {
 
 impl<K, L, T> fmt::Debug for WithPriority<'_, K, L, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("At").field("priority", &self.priority).finish_non_exhaustive()
+        f.debug_struct("WithPriority").field("priority", &self.priority).finish_non_exhaustive()
     }
 }

@@ -232,7 +232,7 @@ impl<K: fmt::Debug, V> fmt::Debug for SubscriptionEvent<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Change(change) => change.fmt(f),
-            Self::Restarted => f.write_str("Restart"),
+            Self::Restarted => f.write_str("Restarted"),
         }
     }
 }
