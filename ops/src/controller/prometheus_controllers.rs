@@ -28,7 +28,7 @@ const DEFAULT_BUCKETS: [f64; 40] = [
 /// which is their sum.
 ///
 /// Names that begin with `controller_runtime_` count what controller-runtime counts under them; those that begin with
-/// `flyball_controller_` are flyball's own. Give the registry no prefix if dashboards for controller-runtime are to work. The guide says
+/// `flyball_controller_` are flyball's own. Give the registry no prefix if dashboards for controller-runtime are to work. The book says
 /// what each name means. How many keys are queued, and for how long, is in the [queue's metrics](crate::PrometheusQueues).
 ///
 /// # Examples

@@ -18,7 +18,7 @@ use super::totals::Totals;
 
 /// The metrics of one queue through the facade [`metrics`](::metrics).
 ///
-/// Names begin with `workqueue_`. The first seven are client-go's, with its meanings; the guide says what each name means.
+/// Names begin with `workqueue_`. The first seven are client-go's, with its meanings; the book (docs/book) says what each name means.
 ///
 /// Histograms, and counters of rare events, are recorded as they happen. Gauges, adds and retries are recorded by
 /// [`record`](Self::record): call it before each scrape, since nothing polls. Clones are handles to the same metrics: pass one to the

@@ -1,6 +1,6 @@
 //! PURE. The names of the queue metrics, their help texts and the values of their labels.
 //!
-//! The first seven names are client-go's, with its meanings, so that dashboards work; the others are flyball's own. The guide
+//! The first seven names are client-go's, with its meanings, so that dashboards work; the others are flyball's own. The book
 //! has a table of them.
 
 use flyball_workqueue::AddErrorKind;

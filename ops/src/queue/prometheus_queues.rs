@@ -29,7 +29,7 @@ const DEFAULT_BUCKETS: [f64; 28] = [
 /// queue does. Queues with the same labels share one series, which is their sum.
 ///
 /// Names begin with `workqueue_`. The first seven are client-go's, with its meanings; give the registry no prefix if dashboards for
-/// client-go are to work. The guide says what each name means.
+/// client-go are to work. The book says what each name means.
 ///
 /// # Examples
 /// ```

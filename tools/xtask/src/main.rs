@@ -6,6 +6,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 
 mod api;
+mod book;
 mod deep;
 mod e2e;
 mod faults;
@@ -52,6 +53,8 @@ enum Job {
     E2e(e2e::Options),
     /// All that takes hours, rung by rung; what has passed is not run again. Writes docs/evidence.md.
     Deep(deep::Options),
+    /// Builds the book into target/book, checks its links, and runs the programs of its first pages as a reader would.
+    Book(book::Options),
     /// Ours beside everybody else's, measured in turn; every row at its target.
     Peers(peers::Options),
     /// The rules of the house that a compiler does not know.
@@ -81,6 +84,7 @@ fn run(job: Job) -> Result<()> {
         Job::E2e(options) => e2e::run(&workspace, &options),
         Job::Deep(options) => deep::run(&workspace, &options),
         Job::Peers(options) => peers::run(&workspace, &options),
+        Job::Book(options) => book::run(&workspace, &options),
         Job::Tidy => tidy::run(&workspace),
     }
 }

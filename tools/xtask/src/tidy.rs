@@ -11,7 +11,7 @@ mod budget;
 mod evidence;
 mod habits;
 mod layers;
-mod links;
+pub(crate) mod links;
 mod orderings;
 mod paths;
 mod release;
@@ -38,7 +38,8 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
             complaints.extend(habits::check_docs(&name, &text));
         }
         if name.ends_with(".md") {
-            complaints.extend(links::check(&name, &text, |path| workspace.root.join(path).exists()));
+            let exists = |path: &_| workspace.root.join(path).exists();
+            complaints.extend(links::check(&name, &text, exists, |path| workspace.read(path).ok()));
         }
         if !name.ends_with(".rs") {
             continue;

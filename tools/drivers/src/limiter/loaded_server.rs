@@ -1,5 +1,5 @@
 //! A server whose latency rises with load, and clients that want as much of it as they get: a simulation on virtual time,
-//! the same in every run. Shared by the tests and the program that draws the guide's picture.
+//! the same in every run. Shared by the tests and the program that draws the book's picture.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

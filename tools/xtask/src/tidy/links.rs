@@ -1,38 +1,82 @@
-//! Pages point at files that exist: relative links, and paths of sources in backticks.
+//! Pages point at what exists: relative links, with their anchors, and paths of sources in backticks. Links to other hosts are on a list.
 
 use std::path::{Component, Path, PathBuf};
 
-/// Complains about a page's pointers to what `exists` does not know. Paths in backticks count from the root or the page.
-pub(super) fn check(page: &str, text: &str, exists: impl Fn(&Path) -> bool) -> Vec<String> {
+/// The hosts that pages may link to: no link is fetched, so a new one is looked at by whoever adds it here.
+const HOSTS: [&str; 4] = ["docs.rs", "keepachangelog.com", "rustup.rs", "semver.org"];
+
+/// Complains about a page's pointers to what is not there. `read` is the text of a file, if there is one; paths in backticks count from
+/// the root or the page.
+pub(super) fn check(
+    page: &str,
+    text: &str,
+    exists: impl Fn(&Path) -> bool,
+    read: impl Fn(&Path) -> Option<String>,
+) -> Vec<String> {
     let folder = Path::new(page).parent().unwrap_or(Path::new(""));
     let mut complaints = Vec::new();
     // Names of files that were, and of some that are to be.
     if page.starts_with("docs/renames/") {
         return complaints;
     }
-    let mut example = false;
-    for (at, line) in text.lines().enumerate() {
-        example ^= line.trim_start().starts_with("```");
-        if example {
-            continue;
-        }
+    for (number, line) in prose(text) {
         let links = line.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-        let links =
-            links.filter(|link| !link.contains(':') && !link.starts_with('#') && !link.contains("::"));
-        let links = links.map(|link| tidied(&folder.join(link.split('#').next().unwrap_or(link))));
+        for link in links.filter(|link| !link.contains("::")) {
+            if link.contains(':') {
+                if !is_allowed(link) {
+                    complaints.push(format!("{page}:{number}: a host that is not on the list: {link}"));
+                }
+                continue;
+            }
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let path = if file.is_empty() { PathBuf::from(page) } else { tidied(&folder.join(file)) };
+            if !exists(&path) {
+                complaints.push(format!("{page}:{number}: there is no {}", path.display()));
+            } else if !anchor.is_empty() && path.extension().is_some_and(|extension| extension == "md") {
+                let target = read(&path).unwrap_or_default();
+                if !anchors(&target).iter().any(|found| found == anchor) {
+                    complaints.push(format!("{page}:{number}: {} has no heading #{anchor}", path.display()));
+                }
+            }
+        }
         let sources =
             line.split('`').skip(1).step_by(2).filter(|path| path.contains('/') && path.ends_with(".rs"));
-        let sources = sources.filter(|path| !path.contains(['<', '*', ' ', '{', '…'])).map(PathBuf::from);
-        let sources = sources.filter(|path| !exists(&folder.join(path)));
-        for path in links.chain(sources).filter(|path| !exists(path)) {
-            complaints.push(format!("{page}:{}: there is no {}", at + 1, path.display()));
+        let sources = sources.filter(|path| !path.contains(['<', '*', ' ', '{', '…'])).map(Path::new);
+        for path in sources.filter(|path| !exists(&folder.join(path)) && !exists(path)) {
+            complaints.push(format!("{page}:{number}: there is no {}", path.display()));
         }
     }
     complaints
 }
 
+/// Whether a link with a scheme may stand in a page.
+pub(crate) fn is_allowed(link: &str) -> bool {
+    let host = link.strip_prefix("https://").and_then(|rest| rest.split(['/', '#', '?']).next());
+    host.is_some_and(|host| HOSTS.contains(&host))
+}
+
+/// The lines that are no part of an example, by number.
+fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut example = false;
+    text.lines().enumerate().filter_map(move |(at, line)| {
+        let fence = line.trim_start().starts_with("```");
+        example ^= fence;
+        (!example && !fence).then_some((at + 1, line))
+    })
+}
+
+/// What can follow `#` in a link to this page: its headings in lower case, without punctuation, with hyphens for spaces.
+fn anchors(text: &str) -> Vec<String> {
+    let headings = prose(text).filter(|(_, line)| line.starts_with('#'));
+    let slug = |heading: &str| -> String {
+        let kept = heading.chars().filter(|c| c.is_alphanumeric() || "_- ".contains(*c));
+        kept.flat_map(char::to_lowercase).map(|c| if c == ' ' { '-' } else { c }).collect()
+    };
+    headings.map(|(_, line)| slug(line.trim_start_matches('#').trim())).collect()
+}
+
 /// Without `.` and `..`.
-fn tidied(path: &Path) -> PathBuf {
+pub(crate) fn tidied(path: &Path) -> PathBuf {
     let mut tidied = PathBuf::new();
     for component in path.components() {
         match component {
@@ -49,14 +93,20 @@ mod tests {
     use super::*;
 
     fn complaints(page: &str, text: &str) -> Vec<String> {
-        check(page, text, |path| ["a.md", "docs/b.md", "q/src/core.rs"].contains(&path.to_str().unwrap()))
+        let known = |path: &Path| ["a.md", "docs/b.md", "q/src/core.rs"].contains(&path.to_str().unwrap());
+        check(page, text, known, |_| {
+            Some("# B\n```sh\n# no heading\n```\n## The `first` part, again\n".into())
+        })
     }
 
     #[test]
     fn pointers_that_hold_pass() {
         assert!(
-            complaints("docs/b.md", "[a](../a.md) [b](b.md#part) [web](https://a.b/c) [here](#part)")
-                .is_empty()
+            complaints(
+                "docs/b.md",
+                "[a](../a.md) [b](b.md#the-first-part-again) [web](https://docs.rs/c) [here](#b)"
+            )
+            .is_empty()
         );
         assert!(complaints("a.md", "the moves in `q/src/core.rs`, `sync.rs`, `tests/<name>.rs`").is_empty());
         assert!(complaints("q/README.md", "`src/core.rs`").is_empty());
@@ -67,5 +117,14 @@ mod tests {
     fn pointers_into_the_void_fail() {
         assert_eq!(complaints("docs/b.md", "\n[a](a.md)"), ["docs/b.md:2: there is no docs/a.md"]);
         assert_eq!(complaints("a.md", "`q/src/gone.rs`"), ["a.md:1: there is no q/src/gone.rs"]);
+        assert_eq!(complaints("a.md", "[b](docs/b.md#gone)"), ["a.md:1: docs/b.md has no heading #gone"]);
+        assert_eq!(complaints("a.md", "[b](#no-heading)"), ["a.md:1: a.md has no heading #no-heading"]);
+    }
+
+    #[test]
+    fn other_hosts_are_listed() {
+        let complaint = "a.md:1: a host that is not on the list: https://a.b/c";
+        assert_eq!(complaints("a.md", "[web](https://a.b/c)"), [complaint]);
+        assert_eq!(complaints("a.md", "[web](http://docs.rs)").len(), 1);
     }
 }

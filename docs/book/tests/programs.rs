@@ -1,0 +1,166 @@
+//! The programs of the book: each prints what its page says, each page shows a whole program, and what a page tells a reader to depend on exists.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use toml::{Table, Value};
+
+/// Beside imports, comments and empty lines: what fits on a page.
+const MOST_LINES: usize = 42;
+
+fn book() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Every file below `folder` with this extension, sorted.
+fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files(&path, extension));
+        } else if path.extension() == Some(OsStr::new(extension)) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The names of the programs: files, and folders with a `main.rs`.
+fn programs() -> Vec<String> {
+    let names = files(&book().join("programs"), "rs").into_iter().filter_map(|path| {
+        let name = path.file_stem()?.to_str()?.to_owned();
+        let folder = path.parent()?.file_name()?.to_str()?.to_owned();
+        if folder == "programs" { Some(name) } else { (name == "main").then_some(folder) }
+    });
+    names.collect()
+}
+
+/// The files that `{{#include}}` lines of all pages name, each with the pages.
+fn included() -> BTreeMap<PathBuf, Vec<PathBuf>> {
+    let mut included = BTreeMap::<PathBuf, Vec<PathBuf>>::new();
+    for page in files(&book().join("src"), "md") {
+        for line in read(&page).lines().filter(|line| line.contains("{{#")) {
+            let path = line.strip_prefix("{{#include ").and_then(|rest| rest.strip_suffix("}}"));
+            let path = path.unwrap_or_else(|| panic!("{}: {line:?} is not a whole file", page.display()));
+            let path = page.parent().unwrap().join(path);
+            let path = path
+                .canonicalize()
+                .unwrap_or_else(|_| panic!("{}: there is no {}", page.display(), path.display()));
+            included.entry(path).or_default().push(page.clone());
+        }
+    }
+    included
+}
+
+#[test]
+fn every_program_prints_what_its_page_says() {
+    let built = Path::new(env!("CARGO_BIN_EXE_book-limiter")).parent().unwrap();
+    for name in programs() {
+        let binary = format!("book-{}{}", name.replace('_', "-"), std::env::consts::EXE_SUFFIX);
+        let output =
+            Command::new(built.join(&binary)).output().unwrap_or_else(|error| panic!("{binary}: {error}"));
+        let (stdout, stderr) =
+            (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+        assert!(output.status.success() && stderr.is_empty(), "{name}: {}\n{stderr}", output.status);
+        let expected = read(&book().join("programs").join(format!("{name}.out")));
+        assert_eq!(stdout, expected, "{name}: if this is right, write it to programs/{name}.out");
+    }
+}
+
+#[test]
+fn every_program_is_a_binary_of_this_package() {
+    let manifest: Table = read(&book().join("Cargo.toml")).parse().unwrap();
+    let binaries = manifest["bin"].as_array().unwrap().iter().map(|binary| {
+        let path = binary["path"].as_str().unwrap().strip_prefix("programs/").unwrap();
+        let name = path.strip_suffix("/main.rs").or(path.strip_suffix(".rs")).unwrap().to_owned();
+        assert_eq!(binary["name"].as_str(), Some(&*format!("book-{}", name.replace('_', "-"))));
+        name
+    });
+    assert_eq!(binaries.collect::<BTreeSet<_>>(), programs().into_iter().collect());
+}
+
+#[test]
+fn every_program_and_its_output_are_on_one_page() {
+    let included = included();
+    let mut expected: Vec<PathBuf> =
+        ["rs", "out", "toml"].into_iter().flat_map(|kind| files(&book().join("programs"), kind)).collect();
+    for path in &mut expected {
+        *path = path.canonicalize().unwrap();
+    }
+    for path in &expected {
+        let pages = included.get(path).map_or(&[][..], Vec::as_slice);
+        assert_eq!(pages.len(), 1, "{} is on {pages:?}", path.display());
+    }
+    let unknown: Vec<_> = included.keys().filter(|path| !expected.contains(path)).collect();
+    assert!(unknown.is_empty(), "no program: {unknown:?}");
+    for path in expected.iter().filter(|path| path.extension() == Some(OsStr::new("out"))) {
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        assert!(programs().iter().any(|program| program == name), "{name}.out has no program");
+    }
+}
+
+#[test]
+fn a_program_is_read_in_one_glance() {
+    for path in files(&book().join("programs"), "rs") {
+        let (mut lines, mut import) = (0, false);
+        for line in read(&path).lines() {
+            assert!(!line.trim_start().starts_with("# "), "{}: a hidden line", path.display());
+            import |= line.starts_with("use ");
+            lines += usize::from(!import && !line.trim_start().starts_with("//") && !line.trim().is_empty());
+            import &= !line.ends_with(';');
+        }
+        assert!(lines <= MOST_LINES, "{}: {lines} lines, {MOST_LINES} fit on a page", path.display());
+    }
+}
+
+/// The crates that a program names, by the roots of its imports.
+fn imports(program: &str) -> BTreeSet<String> {
+    let roots = program.lines().filter_map(|line| line.strip_prefix("use ")?.split("::").next());
+    roots.filter(|root| !["std", "crate"].contains(root)).map(|root| root.replace('_', "-")).collect()
+}
+
+#[test]
+fn what_a_reader_is_to_depend_on_exists() {
+    let root = book().join("../..");
+    let workspace: Table = read(&root.join("Cargo.toml")).parse().unwrap();
+    let versions = workspace["workspace"]["dependencies"].as_table().unwrap();
+    for path in files(&book().join("programs"), "toml") {
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        let table: Table = read(&path).parse().unwrap();
+        assert_eq!(table.keys().collect::<Vec<_>>(), ["dependencies"], "{name}");
+        let dependencies = table["dependencies"].as_table().unwrap();
+        let program = read(&book().join("programs").join(format!("{name}.rs")));
+        assert_eq!(dependencies.keys().cloned().collect::<BTreeSet<_>>(), imports(&program), "{name}");
+        for (package, dependency) in dependencies {
+            let features = dependency.get("features").and_then(Value::as_array).cloned().unwrap_or_default();
+            let Some(folder) = dependency.get("path").and_then(Value::as_str) else {
+                let version = dependency.get("version").or(Some(dependency)).and_then(Value::as_str).unwrap();
+                let ours = versions[package]["version"].as_str().unwrap();
+                assert!(
+                    ours.starts_with(version),
+                    "{name}: {package} {version}, and {ours} in the workspace"
+                );
+                continue;
+            };
+            let folder = folder.strip_prefix("../flyball/").expect("beside the project is a clone");
+            let manifest: Table = read(&root.join(folder).join("Cargo.toml")).parse().unwrap();
+            assert_eq!(manifest["package"]["name"].as_str(), Some(&**package), "{name}");
+            for feature in features {
+                let feature = feature.as_str().unwrap();
+                assert!(
+                    manifest["features"].get(feature).is_some(),
+                    "{name}: {package} has no feature {feature}"
+                );
+            }
+        }
+    }
+}

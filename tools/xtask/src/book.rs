@@ -1,0 +1,51 @@
+//! `cargo xtask book`: builds the book, checks every link of the HTML, and runs the programs of *Getting started* as a reader would.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use crate::process;
+use crate::workspace::Workspace;
+
+mod html;
+mod links;
+mod outside;
+mod projects;
+
+/// Where its sources are.
+const SOURCES: &str = "docs/book/src";
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Only the HTML; the programs are not run as projects of their own.
+    #[arg(long)]
+    no_projects: bool,
+}
+
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    let built = workspace.target.join("book");
+    let mut mdbook = Command::new("mdbook");
+    mdbook.current_dir(&workspace.root).args(["build", "docs/book", "--dest-dir"]).arg(&built);
+    if let Err(error) = Command::new("mdbook").arg("--version").output() {
+        bail!("mdbook: {error}; `.ci/run book` installs the version it needs");
+    }
+    process::run(&mut mdbook)?;
+    outside::bring(workspace, &built)?;
+    let pages = html::pages(&built)?;
+    process::verdict(&links::check(&pages, |path| built.join(path).exists()))?;
+    eprintln!("{} pages, no broken link", pages.len());
+    if !options.no_projects {
+        projects::run(workspace)?;
+    }
+    eprintln!("the book is in {}", built.join("index.html").display());
+    Ok(())
+}
+
+/// Writes a file and the folders above it.
+fn write(path: &Path, text: impl AsRef<[u8]>) -> Result<()> {
+    fs::create_dir_all(path.parent().context("a file has a folder")?)?;
+    fs::write(path, text).with_context(|| path.display().to_string())
+}

@@ -1,0 +1,48 @@
+//! What a page of HTML links to, and what can be linked to in it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+/// A page by its path below the book.
+pub(super) type Pages = BTreeMap<PathBuf, String>;
+
+/// All pages, but for the one that a server answers where there is none: its links count from the root of a server.
+pub(super) fn pages(book: &Path) -> Result<Pages> {
+    let mut pages = Pages::new();
+    let mut folders = vec![book.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "html")
+                && !path.ends_with("404.html")
+            {
+                let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+                pages.insert(path.strip_prefix(book)?.to_owned(), text);
+            }
+        }
+    }
+    Ok(pages)
+}
+
+/// The values of an attribute, in order. mdBook writes all of them in double quotes.
+pub(super) fn values<'a>(page: &'a str, attribute: &str) -> Vec<&'a str> {
+    let start = format!(" {attribute}=\"");
+    page.split(&*start).skip(1).filter_map(|rest| rest.split('"').next()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_one_attribute_are_found() {
+        let page = "<a id=\"x\" href=\"a.html#b\">a</a>\n<link href=\"c.css\">";
+        assert_eq!(values(page, "href"), ["a.html#b", "c.css"]);
+        assert_eq!(values(page, "id"), ["x"]);
+    }
+}

@@ -1,0 +1,68 @@
+//! *Getting started*, as a reader does it: a project of its own for each program, with the dependencies of its page.
+
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
+
+use super::write;
+use crate::process;
+use crate::workspace::{Workspace, cargo};
+
+/// Where the pages say that the clone is.
+const CLONE: &str = "../flyball/";
+
+pub(super) fn run(workspace: &Workspace) -> Result<()> {
+    let programs = workspace.root.join("docs/book/programs");
+    let mut names = Vec::new();
+    for entry in fs::read_dir(&programs)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            names.extend(path.file_stem().and_then(|stem| stem.to_str()).map(str::to_owned));
+        }
+    }
+    names.sort();
+    ensure!(!names.is_empty(), "no program has dependencies");
+    for name in names {
+        let page = |extension| {
+            let path = programs.join(&name).with_extension(extension);
+            fs::read_to_string(&path).with_context(|| path.display().to_string())
+        };
+        let project = workspace.target.join("book-projects").join(&name);
+        write(
+            &project.join("Cargo.toml"),
+            manifest(&name, &page("toml")?, &workspace.root.to_string_lossy()),
+        )?;
+        write(&project.join("src/main.rs"), page("rs")?)?;
+        // The versions that the workspace is tested with. Cargo takes what is not needed out.
+        fs::copy(workspace.root.join("Cargo.lock"), project.join("Cargo.lock"))?;
+        let mut command = cargo();
+        command.current_dir(&project).args(["run", "--quiet", "--offline"]);
+        command.env("CARGO_TARGET_DIR", workspace.target.join("book-projects/target"));
+        let output = command.output().with_context(|| process::show(&command))?;
+        ensure!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+        let (printed, expected) = (String::from_utf8_lossy(&output.stdout).into_owned(), page("out")?);
+        ensure!(printed == expected, "{name} as a project of its own prints\n{printed}and not\n{expected}");
+        eprintln!("{name}: runs with the dependencies of its page");
+    }
+    Ok(())
+}
+
+/// What `cargo new` writes, with the dependencies of a page on this clone.
+fn manifest(name: &str, dependencies: &str, root: &str) -> String {
+    let package = format!("[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n");
+    // Below the folder of a workspace, a package says that it is no member.
+    format!("{package}\n{}\n[workspace]\n", dependencies.replace(CLONE, &format!("{root}/")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dependencies_are_those_of_this_clone() {
+        let page = "[dependencies]\na = { path = \"../flyball/a\" }\n";
+        let text = manifest("b", page, "/clone");
+        assert!(text.contains("\na = { path = \"/clone/a\" }\n"), "{text}");
+        assert!(text.contains("name = \"b\"\n"), "{text}");
+    }
+}
