@@ -1,0 +1,188 @@
+//! EDGE. Checks that a source keeps the contract of [`Source`].
+//!
+//! Cancel safety: a check that is dropped leaves the source in the middle of its changes.
+
+mod follow;
+mod steps;
+
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+use flyball_sync::Timer;
+
+use self::steps::Check;
+use crate::{Schema, Source};
+
+/// A source under test, and how to change what it holds. See [`check_source`].
+///
+/// At first the source holds no object, and nothing but the methods of this trait changes it.
+pub trait SourceFixture: Send {
+    /// The source.
+    type Source: Source;
+    /// What names an object.
+    type Key: Ord + Clone + fmt::Debug + Send;
+
+    /// How to read an object's key and version.
+    fn schema(&self) -> Schema<Self::Key, <Self::Source as Source>::Object>;
+
+    /// The source.
+    fn source(&self) -> &Self::Source;
+
+    /// The key of an object, by its number: 0 to 9.
+    fn key(&self, number: u32) -> Self::Key;
+
+    /// Creates the object with this number, or changes it.
+    fn put(&mut self, number: u32) -> impl Future<Output = ()> + Send;
+
+    /// Deletes the object with this number. It exists.
+    fn delete(&mut self, number: u32) -> impl Future<Output = ()> + Send;
+
+    /// Forgets the history of changes, so that watches from earlier versions expire.
+    ///
+    /// The default does nothing: for a source that keeps its whole history.
+    fn compact(&mut self) -> impl Future<Output = ()> + Send {
+        async {}
+    }
+}
+
+/// A rule of the contract of [`Source`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SourceRule {
+    /// A list has every object there is and no other, and its version is that of the newest object or later.
+    List,
+    /// The pages of a list show the state at one version, whatever changes meanwhile; or a later page fails as expired.
+    Pages,
+    /// A list of the most recent version shows every change before the request; one that must not be older than a version is not.
+    Freshness,
+    /// A watch from a version delivers every change after it. Changes of one object that follow each other may be one event.
+    EveryChange,
+    /// A deletion is delivered as `Deleted`.
+    Deletions,
+    /// A later change of an object has a greater version, also where the object was deleted in between.
+    GrowingVersions,
+    /// A watch from the version of a delivered event goes on after that event.
+    Resume,
+    /// A bookmark follows every change up to its version.
+    Bookmarks,
+    /// A watch from a version whose history is gone fails as expired, at its opening or later, or delivers every change all the same.
+    Expiry,
+    /// A watch without changes stays open, unless [`Source::is_polling`].
+    EndOfWatch,
+}
+
+impl fmt::Display for SourceRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::List => "a list has every object, and no other",
+            Self::Pages => "pages of a list show one version",
+            Self::Freshness => "a list is as fresh as it was asked for",
+            Self::EveryChange => "a watch delivers every change",
+            Self::Deletions => "a deletion is delivered",
+            Self::GrowingVersions => "versions of an object grow",
+            Self::Resume => "a watch goes on after a delivered event",
+            Self::Bookmarks => "a bookmark follows every change up to its version",
+            Self::Expiry => "a watch from a forgotten version expires",
+            Self::EndOfWatch => "a watch without changes stays open",
+        })
+    }
+}
+
+/// What [`check_source`] found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceViolation {
+    rule: SourceRule,
+    detail: String,
+}
+
+impl SourceViolation {
+    fn new(rule: SourceRule, detail: impl Into<String>) -> Self {
+        Self { rule, detail: detail.into() }
+    }
+
+    /// The rule that the source breaks.
+    #[must_use]
+    pub const fn rule(&self) -> SourceRule {
+        self.rule
+    }
+}
+
+impl fmt::Display for SourceViolation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.rule, self.detail)
+    }
+}
+
+impl Error for SourceViolation {}
+
+/// Checks that a source keeps the contract of [`Source`]: lists, pages, watches, resumption, bookmarks, expiry, the end of a watch.
+///
+/// It changes at most ten objects through the `fixture`, lists and watches, and compares. It waits at most `patience` for an event, on
+/// `timer`: a second is enough for most sources, and on virtual time it costs nothing. Streaming lists and
+/// [unreadable](Source::is_unreadable) objects are not checked.
+///
+/// # Errors
+/// The first rule that does not hold.
+///
+/// # Cancel safety
+/// Dropping the future leaves the source as it is at that moment.
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::testing::{SourceFixture, TestServer, check_source};
+/// use flyball_informer_cache::{Schema, ThreadTimer, Version};
+/// use std::time::Duration;
+///
+/// #[derive(Clone)]
+/// struct Pod { name: u32, version: Version }
+///
+/// struct Fixture(TestServer<u32, Pod>);
+///
+/// impl SourceFixture for Fixture {
+///     type Source = TestServer<u32, Pod>;
+///     type Key = u32;
+///
+///     fn schema(&self) -> Schema<u32, Pod> {
+///         Schema::new(|pod| pod.name, |pod| pod.version)
+///     }
+///     fn source(&self) -> &Self::Source {
+///         &self.0
+///     }
+///     fn key(&self, number: u32) -> u32 {
+///         number
+///     }
+///     async fn put(&mut self, number: u32) {
+///         self.0.put(Pod { name: number, version: Version::ZERO });
+///     }
+///     async fn delete(&mut self, number: u32) {
+///         self.0.delete(&number);
+///     }
+///     async fn compact(&mut self) {
+///         self.0.compact();
+///     }
+/// }
+///
+/// # flyball_sync::block_on(async {
+/// let schema = Schema::new(|pod: &Pod| pod.name, |pod| pod.version);
+/// let mut fixture = Fixture(TestServer::new(schema, |pod, _, version| pod.version = version));
+/// check_source(&mut fixture, ThreadTimer::new(), Duration::from_millis(100)).await?;
+/// # Ok::<(), flyball_informer_cache::testing::SourceViolation>(())
+/// # })?;
+/// # Ok::<(), flyball_informer_cache::testing::SourceViolation>(())
+/// ```
+pub async fn check_source<F: SourceFixture>(
+    fixture: &mut F,
+    timer: impl Timer,
+    patience: Duration,
+) -> Result<(), SourceViolation> {
+    let mut check = Check { fixture, timer, patience };
+    let listed = check.lists().await?;
+    let listed = check.pages(listed).await?;
+    let listed = check.freshness(listed).await?;
+    check.one_change_at_a_time(listed).await?;
+    check.resumption().await?;
+    check.changes_while_nobody_watched().await?;
+    check.expiry().await?;
+    check.end_of_watch().await
+}

@@ -1,0 +1,163 @@
+//! EDGE. Follows a source from a version on, watch after watch, as an informer does.
+//!
+//! Cancel safety: a watch whose future was dropped is dropped with it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::{pending, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use flyball_sync::{Nanos, Timer};
+
+use super::{SourceRule, SourceViolation};
+use crate::{Schema, Source, SourceError, Version, WatchEvent, WatchRequest, WatchStream};
+
+/// The keys that exist, with their versions.
+pub(super) type Objects<K> = BTreeMap<K, Version>;
+
+/// What is known of a source, and the watch that tells more.
+pub(super) struct Follow<K, S: Source> {
+    schema: Schema<K, S::Object>,
+    pub(super) known: Objects<K>,
+    deleted: Objects<K>,
+    /// The newest version that was delivered: where the next watch begins.
+    pub(super) position: Version,
+    /// The newest bookmark.
+    covered: Version,
+    watch: Option<S::Watch>,
+}
+
+/// What an event was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Applied {
+    /// A change.
+    News,
+    /// Older than what is known, or repeated.
+    Stale,
+    /// Of no object.
+    Nothing,
+}
+
+impl<K: Ord + Clone + fmt::Debug, S: Source> Follow<K, S> {
+    pub(super) fn new(schema: Schema<K, S::Object>, known: Objects<K>, position: Version) -> Self {
+        Self { schema, known, deleted: Objects::new(), position, covered: Version::ZERO, watch: None }
+    }
+
+    /// Drops the watch; the next event comes from a new one.
+    pub(super) fn interrupt(&mut self) {
+        self.watch = None;
+    }
+
+    /// The next event; `None` when it is `deadline`. A watch that ends in order is followed by another.
+    pub(super) async fn next(
+        &mut self,
+        source: &S,
+        timer: &impl Timer,
+        deadline: Nanos,
+    ) -> Result<Option<WatchEvent<S::Object>>, SourceError> {
+        loop {
+            let watch = match &mut self.watch {
+                Some(watch) => watch,
+                none => {
+                    let request = request(self.position);
+                    match until(timer, deadline, source.watch(request)).await {
+                        None => return Ok(None),
+                        Some(opened) => none.insert(opened?),
+                    }
+                }
+            };
+            match until(timer, deadline, watch.next()).await {
+                Some(Some(event)) => {
+                    return match event {
+                        Ok(event) => Ok(Some(event)),
+                        Err(error) => {
+                            self.interrupt();
+                            Err(error)
+                        }
+                    };
+                }
+                Some(None) => {
+                    self.interrupt();
+                    // A poll that answers at once must not keep the thread busy until the deadline.
+                    sleep(timer, Duration::from_millis(1)).await;
+                }
+                None => {
+                    self.interrupt();
+                    return Ok(None);
+                }
+            }
+            if timer.now() >= deadline {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Applies an event as an informer does, by the version of its object.
+    pub(super) fn apply(&mut self, event: &WatchEvent<S::Object>) -> Result<Applied, SourceViolation> {
+        let object = match event {
+            WatchEvent::Bookmark(version) | WatchEvent::InitialListEnd(version) => {
+                self.covered = self.covered.max(*version);
+                self.position = self.position.max(*version);
+                return Ok(Applied::Nothing);
+            }
+            WatchEvent::Added(object) | WatchEvent::Modified(object) | WatchEvent::Deleted(object) => object,
+        };
+        let (key, version) = (self.schema.key(object), self.schema.version(object));
+        self.position = self.position.max(version);
+        let before = self.known.get(&key).copied();
+        let is_deletion = matches!(event, WatchEvent::Deleted(_));
+        let newer = before.or(self.deleted.get(&key).copied()).is_none_or(|before| version > before);
+        // A source may deliver a deletion with the version of the object's last change.
+        let news = newer || is_deletion && before == Some(version);
+        if !news || is_deletion && before.is_none() {
+            return Ok(Applied::Stale);
+        }
+        if newer && version <= self.covered {
+            let detail = format!("{key:?} at version {version} came after the bookmark {}", self.covered);
+            return Err(SourceViolation::new(SourceRule::Bookmarks, detail));
+        }
+        if is_deletion {
+            self.known.remove(&key);
+            self.deleted.insert(key, version);
+        } else {
+            self.known.insert(key, version);
+        }
+        Ok(Applied::News)
+    }
+
+    /// The key of an event's object.
+    pub(super) fn key(&self, event: &WatchEvent<S::Object>) -> Option<K> {
+        event.object().map(|object| self.schema.key(object))
+    }
+}
+
+/// A plain watch from a version on.
+pub(super) fn request(from_version: Version) -> WatchRequest {
+    WatchRequest { from_version, streaming_list: false, timeout: Duration::from_secs(300) }
+}
+
+/// What a future resolves to, if it does before the deadline.
+pub(super) async fn until<R>(
+    timer: &impl Timer,
+    deadline: Nanos,
+    future: impl Future<Output = R>,
+) -> Option<R> {
+    let mut future = pin!(future);
+    poll_fn(|context| {
+        if let Poll::Ready(result) = future.as_mut().poll(context) {
+            return Poll::Ready(Some(result));
+        }
+        if timer.now() >= deadline {
+            return Poll::Ready(None);
+        }
+        timer.wake_at(deadline, context.waker());
+        Poll::Pending
+    })
+    .await
+}
+
+async fn sleep(timer: &impl Timer, time: Duration) {
+    until(timer, timer.now() + time, pending::<()>()).await;
+}

@@ -1,0 +1,294 @@
+//! EDGE. The steps of a check: each changes objects and compares what the source says.
+//!
+//! Cancel safety: as the check.
+
+use std::time::Duration;
+
+use flyball_sync::Timer;
+
+use super::follow::{Applied, Follow, Objects, request, until};
+use super::{SourceFixture, SourceRule, SourceViolation};
+use crate::{
+    ListRequest, ListVersion, Page, Source, SourceError, SourceErrorKind, Version, WatchEvent, WatchStream,
+};
+
+type Checked<R> = Result<R, SourceViolation>;
+
+/// A list has more pages than this only if it never ends.
+const MOST_PAGES: usize = 100;
+
+pub(super) struct Check<'a, F: SourceFixture, T> {
+    pub(super) fixture: &'a mut F,
+    pub(super) timer: T,
+    pub(super) patience: Duration,
+}
+
+/// A complete list.
+pub(super) struct Listed<K> {
+    objects: Objects<K>,
+    version: Version,
+}
+
+fn violation<R>(rule: SourceRule, detail: impl Into<String>) -> Checked<R> {
+    Err(SourceViolation::new(rule, detail))
+}
+
+impl<F: SourceFixture, T: Timer> Check<'_, F, T> {
+    /// Four objects, listed.
+    pub(super) async fn lists(&mut self) -> Checked<Listed<F::Key>> {
+        for number in 0..4 {
+            self.fixture.put(number).await;
+        }
+        let listed = self.list(ListVersion::MostRecent, SourceRule::List).await?;
+        self.has(&listed.objects, &[0, 1, 2, 3], SourceRule::List)?;
+        if let Some((key, version)) = listed.objects.iter().find(|(_, version)| **version > listed.version) {
+            let detail = format!("{key:?} has version {version}, and the list {}", listed.version);
+            return violation(SourceRule::List, detail);
+        }
+        Ok(listed)
+    }
+
+    /// A list in pages, and changes between the first and the second.
+    pub(super) async fn pages(&mut self, before: Listed<F::Key>) -> Checked<Listed<F::Key>> {
+        let rule = SourceRule::Pages;
+        let mut page =
+            self.page(ListVersion::MostRecent, Some(2), None).await.or_else(|error| failed(rule, &error))?;
+        self.fixture.put(0).await;
+        self.fixture.put(3).await;
+        self.fixture.put(4).await;
+        self.fixture.delete(1).await;
+        let (version, mut objects) = (page.version, self.objects(&page.items));
+        for _ in 0..MOST_PAGES {
+            let Some(continuation) = page.continuation.filter(|token| !token.is_empty()) else {
+                if objects != before.objects {
+                    let detail =
+                        format!("after changes between pages {objects:?}, before {:?}", before.objects);
+                    return violation(rule, detail);
+                }
+                return Ok(before);
+            };
+            page = match self.page(ListVersion::MostRecent, Some(2), Some(continuation)).await {
+                Err(error) if error.kind() == SourceErrorKind::Expired => return Ok(before),
+                other => other.or_else(|error| failed(rule, &error))?,
+            };
+            if page.version != version {
+                return violation(rule, format!("one has version {}, the first {version}", page.version));
+            }
+            objects.extend(self.objects(&page.items));
+        }
+        violation(rule, format!("more than {MOST_PAGES} pages of at most 5 objects"))
+    }
+
+    /// Lists that have to show the changes between the pages.
+    pub(super) async fn freshness(&mut self, before: Listed<F::Key>) -> Checked<Listed<F::Key>> {
+        let rule = SourceRule::Freshness;
+        let listed = self.list(ListVersion::MostRecent, rule).await?;
+        self.has(&listed.objects, &[0, 2, 3, 4], rule)?;
+        for number in [0, 3] {
+            let key = self.fixture.key(number);
+            let (old, new) = (before.objects.get(&key).copied(), listed.objects.get(&key).copied());
+            if new <= old {
+                let detail = format!("{key:?} was changed, and went from {old:?} to {new:?}");
+                return violation(SourceRule::GrowingVersions, detail);
+            }
+        }
+        let again = self.list(ListVersion::NotOlderThan(listed.version), rule).await?;
+        if again.version < listed.version || again.objects != listed.objects {
+            let detail = format!("asked for {} or later, answered with {}", listed.version, again.version);
+            return violation(rule, detail);
+        }
+        Ok(listed)
+    }
+
+    /// Each change is delivered before the next one is made.
+    pub(super) async fn one_change_at_a_time(&mut self, listed: Listed<F::Key>) -> Checked<()> {
+        let mut follow = Follow::new(self.fixture.schema(), listed.objects, listed.version);
+        for (number, deletion) in [(0, false), (5, false), (2, true), (2, false), (4, true)] {
+            match deletion {
+                true => self.fixture.delete(number).await,
+                false => self.fixture.put(number).await,
+            }
+            self.expect(&mut follow, number, deletion).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the event of one change.
+    async fn expect(
+        &self,
+        follow: &mut Follow<F::Key, F::Source>,
+        number: u32,
+        deletion: bool,
+    ) -> Checked<()> {
+        let key = self.fixture.key(number);
+        let missing = if deletion { SourceRule::Deletions } else { SourceRule::EveryChange };
+        let deadline = self.timer.now() + self.patience;
+        let mut old = false;
+        loop {
+            let next = follow.next(self.fixture.source(), &self.timer, deadline).await;
+            let Some(event) = next.or_else(|error| failed(missing, &error))? else {
+                let done = if deletion { "deleted" } else { "changed" };
+                return match old {
+                    true => violation(
+                        SourceRule::GrowingVersions,
+                        format!("{key:?} was {done}, and its event is not newer than what was known"),
+                    ),
+                    false => violation(missing, format!("{key:?} was {done}, and no event says so")),
+                };
+            };
+            let applied = follow.apply(&event)?;
+            if follow.key(&event).as_ref() != Some(&key) {
+                continue;
+            }
+            match applied {
+                Applied::News if matches!(event, WatchEvent::Deleted(_)) == deletion => return Ok(()),
+                Applied::News => {}
+                _ => old = true,
+            }
+        }
+    }
+
+    /// Several changes, and then a watch from before all of them.
+    pub(super) async fn changes_while_nobody_watched(&mut self) -> Checked<()> {
+        let listed = self.list(ListVersion::MostRecent, SourceRule::List).await?;
+        self.fixture.put(6).await;
+        self.fixture.delete(3).await;
+        self.fixture.put(0).await;
+        self.fixture.put(0).await;
+        self.fixture.put(6).await;
+        let follow = Follow::new(self.fixture.schema(), listed.objects, listed.version);
+        self.arrives(follow, SourceRule::EveryChange).await
+    }
+
+    /// A watch that is dropped after its first event, and the next one from there.
+    pub(super) async fn resumption(&mut self) -> Checked<()> {
+        let listed = self.list(ListVersion::MostRecent, SourceRule::List).await?;
+        let mut follow = Follow::new(self.fixture.schema(), listed.objects, listed.version);
+        self.fixture.put(0).await;
+        self.fixture.put(7).await;
+        self.fixture.delete(2).await;
+        let deadline = self.timer.now() + self.patience;
+        loop {
+            let next = follow.next(self.fixture.source(), &self.timer, deadline).await;
+            match next.or_else(|error| failed(SourceRule::EveryChange, &error))? {
+                None => return violation(SourceRule::EveryChange, "three changes, and no event"),
+                Some(event) if follow.apply(&event)? == Applied::News => break,
+                Some(_) => {}
+            }
+        }
+        follow.interrupt();
+        self.arrives(follow, SourceRule::Resume).await
+    }
+
+    /// A watch from a version whose history is gone.
+    pub(super) async fn expiry(&mut self) -> Checked<()> {
+        let rule = SourceRule::Expiry;
+        let listed = self.list(ListVersion::MostRecent, SourceRule::List).await?;
+        let mut follow = Follow::new(self.fixture.schema(), listed.objects, listed.version);
+        self.fixture.put(0).await;
+        self.fixture.delete(6).await;
+        self.fixture.compact().await;
+        self.fixture.put(8).await;
+        let truth = self.list(ListVersion::MostRecent, rule).await?;
+        let deadline = self.timer.now() + self.patience;
+        while follow.known != truth.objects {
+            match follow.next(self.fixture.source(), &self.timer, deadline).await {
+                Ok(Some(event)) => _ = follow.apply(&event)?,
+                Err(error) if error.kind() == SourceErrorKind::Expired => break,
+                Err(error) => return failed(rule, &error),
+                Ok(None) => {
+                    let detail = format!("it arrived at {:?}, not at {:?}", follow.known, truth.objects);
+                    return violation(rule, detail);
+                }
+            }
+        }
+        // The way on: a new list, and a watch from there.
+        let mut follow = Follow::new(self.fixture.schema(), truth.objects, truth.version);
+        self.fixture.put(9).await;
+        self.expect(&mut follow, 9, false).await
+    }
+
+    /// A watch with nothing to deliver.
+    pub(super) async fn end_of_watch(&mut self) -> Checked<()> {
+        let rule = SourceRule::EndOfWatch;
+        if self.fixture.source().is_polling() {
+            return Ok(());
+        }
+        let listed = self.list(ListVersion::MostRecent, SourceRule::List).await?;
+        let deadline = self.timer.now() + self.patience / 4;
+        let Some(opened) =
+            until(&self.timer, deadline, self.fixture.source().watch(request(listed.version))).await
+        else {
+            return violation(rule, "it did not open in time");
+        };
+        let mut watch = opened.or_else(|error| failed(rule, &error))?;
+        loop {
+            match until(&self.timer, deadline, watch.next()).await {
+                None => return Ok(()),
+                Some(None) => return violation(rule, "it ended at once, and the source does not poll"),
+                Some(Some(Err(error))) => return failed(rule, &error),
+                Some(Some(Ok(_))) => {}
+            }
+        }
+    }
+
+    /// Follows until what is known is what a list says.
+    async fn arrives(&self, mut follow: Follow<F::Key, F::Source>, rule: SourceRule) -> Checked<()> {
+        let truth = self.list(ListVersion::MostRecent, SourceRule::List).await?.objects;
+        let deadline = self.timer.now() + self.patience;
+        while follow.known != truth {
+            let next = follow.next(self.fixture.source(), &self.timer, deadline).await;
+            match next.or_else(|error| failed(rule, &error))? {
+                Some(event) => _ = follow.apply(&event)?,
+                None => {
+                    let detail = format!("it arrived at {:?}, not at {truth:?}", follow.known);
+                    return violation(rule, detail);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn list(&self, min_version: ListVersion, rule: SourceRule) -> Checked<Listed<F::Key>> {
+        let mut page = self.page(min_version, None, None).await.or_else(|error| failed(rule, &error))?;
+        let (version, mut objects) = (page.version, self.objects(&page.items));
+        while let Some(continuation) = page.continuation.filter(|token| !token.is_empty()) {
+            let next = self.page(ListVersion::MostRecent, None, Some(continuation)).await;
+            page = next.or_else(|error| failed(rule, &error))?;
+            objects.extend(self.objects(&page.items));
+        }
+        Ok(Listed { objects, version })
+    }
+
+    async fn page(
+        &self,
+        min_version: ListVersion,
+        limit: Option<u32>,
+        continuation: Option<String>,
+    ) -> Result<Page<<F::Source as Source>::Object>, SourceError> {
+        let request = ListRequest { min_version, limit, continuation };
+        let deadline = self.timer.now() + self.patience;
+        let answer = until(&self.timer, deadline, self.fixture.source().list(request)).await;
+        answer.unwrap_or_else(|| Err(SourceError::new(SourceErrorKind::Other, "no answer in time")))
+    }
+
+    fn objects(&self, items: &[<F::Source as Source>::Object]) -> Objects<F::Key> {
+        let schema = self.fixture.schema();
+        items.iter().map(|object| (schema.key(object), schema.version(object))).collect()
+    }
+
+    /// These objects, and no other.
+    fn has(&self, objects: &Objects<F::Key>, numbers: &[u32], rule: SourceRule) -> Checked<()> {
+        let mut expected: Vec<F::Key> = numbers.iter().map(|number| self.fixture.key(*number)).collect();
+        expected.sort();
+        if objects.keys().ne(&expected) {
+            let listed: Vec<_> = objects.keys().collect();
+            return violation(rule, format!("it has {listed:?}, and there are {expected:?}"));
+        }
+        Ok(())
+    }
+}
+
+fn failed<R>(rule: SourceRule, error: &SourceError) -> Checked<R> {
+    violation(rule, format!("it failed: {error}"))
+}
