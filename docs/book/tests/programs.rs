@@ -91,8 +91,11 @@ fn every_program_is_a_binary_of_this_package() {
 #[test]
 fn every_program_and_its_output_are_on_one_page() {
     let included = included();
-    let mut expected: Vec<PathBuf> =
-        ["rs", "out", "toml"].into_iter().flat_map(|kind| files(&book().join("programs"), kind)).collect();
+    let folders = ["programs", "projects"].map(|folder| book().join(folder));
+    let mut expected: Vec<PathBuf> = ["rs", "out", "toml"]
+        .into_iter()
+        .flat_map(|kind| folders.iter().flat_map(move |folder| files(folder, kind)))
+        .collect();
     for path in &mut expected {
         *path = path.canonicalize().unwrap();
     }
@@ -110,7 +113,7 @@ fn every_program_and_its_output_are_on_one_page() {
 
 #[test]
 fn a_program_is_read_in_one_glance() {
-    for path in files(&book().join("programs"), "rs") {
+    for path in ["programs", "projects"].into_iter().flat_map(|folder| files(&book().join(folder), "rs")) {
         let (mut lines, mut import) = (0, false);
         for line in read(&path).lines() {
             assert!(!line.trim_start().starts_with("# "), "{}: a hidden line", path.display());

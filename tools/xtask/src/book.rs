@@ -23,9 +23,15 @@ pub(crate) struct Options {
     /// Only the HTML; the programs are not run as projects of their own.
     #[arg(long)]
     no_projects: bool,
+    /// Only the project of "Check your own code": its model under loom and shuttle, and its fuzz target as far as the compiler sees it.
+    #[arg(long, conflicts_with = "no_projects")]
+    models: bool,
 }
 
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    if options.models {
+        return projects::check_own_code(workspace);
+    }
     let built = workspace.target.join("book");
     let mut mdbook = Command::new("mdbook");
     mdbook.current_dir(&workspace.root).args(["build", "docs/book", "--dest-dir"]).arg(&built);

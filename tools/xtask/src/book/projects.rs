@@ -1,6 +1,7 @@
 //! *Getting started*, as a reader does it: a project of its own for each program, with the dependencies of its page.
 
 use std::fs;
+use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
@@ -10,6 +11,9 @@ use crate::workspace::{Workspace, cargo};
 
 /// Where the pages say that the clone is.
 const CLONE: &str = "../flyball/";
+
+/// The project of *Check your own code*.
+const CHECKED: &str = "docs/book/projects/checked";
 
 pub(super) fn run(workspace: &Workspace) -> Result<()> {
     let programs = workspace.root.join("docs/book/programs");
@@ -36,7 +40,7 @@ pub(super) fn run(workspace: &Workspace) -> Result<()> {
         // The versions that the workspace is tested with. Cargo takes what is not needed out.
         fs::copy(workspace.root.join("Cargo.lock"), project.join("Cargo.lock"))?;
         let mut command = cargo();
-        command.current_dir(&project).args(["run", "--quiet", "--offline"]);
+        command.current_dir(&project).args(["run", "--quiet"]);
         command.env("CARGO_TARGET_DIR", workspace.target.join("book-projects/target"));
         let output = command.output().with_context(|| process::show(&command))?;
         ensure!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
@@ -45,6 +49,37 @@ pub(super) fn run(workspace: &Workspace) -> Result<()> {
         eprintln!("{name}: runs with the dependencies of its page");
     }
     Ok(())
+}
+
+/// The model of *Check your own code* under loom and under shuttle, and its fuzz target as far as the compiler sees it: `cargo fuzz` runs it.
+pub(super) fn check_own_code(workspace: &Workspace) -> Result<()> {
+    let project = workspace.target.join("book-projects/checked");
+    let root = format!("{}/", workspace.root.to_string_lossy());
+    for file in
+        ["Cargo.toml", "src/lib.rs", "tests/model.rs", "fuzz/Cargo.toml", "fuzz/fuzz_targets/rebuilds.rs"]
+    {
+        let text = workspace.read(Path::new(CHECKED).join(file))?;
+        let workspace = if file == "Cargo.toml" { "\n[workspace]\nexclude = [\"fuzz\"]\n" } else { "" };
+        let text = text.replace("../../flyball/", &root).replace(CLONE, &root);
+        write(&project.join(file), format!("{text}{workspace}"))?;
+    }
+    fs::copy(workspace.root.join("Cargo.lock"), project.join("Cargo.lock"))?;
+    fs::copy(workspace.root.join("fuzz/Cargo.lock"), project.join("fuzz/Cargo.lock"))?;
+    for checker in ["loom", "shuttle"] {
+        let mut command = cargo();
+        command.current_dir(&project).args(["test", "--release", "--test", "model"]);
+        command.env("RUSTFLAGS", format!("--cfg flyball_{checker}")).env("LOOM_MAX_PREEMPTIONS", "3");
+        command.env("CARGO_TARGET_DIR", workspace.target.join("book-projects").join(checker));
+        let output = command.output().with_context(|| process::show(&command))?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let ran = output.status.success() && text.contains("test result: ok. 1 passed");
+        ensure!(ran, "checked, under {checker}: {text}{}", String::from_utf8_lossy(&output.stderr));
+        eprintln!("checked: its model passes under {checker}");
+    }
+    let mut command = cargo();
+    command.current_dir(project.join("fuzz")).args(["check", "--quiet"]);
+    command.env("CARGO_TARGET_DIR", workspace.target.join("book-projects/target"));
+    process::run(&mut command)
 }
 
 /// What `cargo new` writes, with the dependencies of a page on this clone.

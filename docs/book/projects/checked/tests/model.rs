@@ -1,0 +1,34 @@
+//! Every interleaving (loom), or many schedules (shuttle), of two threads.
+#![cfg(any(flyball_loom, flyball_shuttle))]
+
+#[cfg(flyball_loom)]
+use loom::thread;
+#[cfg(flyball_shuttle)]
+use shuttle::thread;
+
+use checked::request_rebuild;
+use flyball_workqueue::Queue;
+
+fn two_requests_are_one_rebuild() {
+    flyball_sync::assert_modelled(); // over ordinary locks, a model explores one interleaving and passes
+    let queue = Queue::new();
+    let other = queue.clone();
+    let thread = thread::spawn(move || request_rebuild(&other, "index"));
+    let (mine, theirs) = (request_rebuild(&queue, "index"), thread.join().unwrap());
+    assert!(mine != theirs, "one of them was first");
+    queue.try_get().unwrap().succeed();
+    assert!(queue.try_get().is_err(), "and nothing is left");
+}
+
+#[test]
+#[cfg(flyball_loom)]
+fn in_every_interleaving() {
+    loom::model(two_requests_are_one_rebuild);
+}
+
+#[test]
+#[cfg(flyball_shuttle)]
+fn in_many_schedules() {
+    shuttle::check_random(two_requests_are_one_rebuild, 1_000);
+    shuttle::check_pct(two_requests_are_one_rebuild, 1_000, 3);
+}
