@@ -10,6 +10,7 @@ use crate::workspace::Workspace;
 mod budget;
 mod evidence;
 mod habits;
+mod language;
 mod layers;
 pub(crate) mod links;
 mod orderings;
@@ -38,6 +39,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
             complaints.extend(habits::check_docs(&name, &text));
         }
         if name.ends_with(".md") {
+            complaints.extend(language::check_page(&name, &text));
             let exists = |path: &_| workspace.root.join(path).exists();
             complaints.extend(links::check(&name, &text, exists, |path| workspace.read(path).ok()));
         }
@@ -53,6 +55,9 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
         };
         complaints.extend(habits::check(&source));
         complaints.extend(shared_files::check(&source));
+        if !source.is_test() {
+            complaints.extend(language::check(&source));
+        }
         let shipped =
             workspace.published().any(|package| file.starts_with(package.folder(workspace).join("src")));
         if shipped && !source.is_test() {

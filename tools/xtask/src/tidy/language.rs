@@ -1,0 +1,88 @@
+//! Words that make a reader stop, and the field's own in their place. In comments of shipped code and of tools, and in pages; code is named by its types, and old
+//! decisions keep their words.
+
+use super::Source;
+
+/// What is banned, as it begins at a word, and what to say instead.
+const BANNED: [(&str, &str); 18] = [
+    ("told", "reported, notified, delivered"),
+    ("tells", "reports, notifies"),
+    ("tell ", "report, notify; distinguish"),
+    ("tell\n", "report, notify; distinguish"),
+    ("lets go", "drops, releases"),
+    ("let go", "dropped, released"),
+    ("whoever", "the subject by its name"),
+    ("who waits", "a waiter"),
+    ("hears", "receives"),
+    ("believe", "the mechanism"),
+    ("his ", "its"),
+    ("him ", "it"),
+    ("him\n", "it"),
+    ("dies", "ends, is dropped"),
+    ("seat", "reader slot"),
+    ("crew", "worker pool"),
+    ("overstay", "lease overrun"),
+    ("wished", "requested"),
+];
+
+/// Pages that stay as they were written, and those that list these words.
+const ELSEWHERE: [&str; 4] =
+    ["docs/decisions/", "docs/renames/", "CONTRIBUTING.md", "tools/xtask/src/tidy/language.rs"];
+
+pub(super) fn check(source: &Source) -> Vec<String> {
+    let comments = source.lines.iter().enumerate().filter(|(_, line)| !line.test);
+    let found = comments.flat_map(|(at, line)| banned(&line.comment).map(move |complaint| (at, complaint)));
+    match is_elsewhere(&source.path) {
+        true => Vec::new(),
+        false => found.map(|(at, complaint)| source.at(at + 1, format_args!("{complaint}"))).collect(),
+    }
+}
+
+pub(super) fn check_page(path: &str, text: &str) -> Vec<String> {
+    if is_elsewhere(path) {
+        return Vec::new();
+    }
+    let lines = text.lines().enumerate();
+    lines
+        .flat_map(|(at, line)| banned(line).map(move |complaint| format!("{path}:{}: {complaint}", at + 1)))
+        .collect()
+}
+
+fn is_elsewhere(path: &str) -> bool {
+    ELSEWHERE.iter().any(|prefix| path.starts_with(prefix))
+}
+
+/// Code spans are names.
+fn banned(line: &str) -> impl Iterator<Item = String> + use<> {
+    let text: String = line.split('`').step_by(2).collect::<Vec<_>>().join("`").to_lowercase() + "\n";
+    let starts_at_a_word = |word: &str| {
+        let mut found = text.match_indices(word);
+        found.any(|(at, _)| !text[..at].ends_with(|char: char| char.is_alphanumeric() || char == '_'))
+    };
+    let complaints: Vec<_> = BANNED
+        .iter()
+        .filter(|(word, _)| starts_at_a_word(word))
+        .map(|(word, instead)| format!("\"{}\": {instead}", word.trim()))
+        .collect();
+    complaints.into_iter()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_banned_word_in_a_comment_or_a_page_is_found() {
+        let complaints = |text| check(&Source::read("a/src/b.rs", text).unwrap()).len();
+        assert_eq!(complaints("// The subscriber is notified.\nfn told() {}\n"), 0);
+        assert_eq!(complaints("//! The subscriber is told.\n"), 1);
+        assert_eq!(complaints("/// Lets go of it, and tells\nfn a() {}\n"), 2);
+        assert_eq!(complaints("// `told` is a name here, an untold one\n"), 0);
+        assert_eq!(complaints("#[cfg(test)]\nmod tests {\n    // told\n    fn a() {}\n}\n"), 0);
+        assert_eq!(
+            check_page("docs/a.md", "the key is told\n"),
+            ["docs/a.md:1: \"told\": reported, notified, delivered"]
+        );
+        assert!(check_page("docs/decisions/a.md", "told\n").is_empty());
+    }
+}
