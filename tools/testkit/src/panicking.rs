@@ -23,7 +23,7 @@ impl Point {
     pub const ALL: [Self; 4] = [Self::Hash, Self::Eq, Self::Clone, Self::Drop];
 }
 
-/// The mood shared by a family of [`PanickingKey`]s: counts every call, and panics in the one it was told to.
+/// State that a family of [`PanickingKey`]s shares: it counts the calls, and makes the selected one panic.
 #[derive(Debug, Default)]
 pub struct Mood {
     calls: [AtomicU64; 4],
@@ -87,7 +87,7 @@ pub struct PanickingKey {
 }
 
 impl PanickingKey {
-    /// What tells it from the others.
+    /// The number that identifies it; `Eq` and `Hash` use it.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.id

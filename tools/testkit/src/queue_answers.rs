@@ -172,36 +172,36 @@ pub struct OldestAges {
     pub leased: Option<Time>,
 }
 
-/// What a queue tells those who measure it.
+/// An event that a queue reports to its metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// A key, so long after it was asked for, by an add or by its deadline.
+    /// A key was handed out.
     HandedOut {
-        /// How long.
+        /// Time since the key became Ready or dirty.
         queued: Time,
-        /// By its deadline.
+        /// A deadline made it so, not an add.
         delayed: bool,
     },
-    /// A lease, after so long. A requeue without its delay.
+    /// A lease ended after this time. A requeue is reported without its delay.
     Ended(Ending, Time),
     /// A failure was counted.
     Failed,
-    /// After so many failures.
+    /// A key was given up after so many failures.
     GaveUp(u32),
-    /// An add.
+    /// An add was refused.
     Refused(Refused),
-    /// A lease, held for so long.
+    /// A lease is overdue at this age.
     Overdue(Time),
 }
 
-/// What can be read of a queue that is measured.
+/// The figures that metrics read from a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Read {
-    /// Times a key came to be asked for.
+    /// How often a key became Ready or dirty.
     pub adds: u64,
     /// Delays that were accepted.
     pub delays: u64,
-    /// Keys asked for.
+    /// Keys that are Ready or dirty.
     pub depth: usize,
     /// Keys that wait, leased or not.
     pub waiting: usize,
@@ -217,10 +217,10 @@ pub struct Read {
     pub room: Option<usize>,
 }
 
-/// What somebody finds who looks for leases that are held too long.
+/// What a search for overdue leases finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overdue<K> {
-    /// This one, so long.
+    /// This key is overdue, at this age.
     Lease(K, Time),
     /// None now.
     NotYet,

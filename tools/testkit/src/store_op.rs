@@ -26,7 +26,7 @@ pub struct Thing {
     pub labels: Labels,
     /// How often it was [slimmed](Self::slim).
     pub slimmed: u8,
-    /// Tells it from all others.
+    /// Unique to this object.
     pub serial: u64,
 }
 
@@ -172,42 +172,42 @@ fn bounds<T: Copy>(a: T, b: T, kind: u8) -> (Bound<T>, Bound<T>) {
     (from[usize::from(kind % 4)], to[usize::from(kind / 4 % 4)])
 }
 
-/// What a subscription is told, and how.
+/// The options of a subscription.
 #[derive(Clone, Copy, Debug, Default, Arbitrary)]
 pub struct View {
-    /// Of which objects.
+    /// The selected objects.
     pub of: Of,
-    /// Only of objects that [`pass`](Self::passes).
+    /// Delivers only objects that [`pass`](Self::passes).
     pub filtered: bool,
-    /// Everything again after each [`PERIOD`](Self::PERIOD).
+    /// Resyncs each [`PERIOD`](Self::PERIOD).
     pub periodic: bool,
     /// No more than a few keys may be pending.
     pub bound: Bounds,
 }
 
-/// Which objects a subscription is of.
+/// The selection of a subscription.
 #[derive(Clone, Copy, Debug, Default, Arbitrary)]
 pub enum Of {
-    /// Of all.
+    /// All objects.
     #[default]
     All,
-    /// Of one key.
+    /// One key.
     Key(SmallKey),
-    /// Of those with a tag.
+    /// Objects with a tag.
     Tag(u8),
-    /// As often again.
+    /// Objects with a tag, so that tags are twice as frequent.
     Tagged(u8),
 }
 
-/// What happens when more is pending than may be.
+/// What happens when more keys are pending than [`MOST`](View::MOST).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Arbitrary)]
 pub enum Bounds {
-    /// Nothing may be too much.
+    /// No bound.
     #[default]
     None,
-    /// It begins anew.
+    /// The subscription restarts.
     Restart,
-    /// It ends.
+    /// The subscription ends.
     Disconnect,
 }
 
@@ -236,7 +236,7 @@ impl View {
     /// How many keys may be pending where that is bounded.
     pub const MOST: usize = 2;
 
-    /// How often a periodic one is told everything, in seconds.
+    /// The resync period of a periodic subscription, in seconds.
     pub const PERIOD: u64 = 10;
 
     /// The filter.
@@ -295,7 +295,7 @@ pub enum StoreOp {
     Pass(u8),
     /// Takes changes.
     Take(u8, u8),
-    /// Tells everything again.
+    /// Requests a resync.
     Resync(u8),
     /// Ends a subscription.
     Unsubscribe(u8),

@@ -23,9 +23,9 @@ pub enum Rule {
     InvalidLimiterRefused,
     /// Waits are whole nanoseconds, never rounded.
     WholeNanoseconds,
-    /// Also the values of an index that is not there are an error.
+    /// Listing the values of an index that does not exist is an error, as looking one up is.
     MissingIndexIsAnError,
-    /// An object whose index values cannot be told is stored, and only that index does not hold it.
+    /// An object whose index function fails is stored; only that index does not contain it.
     IndexErrorIsAValue,
     /// The version of a list is a decimal number below 2⁶⁴, or empty.
     VersionsAreNumbers,

@@ -17,7 +17,7 @@ pub struct ReferenceStore {
     indices: BTreeMap<String, BTreeMap<String, BTreeSet<String>>>,
 }
 
-/// An index could not tell the values of an object.
+/// The index function failed for an object.
 struct Panicked;
 
 impl ReferenceStore {
@@ -110,7 +110,7 @@ impl ReferenceStore {
     ) -> Result<(), Panicked> {
         let (old, new) = (self.values(name, old)?, self.values(name, new)?);
         let Some(index) = self.indices.get_mut(name) else { return Ok(()) };
-        // Believed to be in the index already. After a panic it need not be.
+        // client-go takes an unchanged value for indexed and skips it. After a panic the index may lack it.
         if old.len() == 1 && old == new {
             return Ok(());
         }

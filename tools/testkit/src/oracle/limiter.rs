@@ -360,10 +360,10 @@ impl<K: Copy + PartialEq> OracleLimiter<K> {
         }
     }
 
-    /// Is everything that was told within the budgets inside?
+    /// Checks that all waits given out so far stay within the rates of the buckets inside.
     ///
     /// # Errors
-    /// The first and the last of a span that holds too much.
+    /// The first and the last time of a span in which more was granted than its bucket allows.
     pub fn within_rate(&self) -> Result<(), (u64, u64)> {
         match self {
             Self::Exponential { .. } | Self::FastSlow { .. } => Ok(()),

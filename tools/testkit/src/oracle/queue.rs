@@ -24,7 +24,7 @@ use crate::oracle::backoff::OracleBackoffs;
 use crate::oracle::order::{OracleOrder, Sharing};
 use crate::queue_answers::Time;
 
-/// Where a key is. `order` tells which came first; it only ever grows.
+/// The state of a key. `order` is a sequence number: the lower one became Ready first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Waiting(Wait),

@@ -76,7 +76,7 @@ impl OracleSelector {
         Some(Self { terms })
     }
 
-    /// Sets of labels that tell selectors of these terms apart: for each key nothing, its values, and others.
+    /// Label sets that distinguish selectors of these terms: each key without a value, with each of its values, and with others.
     #[must_use]
     pub fn probes(&self) -> Vec<Labels> {
         let mut probes = vec![Labels::new()];

@@ -397,7 +397,7 @@ impl<K: Ord + Clone, V: Clone> OracleTransaction<K, V> {
         }
     }
 
-    /// Does all of it; deletions are told first.
+    /// Applies all writes, and returns their steps, deletions first.
     pub fn commit(self, store: &mut OracleStore<K, V>) -> Vec<OracleStep<K, V>> {
         store.bookmark(self.version);
         let (mut deleted, mut changed) = (Vec::new(), Vec::new());
@@ -412,18 +412,18 @@ impl<K: Ord + Clone, V: Clone> OracleTransaction<K, V> {
     }
 }
 
-/// What a consumer ends up with that applies the changes it is told, and whether each of them is legal.
+/// A consumer that applies each change it receives and asserts that the change is legal.
 #[derive(Clone, Debug)]
 pub struct Consumer<K, V> {
     same: fn(&V, &V) -> bool,
-    /// What it holds.
+    /// The objects after the changes so far.
     pub held: BTreeMap<K, V>,
-    /// Whether nothing initial may be told any more.
+    /// Whether the initial objects are complete: no later addition may be initial.
     pub initial_processed: bool,
 }
 
 impl<K: Ord + Clone + Debug, V: Clone + Debug + PartialEq> Consumer<K, V> {
-    /// One that knows nothing yet.
+    /// A consumer without objects.
     #[must_use]
     pub fn new(same: fn(&V, &V) -> bool) -> Self {
         Self { same, held: BTreeMap::new(), initial_processed: false }
@@ -432,8 +432,8 @@ impl<K: Ord + Clone + Debug, V: Clone + Debug + PartialEq> Consumer<K, V> {
     /// Applies a change.
     ///
     /// # Panics
-    /// When it is not legal: an addition of a known key, an initial object for one that was caught up, an update from something else
-    /// than what was told, of something unknown or of another object, a replacement or a deletion of something unknown or of another object.
+    /// When the change is illegal: an addition of a key that is present, an initial object after the initial ones were complete, an update
+    /// whose old state is not the one delivered before, or an update, replacement or deletion of an absent key or of another object.
     pub fn apply(&mut self, change: OracleChange<K, V>) {
         match change {
             OracleChange::Added { key, object, initial } => {

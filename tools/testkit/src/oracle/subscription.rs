@@ -1,4 +1,4 @@
-//! A slow obvious subscription: it keeps everything that happened since a key was told, and thinks when asked.
+//! The reference subscription: per key it logs every step since the last delivery, and merges them only when the change is taken.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -26,7 +26,7 @@ pub enum Incoming {
     Resync,
 }
 
-/// What is told to a consumer that knows of some objects only.
+/// The changes a subscription with a filter delivers, before the filter decides; `Again` is a resync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub enum Told {
@@ -38,11 +38,11 @@ pub enum Told {
     Again,
 }
 
-/// Whether the consumer's filter passed what it was told last, and whether it passes what there is now.
+/// A change, whether the filter passes the state delivered last, and whether it passes the newest one.
 pub type Crossing = (Told, bool, bool);
 
-/// A counter for every cell of the merge table, for everything that a filter may do to what is told, and that an interest may do to what
-/// happens.
+/// Counters of the cells of the merge table, of the ways in which a filter can turn a delivered change into another, and of those in which a
+/// selection can turn a step of the store into another.
 #[derive(Clone, Debug, Default)]
 pub struct MergeCells([[u64; 5]; 5], BTreeMap<Crossing, u64>, BTreeMap<Crossing, u64>);
 
@@ -51,8 +51,8 @@ impl MergeCells {
     const COLUMNS: [Incoming; 5] =
         [Incoming::Added, Incoming::Updated, Incoming::Deleted, Incoming::Replaced, Incoming::Resync];
 
-    /// Cells that cannot happen: a key that is there is not added, one that is not does nothing else, and a resync tells of
-    /// keys the consumer knows.
+    /// Cells that cannot occur: a present key is not added, an absent key is only added, and a resync covers only keys
+    /// that the consumer has.
     fn is_blank(row: Row, incoming: Incoming) -> bool {
         match (row, incoming) {
             (Row::Nothing, _) => false,
@@ -62,8 +62,8 @@ impl MergeCells {
         }
     }
 
-    /// What can be told through a filter: of an object that comes there is no earlier state, of one that goes no later one, and told again
-    /// it is one state.
+    /// The combinations that a filter can see: an addition has no earlier state, a deletion no later one, and a resync delivers
+    /// the same state twice.
     fn crossings() -> impl Iterator<Item = Crossing> {
         let of = |told, sides: &[(bool, bool)]| {
             sides.iter().map(|(was, is)| (told, *was, *is)).collect::<Vec<_>>()
@@ -142,24 +142,24 @@ impl MergeCells {
     }
 }
 
-/// Everything that happened to one key since the consumer was told of it.
+/// All steps of one key since its last delivery.
 #[derive(Clone, Debug)]
 struct Log<V> {
-    /// What the consumer holds.
+    /// The state delivered last.
     held: Option<V>,
     /// The newest state.
     now: Option<V>,
-    /// The ends of objects under this key, with whether they were missed.
+    /// The last states of the objects of this key that were deleted, and whether the deletion was missed.
     ends: Vec<(V, bool)>,
     /// Whether it came with the first list.
     initial: bool,
 }
 
-/// The subscription.
+/// The reference subscription.
 #[derive(Clone, Debug)]
 pub struct OracleSubscription<K, V> {
     same: fn(&V, &V) -> bool,
-    /// What is still to be told of a snapshot, in its order.
+    /// Objects of a snapshot that are not delivered yet, in its order.
     walk: VecDeque<(K, V)>,
     initial: bool,
     resync: bool,
@@ -167,22 +167,22 @@ pub struct OracleSubscription<K, V> {
     order: Vec<K>,
     logs: BTreeMap<K, Log<V>>,
     ready: VecDeque<OracleChange<K, V>>,
-    /// The keys that have to be told until it is caught up; none as long as there was no list.
+    /// The keys to deliver before the initial objects are complete; `None` before the first list.
     awaited: Option<BTreeSet<K>>,
-    /// Whether what is ready was awaited.
+    /// Whether the changes in `ready` belong to an awaited key.
     telling: bool,
-    /// Which objects it is told of, if not of all.
+    /// Objects it delivers; `None` for all.
     filter: Option<fn(&V) -> bool>,
-    /// How often everything is told again, and when next.
+    /// The period of resyncs, and the time of the next one.
     period: Option<(u64, u64)>,
     /// How many keys may be pending.
     most: usize,
-    /// How many were when it was too much.
+    /// How many were pending when the bound was exceeded.
     lost: Option<usize>,
 }
 
 impl<K: Ord + Clone, V: Clone> OracleSubscription<K, V> {
-    /// A subscription that begins with these objects, told in this order; whether they are the state after a list.
+    /// A subscription that first delivers these objects in this order. `listed`: they are the state after a list.
     pub fn new(same: fn(&V, &V) -> bool, snapshot: impl IntoIterator<Item = (K, V)>, listed: bool) -> Self {
         let walk: VecDeque<_> = snapshot.into_iter().collect();
         Self {
@@ -230,25 +230,25 @@ impl<K: Ord + Clone, V: Clone> OracleSubscription<K, V> {
         self.lost = Some(0);
     }
 
-    /// Begins anew, as [`new`](Self::new).
+    /// Restarts with the same options, as [`new`](Self::new).
     pub fn restart(&mut self, snapshot: impl IntoIterator<Item = (K, V)>, listed: bool) {
         let Self { same, filter, period, most, .. } = *self;
         *self = Self { filter, period, most, ..Self::new(same, snapshot, listed) };
     }
 
-    /// Tells only of objects that pass.
+    /// Delivers only objects that pass `filter`.
     #[must_use]
     pub fn filtered(self, filter: fn(&V) -> bool) -> Self {
         Self { filter: Some(filter), ..self }
     }
 
-    /// Tells everything again whenever so much time has passed since it began, at this time, or since it did so last.
+    /// Resyncs when `period` has passed since `now`, and again each `period` after the last resync.
     #[must_use]
     pub fn resync_every(self, period: u64, now: u64) -> Self {
         Self { period: Some((period, now + period)), ..self }
     }
 
-    /// Whether everything is to be told again at this time.
+    /// Whether a periodic resync is due at `now`.
     #[must_use]
     pub fn is_due(&self, now: u64) -> bool {
         self.period.is_some_and(|(_, next)| now >= next)
@@ -264,22 +264,22 @@ impl<K: Ord + Clone, V: Clone> OracleSubscription<K, V> {
         }
     }
 
-    /// How much is to be told.
+    /// How many changes are pending.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.walk.len() + self.order.len() + self.ready.len() + self.lost.unwrap_or(0)
     }
 
-    /// The store has had a list, of which everything was heard.
+    /// The store has published a list, all steps of which were passed in before.
     pub fn listed(&mut self) {
         if self.awaited.is_none() {
             self.awaited = Some(self.order.iter().cloned().collect());
-            // The rest of a change that was taken before the list is of the beginning, too.
+            // The rest of a change that was taken before the list counts as initial, too.
             self.telling = !self.ready.is_empty();
         }
     }
 
-    /// Whether the consumer has been told everything there was in the beginning.
+    /// Whether all initial objects were delivered.
     #[must_use]
     pub fn is_initial_delivered(&self) -> bool {
         let told = self.awaited.as_ref().is_some_and(BTreeSet::is_empty);
@@ -287,10 +287,10 @@ impl<K: Ord + Clone, V: Clone> OracleSubscription<K, V> {
         told && !self.initial && !telling && self.lost.is_none()
     }
 
-    /// Something happened.
+    /// Takes in a step of the store.
     ///
     /// # Panics
-    /// When it cannot happen: a cell of the table that is blank.
+    /// When the step hits a blank cell of the merge table.
     pub fn heard(&mut self, step: &OracleStep<K, V>, cells: &mut MergeCells) {
         if self.lost.is_some() {
             return;
@@ -309,7 +309,7 @@ impl<K: Ord + Clone, V: Clone> OracleSubscription<K, V> {
         let initial = matches!(step, OracleStep::Added { initial: true, .. });
         cells.hit(self.row(&key), incoming);
         if !self.logs.contains_key(&key) {
-            // Nothing is pending, so the consumer holds (or is about to be told) what was in the store.
+            // Nothing is pending, so the consumer has received the store's last state, or receives it next.
             self.order.push(key.clone());
             self.logs.insert(key.clone(), Log { held: old, now: None, ends: Vec::new(), initial });
         }
@@ -339,15 +339,15 @@ impl<K: Ord + Clone, V: Clone> OracleSubscription<K, V> {
         self.logs.remove(key)
     }
 
-    /// The consumer wants everything told again, once it knows everything.
+    /// Requests a resync. Ignored while initial objects or a resync are under way.
     pub fn resync(&mut self) {
         self.resync |= !self.initial && self.walk.is_empty();
     }
 
-    /// What is told next, at this time, when the store holds these objects, in its order. `None` once the store is closed.
+    /// The next change at `now`, where the store holds `objects`, in its order; `None` for a closed store.
     ///
     /// # Panics
-    /// When a resync tells of a key the consumer does not know.
+    /// When a resync covers a key that the consumer does not have.
     pub fn next<'a>(
         &mut self,
         cells: &mut MergeCells,
@@ -401,7 +401,7 @@ impl<K: Ord + Clone, V: Clone> OracleSubscription<K, V> {
         }
     }
 
-    /// What a filter keeps back is not there for the consumer.
+    /// Queues the change of a key. An object that the filter rejects does not exist for the consumer.
     fn tell(&mut self, key: K, log: Log<V>, cells: &mut MergeCells) {
         let Log { held, now, ends, initial } = log;
         let was = held.as_ref().is_some_and(|held| self.passes(held));

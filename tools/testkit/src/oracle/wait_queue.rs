@@ -78,13 +78,13 @@ struct Grant {
     open: bool,
 }
 
-/// A bucket and its line.
+/// A bucket and its wait queue.
 #[derive(Clone, Debug)]
 pub struct OracleWaitQueue {
     quota: OracleQuota,
     changes: u64,
-    /// How often granted tokens came back. Bookings keep their times then, so from the time at which the bucket is full nobody can tell
-    /// any more which is the last.
+    /// How often granted tokens were returned. Reservations keep their times then, so once the bucket is full the bucket does not
+    /// distinguish its last reservation from the earlier ones.
     returns: u64,
     /// When it would be full, in parts.
     full: u128,

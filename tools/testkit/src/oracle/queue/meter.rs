@@ -1,16 +1,16 @@
-//! What those who measure a queue are told, and can read.
+//! What the oracle queue reports to metrics, and the figures that metrics can read.
 
 use std::fmt::Debug;
 
 use super::{Life, OracleQueue, State};
 use crate::queue_answers::{Read, Refused, Time, Told};
 
-/// Every change of a record is looked at: what it was, and what it is.
+/// Derives the figures from the state changes of keys, each given as the state before and after.
 #[derive(Clone, Debug)]
 pub(super) struct Meter<K> {
-    /// The time of what happens now, and whether it is that a deadline passes.
+    /// The time of the current operation, and whether it is a passing deadline.
     at: (Time, bool),
-    /// Keys that are asked for, since when, and whether by a deadline.
+    /// Keys that are Ready or dirty, since when, and whether a deadline made them so.
     asked: Vec<(K, Time, bool)>,
     adds: u64,
     delays: u64,
@@ -26,7 +26,7 @@ impl<K: Copy + PartialEq> Meter<K> {
         self.at = (time, deadline);
     }
 
-    /// A key was so, and is so now.
+    /// Records a change of state.
     pub(super) fn moved(&mut self, key: K, was: Option<State>, is: Option<State>) {
         let asks = |state| matches!(state, Some(State::Ready { .. } | State::LeasedDirty));
         match (asks(was), asks(is)) {
@@ -51,7 +51,7 @@ impl<K: Copy + PartialEq> Meter<K> {
         self.told.push(told);
     }
 
-    /// Before the key is moved.
+    /// Reports that `key` is handed out. To be called before the key changes its state.
     pub(super) fn hand_out(&mut self, key: K, now: Time) {
         let asked = self.asked.iter().find(|(of, ..)| *of == key);
         let (since, delayed) = asked.map_or((now, false), |(_, since, delayed)| (*since, *delayed));
@@ -60,12 +60,12 @@ impl<K: Copy + PartialEq> Meter<K> {
 }
 
 impl<K: Copy + Ord + Debug> OracleQueue<K> {
-    /// What was told since this was asked last.
+    /// Takes the reports since the last call.
     pub fn told(&mut self) -> Vec<Told> {
         std::mem::take(&mut self.meter.told)
     }
 
-    /// What can be read. Ages must be kept from the start.
+    /// The figures that metrics can read. Ages must have been tracked from the start.
     pub fn read(&mut self, now: Time) -> Read {
         let tally = self.tally(now);
         let waits = |state: &State| matches!(state, State::Waiting(_) | State::LeasedWaiting(_));
@@ -83,7 +83,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         }
     }
 
-    /// An answer that hands the key back is told.
+    /// Reports an answer that refuses the key.
     pub(super) fn tell_refused<T>(&mut self, answer: Result<T, Refused>) -> Result<T, Refused> {
         if let Err(why) = answer {
             self.meter.tell(Told::Refused(why));
