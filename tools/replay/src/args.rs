@@ -47,7 +47,7 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Tell CPU time and peak memory, too, where the system tells them
+    /// Report CPU time and peak memory, too, where the system provides them
     #[arg(long)]
     pub(crate) usage: bool,
 
@@ -77,7 +77,7 @@ pub(crate) enum Faults {
     None,
     /// Cut watches
     Drops,
-    /// Compact history, so that the next watch is told "gone" and its informer lists again
+    /// Compact the history, so that the next watch fails with "gone" and its informer relists
     Gone,
     /// Panic in workers
     Panics,

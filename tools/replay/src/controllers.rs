@@ -1,7 +1,7 @@
 //! EDGE. The two controllers, over informers of a recorded cluster or of a live one.
 //!
-//! Cancel safety: they are tasks of their own, which end when their informers have stopped, or when they are told to stop: then they
-//! finish their queues, or give up after [`GRACE`].
+//! Cancel safety: each controller is a task of its own, which ends when its informers have stopped, or when its shutdown is requested: then it
+//! drains its queue, for at most [`GRACE`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +50,7 @@ pub(crate) fn count(replicas: &Arc<Replicas>, faults: &Arc<Injector>, args: &Arg
         })
         .workers(args.workers as usize)
         .stop_when_idle()
-        .graceful_shutdown_on(async move { stop.wished().await })
+        .graceful_shutdown_on(async move { stop.requested().await })
         .shutdown_grace(GRACE);
     let replicas = replicas.clone();
     tokio::spawn(controller.run(move |key, _| {
@@ -76,7 +76,7 @@ pub(crate) fn collect(
         })
         .workers(args.workers as usize)
         .stop_when_idle()
-        .graceful_shutdown_on(async move { stop.wished().await })
+        .graceful_shutdown_on(async move { stop.requested().await })
         .shutdown_grace(GRACE);
     let endpoints = endpoints.clone();
     tokio::spawn(controller.run(move |key, _| {

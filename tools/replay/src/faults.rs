@@ -109,12 +109,12 @@ impl Injector {
         strikes
     }
 
-    /// Whether the history is compacted now. Counted where somebody is told so: [`told_gone`](Self::told_gone).
+    /// Whether the history is compacted now. A compaction counts once a request fails for it: [`count_gone`](Self::count_gone).
     pub(crate) fn compacts(&self) -> bool {
         self.gone.strikes(&self.dice)
     }
 
-    pub(crate) fn told_gone(&self) {
+    pub(crate) fn count_gone(&self) {
         self.gone.fire();
     }
 
@@ -175,7 +175,7 @@ mod tests {
         assert!((3_600..=4_400).contains(&fails), "{fails} failures of 20 % of 20 000");
         assert_eq!(injector.fired().drops, 1 + cuts as u64);
         assert_eq!(injector.fired().missing(Faults::All), Some("gone"), "nobody was told gone");
-        injector.told_gone();
+        injector.count_gone();
         assert_eq!(injector.fired().missing(Faults::All), None);
     }
 

@@ -1,12 +1,12 @@
-//! SHELL. Up to which place of the trace the cluster has come: the watches tell nothing beyond it.
+//! SHELL. The place of the trace that the cluster has reached: watches deliver no event beyond it.
 //!
 //! | guarded by `gate` | |
 //! |---|---|
-//! | `next` | per resource, the place its watch needs next; it never overstates what was told |
-//! | `horizon` | all places below it have happened; `moved` is told of each change, after unlocking |
+//! | `next` | per resource, the place its watch needs next; every event before it was delivered |
+//! | `horizon` | all places below it have happened; each change is sent to `moved` after unlocking |
 //!
-//! At full speed the horizon moves a window on when every watch has come up to it: so resources stay in the order
-//! of the trace but for the window, and nobody is waited for within it.
+//! At full speed the horizon moves on by [`WINDOW`] places when every watch has reached it. So resources follow the order of the trace to
+//! within one window, and no watch waits for another inside it.
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -61,7 +61,7 @@ impl Horizon {
         self.announce(Some(place));
     }
 
-    /// The watch of a resource has told everything before `next` (`usize::MAX`: it has nothing more to tell).
+    /// The watch of a resource has delivered every event before `next` (`usize::MAX`: it has no more events).
     pub(crate) fn reached(&self, resource: usize, next: usize) {
         let mut gate = self.gate.lock();
         gate.next[resource] = next;

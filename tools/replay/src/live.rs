@@ -7,7 +7,7 @@
 //! | agreement | what the cluster reports, and since when we differ from it |
 //! | waits, summary | what people see |
 //!
-//! Cancel safety: a run is not dropped but told to stop. It then ends in order: the informers are shut down, the controllers finish
+//! Cancel safety: a run is not dropped; a [`Stop`] is requested. It then ends in order: the informers are shut down, the controllers drain
 //! their queues or give up, and all are joined.
 
 mod agreement;
@@ -44,14 +44,14 @@ use crate::stop::Stop;
 
 pub(crate) use self::read_only::client;
 
-/// How often people are told, on a terminal and elsewhere.
+/// How often the summary is updated on a terminal; elsewhere one line is printed each [`LOOKS_A_LINE`] updates.
 const LOOK: Duration = Duration::from_secs(1);
 const LOOKS_A_LINE: u32 = 5;
 
 /// Over how long the rate of events is taken.
 const RATE: Duration = Duration::from_secs(5);
 
-/// Runs until it is told to stop, or the time is over, or the cluster refuses something.
+/// Runs until a stop is requested, the time is over, or the cluster refuses a request.
 pub(crate) async fn run(client: kube::Client, args: &Args, stop: &Stop) -> anyhow::Result<Summary> {
     let (tell, mut troubles) = mpsc::unbounded_channel();
     let sources = Sources::new(client, tell);
@@ -69,7 +69,7 @@ pub(crate) async fn run(client: kube::Client, args: &Args, stop: &Stop) -> anyho
     let refused = loop {
         tokio::select! {
             biased;
-            () = stop.wished() => break None,
+            () = stop.requested() => break None,
             () = &mut over => break None,
             Some(told) = troubles.recv() => match told {
                 Trouble::Refused(words) => break Some(words),

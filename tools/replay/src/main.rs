@@ -9,8 +9,8 @@
 //! | live | the same controllers on a live cluster (feature `kube`) |
 //! | report, usage, progress, stop | what people see |
 //!
-//! Cancel safety: Ctrl-C sets a wish that everything looks at, so a pass ends in order. Only what cannot be told to end is
-//! left behind: a read that waits for a pipe, and a pass that takes longer than [`PATIENCE`].
+//! Cancel safety: Ctrl-C requests the [`Stop`] that all parts watch, so a pass ends in order. Two things are abandoned: a read that
+//! blocks on a pipe, and a pass that takes longer than [`PATIENCE`] to end.
 
 #![forbid(unsafe_code)]
 
@@ -82,7 +82,7 @@ fn main() -> ExitCode {
 }
 
 fn failed(status: u8, cause: &str) -> ExitCode {
-    // Nobody is left to tell when stderr takes nothing; the status still does.
+    // When stderr is closed the exit status alone reports the failure.
     let _ = writeln!(stderr(), "replay: {cause}");
     ExitCode::from(status)
 }
@@ -93,7 +93,7 @@ async fn run(args: &Args) -> ExitCode {
         let stop = stop.clone();
         async move {
             if tokio::signal::ctrl_c().await.is_ok() {
-                stop.wish();
+                stop.request();
             }
         }
     });
@@ -143,7 +143,7 @@ async fn on_kubernetes(args: &Args, stop: &Stop) -> ExitCode {
         Ok(summary.synced)
     });
     match told {
-        _ if stop.is_wished() => ExitCode::from(INTERRUPTED),
+        _ if stop.is_requested() => ExitCode::from(INTERRUPTED),
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => failed(NOT_CONVERGED, "not every kind could be listed in this time"),
         Err(error) => failed(NOT_CONVERGED, &format!("{error:#}")),
@@ -156,15 +156,15 @@ async fn on_kubernetes(_: &Args, _: &Stop) -> ExitCode {
 }
 
 async fn overdue(stop: &Stop) {
-    stop.wished().await;
+    stop.requested().await;
     tokio::time::sleep(PATIENCE).await;
 }
 
-/// Reads the trace on a thread of its own; `None` when it was told to stop, and then the thread may still be reading.
+/// Reads the trace on a blocking thread; `None` when a stop was requested, and then the thread may still be reading.
 async fn read(args: &Args, stop: &Stop) -> anyhow::Result<Option<Trace>> {
-    let (path, scale, wish) = (args.trace.clone(), args.scale as usize, stop.clone());
+    let (path, scale, request) = (args.trace.clone(), args.scale as usize, stop.clone());
     let reading = tokio::task::spawn_blocking(move || {
-        let stop = || wish.is_wished();
+        let stop = || request.is_requested();
         let trace = match path.as_deref() {
             None => decode(RECORDED, stop).context(RECORDED_NAME),
             Some(path) => {
@@ -175,7 +175,7 @@ async fn read(args: &Args, stop: &Stop) -> anyhow::Result<Option<Trace>> {
     });
     tokio::select! {
         biased;
-        () = stop.wished() => Ok(None),
+        () = stop.requested() => Ok(None),
         // The decoder is not ours: should it panic on a broken file, that is a bad file, too.
         read = reading => read.context("the trace cannot be decoded")?,
     }
@@ -191,7 +191,7 @@ fn decode(file: impl Read, stop: impl Fn() -> bool) -> anyhow::Result<Option<Tra
     Ok(Trace::read(input::text(file)?, stop)?)
 }
 
-/// Plays the trace once, or again and again until the time is over. The inner error: it was told to stop.
+/// Plays the trace once, or repeatedly until the time is over. The inner error: a stop was requested.
 async fn repeat(trace: &Trace, args: &Args, stop: &Stop) -> anyhow::Result<Result<Run, String>> {
     let progress = Progress::new(trace.times.len());
     let watched = args.usage.then(Watched::begin).flatten();
@@ -231,7 +231,7 @@ fn tell(run: &Run, args: &Args) -> anyhow::Result<()> {
 fn print(text: &str) -> anyhow::Result<()> {
     let mut stdout = stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        // Whoever closed stdout does not want it.
+        // A reader that closed the pipe does not want the rest.
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("stdout"),
         _ => Ok(()),
     }

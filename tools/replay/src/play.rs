@@ -1,6 +1,6 @@
 //! EDGE. One pass: six informers over the recorded cluster, two controllers, and the comparison at the end.
 //!
-//! Cancel safety: a pass is not dropped but told to stop. It then ends in order: the controllers finish their queues,
+//! Cancel safety: a pass is not dropped; a [`Stop`] is requested. It then ends in order: the controllers drain their queues,
 //! or give up after [`GRACE`](crate::controllers::GRACE), the informers are shut down, and all are joined.
 
 use std::sync::Arc;
@@ -30,9 +30,9 @@ use crate::usage;
 /// How a pass ended.
 #[derive(Debug)]
 pub(crate) enum Ended {
-    /// Everything was told and reconciled.
+    /// Every event was delivered and reconciled.
     Done(Box<Figures>, Vec<Difference>),
-    /// It was told to stop.
+    /// A stop was requested.
     Stopped {
         /// So many places of the trace had happened.
         places: usize,
@@ -41,7 +41,7 @@ pub(crate) enum Ended {
     },
 }
 
-/// Plays the trace once. `lose` is a seeded bug: the event at this place is told to nobody.
+/// Plays the trace once. `lose` is a seeded fault: the event at this place is not delivered.
 pub(crate) async fn play(
     trace: &Trace,
     args: &Args,
@@ -79,7 +79,7 @@ pub(crate) async fn play(
     let mut started = (Instant::now(), cpu());
     let played = tokio::select! {
         biased;
-        () = stop.wished() => None,
+        () = stop.requested() => None,
         played = async {
             for resource in all {
                 resource.synced().await?;
@@ -99,7 +99,7 @@ pub(crate) async fn play(
         resource.stopped().await;
     }
     match played {
-        Some(played) if !stop.is_wished() => played?,
+        Some(played) if !stop.is_requested() => played?,
         _ => {
             let places = cluster.horizon.place().min(trace.times.len());
             return Ok(Ended::Stopped { places, leftovers: left(&counted) + left(&collected) });
@@ -150,7 +150,7 @@ async fn tell(
             Speed::Factor(factor) => keep_time(&trace.times, factor, cluster).await,
         }
         for resource in all {
-            resource.told().await?;
+            resource.caught_up().await?;
         }
         Ok(())
     };

@@ -1,4 +1,4 @@
-//! PURE. What a pass came to: the comparison with the real cluster, the figures, and how they are told.
+//! PURE. The results of a pass: the comparison with the real cluster, the figures, and their text.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::{self, Display};

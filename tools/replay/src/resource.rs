@@ -24,7 +24,7 @@ type Waiting<'a> = Pin<Box<dyn Future<Output = anyhow::Result<()>> + Send + 'a>>
 pub(crate) struct Resource<V> {
     name: &'static str,
     pub(crate) cache: Cache<V>,
-    /// The version at which everything has been told.
+    /// The version of the last event.
     last: Version,
 }
 
@@ -32,8 +32,8 @@ pub(crate) struct Resource<V> {
 pub(crate) trait AnyResource: Send + Sync {
     /// Waits until the first list is in the cache.
     fn synced(&self) -> Waiting<'_>;
-    /// Waits until everything there is to tell is in the cache.
-    fn told(&self) -> Waiting<'_>;
+    /// Waits until the cache has applied the last event of the trace.
+    fn caught_up(&self) -> Waiting<'_>;
     fn shut_down(&self);
     fn stopped(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
     /// Lists after the first.
@@ -71,7 +71,7 @@ impl<V: Object> AnyResource for Resource<V> {
         })
     }
 
-    fn told(&self) -> Waiting<'_> {
+    fn caught_up(&self) -> Waiting<'_> {
         Box::pin(async {
             let told = self.cache.store().wait_for_version(self.last).await;
             told.map_err(|error| {

@@ -85,7 +85,7 @@ fn stream<V: Copied>(
                 WatchEvent::Deleted(object) => {
                     object.copied(copier).map(|object| WatchEvent::Deleted(Arc::new(object)))
                 }
-                // After the last copy of what it tells of.
+                // A bookmark holds for all copies, so it follows the last one.
                 WatchEvent::Bookmark(_) | WatchEvent::InitialListEnd(_) => {
                     (copier.number == last).then(|| WatchEvent::Bookmark(copier.version(record.version)))
                 }

@@ -1,8 +1,7 @@
 //! EDGE. The recorded cluster as an API server: lists and watches of six resources, up to the horizon.
 //!
-//! Cancel safety: a watch holds nothing but its position, so a dropped one is a closed one. Cutting a watch or
-//! compacting the history takes nothing away from what the recording holds: who comes back with a version that is
-//! still there is told everything after it, and who does not must list.
+//! Cancel safety: a watch has no state but its position, so dropping one closes it. Cutting a watch or compacting the history removes nothing from the
+//! recording: a watch from a version that is not compacted delivers every event after it; any other fails with "gone", and its informer relists.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -25,7 +24,7 @@ use crate::trace::{Record, Stream};
 pub(crate) struct Cluster {
     pub(crate) horizon: Horizon,
     pub(crate) faults: Arc<Injector>,
-    /// A seeded bug, for the test of the comparison: the event at this place is told to nobody.
+    /// A seeded fault, for the test of the comparison: the event at this place is not delivered.
     pub(crate) lose: Option<usize>,
     /// When each place happened; empty when that is not measured.
     pub(crate) happened: Vec<Moment>,
@@ -38,7 +37,7 @@ pub(crate) struct Recorded<V> {
     /// Its number among the resources.
     resource: usize,
     stream: Arc<Stream<V>>,
-    /// How many records were compacted away: a watch from before them is told "gone".
+    /// How many records were compacted: a watch from before the last of them fails with "gone".
     compacted: Arc<AtomicUsize>,
     /// The list whose next page will be asked for.
     listing: Mutex<Option<Listing<V>>>,
@@ -64,13 +63,13 @@ impl<V: Object> Recorded<V> {
         self.stream.records.partition_point(|record| record.place < place)
     }
 
-    /// Whether the state after `at` records is no longer there; that somebody is told so is the fault.
+    /// Fails with "gone" if the state after `at` records was compacted. The injected fault counts here, where a request fails for it.
     fn check_kept(&self, at: usize) -> Result<(), SourceError> {
         // Ordering: Relaxed, a number that only grows; an old one lets a watch through that came just in time.
         if at >= self.compacted.load(Ordering::Relaxed) {
             return Ok(());
         }
-        self.cluster.faults.told_gone();
+        self.cluster.faults.count_gone();
         Err(SourceError::new(SourceErrorKind::Expired, "the history was compacted"))
     }
 }
@@ -183,7 +182,7 @@ pub(crate) struct RecordedWatch<V> {
     resource: usize,
     stream: Arc<Stream<V>>,
     compacted: Arc<AtomicUsize>,
-    /// What is told before the records: the objects of a streaming list.
+    /// Events to deliver before the records: the objects of a streaming list.
     untold: VecDeque<WatchEvent<Arc<V>>>,
     /// The number of the next record.
     at: usize,
@@ -244,13 +243,13 @@ impl<V: Object> RecordedWatch<V> {
     fn fault(&self) -> Option<Option<Result<WatchEvent<Arc<V>>, SourceError>>> {
         let faults = &self.cluster.faults;
         if faults.compacts() {
-            // All that has happened. The record that comes next is among it, so whoever has not heard of it can no
-            // longer be told: this watch at once, or the next one when it is opened.
+            // Compacts all that has happened, the next record of this watch included. So "gone" ends this watch now, or fails
+            // the request that opens the next one.
             let kept = self.stream.records.partition_point(|record| record.place < self.seen);
             // Ordering: Relaxed, as where it is read.
             self.compacted.fetch_max(kept, Ordering::Relaxed);
             if faults.coin() {
-                faults.told_gone();
+                faults.count_gone();
                 return Some(Some(Err(SourceError::new(
                     SourceErrorKind::Expired,
                     "the history was compacted",

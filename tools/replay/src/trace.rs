@@ -35,7 +35,7 @@ pub(crate) struct Trace {
     pub(crate) expected: Expected,
 }
 
-/// One resource: the list its watch started from, and what the watch told.
+/// One resource: the list its watch started from, and the events of the watch.
 #[derive(Debug)]
 pub(crate) struct Stream<V> {
     pub(crate) list: Vec<Arc<V>>,
@@ -148,7 +148,7 @@ impl Reader {
             return Err(format!("time {} is not a time from 0 to {LATEST} seconds", line.t));
         }
         let at = Duration::from_secs_f64(line.t);
-        // Where the object starts in the line: errors in it are told by column.
+        // Where the object starts in the line: its decode errors give a column.
         let start = line.object.get().as_ptr().addr() - text.as_ptr().addr();
         let place = self.times.len();
         let decoder = &mut self.decoder;
@@ -217,7 +217,7 @@ impl Reader {
             events: self.events,
             expected: self.expected,
         };
-        // Whoever checks nothing has not converged.
+        // A trace without expectations would converge whatever the controllers do.
         if compared == 0 { Err("the trace has nothing to compare".to_owned()) } else { Ok(trace) }
     }
 }

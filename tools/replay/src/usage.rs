@@ -1,4 +1,4 @@
-//! EDGE. What the kernel says of this process: CPU time and memory. Linux tells; elsewhere there is nothing to tell.
+//! EDGE. CPU time and memory of this process, as the kernel reports them. Linux only; `None` elsewhere.
 //!
 //! Cancel safety: nothing here waits.
 

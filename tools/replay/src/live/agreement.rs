@@ -11,12 +11,12 @@ use crate::objects::{ReplicaSet, Service};
 use crate::report::{Checked, Difference};
 use crate::trace::Expected;
 
-/// The cluster's controllers run beside ours: who differs for a moment only has not been told yet.
+/// The cluster's controllers run beside ours, so a difference that is younger than this may be a change that one side has not received yet.
 const SETTLED: Duration = Duration::from_secs(10);
 
 type Addresses = BTreeSet<Arc<str>>;
 
-/// What the cluster's controllers have come to, as far as we know.
+/// The results of the cluster's controllers, as its objects report them.
 ///
 /// Of a Service with addresses of both families those of IPv4 count: a pod has one address here.
 pub(super) fn reported<'a>(

@@ -52,7 +52,7 @@ pub(super) trait AnyKind: Send + Sync {
     fn is_synced(&self) -> bool;
     fn shut_down(&self);
     fn stopped(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
-    /// Changes that its watches told.
+    /// Changes that its watches delivered.
     fn events(&self) -> u64;
     /// Objects that could not be read.
     fn skipped(&self) -> u64;
