@@ -1,7 +1,7 @@
-//! Any bytes as a configuration and a row of inputs for a reflector, judged after each by rules of its own.
+//! Decodes any bytes as a configuration and a sequence of inputs for a reflector, and checks each command against independent rules.
 //!
-//! Shared with the fuzz target `reflector_inputs`. The judge sees public answers only: it remembers what was asked and
-//! told, and derives from that what has to come next.
+//! Shared with the fuzz target `reflector_inputs`. The judge uses public answers only: it records commands and inputs,
+//! and derives the next command from them.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -175,7 +175,7 @@ enum Want {
     Relist(Duration),
 }
 
-/// What is known from what was asked and told.
+/// The state that follows from the recorded commands and inputs.
 #[derive(Debug)]
 struct Judge {
     config: ReflectorConfig,

@@ -115,7 +115,7 @@ const TRANSFORM: u8 = 4;
 
 fn ask(function: u8, object: &Object) {
     if WRONG.get() == function && is_bad(object) {
-        // Past the hook, which would tell of each.
+        // `panic!` would run the hook, which prints each panic.
         resume_unwind(Box::new("a bad object"));
     }
 }
@@ -154,14 +154,14 @@ fn kind(number: u8) -> SourceErrorKind {
     [EXPIRED, TOO_LARGE, BUSY, REFUSED, INTERNAL, OTHER][usize::from(number % 6)]
 }
 
-/// A server whose objects cannot all be read. That something happened to one that cannot is all a watch tells of it, but for its end.
+/// A server with unreadable objects. A watch delivers a change of one as a bookmark, and its deletion as a deletion.
 #[derive(Clone)]
 struct HardToRead {
     server: Server,
     spoilt: Arc<Mutex<BTreeSet<u8>>>,
-    /// Those of the list under way, with their identities.
+    /// Unreadable keys of the current list, with their identities.
     unread: Arc<Mutex<BTreeMap<u8, u64>>>,
-    /// Keys with a deletion whose version could not be read: it counts, though a server that repeats itself told of it before.
+    /// Keys with a deletion whose version could not be read. Such a deletion applies even where a server that replays events delivered it before.
     ended: Arc<Mutex<BTreeSet<u8>>>,
     /// Whether events of several objects that are delivered together are reordered.
     reorders: bool,
@@ -169,7 +169,7 @@ struct HardToRead {
     seen: Arc<Seen>,
 }
 
-/// What came by.
+/// The cases that occurred.
 #[derive(Default)]
 struct Seen {
     unread: AtomicBool,
@@ -187,7 +187,7 @@ impl Seen {
 }
 
 impl HardToRead {
-    /// Notes an object that cannot be read.
+    /// Whether an object can be read; records one that cannot.
     fn reads(&self, object: &Object) -> bool {
         let spoilt = self.spoilt.lock().contains(&object.key);
         if spoilt {
@@ -197,7 +197,7 @@ impl HardToRead {
         !spoilt
     }
 
-    /// Somebody writes some of them anew, so that they can be read.
+    /// Makes unreadable objects readable, by writing them again.
     fn mend(&self, which: impl Fn(&u8) -> bool) {
         let (mended, spoilt): (BTreeSet<u8>, _) =
             std::mem::take(&mut *self.spoilt.lock()).into_iter().partition(which);
@@ -215,12 +215,12 @@ type Message = Option<Result<WatchEvent<Object>, SourceError>>;
 struct HardToReadWatch<W> {
     watch: W,
     source: HardToRead,
-    /// Told and not handed out yet.
+    /// Read from the watch, and not returned yet.
     ready: VecDeque<Message>,
 }
 
 impl<W: WatchStream<Object = Object>> HardToReadWatch<W> {
-    /// What the watch says next, as far as it can be read.
+    /// The event as this source delivers it.
     fn read(&self, event: WatchEvent<Object>) -> WatchEvent<Object> {
         match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) if !self.source.reads(&object) => {
@@ -322,7 +322,7 @@ impl<W: WatchStream<Object = Object>> WatchStream for HardToReadWatch<W> {
     }
 }
 
-/// What a consumer is told, and how.
+/// The options of a subscription.
 #[derive(Clone, Copy)]
 struct Manner {
     /// Nothing is too much, it begins anew, or it ends and is made again.
@@ -378,7 +378,7 @@ impl Follower {
             let calls = AtomicU64::new(0);
             builder = builder.filter(move |object| {
                 if manner.panics && calls.fetch_add(1, Ordering::Relaxed) % 5 == 0 {
-                    // Past the hook, which would tell of each.
+                    // As above.
                     resume_unwind(Box::new("a bad day"));
                 }
                 !manner.filtered || manner.is_shown(object)
@@ -530,7 +530,7 @@ pub fn run(bytes: &[u8], tally: &mut Happened) {
         }
     }
     server.clear_faults();
-    // All that ever were: a server that is restored may have one of those states again, which nobody could read when it was told.
+    // All that ever were unreadable: a restored server may hold such a state again, which no watch could read when it was delivered.
     source.spoilt.lock().extend(ever_spoilt);
     source.mend(|_| true);
     if wrong != SOUND {

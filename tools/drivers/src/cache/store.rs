@@ -95,7 +95,7 @@ fn frail(thing: &Thing) -> Result<Vec<u8>, IndexError> {
     if thing.broken { Err(IndexError::new("broken")) } else { Ok(tags(thing)) }
 }
 
-/// Panics, past the hook, which would tell of each, where [`frail`] fails.
+/// Panics where [`frail`] fails, without the hook, which would print each panic.
 fn brittle(thing: &Thing) -> Vec<u8> {
     frail(thing).unwrap_or_else(|_| resume_unwind(Box::new("broken")))
 }
@@ -245,9 +245,9 @@ struct Reader {
     feed: OracleSubscription<u8, Thing>,
     consumer: Consumer<u8, Thing>,
     view: Wanted,
-    /// Its index is gone, or it was too much: nothing more happens to it.
+    /// Its index was removed, or it exceeded its bound: no further change is delivered.
     ended: bool,
-    /// It was told that it was too much.
+    /// It was disconnected for exceeding its bound.
     disconnected: bool,
     /// The waker of a poll that found nothing.
     waiting: Option<Arc<Counting>>,
@@ -810,7 +810,7 @@ impl<'a> World<'a> {
                 "it stays so"
             );
             if let Some(waker) = &reader.waiting {
-                // The first list wakes who waits even if it brings nothing.
+                // The first list wakes a waiting subscriber even if the list is empty.
                 let something = reader.feed.pending() > 0 || first_list || !closed && reader.feed.is_due(now);
                 assert_eq!(waker.wakes(), usize::from(something));
                 if something {
@@ -821,7 +821,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Ends everything; what a consumer was told must add up to what is there.
+    /// Ends all subscriptions and waits; the changes delivered to a consumer must add up to the store's contents.
     fn finish(mut self) {
         for copy in std::mem::take(&mut self.copies) {
             self.tally.hit_if(copy.writes + 10 <= self.writes, "old snapshot");
@@ -868,8 +868,8 @@ impl Reader {
         }
     }
 
-    /// `objects` is what the store holds, unless it is closed; `again` what it holds in any case, and whether there was a list. Whether
-    /// this one began anew.
+    /// Takes a change from the subscription and from the oracle, and compares them. `objects`: the store's contents, unless it is closed;
+    /// `again`: its contents in any case, and whether there was a list. Returns whether the subscription restarted.
     fn take(
         &mut self,
         cells: &mut MergeCells,
@@ -881,7 +881,7 @@ impl Reader {
         let objects = objects
             .filter(|_| !self.ended)
             .map(|objects| objects.iter().filter(|(_, thing)| of.is_of(thing)).cloned().collect::<Vec<_>>());
-        // Whoever takes does not wait; an earlier waker may still be woken, and nobody cares.
+        // The waker of an earlier poll may still be woken; from here on that is not checked.
         self.waiting = None;
         if let (true, Changes::Bounded(changes)) = (self.feed.is_lost(), &mut self.changes) {
             if self.view.bound == Bounds::Disconnect {
@@ -1121,7 +1121,7 @@ impl Asked {
     }
 }
 
-/// What a range tells, forwards and backwards: values in order, and of each its objects. How many values there were.
+/// Compares a range of an ordered index with the oracle, forwards and backwards: values in order, each with its objects. Returns the number of values.
 fn in_order<'v, IK: Ord + Clone + Debug + 'static>(
     there: bool,
     range: impl Fn() -> Result<RangeIter<'v, u8, Thing, IK>, MissingIndex>,
@@ -1231,7 +1231,7 @@ fn same_unique<IK: Ord + Hash + Clone + Debug + 'static>(
     tally.hit_if(told > 0, "violation");
 }
 
-/// Every value with its objects. How many violations are told.
+/// Compares every value and its objects with the oracle. Returns the number of violations that the index reports.
 fn same_values<IK: Ord + Hash + Clone + Debug + 'static>(
     there: bool,
     view: &View,

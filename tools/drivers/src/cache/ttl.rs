@@ -164,7 +164,7 @@ impl Oracle {
         self.lives.iter().position(|life| life.object.id == id)
     }
 
-    /// Something was told. `meant` says which keys an operation may delete while they are alive.
+    /// Checks and applies a reported change. `meant`: keys that the operation may delete before they expire.
     fn hear(&mut self, kind: &Told, meant: &[u8], ttl: Option<u64>) {
         match kind {
             Told::Deleted(last) => {
@@ -274,7 +274,7 @@ impl World<'_> {
         Object { id: id % IDS, serial: self.serial, tag: tag % 8 }
     }
 
-    /// Takes in what was told since.
+    /// Checks and applies the changes reported since the last call.
     fn hear(&mut self, meant: &[u8], ttl: impl Fn(u8) -> Option<u64>) -> Vec<Told> {
         let heard: Vec<_> = self.heard.try_iter().collect();
         for told in &heard {
@@ -414,7 +414,7 @@ impl World<'_> {
             match told(&change) {
                 Told::Added(new) => assert_eq!(held.insert(new.id, new), None),
                 Told::Updated(old, new) => assert_eq!(held.insert(new.id, new), Some(old)),
-                // Its last state may be one that was not told.
+                // Its last state may be one that was merged away.
                 Told::Deleted(last) => assert!(held.remove(&last.id).is_some()),
             }
         }

@@ -1,4 +1,4 @@
-//! A sink that writes down what it is told, in the words of the model.
+//! A metrics sink that records each report as the model's type.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::queue::model_answers::{nanos, reason};
 pub struct Notes(Arc<Mutex<Vec<Told>>>);
 
 impl Notes {
-    /// What was told since this was asked last.
+    /// Takes the reports since the last call.
     pub fn take(&self) -> Vec<Told> {
         std::mem::take(&mut self.0.lock().expect("nobody panics in here"))
     }
@@ -57,7 +57,7 @@ impl QueueMetrics for Notes {
     }
 }
 
-/// What the model says of an end, without what is not told.
+/// The model's report of an ended lease, without the delay, which a queue does not report.
 pub(crate) fn as_told(told: Told) -> Told {
     match told {
         Told::Ended(Ending::RequeueAfter(_), worked) => {

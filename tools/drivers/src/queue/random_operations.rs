@@ -29,14 +29,14 @@ pub(crate) struct Life<O: Kind, L: QueueLimiter<SmallKey>, T: TimeMode> {
     queue: Queue<SmallKey, O, L, T>,
     /// Whose limits change with what adds ask for.
     groups: Option<Groups>,
-    /// What adds ask for.
+    /// The priority of adds.
     priority: i8,
     pub(crate) model: OracleQueue<SmallKey>,
     clock: ManualClock,
     leases: Vec<Lease<SmallKey, T>>,
     keys: Vec<SmallKey>,
     dead: Dead,
-    /// What the queue tells, if it has metrics.
+    /// The queue's reports, if it has metrics.
     notes: Option<Notes>,
 }
 
@@ -263,7 +263,7 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> Life<O, L, T> {
 }
 
 impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsDelays + SupportsAsync> Life<O, L, T> {
-    /// What the queue tells is compared, too.
+    /// Compares the queue's reports with the model's, too.
     pub(crate) fn measured(mut self, notes: Option<Notes>) -> Self {
         self.notes = notes;
         if self.notes.is_some() {
