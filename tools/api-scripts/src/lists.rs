@@ -37,13 +37,13 @@ pub async fn a_list_continues_at_its_version(on: &Server) {
     assert_eq!(left + 1, i64::try_from(total).unwrap());
 }
 
-/// Of this one, of one that is not older, of any.
+/// An exact version, one not older than it, any version.
 pub async fn lists_are_of_a_version(on: &Server) {
     let made = three(on).await;
     let old = version(&made[1]);
     let exact = list(on, &format!("resourceVersion={old}&resourceVersionMatch=Exact")).await.ok();
     assert_eq!((names(&exact), version(&exact)), (vec!["a", "b"], old));
-    // With a limit, a version alone has meant exactly this one since before the match could be told.
+    // With a limit, a version without a match is exact: the API had limits before it had `resourceVersionMatch`.
     let legacy = list(on, &format!("resourceVersion={old}&limit=5")).await.ok();
     assert_eq!(names(&legacy), ["a", "b"]);
     for query in [

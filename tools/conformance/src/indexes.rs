@@ -1,8 +1,8 @@
-//! EDGE. Handles of indexes that a script names as it goes.
+//! EDGE. Index handles for the names that a script uses.
 //!
-//! A handle's name lives as long as the process, and its function captures nothing. So there are places for names, each with a
-//! function that looks under the name in its place: the first to ask for a name takes a place for it, for good. The store itself
-//! then tells by the name which indexes it has.
+//! A handle's name is `'static`, and its function captures nothing. So there is a fixed table of names, and one function for each slot, which
+//! indexes by the name in that slot. The first use of a name takes a slot, which is never freed. The store identifies its indexes
+//! by name.
 
 use std::sync::OnceLock;
 
@@ -10,12 +10,12 @@ use flyball_informer_cache::{Index, IndexError};
 
 use crate::store::Object;
 
-/// The index of what an object has under the index's own name.
+/// An index of the values that an object lists under the index's name.
 pub(crate) type ByName = Index<Object, String>;
 
 type Values = fn(&Object) -> Result<Vec<String>, IndexError>;
 
-/// The handle of a name; `None` when there are more names than places. They are shared by all scripts.
+/// The handle of a name; `None` when the table is full. All scripts share it.
 pub(crate) fn named(name: &str) -> Option<ByName> {
     let place = NAMES.iter().position(|known| known.get_or_init(|| name.to_owned()) == name)?;
     Some(Index::fallible(NAMES[place].get()?, VALUES[place]))

@@ -7,13 +7,13 @@ use flyball_sync::ManualClock;
 use flyball_workqueue::{Fifo, Lease, Queue, TryGetError, WithClock};
 use testkit::client_go::{Answer, QueueLine};
 
-/// A queue on a clock of its own.
+/// A queue with a [`ManualClock`].
 ///
-/// A script knows keys and nothing else, so leases are detached: the queue alone decides what a `done` may end.
+/// A script names keys, so leases are detached, and the queue decides whether a `done` ends one.
 ///
-/// client-go tells a queue of a failure beside the `Done`, not by it. So a script's `done` is [`Lease::done`], which says
-/// nothing about success, and `add_rate_limited` and `forget` are the queue's own: a key that is added so while it is
-/// leased comes back when its lease has ended and its time has come.
+/// client-go reports a failure beside `Done`, not with it. So a script's `done` is [`Lease::done`], which reports neither success nor
+/// failure, and `add_rate_limited` and `forget` are the queue's own: a key added by `add_rate_limited` while it is leased becomes Ready
+/// when its lease has ended and its delay has passed.
 pub(crate) struct FlyballQueue {
     clock: ManualClock,
     queue: Queue<String, Fifo, Exponential<String>, WithClock<ManualClock>>,
@@ -37,7 +37,7 @@ impl FlyballQueue {
         match line {
             QueueLine::Config { base_ms, max_ms } if first => return self.configure(*base_ms, *max_ms),
             QueueLine::Config { .. } => return Answer::Error,
-            // What is refused, after shutdown or of a key that nobody holds, is not told, as client-go does not.
+            // client-go does not report a refused call, after shutdown or for a key that is not leased. So errors are dropped.
             QueueLine::Add(key) => drop(self.queue.add(key.clone())),
             QueueLine::AddAfter(key, ms) => {
                 drop(self.queue.add_after(key.clone(), Duration::from_millis(*ms)));

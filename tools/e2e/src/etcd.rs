@@ -29,7 +29,7 @@ struct Data(PathBuf);
 
 impl Drop for Data {
     fn drop(&mut self) {
-        // Whoever made the folder around it removes what is left.
+        // What is left goes with the folder around it.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

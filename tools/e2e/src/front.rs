@@ -80,11 +80,11 @@ impl Drop for Front {
 
 fn accept(listener: &TcpListener, behind: u16, shared: &Shared) {
     for client in listener.incoming() {
-        // Ordering: Acquire, with the Release of whoever drops the front.
+        // Ordering: Acquire, with the Release store in `Drop`.
         if shared.over.load(Ordering::Acquire) {
             return;
         }
-        // A server that is down refuses: the client's connection is dropped, which tells it.
+        // The server refuses while it is down; dropping the client's connection reports that to the client.
         let _ = client.and_then(|client| connect(client, behind, shared));
     }
 }

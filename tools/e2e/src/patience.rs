@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 /// Between two attempts.
 const STEP: Duration = Duration::from_millis(20);
 
-/// Calls `attempt` until it gives something, for at most `limit`.
+/// Calls `attempt` until it returns `Some`, for at most `limit`.
 ///
-/// For what another process does in its own time, and tells nobody: a server that starts, a process that ends.
+/// For events of another process that come without a notification: a server that starts, a process that ends.
 #[expect(
     clippy::disallowed_methods,
     reason = "servers live on the wall clock, and asking again is the only way to hear of them"

@@ -58,7 +58,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     process::verdict(&complaints)
 }
 
-/// A rustdoc that may write JSON, which a stable one does not by itself. Only rustdoc is told so, so that no dependency is built for it.
+/// A wrapper that lets a stable rustdoc write JSON. It sets `RUSTC_BOOTSTRAP` for rustdoc alone, so that no dependency is rebuilt.
 fn nightly_rustdoc(workspace: &Workspace) -> Result<PathBuf> {
     let script = workspace.target.join("api/rustdoc");
     fs::create_dir_all(workspace.target.join("api"))?;

@@ -53,13 +53,13 @@ pub(crate) struct Options {
 enum Group {
     /// Adding and getting.
     Queue,
-    /// Keys that wait, getters that wait, queues at rest.
+    /// Waiting keys, waiting getters, idle queues.
     Delay,
-    /// Failures, tokens, and who waits for them.
+    /// Failures, tokens, and waits for tokens.
     Limit,
     /// The indexed store, and the recorded cluster through all of it.
     Store,
-    /// One informer and who listens to it.
+    /// One informer and its event handlers.
     Informer,
     /// From a change to a reconcile, at several concurrencies, and the recorded cluster at several scales.
     Controller,

@@ -250,11 +250,11 @@ fn measure(workspace: &Workspace, programs: &Programs, rounds: usize, family: &F
     process::run(Command::new(programs.plots()).arg(file).arg(workspace.root.join(PLOTS)))
 }
 
-/// Everybody at one size, in turn.
+/// Runs every party at one size, in turn.
 fn point(programs: &Programs, sweep: &Sweep, rounds: usize, x: u64) -> Result<Vec<(Party, Vec<Sample>)>> {
     let (grows, adds) = (format!("--{}={x}", sweep.grows), format!("--adds={}", (sweep.adds)(x)));
     let words: Vec<&str> = sweep.run.iter().copied().chain([grows.as_str(), adds.as_str()]).collect();
-    // Ten million keys take half a minute a party, and one run tells as much.
+    // Ten million keys take half a minute for each party, and further runs hardly differ.
     let rounds = if sweep.grows == "keys" && x > 1_000_000 { 1 } else { rounds };
     let mut all: Vec<(Party, Vec<Sample>)> = sweep.parties.iter().map(|party| (*party, Vec::new())).collect();
     for _ in 0..rounds {

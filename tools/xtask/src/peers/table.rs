@@ -7,14 +7,14 @@ use super::parties::Party::{
     TimeRate,
 };
 
-/// What is asked of a row.
+/// The target of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Target {
     /// Of the ratio of ours to theirs.
     Ratio(f64),
     /// Of our figure, whatever theirs is.
     Ours(f64),
-    /// Nothing: who does less, or is not whom the target is about, is shown in a row of his own.
+    /// No target: for a party that does less work, or that the target is not about. It has a row of its own.
     Shown,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Row {
     pub(super) unit: &'static str,
     /// What the programs call the figure.
     pub(super) figure: &'static str,
-    /// Whoever it is compared with, unless named in `beside`.
+    /// The target for every peer that `beside` does not name.
     target: Target,
     beside: &'static [(Party, Target)],
 }
@@ -119,7 +119,7 @@ macro_rules! cluster {
                 ratio(concat!("cluster", $row), "ns/event", "ns", &[(ClientGo, THIRD)]),
                 ratio(concat!("cluster-cpu", $row), "ns/event", "cpu", &[]),
                 ratio(concat!("cluster-peak-memory", $row), "MiB", "peak", &[]),
-                // Everybody at his own speed, so not the same load.
+                // Each party runs at its own full speed, so the loads differ.
                 shown(concat!("cluster-queued-p50", $row), "us", "p50"),
                 shown(concat!("cluster-queued-p99", $row), "us", "p99"),
                 shown(concat!("cluster-queued-longest", $row), "us", "max"),
@@ -201,8 +201,8 @@ macro_rules! controller_latency {
     };
 }
 
-/// Reconciles that sleep, half of the workers at work on average. client-go hands keys out in the order in which they came, as we do, so
-/// that who waits for whom is the load's doing: shown beside it.
+/// Reconciles that sleep, with half of the workers busy on average. client-go's queue is FIFO, as ours is, so waits depend on the load
+/// alone: client-go is shown without a target.
 macro_rules! controller_busy {
     ($name:literal, $workers:literal, $rate:literal) => {
         measurement(
