@@ -1,6 +1,6 @@
-//! EDGE. kube-runtime's Controller, over flyball's caches, queue and loop.
+//! EDGE. kube-runtime's `Controller`, over flyball's caches, queue and loop.
 //!
-//! Cancel safety: nothing runs before the stream of [`Controller::run`] is polled; what dropping it does is told there.
+//! Cancel safety: nothing runs before the stream of [`Controller::run`] is polled; its docs say what dropping the stream does.
 
 mod action;
 mod applier;

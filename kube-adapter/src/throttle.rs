@@ -115,13 +115,13 @@ impl ThrottleLayer {
         self.shared.bucket.waiters()
     }
 
-    /// How much was waited until now.
+    /// The waits so far.
     #[must_use]
     pub fn stats(&self) -> ThrottleStats {
         self.shared.tally.read()
     }
 
-    /// Joins the line, if there is one, now: whoever calls later comes later, whoever is polled first.
+    /// Takes a token, or joins the wait queue at once: tokens are granted in the order of the calls, not of the first polls.
     fn join(&self) -> Option<Waiting> {
         let bucket = self.shared.bucket.clone();
         if bucket.try_acquire().is_ok() {
@@ -130,8 +130,8 @@ impl ThrottleLayer {
         }
         let since = bucket.now();
         let mut token: Token = Box::pin(async move { bucket.acquire().await });
-        // The first poll takes the place, unless it gives way to other tasks: then the second does. Nobody polls with this waker again: the
-        // next poll brings the task's.
+        // The first poll joins the wait queue, unless it yields to other tasks: then the second one does. The no-op waker is replaced by
+        // the next poll, which passes the task's.
         let mut poll = || token.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
         let come = poll() || poll();
         Some(Waiting { throttle: self.clone(), since, token: (!come).then_some(token) })

@@ -1,4 +1,4 @@
-//! PURE. What helps against a request that failed, as far as the server's answer tells.
+//! PURE. Classifies failed requests by the server's answer: whether and how a retry can help.
 
 use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -78,7 +78,7 @@ pub(crate) struct Cache {
     caches: Caches,
 }
 
-/// What its informer tells, the types of which are out of sight.
+/// Accessors of the cache's informer, with its types erased.
 struct CacheInfo {
     filled: Box<dyn Fn() -> bool + Send + Sync>,
     status: Box<dyn Fn() -> InformerStatus + Send + Sync>,

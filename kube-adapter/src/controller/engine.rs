@@ -55,7 +55,7 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// Runs until it is told to end.
+    /// Runs until a shutdown is requested.
     pub(crate) async fn run(self) {
         match self.config.queue_order {
             QueueOrder::Fifo => self.run_in(Fifo, 0).await,

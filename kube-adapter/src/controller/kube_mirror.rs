@@ -33,7 +33,7 @@ where
     K::DynamicType: Eq + Hash + Clone,
 {
     phase: Phase<K>,
-    /// None once the informer has ended before its first list: who waits for it is told by kube's store.
+    /// `None` once the informer has ended before its first list: dropping the writer ends `Store::wait_until_ready` with an error.
     writer: Option<Writer<K>>,
 }
 

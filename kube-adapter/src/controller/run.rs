@@ -1,8 +1,8 @@
-//! EDGE. The user's functions become the loop's, and their results a stream.
+//! EDGE. Adapts the user's functions to the controller loop, and the loop's results to a stream.
 //!
 //! Cancel safety: dropping the stream ends the controller at once, as it does in kube-runtime: running reconciles are dropped
-//! where they next await something. The results are handed over before the object is let go of; who does not take
-//! them holds the reconciles up, and nothing is lost.
+//! at their next await. A result is sent before its object is released. A consumer that does not poll the stream
+//! holds up the reconciles; no result is lost.
 
 use std::error::Error;
 use std::fmt;

@@ -32,12 +32,12 @@ use crate::config::classify::DEEPEST_CAUSE;
 #[derive(Clone, Debug)]
 pub struct ApiError {
     error: Arc<watcher::Error>,
-    /// It is within another error, which says what failed: its words are those of the client's error alone.
+    /// Another error wraps this one and names the failed request, so this one displays the client's error alone.
     within: bool,
 }
 
 impl ApiError {
-    /// The error as kube's watcher would have told it: its variant says what failed, the list, the opening of a watch, or a watch.
+    /// The error that kube's watcher would have returned. Its variant says what failed: a list, the request that opens a watch, or a watch.
     #[must_use]
     pub fn watcher_error(&self) -> &watcher::Error {
         &self.error
@@ -137,10 +137,10 @@ impl StdError for ApiError {
     }
 }
 
-/// The failure of a source of this crate as the error kube's watcher would have told: for streams and functions that are made for those.
+/// Converts the failure of a source of this crate to the error that kube's watcher would have returned, for streams and functions that take those.
 ///
-/// What kube's watcher has no word for, such as a request nobody answered in time, is
-/// [`WatchFailed`](watcher::Error::WatchFailed), with the words of the informer inside.
+/// A failure without a variant in kube's watcher, such as a request timeout, becomes
+/// [`WatchFailed`](watcher::Error::WatchFailed) with the failure's message inside.
 pub(crate) fn watcher_error(failure: &SourceFailure<'_>) -> watcher::Error {
     let cause = failure.error.and_then(SourceError::cause);
     match (cause.and_then(|cause| cause.downcast_ref::<ApiError>()), failure.cause) {
@@ -178,9 +178,9 @@ fn is_too_large_version(status: &Status) -> bool {
             && (causes.any(|cause| cause.message == WORDS) || status.message.contains(WORDS)))
 }
 
-/// Whether a connection could not be had or ended, rather than that something was said which makes no sense.
+/// Whether a connection could not be opened or was lost, as opposed to a malformed answer.
 ///
-/// client-go lists again unless it was refused, and while a server dies or starts a connection can fail in many ways.
+/// client-go checks for a refused connection alone, and relists after any other error. A server that stops or starts makes connections fail in more ways.
 pub(crate) fn is_connection_lost(error: &(dyn StdError + 'static)) -> bool {
     std::iter::successors(Some(error), |error| beneath(*error)).take(DEEPEST_CAUSE).any(|error| {
         error.downcast_ref().is_some_and(is_io_connection_lost)

@@ -1,4 +1,4 @@
-//! PURE. Bytes to pages and events. What cannot be read is told beside them, it does not spoil the rest.
+//! PURE. Decodes bytes to pages and events. Objects that cannot be decoded are returned beside them, and do not fail the rest.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -34,14 +34,14 @@ pub(super) enum Line<K> {
     Event(WatchEvent<K>),
     /// The watch failed.
     Failed(Box<Status>),
-    /// It cannot be read; what to do instead.
+    /// The object cannot be decoded; what to do instead.
     Unreadable(Unreadable, Fallback<K>),
 }
 
 pub(super) enum Fallback<K> {
     Nothing,
-    Tell(WatchEvent<K>),
-    /// The cache cannot be told what happened; it has to be listed again.
+    Deliver(WatchEvent<K>),
+    /// The event has no replacement; the cache has to relist.
     List,
 }
 
@@ -138,7 +138,7 @@ where
         }
         // Never in the cache, whatever happened to it.
         Err(error) => {
-            let instead = Fallback::Tell(WatchEvent::Bookmark(version_of(&object)));
+            let instead = Fallback::Deliver(WatchEvent::Bookmark(version_of(&object)));
             Line::Unreadable(Unreadable::unnamed(&object, error), instead)
         }
     };
@@ -180,15 +180,15 @@ fn other_line<K: Resource + DeserializeOwned>(bytes: &[u8], error: serde_json::E
     let at = unread.version;
     let instead = match object.and_then(bare::<K>) {
         _ if unread.name.is_none() && at == Version::ZERO => Fallback::Nothing,
-        // An object the cache may know is gone. Without its uid it is not taken for a state of that one, of which the last known is told: all whom
-        // that concerned have to hear of it, and its metadata does not say who they are.
+        // The deletion carries metadata alone. The uid is cleared, so that the cache reports the stored state as the last one and not this
+        // object: filters and mappers need the fields that are missing here to find everything the object concerned.
         Some(mut object) if event == "DELETED" => {
             object.meta_mut().uid = None;
-            Fallback::Tell(WatchEvent::Deleted(object))
+            Fallback::Deliver(WatchEvent::Deleted(object))
         }
         None if event == "DELETED" => Fallback::List,
-        // So that a watch that follows does not tell it again.
-        _ => Fallback::Tell(WatchEvent::Bookmark(at)),
+        // The next watch starts after this version, and does not deliver the object again.
+        _ => Fallback::Deliver(WatchEvent::Bookmark(at)),
     };
     Line::Unreadable(unread, instead)
 }

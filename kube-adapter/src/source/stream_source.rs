@@ -25,14 +25,14 @@ use tokio::sync::Mutex as Turn;
 
 type Events<K> = Pin<Box<dyn Stream<Item = watcher::Result<watcher::Event<K>>> + Send>>;
 
-/// A stream of [`watcher()`](watcher::watcher), with whatever there is in front of it, as a source of an informer.
+/// A stream of [`watcher()`](watcher::watcher), with any adapters, as the source of an informer.
 ///
-/// The stream decides when a list begins anew; an informer cannot ask for one. So it needs a reflector that does not:
-/// [`informer_from_stream`] makes an informer with such a one. A list has the version of its newest object, as a watcher does
-/// not tell the list's own.
+/// The stream decides when a relist begins; an informer cannot request one. So it needs a reflector that does not:
+/// [`informer_from_stream`] makes an informer with such a reflector. A list has the version of its newest object, as a watcher does
+/// not return the list's own version.
 ///
-/// An error of the stream is a failure of the source; then the informer waits, longer each time, and goes on with the same stream. So the
-/// stream needs no backoff. When it is over, every request fails. An object without a name is logged and left out.
+/// An error of the stream is a failure of the source: the informer backs off and continues with the same stream. So the
+/// stream needs no backoff. After the end of the stream every request fails. An object without a name is logged and skipped.
 ///
 /// # Examples
 /// ```
@@ -54,13 +54,13 @@ type Events<K> = Pin<Box<dyn Stream<Item = watcher::Result<watcher::Event<K>>> +
 pub struct StreamSource<K>(Arc<Turn<State<K>>>);
 
 struct State<K> {
-    /// Fused: it is asked again after its end.
+    /// Fused: it is polled again after its end.
     events: Events<K>,
-    /// What was listed since the last `Init`; nothing if that list is complete.
+    /// Objects listed since the last `Init`; `None` if that list is complete.
     half: Option<Vec<K>>,
 }
 
-/// An informer of the objects that a stream of [`watcher()`](watcher::watcher) tells of; see [`StreamSource`].
+/// An informer of the objects that a stream of [`watcher()`](watcher::watcher) yields; see [`StreamSource`].
 pub fn informer_from_stream<K, S>(events: S) -> InformerBuilder<NamespacedName, K, StreamSource<K>>
 where
     K: Resource + Send + Sync + 'static,
@@ -70,13 +70,13 @@ where
 }
 
 impl<K: Resource + Send + Sync + 'static> StreamSource<K> {
-    /// The objects this stream tells of.
+    /// The objects that this stream yields.
     #[must_use]
     pub fn new(events: impl Stream<Item = watcher::Result<watcher::Event<K>>> + Send + 'static) -> Self {
         Self(Arc::new(Turn::new(State { events: Box::pin(events.fuse()), half: None })))
     }
 
-    /// An informer of these objects, whose reflector leaves it to the stream when to list.
+    /// An informer of these objects, whose reflector requests no list by itself.
     fn into_informer(self) -> InformerBuilder<NamespacedName, K, Self> {
         let config = ReflectorConfig {
             // Internal errors never lead to a list, and a watch does not end by itself.

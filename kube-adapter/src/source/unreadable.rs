@@ -1,9 +1,9 @@
-//! EDGE. Objects whose newest state cannot be read: the state that was read last, with the metadata of now, and a mark.
+//! EDGE. Objects whose newest state cannot be decoded: the last state that was decoded, with the newest metadata and a mark.
 //!
-//! The mark is in the object, so that it is of exactly this state, wherever that is held, and so that a list that reads the object again replaces it though
-//! its version is the same. It is in `metadata.selfLink`: API servers have not filled that in since 1.20, and clear it at every write, so nobody misses it and
-//! nobody stores it. Rejected: an annotation, which would be stored by whoever replaces the object; a table beside the cache, which is late or early by the time
-//! that the cache takes.
+//! The mark is part of the object, so that it belongs to exactly one state in every copy, and so that a list in which the object can be decoded replaces it at
+//! the same version. It is stored in `metadata.selfLink`: API servers have not set that since 1.20, and clear it at every write, so the mark hides no value and
+//! is never persisted. Rejected: an annotation, which a client that replaces the object would write to the server; a table beside the cache, which would change
+//! earlier or later than the cache.
 //!
 //! Cancel safety: nothing here waits.
 

@@ -33,15 +33,15 @@ type Lines = IntoAsyncRead<MapErr<BodyDataStream<Body>, fn(kube::Error) -> io::E
 pub struct ApiWatch<K> {
     lines: Lines,
     line: Vec<u8>,
-    /// It tells first what exists, in no order, so the version of one object says nothing about the others.
+    /// The watch begins with all existing objects in no order, so the version of one object says nothing about the others.
     unordered: bool,
     counter: UnreadableCounter,
-    /// The list that came before, or comes first.
+    /// The list before this watch, or the streaming list at its start.
     listing: Listing,
-    /// Until a streaming list is complete.
+    /// Whether a streaming list is incomplete.
     lists: bool,
     fed: StoredObjects<K>,
-    /// What the list could not read, once it is stored.
+    /// Objects that the list could not decode; handled once the list is stored.
     owed: Vec<(NamespacedName, Unreadable)>,
     url: String,
     objects: PhantomData<fn() -> K>,
@@ -66,7 +66,7 @@ impl<K> ApiWatch<K> {
         Self { lines, line, unordered, counter, listing, lists, fed, owed, url, objects: PhantomData }
     }
 
-    /// The next line; `None` at the end, also in the middle of a line, which the next watch tells again.
+    /// Reads the next line; `None` at the end. An end in the middle of a line drops that line: the next watch delivers the event again.
     async fn line(&mut self) -> Option<Result<(), io::Error>> {
         self.line.clear();
         self.line.shrink_to(PIECE);
@@ -99,7 +99,7 @@ impl<K: Resource + Send + Sync + 'static> ApiWatch<K> {
         event
     }
 
-    /// What is told of an object that could not be read, if it is stored in an older state: that with its new metadata.
+    /// The event for an object that could not be decoded, if an older state is stored: that state with the new metadata.
     async fn renewed(&mut self, key: &NamespacedName, unread: Unreadable) -> Option<WatchEvent<K>> {
         if !self.fed.is_attached() {
             return None;
@@ -143,7 +143,7 @@ where
             self.counter.add(&self.url, &unread);
             match instead {
                 Fallback::Nothing => {}
-                Fallback::Tell(WatchEvent::Bookmark(version)) => {
+                Fallback::Deliver(WatchEvent::Bookmark(version)) => {
                     match unread.key() {
                         Some(_) if self.lists => self.listing.add(unread, self.fed.is_attached()),
                         Some(key) => {
@@ -157,7 +157,7 @@ where
                         return Some(Ok(WatchEvent::Bookmark(version)));
                     }
                 }
-                Fallback::Tell(event) => return Some(Ok(self.delivered(event))),
+                Fallback::Deliver(event) => return Some(Ok(self.delivered(event))),
                 Fallback::List => {
                     let error = serde::de::Error::custom(unread.error);
                     return failed(watcher::Error::WatchFailed(kube::Error::SerdeError(error)));

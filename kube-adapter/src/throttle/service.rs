@@ -1,17 +1,17 @@
-//! SHELL. One service for many requests, none of which holds it while it waits.
+//! SHELL. One service shared by many requests; none owns it while it waits.
 //!
 //! | guarded by `idle` | |
 //! |---|---|
-//! | the service | taken out while a request asks whether it is ready and calls it, both in one poll; so it runs without a lock |
-//! | `missed` | somebody came meanwhile, and looks again when it is back |
+//! | the service | taken out while a request polls it for readiness and calls it, both in one poll; so it runs without a lock |
+//! | `missed` | another request was polled meanwhile, and is woken when the service is back |
 //!
 //! | guarded by `wakers` | |
 //! |---|---|
-//! | who waits for the service to be ready | all are woken when it may be, and moved out before |
+//! | the waiters for readiness | all are taken out, and woken after unlocking, when the service may be ready |
 //!
-//! A request that waits is one of many wakers, and nothing else: one that is kept and never polled again holds up nobody. Rejected: an
-//! async mutex, whose turn belongs to a request from when it is first in line, whether it is polled or not. What it costs: requests that wait for an inner
-//! service which is not ready are all polled when it is.
+//! A waiting request is a waker in a list, so one that is kept and never polled again holds up no other. Rejected: an
+//! async mutex, which assigns the lock to the first waiter whether or not it is polled. Cost: all requests that wait for an inner
+//! service are polled when it becomes ready.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use flyball_sync::panics::{keep_first, raise};
 pub(super) struct SharedService<S> {
     idle: Mutex<Idle<S>>,
     waiting: Arc<Waiting>,
-    /// Wakes all who wait; the one that the service gets.
+    /// The waker the service is polled with; it wakes all waiters.
     waker: Waker,
 }
 

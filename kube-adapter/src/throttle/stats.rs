@@ -28,7 +28,7 @@ pub(super) struct StatsCounters {
     delayed: AtomicU64,
     total: AtomicU64,
     longest: AtomicU64,
-    /// Not before then is a wait told again.
+    /// No long wait is reported before this time.
     quiet_until: AtomicU64,
 }
 
@@ -38,7 +38,7 @@ impl StatsCounters {
         self.requests.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A wait is over; says whether it is to be told as too long.
+    /// Counts a wait that has ended. Returns whether to report it as too long.
     pub(super) fn waited(&self, waited: Duration, now: Nanos) -> bool {
         let nanos = u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX);
         self.passed();

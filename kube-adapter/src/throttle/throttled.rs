@@ -25,7 +25,7 @@ use super::{ThrottleLayer, Waiting};
 /// A service whose requests wait for the tokens of a [`ThrottleLayer`].
 ///
 /// It is always ready: a request waits after the call, first for its token, in the order of the calls, then for the inner service to be
-/// ready. So whoever bounds the requests under way should do so before this layer. Clones share the inner service, which need not be `Clone`.
+/// ready. So a layer that bounds the requests in flight belongs outside this one. Clones share the inner service, which need not be `Clone`.
 ///
 /// # Cancel safety
 /// A request that is dropped while it waits for its token takes none. One that is kept and never polled costs the others its token, and nothing else.
