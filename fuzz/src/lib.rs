@@ -1,4 +1,4 @@
-//! What the targets run: the drivers that the crates' own random tests run, too.
+//! The functions that the fuzz targets run: the drivers that the crates' randomised tests run, too.
 
 use drivers::bucket::{token_bucket, wait_queue};
 use drivers::cache::{reflector, relist, selector, store, ttl};
@@ -11,17 +11,17 @@ pub fn bucket_math(bytes: &[u8]) {
     token_bucket::run(bytes);
 }
 
-/// A bucket that is waited for against a list of all who ever asked.
+/// A bucket with a wait queue, against a list of all requests it ever received.
 pub fn bucket_ops(bytes: &[u8]) {
     wait_queue::run(bytes);
 }
 
-/// Every policy, behind a limiter, buckets by key, and the adaptive limit, against their slow, obvious models.
+/// Every policy behind a limiter, keyed buckets, and the adaptive limit, against their reference implementations.
 pub fn limiter_ops(bytes: &[u8]) {
     limiter_ops::run(bytes);
 }
 
-/// Random lives of a queue, compared with the oracle after every step.
+/// Random operations on a queue, compared with the oracle after every step.
 pub fn queue_ops(bytes: &[u8]) {
     driver::queue_ops(bytes);
 }
@@ -31,7 +31,7 @@ pub fn deadlines(bytes: &[u8]) {
     driver::deadlines(bytes);
 }
 
-/// Orders that tell whom they serve next, against ones that look through everything.
+/// Queue orders, against oracles that search all keys for the next one.
 pub fn order_ops(bytes: &[u8]) {
     driver::order_ops(bytes);
 }
@@ -46,22 +46,22 @@ pub fn store_ops(bytes: &[u8]) {
     store::run(bytes, &mut MergeCells::default(), &mut store::tally());
 }
 
-/// Any bytes as operations on subscriptions that fall behind and catch up, against a feed that keeps everything.
+/// Any bytes as operations on subscriptions that fall behind and catch up, against a reference that keeps every step.
 pub fn subscription(bytes: &[u8]) {
     store::run_subscription(bytes, &mut MergeCells::default());
 }
 
-/// Any bytes as operations on a store with expiry, on a clock of its own, against a list that spells the rules out.
+/// Any bytes as operations on a TTL store with a manual clock, against a list of the live objects.
 pub fn ttl_ops(bytes: &[u8]) {
     ttl::run(bytes, &mut ttl::tally());
 }
 
-/// Any configuration and any row of inputs for a reflector, judged by rules of its own.
+/// Any configuration and any sequence of inputs for a reflector, checked against independent rules.
 pub fn reflector_inputs(bytes: &[u8]) {
     reflector::run(bytes, &mut reflector::Cells::new());
 }
 
-/// Any life of a server with all its faults; an informer and its consumers have to arrive at the server's state.
+/// Any history of a server with all its faults; an informer and its subscribers must reach the state of the server.
 pub fn relist(bytes: &[u8]) {
     relist::run(bytes, &mut relist::tally());
 }

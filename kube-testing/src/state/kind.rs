@@ -197,7 +197,7 @@ impl Kind {
         }
     }
 
-    /// Where a real server stores it, which is told in some messages.
+    /// The storage key on a real server, which some error messages contain.
     pub(crate) fn storage_key(&self, object: &Value) -> String {
         let ApiResource { group, plural, .. } = &self.resource;
         let resource = if self.is_built_in() { plural.clone() } else { format!("{group}/{plural}") };

@@ -5,11 +5,11 @@ use serde_json::{Map, Value};
 
 use crate::state::status_error;
 
-/// How a list is patched.
+/// The merge strategy of a list.
 enum List {
-    /// Items are objects, told apart by this field.
+    /// Items are objects, identified by this field.
     Keyed(&'static str),
-    /// Items are texts; those of the patch are added.
+    /// Items are strings; those of the patch are added.
     Set,
     /// The patch replaces it.
     Atomic,
