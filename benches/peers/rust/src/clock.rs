@@ -1,10 +1,10 @@
-//! What is timed, and what is said of it.
+//! Timing of work, and its figures.
 
 use std::time::{Duration, Instant};
 
 use crate::Figures;
 
-/// Times `work`. A function of its own, so that callgrind can be told to count in here alone.
+/// Times `work`. Not inlined, so that callgrind can count this function alone (`--toggle-collect`).
 #[inline(never)]
 pub(crate) fn measured<R>(work: impl FnOnce() -> R) -> (R, Duration) {
     let start = Instant::now();

@@ -46,8 +46,8 @@ pub(crate) fn contended<P: Peer>(options: &Options) -> Figures {
         };
         let consumers: Vec<_> = (0..options.sides).map(|_| scope.spawn(consumer)).collect();
         let producers: Vec<_> = drawn.iter().map(|drawn| scope.spawn(move || producer(drawn))).collect();
-        // The producers tell when the first of them began: with more threads than cores this one may come back from
-        // the barrier when much is done already.
+        // The start is the earliest one among the producers: with more threads than cores this thread may pass the barrier long
+        // after them.
         begin.wait();
         let starts: Vec<_> = producers.into_iter().map(|one| one.join().expect("a producer")).collect();
         queue.shut_down();

@@ -6,9 +6,9 @@
 //! | changes | changes of objects: as fast as they are reconciled, or at a rate |
 //! | turns | keys that ask to be reconciled again after a while, more of them than there is capacity for |
 //!
-//! On each side an object is changed by who sends it into the watch, a task of the runtime on which the informer, the queue and the workers run, as they
-//! are goroutines in Go; what decodes an object from the wire is on no side. A reconcile looks its object up in the cache, and sleeps for as long as it is
-//! told to: no CPU, as if it waited for an API server. How long it slept is in the figures, as no timer is exact.
+//! On each side a task of the informer's, queue's and workers' runtime sends the changes into the watch; in Go all of them are goroutines. No side decodes objects
+//! from the wire. A reconcile looks its object up in the cache, and sleeps for the configured time, without CPU, as if it waited for an
+//! API server. The figures include the time it slept, as no timer is exact.
 
 pub(crate) mod changes;
 pub(crate) mod kube;

@@ -12,7 +12,7 @@ use crate::keys::{Key, keys};
 use crate::options::Options;
 use crate::peer::Peer;
 
-/// A function of its own, as `drain` is, so that callgrind can be told to count in here alone.
+/// Not inlined, as `drain` is not, so that callgrind can count this function alone.
 #[inline(never)]
 fn add_all<P: Peer>(queue: &P, keys: &[Key]) {
     for key in keys {

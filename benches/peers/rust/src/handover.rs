@@ -57,7 +57,7 @@ pub(crate) fn handover(options: &Options, who: Who) -> Figures {
         add(key);
         taken.push(receipts.recv().expect("a receipt").duration_since(start));
     }
-    // The process ends with its worker: kube's scheduler cannot be told to.
+    // The worker ends with the process: kube's scheduler has no shutdown.
     drop(worker);
     percentiles(taken)
 }

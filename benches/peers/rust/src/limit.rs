@@ -1,7 +1,7 @@
-//! One thread asks: how long does a key wait that failed, and is there a token.
+//! One thread calls a limiter: the delay of a failed key, and a check for a token.
 //!
-//! Whoever lets himself be told the time is told: half a token comes between two checks, so after the burst every other
-//! check is refused, and what is compared is arithmetic and not clocks.
+//! Limiters that take the time as an argument get it: half a token accrues between two checks, so after the burst every other
+//! check is refused, and the arithmetic is compared, not the clocks.
 
 use std::cell::Cell;
 use std::hint::black_box;

@@ -98,9 +98,9 @@ pub(crate) enum Who {
     OursMultiThread,
     /// The same, waiting as a thread, without a runtime.
     OursBlocking,
-    /// The pure state machine, for who has a lock or an owner of his own.
+    /// The pure state machine, for a caller with a lock of its own or a single owner.
     OursPure,
-    /// A bucket that can be waited for.
+    /// A bucket with a wait queue.
     OursWaited,
     /// client-go's queue and limiters in plain Rust, ported in an afternoon.
     Naive,

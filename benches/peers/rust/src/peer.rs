@@ -11,7 +11,7 @@ pub(crate) trait Peer: Send + Sync {
     type Held;
 
     fn new() -> Self;
-    /// By reference, as Go passes strings: who needs a key of his own clones it.
+    /// By reference, as Go passes strings; a queue that stores the key clones it.
     fn add(&self, key: &Key);
     /// Waits as a thread; `None` once shut down and empty.
     fn get(&self) -> Option<Self::Held>;

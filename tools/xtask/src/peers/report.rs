@@ -62,7 +62,7 @@ const TOLD: [(&str, &str); 8] = [
     ("slowest", "with load"),
     ("quiet", "without a list"),
     ("before", "MiB before"),
-    ("told", "told an event"),
+    ("told", "deliveries per event"),
     ("slept", "ms slept"),
     ("never", "keys that were never reconciled"),
 ];

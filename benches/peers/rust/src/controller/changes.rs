@@ -35,7 +35,7 @@ pub(crate) struct Changes {
     listed: AtomicUsize,
     /// Changes that a reconcile has seen.
     covered: AtomicUsize,
-    /// Told when all objects of the list, or so many changes, have been seen.
+    /// How many objects of the list, or changes, have to be seen before `reached` is notified.
     awaited: AtomicUsize,
     reached: Notify,
     waits: Mutex<Vec<Duration>>,

@@ -19,26 +19,27 @@ use crate::memory::Memory;
 use crate::options::{Options, Who};
 use crate::system;
 
-/// Knows when it has been told the last state of each object. A listener may be told the same state twice, and may not be told of those
+/// A listener that notes when it has received the last state of each object. It may receive a state twice, and may miss those
 /// in between.
 pub(super) struct Last {
     /// By object.
     last: Arc<Vec<u32>>,
     known: Vec<u32>,
-    /// Objects to be told of: all in their first state, and then the last of those that change.
+    /// Objects it has not received in any state yet.
     listed: usize,
+    /// Changing objects whose last state it has not received yet.
     left: usize,
     told: Arc<Told>,
 }
 
-/// What all listeners tell.
+/// The progress of all listeners.
 #[derive(Default)]
 pub(super) struct Told {
-    /// Listeners that know the list, or the last states.
+    /// Listeners that have received all objects.
     listed: AtomicUsize,
     ended: AtomicUsize,
     changed: Notify,
-    /// How often any was told of a change.
+    /// Changes delivered to all listeners together.
     times: AtomicUsize,
 }
 
@@ -59,7 +60,7 @@ impl Told {
 }
 
 impl Last {
-    /// Of objects that end up in these versions.
+    /// A listener for objects whose last versions are these.
     pub(super) fn new(last: &Arc<Vec<u32>>, told: &Arc<Told>) -> Self {
         let left = last.iter().filter(|&&version| version >= FIRST).count();
         let known = vec![0; last.len()];
@@ -95,7 +96,7 @@ impl Handler for Last {
     }
 }
 
-/// Objects drawn at random change as fast as the watch takes it, until all listeners know the last state of each.
+/// Objects drawn at random change as fast as the watch takes it, until all listeners have received the last state of each.
 pub(super) async fn events(options: &Options, who: Who) -> Figures {
     let drawn = Draws::choices(1, options.adds, options.keys);
     let mut last = vec![1; options.keys];
@@ -122,7 +123,7 @@ pub(super) async fn events(options: &Options, who: Who) -> Figures {
     .into()
 }
 
-/// A listener that notes how late it is told, and one that is slow.
+/// A listener that measures its latency, and one that is slow.
 enum Beside {
     Quick(Arc<Changes>),
     Slow(Duration),
@@ -139,7 +140,7 @@ impl Handler for Beside {
     }
 }
 
-/// How late a listener is told beside another that is too slow for all changes, and what that one costs.
+/// The latency of a listener beside one that is too slow for all changes, and the memory that the slow one costs.
 pub(super) async fn slow_handler(options: &Options, who: Who, begin: Instant) -> Figures {
     let mut quick = options.clone();
     quick.work = 0;
@@ -155,7 +156,7 @@ pub(super) async fn slow_handler(options: &Options, who: Who, begin: Instant) ->
     figures
 }
 
-/// Counts the objects it is told of.
+/// A listener that counts the objects it receives.
 struct Counts {
     left: usize,
     all: Arc<Notify>,
@@ -170,8 +171,8 @@ impl Handler for Counts {
     }
 }
 
-/// While objects change, listeners come late, one after the other. How long until each knows all objects, and how late is meanwhile one told
-/// that is there?
+/// Listeners join one after the other while objects change. Measures the time until each has all objects, and the latency of a listener
+/// that was there before.
 pub(super) async fn late_join(options: &Options, begin: Instant) -> Figures {
     const JOINS: usize = 5;
     let pace = Pace::new(options);

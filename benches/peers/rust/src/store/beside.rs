@@ -1,8 +1,8 @@
-//! Updates by one thread: alone, and beside one that lists everything, again and again: who has a view goes through all of it, as making
-//! the list does for the others. Nobody looks into the objects: that would give the writer a rest where a list holds it up.
+//! Updates by one thread: alone, and beside a thread that lists everything in a loop. A store with snapshots iterates over all of one, as building
+//! the list does in the others. The lister does not read the objects: that would let the writer run where a list blocks it.
 //!
-//! No index value changes. A write is timed from the end of the one before it, so nothing that holds it up is missed. How
-//! many complete lists a second there were is told: a lister that is starved would make the writer look good.
+//! No index value changes. A write is timed from the end of the one before it, so the time includes every delay. The figures include
+//! the complete lists per second: a starved lister would make the writer look fast.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! kube-runtime's reflector store: a map by `ObjectRef` under a lock, without indexes. It clones every object it is told.
+//! kube-runtime's reflector store: a map by `ObjectRef` under a lock, without indexes. It clones every object it receives.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -38,11 +38,11 @@ impl<K> Kind for K where
 {
 }
 
-/// Names of objects that a subscriber was told of.
+/// Names of the objects in the changes that a subscriber received.
 pub(crate) type Told = BoxStream<'static, String>;
 
 pub(crate) trait Cache<K: Kind>: Clone + Send + Sync + 'static {
-    /// Starts one, in a task of its own, with so many subscribers.
+    /// Starts a cache in a task of its own, with this many subscribers.
     fn start(api: Api<K>, config: watcher::Config, subscribers: usize) -> (Self, Vec<Told>);
 
     fn ready(&self) -> BoxFuture<'static, ()>;

@@ -1,4 +1,4 @@
-//! A config map that counts its copies and who is alive, and tells of its end.
+//! A config map that counts its clones and live instances, and runs a callback when an instance is dropped.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -1,4 +1,4 @@
-//! D4: a subscriber that is told of an object that is gone already waits for nothing.
+//! D4: a subscriber that receives an object which is deleted already stops, and waits for a notification that never comes.
 
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -11,7 +11,7 @@ use crate::world::{Log, SECOND, config_map, config_maps, pass, paused, server};
 pub(crate) const DEFECT: Defect = Defect {
     id: "D4",
     is: "shared subscribers hang for ever",
-    measured: "an object created and deleted before a subscriber ran; which of two later ones it is told of",
+    measured: "an object created and deleted before a subscriber ran; which of two later ones it receives",
     theirs: program::<KubeRuntime<ConfigMap>>,
     ours: program::<Flyball<ConfigMap>>,
 };

@@ -30,7 +30,7 @@ fn program<E: Engine>() -> Finding {
         });
         E::start(Plan { owns: true, ..Plan::new(server.client()) }, work);
         pass(60 * SECOND).await;
-        // From now on, whoever asks for pods is told this.
+        // From now on every request for pods fails with this.
         let forbidden = Status::failure("pods is forbidden", "Forbidden").with_code(403);
         server.fail_next(RequestMatcher::any().resource::<Pod>(), u32::MAX, forbidden);
         server.close_watches_of::<Pod>();

@@ -17,7 +17,7 @@ use crate::world::SECOND;
 pub(crate) type Reconciled = Result<Action, std::io::Error>;
 pub(crate) type Reconcile = Arc<dyn Fn(Arc<ConfigMap>) -> BoxFuture<'static, Reconciled> + Send + Sync>;
 
-/// What a controller is told.
+/// The options of a controller.
 pub(crate) struct Plan {
     pub(crate) client: Client,
     pub(crate) main: watcher::Config,
