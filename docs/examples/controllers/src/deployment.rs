@@ -129,7 +129,7 @@ impl Context {
         pods.any(|pod| !is_over(pod))
     }
 
-    /// The sets that this deployment holds, after it has taken those that it should hold and let go of those it should not.
+    /// The sets that this deployment controls, after adopting orphans that match and releasing sets that no longer match.
     async fn claim_sets(&self, deployment: &Deployment) -> Result<Vec<Arc<ReplicaSet>>, Error> {
         let selector = selector_of(&deployment.spec.as_ref().ok_or(Error::Invalid("no spec"))?.selector)?;
         let view = self.sets.snapshot();
@@ -147,7 +147,7 @@ impl Context {
                     self.patch(deployment, set, release(deployment, &**set)).await?;
                 }
                 Claim::Adopt => {
-                    // The cache may not know yet that the deployment is being deleted, and its sets are to stay.
+                    // The cache may be behind a deletion of the deployment that orphans its sets.
                     may_adopt = may_adopt || self.is_there(deployment).await?;
                     if may_adopt {
                         let adopted = self.patch(deployment, set, adoption(deployment, &**set)?).await?;

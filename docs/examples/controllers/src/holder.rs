@@ -1,4 +1,4 @@
-//! PURE. Who holds an object: its controller, and how one takes an object or lets it go.
+//! PURE. The controlling owner of an object, and the patches that adopt or release an object.
 
 use flyball_informer_cache::{Index, Selector};
 use flyball_kube::SelectorExt;
@@ -8,17 +8,17 @@ use serde_json::{Value, json};
 
 use crate::error::Error;
 
-/// Who holds an object.
+/// The controlling owner of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Holder {
     /// The controller with this uid.
     Uid(String),
-    /// Nobody, in this namespace.
+    /// An orphan in this namespace.
     Nobody(String),
 }
 
 impl Holder {
-    /// Who holds this object.
+    /// The controlling owner of `object`.
     pub fn of(object: &impl Resource) -> Self {
         match controller_of(object) {
             Some(owner) => Self::Uid(owner.uid.clone()),
@@ -26,13 +26,13 @@ impl Holder {
         }
     }
 
-    /// This object, as a holder of others.
+    /// `object` as the owner of others.
     pub fn of_uid(object: &impl Resource) -> Self {
         Self::Uid(uid_of(object).to_owned())
     }
 }
 
-/// Objects by who holds them.
+/// An index of objects by their controlling owner.
 #[must_use]
 pub fn by_holder<K: Resource>() -> Index<K, Holder> {
     Index::new("holder", Holder::of)

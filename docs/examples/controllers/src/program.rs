@@ -46,9 +46,9 @@ pub fn retry<K, E, C>(_: Arc<K>, _: &E, _: Arc<C>) -> Action {
     Action::requeue(Duration::ZERO)
 }
 
-/// A program: its work, in the cluster of the current context, until it is told to end; as one of several, if it is asked to.
+/// Runs a program's work in the cluster of the current context, until SIGTERM or Ctrl-C; with leader election, if `options` enable it.
 ///
-/// What it ends with is 1 after an error, which a lost leadership is.
+/// Returns exit code 1 after an error, such as a lost leadership.
 ///
 /// # Panics
 /// Outside a tokio runtime.
@@ -77,20 +77,20 @@ async fn work_by(
         return Ok(());
     }
     let election = election(&client, name, options)?;
-    // From here on, as it may be told to end while it waits to lead. Its controllers listen by themselves.
+    // Registered before the election, as the signal may come while the program waits to lead. Controllers register their own.
     let mut terminate = signal(SignalKind::terminate())?;
-    let told_to_end = async {
+    let shutdown_signal = async {
         tokio::select! {
             _ = terminate.recv() => {}
-            // If it cannot be caught, it ends the process.
+            // Where Ctrl-C cannot be caught, it ends the process.
             Ok(()) = ctrl_c() => {}
         }
     };
     let work = |leadership| work(client, Term::new(Some(leadership), probes));
-    Ok(as_leader(election, told_to_end, work).await?)
+    Ok(as_leader(election, shutdown_signal, work).await?)
 }
 
-/// All pods, by who holds them, by their namespace and by their labels.
+/// An informer of all pods, indexed by controlling owner, by namespace and by labels.
 ///
 /// # Panics
 /// Outside a tokio runtime.
@@ -138,7 +138,7 @@ where
     informer(Api::all(client.clone()), watcher::Config::default())
 }
 
-/// Runs a controller to its end, and tells what fails.
+/// Runs a controller to its end, and logs its errors.
 pub async fn drive<K, E>(reconciles: ReconcileStream<K, E>)
 where
     E: Error + 'static,

@@ -109,7 +109,7 @@ impl Context {
         Api::namespaced(self.client.clone(), &set.namespace().unwrap_or_default())
     }
 
-    /// The pods that this set holds, after it has taken those that it should hold and let go of those it should not.
+    /// The pods that this set controls, after adopting orphans that match and releasing pods that no longer match.
     async fn claim_pods(&self, set: &ReplicaSet) -> Result<Vec<Arc<Pod>>, Error> {
         let selector = selector_of(&set.spec.as_ref().ok_or(Error::Invalid("no spec"))?.selector)?;
         let view = self.pods.snapshot();

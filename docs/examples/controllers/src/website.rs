@@ -27,12 +27,12 @@ pub use self::resource::{Website, WebsiteSpec, WebsiteStatus};
 use crate::error::Error;
 use crate::program::{Clock, retry};
 
-/// Who reports the events.
+/// The reporting controller of the events.
 const MANAGER: &str = "website-controller";
-/// Holds a website until its end is told of.
+/// Keeps a deleted website until the event about its deletion is published.
 const FINALIZER: &str = "examples.flyball.rs/website";
 
-/// What a reconcile works with.
+/// The context of a reconcile.
 struct Context {
     client: Client,
     clock: Clock,

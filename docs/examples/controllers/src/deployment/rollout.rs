@@ -20,18 +20,18 @@ use crate::error::Error;
 use crate::holder::uid_of;
 use crate::replicaset::replicas;
 
-/// What is to be written, and told.
+/// The writes that bring a deployment forward, and its new status.
 #[derive(Debug, Default)]
 pub struct Plan {
-    /// The set of a template that had none.
+    /// A set to create, for a template without one.
     pub create: Option<ReplicaSet>,
-    /// Sets with other sizes or annotations.
+    /// Sets to update, with new sizes or annotations.
     pub update: Vec<ReplicaSet>,
-    /// Sets that nobody will go back to.
+    /// Sets to delete: revisions past the history limit.
     pub delete: Vec<Arc<ReplicaSet>>,
     /// The revision the deployment is at.
     pub revision: Option<String>,
-    /// What the deployment says then.
+    /// The deployment's status after that.
     pub status: DeploymentStatus,
 }
 
@@ -347,7 +347,7 @@ pub(super) fn available(set: &ReplicaSet) -> i32 {
     set.status.as_ref().and_then(|status| status.available_replicas).unwrap_or(0)
 }
 
-/// Of those that a set has been told to keep: it may not have said yet what has become of the others.
+/// Available pods, at most the requested replicas: the set's status may still count pods it was scaled down by.
 fn serving(set: &ReplicaSet) -> i32 {
     available(set).min(replicas(set))
 }

@@ -193,7 +193,7 @@ impl Rollout<'_> {
         } else if is_better(self.deployment, status) {
             let mut better =
                 condition(PROGRESSING, "True", "ReplicaSetUpdated", format!("{what} is progressing."), now);
-            // Told again, as the deadline counts from when it was told last.
+            // Updated at each progress: the deadline counts from the condition's last update.
             if let Some(known) = known.filter(|known| known.status == "True") {
                 better.last_transition_time = known.last_transition_time;
             }
@@ -253,12 +253,12 @@ pub(super) fn overdue_in(
     if is_complete(deployment, status) || matches!(known.reason.as_deref(), Some(DONE | TIMED_OUT)) {
         return None;
     }
-    // A second more, as times are told in seconds.
+    // One second more, as the condition's time is rounded down to seconds.
     let at = known.last_update_time.as_ref()?.0 + deadline + SignedDuration::from_secs(1);
     Some(at.duration_since(now).max(SignedDuration::from_secs(1)).unsigned_abs())
 }
 
-/// Whether they say the same: a number that is not there is zero.
+/// Whether two statuses are equal, where an absent number equals zero.
 pub(super) fn same(a: &DeploymentStatus, b: &DeploymentStatus) -> bool {
     let plain = |status: &DeploymentStatus| {
         let counts = [

@@ -62,7 +62,7 @@ fn one_family(
     known: Vec<Arc<EndpointSlice>>,
     plan: &mut Plan,
 ) -> Result<(), Error> {
-    // Slices tell their ports once for all endpoints, so pods with other ports are in other slices.
+    // A slice has one list of ports for all its endpoints, so pods with different ports are in different slices.
     let mut groups = BTreeMap::<String, (Vec<EndpointPort>, Wanted, Vec<Arc<EndpointSlice>>)>::new();
     for pod in pods.iter().filter(|pod| !is_over(pod)) {
         let Some(endpoint) = endpoint(service, pod, family) else { continue };
@@ -89,7 +89,7 @@ fn one_family(
             create.push(new_slice(service, family, ports.clone(), rest.to_vec())?);
         }
     }
-    // A service has a slice, if an empty one, so that it is told from one that nobody has looked at yet.
+    // A service without endpoints gets an empty slice. A service without any slice has not been reconciled yet.
     if kept == 0 && create.is_empty() {
         create.push(new_slice(service, family, Vec::new(), Vec::new())?);
     }

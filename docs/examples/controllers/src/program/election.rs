@@ -15,7 +15,7 @@ use kube::{Client, Resource};
 use super::options::Options;
 use super::probes::Probes;
 
-/// Until when a program works: until it is told to end, and only as long as it leads, if it has to.
+/// The lifetime of a program's controllers: until a shutdown signal, or until leadership is lost, if there is an election.
 #[derive(Clone, Debug, Default)]
 pub struct Term {
     leadership: Option<Leadership>,
@@ -23,13 +23,13 @@ pub struct Term {
 }
 
 impl Term {
-    /// For good, if there is no election.
+    /// A term without a leadership lasts until a shutdown signal.
     #[must_use]
     pub const fn new(leadership: Option<Leadership>, probes: Probes) -> Self {
         Self { leadership, probes }
     }
 
-    /// The controller fills its caches at once, begins its work with the term, and ends in order with it; at once on a second signal.
+    /// Binds `controller` to the term: it fills its caches at once, reconciles while the term lasts, and then shuts down gracefully; at once on a second signal.
     pub fn bound<K>(&self, controller: Controller<K>) -> Controller<K>
     where
         K: Resource<DynamicType: Clone + Debug + Eq + Hash + Send + Sync + Unpin> + Send + Sync + 'static,
@@ -63,10 +63,10 @@ pub fn election(
         .build()
 }
 
-/// Begins the work as a standby, which fills its caches until it leads. When `stop` is done the work ends in order, and then the lease is given away.
+/// Runs `work` as a standby, which fills its caches until it leads. When `stop` completes the work shuts down gracefully, and then the lease is released.
 ///
 /// # Errors
-/// When it leads no more, though nobody has told it to end. The work has ended, too: in order, or it was dropped before others lead.
+/// When leadership is lost before `stop` completes. The work has ended by then: it shut down gracefully, or was dropped before another replica can lead.
 pub async fn as_leader<F: Future<Output = ()>>(
     mut election: Election,
     stop: impl Future<Output = ()>,

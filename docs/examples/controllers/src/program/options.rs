@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{ArgAction, Parser};
 use jiff::SignedDuration;
 
-/// A controller in the cluster of the current context, until it is told to end
+/// Runs a controller in the cluster of the current context, until SIGTERM or Ctrl-C
 #[derive(Clone, Debug, Parser, PartialEq, Eq)]
 // As Go reads flags: the last one counts.
 #[command(args_override_self = true)]

@@ -41,7 +41,7 @@ pub(crate) fn status(
     }
 }
 
-/// A failure that is told already stays as it was told, so that a status does not change with each attempt.
+/// A failure condition that is present already is kept unchanged, so that the status does not change with each attempt.
 fn conditions(
     set: &ReplicaSet,
     mut conditions: Vec<ReplicaSetCondition>,
