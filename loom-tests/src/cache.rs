@@ -1,4 +1,4 @@
-//! What the models of the cache share.
+//! Helpers of the models of the cache.
 
 #![allow(clippy::missing_panics_doc, reason = "a panic is how a model fails")]
 

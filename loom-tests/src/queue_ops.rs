@@ -1,4 +1,4 @@
-//! Every public operation of the queue as a value, and how several of them at once are judged: by what they come to one after the other.
+//! Every public operation of the queue as a value, and the check of several concurrent ones: their results must equal those of a sequential order.
 
 #![allow(clippy::missing_panics_doc, reason = "a panic is how a model fails")]
 

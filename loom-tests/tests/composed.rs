@@ -1,5 +1,5 @@
 //! Models of the way from an event to the lease of its key, across the crates: what a store publishes is visible, then its
-//! observer adds the key, and whoever leases that key sees the version that caused it, or a newer one.
+//! observer adds the key, and the worker that leases that key reads the version that caused it, or a newer one.
 //!
 //! It is the controller's way; the controller itself adds no lock or atomic to it.
 
@@ -12,7 +12,7 @@ use loom_tests::{Arc, Model, block_on, model, thread};
 /// A key and a version.
 type Object = (u8, u64);
 
-/// A store and a queue, joined by an observer; and what was told and seen of key 1. Not the model's atomics, so that noting
+/// A store and a queue, joined by an observer, with the versions of key 1 that were reported and read. Not the model's atomics, so that recording
 /// adds no scheduling point; loom runs all threads on one.
 #[derive(Clone)]
 struct Way {
@@ -43,7 +43,7 @@ impl Way {
     fn observe(&self) -> Observer<u8, Object> {
         let (queue, told) = (self.queue.clone(), self.told.clone());
         self.store.observe(move |change: &Change<u8, Object>| {
-            // Ordering: Release, with the load of whoever leases: it looks into the store only after.
+            // Ordering: Release, with the Acquire load of the thread that leases the key: it reads the store only after that.
             told.fetch_max(change.object().1, Ordering::Release);
             queue.add(*change.key()).unwrap();
         })
@@ -53,7 +53,7 @@ impl Way {
     fn lease(&self) -> Option<u64> {
         let lease = block_on(self.queue.get())?;
         assert_eq!(self.held.fetch_add(1, RELAXED), 0, "two leases of one key");
-        // Ordering: Acquire, with the one who was told.
+        // Ordering: Acquire, with the Release store of the observer.
         let told = self.told.load(Ordering::Acquire);
         let seen = self.store.get(&1).expect("it is never deleted").1;
         assert!(seen >= told, "told of {told}, and sees {seen}");
@@ -63,7 +63,7 @@ impl Way {
         Some(seen)
     }
 
-    /// Reconciles until the second version was seen. It never is when its event is lost: then nobody wakes us.
+    /// Reconciles until the second version was read. If its event is lost, the worker is never woken and the model deadlocks.
     fn lease_until_seen(&self) {
         while self.lease() != Some(2) {}
     }
@@ -80,7 +80,7 @@ fn event_vs_lease() {
         name: "composed::event_vs_lease",
         threads: 2,
         floor: 80,
-        catches: "an event while its key is leased, forgotten by a lease's end that looks for a mark in one critical section and ends in another",
+        catches: "an event of a leased key, lost by a lease's end that checks the dirty flag in one critical section and ends the lease in another",
     };
     model(claim, || {
         let way = Way::new();
@@ -101,7 +101,7 @@ fn list_vs_start() {
         name: "composed::list_vs_start",
         threads: 2,
         floor: 204,
-        catches: "a list that looks who observes in one critical section and is published in another: a controller that starts meanwhile never hears of it",
+        catches: "a list that reads the observers in one critical section and is published in another: a controller that starts in between never receives it",
     };
     model(claim, || {
         let way = Way::new();
@@ -120,7 +120,7 @@ fn event_vs_two_workers() {
         name: "composed::event_vs_two_workers",
         threads: 3,
         floor: 60000,
-        catches: "a worker that looks at the key in one critical section and takes it in another: two leases of one key",
+        catches: "a worker that selects the key in one critical section and leases it in another: two leases of one key",
     };
     model(claim, || {
         let way = Way::new();

@@ -1,4 +1,4 @@
-//! Models of handlers: functions that a future tells merged changes, beside those who unsubscribe them and wait.
+//! Models of handlers: functions that a future calls with merged changes, beside threads that unsubscribe them and wait.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,7 +19,7 @@ fn unsubscribed_vs_call() {
         name: "handler::unsubscribed_vs_call",
         threads: 2,
         floor: 120,
-        catches: "a run future that looks whether its end is wished for and registers for the wish later: it sleeps, and nobody who waits is told",
+        catches: "a run future that checks for an unsubscribe request before it registers its waker for it: it sleeps, and the waiters for its end are never woken",
     };
     model(claim, || {
         let store = store();
@@ -27,7 +27,7 @@ fn unsubscribed_vs_call() {
         // Not the model's atomics, so that counting adds no scheduling point; loom runs all threads on one.
         let calls = Arc::new(AtomicU64::new(0));
         let counting = calls.clone();
-        // Ordering: Relaxed, who reads has waited for the end of the calls.
+        // Ordering: Relaxed, the reader has waited for the end of the calls.
         let (handler, run) = store.subscribe().for_each(move |_| {
             counting.fetch_add(1, Ordering::Relaxed);
         });
@@ -49,7 +49,7 @@ fn close_vs_call() {
         name: "handler::close_vs_call",
         threads: 2,
         floor: 518,
-        catches: "a run future that says it is over before it has let go of the function",
+        catches: "a run future that reports its end before it has dropped the function",
     };
     model(claim, || {
         let store = store();

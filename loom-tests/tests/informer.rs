@@ -13,7 +13,7 @@ fn shut_down_vs_run() {
         name: "informer::shut_down_vs_run",
         threads: 2,
         floor: 12,
-        catches: "a run future that stores its waker without looking again whether the end was wished for",
+        catches: "a run future that stores its waker without checking again for a shutdown request",
     };
     model(claim, || {
         let (informer, run) = informer(None);
@@ -30,7 +30,7 @@ fn shut_down_vs_run_that_moved() {
         name: "informer::shut_down_vs_run_that_moved",
         threads: 2,
         floor: 12,
-        catches: "a run future that changes its waker without looking again whether the end was wished for",
+        catches: "a run future that replaces its waker without checking again for a shutdown request",
     };
     model(claim, || {
         let (informer, run) = informer(None);
@@ -49,7 +49,7 @@ fn end_vs_who_waits_for_it() {
         name: "informer::end_vs_who_waits_for_it",
         threads: 2,
         floor: 54,
-        catches: "an informer that tells of its end before its status and its store do",
+        catches: "an informer that wakes waiters for its end before its status and its store report the end",
     };
     model(claim, || {
         let (informer, run) = informer(None);
@@ -73,7 +73,7 @@ fn status_vs_first_list() {
         name: "informer::status_vs_first_list",
         threads: 2,
         floor: 23,
-        catches: "a status that says it watches beside the version of before the list",
+        catches: "a status that reports \"watching\" together with the version before the list",
     };
     model(claim, || {
         let (informer, run) = informer(Some(7));
@@ -101,7 +101,7 @@ fn list_vs_add_index() {
         name: "informer::list_vs_add_index",
         threads: 2,
         floor: 480,
-        catches: "a list that is committed while an index becomes a part of the store",
+        catches: "a list that is committed while an index is being added",
     };
     model(claim, || {
         let (informer, run) = informer(Some(7));

@@ -1,4 +1,4 @@
-//! Models of the store: writers, readers, consumers and those who wait, beside each other.
+//! Models of the store: concurrent writers, readers, consumers and waiters.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -64,14 +64,14 @@ fn subscribe_vs_first_list() {
         name: "informer_cache::subscribe_vs_first_list",
         threads: 2,
         floor: 6,
-        catches: "a subscription that looks whether there was a list in one critical section and registers in another",
+        catches: "a subscription that checks in one critical section whether there was a list and registers in another",
     };
     model(claim, || {
         let store = store();
         let lister = beside(&store, |store| store.replace([object(1, 1)], Version::new(1)));
         let mut changes = store.subscribe();
         lister.join().unwrap();
-        assert!(!changes.is_initial_delivered(), "the list is still to be told, in whichever way");
+        assert!(!changes.is_initial_delivered(), "the list is not delivered yet");
         assert!(changes.try_next().is_some_and(|change| change.is_initial()));
         assert!(changes.is_initial_delivered());
         assert!(changes.try_next().is_none());
@@ -84,13 +84,13 @@ fn caught_up_vs_first_list() {
         name: "informer_cache::caught_up_vs_first_list",
         threads: 2,
         floor: 19,
-        catches: "a first list that says to a consumer that it is there before it is merged",
+        catches: "a first list that is reported complete to a subscription before its objects are merged into it",
     };
     model(claim, || {
         let store = store();
         let mut changes = store.subscribe();
         let lister = beside(&store, |store| store.replace([object(1, 1)], Version::new(1)));
-        assert!(!changes.is_initial_delivered(), "nothing was told yet");
+        assert!(!changes.is_initial_delivered(), "nothing was delivered yet");
         let mut consumer = Consumer::default();
         consumer.drain(&mut changes);
         if changes.is_initial_delivered() {
@@ -108,8 +108,7 @@ fn caught_up_vs_two_waiters() {
         name: "informer_cache::caught_up_vs_two_waiters",
         threads: 3,
         floor: 7602,
-        catches: "an empty first list that looks whether the consumer is idle in one critical section and comes in another: \
-                  nobody says that it has got through",
+        catches: "an empty first list that checks in one critical section whether the consumer is idle and is published in another: no waiter for `initial_processed` is woken",
     };
     model(claim, || {
         let store = store();
@@ -130,7 +129,7 @@ fn two_first_lists() {
         name: "informer_cache::two_first_lists",
         threads: 3,
         floor: 166,
-        catches: "a list that does not take its turn, so that two are the first",
+        catches: "a list that is not ordered with other writes, so that two lists are the first",
     };
     model(claim, || {
         let store = store();
@@ -154,7 +153,7 @@ fn subscribe_by_index_vs_move() {
         name: "informer_cache::subscribe_by_index_vs_move",
         threads: 2,
         floor: 19,
-        catches: "a subscription of an index value that takes its objects from a later table than that it is told the changes of",
+        catches: "a subscription of an index value that takes its objects from a later table than the one its changes start from",
     };
     model(claim, || {
         let store = holding([object(1, 1)]);
@@ -175,7 +174,7 @@ fn subscribe_by_key_vs_write() {
         name: "informer_cache::subscribe_by_key_vs_write",
         threads: 2,
         floor: 6,
-        catches: "a write that commits what it found for the subscriptions there were",
+        catches: "a write that commits the changes it prepared for an earlier set of subscriptions",
     };
     model(claim, || {
         let store = store();
@@ -196,7 +195,7 @@ fn overflow_vs_next() {
         name: "informer_cache::overflow_vs_next",
         threads: 2,
         floor: 98,
-        catches: "a consumer that looks whether it was too much in one critical section and parks in another",
+        catches: "a consumer that checks in one critical section whether it exceeded its bound and registers its waker in another",
     };
     model(claim, || {
         let store = store();
@@ -219,7 +218,7 @@ fn restart_vs_write() {
         name: "informer_cache::restart_vs_write",
         threads: 2,
         floor: 120,
-        catches: "a consumer that begins anew with what is published and not told yet, and is told that again",
+        catches: "a consumer that restarts from a published state whose changes are not delivered yet, and receives them again",
     };
     model(claim, || {
         let store = store();
@@ -240,7 +239,7 @@ fn two_writers_one_order() {
         name: "informer_cache::two_writers_one_order",
         threads: 3,
         floor: 166,
-        catches: "a write that does not take its turn, and is told in another order than it was published in",
+        catches: "a write that is not ordered with others, and is delivered in another order than it was published in",
     };
     model(claim, || {
         let store = store();
@@ -264,7 +263,7 @@ fn fan_out_vs_two_consumers() {
         name: "informer_cache::fan_out_vs_two_consumers",
         threads: 3,
         floor: 347,
-        catches: "a write that takes what it found in one consumer for another's, when one left and one came meanwhile",
+        catches: "a write that uses what it prepared for one consumer for another, when one unsubscribed and one subscribed in the meantime",
     };
     model(claim, || {
         let store = store();
@@ -296,7 +295,7 @@ fn two_upserts_never_go_back() {
         name: "informer_cache::two_upserts_never_go_back",
         threads: 2,
         floor: 23,
-        catches: "a write that is judged outside its turn, and commits after another one",
+        catches: "a write that is checked before it is ordered with others, and commits after another one",
     };
     model(claim, || {
         let store = store();
@@ -315,14 +314,14 @@ fn next_vs_write() {
         name: "informer_cache::next_vs_write",
         threads: 2,
         floor: 72,
-        catches: "a consumer that looks in one critical section and parks in another",
+        catches: "a consumer that checks for changes in one critical section and registers its waker in another",
     };
     model(claim, || {
         let store = store();
         let mut changes = store.subscribe();
         let writer = beside(&store, |store| store.upsert(object(1, 1)));
         let change = block_on(changes.next()).expect("the store is open");
-        let seen = store.get(change.key()).expect("what is told is in the store");
+        let seen = store.get(change.key()).expect("a delivered object is in the store");
         assert_eq!(seen.version, change.object().version);
         writer.join().unwrap();
     });
@@ -334,7 +333,7 @@ fn close_vs_write() {
         name: "informer_cache::close_vs_write",
         threads: 3,
         floor: 19432,
-        catches: "an end that does not take its turn, and overtakes a change which is published and not told yet",
+        catches: "a close that is not ordered with writes, and is delivered before a change that is already published",
     };
     model(claim, || {
         let store = store();
@@ -350,9 +349,9 @@ fn close_vs_write() {
             told += 1;
         }
         let there = closer.join().unwrap();
-        assert!(told == 1 || !there, "what was there before the end is told before it");
+        assert!(told == 1 || !there, "changes before the end are delivered before it");
         writer.join().unwrap();
-        assert!(changes.try_next().is_none(), "nothing is told after the end");
+        assert!(changes.try_next().is_none(), "nothing is delivered after the end");
     });
 }
 
@@ -362,7 +361,7 @@ fn drop_subscription_vs_write() {
         name: "informer_cache::drop_subscription_vs_write",
         threads: 2,
         floor: 5,
-        catches: "a consumer that leaves its pending changes in one critical section and is gone in another",
+        catches: "a consumer that drops its pending changes in one critical section and unsubscribes in another",
     };
     model(claim, || {
         let store = store();
@@ -380,7 +379,7 @@ fn resync_vs_write() {
         name: "informer_cache::resync_vs_write",
         threads: 2,
         floor: 39,
-        catches: "a resync from a state that was published and not told yet",
+        catches: "a resync from a published state whose changes are not delivered yet",
     };
     model(claim, || {
         let store = store();
@@ -403,7 +402,7 @@ fn resync_of_a_key_vs_write_of_another() {
         name: "informer_cache::resync_of_a_key_vs_write_of_another",
         threads: 2,
         floor: 60,
-        catches: "a resync that waits for a write under way, and is not woken as that brings it nothing",
+        catches: "a resync that waits for a write in progress, and is not woken when the write has no change for it",
     };
     model(claim, || {
         let store = holding([object(1, 1)]);
@@ -425,7 +424,7 @@ fn write_in_a_turn_vs_write() {
         name: "informer_cache::write_in_a_turn_vs_write",
         threads: 2,
         floor: 23,
-        catches: "a turn that is marked before it is taken: what writes in it waits for itself and is not told so",
+        catches: "a writer that is recorded before it owns the write lock: a nested write waits for itself instead of failing",
     };
     // The identity runs in the turn.
     let schema = Schema::new(|object: &Object| object.key, |object| Version::new(object.version));
@@ -433,7 +432,7 @@ fn write_in_a_turn_vs_write() {
         if let Some(store) = WRITES.take() {
             // Caught here, as loom's locks do not outlive a panic.
             let refused = catch_unwind(AssertUnwindSafe(|| store.upsert(object(2, 1))));
-            assert!(refused.is_err(), "it is told so");
+            assert!(refused.is_err(), "a nested write fails");
         }
         true
     });
@@ -455,7 +454,7 @@ fn synced_vs_two_waiters() {
         name: "informer_cache::synced_vs_two_waiters",
         threads: 3,
         floor: 3813,
-        catches: "a waiter that looks in one critical section and parks in another",
+        catches: "a waiter that checks in one critical section and registers its waker in another",
     };
     model(claim, || {
         let store = store();
@@ -473,7 +472,7 @@ fn wait_for_vs_publish() {
         name: "informer_cache::wait_for_vs_publish",
         threads: 2,
         floor: 80,
-        catches: "a wait that looks at the version in one critical section and parks in another",
+        catches: "a wait that reads the version in one critical section and registers its waker in another",
     };
     model(claim, || {
         let store = store();
@@ -492,7 +491,7 @@ fn replace_vs_upsert() {
         name: "informer_cache::replace_vs_upsert",
         threads: 2,
         floor: 23,
-        catches: "a list that is begun before its turn, beside what another writer changes",
+        catches: "a list that starts before it is ordered with writes, beside another writer's changes",
     };
     model(claim, || {
         let store = store();
@@ -538,7 +537,7 @@ fn by_index_vs_upsert() {
         name: "informer_cache::by_index_vs_upsert",
         threads: 2,
         floor: 19,
-        catches: "a read by index that finds the keys at one instant and the objects at another",
+        catches: "a read by index that takes the keys from one state and the objects from another",
     };
     model(claim, || {
         let store = holding([object(1, 1)]);

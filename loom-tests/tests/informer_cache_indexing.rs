@@ -21,7 +21,7 @@ fn add_index_vs_upsert() {
         name: "informer_cache::add_index_vs_upsert",
         threads: 2,
         floor: 159,
-        catches: "a new index that does not run after what was written before its turn",
+        catches: "a new index that does not index the writes between its build and its publication",
     };
     model(claim, || {
         let store = holding([object(1, 1)]);
@@ -38,7 +38,7 @@ fn add_index_vs_new_key() {
         name: "informer_cache::add_index_vs_new_key",
         threads: 2,
         floor: 159,
-        catches: "a new index that passes over a key that came while it was built",
+        catches: "a new index that misses a key added during the build",
     };
     model(claim, || {
         let store = holding([object(1, 1)]);
@@ -56,7 +56,7 @@ fn add_index_vs_delete() {
         name: "informer_cache::add_index_vs_delete",
         threads: 2,
         floor: 159,
-        catches: "a new index that passes over a key that went while it was built",
+        catches: "a new index that misses the deletion of a key during the build",
     };
     model(claim, || {
         let store = holding([object(1, 1), object(2, 2)]);
@@ -74,7 +74,7 @@ fn add_index_vs_by_index() {
         name: "informer_cache::add_index_vs_by_index",
         threads: 2,
         floor: 71,
-        catches: "a new index that is asked before it is filled",
+        catches: "a new index that can be queried before it is filled",
     };
     model(claim, || {
         let store = holding([object(1, 1)]);
@@ -97,7 +97,7 @@ fn add_index_vs_replace() {
         name: "informer_cache::add_index_vs_replace",
         threads: 2,
         floor: 312,
-        catches: "a new index that comes in outside a turn, beside a relist, which then publishes a copy of the table without it",
+        catches: "a new index that is added without being ordered with a relist, which then publishes a copy of the table without it",
     };
     model(claim, || {
         let store = holding([object(1, 1), object(2, 2)]);
@@ -120,7 +120,7 @@ fn remove_index_vs_snapshot() {
         name: "informer_cache::remove_index_vs_snapshot",
         threads: 2,
         floor: 13,
-        catches: "an index whose definition goes in one critical section and whose column goes in another",
+        catches: "an index whose definition is removed in one critical section and whose column in another",
     };
     model(claim, || {
         let store = holding([object(1, 1)]);
@@ -162,7 +162,7 @@ fn two_add_index_of_one_name() {
         name: "informer_cache::two_add_index_of_one_name",
         threads: 2,
         floor: 425,
-        catches: "an index whose name is looked for before its turn, and not in it",
+        catches: "an index whose name is checked for duplicates before it is ordered with writes, and not after",
     };
     model(claim, || {
         let store = holding([object(1, 1)]);
@@ -181,7 +181,7 @@ fn add_index_upsert_snapshot() {
         name: "informer_cache::add_index_upsert_snapshot",
         threads: 3,
         floor: 2100,
-        catches: "a new index whose definition comes in one critical section and whose column comes in another",
+        catches: "a new index whose definition is added in one critical section and whose column in another",
     };
     model(claim, || {
         let store = holding([object(1, 1), object(2, 2)]);
@@ -206,7 +206,7 @@ fn add_index_upsert_delete() {
         name: "informer_cache::add_index_upsert_delete",
         threads: 3,
         floor: 14330,
-        catches: "a new index that leaves an object where it was before it was written over",
+        catches: "a new index that keeps an object under its values from before an update",
     };
     model(claim, || {
         let store = holding([object(1, 1)]);

@@ -1,4 +1,4 @@
-//! Models of the seats that readers look from: what is read from one is what is published.
+//! Models of reader slots: a read from a slot returns the published table.
 
 use std::hash::{Hash, Hasher};
 
@@ -6,7 +6,7 @@ use flyball_informer_cache::{Schema, SharedWriter, Store, Version};
 use loom_tests::cache::object::{Object, Objects, object};
 use loom_tests::{Model, model, thread};
 
-/// A store with so many seats, in which key 1 is at version 1.
+/// A store with this many reader slots, in which key 1 is at version 1.
 fn seated(seats: usize) -> Objects {
     let schema = Schema::new(|object: &Object| object.key, |object| Version::new(object.version));
     let store = Store::builder(schema).reader_slots(seats, 1).seed(1).build().unwrap().into_shared();
@@ -24,7 +24,7 @@ fn look_vs_upsert() {
         name: "seats::look_vs_upsert",
         threads: 2,
         floor: 63,
-        catches: "a writer that clears the seats before readers are kept out",
+        catches: "a writer that clears the reader slots before it locks readers out",
     };
     model(claim, || {
         let store = seated(1);
@@ -49,7 +49,7 @@ fn sit_vs_delete() {
         name: "seats::sit_vs_delete",
         threads: 2,
         floor: 7,
-        catches: "a reader that takes its seat when it no longer holds the lock of what it saw",
+        catches: "a reader that fills its slot after it released the lock under which it read the table",
     };
     model(claim, || {
         let store = seated(1);
@@ -63,7 +63,7 @@ fn sit_vs_delete() {
         store.delete(&1, None);
         let (first, second) = reader.join().unwrap();
         assert!(first.is_some() || second.is_none(), "back in time: {first:?}, {second:?}");
-        // From the reader's seat, as there is one.
+        // From the reader's slot, as there is one.
         assert_eq!(version(&store), None);
         store.check().unwrap();
     });
@@ -75,7 +75,7 @@ fn two_seats_vs_replace() {
         name: "seats::two_seats_vs_replace",
         threads: 4,
         floor: 114564,
-        catches: "a writer that clears the first seat and lets the others sit",
+        catches: "a writer that clears the first reader slot only",
     };
     model(claim, || {
         let store = seated(2);
@@ -92,7 +92,7 @@ fn two_seats_vs_replace() {
             let (object, list) = reader.join().unwrap();
             assert!(object == Some(1) || list == Version::new(2), "the list is at once");
         }
-        // In the other seat, too.
+        // In the other slot, too.
         let again = thread::spawn({
             let store = store.clone();
             move || assert_eq!((version(&store), store.version()), (Some(2), Version::new(2)))
@@ -125,14 +125,14 @@ fn clear_vs_look() {
         name: "seats::clear_vs_look",
         threads: 2,
         floor: 4,
-        catches: "a writer that does not wait for who looks from a seat, and leaves the old table there",
+        catches: "a writer that does not wait for a reader in a slot, and leaves the old table in the slot",
     };
     model(claim, || {
         let schema = Schema::new(|object: &Object| Slow(object.key), |object| Version::new(object.version));
         let store = Store::builder(schema).reader_slots(1, 1).seed(1).build().unwrap().into_shared();
         store.upsert(object(1, 1));
         let version = |store: &SharedWriter<Slow, Object>| store.get(&Slow(1)).map(|object| object.version);
-        // Somebody has a seat; the same for all.
+        // The slot is taken, whichever thread took it.
         assert_eq!(version(&store), Some(1));
         let reader = thread::spawn({
             let store = store.clone();
@@ -142,7 +142,7 @@ fn clear_vs_look() {
         assert_eq!(version(&store), Some(2));
         reader.join().unwrap();
         store.upsert(object(1, 3));
-        assert_eq!(store.retained_snapshots().states, 0, "nobody holds what was");
+        assert_eq!(store.retained_snapshots().states, 0, "no earlier state is retained");
         assert_eq!(version(&store), Some(3));
     });
 }

@@ -1,4 +1,4 @@
-//! Models of who waits for a version, in a task or on a thread, beside those who write, close, and give up.
+//! Models of waits for a version, in a task or on a thread, beside writes, closing and cancellation.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -34,7 +34,7 @@ fn wait_for_key_vs_close() {
         name: "informer_cache::wait_for_key_vs_close",
         threads: 2,
         floor: 50,
-        catches: "a wait that looks in one critical section whether the store is closed and parks in another",
+        catches: "a wait that checks in one critical section whether the store is closed and registers its waker in another",
     };
     model(claim, || {
         let store = store();
@@ -51,8 +51,7 @@ fn wait_for_key_vs_dropped_wait() {
         name: "informer_cache::wait_for_key_vs_dropped_wait",
         threads: 3,
         floor: 1452,
-        catches: "a wait that draws its number in one critical section and parks in another: dropped, it takes another one's \
-                  place with it",
+        catches: "a wait that draws its number in one critical section and registers its waker in another: dropping it removes another wait",
     };
     model(claim, || {
         let store = store();
@@ -75,7 +74,7 @@ fn blocking_wait_for_vs_upsert() {
         name: "informer_cache::blocking_wait_for_vs_upsert",
         threads: 2,
         floor: 14,
-        catches: "a thread that unlocks between looking whether it was woken and sleeping",
+        catches: "a thread that unlocks between checking whether it was woken and sleeping",
     };
     model(claim, || {
         let store = holding([object(1, 1)]);
@@ -92,7 +91,7 @@ fn blocking_wait_for_vs_close() {
         name: "informer_cache::blocking_wait_for_vs_close",
         threads: 2,
         floor: 14,
-        catches: "a waker that notifies the thread before it notes that it was woken",
+        catches: "a waker that notifies the thread before it sets the flag",
     };
     model(claim, || {
         let store = store();
@@ -109,7 +108,7 @@ fn wait_for_timeout_vs_upsert() {
         name: "informer_cache::wait_for_timeout_vs_upsert",
         threads: 2,
         floor: 18,
-        catches: "a thread that forgets, before it sleeps, what it was woken for since it looked",
+        catches: "a thread that clears the flag before it sleeps, and loses a wake-up since its check",
     };
     model(claim, || {
         let store = store();

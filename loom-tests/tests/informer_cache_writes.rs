@@ -1,4 +1,4 @@
-//! Models of writes of many objects, relists and transactions, and of who waits for them or holds what was before.
+//! Models of writes of many objects, relists and transactions, beside waiters for them and snapshots from before.
 
 use flyball_informer_cache::Version;
 use loom_tests::cache::object::{BY_VERSION, beside, content, holding, is_exact, object, store, writer};
@@ -31,7 +31,7 @@ fn replace_vs_two_readers() {
         name: "informer_cache::replace_vs_two_readers",
         threads: 3,
         floor: 315,
-        catches: "a relist that takes out what is gone in one critical section and puts in what is new in another",
+        catches: "a relist that removes missing objects in one critical section and inserts new ones in another",
     };
     model(claim, || {
         let store = holding([object(1, 1)]);
@@ -55,7 +55,7 @@ fn transaction_vs_snapshot() {
         name: "informer_cache::transaction_vs_snapshot",
         threads: 2,
         floor: 6,
-        catches: "a transaction that is published one write after the other",
+        catches: "a transaction whose writes are published one after the other",
     };
     model(claim, || {
         let mut writer = writer();
@@ -83,7 +83,7 @@ fn wait_for_vs_transaction() {
         name: "informer_cache::wait_for_vs_transaction",
         threads: 2,
         floor: 80,
-        catches: "a publication that looks who waits in one critical section and publishes in another",
+        catches: "a publication that checks for waiters in one critical section and publishes in another",
     };
     model(claim, || {
         let mut writer = writer();
@@ -123,7 +123,7 @@ fn wait_for_vs_bookmark() {
         name: "informer_cache::wait_for_vs_bookmark",
         threads: 2,
         floor: 80,
-        catches: "a bookmark that looks who waits in one critical section and publishes in another",
+        catches: "a bookmark that checks for waiters in one critical section and publishes in another",
     };
     model(claim, || {
         let store = store();
@@ -140,7 +140,7 @@ fn held_snapshots_vs_write() {
         name: "informer_cache::held_snapshots_vs_write",
         threads: 2,
         floor: 15,
-        catches: "a write that looks who holds the state in one critical section and leaves it in another",
+        catches: "a write that checks for holders of the old state in one critical section and retires the state in another",
     };
     model(claim, || {
         let store = holding([object(1, 1)]);
@@ -164,7 +164,7 @@ fn held_snapshots_vs_two_bookmarks() {
         name: "informer_cache::held_snapshots_vs_two_bookmarks",
         threads: 2,
         floor: 85,
-        catches: "a stale bookmark that counts the state there is as one of the past",
+        catches: "a stale bookmark that counts the current state as a retained one",
     };
     model(claim, || {
         let store = store();

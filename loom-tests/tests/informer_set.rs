@@ -1,4 +1,4 @@
-//! Models of a set of informers: who comes and who goes.
+//! Models of a set of informers, with users that come and go.
 
 use std::pin::Pin;
 use std::sync::mpsc::{Receiver, channel};
@@ -12,7 +12,7 @@ static PARITY: Index<u8, u8> = Index::new("parity", |number| number % 2);
 
 type Run = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A set, and what it started: no part of the model.
+/// A set, and a log of the informers it started. The log is not part of the model.
 fn set() -> (InformerSet, Receiver<Run>) {
     let (started, runs) = channel();
     (InformerSet::new(move |run| started.send(run).unwrap()), runs)
@@ -36,7 +36,7 @@ fn two_first_users() {
         name: "informer_set::two_first_users",
         threads: 2,
         floor: 11,
-        catches: "a user that starts an informer without looking again whether another was quicker",
+        catches: "a user that starts an informer without checking again whether another one started it first",
     };
     model(claim, || {
         let (set, runs) = set();
@@ -57,7 +57,7 @@ fn last_drop_vs_get() {
         name: "informer_set::last_drop_vs_get",
         threads: 2,
         floor: 4,
-        catches: "the last user who finds out that he is in one critical section and stops the informer in another",
+        catches: "a user that is found to be the last one in one critical section, and stops the informer in another",
     };
     model(claim, || {
         let (set, runs) = set();

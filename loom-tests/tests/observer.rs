@@ -1,4 +1,4 @@
-//! Models of observers: functions that writers call, beside those who come and go.
+//! Models of observers: functions that writers call, beside threads that register and drop them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,7 +9,7 @@ use loom_tests::{Arc, Model, block_on, model, thread};
 type Object = (u8, u64);
 type Objects = SharedWriter<u8, Object>;
 
-/// What was told, added up: additions of version 1 and of version 2, initial or not, and the update between them. Not the model's atomics, so
+/// The sum of all reports: additions of version 1 and of version 2, initial or not, and the update between them. Not the model's atomics, so
 /// that counting adds no scheduling point; loom runs all threads on one.
 #[derive(Clone, Default)]
 struct Sum(Arc<AtomicU64>);
@@ -27,7 +27,7 @@ impl Sum {
             let what = match (change.is_initial(), change.object().1) {
                 (true, 1) => INITIAL_1,
                 (true, 2) => INITIAL_2,
-                // What is told can be read.
+                // A reported object can be read.
                 (false, 2) if inside.get(&1).is_some_and(|object| object.1 == 2) => UPDATED,
                 _ => OTHER,
             };
@@ -61,7 +61,7 @@ fn observe_vs_write() {
         name: "observer::observe_vs_write",
         threads: 2,
         floor: 4,
-        catches: "a write that looks who observes in one critical section and publishes in another",
+        catches: "a write that reads the observers in one critical section and publishes in another",
     };
     model(claim, || {
         let store = store();
@@ -88,7 +88,7 @@ fn drop_vs_write() {
         name: "observer::drop_vs_write",
         threads: 2,
         floor: 46,
-        catches: "an observer that says it is over before its function is gone",
+        catches: "an observer that reports its end before its function is dropped",
     };
     model(claim, || {
         let store = store();
@@ -115,7 +115,7 @@ fn observe_vs_close() {
         name: "observer::observe_vs_close",
         threads: 2,
         floor: 44,
-        catches: "an observer that looks whether the store is closed in one critical section and registers in another",
+        catches: "an observer that checks in one critical section whether the store is closed and registers in another",
     };
     model(claim, || {
         let store = store();

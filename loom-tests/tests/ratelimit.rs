@@ -45,7 +45,7 @@ fn when_vs_when() {
     });
 }
 
-/// A key that looks at its limiter when it dies: a deadlock if that is under the lock.
+/// A key that calls its limiter when it is dropped: a deadlock if that happens under the lock.
 #[derive(Clone)]
 struct LooksBack(u32, Weak<Limiter<LooksBack, Exponential<LooksBack>, ManualClock>>);
 
@@ -77,7 +77,7 @@ fn when_vs_forget() {
         name: "ratelimit::when_vs_forget",
         threads: 2,
         floor: 19,
-        catches: "a forgotten key that is left in the policy while it is unlocked, and dies under another's lock",
+        catches: "a forgotten key that stays in the policy while it is unlocked, and is dropped under another thread's lock",
     };
     model(claim, || {
         let backoff = Exponential::new(SECOND..=SECOND * 8);
@@ -101,7 +101,7 @@ fn two_failures_vs_eviction() {
         name: "ratelimit::two_failures_vs_eviction",
         threads: 3,
         floor: 124,
-        catches: "an evicted key that is left in the policy while it is unlocked, and dies under another's lock",
+        catches: "an evicted key that stays in the policy while it is unlocked, and is dropped under another thread's lock",
     };
     model(claim, || {
         let backoff = Exponential::new(SECOND..=SECOND * 8).max_keys(NonZeroU32::MIN);
@@ -131,7 +131,7 @@ fn advance_vs_wake_at() {
         name: "ratelimit::advance_vs_wake_at",
         threads: 2,
         floor: 14,
-        catches: "an alarm set for a time that was in the future when it was looked at, and is past when it is set",
+        catches: "an alarm that is set for a deadline which passes between the check and the set",
     };
     model(claim, || {
         let clock = ManualClock::new();
@@ -153,7 +153,7 @@ fn timer_dropped_vs_advance() {
         name: "ratelimit::timer_dropped_vs_advance",
         threads: 2,
         floor: 13,
-        catches: "an alarm found in one critical section and taken, or another in its place, in the next",
+        catches: "an alarm that is read in one critical section and taken, or another one in its place, in the next",
     };
     model(claim, || {
         let clock = ManualClock::new();
@@ -178,7 +178,7 @@ fn advance_vs_advance() {
         name: "ratelimit::advance_vs_advance",
         threads: 2,
         floor: 14,
-        catches: "a time read in one critical section and written in another",
+        catches: "a time that is read in one critical section and written in another",
     };
     model(claim, || {
         let clock = ManualClock::new();
@@ -199,7 +199,7 @@ fn two_timers_are_two() {
         name: "ratelimit::two_timers_are_two",
         threads: 2,
         floor: 25,
-        catches: "two timers made at once that take each other's alarm for their own",
+        catches: "two timers created concurrently that take each other's alarm for their own",
     };
     model(claim, || {
         let clock = ManualClock::new();

@@ -31,7 +31,7 @@ fn permit_end_vs_acquire() {
         name: "ratelimit::permit_end_vs_acquire",
         threads: 2,
         floor: 12,
-        catches: "a task that finds no place in one critical section and takes its ticket in another",
+        catches: "a task that finds no permit in one critical section and joins the wait queue in another",
     };
     model(claim, || {
         let limiter = limiter(1);
@@ -50,7 +50,7 @@ fn leaving_the_line_vs_permit_end() {
         name: "ratelimit::leaving_the_line_vs_permit_end",
         threads: 3,
         floor: 237,
-        catches: "one that leaves the line, looks in one critical section whether it has a place, and leaves in another",
+        catches: "a cancelled waiter that checks in one critical section whether it was granted a permit and leaves the wait queue in another",
     };
     model(claim, || {
         let limiter = limiter(1);
@@ -74,7 +74,7 @@ fn unlooked_place_vs_acquire() {
         name: "ratelimit::unlooked_place_vs_acquire",
         threads: 2,
         floor: 14,
-        catches: "one that looks in one critical section whether its place is still there and takes it in another",
+        catches: "a waiter that checks in one critical section whether its permit is still granted and takes it in another",
     };
     model(claim, || {
         let clock = ManualClock::new();
@@ -103,7 +103,7 @@ fn two_starts_and_one_place() {
         name: "ratelimit::two_starts_and_one_place",
         threads: 3,
         floor: 14,
-        catches: "a start that looks for a place in one critical section and takes it in another",
+        catches: "a start that checks for a permit in one critical section and takes it in another",
     };
     model(claim, || {
         let limiter = limiter(1);
@@ -123,7 +123,7 @@ fn two_ends_are_one_step() {
         name: "ratelimit::two_ends_are_one_step",
         threads: 3,
         floor: 16,
-        catches: "an end that counts while the limit is unlocked, and puts back an older count",
+        catches: "an end that counts while the limit is unlocked, and restores an older count",
     };
     model(claim, || {
         let limiter = limiter(10);

@@ -41,7 +41,7 @@ fn try_acquire_vs_try_acquire() {
         name: "ratelimit_bucket::try_acquire_vs_try_acquire",
         threads: 3,
         floor: 30,
-        catches: "a token taken by a store, after another thread has taken it",
+        catches: "a token that is taken by a plain store, after another thread has taken it",
     };
     model(claim, || {
         let bucket = Arc::new(AtomicTokenBucket::new(per_second(1, 1)));
@@ -60,7 +60,7 @@ fn try_acquire_vs_reserve() {
         name: "ratelimit_bucket::try_acquire_vs_reserve",
         threads: 2,
         floor: 20,
-        catches: "a word that is closed by a store: what was taken since it was read is lost",
+        catches: "a word that is closed by a plain store: tokens taken since it was read are lost",
     };
     model(claim, || {
         let bucket = Arc::new(AtomicTokenBucket::new(per_second(1, 1)));
@@ -77,7 +77,7 @@ fn try_acquire_vs_set_quota() {
         name: "ratelimit_bucket::try_acquire_vs_set_quota",
         threads: 2,
         floor: 3900,
-        catches: "an epoch that begins with a value of the one before: a thread takes a token at the old price",
+        catches: "an epoch that begins with a value of the previous one: a thread takes a token at the old rate",
     };
     model(claim, || {
         let (old, new) = (per_second(1, 2), per_second(4, 1));
@@ -110,7 +110,7 @@ fn try_acquire_vs_first_waiter() {
         name: "ratelimit_bucket::try_acquire_vs_first_waiter",
         threads: 2,
         floor: 35,
-        catches: "a first waiter that closes the word by what it was, and not by what it is: both have the token",
+        catches: "a first waiter that closes the word by the value it read, not by the current one: both get the token",
     };
     model(claim, || {
         let (clock, bucket) = timed(2);
@@ -138,7 +138,7 @@ fn acquire_vs_clock() {
         name: "ratelimit_bucket::acquire_vs_clock",
         threads: 2,
         floor: 77,
-        catches: "an alarm that is not set because its time has come meanwhile, and so never fires",
+        catches: "an alarm that is not set because its deadline passed in the meantime, and so never fires",
     };
     model(claim, || {
         let (clock, bucket) = empty();
@@ -154,8 +154,7 @@ fn dropped_waiter_vs_clock() {
         name: "ratelimit_bucket::dropped_waiter_vs_clock",
         threads: 2,
         floor: 107,
-        catches: "a waiter that looks in one critical section whether it was served and leaves in another: its token \
-                  is lost",
+        catches: "a waiter that checks in one critical section whether it was granted its token and leaves in another: the token is lost",
     };
     model(claim, || {
         let (clock, bucket) = empty();
@@ -170,7 +169,7 @@ fn dropped_waiter_vs_clock() {
         let dropper = thread::spawn(move || drop(first));
         clock.advance(SECOND);
         dropper.join().unwrap();
-        assert_eq!(woken.wakes(), 1, "who is left has the one token");
+        assert_eq!(woken.wakes(), 1, "the remaining waiter has the one token");
     });
 }
 
@@ -180,7 +179,7 @@ fn timeout_vs_new_waker() {
         name: "ratelimit_bucket::timeout_vs_new_waker",
         threads: 2,
         floor: 120,
-        catches: "a waiter that looks in one critical section and changes its waker in another: its limit wakes nobody",
+        catches: "a waiter that checks in one critical section and replaces its waker in another: its timeout wakes a stale waker",
     };
     model(claim, || {
         let (clock, bucket) = empty();
@@ -220,7 +219,7 @@ fn task_and_thread_vs_clock() {
         name: "ratelimit_bucket::task_and_thread_vs_clock",
         threads: 3,
         floor: 12500,
-        catches: "a thread that unlocks between looking and sleeping",
+        catches: "a thread that unlocks between its check and its sleep",
     };
     model(claim, || {
         let (clock, bucket) = timed(2);
@@ -242,7 +241,7 @@ fn cancel_vs_acquire() {
         name: "ratelimit_bucket::cancel_vs_acquire",
         threads: 2,
         floor: 1000,
-        catches: "a reservation given back in one critical section, and those who wait looked after in none",
+        catches: "a reservation that is returned without serving the waiters in the same critical section",
     };
     model(claim, || {
         let (clock, bucket) = empty();
@@ -263,7 +262,7 @@ fn two_of_one_key() {
         name: "ratelimit_bucket::two_of_one_key",
         threads: 3,
         floor: 34,
-        catches: "a token looked for in one critical section and taken in another",
+        catches: "a token that is found in one critical section and taken in another",
     };
     model(claim, || {
         let keyed = KeyedRateLimiter::with_clock(per_second(1, 1), ManualClock::new()).max_keys(nz(1));
@@ -283,7 +282,7 @@ fn cancel_vs_eviction() {
         name: "ratelimit_bucket::cancel_vs_eviction",
         threads: 2,
         floor: 15,
-        catches: "a reservation judged in one critical section and given back in another",
+        catches: "a reservation that is checked in one critical section and returned in another",
     };
     model(claim, || {
         let keyed = KeyedRateLimiter::with_clock(per_second(1, 1), ManualClock::new()).max_keys(nz(1));
@@ -306,7 +305,7 @@ fn two_quotas_for_all_keys() {
         name: "ratelimit_bucket::two_quotas_for_all_keys",
         threads: 2,
         floor: 18,
-        catches: "two changes of the quota that overtake each other between two locks",
+        catches: "two changes of the quota that are reordered between two locks",
     };
     model(claim, || {
         let keyed = KeyedRateLimiter::with_clock(per_second(1, 1), ManualClock::new()).max_keys(nz(2));

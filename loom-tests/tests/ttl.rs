@@ -40,7 +40,7 @@ fn sweep_vs_upsert() {
         name: "ttl::sweep_vs_upsert",
         threads: 2,
         floor: 275,
-        catches: "a sweep that deletes what has come since it found the key expired",
+        catches: "a sweep that deletes an object inserted since it found the key expired",
     };
     model(claim, || {
         let (store, clock) = store(0);
@@ -69,7 +69,7 @@ fn sweep_vs_upsert_of_no_time() {
         name: "ttl::sweep_vs_upsert_of_no_time",
         threads: 2,
         floor: 16,
-        catches: "a sweep that takes an object for gone which is not published yet: it would stay for ever",
+        catches: "a sweep that takes an unpublished object for a deleted one, which then never expires",
     };
     model(claim, || {
         let (store, _) = store(1);
@@ -93,7 +93,7 @@ fn two_sweeps() {
         name: "ttl::two_sweeps",
         threads: 2,
         floor: 180,
-        catches: "a sweep that says what it found, not what it deleted",
+        catches: "a sweep that reports what it found, not what it deleted",
     };
     model(claim, || {
         let (store, clock) = store(0);
@@ -104,7 +104,7 @@ fn two_sweeps() {
             move || store.evict_expired().len()
         });
         let swept = store.evict_expired().len();
-        assert_eq!(swept + sweeper.join().unwrap(), 1, "each deletion is told once");
+        assert_eq!(swept + sweeper.join().unwrap(), 1, "each deletion is reported once");
         assert_eq!((store.stored_len(), store.next_expiry()), (0, None));
         store.check().unwrap();
     });

@@ -21,7 +21,7 @@ fn add_vs_async_get() {
         name: "workqueue::add_vs_async_get",
         threads: 2,
         floor: 11,
-        catches: "a task that parks on a queue it has not looked at since it unlocked",
+        catches: "a task that registers its waker without checking the queue again under that lock",
     };
     model(claim, || {
         let queue = Queue::<u32>::new();
@@ -38,7 +38,7 @@ fn add_vs_blocking_get() {
         name: "workqueue::add_vs_blocking_get",
         threads: 2,
         floor: 3,
-        catches: "a thread that unlocks between looking and sleeping",
+        catches: "a thread that unlocks between its check and its sleep",
     };
     model(claim, || {
         let queue = Queue::<u32>::new();
@@ -55,7 +55,7 @@ fn two_adds_vs_task_and_thread() {
         name: "workqueue::two_adds_vs_task_and_thread",
         threads: 3,
         floor: 829,
-        catches: "an add that decides before it locks that nobody waits",
+        catches: "an add that checks before it locks whether there is a waiter",
     };
     model(claim, || {
         let queue = Queue::<u32>::new();
@@ -76,7 +76,7 @@ fn cancelled_getter_passes_hint() {
         name: "workqueue::cancelled_getter_passes_hint",
         threads: 3,
         floor: 476,
-        catches: "a getter that looks in one critical section whether it was woken and leaves in another",
+        catches: "a getter that checks in one critical section whether it was woken and leaves the wait queue in another",
     };
     model(claim, || {
         let queue = Queue::<u32>::new();
@@ -100,7 +100,7 @@ fn one_key_goes_to_one_getter() {
         name: "workqueue::one_key_goes_to_one_getter",
         threads: 3,
         floor: 16,
-        catches: "a get that looks at the key in one critical section and takes it in another",
+        catches: "a get that selects the key in one critical section and leases it in another",
     };
     model(claim, || {
         let queue = Queue::<u32>::new();
@@ -122,7 +122,7 @@ fn add_vs_lease_end() {
         name: "workqueue::add_vs_lease_end",
         threads: 3,
         floor: 54,
-        catches: "a lease's end that looks for a mark in one critical section and ends in another: an event is lost",
+        catches: "a lease's end that checks the dirty flag in one critical section and ends the lease in another: an event is lost",
     };
     model(claim, || {
         let queue = Queue::<u32>::new();
@@ -145,7 +145,7 @@ fn lease_end_vs_async_get() {
         name: "workqueue::lease_end_vs_async_get",
         threads: 2,
         floor: 11,
-        catches: "a lease's end that decides before it locks that nobody waits",
+        catches: "a lease's end that checks before it locks whether there is a waiter",
     };
     model(claim, || {
         let queue = Queue::<u32>::new();
@@ -165,7 +165,7 @@ fn cancel_vs_get() {
         name: "workqueue::cancel_vs_get",
         threads: 2,
         floor: 4,
-        catches: "a cancel that says what it saw, not what it did",
+        catches: "a cancel that reports the state it read, not the change it made",
     };
     model(claim, || {
         let queue = Queue::<u32>::new();
@@ -186,7 +186,7 @@ fn shut_down_vs_task_and_thread() {
         name: "workqueue::shut_down_vs_task_and_thread",
         threads: 3,
         floor: 475,
-        catches: "a shutdown that decides before it locks that nobody waits",
+        catches: "a shutdown that checks before it locks whether there is a waiter",
     };
     model(claim, || {
         let queue = Queue::<u32>::new();
@@ -205,7 +205,7 @@ fn shut_down_vs_add() {
         name: "workqueue::shut_down_vs_add",
         threads: 2,
         floor: 8,
-        catches: "a key that is accepted after the queue said closed",
+        catches: "a key that is accepted after a getter returned \"closed\"",
     };
     model(claim, || {
         let queue = Queue::<u32>::new();
@@ -227,7 +227,7 @@ fn shut_down_vs_dirty_lease_end() {
         name: "workqueue::shut_down_vs_dirty_lease_end",
         threads: 3,
         floor: 92,
-        catches: "a lease's end that decides before it locks that no thread waits for the marked key, which comes after shutdown",
+        catches: "a lease's end that checks before it locks whether a thread waits for the dirty key, which becomes Ready after shutdown",
     };
     model(claim, || {
         let queue = Queue::<u32>::new();
@@ -252,7 +252,7 @@ fn shut_down_vs_clock() {
         name: "workqueue::shut_down_vs_clock",
         threads: 3,
         floor: 2200,
-        catches: "a key that was due at shutdown and of which nobody is told, as its alarm has not fired",
+        catches: "a key that is due at shutdown and wakes no getter, as its alarm has not fired",
     };
     model(claim, || {
         let clock = ManualClock::new();
@@ -283,7 +283,7 @@ fn drain_vs_lease_end() {
         name: "workqueue::drain_vs_lease_end",
         threads: 2,
         floor: 38,
-        catches: "a drainer that looks in one critical section and parks in another",
+        catches: "a drainer that checks the queue in one critical section and registers its waker in another",
     };
     model(claim, || {
         let queue = Queue::<u32>::new();
@@ -302,7 +302,7 @@ fn blocking_drain_vs_lease_end() {
         name: "workqueue::blocking_drain_vs_lease_end",
         threads: 3,
         floor: 1200,
-        catches: "a drainer that unlocks between looking and sleeping",
+        catches: "a drainer that unlocks between its check and its sleep",
     };
     model(claim, || {
         let queue = Queue::<u32>::new();
@@ -354,7 +354,7 @@ fn timer_fires_vs_park() {
         name: "workqueue::timer_fires_vs_park",
         threads: 2,
         floor: 63,
-        catches: "an alarm that is not set because its time has come meanwhile, and so never fires",
+        catches: "an alarm that is not set because its deadline passed in the meantime, and so never fires",
     };
     model(claim, || {
         let clock = ManualClock::new();
@@ -375,7 +375,7 @@ fn two_deadlines_vs_clock() {
         name: "workqueue::two_deadlines_vs_clock",
         threads: 2,
         floor: 342,
-        catches: "an alarm that fired and is noted as gone only later: the next deadline is not set",
+        catches: "an alarm that fires and is recorded as unset too late: no alarm is set for the next deadline",
     };
     model(claim, || {
         let clock = ManualClock::new();
@@ -414,7 +414,7 @@ fn two_threads_set_the_alarm() {
             adder.join().unwrap();
         }
         clock.advance(SECOND);
-        assert!(woken.wakes() > 0, "nobody was woken for the earlier deadline");
+        assert!(woken.wakes() > 0, "no waiter was woken for the earlier deadline");
         assert!(poll_with(get.as_mut(), &waker).is_ready());
     });
 }
@@ -425,7 +425,7 @@ fn timer_fires_vs_cancelled_getter() {
         name: "workqueue::timer_fires_vs_cancelled_getter",
         threads: 3,
         floor: 2700,
-        catches: "a deadline that woke a getter which was then cancelled",
+        catches: "a deadline whose wake-up is lost with the getter that was cancelled after it",
     };
     model(claim, || {
         let clock = ManualClock::new();
@@ -450,7 +450,7 @@ fn clock_vs_add_after() {
         name: "workqueue::clock_vs_add_after",
         threads: 3,
         floor: 4400,
-        catches: "a delayed add that decides before it locks that nobody waits for a deadline",
+        catches: "a delayed add that checks before it locks whether there is a waiter for a deadline",
     };
     model(claim, || {
         let clock = ManualClock::new();

@@ -9,7 +9,7 @@ fn end_and_get_vs_closing() {
         name: "workqueue::end_and_get_vs_closing",
         threads: 2,
         floor: 11,
-        catches: "an end with the next get that decides before it locks that nobody waits: another worker waits for ever",
+        catches: "an end with the next get that checks before it locks whether there is a waiter: another worker waits forever",
     };
     model(claim, || {
         let queue = Queue::<u32>::new();
@@ -32,7 +32,7 @@ fn end_and_get_vs_add_when_room() {
         name: "workqueue::end_and_get_vs_add_when_room",
         threads: 2,
         floor: 11,
-        catches: "an end with the next get that decides before it locks that nobody waits for room",
+        catches: "an end with the next get that checks before it locks whether there is a waiter for room",
     };
     model(claim, || {
         let queue = Queue::<u32>::builder().capacity(1).build();
@@ -53,7 +53,7 @@ fn blocking_end_and_get_vs_add_while_leased() {
         name: "workqueue::blocking_end_and_get_vs_add_while_leased",
         threads: 3,
         floor: 352,
-        catches: "an end that looks for a mark in one critical section and ends, with the next get, in another: an event is lost",
+        catches: "an end that checks the dirty flag in one critical section and ends the lease, with the next get, in another: an event is lost",
     };
     model(claim, || {
         let queue = Queue::<u32>::new();

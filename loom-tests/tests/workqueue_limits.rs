@@ -14,7 +14,7 @@ fn get_timeout_vs_its_end() {
         name: "workqueue::get_timeout_vs_its_end",
         threads: 2,
         floor: 288,
-        catches: "a getter with a limit that looks at the time in one critical section and waits for it in another",
+        catches: "a getter with a timeout that reads the time in one critical section and registers its waker in another",
     };
     model(claim, || {
         let clock = ManualClock::new();

@@ -1,4 +1,4 @@
-//! Models of the queue's orders: what only they have is a Ready key that nobody can take, until a lease ends.
+//! Models of the queue's orders. Unlike `Fifo` they can have a Ready key that no getter may lease before another lease ends.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn capped_lease_end_vs_get() {
         name: "workqueue::capped_lease_end_vs_get",
         threads: 2,
         floor: 11,
-        catches: "the end of a lease that decides before it locks that nobody waits for its group",
+        catches: "the end of a lease that checks before it locks whether there is a waiter for its group",
     };
     model(claim, || {
         let queue = Queue::builder().order(one_at_a_time()).build();
@@ -37,7 +37,7 @@ fn capped_lease_end_vs_task_and_thread() {
         name: "workqueue::capped_lease_end_vs_task_and_thread",
         threads: 3,
         floor: 526,
-        catches: "the end of a lease that decides before it locks that nobody waits for its group",
+        catches: "the end of a lease that checks before it locks whether there is a waiter for its group",
     };
     model(claim, || {
         let queue = Queue::builder().order(one_at_a_time()).build();
@@ -59,7 +59,7 @@ fn capped_deadline_vs_lease_end() {
         name: "workqueue::capped_deadline_vs_lease_end",
         threads: 3,
         floor: 3200,
-        catches: "the end of a lease that decides before it locks that nobody waits for its group",
+        catches: "the end of a lease that checks before it locks whether there is a waiter for its group",
     };
     model(claim, || {
         let clock = ManualClock::new();
@@ -86,7 +86,7 @@ fn adder_of_a_group_vs_lease_end() {
         name: "workqueue::adder_of_a_group_vs_lease_end",
         threads: 2,
         floor: 41,
-        catches: "an adder that looks for room in its group in one critical section and parks in another",
+        catches: "an adder that checks for room in its group in one critical section and registers its waker in another",
     };
     model(claim, || {
         let queue = Queue::builder().order(one_of_the_second()).build();
@@ -106,7 +106,7 @@ fn adders_of_two_groups_vs_lease_ends() {
         name: "workqueue::adders_of_two_groups_vs_lease_ends",
         threads: 3,
         floor: 689,
-        catches: "a thread that is woken for room, finds none in its group and sleeps without passing it on",
+        catches: "a thread that is woken for room, finds none in its group, and sleeps without waking the next waiter",
     };
     model(claim, || {
         let queue = Queue::builder().order(one_of_the_second()).capacity(2).build();
@@ -132,7 +132,7 @@ fn set_priority_vs_lease_end() {
         name: "workqueue::set_priority_vs_lease_end",
         threads: 2,
         floor: 4,
-        catches: "a priority set by what was seen of the key under an earlier lock",
+        catches: "a priority that is set by the state of the key under an earlier lock",
     };
     model(claim, || {
         let queue = Queue::<u32>::builder().order(Priority::new()).build();

@@ -1,6 +1,6 @@
 //! Every pair of public operations of the work queue, from every state in which it makes a difference.
 //!
-//! The two run at once. What they come to, and what becomes of the queue until its end, must be what they come to one
+//! The two run concurrently. Their results, and the states of the queue until its end, must be those of running them one
 //! after the other, in some order of their steps: so nothing is lost, doubled or forgotten. Tasks are polled only when
 //! they are woken.
 
@@ -50,7 +50,7 @@ fn pairs_next_overdue() {
         name: "workqueue::pairs_next_overdue",
         threads: 2,
         floor: 13000,
-        catches: "a watcher that finds no lease in one critical section and parks in another",
+        catches: "a watcher that finds no lease in one critical section and registers its waker in another",
     };
     check(claim, &[NextOverdue]);
 }
@@ -61,7 +61,7 @@ fn pairs_wait_idle() {
         name: "workqueue::pairs_wait_idle",
         threads: 3,
         floor: 16000,
-        catches: "a task that looks whether the queue is idle in one critical section and parks in another",
+        catches: "a task that checks in one critical section whether the queue is idle and registers its waker in another",
     };
     check(claim, &[WaitIdle, BlockingWaitIdle]);
 }
@@ -72,7 +72,7 @@ fn pairs_add_when_room() {
         name: "workqueue::pairs_add_when_room",
         threads: 2,
         floor: 2600,
-        catches: "an adder that looks for room in one critical section and parks in another",
+        catches: "an adder that checks for room in one critical section and registers its waker in another",
     };
     check(claim, &[AddWhenRoom]);
 }
@@ -83,7 +83,7 @@ fn pairs_blocking_add() {
         name: "workqueue::pairs_blocking_add",
         threads: 3,
         floor: 6100,
-        catches: "an adder that unlocks between looking for room and sleeping",
+        catches: "an adder that unlocks between checking for room and sleeping",
     };
     check(claim, &[BlockingAdd]);
 }
@@ -94,7 +94,7 @@ fn pairs_shut_down() {
         name: "workqueue::pairs_shut_down",
         threads: 2,
         floor: 2600,
-        catches: "a shutdown that decides before it locks that nobody waits",
+        catches: "a shutdown that checks before it locks whether there is a waiter",
     };
     check(claim, &[ShutDown]);
 }
@@ -105,7 +105,7 @@ fn pairs_get() {
         name: "workqueue::pairs_get",
         threads: 2,
         floor: 12000,
-        catches: "a task that parks on a queue it has not looked at since it unlocked",
+        catches: "a task that registers its waker without checking the queue again under that lock",
     };
     check(claim, &[Get, GetMany]);
 }
@@ -116,7 +116,7 @@ fn pairs_blocking_get() {
         name: "workqueue::pairs_blocking_get",
         threads: 3,
         floor: 100000,
-        catches: "a thread that unlocks between looking and sleeping",
+        catches: "a thread that unlocks between its check and its sleep",
     };
     check(claim, &[BlockingGet, BlockingGetMany]);
 }
@@ -127,7 +127,7 @@ fn pairs_getter() {
         name: "workqueue::pairs_getter",
         threads: 3,
         floor: 45000,
-        catches: "a getter that looks before it locks whether it was stopped",
+        catches: "a getter that checks before it locks whether it was stopped",
     };
     check(claim, &[GetterGet, GetterBlockingGet, GetterStop]);
 }
@@ -138,7 +138,7 @@ fn pairs_drain() {
         name: "workqueue::pairs_drain",
         threads: 3,
         floor: 42000,
-        catches: "a drainer that looks in one critical section and parks in another",
+        catches: "a drainer that checks the queue in one critical section and registers its waker in another",
     };
     check(claim, &[Drain, BlockingDrain]);
 }
@@ -149,7 +149,7 @@ fn pairs_drain_waiting() {
         name: "workqueue::pairs_drain_waiting",
         threads: 3,
         floor: 39000,
-        catches: "a thread that drains, looks in one critical section and waits in another",
+        catches: "a draining thread that checks the queue in one critical section and waits in another",
     };
     check(claim, &[DrainWaiting, BlockingDrainWaiting]);
 }
@@ -160,7 +160,7 @@ fn pairs_pause_resume() {
         name: "workqueue::pairs_pause_resume",
         threads: 2,
         floor: 1800,
-        catches: "a pause that undoes what it saw, not what there is",
+        catches: "a pause that restores the state it read, not the current one",
     };
     check(claim, &[Pause, Resume]);
 }
@@ -171,7 +171,7 @@ fn pairs_clock() {
         name: "workqueue::pairs_clock",
         threads: 2,
         floor: 1200,
-        catches: "an alarm that is not set because its time has come meanwhile, and so never fires",
+        catches: "an alarm that is not set because its deadline passed in the meantime, and so never fires",
     };
     check(claim, &[Advance]);
 }
@@ -193,7 +193,7 @@ fn pairs_add_delayed() {
         name: "workqueue::pairs_add_delayed",
         threads: 2,
         floor: 3500,
-        catches: "a delayed add that says what it saw, not what it did",
+        catches: "a delayed add that reports the state it read, not the change it made",
     };
     check(claim, &[AddEarliest, AddLatest, AddReplace]);
 }
@@ -204,7 +204,7 @@ fn pairs_add_rate_limited() {
         name: "workqueue::pairs_add_rate_limited",
         threads: 2,
         floor: 2300,
-        catches: "a failure's add that says what it saw, not what it did",
+        catches: "a failure's add that reports the state it read, not the change it made",
     };
     check(claim, &[AddRateLimited]);
 }
@@ -215,7 +215,7 @@ fn pairs_postpone() {
         name: "workqueue::pairs_postpone",
         threads: 2,
         floor: 800,
-        catches: "a postponing that says what it saw, not what it did",
+        catches: "a postponement that reports the state it read, not the change it made",
     };
     check(claim, &[Postpone]);
 }
@@ -226,7 +226,7 @@ fn pairs_add_many() {
         name: "workqueue::pairs_add_many",
         threads: 2,
         floor: 530,
-        catches: "an add of many that says what it saw, not what it did",
+        catches: "an add of many that reports the state it read, not the change it made",
     };
     check(claim, &[AddMany]);
 }
@@ -237,7 +237,7 @@ fn pairs_add() {
         name: "workqueue::pairs_add",
         threads: 2,
         floor: 480,
-        catches: "an add that says what it saw, not what it did",
+        catches: "an add that reports the state it read, not the change it made",
     };
     check(claim, &[Add]);
 }
@@ -248,7 +248,7 @@ fn pairs_lease_end() {
         name: "workqueue::pairs_lease_end",
         threads: 2,
         floor: 4200,
-        catches: "a lease's end that looks in one critical section whether the queue is stopped and ends in another",
+        catches: "a lease's end that checks in one critical section whether the queue is stopped and ends the lease in another",
     };
     check(claim, &[Done, Succeed, Retry, RequeueAfter, DropLease]);
 }
@@ -259,7 +259,7 @@ fn pairs_done_after() {
         name: "workqueue::pairs_done_after",
         threads: 2,
         floor: 480,
-        catches: "a key that is made to wait in one critical section and whose lease ends in another",
+        catches: "a requeue that delays the key in one critical section and ends the lease in another",
     };
     check(claim, &[DoneAfter]);
 }
@@ -270,7 +270,7 @@ fn pairs_cancel() {
         name: "workqueue::pairs_cancel",
         threads: 2,
         floor: 183,
-        catches: "a cancel that says what it saw, not what it did",
+        catches: "a cancel that reports the state it read, not the change it made",
     };
     check(claim, &[Cancel]);
 }
@@ -281,7 +281,7 @@ fn pairs_try_get() {
         name: "workqueue::pairs_try_get",
         threads: 2,
         floor: 202,
-        catches: "a get that looks at the key in one critical section and takes it in another",
+        catches: "a get that selects the key in one critical section and leases it in another",
     };
     check(claim, &[TryGet, TryGetMany]);
 }

@@ -20,7 +20,7 @@ fn wait_idle_vs_lease_end() {
         name: "workqueue::wait_idle_vs_lease_end",
         threads: 2,
         floor: 30,
-        catches: "a task that looks whether the queue is idle in one critical section and parks in another",
+        catches: "a task that checks in one critical section whether the queue is idle and registers its waker in another",
     };
     model(claim, || {
         let queue = Queue::<u32>::new();
@@ -39,7 +39,7 @@ fn blocking_wait_idle_vs_lease_end() {
         name: "workqueue::blocking_wait_idle_vs_lease_end",
         threads: 3,
         floor: 440,
-        catches: "a thread that unlocks between looking whether the queue is idle and sleeping",
+        catches: "a thread that unlocks between checking whether the queue is idle and sleeping",
     };
     model(claim, || {
         let queue = Queue::<u32>::new();
@@ -60,7 +60,7 @@ fn idler_vs_blocking_getter() {
         name: "workqueue::idler_vs_blocking_getter",
         threads: 3,
         floor: 170,
-        catches: "a lease's end that decides before it locks that no thread waits for the queue to be idle",
+        catches: "a lease's end that checks before it locks whether a thread waits for the queue to be idle",
     };
     model(claim, || {
         let queue = Queue::<u32>::new();
@@ -82,7 +82,7 @@ fn cancel_vs_wait_idle() {
         name: "workqueue::cancel_vs_wait_idle",
         threads: 2,
         floor: 12,
-        catches: "a cancel that decides before it locks that nobody waits for the queue to be idle",
+        catches: "a cancel that checks before it locks whether there is a waiter for the queue to be idle",
     };
     model(claim, || {
         let queue = Queue::<u32>::new();
@@ -100,7 +100,7 @@ fn wait_empty_vs_cancel() {
         name: "workqueue::wait_empty_vs_cancel",
         threads: 2,
         floor: 42,
-        catches: "a task that looks whether the queue is empty in one critical section and parks in another",
+        catches: "a task that checks in one critical section whether the queue is empty and registers its waker in another",
     };
     model(claim, || {
         let clock = ManualClock::new();
@@ -119,7 +119,7 @@ fn drain_waiting_vs_retry() {
         name: "workqueue::drain_waiting_vs_retry",
         threads: 3,
         floor: 4100,
-        catches: "a retry that decides before it locks that no task waits, and sets no alarm",
+        catches: "a retry that checks before it locks whether a task waits, and sets no alarm",
     };
     model(claim, || {
         let clock = ManualClock::new();
@@ -148,7 +148,7 @@ fn drain_waiting_vs_its_end() {
         name: "workqueue::drain_waiting_vs_its_end",
         threads: 2,
         floor: 180,
-        catches: "a drainer whose alarm is not set because its time has come meanwhile, and so never fires",
+        catches: "a drainer whose alarm is not set because its deadline passed in the meantime, and so never fires",
     };
     model(claim, || {
         let clock = ManualClock::new();
@@ -169,7 +169,7 @@ fn drain_waiting_vs_timer_and_getter() {
         name: "workqueue::drain_waiting_vs_timer_and_getter",
         threads: 2,
         floor: 2700,
-        catches: "a wait within the horizon whose alarm is not set because its time has come meanwhile",
+        catches: "a wait within the horizon whose alarm is not set because its deadline passed in the meantime",
     };
     model(claim, || {
         let clock = ManualClock::new();
@@ -197,7 +197,7 @@ fn watcher_vs_get() {
         name: "workqueue::watcher_vs_get",
         threads: 2,
         floor: 102,
-        catches: "a watcher that finds no lease in one critical section and parks in another",
+        catches: "a watcher that finds no lease in one critical section and registers its waker in another",
     };
     model(claim, || {
         let clock = ManualClock::new();
@@ -216,7 +216,7 @@ fn watcher_vs_clock() {
         name: "workqueue::watcher_vs_clock",
         threads: 2,
         floor: 52,
-        catches: "a watcher whose alarm is not set because its time has come meanwhile, and so never fires",
+        catches: "a watcher whose alarm is not set because its deadline passed in the meantime, and so never fires",
     };
     model(claim, || {
         let clock = ManualClock::new();
@@ -240,7 +240,7 @@ fn watcher_vs_get_and_clock() {
         name: "workqueue::watcher_vs_get_and_clock",
         threads: 3,
         floor: 5700,
-        catches: "a get that decides before it locks that nobody watches",
+        catches: "a get that checks before it locks whether there is a watcher",
     };
     model(claim, || {
         let clock = ManualClock::new();
@@ -264,7 +264,7 @@ fn watcher_vs_drained() {
         name: "workqueue::watcher_vs_drained",
         threads: 3,
         floor: 1300,
-        catches: "a lease's end that decides before it locks that nobody watches",
+        catches: "a lease's end that checks before it locks whether there is a watcher",
     };
     model(claim, || {
         let clock = ManualClock::new();
@@ -287,7 +287,7 @@ fn watcher_and_getter_share_the_alarm() {
         name: "workqueue::watcher_and_getter_share_the_alarm",
         threads: 3,
         floor: 14000,
-        catches: "the later of two alarms that is lost when the earlier one fires beside it",
+        catches: "the later of two alarms that is lost when the earlier one fires at the same time",
     };
     model(claim, || {
         let clock = ManualClock::new();

@@ -16,7 +16,7 @@ fn get_cancel_add() {
         name: "workqueue::get_cancel_add",
         threads: 3,
         floor: 2400,
-        catches: "an add that decides before it locks that nobody waits",
+        catches: "an add that checks before it locks whether there is a waiter",
     };
     check(claim, [Get, Cancel, Add]);
 }
@@ -27,7 +27,7 @@ fn get_add_lease_end() {
         name: "workqueue::get_add_lease_end",
         threads: 3,
         floor: 2400,
-        catches: "a lease's end that looks for a mark in one critical section and ends in another, while a getter waits",
+        catches: "a lease's end that checks the dirty flag in one critical section and ends the lease in another, while a getter waits",
     };
     check(claim, [Get, Add, Done]);
 }
@@ -38,7 +38,7 @@ fn get_add_timer() {
         name: "workqueue::get_add_timer",
         threads: 3,
         floor: 1900,
-        catches: "an alarm that is not set because its time has come meanwhile, and so never fires",
+        catches: "an alarm that is not set because its deadline passed in the meantime, and so never fires",
     };
     check(claim, [Get, Add, Advance]);
 }
@@ -49,7 +49,7 @@ fn get_cancel_lease_end() {
         name: "workqueue::get_cancel_lease_end",
         threads: 3,
         floor: 2500,
-        catches: "a cancel that says what it saw, not what it did",
+        catches: "a cancel that reports the state it read, not the change it made",
     };
     check(claim, [Get, Cancel, Done]);
 }
@@ -60,7 +60,7 @@ fn get_cancel_timer() {
         name: "workqueue::get_cancel_timer",
         threads: 3,
         floor: 1900,
-        catches: "a cancel that says what it saw, not what it did, of a key whose time comes",
+        catches: "a cancel that reports the state it read, not the change it made, while the key's deadline passes",
     };
     check(claim, [Get, Cancel, Advance]);
 }
@@ -71,7 +71,7 @@ fn get_retry_timer() {
         name: "workqueue::get_retry_timer",
         threads: 3,
         floor: 3300,
-        catches: "a backoff whose alarm is not set because its time has come meanwhile",
+        catches: "a backoff whose alarm is not set because its deadline passed in the meantime",
     };
     check(claim, [Get, Retry, Advance]);
 }
@@ -82,7 +82,7 @@ fn get_add_shut_down() {
         name: "workqueue::get_add_shut_down",
         threads: 3,
         floor: 2000,
-        catches: "a key that is accepted after the queue said closed",
+        catches: "a key that is accepted after a getter returned \"closed\"",
     };
     check(claim, [Get, Add, ShutDown]);
 }
@@ -93,7 +93,7 @@ fn get_lease_end_shut_down() {
         name: "workqueue::get_lease_end_shut_down",
         threads: 3,
         floor: 1800,
-        catches: "a shutdown that decides before it locks that nobody waits, while the last lease ends",
+        catches: "a shutdown that checks before it locks whether there is a waiter, while the last lease ends",
     };
     check(claim, [Get, Done, ShutDown]);
 }
@@ -104,7 +104,7 @@ fn get_timer_shut_down() {
         name: "workqueue::get_timer_shut_down",
         threads: 3,
         floor: 1800,
-        catches: "a key that was due at shutdown and of which nobody is told, as its alarm has not fired",
+        catches: "a key that is due at shutdown and wakes no getter, as its alarm has not fired",
     };
     check(claim, [Get, Advance, ShutDown]);
 }
@@ -115,7 +115,7 @@ fn get_add_drain() {
         name: "workqueue::get_add_drain",
         threads: 3,
         floor: 3900,
-        catches: "a task that parks on a queue it has not looked at since it unlocked, and that was drained meanwhile",
+        catches: "a task that registers its waker without checking the queue again under that lock, while the queue is drained",
     };
     check(claim, [Get, Add, Drain]);
 }
@@ -126,7 +126,7 @@ fn get_lease_end_drain() {
         name: "workqueue::get_lease_end_drain",
         threads: 3,
         floor: 3600,
-        catches: "a drainer that looks in one critical section and parks in another, while a getter waits, too",
+        catches: "a drainer that checks the queue in one critical section and registers its waker in another, beside a waiting getter",
     };
     check(claim, [Get, Done, Drain]);
 }
@@ -137,7 +137,7 @@ fn get_timer_drain_waiting() {
         name: "workqueue::get_timer_drain_waiting",
         threads: 3,
         floor: 7700,
-        catches: "a wait that is served to the end, and whose alarm is not set because its time has come",
+        catches: "a wait of full length whose alarm is not set because its deadline has passed",
     };
     check(claim, [Get, Advance, DrainWaiting]);
 }
@@ -148,7 +148,7 @@ fn add_lease_end_shut_down() {
         name: "workqueue::add_lease_end_shut_down",
         threads: 3,
         floor: 1100,
-        catches: "a lease's end that looks for a mark in one critical section and ends in another, at shutdown",
+        catches: "a lease's end that checks the dirty flag in one critical section and ends the lease in another, at shutdown",
     };
     check(claim, [Add, Done, ShutDown]);
 }
@@ -159,7 +159,7 @@ fn cancel_add_lease_end() {
         name: "workqueue::cancel_add_lease_end",
         threads: 3,
         floor: 1300,
-        catches: "a lease's end that looks for a mark in one critical section and ends in another",
+        catches: "a lease's end that checks the dirty flag in one critical section and ends the lease in another",
     };
     check(claim, [Cancel, Add, Done]);
 }
@@ -170,7 +170,7 @@ fn cancel_lease_end_drain() {
         name: "workqueue::cancel_lease_end_drain",
         threads: 3,
         floor: 2300,
-        catches: "a drainer that looks in one critical section and parks in another, while a mark is erased",
+        catches: "a drainer that checks the queue in one critical section and registers its waker in another, while a dirty flag is cleared",
     };
     check(claim, [Cancel, Done, Drain]);
 }
@@ -181,7 +181,7 @@ fn cancel_add_timer() {
         name: "workqueue::cancel_add_timer",
         threads: 3,
         floor: 730,
-        catches: "a cancel that says what it saw, not what it did, of a key that is promoted",
+        catches: "a cancel that reports the state it read, not the change it made, while the key is promoted",
     };
     check(claim, [Cancel, Add, Advance]);
 }
@@ -192,7 +192,7 @@ fn retry_timer_drain_waiting() {
         name: "workqueue::retry_timer_drain_waiting",
         threads: 3,
         floor: 5800,
-        catches: "a backoff that is served to the end, and whose alarm is not set because its time has come",
+        catches: "a backoff of full length whose alarm is not set because its deadline has passed",
     };
     check(claim, [Retry, Advance, DrainWaiting]);
 }
@@ -203,7 +203,7 @@ fn get_get_add_many() {
         name: "workqueue::get_get_add_many",
         threads: 3,
         floor: 3200,
-        catches: "an add of many that decides before it locks that nobody waits",
+        catches: "an add of many that checks before it locks whether there is a waiter",
     };
     check(claim, [Get, Get, AddMany]);
 }

@@ -15,7 +15,7 @@ fn add_when_room_vs_lease_end() {
         name: "workqueue::add_when_room_vs_lease_end",
         threads: 2,
         floor: 11,
-        catches: "a lease's end that decides before it locks that nobody waits for room",
+        catches: "a lease's end that checks before it locks whether there is a waiter for room",
     };
     model(claim, || {
         let queue = Queue::<u32>::builder().capacity(1).build();
@@ -35,7 +35,7 @@ fn parking_adder_vs_lease_end() {
         name: "workqueue::parking_adder_vs_lease_end",
         threads: 2,
         floor: 36,
-        catches: "an adder that looks for room in one critical section and parks in another",
+        catches: "an adder that checks for room in one critical section and registers its waker in another",
     };
     model(claim, || {
         let queue = Queue::<u32>::builder().capacity(1).build();
@@ -53,7 +53,7 @@ fn cancelled_adder_passes_room_on() {
         name: "workqueue::cancelled_adder_passes_room_on",
         threads: 3,
         floor: 670,
-        catches: "an adder that looks in one critical section whether it was woken and leaves in another",
+        catches: "an adder that checks in one critical section whether it was woken and leaves the wait queue in another",
     };
     model(claim, || {
         let queue = Queue::<u32>::builder().capacity(1).build();
@@ -81,7 +81,7 @@ fn blocking_add_vs_done() {
         name: "workqueue::blocking_add_vs_done",
         threads: 2,
         floor: 3,
-        catches: "an adder that unlocks between looking for room and sleeping",
+        catches: "an adder that unlocks between checking for room and sleeping",
     };
     model(claim, || {
         let queue = Queue::<u32>::builder().capacity(1).build();
@@ -101,7 +101,7 @@ fn two_blocking_adders_vs_done() {
         name: "workqueue::two_blocking_adders_vs_done",
         threads: 3,
         floor: 260,
-        catches: "a lease's end that decides before it locks that no thread waits for room",
+        catches: "a lease's end that checks before it locks whether a thread waits for room",
     };
     model(claim, || {
         let queue = Queue::<u32>::builder().capacity(2).build();
@@ -127,7 +127,7 @@ fn adders_vs_shut_down() {
         name: "workqueue::adders_vs_shut_down",
         threads: 3,
         floor: 450,
-        catches: "a shutdown that decides before it locks that nobody waits for room",
+        catches: "a shutdown that checks before it locks whether there is a waiter for room",
     };
     model(claim, || {
         let queue = Queue::<u32>::builder().capacity(1).build();
@@ -150,7 +150,7 @@ fn cancel_vs_adder() {
         name: "workqueue::cancel_vs_adder",
         threads: 2,
         floor: 11,
-        catches: "a cancel that decides before it locks that nobody waits for room",
+        catches: "a cancel that checks before it locks whether there is a waiter for room",
     };
     model(claim, || {
         let queue = Queue::<u32>::builder().capacity(1).build();
@@ -170,7 +170,7 @@ fn resume_vs_getters() {
         name: "workqueue::resume_vs_getters",
         threads: 3,
         floor: 740,
-        catches: "a resume that decides before it locks that nobody waits",
+        catches: "a resume that checks before it locks whether there is a waiter",
     };
     model(claim, || {
         let queue = Queue::<u32>::new();
@@ -191,7 +191,7 @@ fn stop_vs_async_getter() {
         name: "workqueue::stop_vs_async_getter",
         threads: 2,
         floor: 45,
-        catches: "a getter that looks before it locks whether it was stopped",
+        catches: "a getter that checks before it locks whether it was stopped",
     };
     model(claim, || {
         let queue = Queue::<u32>::new();
@@ -211,7 +211,7 @@ fn stop_vs_blocking_getter() {
         name: "workqueue::stop_vs_blocking_getter",
         threads: 2,
         floor: 13,
-        catches: "a thread that looks before it locks whether it was stopped",
+        catches: "a thread that checks before it locks whether it was stopped",
     };
     model(claim, || {
         let queue = Queue::<u32>::new();
@@ -229,7 +229,7 @@ fn stop_and_add_vs_two_getters() {
         name: "workqueue::stop_and_add_vs_two_getters",
         threads: 3,
         floor: 7900,
-        catches: "a stop that wakes those who wait before it tells them why",
+        catches: "a stop that wakes the waiters before it sets the flag they check",
     };
     model(claim, || {
         let queue = Queue::<u32>::new();
@@ -250,7 +250,7 @@ fn add_many_vs_two_getters() {
         name: "workqueue::add_many_vs_two_getters",
         threads: 3,
         floor: 740,
-        catches: "an add of many that decides before it locks that nobody waits",
+        catches: "an add of many that checks before it locks whether there is a waiter",
     };
     model(claim, || {
         let queue = Queue::<u32>::new();
@@ -270,7 +270,7 @@ fn get_many_vs_add() {
         name: "workqueue::get_many_vs_add",
         threads: 2,
         floor: 30,
-        catches: "a batch that parks on a queue it has not looked at since it unlocked",
+        catches: "a batch that registers its waker without checking the queue again under that lock",
     };
     model(claim, || {
         let queue = Queue::<u32>::new();

@@ -1,4 +1,4 @@
-//! What the models of the store share: objects of one kind, how to look at them, and a consumer that judges what it is told.
+//! Shared by the models of the store: an object type, helpers to read objects, and a consumer that asserts that each change is legal.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use flyball_informer_cache::{
 
 use crate::thread::{self, JoinHandle};
 
-/// One state of the object `key`; `uid` tells objects of one key apart.
+/// One state of the object `key`; `uid` distinguishes successive objects of one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Object {
-    /// What it is stored under.
+    /// The key of the store.
     pub key: u8,
-    /// Which of the objects of its key.
+    /// The object's number among those of its key.
     pub uid: u8,
     /// Which state.
     pub version: u64,
@@ -55,7 +55,7 @@ pub fn object(key: u8, version: u64) -> Object {
     Object { key, uid: 0, version }
 }
 
-/// Does something with the store in a thread of its own.
+/// Runs `deed` with the store in a new thread.
 pub fn beside<T: Send + 'static>(
     store: &Objects,
     deed: impl FnOnce(&Objects) -> T + Send + 'static,
@@ -64,35 +64,35 @@ pub fn beside<T: Send + 'static>(
     thread::spawn(move || deed(&store))
 }
 
-/// What a consumer holds that was told nothing illegal.
+/// The objects of a consumer; each change it applies has to be legal.
 #[derive(Debug, Default)]
 pub struct Consumer(BTreeMap<u8, Arc<Object>>);
 
 impl Consumer {
-    /// Takes what there is now.
+    /// Applies all pending changes.
     pub fn drain(&mut self, changes: &mut Subscription<u8, Object>) {
         while let Some(change) = changes.try_next() {
-            self.hear(&change);
+            self.apply(&change);
         }
     }
 
-    /// Takes what there is now, and begins anew where it has to.
+    /// Applies all pending changes, and starts over after a restart.
     pub fn drain_bounded(&mut self, changes: &mut BoundedSubscription<u8, Object>) {
-        while let Some(told) = changes.try_next().expect("it never ends") {
-            match told {
-                SubscriptionEvent::Change(change) => self.hear(&change),
+        while let Some(event) = changes.try_next().expect("it never ends") {
+            match event {
+                SubscriptionEvent::Change(change) => self.apply(&change),
                 SubscriptionEvent::Restarted => self.0.clear(),
             }
         }
     }
 
-    /// It holds nothing.
+    /// Whether it has no objects.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    fn hear(&mut self, change: &Change<u8, Object>) {
+    fn apply(&mut self, change: &Change<u8, Object>) {
         let held = match change.new() {
             Some(new) => self.0.insert(*change.key(), new.clone()),
             None => self.0.remove(change.key()),
@@ -100,34 +100,34 @@ impl Consumer {
         match (change.kind(), change.old()) {
             (ChangeKind::Updated, Some(old)) => {
                 let held = held.expect("an update of something known");
-                assert!(Arc::ptr_eq(&held, old), "an update from what was told");
+                assert!(Arc::ptr_eq(&held, old), "an update from the state delivered last");
             }
             (kind, Some(_)) => assert!(held.is_some(), "{kind:?} of something known"),
             (_, None) => assert!(held.is_none(), "added twice"),
         }
     }
 
-    /// It holds what the store does.
+    /// Asserts that it has the same objects as the store.
     pub fn agrees(&self, store: &Store<u8, Object>) {
         let view = store.snapshot();
         assert_eq!(self.0.len(), view.len(), "no change is lost");
         for (key, object) in view.iter() {
             assert!(
                 self.0.get(key).is_some_and(|held| Arc::ptr_eq(held, object)),
-                "the newest state was told"
+                "the newest state was delivered"
             );
         }
     }
 }
 
-/// The keys and versions there are, and the version of it all.
+/// The keys and versions of all objects, and the version of the snapshot.
 pub fn content(view: &View) -> (Vec<(u8, u64)>, u64) {
     let mut objects: Vec<_> = view.objects().map(|object| (object.key, object.version)).collect();
     objects.sort_unstable();
     (objects, view.version().get())
 }
 
-/// Whether an index by version holds every object, each where it belongs, and nothing else.
+/// Whether an index by version contains exactly the stored objects, each under its version.
 pub fn is_exact(view: &View, index: &Index<Object, u64>) -> bool {
     let Ok(values) = view.index_values(index) else { return false };
     let members: usize = values.map(|(_, members)| members).sum();

@@ -1,4 +1,4 @@
-//! What models of informers share: a source that has little to say, on a clock that stands still.
+//! Shared by the models of informers: a source with at most one object, and a clock that stands still.
 
 use std::task::Waker;
 
@@ -24,7 +24,7 @@ impl Timer for Still {
     fn wake_at(&self, _: Nanos, _: &Waker) {}
 }
 
-/// Lists one object if there is one to list, else never answers; a watch tells nothing.
+/// Lists its object, or never answers without one; its watches deliver nothing.
 #[derive(Debug)]
 pub struct Quiet(Option<u8>);
 

@@ -1,4 +1,4 @@
-//! Operations at once; and what they may come to: what they come to step by step, in any order of the steps.
+//! Concurrent operations, and their allowed results: those of the same steps in any sequential order.
 
 use std::collections::BTreeSet;
 use std::sync::mpsc;
@@ -128,7 +128,7 @@ impl Case {
                 task.poll();
                 continue;
             }
-            // The end of a queue with threads that block. Whoever has no more steps is where it waits.
+            // The end of a queue with blocking threads. A side without further steps stays in its wait.
             for (side, task) in tasks.iter_mut().enumerate() {
                 if !later.contains(&side) {
                     task.poll();

@@ -16,26 +16,26 @@ pub(crate) type Queue = flyball_workqueue::Queue<u32, Fifo, FastSlow<u32>, Time>
 pub(crate) type Consumer = flyball_workqueue::Consumer<u32, Fifo, FastSlow<u32>, Time>;
 pub(crate) type Lease = flyball_workqueue::Lease<u32, Time>;
 
-/// What key 1 is in, and who waits beside the operations.
+/// The state of key 1, and the waiters beside the operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     /// Ready.
     Ready,
-    /// Leased; a getter waits, and somebody for the queue to be idle.
+    /// Leased; a getter waits, and a task for the queue to be idle.
     Leased,
     /// Leased, and there is no room for another key; an adder waits, unless an operation is one.
     Full,
     /// Waiting for a second to pass.
     Soon,
-    /// Waiting for a second to pass; a getter waits, and somebody for an overdue lease.
+    /// Waiting for a second to pass; a getter waits, and a task for an overdue lease.
     Waiting,
     /// Ready in a queue that is paused; a getter waits.
     Paused,
-    /// Leased and marked in a queue that is shut down; a getter waits, and a drainer.
+    /// Leased and dirty in a queue that is shut down; a getter waits, and a drainer.
     Ending,
 }
 
-/// What an operation works with.
+/// The arguments of an operation.
 pub(crate) struct Tools {
     pub(crate) queue: Queue,
     pub(crate) getter: Consumer,
@@ -118,7 +118,7 @@ impl Scene {
         if waited {
             scene.tasks = waiters.into_iter().map(|what| scene.waiter(what)).collect();
             scene.settle();
-            assert!(scene.tasks.iter().all(|task| task.answer.is_none()), "somebody does not wait");
+            assert!(scene.tasks.iter().all(|task| task.answer.is_none()), "a task does not wait");
         }
         scene
     }
@@ -157,7 +157,7 @@ impl Scene {
         Task::new(side, op.waits_for(), op.run(tools, stepwise))
     }
 
-    /// Polls everybody who was woken, until nobody is.
+    /// Polls all woken tasks until no task is woken.
     pub(crate) fn settle(&mut self) {
         let mut rounds = 0;
         while self.tasks.iter_mut().map(Task::poll).filter(|polled| *polled).count() > 0 {
@@ -166,7 +166,7 @@ impl Scene {
         }
     }
 
-    /// The queue is quiet: who waits, and for what, and how the keys stand.
+    /// Polls until no task is woken, then records the waiters, what they wait for, and the states of the keys.
     fn note(&mut self, when: &str) {
         self.settle();
         self.queue.check().unwrap();
@@ -188,7 +188,7 @@ impl Scene {
         self.trace.push(format!("{when}: {keys:?} {said:?}"));
     }
 
-    /// Whether what somebody waits for is there, by what can be seen of the queue.
+    /// Whether a wait could end now, by the public state of the queue.
     pub(crate) fn has_come(&self, what: For) -> bool {
         let (keys, stats) = (self.queue.keys(), self.queue.stats());
         let (paused, shut_down) = (stats.paused, stats.shutting_down);
@@ -267,7 +267,7 @@ impl Scene {
         assert!(self.queue.keys().is_empty(), "{:?}", self.queue.keys());
         assert!(
             self.tasks.iter().all(|task| task.answer.is_some()),
-            "somebody waits for ever: {:?}",
+            "a task waits forever: {:?}",
             self.trace
         );
         self.trace.join("\n")

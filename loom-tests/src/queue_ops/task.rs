@@ -9,7 +9,7 @@ use std::task::{Poll, Waker};
 use crate::queue_ops::scene::Lease;
 use crate::wakers::{Counting, poll_with};
 
-/// What an operation came to.
+/// The result of an operation.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) said: String,
@@ -50,7 +50,7 @@ pub enum For {
 }
 
 pub(crate) struct Task {
-    /// 0 for those who waited before the operations.
+    /// 0 for the waiters from before the operations.
     pub(crate) side: u32,
     pub(crate) waits_for: For,
     future: Pin<Box<dyn Future<Output = Answer> + Send>>,
