@@ -248,9 +248,8 @@ where
     /// How long lists, watches and streams of the controller's own wait after a failure: as `backoff` says, in place of 800 ms to 30 s with jitter for each of them. A
     /// server that asks for more has more. An informer that is shared has a backoff of its own.
     ///
-    /// It is one backoff for all of them, as in kube-runtime: the wait after a failure is its next one, whatever failed. But only what failed waits, and it is
-    /// [reset](Backoff::reset) when nothing fails any more: when of each that failed a request has succeeded. When it has no further wait, the controller ends
-    /// [in order](Self::graceful_shutdown_on), as in kube-runtime. It is called under a lock.
+    /// It is one backoff for all of them, as in kube-runtime: the wait after a failure is its next one, whatever failed, and any list, event or item that arrives
+    /// [resets](Backoff::reset) it. Only what failed waits. When it has no further wait, the controller ends [in order](Self::graceful_shutdown_on). It is called under a lock.
     pub fn trigger_backoff(mut self, backoff: impl Backoff + 'static) -> Self {
         self.backoff = Some(TriggerBackoff::new(backoff));
         self

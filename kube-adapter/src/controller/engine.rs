@@ -15,6 +15,7 @@ use flyball_sync::TokioTimer;
 use flyball_workqueue::{Fair, Fifo, Priority, Queue};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tracing::{Instrument, Span};
@@ -33,8 +34,16 @@ use crate::{Config, Monitor, QueueOrder};
 use flyball_kube_lease::Leadership;
 
 /// The user's functions, as the loop calls them.
-pub(crate) type Reconcile =
-    Arc<dyn Fn(NamespacedName, Context) -> BoxFuture<'static, Result<Action, ReconcileError>> + Send + Sync>;
+pub(crate) type Reconcile = Arc<
+    dyn Fn(NamespacedName, Context) -> BoxFuture<'static, Result<Reconciled, ReconcileError>> + Send + Sync,
+>;
+
+/// What came of a key.
+pub(crate) enum Reconciled {
+    Done(Action),
+    /// The object has another key: it was named with a namespace that it does not have, before it was known.
+    HasKey(NamespacedName, Reason),
+}
 
 /// Everything a controller consists of.
 pub(crate) struct Engine {
@@ -115,6 +124,8 @@ impl Engine {
         for trigger in triggers {
             controller = O::attach(trigger, controller, options.clone());
         }
+        // As in kube-runtime, streams are not polled after the signal: what they deliver would not be reconciled, and one that panics would take reconciles in flight with it.
+        let (graceful, (stopping, stopped)) = (any(shutdown.graceful), oneshot::channel());
         // Workers are tasks of their own, and in no span.
         let (of, within) = (kind.clone(), Span::current());
         let reporting = within.clone();
@@ -126,7 +137,10 @@ impl Engine {
                 reporting.in_scope(|| report(&of, &key, ended.err().as_deref()));
                 async { Ok::<_, ReconcileFailed>(()) }
             })
-            .graceful_shutdown_on(any(shutdown.graceful));
+            .graceful_shutdown_on(async move {
+                graceful.await;
+                let _ = stopping.send(());
+            });
         monitor.watch(&queue, controller.health());
 
         let mut running = JoinSet::new();
@@ -138,13 +152,23 @@ impl Engine {
             let (queue, options, leadership) = (queue.clone(), options.clone(), leadership.clone());
             feeding.spawn(feed(stream(backoff.as_ref()), queue, options, leadership).in_current_span());
         }
-        let (in_flight, held) = (InFlight::new(kind.clone()), queue.clone());
-        let reconcile = move |key, context| {
+        let (in_flight, held, noted) = (InFlight::new(kind.clone()), queue.clone(), options.reasons.clone());
+        let reconcile = move |key: NamespacedName, context: Context| {
             let running = in_flight.begin(|| held.stats().oldest_lease);
             let reconcile = reconcile(key, context).instrument(within.clone());
+            let (queue, noted) = (held.clone(), noted.clone());
             async move {
                 let _running = running;
-                reconcile.await
+                match reconcile.await? {
+                    Reconciled::Done(next) => Ok::<_, ReconcileError>(next),
+                    Reconciled::HasKey(key, reason) => {
+                        // Not reconciled here: it may be in flight under its own key.
+                        noted.note(&key, || reason);
+                        // Refused only when the queue is being finished.
+                        let _ = O::add(&queue, key, 0);
+                        Ok(Action::await_change())
+                    }
+                }
             }
         };
         let has_begun = || monitor.ready().is_ok() && leadership.as_ref().is_none_or(Leadership::is_leader);
@@ -158,18 +182,27 @@ impl Engine {
             },
             () = any(shutdown.forceful) => {}
             never = async {
-                let elected = async {
-                    if let Some((leadership, all_keys)) = leadership.as_ref().zip(all_keys) {
-                        leadership.elected().await;
-                        add_all(all_keys.await, &queue, &options);
+                let fed = async {
+                    let elected = async {
+                        if let Some((leadership, all_keys)) = leadership.as_ref().zip(all_keys) {
+                            leadership.elected().await;
+                            add_all(all_keys.await, &queue, &options);
+                        }
+                    };
+                    tokio::join!(elected, watched(&mut feeding));
+                    if ends {
+                        // Keys that are debounced are due by then. It ends when what is queued is reconciled.
+                        sleep(config.debounce.map_or(Duration::ZERO, |debounce| debounce.quiet)).await;
+                        queue.shut_down();
                     }
+                    pending().await
                 };
-                tokio::join!(elected, watched(&mut feeding));
-                if ends {
-                    // Keys that are debounced are due by then. It ends when what is queued is reconciled.
-                    sleep(config.debounce.map_or(Duration::ZERO, |debounce| debounce.quiet)).await;
-                    queue.shut_down();
+                tokio::select! {
+                    biased;
+                    Ok(()) = stopped => {}
+                    never = fed => never,
                 }
+                feeding.abort_all();
                 pending().await
             } => never,
             () = monitor.own_caches().attend(&kind, has_begun) => {}

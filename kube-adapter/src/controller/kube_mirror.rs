@@ -13,9 +13,12 @@ use std::sync::{Arc, OnceLock};
 
 use flyball_informer_cache::{Change, Informer, NamespacedName, Observer};
 use flyball_sync::locks::Mutex;
+use flyball_sync::panics::caught;
 use kube::Resource;
 use kube::runtime::reflector::store::{Store, Writer};
 use kube::runtime::watcher::Event;
+
+use super::TARGET;
 
 /// A store of kube's that an informer writes.
 pub(crate) struct KubeMirror<K>
@@ -119,7 +122,10 @@ where
         }
         let listing = matches!(self.phase, Phase::Listing);
         let Some(writer) = &mut self.writer else { return };
-        let object = K::clone(change.object());
+        let Some(object) = caught(|| K::clone(change.object())) else {
+            tracing::error!(target: TARGET, object = %change.key(), "`Clone` of an object panicked: kube's store misses this change");
+            return;
+        };
         writer.apply_watcher_event(&match change.new() {
             Some(_) if listing => Event::InitApply(object),
             Some(_) => Event::Apply(object),

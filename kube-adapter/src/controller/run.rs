@@ -12,18 +12,17 @@ use std::time::Duration;
 
 use flyball_controller::{Action as Next, FailureClass, ReconcileError};
 use flyball_informer_cache::{NamespacedName, Stopped};
-use flyball_sync::locks::Mutex;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, TryFuture, TryFutureExt};
 use kube::Resource;
 use kube::runtime::controller::{Action, Error as Outcome, RunnerError};
 use kube::runtime::watcher;
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex, mpsc};
 use tokio::time::timeout;
 use tracing::Instrument;
 
 use super::action::{UnknownAction, action_delay};
-use super::engine::Engine;
+use super::engine::{Engine, Reconciled};
 use super::key_streams::StreamTrigger;
 use super::objects::{NeverReady, Objects};
 use super::reconcile_reasons::{Reason, Reasons};
@@ -241,17 +240,17 @@ where
     R::Error: Error + Send + 'static,
     C: Send + Sync,
 {
-    async fn reconcile(self: Arc<Self>, key: NamespacedName) -> Result<Next, ReconcileError> {
+    async fn reconcile(self: Arc<Self>, key: NamespacedName) -> Result<Reconciled, ReconcileError> {
         let (reason, reasons, _in_flight) = self.reasons.begin(&key);
         let mut reference = self.main.reference(&key);
         // Read when its turn has come: the newest state there is.
         let Some(object) = self.main.get(&key) else {
-            // Named, with a namespace it has not, before it was known: it came after that, and brought its own key.
-            if self.main.resolve(key.clone()) != key {
-                return Ok(Next::await_change());
+            let known = self.main.resolve(key.clone());
+            if known != key {
+                return Ok(Reconciled::HasKey(known, reason));
             }
             self.tell(Err(Outcome::ObjectNotFound(Box::new(reference.erase())))).await;
-            return Ok(Next::await_change());
+            return Ok(Reconciled::Done(Next::await_change()));
         };
         // What it asks for is not known, so there is nothing to enforce; but what is to be cleaned up does not change any more.
         if object.meta().deletion_timestamp.is_none()
@@ -259,7 +258,7 @@ where
             && let Some(error) = (self.unreadable)(cannot_be_read(&reference, why))
         {
             self.tell(Err(Outcome::QueueError(error))).await;
-            return Ok(Next::await_change());
+            return Ok(Reconciled::Done(Next::await_change()));
         }
         // An Event about the object, made from its reference, is found by these.
         reference.extra.uid = object.meta().uid.clone();
@@ -271,7 +270,10 @@ where
             object.reason = %reason,
             object.reasons = reasons
         );
-        let run = span.in_scope(|| self.reconcile.lock()(object.clone(), self.context.clone()));
+        // Waited for without holding a thread: a function that blocks before it returns its future may wait for what another task does.
+        let mut reconcile = self.reconcile.lock().await;
+        let run = span.in_scope(|| reconcile(object.clone(), self.context.clone()));
+        drop(reconcile);
         let run = TryFutureExt::into_future(run).instrument(span);
         let done = match self.limit {
             None => run.await,
@@ -284,7 +286,7 @@ where
                     self.reasons.note_retry(&key, Reason::ReconcilerRequestedRetry);
                 }
                 self.tell(Ok((reference, action))).await;
-                next.map_err(|failed| ReconcileError::Error(failed.into()))
+                next.map(Reconciled::Done).map_err(|failed| ReconcileError::Error(failed.into()))
             }
             Err(error) => {
                 let action = (self.error_policy)(object, &error, self.context.clone());

@@ -88,7 +88,8 @@ where
 
     /// The same objects as a store of kube-runtime's: the one that this was made of, or one that mirrors the informer.
     ///
-    /// A mirror is made at the first call, once for all clones of this handle, and lives as long as the informer's store. Each change is written to it where the informer publishes it,
+    /// A mirror is made at the first call, once for all clones of this handle, and lives as long as the informer's store, not as long as the handle: keep one handle, and do not make
+    /// one by `ControllerStore::from(informer)` for each call. While the informer has not synced, a task of the present runtime completes the mirror. Each change is written to it where the informer publishes it,
     /// before the controllers that were started later are notified. That costs two clones of the object and an entry with the strings of its name, namespace, `uid` and version (D14 and D16 of
     /// the [crate's documentation](crate#coming-from-kube-runtime)). The store is kube's, with what that lacks: `wait_until_ready` wakes one of several waiters (D6), a
     /// `find` or `state_filter` of a reader keeps the informer waiting (D13), and there is no index (D15).

@@ -2,7 +2,7 @@
 //!
 //! | guarded by | |
 //! |---|---|
-//! | `Shared` | the backoff, and how many fail. `next` and `reset` of the backoff run under it |
+//! | `Shared` | the backoff, whose `next` and `reset` run under the lock |
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,25 +16,19 @@ use tokio::sync::Notify;
 pub(crate) struct TriggerBackoff(Arc<Shared>);
 
 struct Shared {
-    state: Mutex<State>,
+    backoff: Mutex<Box<dyn Backoff>>,
     /// The backoff has no further wait.
     gave_up: Notify,
 }
 
-struct State {
-    backoff: Box<dyn Backoff>,
-    failing: usize,
-}
-
 impl TriggerBackoff {
     pub(crate) fn new(backoff: impl Backoff + 'static) -> Self {
-        let state = Mutex::new(State { backoff: Box::new(backoff), failing: 0 });
-        Self(Arc::new(Shared { state, gave_up: Notify::new() }))
+        Self(Arc::new(Shared { backoff: Mutex::new(Box::new(backoff)), gave_up: Notify::new() }))
     }
 
     /// For one cache, or one stream.
     pub(crate) fn handle(&self) -> BackoffHandle {
-        BackoffHandle { shared: self.0.clone(), fails: false }
+        BackoffHandle(self.0.clone())
     }
 
     /// Waits until it has no further wait.
@@ -45,37 +39,25 @@ impl TriggerBackoff {
 }
 
 /// The waits of one cache, or one stream.
-pub(crate) struct BackoffHandle {
-    shared: Arc<Shared>,
-    /// Whether its last request failed.
-    fails: bool,
-}
+pub(crate) struct BackoffHandle(Arc<Shared>);
 
 impl Iterator for BackoffHandle {
     type Item = Duration;
 
     fn next(&mut self) -> Option<Duration> {
-        let mut state = self.shared.state.lock();
-        state.failing += usize::from(!std::mem::replace(&mut self.fails, true));
-        let wait = state.backoff.next();
-        drop(state);
+        let wait = self.0.backoff.lock().next();
         if wait.is_none() {
-            self.shared.gave_up.notify_one();
+            self.0.gave_up.notify_one();
         }
         wait
     }
 }
 
 impl Backoff for BackoffHandle {
-    /// One that works does not shorten the waits of one that does not.
+    /// Also where another one fails: in kube-runtime, whatever any of its streams delivers resets the backoff of all. Counting those that fail instead would let a kind
+    /// that may not be listed raise the wait of every other one to the longest, and end the controller where there is an end of waits.
     fn reset(&mut self) {
-        if std::mem::replace(&mut self.fails, false) {
-            let mut state = self.shared.state.lock();
-            state.failing -= 1;
-            if state.failing == 0 {
-                state.backoff.reset();
-            }
-        }
+        self.0.backoff.lock().reset();
     }
 }
 
@@ -86,12 +68,6 @@ impl RetryBackoff for BackoffHandle {
     }
 
     fn succeeded(&mut self) {
-        self.reset();
-    }
-}
-
-impl Drop for BackoffHandle {
-    fn drop(&mut self) {
         self.reset();
     }
 }
@@ -119,21 +95,12 @@ mod tests {
     }
 
     #[test]
-    fn begins_anew_when_nothing_fails_any_more() {
+    fn begins_anew_with_any_success() {
         let backoff = TriggerBackoff::new(Linear(0));
-        let [mut one, mut other, mut sound] = [(); 3].map(|()| backoff.handle());
+        let [mut one, mut other] = [(); 2].map(|()| backoff.handle());
         let next = |handle: &mut BackoffHandle| handle.next().unwrap().as_secs();
         assert_eq!([next(&mut one), next(&mut other), next(&mut one)], [1, 2, 3]);
-        sound.reset();
-        one.reset();
-        assert_eq!(next(&mut other), 4, "it still fails");
-        other.reset();
         other.reset();
         assert_eq!([next(&mut one), next(&mut other)], [1, 2]);
-        // One that is gone does not fail.
-        drop(one);
-        assert_eq!(next(&mut other), 3);
-        drop(other);
-        assert_eq!(next(&mut sound), 1);
     }
 }

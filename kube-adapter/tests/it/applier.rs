@@ -227,3 +227,27 @@ async fn a_kind_that_is_known_at_run_time_comes_with_its_requests() {
     let reconciles = applier(reconcile, |_, _, _| unreachable!(), Arc::new(()), store, asked, config);
     assert_eq!(told(&reconciles.collect::<Vec<_>>().await), ["a"]);
 }
+
+/// An owner in no namespace is named with that of what it owns, and before the store has it.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_came_before_its_object_is_not_lost() {
+    for flyball in [false, true] {
+        let (store, mut writer) = reflector::store::<ConfigMap>();
+        let (requests, queue) = queue();
+        let runs = Runs::new();
+        let mut reconciles = both(flyball, &runs, store, queue, controller::Config::default());
+        requests.send(request("good")).unwrap();
+        during(&mut reconciles, SECOND).await;
+        let mut cluster_scoped = map("default/good");
+        cluster_scoped.metadata.namespace = None;
+        [Event::Init, Event::InitApply(cluster_scoped), Event::InitDone]
+            .iter()
+            .for_each(|event| writer.apply_watcher_event(event));
+        during(&mut reconciles, 5 * SECOND).await;
+        assert_eq!(
+            runs.all().iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(),
+            ["good"],
+            "flyball: {flyball}"
+        );
+    }
+}

@@ -393,12 +393,37 @@ async fn a_shutdown_ends_it_whatever_the_streams_do() {
     own.send(Ok(map("default/a"))).unwrap();
     assert!(during(&mut reconciles, SECOND).await.is_empty());
     drop(end);
-    sleep(SECOND).await;
-    // Comes too late, and the one in flight ends.
-    own.send(Ok(map("default/a"))).unwrap();
-    assert_eq!(until_the_end(reconciles).await, ["a"]);
+    assert!(during(&mut reconciles, SECOND).await.is_empty());
+    assert!(
+        own.send(Ok(map("default/a"))).is_err(),
+        "the stream is dropped at the signal, as in kube-runtime"
+    );
+    assert_eq!(until_the_end(reconciles).await, ["a"], "the one in flight ends");
     assert_eq!(runs.of("a"), [0]);
-    assert!(own.send(Ok(map("default/a"))).is_err(), "the stream is dropped with the controller");
+}
+
+/// A stream that panics because the rest of the program is going down takes no reconcile with it.
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_would_panic_after_the_signal_is_not_polled() {
+    let (store, _writer) = stored(&["default/a"]);
+    let (end, ended) = oneshot::channel::<()>();
+    let (closed, is_closed) = oneshot::channel::<()>();
+    let own = stream::iter([Ok(map("default/a"))]).chain(stream::once(async move {
+        let _ = is_closed.await;
+        panic!("the other end is gone")
+    }));
+    let reconcile = async |_: Arc<ConfigMap>, _: Arc<()>| {
+        sleep(10 * SECOND).await;
+        Ok::<_, Refused>(Action::await_change())
+    };
+    let mut reconciles = Controller::for_stream(own, store)
+        .graceful_shutdown_on(async { drop(ended.await) })
+        .run(reconcile, |_, _, _| unreachable!(), Arc::new(()));
+    assert!(during(&mut reconciles, SECOND).await.is_empty());
+    drop(end);
+    assert!(during(&mut reconciles, SECOND).await.is_empty());
+    drop(closed);
+    assert_eq!(until_the_end(reconciles).await, ["a"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -92,10 +92,10 @@ async fn failed_lists_and_watches_wait_as_it_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_works_does_not_shorten_the_waits_of_one_that_does_not() {
+async fn whatever_works_resets_it_as_in_kube_runtime() {
     let server = server();
     server.fail_next(RequestMatcher::any().resource::<Pod>(), u32::MAX, forbidden());
-    let (backoff, _) = Waits::of(&[1, 2, 4, 8, 16, 32, 64, 128, 256, 512]);
+    let (backoff, _) = Waits::of(&[1, 2]);
     let controller = controller(&server).owns(Api::<Pod>::all(server.client()), watcher::Config::default());
     let mut reconciles = noting(controller.trigger_backoff(backoff), &Runs::new());
     let busy = server.clone();
@@ -105,8 +105,9 @@ async fn one_that_works_does_not_shorten_the_waits_of_one_that_does_not() {
             tokio::time::sleep(SECOND / 2).await;
         }
     });
-    let times = errors(&mut reconciles, 200 * SECOND).await;
-    assert_eq!(times, [0, 1, 3, 7, 15, 31, 63, 127]);
+    let times = errors(&mut reconciles, 6 * SECOND).await;
+    // Nor does the busy kind's controller end, though the backoff has but two waits.
+    assert_eq!(times, [0, 1, 2, 3, 4, 5]);
 }
 
 #[tokio::test(start_paused = true)]

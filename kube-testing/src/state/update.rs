@@ -119,6 +119,14 @@ impl State {
             }
             None => self.init_metadata(kind_id, &mut object, now),
         }
+        let is_over = metadata::is_terminating(&object)
+            && !metadata::has_finalizers(&object)
+            && !metadata::has_grace(&object);
+        if is_over && self.objects(kind_id).contains_key(&key) {
+            // With its last finalizer, as by a client.
+            self.commit(kind_id, key, None);
+            return Arc::new(object);
+        }
         self.commit(kind_id, key, Some(object))
     }
 }

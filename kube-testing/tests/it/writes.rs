@@ -320,3 +320,21 @@ async fn a_deletion_in_the_foreground_waits_for_the_dependents_that_block_it() {
     // In the background nobody is waited for.
     assert!(api.delete("child", &DeleteParams::background()).await.unwrap().right().is_some());
 }
+
+#[tokio::test]
+async fn an_object_that_is_deleted_goes_with_the_last_finalizer_that_a_test_takes_out() {
+    let server = server();
+    let mut map: ConfigMap = from_value(
+        json!({"metadata": {"name": "a", "namespace": "default", "finalizers": ["example.com/f"]}}),
+    )
+    .unwrap();
+    server.put(&map);
+    let maps = Api::<ConfigMap>::namespaced(server.client(), "default");
+    maps.delete("a", &DeleteParams::default()).await.unwrap();
+    assert!(
+        server.get::<ConfigMap>("default", "a").is_some_and(|map| map.metadata.deletion_timestamp.is_some())
+    );
+    map.metadata.finalizers = None;
+    server.put(&map);
+    assert!(server.get::<ConfigMap>("default", "a").is_none());
+}
