@@ -127,6 +127,24 @@ impl ApiServer {
     ///
     /// # Panics
     /// As [`register`](Self::register).
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_kube_testing::ApiServer;
+    /// use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, PostParams};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let sites = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Site"));
+    /// let server = ApiServer::new();
+    /// server.register_dynamic(sites.clone(), true);
+    ///
+    /// let api = Api::<DynamicObject>::default_namespaced_with(server.client(), &sites);
+    /// let home = api.create(&PostParams::default(), &DynamicObject::new("home", &sites)).await?;
+    /// assert_eq!(home.metadata.resource_version, Some(server.resource_version().to_string()));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[track_caller]
     pub fn register_dynamic(&self, resource: ApiResource, namespaced: bool) -> &Self {
         self.register_as(Registration::dynamic(resource, namespaced))

@@ -10,6 +10,31 @@ use crate::request_matcher::Verb;
 use crate::state::status_error;
 
 /// A request to an [`ApiServer`](crate::ApiServer), as its log keeps it.
+///
+/// # Examples
+/// ```
+/// use flyball_kube_testing::{ApiServer, Verb};
+/// use k8s_openapi::api::core::v1::Pod;
+/// use kube::api::{Api, ListParams};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), kube::Error> {
+/// let server = ApiServer::new();
+/// server.register::<Pod>();
+/// let pods = Api::<Pod>::namespaced(server.client(), "default");
+/// pods.list(&ListParams::default().labels("app=web").limit(10)).await?;
+///
+/// let request = &server.requests()[0];
+/// assert_eq!((request.verb, request.plural.as_str()), (Verb::List, "pods"));
+/// assert_eq!(request.namespace.as_deref(), Some("default"));
+/// assert_eq!(request.query_param("labelSelector"), Some("app=web"));
+/// assert_eq!(request.query_param("continue"), None);
+///
+/// server.clear_requests();
+/// assert!(server.requests().is_empty());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecordedRequest {

@@ -30,12 +30,29 @@ pub enum Verb {
 ///
 /// # Examples
 /// ```
-/// use flyball_kube_testing::{RequestMatcher, Verb};
+/// use flyball_kube_testing::{ApiServer, RequestMatcher, Verb};
 /// use k8s_openapi::api::core::v1::Pod;
+/// use kube::api::{Api, ApiResource, DynamicObject, ListParams};
 ///
-/// let lists_of_pods = RequestMatcher::verb(Verb::List).resource::<Pod>();
-/// let everything_about_a = RequestMatcher::any().namespace("default").name("a");
-/// # let _ = (lists_of_pods, everything_about_a);
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), kube::Error> {
+/// let server = ApiServer::new();
+/// server.register::<Pod>();
+/// let pods = Api::<Pod>::namespaced(server.client(), "default");
+/// pods.list(&ListParams::default()).await?;
+/// pods.get_opt("a").await?;
+///
+/// let lists = RequestMatcher::verb(Verb::List).resource::<Pod>();
+/// let of_a = RequestMatcher::any().namespace("default").name("a");
+/// let requests = server.requests();
+/// assert!(lists.matches(&requests[0]) && !of_a.matches(&requests[0]));
+/// assert!(of_a.matches(&requests[1]));
+///
+/// // The same, for a kind that is known at run time.
+/// let kind = ApiResource::erase::<Pod>(&());
+/// assert_eq!(RequestMatcher::verb(Verb::List).resource_with::<DynamicObject>(&kind), lists);
+/// # Ok(())
+/// # }
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RequestMatcher {

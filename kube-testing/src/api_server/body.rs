@@ -15,6 +15,25 @@ use crate::api_server::ApiServer;
 use crate::state::watch::End;
 
 /// The body of a response of an [`ApiServer`].
+///
+/// # Examples
+/// The server as a tower service, without a `kube::Client`:
+/// ```
+/// use flyball_kube_testing::{ApiBody, ApiServer};
+/// use http::{Request, Response};
+/// use http_body_util::BodyExt;
+/// use kube::client::Body;
+/// use tower_service::Service;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let request = Request::get("/version").body(Body::empty())?;
+/// let response: Response<ApiBody> = ApiServer::new().call(request).await?;
+/// assert_eq!(response.status(), 200);
+/// assert!(response.into_body().collect().await?.to_bytes().starts_with(b"{"));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct ApiBody(Kind);
 

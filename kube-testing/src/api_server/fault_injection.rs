@@ -20,6 +20,29 @@ impl ApiServer {
 
     /// Carries out the next `times` of these requests, and answers them with this status all the same: the client does not learn that its request
     /// succeeded.
+    ///
+    /// # Examples
+    /// A creation that times out for the client only:
+    /// ```
+    /// use flyball_kube_testing::{ApiServer, RequestMatcher, Verb};
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use kube::{Api, api::PostParams, core::Status};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let server = ApiServer::new();
+    /// server.register::<ConfigMap>();
+    /// let timeout = Status::failure("request timed out", "Timeout").with_code(504);
+    /// server.fail_response_next(RequestMatcher::verb(Verb::Create), 1, timeout);
+    ///
+    /// let mut map = ConfigMap::default();
+    /// map.metadata.name = Some("a".into());
+    /// let api = Api::<ConfigMap>::default_namespaced(server.client());
+    /// assert!(api.create(&PostParams::default(), &map).await.is_err());
+    /// assert!(server.get::<ConfigMap>("default", "a").is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn fail_response_next(&self, requests: RequestMatcher, times: u32, status: Status) {
         self.inject(Failure { requests, left: times, status, carried_out: true });
     }
@@ -31,6 +54,38 @@ impl ApiServer {
     }
 
     /// Answers none of these requests before [`resume`](Self::resume). Open watches go on.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_kube_testing::{ApiServer, RequestMatcher, Verb};
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use kube::Api;
+    /// use std::time::Duration;
+    /// use tokio::time::{Instant, sleep};
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let server = ApiServer::new();
+    /// server.register::<ConfigMap>();
+    /// let api = Api::<ConfigMap>::default_namespaced(server.client());
+    ///
+    /// server.hang(RequestMatcher::verb(Verb::Get));
+    /// let get = tokio::spawn({
+    ///     let api = api.clone();
+    ///     async move { api.get_opt("a").await }
+    /// });
+    /// sleep(Duration::from_secs(60)).await;
+    /// assert!(!get.is_finished());
+    /// server.resume();
+    /// assert_eq!(get.await??, None);
+    ///
+    /// let began = Instant::now();
+    /// server.set_latency(RequestMatcher::any(), Duration::from_secs(2));
+    /// api.get_opt("a").await?;
+    /// assert_eq!(began.elapsed().as_secs(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn hang(&self, requests: RequestMatcher) {
         self.0.inner.lock().faults.hanging.push(requests);
     }
@@ -52,6 +107,45 @@ impl ApiServer {
 
     /// Ends all open watches without an error, as a real server does when their time is over. Events that were not sent yet are lost to them: the
     /// next watch has to ask for them.
+    ///
+    /// # Examples
+    /// The ways in which a watch can end, or not:
+    /// ```
+    /// use flyball_kube_testing::ApiServer;
+    /// use futures_util::{StreamExt, TryStreamExt};
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use kube::{Api, api::WatchParams, core::WatchEvent};
+    /// use std::time::Duration;
+    /// use tokio::time::timeout;
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let server = ApiServer::new();
+    /// server.register::<ConfigMap>();
+    /// let api = Api::<ConfigMap>::all(server.client());
+    /// let watch = async || api.watch(&WatchParams::default(), "0").await.map(StreamExt::boxed);
+    ///
+    /// let mut closed = watch().await?;
+    /// assert_eq!(server.open_watches(), 1);
+    /// server.close_watches(); // or `close_watches_of::<ConfigMap>()`
+    /// assert!(closed.try_next().await?.is_none());
+    ///
+    /// let mut broken = watch().await?;
+    /// server.break_watches();
+    /// assert!(broken.try_next().await.is_err());
+    ///
+    /// let mut idle = watch().await?;
+    /// server.send_bookmarks();
+    /// assert!(matches!(idle.try_next().await?, Some(WatchEvent::Bookmark(_))));
+    ///
+    /// let mut stalled = idle;
+    /// server.stall_watches();
+    /// server.send_bookmarks();
+    /// assert!(timeout(Duration::from_secs(3600), stalled.next()).await.is_err());
+    /// assert_eq!(server.open_watches(), 0); // stalled ones are not counted
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn close_watches(&self) {
         self.each_watch(|watch| watch.ended = Some(End::Closed));
     }
@@ -60,6 +154,27 @@ impl ApiServer {
     ///
     /// # Panics
     /// If the kind is not registered.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_kube_testing::ApiServer;
+    /// use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// use kube::{Api, api::WatchParams};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), kube::Error> {
+    /// let server = ApiServer::new();
+    /// server.register::<ConfigMap>().register::<Secret>();
+    /// let maps = Api::<ConfigMap>::all(server.client()).watch(&WatchParams::default(), "0").await?;
+    /// let secrets = Api::<Secret>::all(server.client()).watch(&WatchParams::default(), "0").await?;
+    ///
+    /// server.close_watches_of::<Secret>();
+    /// assert_eq!(server.open_watches_of::<ConfigMap>(), 1);
+    /// assert_eq!(server.open_watches_of::<Secret>(), 0);
+    /// # drop((maps, secrets));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[track_caller]
     pub fn close_watches_of<K: Resource<DynamicType: Default>>(&self) {
         self.change(|inner| {
@@ -85,11 +200,60 @@ impl ApiServer {
     }
 
     /// Forgets the history: watches from an earlier version, and lists that continue one, are answered with 410. Open watches go on.
+    ///
+    /// # Examples
+    /// A list whose second page is asked for too late:
+    /// ```
+    /// use flyball_kube_testing::ApiServer;
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use kube::{Api, api::ListParams};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let server = ApiServer::new();
+    /// server.register::<ConfigMap>();
+    /// for name in ["a", "b"] {
+    ///     let mut map = ConfigMap::default();
+    ///     map.metadata.name = Some(name.into());
+    ///     server.put(&map);
+    /// }
+    /// let api = Api::<ConfigMap>::all(server.client());
+    /// let first = api.list(&ListParams::default().limit(1)).await?;
+    ///
+    /// server.delete::<ConfigMap>("default", "b");
+    /// server.compact();
+    /// let next = ListParams::default().limit(1).continue_token(&first.metadata.continue_.unwrap());
+    /// match api.list(&next).await {
+    ///     Err(kube::Error::Api(status)) => assert_eq!(status.code, 410),
+    ///     other => panic!("{other:?}"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn compact(&self) {
         self.change(|inner| inner.state.compact());
     }
 
     /// Refuses every connection, and breaks open ones, until [`accept_connections`](Self::accept_connections). Objects and history are kept.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_kube_testing::ApiServer;
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use kube::Api;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let server = ApiServer::new();
+    /// server.register::<ConfigMap>();
+    /// let api = Api::<ConfigMap>::all(server.client());
+    /// server.refuse_connections();
+    /// assert!(matches!(api.list(&Default::default()).await, Err(kube::Error::Service(_))));
+    /// server.accept_connections();
+    /// assert!(api.list(&Default::default()).await.is_ok());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn refuse_connections(&self) {
         self.0.inner.lock().faults.refuses_connections = true;
         self.break_watches();

@@ -12,11 +12,13 @@ use crate::state::kind::Kind;
 /// # Examples
 /// ```
 /// use flyball_kube_testing::{ApiServer, Registration};
+/// use k8s_openapi::api::core::v1::ConfigMap;
 /// use kube::core::{ApiResource, GroupVersionKind};
 ///
 /// let site = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Site"));
 /// let server = ApiServer::new();
 /// server.register_as(Registration::dynamic(site, true).without_status().selectable_field("spec.color"));
+/// server.register_as(Registration::of::<ConfigMap>()); // as `register::<ConfigMap>()` does
 /// ```
 #[derive(Debug, Clone)]
 pub struct Registration {
