@@ -38,17 +38,30 @@ const DEBOUNCES: u32 = 10;
 ///
 /// # Examples
 /// ```
-/// use flyball_controller::FailureClass;
-/// use flyball_kube::{Config, QueueOrder};
+/// use flyball_kube::{Config, FailureClass, QueueOrder};
+/// use std::num::NonZeroU32;
 /// use std::time::Duration;
 ///
+/// let (millis, secs) = (Duration::from_millis, Duration::from_secs);
 /// let config = Config::default()
+///     // When objects are reconciled.
+///     .wait_for_all_caches()
 ///     .concurrency(8)
-///     .debounce(Duration::from_millis(100))
 ///     .queue_order(QueueOrder::FairByNamespace { max_in_flight: Some(4) })
-///     .backoff(Duration::from_millis(100)..=Duration::from_secs(60))
+///     .debounce_with_max_wait(millis(100), secs(2)) // `debounce(millis(100))` has 1 s
+///     // What happens to those that fail.
+///     .reconcile_timeout(secs(60))
+///     .backoff(millis(100)..=secs(60))
+///     .conflict_backoff(millis(10)..=secs(60))
+///     .respect_retry_after()
 ///     .classify_status(422, FailureClass::Permanent)
-///     .reconcile_timeout(Duration::from_secs(60));
+///     // Its lists and watches.
+///     .request_timeout(secs(30))
+///     .page_size(NonZeroU32::new(200).unwrap())
+///     // A shutdown takes 25 s at most.
+///     .drain_on_shutdown()
+///     .shutdown_grace(secs(20))
+///     .abort_after(secs(5));
 /// # let _ = config;
 /// ```
 #[derive(Clone)]
@@ -207,6 +220,15 @@ impl Config {
     ///
     /// A reconcile that panics, or [takes too long](Self::reconcile_timeout), has no error for the policy: its object waits from 5 ms to
     /// 5 minutes, doubling with each in a row.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_kube::Config;
+    ///
+    /// // As recommended, but `error_policy` alone decides when an object is retried.
+    /// let config = Config::recommended().without_backoff();
+    /// # let _ = config;
+    /// ```
     pub fn without_backoff(mut self) -> Self {
         self.backoff = None;
         self.classifier.conflicts = false;
@@ -239,6 +261,17 @@ impl Config {
     /// The class of an error of a reconcile, as [`classify_status`](Self::classify_status) describes them; where `of` returns `None`, the status decides.
     ///
     /// A panic of it counts as `None`.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_kube::{Config, FailureClass};
+    /// use std::num::ParseIntError;
+    ///
+    /// // A number that cannot be read stays so until somebody edits the object.
+    /// let config = Config::default()
+    ///     .classify(|error| error.is::<ParseIntError>().then_some(FailureClass::Permanent));
+    /// # let _ = config;
+    /// ```
     pub fn classify(
         mut self,
         of: impl Fn(&(dyn Error + 'static)) -> Option<FailureClass> + Send + Sync + 'static,
@@ -335,6 +368,31 @@ impl Config {
     }
 
     /// Reports the queue to these metrics: depth, latency and the others of client-go.
+    ///
+    /// # Examples
+    /// flyball-ops has adapters for Prometheus, `metrics` and `tracing`. A sink of your own has the methods that it needs:
+    /// ```
+    /// use flyball_controller::ReconcileOutcome;
+    /// use flyball_kube::{Config, ControllerMetrics, QueueMetrics};
+    /// use std::time::Duration;
+    ///
+    /// struct Log;
+    ///
+    /// impl ControllerMetrics for Log {
+    ///     fn reconcile_ended(&self, outcome: ReconcileOutcome, took: Duration) {
+    ///         println!("{} after {took:?}", outcome.label());
+    ///     }
+    /// }
+    ///
+    /// impl QueueMetrics for Log {
+    ///     fn dequeued(&self, queued: Duration, _: bool) {
+    ///         println!("dequeued after {queued:?}");
+    ///     }
+    /// }
+    ///
+    /// let config = Config::default().controller_metrics(Log).queue_metrics(Log);
+    /// # let _ = config;
+    /// ```
     pub fn queue_metrics(mut self, metrics: impl flyball_workqueue::QueueMetrics) -> Self {
         self.queue_metrics = Some(Arc::new(metrics));
         self

@@ -174,6 +174,51 @@ where
     ///
     /// # Panics
     /// As `new`.
+    ///
+    /// # Examples
+    /// Custom resources without a type in the program:
+    /// ```
+    /// # use flyball_kube_testing::ApiServer;
+    /// use flyball_kube::{Action, Controller};
+    /// use futures_util::StreamExt;
+    /// use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
+    /// use kube::runtime::{reflector::ObjectRef, watcher};
+    /// use std::sync::Arc;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let kind = |name| ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", name));
+    /// let [site, page, theme] = ["Site", "Page", "Theme"].map(kind);
+    /// # let server = ApiServer::new();
+    /// # for kind in [&site, &page, &theme] {
+    /// #     server.register_dynamic(kind.clone(), true);
+    /// # }
+    /// # let client = server.client();
+    /// # let sites = Api::<DynamicObject>::default_namespaced_with(client.clone(), &site);
+    /// # sites.create(&Default::default(), &DynamicObject::new("home", &site)).await?;
+    /// let api = |kind| Api::<DynamicObject>::all_with(client.clone(), kind);
+    /// let (sites, pages, themes) = (api(&site), api(&page), api(&theme));
+    /// let config = watcher::Config::default();
+    ///
+    /// let kind = site.clone();
+    /// let site_of_theme = move |theme: DynamicObject| {
+    ///     let name = theme.data["spec"]["site"].as_str()?;
+    ///     Some(ObjectRef::new_with(name, kind.clone()).within("default"))
+    /// };
+    /// let mut reconciles = Controller::new_with(sites, config.clone(), site)
+    ///     .owns_with(pages, page, config.clone())
+    ///     .watches_with(themes, theme, config, site_of_theme)
+    ///     .run(
+    ///         |_, _| async { Ok::<_, kube::Error>(Action::await_change()) },
+    ///         |_, _, _| Action::await_change(),
+    ///         Arc::new(()),
+    ///     );
+    ///
+    /// let (home, _) = reconciles.next().await.expect("it goes on until it is shut down")?;
+    /// assert_eq!(home.name, "home");
+    /// # Ok(())
+    /// # }
+    /// ```
     #[track_caller]
     pub fn new_with(api: Api<K>, config: watcher::Config, dyntype: K::DynamicType) -> Self {
         let (watch_errors, monitor) = (WatchErrors::default(), Monitor::default());
@@ -190,6 +235,48 @@ where
 {
     /// A controller of the objects of an informer: one that others use, too, has indexes, or is fed by a
     /// [`StreamSource`](crate::StreamSource). It runs and ends by itself, before the controller or after it.
+    ///
+    /// # Examples
+    /// Informers that the program reads from, too:
+    /// ```
+    /// # use flyball_kube_testing::ApiServer;
+    /// use flyball_kube::{Action, Controller, informer};
+    /// use futures_util::StreamExt;
+    /// use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
+    /// use kube::runtime::{reflector::ObjectRef, watcher};
+    /// use kube::{Api, ResourceExt};
+    /// use std::sync::Arc;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = ApiServer::new();
+    /// # server.register::<ConfigMap>().register::<Pod>().register::<Secret>();
+    /// # let map: ConfigMap = serde_json::from_value(serde_json::json!({"metadata": {"name": "settings"}}))?;
+    /// # server.put(&map);
+    /// # let client = server.client();
+    /// let config = watcher::Config::default();
+    /// let maps = informer(Api::<ConfigMap>::all(client.clone()), config.clone()).start()?;
+    /// let pods = informer(Api::<Pod>::all(client.clone()), config.clone()).start()?;
+    /// let secrets = informer(Api::<Secret>::all(client), config).start()?;
+    ///
+    /// let map_of_secret = |secret: &Arc<Secret>| {
+    ///     Some(ObjectRef::new(secret.labels().get("map")?).within(&secret.namespace()?))
+    /// };
+    /// let mut reconciles = Controller::for_shared(&maps)
+    ///     .owns_shared(&pods)
+    ///     .watches_shared(&secrets, map_of_secret)
+    ///     .run(
+    ///         |_, _| async { Ok::<_, kube::Error>(Action::await_change()) },
+    ///         |_, _, _| Action::await_change(),
+    ///         Arc::new(()),
+    ///     );
+    ///
+    /// let (settings, _) = reconciles.next().await.expect("it goes on until it is shut down")?;
+    /// assert_eq!(settings.name, "settings");
+    /// assert_eq!(maps.store().len(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn for_shared(informer: &Informer<NamespacedName, K>) -> Self
     where
         K::DynamicType: Default,
@@ -198,6 +285,19 @@ where
     }
 
     /// As [`for_shared`](Self::for_shared), of a kind that is known at run time.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_kube::{Controller, informer};
+    /// use kube::api::{Api, ApiResource, DynamicObject};
+    /// use kube::{Client, runtime::watcher};
+    ///
+    /// fn controller_of(kind: ApiResource, client: Client) -> Result<Controller<DynamicObject>, Box<dyn std::error::Error>> {
+    ///     let api = Api::<DynamicObject>::all_with(client, &kind);
+    ///     let objects = informer(api, watcher::Config::default()).start()?;
+    ///     Ok(Controller::for_shared_with(&objects, kind))
+    /// }
+    /// ```
     pub fn for_shared_with(informer: &Informer<NamespacedName, K>, dyntype: K::DynamicType) -> Self {
         let mut controller = Self::over(Objects::of_informer(informer, dyntype.clone()), dyntype);
         controller.own = Some(trigger::own(informer, |_| true));
@@ -250,6 +350,57 @@ where
     ///
     /// It is one backoff for all of them, as in kube-runtime: the wait after a failure is its next one, whatever failed, and any list, event or item that arrives
     /// [resets](Backoff::reset) it. Only what failed waits. When it has no further wait, the controller ends [in order](Self::graceful_shutdown_on). It is called under a lock.
+    ///
+    /// # Examples
+    /// A controller that ends when lists and watches have failed three times in a row:
+    /// ```
+    /// # use flyball_kube_testing::ApiServer;
+    /// use flyball_kube::{Action, Controller};
+    /// use futures_util::StreamExt;
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use kube::Api;
+    /// use kube::runtime::{utils::Backoff, watcher};
+    /// use std::sync::Arc;
+    /// use std::time::Duration;
+    ///
+    /// struct Retries {
+    ///     left: u32,
+    /// }
+    ///
+    /// impl Iterator for Retries {
+    ///     type Item = Duration;
+    ///
+    ///     fn next(&mut self) -> Option<Duration> {
+    ///         self.left = self.left.checked_sub(1)?;
+    ///         Some(Duration::from_secs(1))
+    ///     }
+    /// }
+    ///
+    /// impl Backoff for Retries {
+    ///     fn reset(&mut self) {
+    ///         self.left = 2;
+    ///     }
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// # let server = ApiServer::new();
+    /// # server.register::<ConfigMap>();
+    /// # server.refuse_connections();
+    /// # let client = server.client();
+    /// let results: Vec<_> = Controller::new(Api::<ConfigMap>::all(client), watcher::Config::default())
+    ///     .trigger_backoff(Retries { left: 2 })
+    ///     .run(
+    ///         |_, _| async { Ok::<_, kube::Error>(Action::await_change()) },
+    ///         |_, _, _| Action::await_change(),
+    ///         Arc::new(()),
+    ///     )
+    ///     .collect()
+    ///     .await;
+    /// assert_eq!(results.len(), 3);
+    /// assert!(results.iter().all(Result::is_err));
+    /// # }
+    /// ```
     pub fn trigger_backoff(mut self, backoff: impl Backoff + 'static) -> Self {
         self.backoff = Some(TriggerBackoff::new(backoff));
         self

@@ -174,6 +174,20 @@ mod private {
 }
 
 /// A selector cannot be converted.
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::Selector;
+/// use flyball_kube::{SelectorError, SelectorExt};
+///
+/// let selector: Selector = "app in (api, web), !canary".parse()?;
+/// let in_a_spec = selector.to_label_selector()?;
+/// assert_eq!(Selector::from_label_selector(&in_a_spec)?, selector);
+///
+/// let large: Selector = "size>10".parse()?;
+/// assert_eq!(large.to_label_selector(), Err(SelectorError::Comparison { key: "size".into() }));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SelectorError {

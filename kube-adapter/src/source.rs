@@ -91,6 +91,30 @@ where
     PartialObjectMeta<K>: Resource + DeserializeOwned,
 {
     /// The metadata alone of the objects of this `Api`.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_kube_testing::ApiServer;
+    /// use flyball_kube::ApiSource;
+    /// use k8s_openapi::api::core::v1::Secret;
+    /// use kube::{Api, runtime::watcher};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = ApiServer::new();
+    /// # server.register::<Secret>();
+    /// # let token = serde_json::json!({"metadata": {"name": "token"}, "stringData": {"key": "value"}});
+    /// # server.put::<Secret>(&serde_json::from_value(token)?);
+    /// # let client = server.client();
+    /// // No secret gets into the memory of this process.
+    /// let source = ApiSource::metadata_only(Api::<Secret>::all(client), watcher::Config::default());
+    /// let secrets = source.into_informer().start()?;
+    /// secrets.synced().await?;
+    /// let token = secrets.store().get("default/token").expect("it is listed");
+    /// assert_eq!(token.metadata.name.as_deref(), Some("token"));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn metadata_only(api: Api<K>, config: watcher::Config) -> Self {
         let request = Request::new(api.resource_url());
@@ -141,6 +165,35 @@ where
 
     /// Whether the object of this key and `uid` was in the last list, but could not be read: [`Source::is_unreadable`] for a source that makes something else of
     /// the objects of this one. Without a `uid` the key decides.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_kube_testing::ApiServer;
+    /// use flyball_informer_cache::{ListRequest, ListVersion, Source};
+    /// use flyball_kube::{ApiSource, UnreadableCounter};
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use kube::api::{Api, ApiResource, DynamicObject};
+    /// use kube::runtime::watcher;
+    /// use serde_json::json;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = ApiServer::new();
+    /// # server.register::<ConfigMap>();
+    /// # let client = server.client();
+    /// let kind = ApiResource::erase::<ConfigMap>(&());
+    /// let map = DynamicObject::new("a", &kind).data(json!({"data": [7]})); // the data of a ConfigMap is no list
+    /// Api::default_namespaced_with(client.clone(), &kind).create(&Default::default(), &map).await?;
+    ///
+    /// let source = ApiSource::new(Api::<ConfigMap>::all(client), watcher::Config::default());
+    /// let unreadable: UnreadableCounter = source.unreadable_counter();
+    /// let page = source.list(ListRequest { min_version: ListVersion::Any, limit: None, continuation: None }).await?;
+    /// assert!(page.items.is_empty());
+    /// assert!(source.has_unreadable(&"default/a".parse()?, None));
+    /// assert_eq!(unreadable.get(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn has_unreadable(&self, key: &NamespacedName, uid: Option<&str>) -> bool {
         self.listing.has(key, uid)

@@ -17,6 +17,58 @@ use crate::controller::trigger::{Keys, OrderedLoop};
 
 /// How a controller fares: for probes and debug views. Made before it runs, by [`Controller::monitor`](crate::Controller::monitor);
 /// until then it is not ready, but alive. A clone costs a reference count.
+///
+/// # Examples
+/// ```
+/// # use flyball_kube_testing::{ApiServer, RequestMatcher, Verb};
+/// use flyball_kube::{Action, CacheStatus, Controller, WatchFailure};
+/// use futures_util::StreamExt;
+/// use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+/// use kube::{Api, core::Status, runtime::watcher};
+/// use std::sync::Arc;
+/// use std::time::Duration;
+///
+/// fn line(cache: &CacheStatus) -> String {
+///     let CacheStatus { kind, synced, failures, .. } = cache;
+///     match &cache.failure {
+///         Some(WatchFailure { request, message, .. }) => format!("{kind}: {request} fails: {message}"),
+///         None => format!("{kind}: synced: {synced}, {failures} failures"),
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = ApiServer::new();
+/// # server.register::<ConfigMap>().register::<Secret>();
+/// # let map: ConfigMap = serde_json::from_value(serde_json::json!({"metadata": {"name": "settings"}}))?;
+/// # server.put(&map);
+/// # let forbidden = Status::failure("secrets is forbidden", "Forbidden").with_code(403);
+/// # server.fail_next(RequestMatcher::verb(Verb::List).resource::<Secret>(), 100, forbidden);
+/// # let client = server.client();
+/// let config = watcher::Config::default();
+/// let controller = Controller::new(Api::<ConfigMap>::all(client.clone()), config.clone())
+///     .owns(Api::<Secret>::all(client), config); // which it must not list
+/// let monitor = controller.monitor();
+/// assert!(monitor.ready().is_err() && monitor.stats().is_none());
+///
+/// let mut reconciles = controller.run(
+///     |_, _| async { Ok::<_, kube::Error>(Action::await_change()) },
+///     |_, _, _| Action::await_change(),
+///     Arc::new(()),
+/// );
+/// // One object was reconciled, and one list failed, in any order.
+/// let _ = (reconciles.next().await, reconciles.next().await);
+///
+/// monitor.ready()?;
+/// monitor.live(Duration::from_secs(600))?;
+/// assert_eq!(monitor.stats().expect("it runs").ready, 0);
+/// assert_eq!(monitor.unreadable_count(), 0);
+/// let [maps, secrets] = &monitor.caches()[..] else { panic!("two caches") };
+/// assert_eq!(line(maps), "ConfigMap: synced: true, 0 failures");
+/// assert!(line(secrets).starts_with("Secret: list fails: "));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Default)]
 pub struct Monitor {
     /// What runs, once it does.
@@ -70,8 +122,17 @@ impl Monitor {
     ///
     /// # Examples
     /// ```
-    /// # fn example(monitor: &flyball_kube::Monitor) {
-    /// for reconcile in monitor.in_flight() {
+    /// use flyball_kube::{Monitor, ReconcileInFlight};
+    /// use std::time::Duration;
+    ///
+    /// fn slow(monitor: &Monitor) -> Vec<ReconcileInFlight> {
+    ///     let mut all = monitor.in_flight();
+    ///     all.retain(|reconcile| reconcile.running_for > Duration::from_secs(60));
+    ///     all
+    /// }
+    ///
+    /// # fn example(monitor: &Monitor) {
+    /// for reconcile in slow(monitor) {
     ///     println!("{}: {}, for {:?}", reconcile.object, reconcile.reason, reconcile.running_for);
     /// }
     /// # }

@@ -20,6 +20,28 @@ use tracing::Instrument;
 pub(super) type ReconcileResult<K, E, Q> = Result<(ObjectRef<K>, Action), Outcome<E, Q>>;
 
 /// What comes of each reconcile; the stream of [`Controller::run`](crate::Controller::run) and [`applier`](crate::applier). Dropping it ends the controller.
+///
+/// # Examples
+/// A controller as a task of its own:
+/// ```
+/// use flyball_kube::{Action, Controller, ReconcileStream};
+/// use futures_util::StreamExt;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use kube::{Api, Client, runtime::watcher};
+/// use std::sync::Arc;
+///
+/// fn maps(client: Client) -> ReconcileStream<ConfigMap, kube::Error> {
+///     Controller::new(Api::<ConfigMap>::all(client), watcher::Config::default()).run(
+///         |_, _| async { Ok(Action::await_change()) },
+///         |_, _, _| Action::await_change(),
+///         Arc::new(()),
+///     )
+/// }
+///
+/// # fn example(client: Client) {
+/// let task = tokio::spawn(maps(client).for_each(|result| async move { println!("{result:?}") }));
+/// # }
+/// ```
 #[must_use = "a controller does nothing until its stream is polled"]
 pub struct ReconcileStream<K: Resource, E: 'static, Q: 'static = watcher::Error> {
     state: State,

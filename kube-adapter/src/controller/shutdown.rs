@@ -43,6 +43,40 @@ where
     }
 
     /// Ends at once when `signal` is done: running reconciles are dropped where they await something.
+    ///
+    /// # Examples
+    /// Reconciles have an hour to end, and not a second more:
+    /// ```
+    /// # use flyball_kube_testing::ApiServer;
+    /// use flyball_kube::{Action, Controller};
+    /// use futures_util::StreamExt;
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use kube::{Api, runtime::watcher};
+    /// use std::sync::Arc;
+    /// use std::time::Duration;
+    /// use tokio::time::{Instant, sleep};
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = ApiServer::new();
+    /// # server.register::<ConfigMap>();
+    /// # let map: ConfigMap = serde_json::from_value(serde_json::json!({"metadata": {"name": "settings"}}))?;
+    /// # server.put(&map);
+    /// # let client = server.client();
+    /// let began = Instant::now();
+    /// let reconciles = Controller::new(Api::<ConfigMap>::all(client), watcher::Config::default())
+    ///     .graceful_shutdown_on(sleep(Duration::from_secs(60)))
+    ///     .forceful_shutdown_on(sleep(Duration::from_secs(3660)))
+    ///     .run(
+    ///         |_, _| async { std::future::pending::<Result<Action, kube::Error>>().await },
+    ///         |_, _, _| Action::await_change(),
+    ///         Arc::new(()),
+    ///     );
+    /// assert_eq!(reconciles.count().await, 0);
+    /// assert_eq!(began.elapsed().as_secs(), 3660);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn forceful_shutdown_on(mut self, signal: impl Future<Output = ()> + Send + 'static) -> Self {
         self.shutdown.forceful.push(signal.boxed());
         self
@@ -55,6 +89,35 @@ where
     ///
     /// For the work of [`Election::run_as_standby`](flyball_kube_lease::Election::run_as_standby), or of the other forms. What
     /// [`reconcile_on`](Self::reconcile_on) asks for before it leads is dropped, as all objects are reconciled later. The last one that was given counts.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_kube::{Action, Controller};
+    /// # use futures_util::StreamExt;
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # use kube::{Api, Client, runtime::watcher};
+    /// # use std::sync::Arc;
+    /// use flyball_kube_lease::{Election, unique_identity};
+    ///
+    /// # async fn sigterm() {}
+    /// # async fn reconcile(_: Arc<ConfigMap>, _: Arc<()>) -> Result<Action, kube::Error> { Ok(Action::await_change()) }
+    /// # fn error_policy(_: Arc<ConfigMap>, _: &kube::Error, _: Arc<()>) -> Action { Action::await_change() }
+    /// # async fn example(client: Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// let identity = unique_identity(&std::env::var("HOSTNAME").unwrap_or_default());
+    /// let mut election = Election::builder(client.clone(), "kube-system", "my-controller", identity).build()?;
+    /// let outcome = election
+    ///     .run_as_standby(sigterm(), async |leadership| {
+    ///         Controller::new(Api::<ConfigMap>::all(client.clone()), watcher::Config::default())
+    ///             .with_leadership(&leadership)
+    ///             .run(reconcile, error_policy, Arc::new(()))
+    ///             .for_each(|result| async move { println!("{result:?}") })
+    ///             .await;
+    ///     })
+    ///     .await;
+    /// println!("{outcome:?}");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn with_leadership(mut self, leadership: &Leadership) -> Self {
         self.leadership = Some(leadership.clone());
         self

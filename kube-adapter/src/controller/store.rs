@@ -52,6 +52,37 @@ use crate::keys::reference_key;
 /// assert_eq!(users_of(secret, &store.into()), [ObjectRef::new("a").within("default")]);
 /// # Ok::<(), serde_json::Error>(())
 /// ```
+///
+/// What it gives:
+/// ```
+/// # use flyball_kube_testing::ApiServer;
+/// use flyball_kube::{ControllerStore, informer};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use kube::core::{Expression, Selector};
+/// use kube::runtime::{reflector::ObjectRef, watcher};
+/// use kube::{Api, ResourceExt};
+/// # use serde_json::{from_value, json};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = ApiServer::new();
+/// # server.register::<ConfigMap>();
+/// # server.put::<ConfigMap>(&from_value(json!({"metadata": {"name": "a", "labels": {"app": "web"}}}))?);
+/// # server.put::<ConfigMap>(&from_value(json!({"metadata": {"name": "b"}}))?);
+/// # let client = server.client();
+/// let maps = informer(Api::<ConfigMap>::all(client), watcher::Config::default()).start()?;
+/// let store = ControllerStore::from(maps);
+/// store.wait_until_ready().await?;
+///
+/// assert_eq!((store.len(), store.is_empty(), store.state().len()), (2, false, 2));
+/// let b = store.get(&ObjectRef::new("b").within("default")).expect("it is stored");
+/// assert!(b.labels().is_empty());
+/// assert!(store.find(|map| map.name_any() == "c").is_none());
+/// let web = Selector::from_iter([Expression::Equal("app".into(), "web".into())]);
+/// assert_eq!(store.state_filter_selector(&web)[0].name_any(), "a");
+/// # Ok(())
+/// # }
+/// ```
 pub struct ControllerStore<K>
 where
     K: Resource + 'static,

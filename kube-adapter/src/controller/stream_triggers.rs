@@ -68,6 +68,45 @@ where
     }
 
     /// As [`for_stream`](Self::for_stream), of a kind that is known at run time.
+    ///
+    /// # Examples
+    /// Kinds that are known at run time. The streams are two lists here, so the controller ends:
+    /// ```
+    /// use flyball_kube::{Action, Controller};
+    /// use futures_util::{StreamExt, stream};
+    /// use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
+    /// use kube::runtime::reflector::{ObjectRef, store::Writer};
+    /// use kube::runtime::watcher::Event;
+    /// use std::sync::Arc;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let kind = |name| ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", name));
+    /// let [site, page, theme] = ["Site", "Page", "Theme"].map(kind);
+    /// let object = |name, kind| DynamicObject::new(name, kind).within("default");
+    ///
+    /// let mut writer = Writer::<DynamicObject>::new(site.clone());
+    /// let home = object("home", &site);
+    /// for event in [Event::Init, Event::InitApply(home.clone()), Event::InitDone] {
+    ///     writer.apply_watcher_event(&event);
+    /// }
+    /// let (pages, themes) = ([Ok(object("about", &page))], [Ok(object("dark", &theme))]);
+    /// let kind = site.clone();
+    /// let home_of_theme = move |_: DynamicObject| [ObjectRef::new_with("home", kind.clone()).within("default")];
+    ///
+    /// let reconciles = Controller::for_stream_with(stream::iter([Ok(home)]), writer.as_reader(), site)
+    ///     .owns_stream_with(stream::iter(pages), page)
+    ///     .watches_stream_with(stream::iter(themes), home_of_theme, theme)
+    ///     .run(
+    ///         |_, _| async { Ok::<_, kube::Error>(Action::await_change()) },
+    ///         |_, _, _| Action::await_change(),
+    ///         Arc::new(()),
+    ///     );
+    /// let names: Vec<_> = reconciles.map(|result| result.map(|(object, _)| object.name)).collect().await;
+    /// assert!(names.into_iter().all(|name| name.is_ok_and(|name| name == "home")));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn for_stream_with(
         trigger: impl Stream<Item = Result<K, watcher::Error>> + Send + 'static,
         reader: reflector::Store<K>,
@@ -80,6 +119,35 @@ where
     }
 
     /// As [`for_stream`](Self::for_stream), of a stream of shared objects: a `ReflectHandle` of kube-runtime's, say.
+    ///
+    /// # Examples
+    /// Objects of one watch for several controllers. What writes the store has to be polled, too:
+    /// ```
+    /// # use flyball_kube::Controller;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret};
+    /// # use kube::{Api, Client, ResourceExt};
+    /// use futures_util::StreamExt;
+    /// use kube::runtime::{WatchStreamExt, reflector, reflector::ObjectRef, watcher};
+    /// use std::sync::Arc;
+    ///
+    /// # fn example(client: Client) {
+    /// let (maps, writer) = reflector::store_shared::<ConfigMap>(256);
+    /// let changed = writer.subscribe().expect("it is shared");
+    /// let (_, secrets_writer) = reflector::store_shared::<Secret>(256);
+    /// let secrets = secrets_writer.subscribe().expect("it is shared");
+    /// let (_, nodes_writer) = reflector::store_shared::<Node>(256);
+    /// let nodes = nodes_writer.subscribe().expect("it is shared");
+    ///
+    /// let map_of_node = |node: Arc<Node>| Some(ObjectRef::new(node.labels().get("pool")?).within("pools"));
+    /// let controller = Controller::for_shared_stream(changed, maps)
+    ///     .owns_shared_stream(secrets)
+    ///     .watches_shared_stream(nodes, map_of_node);
+    ///
+    /// let watch = watcher(Api::<ConfigMap>::all(client), watcher::Config::default());
+    /// tokio::spawn(watch.default_backoff().reflect_shared(writer).for_each(|_| async {}));
+    /// // And those of secrets and nodes.
+    /// # }
+    /// ```
     pub fn for_shared_stream(
         trigger: impl Stream<Item = Arc<K>> + Send + 'static,
         reader: reflector::Store<K>,
@@ -91,6 +159,33 @@ where
     }
 
     /// As [`for_shared_stream`](Self::for_shared_stream), of a kind that is known at run time.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_kube::Controller;
+    /// use futures_util::stream::BoxStream;
+    /// use kube::api::{ApiResource, DynamicObject};
+    /// use kube::runtime::reflector::{ObjectRef, Store};
+    /// use std::sync::Arc;
+    ///
+    /// type Objects = BoxStream<'static, Arc<DynamicObject>>;
+    ///
+    /// /// A controller of sites, for their pages and for the themes that have the same name.
+    /// fn controller(
+    ///     [sites, pages, themes]: [Objects; 3],
+    ///     [site, page, theme]: [ApiResource; 3],
+    ///     store: Store<DynamicObject>,
+    /// ) -> Controller<DynamicObject> {
+    ///     let kind = site.clone();
+    ///     let site_of_theme = move |theme: Arc<DynamicObject>| {
+    ///         let (name, namespace) = (theme.metadata.name.as_ref()?, theme.metadata.namespace.as_ref()?);
+    ///         Some(ObjectRef::new_with(name, kind.clone()).within(namespace))
+    ///     };
+    ///     Controller::for_shared_stream_with(sites, store, site)
+    ///         .owns_shared_stream_with(pages, page)
+    ///         .watches_shared_stream_with(themes, site_of_theme, theme)
+    /// }
+    /// ```
     pub fn for_shared_stream_with(
         trigger: impl Stream<Item = Arc<K>> + Send + 'static,
         reader: reflector::Store<K>,
@@ -105,6 +200,24 @@ where
 
     /// As [`owns`](Self::owns), of a stream of the objects that are owned. A deletion brings the owner if the stream gives what was deleted, as
     /// kube-runtime's `touched_objects` does; one that the stream does not see brings nobody.
+    ///
+    /// # Examples
+    /// Streams for objects that are owned, and for others that concern those of the controller:
+    /// ```
+    /// # use flyball_kube::Controller;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret};
+    /// # use kube::{Api, Client, ResourceExt};
+    /// use kube::runtime::{WatchStreamExt, reflector::ObjectRef, watcher};
+    ///
+    /// # fn example(controller: Controller<ConfigMap>, client: Client) {
+    /// let secrets = watcher(Api::<Secret>::all(client.clone()), watcher::Config::default());
+    /// let nodes = watcher(Api::<Node>::all(client), watcher::Config::default());
+    /// let map_of_node = |node: Node| Some(ObjectRef::new(node.labels().get("pool")?).within("pools"));
+    /// let controller = controller
+    ///     .owns_stream(secrets.touched_objects())
+    ///     .watches_stream(nodes.touched_objects(), map_of_node);
+    /// # }
+    /// ```
     pub fn owns_stream<Child>(
         self,
         trigger: impl Stream<Item = Result<Child, watcher::Error>> + Send + 'static,

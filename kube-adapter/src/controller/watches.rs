@@ -63,6 +63,17 @@ where
     ///
     /// # Panics
     /// Outside a tokio runtime.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_kube::Controller;
+    /// # use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+    /// # use kube::{Api, Client, runtime::watcher};
+    /// # fn example(controller: Controller<Deployment>, client: Client) {
+    /// let config = watcher::Config::default().labels("app=web");
+    /// let controller = controller.owns(Api::<ReplicaSet>::all(client), config);
+    /// # }
+    /// ```
     #[track_caller]
     pub fn owns<C>(self, api: Api<C>, config: watcher::Config) -> Self
     where
@@ -107,6 +118,24 @@ where
     ///
     /// # Panics
     /// Outside a tokio runtime.
+    ///
+    /// # Examples
+    /// A mapper that looks for the objects that use a secret:
+    /// ```
+    /// # use flyball_kube::Controller;
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # use kube::{Api, Client, ResourceExt, runtime::reflector::ObjectRef, runtime::watcher};
+    /// # fn example(controller: Controller<ConfigMap>, client: Client) {
+    /// let maps = controller.store();
+    /// let users = move |secret: Secret| {
+    ///     let users = maps.state_filter(|map| {
+    ///         map.namespace() == secret.namespace() && map.annotations().get("uses") == Some(&secret.name_any())
+    ///     });
+    ///     users.into_iter().map(|map| ObjectRef::from_obj(&*map)).collect::<Vec<_>>()
+    /// };
+    /// let controller = controller.watches(Api::<Secret>::all(client), watcher::Config::default(), users);
+    /// # }
+    /// ```
     #[track_caller]
     pub fn watches<W, I>(
         self,
@@ -207,6 +236,49 @@ where
     }
 
     /// Reconciles each object that `trigger` names. Its end ends nothing else, unless all comes [by streams](Self::for_stream).
+    ///
+    /// # Examples
+    /// Reconciles that something outside the cluster asks for, and one of all objects each hour:
+    /// ```
+    /// # use flyball_kube_testing::ApiServer;
+    /// use flyball_kube::{Action, Controller};
+    /// use futures_util::{StreamExt, stream};
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use kube::runtime::{reflector::ObjectRef, watcher};
+    /// use kube::Api;
+    /// use std::sync::Arc;
+    /// use std::time::Duration;
+    /// use tokio::sync::mpsc;
+    /// use tokio::time::{Instant, sleep};
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = ApiServer::new();
+    /// # server.register::<ConfigMap>();
+    /// # let map: ConfigMap = serde_json::from_value(serde_json::json!({"metadata": {"name": "settings"}}))?;
+    /// # server.put(&map);
+    /// # let client = server.client();
+    /// let hourly = stream::repeat(()).then(|()| sleep(Duration::from_secs(3600)));
+    /// let (ask, mut asked) = mpsc::channel(16);
+    /// let mut reconciles = Controller::new(Api::<ConfigMap>::all(client), watcher::Config::default())
+    ///     .reconcile_all_on(hourly)
+    ///     .reconcile_on(stream::poll_fn(move |context| asked.poll_recv(context)))
+    ///     .run(
+    ///         |_, _| async { Ok::<_, kube::Error>(Action::await_change()) },
+    ///         |_, _, _| Action::await_change(),
+    ///         Arc::new(()),
+    ///     );
+    /// reconciles.next().await.expect("the first list has one")?;
+    ///
+    /// let began = Instant::now();
+    /// ask.send(ObjectRef::new("settings").within("default")).await?;
+    /// reconciles.next().await.expect("it was asked for")?;
+    /// assert!(began.elapsed() < Duration::from_secs(1));
+    /// reconciles.next().await.expect("an hour is over")?;
+    /// assert!(began.elapsed() > Duration::from_secs(3500));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn reconcile_on(mut self, trigger: impl Stream<Item = ObjectRef<K>> + Send + 'static) -> Self {
         let main = self.main.clone();
         self.streams.push(infallible(trigger, move |named| {

@@ -28,6 +28,9 @@ use crate::config::classify::DEEPEST_CAUSE;
 ///
 /// let cause = error.cause().and_then(|cause| cause.downcast_ref::<ApiError>()).unwrap();
 /// assert_eq!(cause.status().unwrap().code, 410);
+/// assert_eq!(cause.kind(), error.kind());
+/// assert!(matches!(cause.watcher_error(), watcher::Error::WatchError(_)));
+/// assert!(cause.kube_error().is_none()); // it came as an event of a watch
 /// ```
 #[derive(Clone, Debug)]
 pub struct ApiError {

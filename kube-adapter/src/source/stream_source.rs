@@ -71,6 +71,31 @@ where
 
 impl<K: Resource + Send + Sync + 'static> StreamSource<K> {
     /// The objects that this stream yields.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::{ListRequest, ListVersion, Source, WatchEvent, WatchRequest, WatchStream};
+    /// use flyball_kube::{StreamSource, StreamWatch};
+    /// use futures_util::stream;
+    /// use k8s_openapi::api::core::v1::Pod;
+    /// use kube::runtime::watcher::Event;
+    /// use serde_json::{from_value, json};
+    /// use std::time::Duration;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let pod: Pod = from_value(json!({"metadata": {"name": "a", "resourceVersion": "7"}}))?;
+    /// let events = [Event::Init, Event::InitApply(pod.clone()), Event::InitDone, Event::Delete(pod)];
+    /// let source = StreamSource::new(stream::iter(events.map(Ok)));
+    ///
+    /// let page = source.list(ListRequest { min_version: ListVersion::Any, limit: None, continuation: None }).await?;
+    /// let request =
+    ///     WatchRequest { from_version: page.version, streaming_list: false, timeout: Duration::from_secs(60) };
+    /// let mut watch: StreamWatch<Pod> = source.watch(request).await?;
+    /// assert!(matches!(watch.next().await, Some(Ok(WatchEvent::Deleted(_)))));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn new(events: impl Stream<Item = watcher::Result<watcher::Event<K>>> + Send + 'static) -> Self {
         Self(Arc::new(Turn::new(State { events: Box::pin(events.fuse()), half: None })))

@@ -30,6 +30,30 @@ const PIECE: usize = 4096;
 type Lines = IntoAsyncRead<MapErr<BodyDataStream<Body>, fn(kube::Error) -> io::Error>>;
 
 /// A running watch of an [`ApiSource`](crate::ApiSource).
+///
+/// # Examples
+/// ```
+/// # use flyball_kube_testing::ApiServer;
+/// use flyball_informer_cache::{Source, Version, WatchEvent, WatchRequest, WatchStream};
+/// use flyball_kube::{ApiSource, ApiWatch};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use kube::{Api, runtime::watcher};
+/// use std::time::Duration;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = ApiServer::new();
+/// # server.register::<ConfigMap>();
+/// # server.put::<ConfigMap>(&serde_json::from_value(serde_json::json!({"metadata": {"name": "a"}}))?);
+/// # let client = server.client();
+/// let source = ApiSource::new(Api::<ConfigMap>::all(client), watcher::Config::default());
+/// let request =
+///     WatchRequest { from_version: Version::ZERO, streaming_list: false, timeout: Duration::from_secs(60) };
+/// let mut watch: ApiWatch<ConfigMap> = source.watch(request).await?;
+/// assert!(matches!(watch.next().await, Some(Ok(WatchEvent::Added(_)))));
+/// # Ok(())
+/// # }
+/// ```
 pub struct ApiWatch<K> {
     lines: Lines,
     line: Vec<u8>,

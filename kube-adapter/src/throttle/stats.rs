@@ -9,6 +9,18 @@ use flyball_sync::locks::{AtomicU64, Ordering};
 use crate::ThrottleLayer;
 
 /// How much the requests of a [`ThrottleLayer`](crate::ThrottleLayer) have waited for it since it was made.
+///
+/// # Examples
+/// ```
+/// use flyball_kube::ThrottleStats;
+/// use std::time::Duration;
+///
+/// fn mean_wait(stats: ThrottleStats) -> Duration {
+///     let delayed = u32::try_from(stats.delayed).unwrap_or(u32::MAX);
+///     stats.total_wait.checked_div(delayed).unwrap_or_default()
+/// }
+/// assert_eq!(mean_wait(ThrottleStats::default()), Duration::ZERO);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ThrottleStats {

@@ -29,6 +29,29 @@ use super::{ThrottleLayer, Waiting};
 ///
 /// # Cancel safety
 /// A request that is dropped while it waits for its token takes none. One that is kept and never polled costs the others its token, and nothing else.
+///
+/// # Examples
+/// ```
+/// use flyball_kube::{ThrottleLayer, Throttled, ThrottledFuture};
+/// use flyball_ratelimit::Quota;
+/// use std::convert::Infallible;
+/// use std::num::NonZeroU32;
+/// use tower::{Layer, Service, service_fn};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Infallible> {
+/// let one_per_second = Quota::per_second(NonZeroU32::MIN);
+/// let throttle = ThrottleLayer::new(one_per_second);
+/// let mut service: Throttled<_> = throttle.layer(service_fn(async |text: &'static str| Ok::<_, Infallible>(text.len())));
+///
+/// assert_eq!(service.call("first").await?, 5);
+/// let second: ThrottledFuture<_, _> = service.call("second");
+/// assert_eq!((throttle.waiters(), throttle.quota()), (1, one_per_second));
+/// assert_eq!(second.await?, 6);
+/// assert_eq!(throttle.stats().total_wait.as_secs(), 1);
+/// # Ok(())
+/// # }
+/// ```
 pub struct Throttled<S> {
     pub(super) throttle: ThrottleLayer,
     pub(super) inner: Arc<SharedService<S>>,
