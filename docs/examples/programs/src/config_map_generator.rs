@@ -1,0 +1,60 @@
+//! An object that has another one made, as kube-rs's `configmapgen_controller` does: the Secret `x` with a label gets the ConfigMap `x`, with its content, owned by it.
+
+program! {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use futures::StreamExt;
+    use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
+    use kube::runtime::controller::Action;
+    use kube::runtime::watcher;
+    use kube::{Api, Client, Resource, ResourceExt};
+
+    /// What a reconcile needs.
+    struct Context {
+        client: Client,
+    }
+
+    /// Until it is dropped.
+    pub async fn run(client: Client) {
+        let secrets = Api::<Secret>::all(client.clone());
+        let config_maps = Api::<ConfigMap>::all(client.clone());
+        Controller::new(secrets, watcher::Config::default().labels("generate=true"))
+            .owns(config_maps, watcher::Config::default())
+            .run(reconcile, error_policy, Arc::new(Context { client }))
+            .for_each(|_| async {})
+            .await;
+    }
+
+    async fn reconcile(secret: Arc<Secret>, context: Arc<Context>) -> Result<Action, kube::Error> {
+        let namespace = secret.namespace().unwrap_or_default();
+        let config_maps = Api::<ConfigMap>::namespaced(context.client.clone(), &namespace);
+        let data = secret.data.iter().flatten();
+        let data = data.map(|(key, value)| (key.clone(), String::from_utf8_lossy(&value.0).into_owned()));
+        let wanted = ConfigMap {
+            metadata: ObjectMeta {
+                name: Some(secret.name_any()),
+                owner_references: Some(secret.controller_owner_ref(&()).into_iter().collect()),
+                ..ObjectMeta::default()
+            },
+            data: Some(data.collect()),
+            ..ConfigMap::default()
+        };
+        match config_maps.get_opt(&secret.name_any()).await? {
+            None => {
+                config_maps.create(&PostParams::default(), &wanted).await?;
+            }
+            Some(there) if there.data != wanted.data => {
+                let patch = Patch::Merge(serde_json::json!({ "data": wanted.data }));
+                config_maps.patch(&secret.name_any(), &PatchParams::default(), &patch).await?;
+            }
+            Some(_) => {}
+        }
+        Ok(Action::requeue(Duration::from_secs(300)))
+    }
+
+    fn error_policy(_: Arc<Secret>, _: &kube::Error, _: Arc<Context>) -> Action {
+        Action::requeue(Duration::from_secs(1))
+    }
+}
