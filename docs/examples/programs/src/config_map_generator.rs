@@ -18,8 +18,8 @@ program! {
 
     /// Until it is dropped.
     pub async fn run(client: Client) {
-        let secrets = Api::<Secret>::all(client.clone());
-        let config_maps = Api::<ConfigMap>::all(client.clone());
+        let secrets = Api::<Secret>::default_namespaced(client.clone());
+        let config_maps = Api::<ConfigMap>::default_namespaced(client.clone());
         Controller::new(secrets, watcher::Config::default().labels("generate=true"))
             .owns(config_maps, watcher::Config::default())
             .run(reconcile, error_policy, Arc::new(Context { client }))

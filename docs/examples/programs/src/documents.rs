@@ -18,7 +18,7 @@ program! {
     const FINALIZER: &str = "example.com/documents";
 
     /// What a web server shows of the controller.
-    #[derive(Clone, Default)]
+    #[derive(Debug, Clone, Default)]
     pub struct Diagnostics {
         reconciles: Arc<AtomicU64>,
     }
@@ -60,7 +60,7 @@ program! {
     /// # Errors
     /// When the kind is not there.
     pub async fn run(client: Client, diagnostics: Diagnostics) -> Result<(), Error> {
-        let documents = Api::<ConfigMap>::all(client.clone());
+        let documents = Api::<ConfigMap>::default_namespaced(client.clone());
         documents.list(&ListParams::default().limit(1)).await?;
         let reporter = Reporter { controller: "documents".to_owned(), instance: None };
         let recorder = Recorder::new(client.clone(), reporter);

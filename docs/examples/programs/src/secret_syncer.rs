@@ -16,7 +16,7 @@ program! {
 
     /// Until it is dropped.
     pub async fn run(client: Client) {
-        let maps = Api::<ConfigMap>::namespaced(client.clone(), "default");
+        let maps = Api::<ConfigMap>::default_namespaced(client.clone());
         Controller::new(maps, watcher::Config::default())
             .run(reconcile, |_, _, _| Action::requeue(Duration::from_secs(2)), Arc::new(client))
             .for_each(|_| async {})
@@ -24,8 +24,8 @@ program! {
     }
 
     async fn reconcile(map: Arc<ConfigMap>, client: Arc<Client>) -> Result<Action, Error<kube::Error>> {
-        let maps = Api::<ConfigMap>::namespaced((*client).clone(), "default");
-        let secrets = Api::<Secret>::namespaced((*client).clone(), "default");
+        let maps = Api::<ConfigMap>::default_namespaced((*client).clone());
+        let secrets = Api::<Secret>::default_namespaced((*client).clone());
         finalizer(&maps, FINALIZER, map, |event| async {
             match event {
                 Event::Apply(map) => apply(&map, &secrets).await,

@@ -1,99 +1,70 @@
 //! The same program on both engines, against an API server in memory and on virtual time: both leave the same behind.
 
+#[path = "../shared/life.rs"]
 mod life;
+#[path = "../shared/reader_scenarios.rs"]
+mod reader_scenarios;
+#[path = "../shared/scenarios.rs"]
+mod scenarios;
 
-use std::collections::BTreeMap;
+mod alone;
+mod table;
+
 use std::time::Duration;
 
-use example_programs::{config_map_generator, documents, secret_syncer};
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use serde_json::json;
+use flyball_kube_testing::ApiServer;
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service, ServiceAccount};
+use k8s_openapi::api::events::v1::Event;
+use kube::Client;
 
-use crate::life::{Life, on_both};
+use crate::life::World;
 
-const SECOND: Duration = Duration::from_secs(1);
+/// A server in memory for each program.
+struct Memory;
 
-#[tokio::test(start_paused = true)]
-async fn config_map_generator() {
-    let left = on_both(
-        |client| Box::pin(config_map_generator::kube_runtime::run(client)),
-        |client| Box::pin(config_map_generator::flyball::run(client)),
-        async |life: &Life| {
-            life.create::<Secret>("plain", json!({})).await;
-            life.create::<Secret>(
-                "a",
-                json!({"metadata": {"labels": {"generate": "true"}}, "data": {"k": "MQ=="}}),
-            )
-            .await;
-            life.settle().await;
-            // Behind the controller's back.
-            life.delete::<ConfigMap>("a").await;
-            life.settle().await;
-            life.merge::<Secret>("a", json!({"data": {"k": "Mg=="}})).await;
-            life.create::<Secret>("b", json!({"metadata": {"labels": {"generate": "true"}}})).await;
-            life.settle().await;
-            life.delete::<Secret>("b").await;
-        },
-    )
-    .await;
-    let names: Vec<_> = left.keys().map(String::as_str).collect();
-    assert_eq!(names, ["ConfigMap/a", "Secret/a", "Secret/plain"], "the map of `b` went with its owner");
-    assert_eq!(left["ConfigMap/a"]["data"], json!({"k": "2"}));
+impl World for Memory {
+    const SETTLED: Duration = Duration::from_secs(20);
+
+    async fn client(&self) -> Client {
+        let server = ApiServer::new();
+        server
+            .register::<ConfigMap>()
+            .register::<Secret>()
+            .register::<Service>()
+            .register::<ServiceAccount>();
+        server.register::<Pod>().register::<Deployment>().register::<StatefulSet>().register::<Event>();
+        server.register::<k8s_openapi::api::core::v1::Event>().register::<k8s_openapi::api::core::v1::Node>();
+        server.client()
+    }
 }
 
-#[tokio::test(start_paused = true)]
-async fn secret_syncer() {
-    let left = on_both(
-        |client| Box::pin(secret_syncer::kube_runtime::run(client)),
-        |client| Box::pin(secret_syncer::flyball::run(client)),
-        async |life: &Life| {
-            life.create::<ConfigMap>("a", json!({"data": {"k": "1"}})).await;
-            life.create::<ConfigMap>("b", json!({"data": {"k": "1"}})).await;
-            life.settle().await;
-            life.delete::<ConfigMap>("b").await;
-            life.merge::<ConfigMap>("a", json!({"data": {"k": "2"}})).await;
-        },
-    )
-    .await;
-    let names: Vec<_> = left.keys().map(String::as_str).collect();
-    assert_eq!(names, ["ConfigMap/a", "Secret/a"], "the secret of `b` was cleaned up");
-    assert_eq!(left["ConfigMap/a"]["metadata"]["finalizers"], json!(["example.com/secret-syncer"]));
+macro_rules! in_memory {
+    ($scenarios:ident: $($program:ident)*) => {$(
+        #[tokio::test(start_paused = true)]
+        async fn $program() {
+            $scenarios::$program(&Memory).await;
+        }
+    )*};
 }
 
-#[tokio::test(start_paused = true)]
-async fn documents() {
-    let (ours, kubes) =
-        (documents::flyball::Diagnostics::default(), documents::kube_runtime::Diagnostics::default());
-    let (of_ours, of_kubes) = (ours.clone(), kubes.clone());
-    let left: BTreeMap<String, serde_json::Value> = on_both(
-        move |client| {
-            Box::pin(async move { documents::kube_runtime::run(client, of_kubes.clone()).await.unwrap() })
-        },
-        move |client| {
-            Box::pin(async move { documents::flyball::run(client, of_ours.clone()).await.unwrap() })
-        },
-        async |life: &Life| {
-            life.create::<ConfigMap>("shown", json!({})).await;
-            life.create::<ConfigMap>("hidden", json!({"data": {"hide": "true"}})).await;
-            life.create::<ConfigMap>("illegal", json!({})).await;
-            life.settle().await;
-            life.delete::<ConfigMap>("shown").await;
-            life.wait(600 * SECOND).await;
-        },
-    )
-    .await;
-    assert_eq!(left["ConfigMap/hidden"]["metadata"]["annotations"], json!({"hidden": "true"}));
-    let events: Vec<_> = left
-        .iter()
-        .filter(|(name, _)| name.starts_with("Event/"))
-        .map(|(_, event)| &event["reason"])
-        .collect();
-    assert_eq!(events.len(), 2, "{events:?}");
-    assert!(!left.contains_key("ConfigMap/shown"));
-    assert!(
-        ours.reconciles().abs_diff(kubes.reconciles()) <= 1,
-        "{} and {}",
-        ours.reconciles(),
-        kubes.reconciles()
-    );
+in_memory! {
+    scenarios:
+    accounts
+    config_map_generator
+    documents
+    environments
+    restarter
+    secret_syncer
+    shared_streams
+    truststores
+}
+
+in_memory! {
+    reader_scenarios:
+    dynamic
+    events
+    multi
+    nodes
+    versions
 }

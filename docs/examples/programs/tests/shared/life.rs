@@ -1,0 +1,183 @@
+//! A life of a small cluster, and what is left of it in the end.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+/// A kind of the scenarios.
+pub(crate) trait Kind:
+    Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize + DeserializeOwned + Clone + Debug
+{
+}
+
+impl<K> Kind for K where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Serialize
+        + DeserializeOwned
+        + Clone
+        + Debug
+{
+}
+
+/// Where programs run.
+pub(crate) trait World {
+    /// A cluster, or a namespace, that is empty, by a client whose default namespace it is.
+    async fn client(&self) -> Client;
+
+    /// How long any of these programs needs to be done.
+    const SETTLED: Duration;
+}
+
+/// Who acts on the cluster, beside the program.
+pub(crate) struct Life {
+    client: Client,
+    settled: Duration,
+}
+
+/// What is left, by kind and name.
+pub(crate) type Left = BTreeMap<String, Value>;
+
+/// Runs the scenario beside each program; what both left, which is the same.
+pub(crate) async fn on_both<W: World>(
+    world: &W,
+    kube_runtime: impl FnOnce(Client) -> BoxFuture<'static, ()>,
+    flyball: impl FnOnce(Client) -> BoxFuture<'static, ()>,
+    scenario: impl AsyncFn(&Life),
+) -> Left {
+    let kubes = beside(world, kube_runtime, &scenario).await;
+    let ours = beside(world, flyball, &scenario).await;
+    assert_eq!(ours, kubes);
+    ours
+}
+
+async fn beside<W: World>(
+    world: &W,
+    program: impl FnOnce(Client) -> BoxFuture<'static, ()>,
+    scenario: &impl AsyncFn(&Life),
+) -> Left {
+    let client = world.client().await;
+    let running = tokio::spawn(program(client.clone()));
+    let life = Life { client, settled: W::SETTLED };
+    life.settle().await;
+    scenario(&life).await;
+    life.settle().await;
+    assert!(!running.is_finished(), "a program goes on");
+    running.abort();
+    let mut left = Left::new();
+    life.gather::<ConfigMap>(&mut left).await;
+    life.gather::<Secret>(&mut left).await;
+    life.gather::<Service>(&mut left).await;
+    life.gather::<Pod>(&mut left).await;
+    life.gather::<Deployment>(&mut left).await;
+    life.gather::<StatefulSet>(&mut left).await;
+    life.gather::<Event>(&mut left).await;
+    life.name_versions(&mut left).await;
+    left
+}
+
+impl Life {
+    pub(crate) fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    fn api<K: Kind>(&self) -> Api<K> {
+        Api::default_namespaced(self.client.clone())
+    }
+
+    /// As long as any of these programs needs.
+    pub(crate) async fn settle(&self) {
+        sleep(self.settled).await;
+    }
+
+    pub(crate) async fn create<K: Kind>(&self, name: &str, object: Value) {
+        let mut object = object;
+        object["metadata"]["name"] = json!(name);
+        let object: K = serde_json::from_value(object).expect("an object of the kind");
+        self.api::<K>().create(&PostParams::default(), &object).await.expect("it is new");
+    }
+
+    /// One that belongs to another.
+    pub(crate) async fn create_owned<K: Kind, O: Kind>(&self, name: &str, owner: &str, object: Value) {
+        let owner = self.api::<O>().get(owner).await.expect("it is there");
+        let mut object = object;
+        object["metadata"]["ownerReferences"] = json!([owner.controller_owner_ref(&())]);
+        self.create::<K>(name, object).await;
+    }
+
+    pub(crate) async fn merge<K: Kind>(&self, name: &str, patch: Value) {
+        let patch = Patch::Merge(patch);
+        self.api::<K>().patch(name, &PatchParams::default(), &patch).await.expect("it is there");
+    }
+
+    pub(crate) async fn merge_status<K: Kind>(&self, name: &str, status: Value) {
+        let patch = Patch::Merge(json!({ "status": status }));
+        self.api::<K>().patch_status(name, &PatchParams::default(), &patch).await.expect("it is there");
+    }
+
+    pub(crate) async fn delete<K: Kind>(&self, name: &str) {
+        let at_once = DeleteParams::default().grace_period(0);
+        self.api::<K>().delete(name, &at_once).await.expect("it is there");
+    }
+
+    pub(crate) async fn get<K: Kind>(&self, name: &str) -> K {
+        self.api::<K>().get(name).await.expect("it is there")
+    }
+
+    /// Without what a server makes up anew each time.
+    async fn gather<K: Kind>(&self, left: &mut Left) {
+        const MADE_UP: [&str; 6] =
+            ["uid", "resourceVersion", "creationTimestamp", "managedFields", "namespace", "generation"];
+        let kind = K::kind(&()).into_owned();
+        for object in self.api::<K>().list(&ListParams::default()).await.expect("the kind is there") {
+            let mut value = serde_json::to_value(&object).expect("JSON");
+            for field in MADE_UP {
+                value["metadata"].as_object_mut().expect("metadata").remove(field);
+            }
+            for owner in value["metadata"]["ownerReferences"].as_array_mut().into_iter().flatten() {
+                owner["uid"] = json!("");
+            }
+            if let Some(spec) = value["spec"].as_object_mut() {
+                spec.remove("clusterIP");
+                spec.remove("clusterIPs");
+            }
+            // The names of events are made up, too.
+            if kind == "Event" {
+                value = json!({"reason": value["reason"], "note": value["note"], "regarding": value["regarding"]["name"]});
+                left.insert(format!("Event/{}", value["note"]), value);
+            } else {
+                left.insert(format!("{kind}/{}", object.name_any()), value);
+            }
+        }
+    }
+
+    /// Whether the versions that the restarter wrote are those of now.
+    async fn name_versions(&self, left: &mut Left) {
+        for set in left.iter_mut().filter(|(name, _)| name.starts_with("StatefulSet/")).map(|(_, set)| set) {
+            let annotations = &mut set["spec"]["template"]["metadata"]["annotations"];
+            for (name, said) in annotations.as_object_mut().into_iter().flatten() {
+                let version = match name.split_once('.') {
+                    Some(("restarter/configmap", name)) => version(&self.get::<ConfigMap>(name).await),
+                    Some((_, name)) => version(&self.get::<Secret>(name).await),
+                    None => continue,
+                };
+                *said = json!(if *said == json!(version) { "current" } else { "stale" });
+            }
+        }
+    }
+}
+
+fn version<K: Kind>(object: &K) -> String {
+    format!("{}/{}", object.uid().unwrap_or_default(), object.resource_version().unwrap_or_default())
+}
