@@ -15,8 +15,8 @@ use crate::life::World;
 pub(crate) struct Real;
 
 impl World for Real {
-    /// More than a debounce, and than the delay after an error.
-    const SETTLED: Duration = Duration::from_secs(7);
+    /// More than a debounce and the requests of a reconcile.
+    const SETTLED: Duration = Duration::from_secs(4);
 
     async fn client(&self) -> Client {
         client_of_fresh_namespace().await
@@ -24,7 +24,7 @@ impl World for Real {
 }
 
 /// Started by who asks first, with the collector of garbage; it ends with the process.
-pub(crate) fn cluster() -> &'static Cluster {
+fn cluster() -> &'static Cluster {
     static CLUSTER: OnceLock<Cluster> = OnceLock::new();
     CLUSTER.get_or_init(|| {
         let mut cluster = Cluster::start().expect("a cluster starts");
@@ -34,14 +34,25 @@ pub(crate) fn cluster() -> &'static Cluster {
 }
 
 /// A client whose default namespace nobody else uses.
-pub(crate) async fn client_of_fresh_namespace() -> Client {
-    let kubeconfig = Kubeconfig::read_from(cluster().kubeconfig()).expect("it is readable");
-    let options = KubeConfigOptions::default();
-    let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await.expect("it is complete");
+async fn client_of_fresh_namespace() -> Client {
+    let mut config = config_of("admin").await;
     let client = Client::try_from(config.clone()).expect("a client");
     let mut namespace = Namespace::default();
     namespace.metadata.generate_name = Some("programs-".to_owned());
     let made = Api::all(client).create(&PostParams::default(), &namespace).await.expect("it is new");
     config.default_namespace = made.metadata.name.expect("the server gave it one");
     Client::try_from(config).expect("a client")
+}
+
+/// The same namespace by one who may do nothing there.
+pub(crate) async fn as_nobody(client: &Client) -> Client {
+    let mut config = config_of("nobody").await;
+    client.default_namespace().clone_into(&mut config.default_namespace);
+    Client::try_from(config).expect("a client")
+}
+
+async fn config_of(context: &str) -> Config {
+    let kubeconfig = Kubeconfig::read_from(cluster().kubeconfig()).expect("it is readable");
+    let options = KubeConfigOptions { context: Some(context.to_owned()), ..KubeConfigOptions::default() };
+    Config::from_custom_kubeconfig(kubeconfig, &options).await.expect("it is complete")
 }

@@ -11,6 +11,7 @@ mod reader_scenarios;
 mod scenarios;
 
 mod cluster;
+mod forbidden;
 
 mod own_cluster {
     use crate::cluster::Real;

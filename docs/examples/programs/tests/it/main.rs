@@ -8,6 +8,7 @@ mod reader_scenarios;
 mod scenarios;
 
 mod alone;
+mod cost;
 mod table;
 
 use std::time::Duration;

@@ -91,6 +91,25 @@ fn the_tests_that_the_table_names_are_there() {
     }
 }
 
+/// Each link of a test leads to it.
+#[test]
+fn the_tests_that_are_linked_are_there() {
+    let readme = read("README.md");
+    let (_, failing) = readme.split_once("| what happens | test |").expect("the table of failures");
+    let links: Vec<_> = failing
+        .split("[`")
+        .skip(1)
+        .map(|link| {
+            let (name, rest) = link.split_once("`](").expect("a link");
+            (name, rest.split_once(')').expect("its end").0)
+        })
+        .collect();
+    assert!(links.len() >= 9, "{links:?}");
+    for (name, path) in links {
+        assert!(read(path).contains(&format!("async fn {name}()")), "{name} in {path}");
+    }
+}
+
 #[test]
 fn lines_are_counted_as_a_diff_does() {
     assert_eq!(added(&["a", "b", "c"], &["a", "x", "c", "y"]), 2);
