@@ -23,6 +23,9 @@ program! {
     }
 
     /// Until it is dropped.
+    ///
+    /// # Panics
+    /// Never: the store is a shared one.
     pub async fn run(client: Client) {
         let (reader, writer) = reflector::store_shared::<Pod>(BUFFER);
         let marked: ReflectHandle<Pod> = writer.subscribe().expect("the store is shared");

@@ -17,6 +17,9 @@ pub struct Server {
 
 impl Server {
     /// When the store is filled; it is kept filled by a task.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
     pub async fn start(client: Client) -> Self {
         let api = Api::<Deployment>::default_namespaced(client);
         let (deployments, writer) = reflector::store();

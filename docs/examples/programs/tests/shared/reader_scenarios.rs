@@ -28,7 +28,11 @@ async fn printed<W: World>(
     let of_ours = Lines::default();
     let into = |lines: &Lines, stream: BoxStream<'static, String>| {
         let lines = lines.clone();
-        stream.for_each(move |line| std::future::ready(lines.lock().push(line))).boxed()
+        let note = move |line| {
+            lines.lock().push(line);
+            std::future::ready(())
+        };
+        stream.for_each(note).boxed()
     };
     on_both(
         world,
