@@ -3,11 +3,13 @@
 use super::Source;
 
 /// Folders whose tests are ignored as `cargo xtask e2e` runs them, each with its reason.
-const ELSEWHERE: [&str; 4] = [
+const ELSEWHERE: [&str; 5] = [
     "tools/e2e/tests/",
     "tools/replay/tests/kube/",
     "kube-adapter/tests/e2e/",
     "docs/examples/controllers/tests/e2e/",
+    // Its other tests need nothing, and share their scenarios.
+    "docs/examples/programs/tests/e2e/",
 ];
 
 /// Attributes and calls that weaken a test, with what to do instead.

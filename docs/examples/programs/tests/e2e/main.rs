@@ -1,50 +1,15 @@
-//! The same programs on both engines on a real API server: `cargo xtask e2e` (tools/e2e/README.md). They run for seconds of real time; what is
-//! asserted of them in memory is asserted here.
+//! The same program on both engines: both leave the same behind. In memory, which `cargo test` runs, and on a real API server, which `cargo xtask e2e` does;
+//! one binary for both, so that they share their scenarios.
 
 #![forbid(unsafe_code)]
 
-#[path = "../shared/life.rs"]
-mod life;
-#[path = "../shared/reader_scenarios.rs"]
-mod reader_scenarios;
-#[path = "../shared/scenarios.rs"]
-mod scenarios;
-
+mod alone;
 mod cluster;
+mod cost;
 mod forbidden;
-
-mod own_cluster {
-    use crate::cluster::Real;
-    use crate::{reader_scenarios, scenarios};
-
-    macro_rules! on_a_real_server {
-        ($scenarios:ident: $($program:ident)*) => {$(
-            #[tokio::test]
-            #[ignore = "needs an API server: cargo xtask e2e"]
-            async fn $program() {
-                $scenarios::$program(&Real).await;
-            }
-        )*};
-    }
-
-    on_a_real_server! {
-        scenarios:
-        accounts
-        config_map_generator
-        documents
-        environments
-        restarter
-        secret_syncer
-        shared_streams
-        truststores
-    }
-
-    on_a_real_server! {
-        reader_scenarios:
-        dynamic
-        events
-        multi
-        nodes
-        versions
-    }
-}
+mod life;
+mod memory;
+mod reader_scenarios;
+mod real;
+mod scenarios;
+mod table;

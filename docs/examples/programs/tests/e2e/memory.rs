@@ -1,15 +1,4 @@
-//! The same program on both engines, against an API server in memory and on virtual time: both leave the same behind.
-
-#[path = "../shared/life.rs"]
-mod life;
-#[path = "../shared/reader_scenarios.rs"]
-mod reader_scenarios;
-#[path = "../shared/scenarios.rs"]
-mod scenarios;
-
-mod alone;
-mod cost;
-mod table;
+//! In memory and on virtual time.
 
 use std::time::Duration;
 
@@ -20,9 +9,10 @@ use k8s_openapi::api::events::v1::Event;
 use kube::Client;
 
 use crate::life::World;
+use crate::{reader_scenarios, scenarios};
 
 /// A server in memory for each program.
-struct Memory;
+pub(crate) struct Memory;
 
 impl World for Memory {
     const SETTLED: Duration = Duration::from_secs(20);

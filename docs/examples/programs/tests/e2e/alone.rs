@@ -14,8 +14,8 @@ use serde_json::{from_value, json};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use crate::Memory;
 use crate::life::World;
+use crate::memory::Memory;
 
 /// As an author of a mapper tests it: a store that is filled by hand.
 #[test]

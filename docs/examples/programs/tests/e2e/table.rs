@@ -82,7 +82,7 @@ fn each_program_changes_as_many_lines_as_the_table_says() {
 fn the_tests_that_the_table_names_are_there() {
     let readme = read("README.md");
     for row in rows(&readme) {
-        for (cell, tests) in [(&row[3], read("tests/it/main.rs")), (&row[4], read("tests/e2e/main.rs"))] {
+        for (cell, tests) in [(&row[3], read("tests/e2e/memory.rs")), (&row[4], read("tests/e2e/real.rs"))] {
             for test in cell.split('`').skip(1).step_by(2) {
                 assert!(tests.lines().any(|line| line.trim() == test), "{test} of {}", row[0]);
             }

@@ -133,7 +133,7 @@ async fn measure(call: Call, run: fn(Call, Client) -> BoxFuture<'static, ()>) ->
     [start, hour]
 }
 
-/// `cargo test -p example-programs --test it cost -- --nocapture` prints the table of the README.
+/// `cargo test -p example-programs --test e2e cost -- --nocapture` prints the table of the README.
 #[tokio::test(start_paused = true)]
 async fn the_defaults_list_no_more_than_kube_runtimes_and_watch_at_most_twice_as_often() {
     let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
