@@ -116,9 +116,6 @@ pub(crate) async fn shared_streams(world: &impl World) {
             life.create::<Pod>("alone", pod.clone()).await;
             life.create_owned::<Pod, ConfigMap>("one", "owner", pod.clone()).await;
             life.create_owned::<Pod, ConfigMap>("two", "owner", pod).await;
-            life.settle().await;
-            // A handle does not give deletions.
-            life.delete::<Pod>("two").await;
         },
     )
     .await;
