@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let done: Vec<_> = results.iter().take(5).collect();
     assert!(done.contains(&"/later") && done.contains(&"/flaky"));
 
-    // No more adds; whoever is at work may finish. What was not served comes back by name.
+    // Refuses new adds and lets leased keys finish. Keys that were not served are returned.
     let left = queue.blocking_drain_timeout(Duration::from_secs(10));
     println!("main: left over: {:?}", left.waiting);
     assert_eq!(left.waiting, ["/tomorrow"]);

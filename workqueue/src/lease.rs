@@ -105,11 +105,11 @@ impl<K, T> Lease<K, T> {
         self.queue.as_ref().and_then(|queue| queue.age(self.id))
     }
 
-    /// Takes the guard off: the key stays leased until [`Queue::done`](crate::Queue::done) is called with it, or
+    /// Turns the lease into its key, without ending it: the key stays leased until [`Queue::done`](crate::Queue::done) is called with it, or
     /// [`Queue::attach`](crate::Queue::attach) makes it a lease again.
     ///
-    /// For frameworks that know a key and nothing else. Nobody guards it now: who forgets it keeps its key from running
-    /// for ever, and [`next_overdue`](crate::Queue::next_overdue) tells.
+    /// For frameworks that pass the key alone. Dropping the key does not end the lease: without a call of `done` the key never
+    /// runs again, and [`next_overdue`](crate::Queue::next_overdue) reports the lease.
     ///
     /// # Panics
     /// When `Clone` of the key does; it is a failure then.
@@ -229,8 +229,8 @@ impl<K, T> Lease<K, T> {
 
     /// As [`retry`](Self::retry), and the key comes back no sooner than `least` from now; zero is `retry`.
     ///
-    /// For a server that says `Retry-After`, and whoever else asks for a minimum: of that and of what the limiter says the later
-    /// holds. It is counted as any failure, and what the limiter says stays what it was. An add still runs the key at once,
+    /// For a `Retry-After` of a server, or another minimum: the key waits for the longer of `least` and the limiter's delay.
+    /// The failure counts as any other, and the limiter's delay does not depend on `least`. An add still runs the key at once,
     /// unless backoff is [strict](crate::QueueBuilder::strict_backoff).
     ///
     /// # Examples

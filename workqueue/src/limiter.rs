@@ -5,12 +5,12 @@
 //! | the policy and the state of the generator | `inner`; held while the policy, and `Hash`, `Eq`, `Clone` of keys, run; the queue's lock is taken under it, for a look whether a key is in the queue, and never the other way round |
 //! | `tracked`: zero promises that no key has failures | written under `inner`; read without it |
 //!
-//! A policy is a pure function of its arguments and must not call back into the queue. Keys that it lets go of die after
-//! unlocking, also where a panic unwinds.
+//! A policy is a pure function of its arguments and must not call back into the queue. Keys that it evicts are dropped after
+//! unlocking, also when a panic unwinds.
 //!
-//! The failures of a key are kept as long as the key is in the queue: a policy asks before it lets go of them. Rejected:
-//! to tell the policy when a key comes and goes (a lock and a hash for each, and one that leaves while it comes again
-//! would have to be told in that order), and failures in the entry of the key (a policy may count otherwise, or in several parts).
+//! The failures of a key are kept as long as the key is in the queue: a policy checks `in_use` before it evicts a key. Rejected:
+//! to notify the policy when a key enters and leaves the queue (a lock and a hash for each, and the order would have to be kept
+//! when a key leaves and enters concurrently), and failures in the entry of the key (a policy may count differently, or in several parts).
 
 use std::any::TypeId;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -105,7 +105,7 @@ impl<K: ?Sized, L: Policy<K> + Send + 'static> QueueLimiter<K> for L {}
 pub(crate) enum Failure {
     /// The key may run again then. Not counted where its backoff was open already.
     Backoff { until: Nanos, counted: bool },
-    /// It was one too many: the failures are forgotten, and the hook is still to be told.
+    /// The key is given up: its failures are forgotten, and the give-up hook still has to be called.
     Last { failures: u32 },
 }
 
@@ -170,10 +170,10 @@ impl<K: Key, L: Policy<K> + 'static> Limiter<K, L> {
         });
     }
 
-    /// Works on the policy. What it lets go of is taken along, also where it panics: the next operation would drop it under
-    /// the lock.
+    /// Runs `work` on the policy, and takes the keys that the policy evicts, also when it panics: otherwise the next operation
+    /// would drop them under the lock.
     fn change<R>(&self, work: impl FnOnce(&mut Inner<K, L>, &AtomicUsize, &mut Vec<K>) -> R) -> R {
-        // Declared before the guard: keys die after it.
+        // Declared before the guard, so that keys are dropped after it.
         let mut dead = Vec::new();
         let mut inner = self.inner.lock();
         let result = catch_unwind(AssertUnwindSafe(|| work(&mut inner, &self.tracked, &mut dead)));

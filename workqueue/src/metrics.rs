@@ -1,7 +1,7 @@
-//! EDGE. What a queue tells of itself, to whoever measures.
+//! EDGE. The metrics of a queue.
 //!
-//! Counts of what happens all the time, and every level, are *read* (`QueueStats`): the queue keeps them under the lock it
-//! holds anyway. What lasts, and what is rare, is *told* (`QueueMetrics`), after unlocking.
+//! Counters of frequent operations, and all gauges, are *read* (`QueueStats`): the queue updates them under the lock it
+//! holds anyway. Durations and rare events are *reported* (`QueueMetrics`), after unlocking.
 //!
 //! Cancel safety: nothing here waits.
 
@@ -16,13 +16,13 @@ pub use stats_reader::StatsReader;
 use crate::error::AddErrorKind;
 use crate::lease::outcome::LeaseOutcome;
 
-/// What a queue tells of itself as it happens: a sink of metrics, given to [`QueueBuilder::metrics`](crate::QueueBuilder::metrics).
+/// A sink for the events of a queue, given to [`QueueBuilder::metrics`](crate::QueueBuilder::metrics).
 ///
 /// Every method has an empty body; implement those you need. They run outside every lock of the queue, in the thread of
-/// the call that they tell of, so they should be quick, and may call the queue. **They decide nothing**: a panic in one
-/// is caught, and goes no further than the panic hook.
+/// the call that they report, so they should be quick, and may call the queue. **They do not affect the queue**: a panic in one
+/// is caught after the panic hook has run.
 ///
-/// No key is told: as a label it would make a series of each. What has a level, or is counted at each add, is not told
+/// No method takes a key: as a label it would make a series of each. Gauges, and counters that change at each add, are not reported
 /// but read: see [`QueueStats`](crate::QueueStats), and [`register`](Self::register).
 ///
 /// # Examples
@@ -105,7 +105,7 @@ use crate::lease::outcome::LeaseOutcome;
     note = "implement `QueueMetrics` for it, or take an adapter of flyball-ops; an `Arc` of a sink is a sink, a reference is not"
 )]
 pub trait QueueMetrics: Send + Sync + 'static {
-    /// The queue is built, and can be read from now on. Told first, and once for each queue.
+    /// The queue is built, and `queue` reads its statistics from now on. Called first, and once for each queue.
     fn register(&self, queue: StatsReader) {
         let _ = queue;
     }
@@ -122,8 +122,8 @@ pub trait QueueMetrics: Send + Sync + 'static {
         let _ = (outcome, worked);
     }
 
-    /// The limiter counted a failure of a key. Not told for one that fails before its backoff is over, which counts
-    /// once per wait.
+    /// The limiter counted a failure of a key. Not called for a key that fails before its backoff is over: failures
+    /// count once per wait.
     fn failure_counted(&self) {}
 
     /// A key was given up after so many failures, see [`give_up_after`](crate::QueueBuilder::give_up_after).

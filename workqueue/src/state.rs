@@ -90,7 +90,7 @@ pub(crate) struct QueueState<K, O> {
     paused: bool,
     /// The moment of shutdown: from then on the clock counts no more, and this is the time.
     horizon: Nanos,
-    /// The last time that was told.
+    /// The latest time that was passed in.
     seen: Nanos,
     /// The turn of the next deadline.
     turn: u32,

@@ -77,7 +77,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays + SupportsAsync>
                 return Poll::Pending;
             }
         };
-        // A report is made once: it has to reach the caller, whoever's waker panics.
+        // A lease is reported once, so the report must reach the caller even if another waiter's waker panics.
         let _panic = catch_unwind(AssertUnwindSafe(|| shared.finish(locked, Some(now))));
         drop((old, waker));
         if let Some(overdue) = &found {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// How a lease ends, in the words of its methods.
 ///
-/// What the holder of a [`Lease`](crate::Lease) says of its work, and what [`QueueMetrics`](crate::QueueMetrics) are told.
+/// A worker passes it to the [`Lease`](crate::Lease), and the queue reports it to its [`QueueMetrics`](crate::QueueMetrics).
 ///
 /// # Examples
 /// A function that decides, apart from the lease:
@@ -40,9 +40,9 @@ pub enum LeaseOutcome {
         /// The key comes back no sooner than after this.
         at_least: Duration,
     },
-    /// Nobody said how: a panic, a timeout, or a future that was dropped. A failure, too.
+    /// The lease was dropped without an outcome: by a panic, a timeout, or a dropped future. Counts as a failure.
     Dropped,
-    /// [`requeue`](crate::Lease::requeue): the work was not begun. No metrics are told of it.
+    /// [`requeue`](crate::Lease::requeue): the work was not begun. It is not reported to metrics.
     Requeued,
 }
 

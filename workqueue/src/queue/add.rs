@@ -217,7 +217,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
 
     #[inline]
     pub(crate) fn add_tagged(&self, key: K, tag: Tag<O::ReadyQueue>) -> Result<Added, AddError<K>> {
-        // Declared before the guard, so that what stays of it dies after that.
+        // Declared before the guard, so that what the add leaves in it is dropped after the guard.
         let mut new = self.shared.new_key(key, tag);
         let now = self.shared.now_if_timed();
         let mut locked = self.shared.lock_to_add(None, &mut new);
@@ -311,7 +311,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays + SupportsAsync>
 }
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
-    /// The answer of an add: a refused key is handed back; a duplicate dies here.
+    /// The result of an add: returns a refused key to the caller and drops a duplicate.
     #[inline]
     pub(crate) fn answer(
         &self,

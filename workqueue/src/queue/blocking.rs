@@ -18,7 +18,7 @@ use crate::state::{Added, Leftovers, NextKey, QueueState};
 use crate::time_mode::TimeMode;
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
-    /// Waits for a key, at most until then on the machine's clock, or until it is told to stop.
+    /// Waits for a key, at most until `until` on the machine's clock, or until `stop` is set.
     pub(crate) fn block(
         &self,
         until: Option<Nanos>,

@@ -156,8 +156,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> QueueBuilder<K, O, L,
         QueueBuilder { limiter, time, seed, options, give_up, sinks, order, keys }
     }
 
-    /// Tells this sink what happens in the queue, and keeps all that [`QueueStats`](crate::QueueStats) has; each call adds a
-    /// sink. Keeps [ages](Queue::track_ages), and implies [`with_delays`](Self::with_delays) unless a clock or a timer is given.
+    /// Adds a sink that the queue reports its events to, and enables all fields of [`QueueStats`](crate::QueueStats). Tracks
+    /// [ages](Queue::track_ages), and implies [`with_delays`](Self::with_delays) unless a clock or a timer is given. Each call adds a sink.
     ///
     /// A queue without metrics pays nothing for them. One with them reads its clock at each add, get and end of a lease.
     ///

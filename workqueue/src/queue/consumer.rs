@@ -1,4 +1,4 @@
-//! SHELL. Someone who takes keys, and can be told to stop.
+//! SHELL. A consumer of keys, which can be stopped.
 
 use std::fmt;
 use std::sync::Arc;

@@ -38,7 +38,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         let own = self.give_up.as_ref().map(GiveUp::most).filter(|own| *own < most);
         let failure = self.count_failure(key, now, Some(own.unwrap_or(most)));
         if own.is_none() && matches!(failure, Failure::Last { .. }) {
-            // Its end, whichever it is, will not tell of it.
+            // The outcome that ends this lease does not report the failure.
             self.tell(|sink| sink.failure_counted());
             return None;
         }
@@ -79,7 +79,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
             }
             LeaseOutcome::Dropped if Limiter::<K, L>::limits() => return self.back_off(key, Duration::ZERO),
             LeaseOutcome::Failed { .. } | LeaseOutcome::Dropped => Transition::Ready,
-            // No delays: nobody would look at the clock when this one is over.
+            // A queue without delays reads no clock, so the key is Ready at once.
             LeaseOutcome::DoneAndRequeueAfter(_) | LeaseOutcome::SucceededAndRequeueAfter(_) => {
                 Transition::Ready
             }
@@ -104,7 +104,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         Decision::on(failure, now, at_least)
     }
 
-    /// One step under the lock, then everybody who is to be woken or told.
+    /// One step under the lock; then the wake-ups, the give-up hook and the metrics, outside it.
     pub(crate) fn end_by(&self, id: LeaseId, key: &K, ending: Ending) {
         let now = ending.now();
         let mut locked = self.lock();
@@ -162,7 +162,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         let Ending { outcome, decision, panic } = ending;
         let woken = effects.and_then(|effects| panic_of(|| self.perform(effects)));
         let dropped = panic_of(|| drop(ended.gone));
-        // Whoever's waker panicked: a key that is given up is told of.
+        // The give-up hook runs even if a waker panicked.
         let told = match (decision.given_up_after, &self.give_up) {
             (Some(failures), Some(give_up)) => panic_of(|| give_up.notify(key, failures)),
             _ => None,

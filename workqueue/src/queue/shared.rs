@@ -272,7 +272,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Alarmed for Shared<K,
         self.perform(effects);
     }
 
-    /// Who waits for time sees to the alarm, in its own turn.
+    /// Wakes one waiter of each kind that waits for a deadline; it arms the alarm again when it is polled.
     fn alarm_failed(&self) {
         let mut locked = self.lock();
         locked.alarm.reset();

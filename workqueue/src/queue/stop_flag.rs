@@ -2,7 +2,7 @@
 //!
 //! | what | guarded by |
 //! |---|---|
-//! | the flag | an atomic, read under the queue's lock; set before that lock is taken to wake who waits |
+//! | the flag | an atomic, read under the queue's lock; set before that lock is taken to wake the waiters |
 
 use flyball_sync::locks::{AtomicUsize, Ordering};
 

@@ -54,7 +54,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
             Some(slot) => Ok(self.add_again(slot, &new.tag, now)),
             None => {
                 if self.slab.live() < self.options.capacity {
-                    // Before a group's limits are brought: a panic changes nothing. It dies with `new` where the group has no room.
+                    // Cloned before the tag sets the limits of its group: a panic in `clone` changes nothing. Dropped with `new` if the group is full.
                     new.key = Some(key.clone());
                 }
                 self.has_room(&mut new.tag)?;

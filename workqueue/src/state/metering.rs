@@ -40,7 +40,7 @@ struct Requested {
     delayed: bool,
 }
 
-/// What there is to tell of a hand-out.
+/// What metrics report of a hand-out.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HandedOut {
     pub(crate) queued: Duration,
@@ -79,7 +79,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         next
     }
 
-    /// What there is to tell of the hand-out that was just made.
+    /// What metrics report of the last hand-out.
     pub(crate) fn handed_out(&self) -> Option<HandedOut> {
         self.meter.as_ref().map(|meter| meter.last)
     }

@@ -180,8 +180,8 @@ pub(crate) mod sealed {
             usize::MAX
         }
 
-        /// Where a new key belongs, for which there [is room](Self::has_room). What is not needed any more stays in the tag, and
-        /// dies with it.
+        /// The class of a new key, for which there [is room](Self::has_room). What the class does not need stays in the tag, and
+        /// is dropped with it.
         fn class(&mut self, tag: &mut Self::Tag) -> Self::Class;
 
         /// A slot is taken, by a key of this class.

@@ -257,7 +257,7 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         *alarm = alarm.iter().copied().chain(watch).chain(others.timeouts.next()).min();
     }
 
-    /// One of each who waits for time looks again.
+    /// Wakes one waiter of each kind that waits for a deadline.
     pub(super) fn wake_for_time(&mut self) -> Effects {
         let mut effects = Effects::default();
         if self.state.next_deadline().is_some() {
@@ -276,7 +276,7 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         effects.more = self.fill_batch(&mut effects.wakers);
     }
 
-    /// Everybody who waits for a key looks again.
+    /// Wakes every waiter for a key.
     pub(crate) fn wake_getters(&mut self, effects: &mut Effects) {
         self.wake_tasks(effects);
         effects.signal_all = self.blocked_getters.asleep > 0;

@@ -1,6 +1,6 @@
-//! SHELL. What those are told who measure, after unlocking; and what they read.
+//! SHELL. Reports to metrics sinks, made after unlocking; and the statistics that are read.
 //!
-//! All of it folds away where a queue has no time, as it has no metrics then.
+//! A queue without time has no metrics, and all of this compiles to nothing.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -13,7 +13,7 @@ use crate::state::{HandedOut, QueueStats};
 use crate::time_mode::TimeMode;
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
-    /// Tells every sink, outside every lock. What a sink does to itself is its own affair.
+    /// Calls every sink, outside every lock. A panic in a sink is caught.
     #[inline]
     pub(crate) fn tell(&self, what: impl Fn(&dyn QueueMetrics)) {
         if T::DELAYS {
@@ -25,7 +25,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         }
     }
 
-    /// What is to be told of the hand-out that was just made.
+    /// What metrics report of the last hand-out.
     #[inline]
     pub(crate) fn handed_out(&self, locked: &Locked<K, O::ReadyQueue>) -> Option<HandedOut> {
         if T::DELAYS { locked.state.handed_out() } else { None }

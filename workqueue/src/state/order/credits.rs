@@ -64,7 +64,7 @@ impl Credits {
         Some(owed.min_by_key(|&level| self.levels[level].since).unwrap_or(highest))
     }
 
-    /// A level is served. `is_ready` tells how it was before.
+    /// Level `served` handed out a key. `is_ready` reports which levels had Ready keys before that.
     #[inline]
     pub(super) fn on_hand_out(&mut self, served: usize, is_ready: impl Fn(usize) -> bool) {
         if self.share.is_none() {

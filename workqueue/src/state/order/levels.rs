@@ -3,15 +3,15 @@
 //! # Priorities of a key
 //! A key has its *own* priority, and the one it is queued with, which an add may raise for one hand-out:
 //!
-//! | | own | queued with | wished |
+//! | | own | queued with | requested |
 //! |---|---|---|---|
 //! | add of an absent key at p | p | p | – |
 //! | add of a Ready or waiting key at p | = | the higher of the two | – |
 //! | add of a leased key at p | = | = | p, or the higher of the two |
 //! | `set_priority` to p | p | p | p, where there is one |
-//! | lease ends, done | the wished one, if it was added meanwhile; else the key leaves | the same | – |
-//! | lease ends otherwise | = | the higher of own and wished | – |
-//! | lease is given back unseen | = | the higher of that and wished | – |
+//! | lease ends, done | the requested one, if the key was added meanwhile; else the key leaves | the same | – |
+//! | lease ends otherwise | = | the higher of own and requested | – |
+//! | lease is given back unseen | = | the higher of that and requested | – |
 //! | `cancel` of a leased key | = | = | – |
 //!
 //! So what a key was raised by ends with the hand-out it was raised for, and a failure, a requeue or a mark begins anew
