@@ -28,7 +28,7 @@ fn main() {
             Ok(()) => report("ten at once, however many small ones come after"),
             Err(error) => report(&error.to_string()),
         });
-        // Whoever cannot wait for long does something else.
+        // A caller that cannot wait for long does something else.
         if bucket.blocking_acquire_timeout(Duration::from_millis(20)).is_err() {
             report("gave up");
         }

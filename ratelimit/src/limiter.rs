@@ -118,7 +118,7 @@ impl<K, P: Policy<K>, C: Clock> Limiter<K, P, C> {
     /// Changes the policy while it is in use, such as the quota of a bucket, wherever it is nested.
     ///
     /// `change` gets the policy and the time, and runs under the lock: it must be short and must not use this limiter
-    /// (that is a deadlock). Waits that have been told stay as they are.
+    /// (that is a deadlock). Waits that were returned before stay as they are.
     ///
     /// # Panics
     /// When `change` does. The policy is then as `change` left it, and the limiter goes on with it.
@@ -138,10 +138,10 @@ impl<K, P: Policy<K>, C: Clock> Limiter<K, P, C> {
         self.change(|state| change(&mut state.policy, now))
     }
 
-    /// Works on the policy. What it lets go of is taken along, also where it panics: the next operation would drop it under
-    /// the lock.
+    /// Runs `work` on the policy, and takes the keys that the policy evicts, also when it panics: otherwise the next operation
+    /// would drop them under the lock.
     fn change<R>(&self, work: impl FnOnce(&mut State<P>) -> R) -> R {
-        // Declared before the guard: keys die after it.
+        // Declared before the guard, so that keys are dropped after it.
         let mut evicted = Vec::new();
         let mut state = self.state.lock();
         let result = catch_unwind(AssertUnwindSafe(|| work(&mut state)));

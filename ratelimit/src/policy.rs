@@ -62,9 +62,9 @@ pub trait Policy<K: ?Sized> {
     /// As [`record_failure`](Self::record_failure), and keeps the failures of every key that `in_use` reports: they neither expire nor make
     /// room for those of another key.
     ///
-    /// A shell that holds keys calls it, such as a queue: a key that waits there for long, behind others, is not idle. A
-    /// policy asks before it lets go of a key, so the answer is needed rarely. One that never lets go of a key by itself need not
-    /// implement this method; one that is made of others passes `in_use` on.
+    /// For callers that hold keys, such as a queue: a key that waits there for long, behind others, is not idle. A
+    /// policy calls `in_use` only before it evicts a key, so the calls are rare. A policy that never evicts keys need not
+    /// implement this method; a policy made of others passes `in_use` on.
     ///
     /// # Examples
     /// ```

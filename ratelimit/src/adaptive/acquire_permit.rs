@@ -62,8 +62,8 @@ impl<C: Clock> AcquirePermit<C> {
             if left == Some(Duration::ZERO) {
                 return Err(TimedOut);
             }
-            // A wake-up since the poll makes this return at once. A thread looks by itself, too: whoever has the place may
-            // never look at it, and there may be no other call.
+            // A wake-up since the poll makes this return at once. The thread also wakes periodically: the future that was given
+            // the place may never be polled, and there may be no other call that takes the place back.
             signal.wait(Some(left.map_or(KEPT * 10, |left| left.min(KEPT * 10))));
         }
     }

@@ -1,10 +1,10 @@
-//! SHELL. An adaptive limit behind one lock, with a clock and a line of those who wait.
+//! SHELL. An adaptive limit behind one lock, with a clock and a wait queue.
 //!
 //! | guarded by `state` | |
 //! |---|---|
 //! | `adaptive` | the limit, and how many are in flight |
-//! | `waiting` | who waits for a place, first come, first served; tickets rise. Nobody waits while a place is free |
-//! | `given` | whose place is there, and since when, until they look; those of whom that is not known yet are the last |
+//! | `waiting` | the waiters for a place, in FIFO order; tickets rise. No waiter while a place is free |
+//! | `given` | the waiters that were given a place, and since when, until they are polled; those whose time is not known yet are the last |
 //! | `next_ticket` | no two are alike |
 //! | `seen` | the latest time that was read: threads lock in another order than they read |
 //!
@@ -13,14 +13,14 @@
 //! | the clock is read | before locking |
 //! | wakers are cloned, woken and dropped | before locking, or after unlocking: they are user code |
 //!
-//! A place that becomes free is given to the first in line before anybody is woken. So those who come later cannot
-//! overtake, a waiter is woken once, and one that leaves hands its place on. Rejected: waking the first to try for itself (it
-//! may lose again and again), waking all (a herd).
+//! A free place is given to the first waiter before that waiter is woken. So later callers cannot
+//! overtake it, a waiter is woken once, and a waiter that leaves hands its place on. Rejected: waking the first waiter to try again (it
+//! may lose repeatedly), waking all (a thundering herd).
 //!
-//! A place that is given and not looked at is no operation in flight: after [`KEPT`] the next call takes it back, for the next
-//! in line or for itself. So a future that is kept and never polled costs the others so much time, and not the place. When it
-//! is polled after all it is the first in line, as its ticket is the oldest; and if nobody has called meanwhile, its place is
-//! still there.
+//! A place that was given to a waiter counts as in flight only once the waiter is polled: after [`KEPT`] the next call takes the place back, for the next
+//! waiter or for itself. So a future that is kept and never polled delays the others by [`KEPT`] and does not cost the place. If it
+//! is polled after all, it is first in the wait queue, as its ticket is the oldest; without another call in between, it still
+//! has its place.
 //!
 //! The time counts from the wake-up. So every end of an operation reads the clock, and not only that of a success, whose
 //! latency is wanted: since an older reading a place would be overdue as soon as it is given. Where the clock cannot be read,
@@ -41,8 +41,8 @@ use crate::{AcquirePermit, AimdLimit, Clock, Monotonic, Nanos, Outcome, Permit, 
 
 /// How many operations may be in flight at once, learnt from how they end: an [`AimdLimit`] to share.
 ///
-/// Clones share the limit. A [`Permit`] is one operation; how it ends is told to it, and a permit that is dropped
-/// untold, by a panic, a timeout or a future that is no longer wanted, counts as a failure.
+/// Clones share the limit. A [`Permit`] is one operation: report its outcome by the permit's methods. A permit that is dropped
+/// without an outcome, by a panic, a timeout or a dropped future, counts as a failure.
 ///
 /// # Examples
 /// ```

@@ -1,4 +1,4 @@
-//! SHELL. An operation in flight, which tells its limiter how it ended.
+//! SHELL. An operation in flight, which reports its outcome to its limiter.
 //!
 //! It guards nothing by itself: what it holds belongs to it alone, and its end takes the limiter's lock once.
 
@@ -65,8 +65,8 @@ impl<C: Clock> Permit<C> {
     }
 
     fn tell(&mut self, outcome: Outcome) {
-        // Before anything is taken: a clock that panics makes a success a failure, and the drop that tells so does not ask
-        // again. For other outcomes it only says since when the next in line has the place.
+        // Read before the limiter is taken: a clock that panics turns a success into a failure, and the drop that reports it does
+        // not read the clock again. For other outcomes the time is only used as the time at which the next waiter got the place.
         let now = match outcome {
             Outcome::Success => Some(self.shared.now()),
             _ => self.shared.now_unless_it_panics(),

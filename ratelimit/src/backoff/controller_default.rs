@@ -1,4 +1,4 @@
-//! PURE. What Kubernetes controllers use unless told otherwise.
+//! PURE. The default policy of Kubernetes controllers.
 
 use std::hash::Hash;
 use std::num::NonZeroU32;
@@ -10,7 +10,7 @@ use crate::{Capped, Exponential, MaxOf, Quota, TokenBucket};
 #[doc(alias = "DefaultControllerRateLimiter")]
 pub type ControllerDefault<K> = MaxOf<Exponential<K>, TokenBucket>;
 
-/// What Kubernetes controllers use unless told otherwise: 5 ms doubling to 1000 s for each key, and 10 a second with a
+/// The default policy of Kubernetes controllers: 5 ms doubling to 1000 s for each key, and 10 a second with a
 /// burst of 100 over all keys, whichever is longer.
 ///
 /// # Examples

@@ -1,14 +1,14 @@
 //! PURE. Honest counting: a failure counts once per wait.
 //!
 //! # Invariants
-//! 1. `open[key]` is the end of the last wait that was counted for `key`; it is gone once the key is forgotten.
-//! 2. A wait that is not over is let go of only to make room, beyond 2²⁰ keys.
+//! 1. `open[key]` is the end of the last wait that was counted for `key`; it is removed when the key is forgotten.
+//! 2. A wait that is not over is evicted only to make room, beyond 2²⁰ keys.
 //!
 //! and those of the state per key (`per_key.rs`).
 //!
-//! It looks a key up beside the policy inside, which does so again: twice the instructions of the
-//! controller default alone (0.93 against 0.44 thousand). Rejected: one entry for both. A policy may have none (a bucket),
-//! or several (a max-of), and each would have to know of waits it does not tell.
+//! It looks up each key, and the inner policy looks it up again: twice the instructions of the
+//! controller default alone (0.93 against 0.44 thousand). Rejected: one entry for both. A policy may have no entry (a bucket),
+//! or several (a max-of), and each would have to store waits that it does not return.
 
 use std::fmt;
 use std::hash::Hash;
@@ -46,7 +46,7 @@ impl<K, P> OncePerBackoff<K, P> {
     /// Counts failures with `policy`, each wait once.
     #[must_use]
     pub fn new(policy: P) -> Self {
-        // Not by idleness: an open wait may be as long as it likes, and one that is over is let go of as such.
+        // No expiry by idleness: an open wait may have any length, and a wait that is over is evicted by `evict_oldest`.
         Self { policy, open: PerKey::new(Duration::MAX) }
     }
 

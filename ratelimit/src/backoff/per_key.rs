@@ -38,7 +38,7 @@ pub(crate) struct PerKey<K, V> {
     longest_wait: Duration,
     /// How long a key may be idle, in nanoseconds: a key is looked at twice in each call.
     idle: u64,
-    /// Keys let go of, until the shell takes them or the next operation that lets go drops them.
+    /// Evicted keys, until the shell takes them or the next operation that evicts drops them.
     evicted: Vec<K>,
 }
 
@@ -87,7 +87,7 @@ impl<K, V> PerKey<K, V> {
         self.slots.len()
     }
 
-    /// Hands over the keys let go of.
+    /// Moves the evicted keys to `evicted`.
     #[inline]
     pub(crate) fn take_evicted(&mut self, evicted: &mut Vec<K>) {
         // Nearly always nothing.
@@ -103,7 +103,7 @@ impl<K: Hash + Eq, V> PerKey<K, V> {
         Some(&self.slots[slot as usize].value)
     }
 
-    /// Lets go of a key, and says whether it was there.
+    /// Removes a key, and returns whether it was there.
     pub(crate) fn remove(&mut self, key: &K) -> bool {
         let Some(slot) = self.find(self.hasher.hash_one(key), key) else { return false };
         self.evicted.clear();
@@ -119,8 +119,8 @@ impl<K: Hash + Eq, V> PerKey<K, V> {
 impl<K: Hash + Eq + Clone, V: Default> PerKey<K, V> {
     /// The value of `key`, a new one if there was none or it had expired, touched at `now`.
     ///
-    /// Also lets go of up to two expired keys, those idle longest; and, if there is no room for a new key, of the
-    /// one that has been idle longest. A key that is `in_use` is not idle, and stays.
+    /// Also evicts up to two expired keys, those idle longest; and, if there is no room for a new key, the
+    /// key that has been idle longest. A key that is `in_use` is not idle, and stays.
     pub(crate) fn touch(&mut self, key: &K, now: Nanos, mut in_use: impl FnMut(&K) -> bool) -> &mut V {
         let hash = self.hasher.hash_one(key);
         let slot = match self.find(hash, key) {
@@ -162,8 +162,8 @@ impl<K, V> PerKey<K, V> {
         now.get().saturating_sub(self.slots[slot as usize].touched.get()) > self.idle
     }
 
-    /// Looks at two keys in turn, and lets go of those whose value is over. For maps whose keys do not expire by being
-    /// idle: each key's turn comes again, so one that stays hides none behind it.
+    /// Checks the two oldest keys and evicts those for which `over` holds; the others become the newest. For maps whose keys do
+    /// not expire by idleness: the calls go round all keys, so a key that stays hides none behind it.
     pub(crate) fn evict_oldest(&mut self, over: impl Fn(&V) -> bool) {
         for _ in 0..2 {
             let slot = self.oldest;
@@ -175,7 +175,7 @@ impl<K, V> PerKey<K, V> {
         }
     }
 
-    /// Lets go of up to two expired keys, unless they are in use. Says where `slot`, which is not expired, is then.
+    /// Evicts up to two expired keys, unless they are in use. Returns the index of `slot`, which is not expired, after that.
     fn sweep(&mut self, now: Nanos, mut slot: u32, mut in_use: impl FnMut(&K) -> bool) -> u32 {
         for _ in 0..2 {
             let oldest = self.oldest;
@@ -191,9 +191,9 @@ impl<K, V> PerKey<K, V> {
         slot
     }
 
-    /// Lets go of the key that has been idle longest if there are as many as there may be, unless it is in use.
+    /// Evicts the key that has been idle longest if the map is full, unless the key is in use.
     ///
-    /// Two are looked at for each that comes, so those that are no longer in use go twice as fast.
+    /// Checks two keys for each new one, so keys that are no longer in use are evicted twice as fast as new keys arrive.
     fn make_room(&mut self, now: Nanos, mut in_use: impl FnMut(&K) -> bool) {
         for _ in 0..2 {
             if self.slots.len() < self.most.get() as usize {
@@ -219,7 +219,7 @@ impl<K, V> PerKey<K, V> {
         self.link_newest(slot, now);
     }
 
-    /// Removes a slot; its key dies later.
+    /// Removes a slot and moves its key to `evicted`, to be dropped later.
     fn let_go(&mut self, slot: u32) {
         self.unlink(slot);
         let hash = self.slots[slot as usize].hash;

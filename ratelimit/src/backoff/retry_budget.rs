@@ -9,16 +9,16 @@ use std::time::Duration;
 use crate::backoff::schedule::TokenSchedule;
 use crate::{Nanos, Policy, Quota, Reservation};
 
-/// The waits of a policy, spread so that the retries they lead to keep to a budget.
+/// The waits of a policy, spread so that the retries after them stay within a budget.
 ///
 /// [`MaxOf`](crate::MaxOf) a policy and a bucket charges a failure's token at once, as client-go does: if the key has to
-/// wait for longer than the token, nobody uses the token in its time, and the retries that were told the same
-/// later moment come all at once, whatever the burst. Here the token is taken for the time at which the key's own wait
-/// ends, and where none is free, the key waits for the next. A long wait holds up nobody: the tokens before it stay free.
+/// wait longer than for the token, the token is not used when it is due, and the retries that end at the same
+/// later time run all at once, whatever the burst. Here the token is taken for the time at which the key's own wait
+/// ends; if none is free then, the key waits for the next. A long wait delays no other key: the tokens before it stay free.
 ///
-/// Of the waits told and not given back, no span of `d` nanoseconds ever holds the ends of more than `burst` + rate × `d`,
-/// rounded up to a whole token. It remembers which tokens are taken from now on, as ranges: at most as many as
-/// there are open waits, and 2²⁰; beyond, it lets free tokens expire unused. Every call is O(log ranges).
+/// Of the waits returned and not cancelled, no span of `d` nanoseconds ever holds the ends of more than `burst` + rate × `d`,
+/// rounded up to a whole token. The budget stores the tokens that are taken from now on as ranges: at most as many as
+/// there are open waits, and 2²⁰; beyond that, free tokens expire unused. Every call is O(log ranges).
 ///
 /// # Examples
 /// ```
@@ -31,7 +31,7 @@ use crate::{Nanos, Policy, Quota, Reservation};
 /// let mut wait = |key| policy.record_failure(&key, Nanos::ZERO, 0).0;
 /// assert_eq!([wait("a"), wait("b"), wait("c")], [secs(5), secs(6), secs(7)]); // one a second
 /// assert_eq!([wait("a"), wait("a")], [secs(10), secs(20)]); // its own wait, as the token of then is free
-/// assert_eq!(wait("d"), secs(8)); // and nobody waits behind it
+/// assert_eq!(wait("d"), secs(8)); // and no key waits behind it
 /// ```
 #[derive(Debug)]
 pub struct RetryBudget<P> {
@@ -53,7 +53,7 @@ impl<P> RetryBudget<P> {
         &mut self.policy
     }
 
-    /// Changes rate and burst from `now` on; waits that have been told stay as they are. O(open waits).
+    /// Changes rate and burst from `now` on; waits that were returned before stay as they are. O(open waits).
     ///
     /// What is available stays available, up to the new burst; a larger burst fills up at the new rate.
     ///

@@ -129,7 +129,7 @@ impl TokenSchedule {
         Ok(())
     }
 
-    /// Each call adds at most one range, and lets go of up to two: what is past goes away by itself.
+    /// Removes up to two ranges that are past. Each call adds at most one, so ranges do not accumulate.
     fn let_go_of_past(&mut self, now: Nanos) {
         self.gone = self.gone.max(self.oldest(now));
         for _ in 0..2 {

@@ -17,7 +17,7 @@ use crate::bucket::shared::{AcquireRequest, Look, Shared, WakeAt};
 use crate::coop::CoopBudget;
 use crate::{AcquireTimeoutError, Clock, InsufficientCapacity, Monotonic, Nanos, Timer};
 
-/// Somebody who waits.
+/// A wait for tokens, by a task or a thread.
 pub(crate) struct Waiting<'a, T: Clock> {
     shared: &'a Shared<T>,
     request: AcquireRequest<T>,

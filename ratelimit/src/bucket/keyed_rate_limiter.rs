@@ -24,19 +24,19 @@ const SHARDS: usize = 64;
 
 /// A token bucket for each key, as a limit per client.
 ///
-/// The state of a key is one number, and a key whose bucket is full again has none: it is let go of as new keys come, two
-/// of those known looked at for each, so none of the calls pauses. Nothing has to be forgotten by hand. There are at most
-/// [`max_keys`](Self::max_keys). Where that many are not full, a new one takes the place of a fuller one among those
-/// looked at, which then starts full when it comes again: the one way in which a key can get more than its quota.
+/// The state of a key is one number, and a key whose bucket is full again needs none. Each new key checks two known ones and
+/// evicts those that are full, so no call pauses, and no key has to be forgotten by hand. There are at most
+/// [`max_keys`](Self::max_keys) keys. Where that many are not full, a new key replaces the fuller one of those
+/// checked, which then starts full when it is used again: the one way in which a key can get more than its quota.
 ///
-/// All keys have the same quota. Every operation on a key is O(1) under one of 64 locks. Nothing waits in here: [`NotYet::retry_after`]
-/// says for how long to, and is the same for everything that is denied in a row. [`reserve`](Self::reserve) gives each caller a time
+/// All keys have the same quota. Every operation on a key is O(1) under one of 64 locks. No call waits: [`NotYet::retry_after`]
+/// is how long to wait, and is the same for all calls that are denied in a row. [`reserve`](Self::reserve) gives each caller a time
 /// of its own. Waiting in FIFO order needs a [`RateLimiter`](crate::RateLimiter) with a timer for each key, which is
 /// more state than a number; keep a map of those where the keys are few.
 ///
 /// A key with reservations that are not due yet is not full. It is kept until they are, and is among the last to make room.
 ///
-/// A key is cloned when it is not known. A clock that jumps back may find keys full that were let go of meanwhile.
+/// A new key is cloned. After the clock has jumped back, a key that was evicted as full in between is full again.
 ///
 /// # Examples
 /// ```
@@ -140,7 +140,7 @@ impl<K, C: Clock> KeyedRateLimiter<K, C> {
     /// ```
     pub fn set_quota(&self, quota: Quota) {
         let now = self.clock.now();
-        // Declared first, so dropped last: no key dies under a lock.
+        // Declared first, so dropped last: no key is dropped under a lock.
         let mut evicted = Vec::new();
         let _one_at_a_time = self.changing.lock();
         for shard in &self.shards {
@@ -185,7 +185,7 @@ impl<K: Hash + Eq + Clone, C: Clock> KeyedRateLimiter<K, C> {
     pub fn try_acquire_many(&self, key: &K, count: NonZeroU32) -> Result<(), TryAcquireError> {
         let now = self.clock.now();
         let hash = self.hasher.hash_one(key);
-        // Declared first, so dropped last: no key dies under the lock.
+        // Declared first, so dropped last: no key is dropped under the lock.
         let mut evicted: Evicted<K> = [const { None }; 3];
         self.shard(hash).lock().try_acquire(hash, key, count, now, &mut evicted)
     }
@@ -223,7 +223,7 @@ impl<K: Hash + Eq + Clone, C: Clock> KeyedRateLimiter<K, C> {
     pub fn reserve_many(&self, key: &K, count: NonZeroU32) -> Result<Reservation, InsufficientCapacity> {
         let now = self.clock.now();
         let hash = self.hasher.hash_one(key);
-        // Declared first, so dropped last: no key dies under the lock.
+        // Declared first, so dropped last: no key is dropped under the lock.
         let mut evicted: Evicted<K> = [const { None }; 3];
         self.shard(hash).lock().reserve(hash, key, count, now, &mut evicted)
     }
@@ -233,7 +233,7 @@ impl<K: Hash + Eq + Clone, C: Clock> KeyedRateLimiter<K, C> {
     /// It does where [`TokenBucket::cancel`](crate::TokenBucket::cancel) of a bucket of its own would: before they are due, as long as
     /// none of the key is reserved for a later time, and the quota has not been changed. And it makes none once any key has had to make
     /// room for another under the same lock, because there were [`max_keys`](Self::max_keys) that were not full: a key's state is
-    /// one number, which does not tell whether the key has gone and come again since. The tokens then count as used, so a reservation
+    /// one number, which does not record whether the key was evicted and added again since. The tokens then count as used, so a reservation
     /// that is cancelled late, or after its key was evicted, never lets more through. Only a clock that has jumped back may, as there.
     pub fn cancel(&self, key: &K, reservation: Reservation) -> bool {
         let now = self.clock.now();

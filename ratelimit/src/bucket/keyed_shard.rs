@@ -9,8 +9,8 @@
 //! 4. User code (`Eq`, `Clone`) has run before the first change of an operation, so a panic in it leaves 1 to 3 intact.
 //!    Growing the index hashes nothing: slots keep their hash.
 //!
-//! A hand goes round the slots, two for each new key, and lets go of those that are full again: so while new keys come,
-//! those that are full go twice as fast. Rejected: a list by last use, as it is rewritten with each token, and keeps a
+//! A hand goes round the slots, two for each new key, and evicts the buckets that are full again: full
+//! buckets are evicted twice as fast as new keys arrive. Rejected: a list by last use, as it is rewritten with each token, and keeps a
 //! bucket of which one token was taken as long as an empty one; a heap of the times they are full, for the logarithm.
 
 use std::num::NonZeroU32;
@@ -43,7 +43,7 @@ struct Slot<K> {
     full_at: u128,
 }
 
-/// Keys let go of, to be dropped outside the lock.
+/// Evicted keys, to be dropped outside the lock.
 pub(crate) type Evicted<K> = [Option<K>; SWEPT + 1];
 
 impl<K> Shard<K> {
@@ -60,7 +60,7 @@ impl<K> Shard<K> {
         self.quota
     }
 
-    /// Lets go of all that are full, which are so under any quota, and changes that of the others; hands over the keys.
+    /// Evicts the full buckets, which are full under any quota, and changes the quota of the others. Returns the evicted keys.
     ///
     /// O(keys).
     pub(crate) fn set_quota(&mut self, quota: Quota, now: Nanos) -> Vec<K> {
@@ -87,7 +87,7 @@ impl<K> Shard<K> {
         if count > burst { Err(InsufficientCapacity::new(count, burst)) } else { Ok(()) }
     }
 
-    /// Lets go of up to two buckets that are full, and of one more if there is no room.
+    /// Evicts up to two full buckets, and one more bucket if there is no room.
     fn make_room(&mut self, now: Nanos, evicted: &mut Evicted<K>) {
         let present = self.scale.parts(now);
         for evicted in &mut evicted[..SWEPT] {

@@ -66,7 +66,7 @@ impl Constant {
     }
 
     fn set(&self, value: u64) {
-        // Ordering: Release, so that the word is seen closed by whoever reads this.
+        // Ordering: Release, so that a thread that reads this value sees the word closed.
         self.0.store(value, Ordering::Release);
     }
 }

@@ -304,12 +304,12 @@ impl<T: Clock> RateLimiter<T> {
         self.shared.cancel(reservation, self.shared.now())
     }
 
-    /// Changes rate and burst from now on, also for those who wait.
+    /// Changes rate and burst from now on, also for waiters.
     ///
     /// What is available stays available, up to the new burst; a larger burst fills up at the new rate. A waiter that
-    /// wants more than the new burst is told so. Tokens reserved before keep their times.
+    /// needs more than the new burst gets [`InsufficientCapacity`]. Tokens reserved before keep their times.
     ///
-    /// O(those who wait).
+    /// O(waiters).
     pub fn set_quota(&self, quota: Quota) {
         self.shared.set_quota(quota, self.shared.now());
     }

@@ -1,23 +1,23 @@
-//! SHELL. One bucket, who waits for it, and the one alarm.
+//! SHELL. One bucket, its wait queue, and one alarm.
 //!
 //! | what | guarded by |
 //! |---|---|
-//! | the bucket, while nobody waits | the atomic word of [`PackedBucket`] |
-//! | the bucket, while somebody does; the line; grants not looked at yet; the alarm | `state` |
+//! | the bucket, without waiters | the atomic word of [`PackedBucket`] |
+//! | the bucket, with waiters; the wait queue; grants whose waiter was not polled yet; the alarm | `state` |
 //! | the timer | called outside `state`, by the one thread that found `alarm.arming` unset |
 //!
 //! User code runs outside `state`: the clock is read before locking; wakers and the timer run from [`Effects`] after
-//! unlocking, and a waker that is replaced dies after it.
+//! unlocking, and a replaced waker is dropped after unlocking.
 //!
-//! # From the one to the other
-//! Whoever locks closes the word first, so a thread that takes tokens without the lock either has taken them before, and
-//! they are seen, or fails and comes to the lock. It is opened again when nobody waits and nobody was granted tokens that
-//! it has not looked at.
+//! # Between the word and the lock
+//! A thread that locks closes the word first. So a thread that takes tokens without the lock either took them before, and
+//! the closed word includes that, or fails and locks. The word is opened again when there is no waiter and no
+//! grant whose waiter was not polled yet.
 //!
 //! # First come, first served
-//! Nobody but the first in the line takes tokens while there is a line. Each change settles twice: before, so that what is
-//! due by now goes to whom it belongs, and after. Whoever is first is granted its tokens when they are due, whether
-//! it looks or not; so one that is never polled costs the others its tokens and nothing else.
+//! While there are waiters, only the first one takes tokens. Each change settles twice: before, so that tokens that are
+//! due by now go to the waiters before the change, and after. The first waiter is granted its tokens when they are due, whether
+//! it is polled or not; so a waiter that is never polled costs the others its tokens and nothing else.
 
 mod effects;
 mod state;

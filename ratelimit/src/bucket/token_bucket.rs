@@ -125,7 +125,7 @@ impl TokenBucket {
     ///
     /// Due times are whole nanoseconds: at rates above one token a nanosecond, a token given back within the nanosecond it is due
     /// in may let one more through in that nanosecond. So may a token that was there at once, given back after the clock was later
-    /// and has jumped back: one number does not tell that the bucket has been full meanwhile.
+    /// and has jumped back: one number does not record that the bucket has been full in between.
     pub fn cancel(&mut self, reservation: Reservation, now: Nanos) -> bool {
         // Invariant 4.
         if !reservation.is_open(self.change, now) {
@@ -200,9 +200,9 @@ impl TokenBucket {
 
     /// Was, and always had been, fuller by so much: tokens were granted that nobody used.
     ///
-    /// Whatever was reserved before keeps its time, which `full_at` no longer tells. So none of it can be given back from now on: the
-    /// last of it would seem to come after all others, be taken out before one that is used later, and at that one's time the bucket
-    /// would be full as if it were not.
+    /// Earlier reservations keep their times, which `full_at` no longer determines. So none of them can be cancelled from now on: the
+    /// last of them would count as later than all others, be taken out before one that is used later, and at that one's time the bucket
+    /// would count as full although it is not.
     pub(crate) fn refund(&mut self, back: u128) {
         self.full_at -= back;
         self.change += u64::from(back > 0);

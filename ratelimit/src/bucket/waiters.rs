@@ -1,9 +1,9 @@
-//! PURE. Who waits for tokens, first come, first served.
+//! PURE. The waiters for tokens, in FIFO order.
 //!
 //! # Invariants
-//! 1. `threads` of those who wait are threads that block.
-//! 2. Those that were promised a token come first. `tokens` is what the others want.
-//! 3. `deadlines` are the times at which tasks give up, in the order in which they came at the same time, each with its slot.
+//! 1. `threads` is the number of waiters that are blocked threads.
+//! 2. Waiters that were promised tokens come first. `tokens` is the number of tokens that the others need.
+//! 3. `deadlines` are the times at which tasks time out, in order of arrival at equal times, each with its slot.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -189,7 +189,7 @@ impl WaitQueue {
         self.list.iter().find(|(_, waiter)| waiter.thread).map(|(slot, _)| slot)
     }
 
-    /// Whoever waits there.
+    /// The waiter in `slot`.
     pub(crate) fn waiter(&self, slot: u32) -> Option<&Waiter> {
         self.list.at(slot)
     }

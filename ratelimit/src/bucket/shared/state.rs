@@ -1,4 +1,4 @@
-//! SHELL. What the lock guards: the bucket, who waits for it, and the alarm; and what follows when time has passed.
+//! SHELL. The state under the lock: the bucket, the waiters and the alarm; and the grants that are due as time passes.
 
 use std::num::NonZeroU32;
 use std::task::Waker;
@@ -83,9 +83,9 @@ impl<T> State<T> {
 
     /// Grants what is due, to the first one first, and says when to look again.
     pub(super) fn settle(&mut self, now: Nanos, effects: &mut Effects<T>) {
-        // What is due at one time is granted at that time, however many batches it takes and whoever looks meanwhile: a later time
-        // that is observed before the rest have their tokens would take the bucket for fuller than it is, and spend what may
-        // still come back.
+        // All tokens due at one time are granted as of that time, however many batches it takes and whichever calls come in between:
+        // a call with a later time, before the rest are granted, would compute a bucket that is too full, and spend tokens that
+        // may still be given back.
         if let Some(at) = self.granting.take() {
             if let Granted::Full = self.serve(at, effects) {
                 return;
@@ -152,7 +152,7 @@ impl<T> State<T> {
                     Err(not_yet) => return Granted::Until(not_yet.due()),
                 },
             }
-            // What was promised is used when it is due: others have been told times that build on it.
+            // Promised tokens are used when they are due: the times returned to other callers depend on them.
             let round = first.promised.is_none().then(|| self.unclaimed.grant());
             let granted = Served::Granted { count: first.count, round };
             let Some(waiter) = self.waiters.serve_first(granted) else { return Granted::All };
@@ -248,7 +248,7 @@ impl<T> State<T> {
             let until = request.limit.map(|limit| now + limit);
             let place = self.waiters.join(request.count, waker, request.is_thread(), until);
             if attends {
-                // From now on: it is awake, and need not be told.
+                // From now on: it is awake, and needs no wake-up.
                 self.attends = Some((place.slot(), Nanos::ZERO));
             }
             request.place = Some(place);
