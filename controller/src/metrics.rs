@@ -143,12 +143,12 @@ pub trait ControllerMetrics: Send + Sync + 'static {
     /// A reconcile was dropped with its worker: the controller was, or the grace of its shutdown was over.
     fn reconcile_dropped(&self) {}
 
-    /// A key succeeded that had failed so often before, conflicts included. Told before its end.
+    /// A key succeeded after `failures` failures, conflicts included. Called before its lease ends.
     fn retry_succeeded(&self, failures: u32) {
         let _ = failures;
     }
 
-    /// A key was given up, after a failure of this class. Told before its end.
+    /// A key was given up, after a failure of this class. Called before its lease ends.
     fn gave_up(&self, class: FailureClass) {
         let _ = class;
     }

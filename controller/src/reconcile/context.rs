@@ -15,7 +15,7 @@ use tokio::sync::watch;
 /// use std::time::Duration;
 /// use tokio::time::sleep;
 ///
-/// /// Waits for something that takes long, and lets go of it at a shutdown.
+/// /// Waits for a long operation, and drops it at a shutdown.
 /// async fn reconcile(_key: u32, context: Context) -> Result<Action, String> {
 ///     tokio::select! {
 ///         () = sleep(Duration::from_secs(3600)) => Ok(Action::await_change()),

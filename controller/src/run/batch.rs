@@ -284,7 +284,7 @@ where
     }
 }
 
-/// Nobody can tell which result is of which key.
+/// A batch returned another number of results than it has keys, so results cannot be matched to keys.
 #[derive(Debug)]
 struct WrongResultCount {
     said: usize,

@@ -32,7 +32,7 @@ pub(crate) trait Runtime: Clone + Send + Sync + 'static {
     fn yield_now(&self) -> impl Future<Output = ()> + Send;
 }
 
-/// Tasks that end with whoever owns this.
+/// A set of tasks, which are dropped with it.
 pub(crate) trait Tasks: Send {
     fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static);
 

@@ -41,11 +41,11 @@ pub(crate) struct WatchedInformer {
     /// Whether workers wait for it.
     pub(crate) required: bool,
     informer: Box<dyn AnyInformer>,
-    /// Set once. Whoever maps a change after that adds no key.
+    /// Set once. A change that is mapped after that adds no key.
     removed: AtomicBool,
 }
 
-/// What is asked of an informer, whatever its objects are.
+/// The operations that the controller needs of an informer, for any type of object.
 trait AnyInformer: Send + Sync {
     fn status(&self) -> CacheStatus;
 
