@@ -168,7 +168,7 @@ impl fmt::Debug for ElectionBuilder {
     }
 }
 
-/// An identity that no other process has: `prefix`, an underscore and random digits. With the name of the pod or the host as prefix, the Lease tells a reader
+/// An identity that no other process has: `prefix`, an underscore and random digits. With the name of the pod or the host as prefix, the Lease shows
 /// which one leads.
 ///
 /// # Examples

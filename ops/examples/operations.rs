@@ -68,7 +68,7 @@ async fn main() -> anyhow::Result<()> {
     let (hang_up, hung_up) = oneshot::channel::<()>();
     let serving = tokio::spawn(server.serve(listener, async { drop(hung_up.await) }));
 
-    // In a program: SIGTERM. Here somebody looks at it, and then tells it to stop.
+    // In a program: SIGTERM. Here a client reads the pages, and then stops the program.
     let (stop, stopped) = oneshot::channel::<()>();
     let (work, mut worked) = tokio::sync::mpsc::unbounded_channel();
     let looks = tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! EDGE. Points in time, what tells the time, and what wakes at a time. Cancel safety: nothing here waits.
+//! EDGE. Points in time, clocks, and timers. Cancel safety: nothing here waits.
 
 mod clock;
 #[cfg(feature = "serde")]

@@ -10,7 +10,7 @@ pub(super) fn outcome_label(outcome: LeaseOutcome) -> &'static str {
         LeaseOutcome::SucceededAndRequeueAfter(_) => "requeued",
         LeaseOutcome::Failed { .. } => "failed",
         LeaseOutcome::Dropped => "dropped",
-        // Not told of, or of a later version of flyball-workqueue: it has no series.
+        // Not reported, or of a later version of flyball-workqueue: it has no series.
         _ => "other",
     }
 }

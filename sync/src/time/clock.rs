@@ -38,7 +38,7 @@ pub trait Clock: Send + Sync + 'static {
     fn now(&self) -> Nanos;
 }
 
-/// A shared clock tells the same time.
+/// Clones of a shared clock return the same time.
 impl<C: Clock + ?Sized> Clock for Arc<C> {
     fn now(&self) -> Nanos {
         (**self).now()

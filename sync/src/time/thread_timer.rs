@@ -182,7 +182,7 @@ impl Service {
     }
 }
 
-/// Nobody hears of a panic here but the panic hook, and the next alarm needs this thread.
+/// Catches a panic in the waker, after the panic hook has run: the next alarm needs this thread.
 fn wake(waker: Waker) {
     caught(|| waker.wake());
 }

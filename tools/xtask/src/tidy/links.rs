@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-/// The hosts that pages may link to: no link is fetched, so a new one is looked at by whoever adds it here.
+/// The hosts that pages may link to: links are not fetched, so check a new host by hand before adding it.
 const HOSTS: [&str; 4] = ["docs.rs", "keepachangelog.com", "rustup.rs", "semver.org"];
 
 /// Complains about a page's pointers to what is not there. `read` is the text of a file, if there is one; paths in backticks count from
