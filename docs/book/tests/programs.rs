@@ -44,6 +44,11 @@ fn programs() -> Vec<String> {
     names.collect()
 }
 
+/// The expected output. A program before a migration, `NAME_before`, prints what `NAME` prints.
+fn output_of(name: &str) -> PathBuf {
+    book().join("programs").join(format!("{}.out", name.strip_suffix("_before").unwrap_or(name)))
+}
+
 /// The files that `{{#include}}` lines of all pages name, each with the pages.
 fn included() -> BTreeMap<PathBuf, Vec<PathBuf>> {
     let mut included = BTreeMap::<PathBuf, Vec<PathBuf>>::new();
@@ -71,7 +76,7 @@ fn every_program_prints_what_its_page_says() {
         let (stdout, stderr) =
             (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
         assert!(output.status.success() && stderr.is_empty(), "{name}: {}\n{stderr}", output.status);
-        let expected = read(&book().join("programs").join(format!("{name}.out")));
+        let expected = read(&output_of(&name));
         assert_eq!(stdout, expected, "{name}: if this is right, write it to programs/{name}.out");
     }
 }
@@ -92,7 +97,7 @@ fn every_program_is_a_binary_of_this_package() {
 fn every_program_and_its_output_are_on_one_page() {
     let included = included();
     let folders = ["programs", "projects"].map(|folder| book().join(folder));
-    let mut expected: Vec<PathBuf> = ["rs", "out", "toml"]
+    let mut expected: Vec<PathBuf> = ["rs", "go", "out", "toml"]
         .into_iter()
         .flat_map(|kind| folders.iter().flat_map(move |folder| files(folder, kind)))
         .collect();
@@ -136,18 +141,22 @@ fn what_a_reader_is_to_depend_on_exists() {
     let root = book().join("../..");
     let workspace: Table = read(&root.join("Cargo.toml")).parse().unwrap();
     let versions = workspace["workspace"]["dependencies"].as_table().unwrap();
+    let manifest: Table = read(&book().join("Cargo.toml")).parse().unwrap();
+    let own = manifest["dependencies"].as_table().unwrap();
     for path in files(&book().join("programs"), "toml") {
         let name = path.file_stem().unwrap().to_str().unwrap();
         let table: Table = read(&path).parse().unwrap();
         assert_eq!(table.keys().collect::<Vec<_>>(), ["dependencies"], "{name}");
         let dependencies = table["dependencies"].as_table().unwrap();
         let program = read(&book().join("programs").join(format!("{name}.rs")));
-        assert_eq!(dependencies.keys().cloned().collect::<BTreeSet<_>>(), imports(&program), "{name}");
+        let names: BTreeSet<_> = dependencies.keys().map(|package| package.replace('_', "-")).collect();
+        assert_eq!(names, imports(&program), "{name}");
         for (package, dependency) in dependencies {
             let features = dependency.get("features").and_then(Value::as_array).cloned().unwrap_or_default();
             let Some(folder) = dependency.get("path").and_then(Value::as_str) else {
                 let version = dependency.get("version").or(Some(dependency)).and_then(Value::as_str).unwrap();
-                let ours = versions[package]["version"].as_str().unwrap();
+                let ours = versions.get(package).unwrap_or(&own[package]);
+                let ours = ours.get("version").unwrap_or(ours).as_str().unwrap();
                 assert!(
                     ours.starts_with(version),
                     "{name}: {package} {version}, and {ours} in the workspace"
