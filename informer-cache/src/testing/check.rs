@@ -166,10 +166,11 @@ impl Error for SourceViolation {}
 /// # flyball_sync::block_on(async {
 /// let schema = Schema::new(|pod: &Pod| pod.name, |pod| pod.version);
 /// let mut fixture = Fixture(TestServer::new(schema, |pod, _, version| pod.version = version));
-/// check_source(&mut fixture, ThreadTimer::new(), Duration::from_millis(100)).await?;
-/// # Ok::<(), flyball_informer_cache::testing::SourceViolation>(())
-/// # })?;
-/// # Ok::<(), flyball_informer_cache::testing::SourceViolation>(())
+/// let checked = check_source(&mut fixture, ThreadTimer::new(), Duration::from_millis(100)).await;
+/// if let Err(violation) = checked {
+///     panic!("{:?} does not hold: {violation}", violation.rule());
+/// }
+/// # });
 /// ```
 pub async fn check_source<F: SourceFixture>(
     fixture: &mut F,
