@@ -47,6 +47,13 @@ pub trait SourceFixture: Send {
 }
 
 /// A rule of the contract of [`Source`].
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::testing::SourceRule;
+///
+/// assert_eq!(SourceRule::Deletions.to_string(), "a deletion is delivered");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SourceRule {
@@ -90,6 +97,16 @@ impl fmt::Display for SourceRule {
 }
 
 /// What [`check_source`] found.
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::testing::{SourceRule, SourceViolation};
+///
+/// fn is_about_deletions(violation: &SourceViolation) -> bool {
+///     violation.rule() == SourceRule::Deletions
+/// }
+/// # let _ = is_about_deletions;
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceViolation {
     rule: SourceRule,

@@ -52,9 +52,13 @@ fn is_elsewhere(path: &str) -> bool {
     ELSEWHERE.iter().any(|prefix| path.starts_with(prefix))
 }
 
-/// Code spans are names.
+/// Code spans and targets of links are names.
 fn banned(line: &str) -> impl Iterator<Item = String> + use<> {
-    let text: String = line.split('`').step_by(2).collect::<Vec<_>>().join("`").to_lowercase() + "\n";
+    let prose: String = line.split('`').step_by(2).collect::<Vec<_>>().join("`");
+    let mut parts = prose.split("](");
+    let first = parts.next().unwrap_or_default().to_owned();
+    let text = parts.fold(first, |text, part| text + "]" + part.split_once(')').map_or("", |(_, rest)| rest));
+    let text = text.to_lowercase() + "\n";
     let starts_at_a_word = |word: &str| {
         let mut found = text.match_indices(word);
         found.any(|(at, _)| !text[..at].ends_with(|char: char| char.is_alphanumeric() || char == '_'))
@@ -83,6 +87,8 @@ mod tests {
             check_page("docs/a.md", "the key is told\n"),
             ["docs/a.md:1: \"told\": reported, notified, delivered"]
         );
+        assert!(check_page("a.md", "slots ([0026](docs/decisions/0026-seats.md))\n").is_empty());
+        assert_eq!(check_page("a.md", "[one](a.md) is told\n").len(), 1);
         assert!(check_page("docs/decisions/a.md", "told\n").is_empty());
     }
 }
