@@ -1,32 +1,32 @@
-//! SHELL. The lock between one consumer and the writers.
+//! SHELL. The lock between one subscriber and the writers.
 //!
 //! | guarded by `state` | |
 //! |---|---|
-//! | `pending` | what the consumer has not heard of yet |
-//! | `waker` | of the consumer while it waits; taken by whoever makes it wait no longer |
-//! | `version` | the store's version up to which everything has been merged |
-//! | `revision` | the revision of the table up to which everything has been merged, or was shown to the consumer |
-//! | `awaits` | the consumer waits for a merge that is under way, of whatever |
-//! | `until` | the ticket before which everything is a part of the beginning; none as long as the store had no list |
-//! | `idle` | the consumer asked for more, and has taken nothing out since |
-//! | `behind` | it is still open how `initial_processed` ends; who unsets this ends it, under this lock or as the consumer |
-//! | `ended` | no more changes will come; the consumer hears what is left |
-//! | `detached` | the consumer is gone; changes are ignored |
-//! | `lost` | it was too much: what was pending then, for the consumer to drop; changes are ignored until it begins anew |
+//! | `pending` | the changes that the subscriber has not received yet |
+//! | `waker` | the waker of a waiting subscriber; the call that wakes the subscriber takes it |
+//! | `version` | the store's version up to which every change has been merged |
+//! | `revision` | the revision of the table up to which every change has been merged, or that was the subscriber's snapshot |
+//! | `awaits` | the subscriber waits until the merge that is under way ends, whatever it brings |
+//! | `until` | the ticket below which every change is part of the initial state; `None` until the store has had its first list |
+//! | `idle` | the subscriber asked for a change, and has taken none out since |
+//! | `behind` | `initial_processed` has not ended; the call that unsets this ends it, under this lock or as the subscriber |
+//! | `ended` | no more changes will come; the subscriber still receives the pending ones |
+//! | `detached` | the subscriber was dropped; changes are ignored |
+//! | `lost` | capacity was exceeded: the changes pending at that moment, which the subscriber drops; changes are ignored until it restarts |
 //!
-//! Beside it, for good: `selection`, what the buffer is of, and `most`, how many keys may be pending.
+//! Two fields never change and need no lock: `selection`, the filter of the buffer, and `most`, how many keys may be pending.
 //!
-//! There is one writer, so what [`find`](SubscriptionBuffer::find) found can only vanish, by the consumer taking it out or beginning anew, before
-//! [`merge`](SubscriptionBuffer::merge).
+//! There is one writer. So between [`find`](SubscriptionBuffer::find) and [`merge`](SubscriptionBuffer::merge) an entry can only disappear, when the
+//! subscriber takes it out or restarts.
 //!
 //! # Invariants
-//! 1. `until` is set with the first list, after all of it has been merged; or at registration, if the snapshot shows a list. It stays.
-//! 2. A consumer is caught up when it has been told its snapshot, `until` is set, and no ticket below it is pending or in its hands. It
-//!    stays so, as tickets ascend ([`Pending`], invariants 2 and 3), until it begins anew.
-//! 3. `initial_processed` is set when that is so and the consumer has come back for more since: by the consumer, as it asks; or by a writer, where the
-//!    consumer is idle: of a first list that brings it nothing it is not told. It fails when the consumer goes before, or the store ends without a list.
-//! 4. No more than `most` keys are pending when nobody has the lock. Where something is `lost`, nothing is pending.
-//! 5. Nothing of a table that the consumer was shown is merged: `revision` is that table's, and what led to it is passed over.
+//! 1. `until` is set once the whole first list has been merged, or at registration if the snapshot is of a listed state. It is never unset.
+//! 2. A subscriber is caught up when it has received its snapshot, `until` is set, and no ticket below `until` is pending or being delivered. It
+//!    stays caught up until it restarts, as tickets ascend ([`Pending`], invariants 2 and 3).
+//! 3. `initial_processed` is set when a caught-up subscriber asks for the next change. If a first list brings an idle subscriber no change, the writer sets
+//!    it instead. It fails when the subscriber is dropped before that, or the store ends without a list.
+//! 4. At most `most` keys are pending whenever the lock is free. While `lost` is set, no key is pending.
+//! 5. Changes that led to the subscriber's snapshot are not merged: `revision` is that of the snapshot, and changes up to it are skipped.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub(crate) struct SubscriptionBuffer<K, V> {
     selection: Option<Selection<K, V>>,
     most: usize,
     state: Mutex<BufferState<K, V>>,
-    /// Shared, since a wait for it may outlive the buffer, and must not keep it.
+    /// Shared, as a future that waits for it may outlive the buffer, and must not keep the buffer alive.
     initial_processed: Arc<Synced>,
 }
 
@@ -66,36 +66,36 @@ struct BufferState<K, V> {
 }
 
 impl<K, V> BufferState<K, V> {
-    /// The consumer, which has nothing in its hands, asks for more. Whether it has got through the beginning by that.
+    /// The subscriber has processed every change it received and asks for the next. Returns whether this completes the initial state.
     fn asked(&mut self) -> bool {
         self.idle = self.pending.is_empty();
         self.got_through()
     }
 
-    /// Whether this is the moment when a consumer with nothing in its hands has got through the beginning.
+    /// Whether a subscriber that has processed every change it received has just completed the initial state. True at most once.
     fn got_through(&mut self) -> bool {
         let through = self.lost.is_none() && self.until.is_some_and(|until| self.pending.oldest() >= until);
         through && std::mem::take(&mut self.behind)
     }
 }
 
-/// What a write brings, besides its changes.
+/// The state of the store after a write whose changes are merged.
 #[derive(Clone, Copy)]
 pub(crate) struct Merging {
     /// The store's version after it.
     pub(crate) version: Version,
     /// The revision of the table after it.
     pub(crate) revision: u64,
-    /// Whether with these changes the store has had its first list.
+    /// Whether these changes complete the store's first list.
     pub(crate) first_list: bool,
 }
 
-/// Whether a consumer has everything that a table shows.
+/// Whether a subscriber has received the whole state of a table.
 pub(crate) enum Settled<T> {
     Yes(T),
-    /// Something is pending.
+    /// A change is pending.
     Pending,
-    /// A write is published, and its merge under way.
+    /// A write is published, and its merge is under way.
     Behind,
 }
 
@@ -109,19 +109,19 @@ impl<T> Settled<T> {
     }
 }
 
-/// What there is for a consumer.
+/// The next item of a subscription buffer.
 pub(crate) enum Popped<K, V> {
     Change(Ticket, Merged<K, V>),
-    /// Nothing now; everything up to this version has been taken.
+    /// No change is pending; every change up to this version has been taken.
     Empty(Version),
-    /// It was too much.
+    /// Capacity was exceeded.
     Overflowed,
-    /// Nothing now or ever.
+    /// No change is pending, and none will come.
     Ended(Version),
 }
 
 impl<K, V> SubscriptionBuffer<K, V> {
-    /// The buffer of a consumer that is shown this table, and whether that is the state after a list.
+    /// The buffer of a subscriber whose snapshot is this table; `listed` is whether the store has had a list by then.
     pub(crate) fn new(
         table: &Table<K, V>,
         listed: bool,
@@ -134,7 +134,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
         let initial_processed = Arc::<Synced>::default();
         let behind = listed || !ended;
         if !behind {
-            // Nobody waits yet.
+            // There is no waiter yet.
             initial_processed.end(Err(Stopped), &mut Wakers::default());
         }
         let state = BufferState {
@@ -153,13 +153,13 @@ impl<K, V> SubscriptionBuffer<K, V> {
         Self { selection, most, state: Mutex::new(state), initial_processed }
     }
 
-    /// What it is of, if not of everything.
+    /// The selection of the subscription; `None` where it receives every key.
     pub(crate) fn selection(&self) -> Option<&Selection<K, V>> {
         self.selection.as_ref()
     }
 
-    /// Begins anew, as [`new`](Self::new). Gives back what was pending, to be dropped after unlocking. Nothing is committed meanwhile; a merge may
-    /// be under way, and what is left of it passes this buffer over.
+    /// Restarts with the state of [`new`](Self::new). Returns the pending changes, which the caller drops after unlocking. No write commits meanwhile;
+    /// a merge may be under way, and skips this buffer from then on.
     pub(crate) fn restart(&self, table: &Table<K, V>, listed: bool, ended: bool) -> impl Sized + use<K, V> {
         let mut state = self.state.lock();
         let pending = state.pending.begin_anew();
@@ -169,17 +169,17 @@ impl<K, V> SubscriptionBuffer<K, V> {
         (pending, state.lost.take())
     }
 
-    /// Whether it was too much.
+    /// Whether capacity was exceeded.
     pub(crate) fn has_overflowed(&self) -> bool {
         self.state.lock().lost.is_some()
     }
 
-    /// The signal that the consumer has the beginning behind it.
+    /// The signal that the subscriber has processed the initial state.
     pub(crate) fn initial_processed(&self) -> &Arc<Synced> {
         &self.initial_processed
     }
 
-    /// The ticket of each of these keys; none for what need not be looked for. Compares keys and changes nothing.
+    /// The ticket of each of these keys; a `None` is not looked up. Compares keys and changes nothing.
     pub(crate) fn find<'a>(
         &self,
         names: impl IntoIterator<Item = Option<&'a Arc<Name<K>>>>,
@@ -198,7 +198,8 @@ impl<K, V> SubscriptionBuffer<K, V> {
         }
     }
 
-    /// Whether the consumer has everything that the table of a revision shows; where it has more, nothing. If a merge is under way, that wakes whoever waits.
+    /// Whether the subscriber has received the whole table of a revision; `None` where changes after that revision have been merged, too. If a merge is under
+    /// way, its end wakes the subscriber.
     pub(crate) fn settled(&self, revision: u64) -> Option<Settled<()>> {
         let mut state = self.state.lock();
         match state.revision.cmp(&revision) {
@@ -212,10 +213,10 @@ impl<K, V> SubscriptionBuffer<K, V> {
         }
     }
 
-    /// Merges changes into what [`find`](Self::find) found, and wakes the consumer. Runs no foreign code. The caller keeps the changes alive, and wakes
-    /// and drops what it is given after unlocking everything.
+    /// Merges changes into the entries that [`find`](Self::find) found, and wakes the subscriber. Runs no foreign code. The caller keeps the changes alive;
+    /// after releasing every lock it wakes `wakers` and drops `dropped`.
     ///
-    /// They may come in several calls, of which the `last` says that the write is merged. Whether the consumer is still there.
+    /// A write may take several calls; `last` marks the one that completes it. Returns whether the subscriber still exists.
     pub(crate) fn merge(
         &self,
         changes: impl IntoIterator<Item = (Change<K, V>, Option<Ticket>)>,
@@ -225,13 +226,13 @@ impl<K, V> SubscriptionBuffer<K, V> {
         dropped: &mut Vec<Dropped<K, V>>,
     ) -> bool {
         let mut changes = changes.into_iter().peekable();
-        // In chunks, so that the consumer of a big relist can go on meanwhile. No other writer comes in between.
+        // In chunks, so that the subscriber can take changes while a big relist is merged. No other write comes in between.
         let mut state = loop {
             let mut state = self.state.lock();
             if state.detached {
                 return false;
             }
-            // Invariant 5; and a consumer may begin anew between two chunks, or end, as its index is removed.
+            // Invariant 5; and between two chunks a subscriber may restart, or end because its index is removed.
             if state.lost.is_some() || state.ended || state.revision >= revision {
                 break state;
             }
@@ -245,7 +246,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
                 wakers.extend(state.waker.take());
             }
             if state.pending.len() > self.most {
-                // Kept for the consumer: the writer does not pay for dropping it.
+                // The subscriber drops them, so the writer does not pay for it.
                 let lost = state.pending.begin_anew();
                 state.lost = Some(lost);
             }
@@ -264,9 +265,9 @@ impl<K, V> SubscriptionBuffer<K, V> {
         }
         // A subscription whose index was removed has ended, and receives nothing of the list.
         if first_list && !state.ended {
-            // Here, after the last chunk: of a list that is half merged, everything that is pending may have been told.
+            // Only after the last chunk: while a list is half merged, the subscriber may already have received every pending change.
             state.until = Some(state.pending.next());
-            // Also where it brings nothing: somebody may wait beside `next` for being caught up.
+            // Also if the list brings no change: the task may wait for the subscription to be caught up as well as for `next`.
             wakers.extend(state.waker.take());
         }
         if state.idle && state.got_through() {
@@ -275,7 +276,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
         true
     }
 
-    /// The oldest pending change. The consumer has dealt with everything it was told.
+    /// The oldest pending change. The subscriber has processed every change it received.
     pub(crate) fn pop(&self) -> Popped<K, V> {
         let mut state = self.state.lock();
         let initial_processed = state.asked();
@@ -293,12 +294,12 @@ impl<K, V> SubscriptionBuffer<K, V> {
         popped
     }
 
-    /// As [`pop`](Self::pop); when there is nothing yet, `waker` is woken once there is. Gives back the waker it replaces.
+    /// Like [`pop`](Self::pop); if no change is pending, stores `waker` and wakes it once there is one. Returns the waker it replaces.
     pub(crate) fn pop_or_wait(&self, waker: Waker) -> (Popped<K, V>, Option<Waker>) {
         let mut state = self.state.lock();
         let initial_processed = state.asked();
         let (version, ended) = (state.version, state.ended);
-        // In one critical section, or a change between looking and registering would wake nobody.
+        // In one critical section: a change merged between the check and the registration would wake no task.
         let popped = match state.pending.pop() {
             Some((ticket, change)) => (Popped::Change(ticket, change), Some(waker)),
             None if state.lost.is_some() => (Popped::Overflowed, Some(waker)),
@@ -312,33 +313,33 @@ impl<K, V> SubscriptionBuffer<K, V> {
         popped
     }
 
-    /// What is pending for one key, taken out.
+    /// Takes out the pending change of one key.
     pub(crate) fn take(&self, hash: u64, eq: impl Fn(&K) -> bool) -> Option<Merged<K, V>> {
         let mut state = self.state.lock();
         let ticket = state.pending.find(hash, eq)?;
         state.pending.take(ticket)
     }
 
-    /// Whether something is pending for a key.
+    /// Whether a change is pending for a key.
     pub(crate) fn contains(&self, hash: u64, eq: impl Fn(&K) -> bool) -> bool {
         self.state.lock().pending.find(hash, eq).is_some()
     }
 
-    /// Whether everything that belongs to the beginning has been taken out, and the consumer, which may have what was under a ticket
-    /// in its hands, has told it. O(1).
+    /// Whether every change of the initial state has been taken out and delivered. `in_hands` is the ticket of a change that was taken out and is not
+    /// delivered yet. O(1).
     pub(crate) fn is_initial_delivered(&self, in_hands: Option<Ticket>) -> bool {
         let state = self.state.lock();
         let oldest = in_hands.unwrap_or_else(|| state.pending.oldest());
         state.lost.is_none() && state.until.is_some_and(|until| oldest >= until)
     }
 
-    /// How many keys are pending, and the version up to which everything has been merged.
+    /// How many keys are pending, and the version up to which every change has been merged.
     pub(crate) fn lag(&self) -> (usize, Version) {
         let state = self.state.lock();
         (state.pending.len() + state.lost.as_ref().map_or(0, Pending::len), state.version)
     }
 
-    /// No more changes will come.
+    /// Ends the subscription: no more changes are merged.
     pub(crate) fn end(&self, wakers: &mut Wakers) {
         let mut state = self.state.lock();
         state.ended = true;
@@ -348,7 +349,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
         }
     }
 
-    /// The consumer is gone. What was pending is dropped after unlocking.
+    /// The subscriber was dropped. The pending changes are dropped after unlocking.
     pub(crate) fn detach(&self) {
         let mut state = self.state.lock();
         state.detached = true;
@@ -359,7 +360,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
             self.initial_processed.end(Err(Stopped), &mut wakers);
         }
         drop(state);
-        // First, as what is dropped then may panic.
+        // Before the drops, which may panic.
         wakers.wake();
         drop((pending, lost, waker));
     }
@@ -379,8 +380,8 @@ impl<K, V> SubscriptionBuffer<K, V> {
     }
 }
 
-/// Feeds of a store, shared so that fanning out copies no list.
+/// The subscription buffers of a store, shared so that fanning out copies no list.
 pub(crate) type SubscriptionBuffers<K, V> = Arc<[Arc<SubscriptionBuffer<K, V>>]>;
 
-/// So many changes are found or merged under one lock.
+/// How many changes are found or merged under one lock.
 const CHUNK: usize = 64;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use crate::table::record::Name;
 
-/// What happened to the object of one key since a consumer received its previous change.
+/// What happened to the object of one key since a subscriber received its previous change.
 ///
 /// It is built once per write and shared: a clone costs one reference count, whatever the key and the object are. For a subscription several writes may have
-/// been merged into it; then [`old`](Self::old) is the state that this consumer received last, and [`new`](Self::new) is the newest.
+/// been merged into it; then [`old`](Self::old) is the state that this subscriber received last, and [`new`](Self::new) is the newest.
 ///
 /// | [`kind`](Self::kind) | [`old`](Self::old) | [`new`](Self::new) |
 /// |---|---|---|
@@ -62,7 +62,7 @@ pub enum ChangeKind {
     /// An addition that belongs to the beginning: to the snapshot that a subscription or an observer starts with, or, where that was taken earlier, to the
     /// store's first list.
     Initial,
-    /// The key was unknown to this consumer.
+    /// The key was unknown to this subscriber.
     Added,
     /// The same object, newer (or the same again: a resync).
     Updated,
@@ -92,7 +92,7 @@ impl ChangeKind {
 struct Parts<K, V> {
     name: Arc<Name<K>>,
     kind: ChangeKind,
-    /// What the consumer held before; of a replacement that is delivered, the last known state of the former object.
+    /// What the subscriber held before; of a replacement that is delivered, the last known state of the former object.
     before: Option<Arc<V>>,
     /// The newest state; of a deletion the last known one.
     after: Arc<V>,
@@ -115,7 +115,7 @@ impl<K, V> Change<K, V> {
         self.parts.kind
     }
 
-    /// The state before: of an update the one this consumer received last, of a replacement or a deletion the last known one.
+    /// The state before: of an update the one this subscriber received last, of a replacement or a deletion the last known one.
     #[must_use]
     pub fn old(&self) -> Option<&Arc<V>> {
         match self.parts.kind {
@@ -144,7 +144,7 @@ impl<K, V> Change<K, V> {
         self.parts.kind == ChangeKind::Initial
     }
 
-    /// What a consumer held before, whatever the kind.
+    /// What a subscriber held before, whatever the kind.
     pub(crate) fn held(&self) -> Option<&Arc<V>> {
         self.parts.before.as_ref()
     }

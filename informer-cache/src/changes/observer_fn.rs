@@ -1,14 +1,14 @@
-//! SHELL. Functions that are told every change, by whoever makes it.
+//! SHELL. Functions that receive every change, called by the thread that writes it.
 //!
 //! | | guarded by |
 //! |---|---|
-//! | the list of listeners | the store's `published`; replaced as a whole, so that a writer takes it in the critical section it publishes in, and tells it after unlocking everything |
+//! | the list of observers | the store's `published`; replaced as a whole, so that a writer takes it in the critical section it publishes in, and calls the functions after releasing every lock |
 //! | `panics` | itself, an atomic; it counts and publishes nothing |
-//! | `gone` | itself, an atomic; set once, when the observer ends. Who reads it too early tells one change more |
-//! | `over` | itself; set when the listener is dropped: it is in no list any more, so nobody is calling the function or will |
-//! | `TELLING` | nobody else has it: the calls that this thread is in |
+//! | `gone` | itself, an atomic; set once, when the observer ends. A thread that reads it before that reports one more change |
+//! | `over` | itself; set when the [`ObserverFn`] is dropped: no list contains it any more, so no thread calls the function, now or later |
+//! | `TELLING` | a thread-local: how deep the thread is in calls of observers |
 //!
-//! The function and its drop run without a lock and by themselves. A panic in one of them is counted, and costs one call; the writer goes on.
+//! Each call of a function, and its drop, runs without a lock and catches panics by itself. A panic is counted and costs one call; the writer continues.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ thread_local! {
     static TELLING: Cell<usize> = Cell::new(0);
 }
 
-/// While it lives, this thread is calling observers.
+/// While this exists, its thread is calling observers.
 pub(crate) struct NotifyGuard;
 
 impl NotifyGuard {
@@ -79,7 +79,7 @@ impl<K, V> ObserverFn<K, V> {
     }
 }
 
-/// What the function holds is foreign code as the function is.
+/// Dropping the function runs foreign code, too: the destructors of its captures.
 impl<K, V> Drop for ObserverFn<K, V> {
     fn drop(&mut self) {
         let function = self.function.take();

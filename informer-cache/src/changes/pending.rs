@@ -1,6 +1,6 @@
-//! PURE. The changes that one consumer has not received yet, merged per key: bounded by keys, not by events.
+//! PURE. The changes that one subscriber has not received yet, merged per key: bounded by keys, not by events.
 //!
-//! What a consumer holds of a key is fixed by the change it received last; what it has to receive is the way from there to the
+//! What a subscriber holds of a key is fixed by the change it received last; what it has to receive is the way from there to the
 //! newest state. So one change per key is enough:
 //!
 //! | pending \ incoming | Added(n) | Updated(_, n) | Deleted(l) | Replaced(p, n) | resync |
@@ -12,15 +12,15 @@
 //! | Replaced(o; e; a) | | Replaced(o; e; n) | Deleted(o; e; l) | Replaced(o; e, p; n) | = |
 //!
 //! `=`: no effect. Blank: cannot happen, since the store delivers changes of one key in order, and a resync begins only when nothing is
-//! pending. `o` is what the consumer holds, `n` the newest state, `p` the state it replaced, `l` the last state of a deleted object, `e` the ends of objects
-//! under this key: the first, which is that of `o`, and the latest before the present state. The consumer never receives an object that came and went in
+//! pending. `o` is what the subscriber holds, `n` the newest state, `p` the state it replaced, `l` the last state of a deleted object, `e` the ends of objects
+//! under this key: the first, which is that of `o`, and the latest before the present state. The subscriber never receives an object that came and went in
 //! between.
 //!
-//! A row with ends is undecided: `n` may be the object that the consumer holds, back again. [`Pending::deliver`](Merged::deliver) asks for the identity, outside every
-//! lock. If `o` and `n` are the same object the consumer receives Updated(o, n), else Replaced(e, n), with the latest end that is of `o`. In the same way
+//! A row with ends is undecided: `n` may be the object that the subscriber holds, back again. [`Pending::deliver`](Merged::deliver) asks for the identity, outside every
+//! lock. If `o` and `n` are the same object the subscriber receives Updated(o, n), else Replaced(e, n), with the latest end that is of `o`. In the same way
 //! Deleted(o; e; l) is delivered with `l` if that is a state of `o`, else with the first end.
 //!
-//! An addition stays initial, or not, as it came in. What comes back in place of something the consumer held is `Replaced`, and not initial.
+//! An addition stays initial, or not, as it came in. What comes back in place of something the subscriber held is `Replaced`, and not initial.
 //!
 //! # Invariants
 //! 1. A key has at most one entry.
@@ -33,7 +33,7 @@
 //!    deletion.
 //!
 //! Hence a key that changes all the time is delivered in its turn, and memory is O(keys). An entry that no write was merged into shares its change with every other
-//! consumer and the writer.
+//! subscriber and the writer.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -65,13 +65,13 @@ impl<K, V> Entry<K, V> {
     }
 }
 
-/// What a consumer has to receive of one key; the table is in the [module](self).
+/// What a subscriber has to receive of one key; the table is in the [module](self).
 pub(crate) struct Merged<K, V> {
     change: Change<K, V>,
     ends: Option<Box<Ends<V>>>,
 }
 
-/// What no consumer will receive, and the lock that guards it must not drop.
+/// States that no subscriber will receive; dropped only after the lock is released.
 pub(crate) struct Dropped<K, V> {
     change: Option<Change<K, V>>,
     state: Option<Arc<V>>,
@@ -140,7 +140,7 @@ impl<K, V> Pending<K, V> {
     }
 
     /// Merges a change into the entry of its key: that of its name, or for an addition the one that was found; a ticket that was taken out since counts as none.
-    /// Gives back what no consumer will receive, to be dropped where no lock is held. The caller keeps the change alive as long.
+    /// Gives back what no subscriber will receive, to be dropped where no lock is held. The caller keeps the change alive as long.
     pub(crate) fn merge(&mut self, found: Option<Ticket>, change: Change<K, V>) -> Dropped<K, V> {
         let name = change.name();
         let hash = name.hash;
@@ -250,14 +250,14 @@ impl<K, V> From<Change<K, V>> for Merged<K, V> {
 }
 
 impl<K, V> Merged<K, V> {
-    /// What is pending of an object that the consumer was about to receive for the first time; nothing if it is gone.
+    /// What is pending of an object that the subscriber was about to receive for the first time; nothing if it is gone.
     pub(crate) fn to_initial(&self) -> Option<Self> {
         let change = &self.change;
         let initial = || change.with(ChangeKind::Initial, None, change.object().clone()).into();
         (!change.kind().is_deletion()).then(initial)
     }
 
-    /// Whether the consumer has nothing to receive once this has happened, too.
+    /// Whether the subscriber has nothing to receive once this has happened, too.
     fn is_undone_by(&self, incoming: &Change<K, V>) -> bool {
         self.change.held().is_none() && incoming.kind().is_deletion()
     }
@@ -299,7 +299,7 @@ impl<K, V> Merged<K, V> {
         Dropped { change: None, state }
     }
 
-    /// A replacement that the writer has decided, and that may be undone: the consumer's object may come back.
+    /// A replacement that the writer has decided, and that may be undone: the subscriber's object may come back.
     fn decide_later(&mut self) {
         if let (None, Some(held)) = (&self.ends, self.change.held()) {
             let first = End { object: held.clone(), kind: ChangeKind::Missed };
@@ -318,7 +318,7 @@ impl<K, V> Merged<K, V> {
         }
     }
 
-    /// The change to deliver, if there is any for a consumer that only knows of objects that pass the filter. Runs the user's functions, so it belongs outside every
+    /// The change to deliver, if there is any for a subscriber that only knows of objects that pass the filter. Runs the user's functions, so it belongs outside every
     /// lock; a panic on the way leaves this as it is.
     ///
     /// | an object the filter | passed when it was delivered last | did not, or there was none |
@@ -326,7 +326,7 @@ impl<K, V> Merged<K, V> {
     /// | passes now | Updated, Replaced | Added |
     /// | does not, or it is gone | Deleted | nothing |
     ///
-    /// This is exact, as the state before is what the consumer received last: it holds that object if, and only if, the filter passes it.
+    /// This is exact, as the state before is what the subscriber received last: it holds that object if, and only if, the filter passes it.
     pub(crate) fn deliver(&self, schema: &Schema<K, V>, filter: Option<&Filter<V>>) -> Option<Change<K, V>> {
         let change = &self.change;
         let (held, after) = (change.held(), change.object());
@@ -358,7 +358,7 @@ impl<K, V> Merged<K, V> {
                 None => change.clone(),
                 Some(end) => change.with(end.kind, held.cloned(), end.object.clone()),
             }),
-            // It is there, and not for this consumer.
+            // The object exists, and this subscriber does not select it.
             (true, false) => {
                 let (kind, last) = match end {
                     _ if updated => (ChangeKind::Deleted, held.cloned()),
@@ -371,7 +371,7 @@ impl<K, V> Merged<K, V> {
     }
 }
 
-/// Says which objects a consumer wants to know of.
+/// Decides which objects a subscriber receives.
 pub(crate) type Filter<V> = dyn Fn(&V) -> bool + Send + Sync;
 
 /// A table for up to this many entries, which is the capacity that so many have grown it to, is kept when it is empty.

@@ -5,7 +5,7 @@
 //! | is selected | the change as it is | Deleted |
 //! | is not, or there is none | Added | nothing |
 //!
-//! By these changes alone a consumer knows exactly the selected objects, and what is pending for it is bounded by them.
+//! These changes alone give a subscriber exactly the selected objects, and their number bounds its pending changes.
 //!
 //! Deciding compares keys and index values, so it belongs where nothing has changed yet: a write finds it out before it commits. The index
 //! function is not run again: what it said of the old object is in the table, and what it says of the new one is in the write.
@@ -55,7 +55,7 @@ impl<K, V> Selection<K, V> {
         }
     }
 
-    /// What writes to this table are to the consumer, by their places. Compares keys or index values.
+    /// What writes to this table are to the subscriber, by their places. Compares keys or index values.
     pub(crate) fn crossings(&self, writes: &[KeyWrite<K, V>], table: &Table<K, V>) -> Vec<(usize, Crossing)>
     where
         K: Eq,
@@ -88,7 +88,7 @@ impl<K, V> Selection<K, V> {
     }
 }
 
-/// What a change is to a consumer of selected objects.
+/// What a change is to a subscriber of selected objects.
 #[derive(Clone, Copy)]
 pub(crate) enum Crossing {
     /// The change as it is.
@@ -112,7 +112,7 @@ impl Crossing {
         }
     }
 
-    /// The change for this consumer.
+    /// The change for this subscriber.
     pub(crate) fn change<K, V>(self, change: &Change<K, V>) -> Change<K, V> {
         match (self, change.held()) {
             (Self::Enters, _) => change.with(ChangeKind::Added, None, change.object().clone()),
