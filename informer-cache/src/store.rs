@@ -48,11 +48,11 @@ pub use self::writer::Writer;
 
 /// The newest known objects of one kind, indexed, as readers have them. A handle: clones share the store.
 ///
-/// Its [`Writer`] writes it. Reads never wait for more than one lookup or commit of somebody else, and a [snapshot](Self::snapshot) waits for nothing more ever after.
-/// What is written is told to every [subscription](Self::subscribe) after it can be seen here.
+/// Its [`Writer`] writes it. A read waits for at most one lookup or commit of another thread, and a read from a [snapshot](Self::snapshot) never waits.
+/// Every [subscription](Self::subscribe) receives a write after readers can see it.
 ///
-/// Objects are shared and must not be changed from inside: an index holds the values it was told when the object came. `Hash`, `Eq` and `Ord` of
-/// keys and index values run under locks of the store, and must not call it.
+/// Objects are shared and must not change by interior mutability: an index keeps the values that its function returned when the object was written. `Hash`,
+/// `Eq` and `Ord` of keys and index values run under locks of the store, and must not call it.
 ///
 /// # Examples
 /// ```

@@ -1,5 +1,5 @@
-//! SHELL. What a write of one key leaves to be done, and how changes get to those who follow the store: found before the commit, merged after it, reported when
-//! no lock is held.
+//! SHELL. The work that a write of one key leaves for after its locks are released, and how changes reach subscribers and observers: pending entries are found before
+//! the commit, changes are merged after it, and reported while no lock is held.
 //!
 //! The steps that are numbered here are those of a write ([`StoreInner`](crate::store::inner::StoreInner)); each function takes one subscription's lock after the other.
 
@@ -15,13 +15,13 @@ use crate::store::inner::StoreInner;
 use crate::table::record::Record;
 use crate::table::{Garbage, KeyWrite};
 
-/// What a write leaves to be done without locks and after its turn: reporting, waking, and dropping what is the user's.
+/// The work of a write that must run without locks: reporting to observers, waking tasks, and dropping the user's values.
 pub(crate) struct Effects<K, V> {
     pub(crate) wakers: Wakers,
     pub(crate) garbage: Garbage,
-    /// What no consumer will receive.
+    /// States that no subscriber will receive.
     pub(crate) dropped: Vec<Dropped<K, V>>,
-    /// Whether a consumer turned out to be gone.
+    /// Whether a buffer was found whose subscriber has been dropped.
     pub(crate) detached: bool,
     pub(crate) change: Option<Change<K, V>>,
     pub(crate) write: Option<KeyWrite<K, V>>,

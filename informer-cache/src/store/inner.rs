@@ -1,25 +1,25 @@
-//! SHELL. The locks of a store, and the one way a write goes through them.
+//! SHELL. The locks of a store, and the order in which a write takes them.
 //!
 //! | lock | guards | held |
 //! |---|---|---|
-//! | `published` | the table, the lists of buffers and listeners, the waits for versions, `listed`, `closed` | for one lookup, one commit in place, or one swap |
-//! | a seat's | the table's address once more, for one thread ([`ReaderSlots`](crate::store::reader_slots::ReaderSlots)) | for one lookup |
-//! | a buffer's | that consumer's pending changes | for one step, or a small chunk of a relist |
+//! | `published` | the table, the lists of buffers and observers, the waits for versions, `listed`, `closed` | for one lookup, one commit in place, or one swap |
+//! | a reader slot's | a second reference to the table, for one thread ([`ReaderSlots`](crate::store::reader_slots::ReaderSlots)) | for one lookup |
+//! | a buffer's | the pending changes of its subscriber | for one step, or a small chunk of a relist |
 //!
-//! Order: `published` before a seat, and before a buffer where a consumer begins anew. (`synced`, the outcome of each wait and the list of what is
-//! `held` have a lock of their own, the last in order.)
+//! Order: `published` before a reader slot, and before a buffer where a subscriber restarts. (`synced`, the outcome of each wait and the list of
+//! `held` tables have a lock of their own, the last in order.)
 //!
-//! There is one writer. So what it finds still holds when it commits, and changes are fanned out in the order they were published. A write goes like
-//! this, and the order is what makes it safe:
+//! There is one writer. So its lookups still hold when it commits, and changes are fanned out in the order in which they were published. A write has five
+//! steps, and their order makes it safe:
 //! 1. **Prepare**, no lock: run the owner's functions (key, version, identity, index values), which may panic or read the store, and compare keys and
-//!    index values with those of the table there is. Nothing has changed yet.
-//! 2. **Find**, one buffer's lock after the other: where do the buffers hold the key? Keys are compared here, too.
-//! 3. **Commit**, under `published`: no foreign code. (Many keys at once are committed aside, and `published` is held for a swap.)
-//! 4. **Fan out**, one buffer's lock after the other: no foreign code. After 3, so that a change received is in the store.
-//! 5. **Tell and clean up**, no lock: tell the observers, wake, drop what was replaced.
+//!    index values with those of the current table. Nothing has changed yet.
+//! 2. **Find**, one buffer's lock after the other: look up the pending entries of the keys. Keys are compared here, too.
+//! 3. **Commit**, under `published`: no foreign code. (A write of many keys builds its table outside the lock, and `published` is held for a swap.)
+//! 4. **Fan out**, one buffer's lock after the other: no foreign code. After 3, so that a subscriber that receives a change sees it in the store.
+//! 5. **Notify and clean up**, no lock: call the observers, wake tasks, drop the replaced objects.
 //!
-//! Consumers come and go meanwhile. What was found in 2 is of the buffers there are in 3, or it is found again. A buffer that shows its consumer a table from after 3, as it begins
-//! anew, is told nothing of that in 4: each knows the revision of the table up to which it has everything.
+//! Subscribers are added and dropped meanwhile. If the list of buffers changed between 2 and 3, step 2 is repeated. A subscriber that restarts after 3 has
+//! this write in its snapshot, so 4 skips its buffer: each buffer stores the revision of the table up to which its subscriber has every change.
 
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
@@ -59,7 +59,7 @@ impl<K, V> StoreInner<K, V> {
         Snapshot { table: self.table(), reader: self.reader }
     }
 
-    /// A table whose changes have all been merged into a buffer, if the consumer has taken them out.
+    /// A table whose changes have all been merged into a buffer, if the subscriber has taken them out.
     pub(crate) fn settled(&self, buffer: &SubscriptionBuffer<K, V>) -> Settled<Arc<Table<K, V>>> {
         loop {
             let table = self.table();
@@ -103,7 +103,7 @@ impl<K, V> StoreInner<K, V> {
         (snapshot, buffer)
     }
 
-    /// A buffer that was too much for its consumer begins anew, with everything after this table.
+    /// Restarts a buffer whose capacity was exceeded, with every change after this table.
     pub(crate) fn rejoin(&self, buffer: &SubscriptionBuffer<K, V>) -> Arc<Table<K, V>> {
         // Under the lock of a commit, so that buffer and table are of one instant.
         let published = self.published.read();
@@ -115,7 +115,7 @@ impl<K, V> StoreInner<K, V> {
         table
     }
 
-    /// Takes the buffers out whose consumers are gone; the list they were in, to be dropped without locks, as a buffer holds what it was of.
+    /// Removes the buffers of dropped subscribers. Returns the former list, to be dropped without locks, as a buffer holds its selection.
     pub(crate) fn remove_detached(&self) -> SubscriptionBuffers<K, V> {
         let mut published = self.published.write();
         let alive = published.buffers.iter().filter(|buffer| Arc::strong_count(buffer) > 1);

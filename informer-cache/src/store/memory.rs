@@ -55,7 +55,7 @@ impl MemoryUsage {
 }
 
 impl<K, V> Snapshot<K, V> {
-    /// The memory of this state; `weigh` tells how many bytes an object takes. O(objects).
+    /// The memory of this state; `weigh` returns how many bytes an object takes. O(objects).
     pub fn memory_usage(&self, weigh: impl Fn(&K, &V) -> usize) -> MemoryUsage {
         let indexes = self.columns().map(|(name, column)| IndexMemoryUsage {
             name,

@@ -116,7 +116,7 @@ impl<K, V> Publication<K, V> {
         self.stage
     }
 
-    /// Wakes the consumers that have something to receive.
+    /// Wakes the subscribers that have a pending change.
     pub(crate) fn wake(&mut self) {
         std::mem::take(&mut self.effects.wakers).wake();
     }

@@ -1,4 +1,4 @@
-//! SHELL. What readers see of a store, and the lock before it.
+//! SHELL. The state that readers of a store see, and its lock.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -14,20 +14,20 @@ use crate::store::waiters::Waiters;
 use crate::table::Table;
 use crate::table::index_set::IndexSet;
 
-/// What readers see, all of it at once.
+/// The state that readers see.
 pub(crate) struct Published<K, V> {
     pub(crate) table: Arc<Table<K, V>>,
     pub(crate) buffers: SubscriptionBuffers<K, V>,
     pub(crate) observer_fns: ObserverFns<K, V>,
     pub(crate) waiters: Waiters,
-    /// Whether a list was published, so whether the table shows one.
+    /// Whether a list was published.
     pub(crate) listed: bool,
     pub(crate) closed: bool,
 }
 
 impl<K, V> Published<K, V> {
-    /// Changes the table, in place where nobody holds it: otherwise it is copied, which is a few counts and no object. The version grows to this
-    /// one at least.
+    /// Changes the table in place if there is no other reference to it. Otherwise copies it first, which increments a few reference counts and copies no object. The
+    /// version grows to at least this one.
     pub(crate) fn change(
         &mut self,
         version: Version,
@@ -44,7 +44,7 @@ impl<K, V> Published<K, V> {
     }
 }
 
-/// What is published, behind a lock; and the seats of those who only look at the table.
+/// The published state behind its lock, and the reader slots for lookups in the table.
 pub(crate) struct PublishedState<K, V> {
     published: RwLock<Published<K, V>>,
     seats: ReaderSlots<Table<K, V>>,
@@ -63,7 +63,7 @@ impl<K, V> PublishedState<K, V> {
         Self { published: RwLock::new(published), seats }
     }
 
-    /// Looks at the table of this instant. What runs in it takes no lock.
+    /// Calls `look` with the current table. `look` must take no lock.
     #[inline]
     pub(crate) fn look<R>(&self, look: impl FnOnce(&Arc<Table<K, V>>) -> R) -> R {
         match self.seats.look(look) {
@@ -80,10 +80,10 @@ impl<K, V> PublishedState<K, V> {
         self.published.read()
     }
 
-    /// Nobody else looks at it from here on.
+    /// Takes the write lock and clears the reader slots: no other thread reads the state until the guard is dropped.
     pub(crate) fn write(&self) -> RwLockWriteGuard<'_, Published<K, V>> {
         let published = self.published.write();
-        // ReaderSlots invariant 1. Also where only the buffers change: a clear that is forgotten shows an old table for ever.
+        // ReaderSlots invariant 1. Also if only the buffers change: a slot that is not cleared would show an old table for ever.
         self.seats.clear();
         published
     }

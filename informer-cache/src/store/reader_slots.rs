@@ -1,25 +1,25 @@
-//! SHELL. Where readers look, so that they do not fight for one lock.
+//! SHELL. One lock per reader thread, so that readers do not contend for the lock of the published state.
 //!
-//! Whoever takes a lock writes its cache line, readers too; so however many cores there are, they read one after the other. Here every
-//! thread has a **seat**: a lock with the address of what is published, from which it reads while nobody writes. (Dice and Kogan,
-//! *BRAVO: Biased Locking for Reader-Writer Locks*, 2019, with a lock for each slot, so that a look needs no unsafe code.) Where there are more
-//! threads than seats, some share one; who finds it in use looks under the lock of what is published.
+//! Taking a lock writes its cache line, also as a reader, so one lock serialises the readers of all cores. Here each thread has a **reader slot**: a
+//! lock with a reference to the published state, through which the thread reads between two writes. (Dice and Kogan, *BRAVO: Biased Locking for
+//! Reader-Writer Locks*, 2019, with a lock for each slot, so that a lookup needs no unsafe code.) If there are more threads than slots, some share a slot; a
+//! thread that finds its slot in use reads under the lock of the published state.
 //!
-//! A writer clears the seats that are taken before it changes anything. That costs him a lock for each, so a seat is taken only after so many
-//! looks without a write in between: where many write, there is nothing to clear and nothing to pay.
+//! A writer clears the filled slots before it changes the state, and takes one lock for each. So a slot is filled only after `quiet` lookups without a
+//! write in between: under frequent writes no slot is filled, and a writer has none to clear.
 //!
-//! | what | guarded by |
+//! | data | guarded by |
 //! |---|---|
-//! | what a seat holds, and its looks | the seat's lock |
-//! | `taken` | the lock of what is published: bits are set under its read lock, and cleared under its write lock |
+//! | a slot's reference, and its count of lookups | the slot's lock |
+//! | `taken` | the lock of the published state: bits are set under its read lock, and cleared under its write lock |
 //! | `writes` | the same, changed under its write lock |
 //!
 //! # Invariants
-//! 1. A seat that holds something holds what is published. (It is taken under the read lock of that; and cleared under its write lock,
-//!    by everybody who takes that, before he changes anything.)
-//! 2. The bit of a seat that holds something is set.
+//! 1. A filled slot holds the published state. (A slot is filled under the read lock of that state. Every write lock clears the slots before
+//!    the state changes.)
+//! 2. The bit of a filled slot is set.
 //!
-//! Order of locks: that of what is published before a seat; who looks from a seat takes no other.
+//! Order of locks: the lock of the published state before a slot; a lookup through a slot takes no other lock.
 
 use std::num::NonZeroUsize;
 use std::sync::{Arc, OnceLock};
@@ -28,29 +28,29 @@ use std::thread::available_parallelism;
 use crossbeam_utils::CachePadded;
 use flyball_sync::locks::{AtomicU64, Mutex, Ordering, thread_number};
 
-/// A seat for each thread, or for a few; see the [module](self).
+/// A reader slot for each thread, or for a few threads; see the [module](self).
 pub(crate) struct ReaderSlots<T> {
     seats: Box<[ReaderSlot<T>]>,
-    /// Which seats hold something.
+    /// A bit for each filled slot.
     taken: AtomicU64,
-    /// How often they were cleared.
+    /// How often the slots were cleared.
     writes: AtomicU64,
     quiet: u32,
 }
 
-/// How many seats there are, and when one is taken. Only time depends on it.
+/// The number of reader slots, and when a slot is filled. These change speed only, not results.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReaderSlotOptions {
-    /// At most 64; none is right, too.
+    /// At most 64. With 0, every lookup takes the lock of the published state.
     pub(crate) seats: usize,
-    /// A reader gets a seat after so many looks without a write.
+    /// A slot is filled after this many lookups without a write.
     pub(crate) quiet: u32,
 }
 
 impl Default for ReaderSlotOptions {
-    /// Two seats for each core up to 16, so that threads that run at one time seldom share one.
+    /// Two slots for each core up to 16 cores, so that threads that run at the same time seldom share one.
     fn default() -> Self {
-        // Asked once: it reads files.
+        // Computed once: `available_parallelism` reads files.
         static SEATS: OnceLock<usize> = OnceLock::new();
         let cores = || available_parallelism().map_or(1, NonZeroUsize::get);
         let seats = *SEATS.get_or_init(|| cores().saturating_mul(2).next_power_of_two().clamp(8, 32));
@@ -58,12 +58,12 @@ impl Default for ReaderSlotOptions {
     }
 }
 
-/// In cache lines of its own: pairs of lines are fetched together.
+/// Padded to cache lines of its own: processors fetch pairs of lines.
 type ReaderSlot<T> = CachePadded<Mutex<SlotState<T>>>;
 
 struct SlotState<T> {
     held: Option<Arc<T>>,
-    /// Looks since the write of this number.
+    /// Lookups since write number `since`.
     looks: u32,
     since: u64,
 }
@@ -75,7 +75,7 @@ impl<T> ReaderSlots<T> {
         Self { seats, taken: AtomicU64::new(0), writes: AtomicU64::new(0), quiet: options.quiet }
     }
 
-    /// The seat of this thread, and its bit.
+    /// The reader slot of this thread, and its bit.
     fn mine(&self) -> Option<(&ReaderSlot<T>, u64)> {
         if self.seats.is_empty() {
             return None;
@@ -84,17 +84,17 @@ impl<T> ReaderSlots<T> {
         Some((&self.seats[at], 1 << at))
     }
 
-    /// Looks from this thread's seat, if it holds something.
+    /// Calls `look` with the state in this thread's slot; returns `look` if the slot is empty or in use.
     pub(crate) fn look<L, R>(&self, look: L) -> Result<R, L>
     where
         L: FnOnce(&Arc<T>) -> R,
     {
         let Some((seat, bit)) = self.mine() else { return Err(look) };
-        // Ordering: Relaxed, a hint. What counts is what the seat holds.
+        // Ordering: Relaxed, a hint. The slot's own content, read under its lock, decides.
         if self.taken.load(Ordering::Relaxed) & bit == 0 {
             return Err(look);
         }
-        // Not waited for: another thread has it, or this one does, further down its stack.
+        // `try_lock`: another thread may hold the slot, or this one, in a call further up its stack.
         let Some(state) = seat.try_lock() else { return Err(look) };
         match &state.held {
             Some(held) => Ok(look(held)),
@@ -102,31 +102,31 @@ impl<T> ReaderSlots<T> {
         }
     }
 
-    /// Somebody looked at what is published, and still holds its read lock.
+    /// Counts a lookup under the read lock of the published state, which the caller still holds, and fills the slot once it is due.
     pub(crate) fn looked(&self, published: &Arc<T>) {
         let Some((seat, bit)) = self.mine() else { return };
         let Some(mut state) = seat.try_lock() else { return };
-        // Ordering: Relaxed, it is written under the write lock of what is published.
+        // Ordering: Relaxed, it is written under the write lock of the published state.
         let since = self.writes.load(Ordering::Relaxed);
         if state.since != since {
             (state.since, state.looks) = (since, 0);
         }
-        // Saturating: where threads share a seat that holds something, looks go on being counted, for as long as nobody writes.
+        // Saturating: if threads share a filled slot, lookups are counted until the next write.
         state.looks = state.looks.saturating_add(1);
         if state.looks >= self.quiet && state.held.is_none() {
             state.held = Some(published.clone());
-            // Ordering: Relaxed, it is read for what it says under the write lock.
+            // Ordering: Relaxed, it is read for correctness only under the write lock.
             self.taken.fetch_or(bit, Ordering::Relaxed);
         }
     }
 
-    /// Waits for those who look from a seat, and clears them all. The caller holds the write lock of what is published, and what is
-    /// published, so nothing is dropped here.
+    /// Waits for lookups through slots to end, and clears every filled slot. The caller holds the write lock of the published state and a reference to that
+    /// state, so this drops no state.
     pub(crate) fn clear(&self) {
         if self.seats.is_empty() {
             return;
         }
-        // Ordering: Relaxed, all of it; the write lock that the caller holds is later than every read lock under which it was written.
+        // Ordering: Relaxed for all of these; the caller's write lock was taken after every read lock under which they were written was released.
         self.writes.store(self.writes.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         // Ordering: as above.
         let mut taken = self.taken.load(Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! SHELL. Looking at a store: each look is one critical section, or a snapshot.
+//! SHELL. Reads of a store: each is one critical section, or goes to a snapshot.
 
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
@@ -13,7 +13,7 @@ where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
-    /// A store of objects that the schema tells apart.
+    /// A builder of a store whose objects have the keys and identities of this schema.
     pub fn builder(schema: Schema<K, V>) -> StoreBuilder<K, V> {
         StoreBuilder::new(schema)
     }

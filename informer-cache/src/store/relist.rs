@@ -16,11 +16,11 @@ use crate::{Change, Store, Version, Writer};
 
 /// A list that is not complete yet; made by [`Writer::relist`](crate::Writer::relist).
 ///
-/// Nothing of it is seen before [`publish`](Self::publish). Dropping it throws the half list away. A key that is listed twice counts once, with its
+/// Readers see no part of it before [`publish`](Self::publish). Dropping it discards the incomplete list. A key that is listed twice counts once, with its
 /// last object.
 ///
-/// An object that is listed as it is stored is let go at once and costs four bytes and a bit, so what a relist needs is memory for what has
-/// changed, beside one page. Until it ends, it holds the store's state of its beginning, as a [snapshot](crate::Snapshot) does.
+/// Unchanged objects are dropped as they are listed; each costs 4 bytes and 1 bit until the relist ends. So a relist needs memory for the changed objects
+/// and one page. Until it ends, it holds the store's state of its beginning, as a [snapshot](crate::Snapshot) does.
 ///
 /// # Examples
 /// ```
@@ -58,10 +58,10 @@ where
         self.draft.insert(object);
     }
 
-    /// Takes a key off the list again, if it is listed: a streaming list may tell of a deletion before it is complete.
+    /// Removes a key from the list, if it is listed: a streaming list may report a deletion before it is complete.
     ///
     /// # Panics
-    /// Only as `Hash` and `Eq` of keys do, when nothing has changed, or the drop of what was listed.
+    /// Only if `Hash` or `Eq` of keys does, and then nothing has changed, or the drop of the listed object.
     ///
     /// # Examples
     /// ```
@@ -83,13 +83,13 @@ where
         self.draft.remove(key);
     }
 
-    /// Lists the objects `keep` wants as they are stored, if their keys are not listed: those of which is known that they are there, but not how
-    /// they are.
+    /// Lists every stored object for which `keep` returns true and whose key is not listed, with its stored state. For objects that are known to exist
+    /// while their current state is not.
     ///
-    /// O(stored) where something of it is not listed yet, otherwise O(changes).
+    /// O(stored) if some stored object is not listed yet, otherwise O(changes).
     ///
     /// # Panics
-    /// Only as `keep` does; those it wanted before are listed then.
+    /// Only if `keep` does; the objects it accepted before are listed then.
     ///
     /// # Examples
     /// ```

@@ -1,7 +1,7 @@
-//! SHELL. Which states of a store snapshots still hold, that the store itself has left behind.
+//! SHELL. The earlier states of a store that snapshots still hold.
 //!
-//! Guarded by a lock of its own, the last in order: a list of weak references, of which the writer adds one when it copies a table because
-//! somebody holds it. So taking a snapshot registers nothing, and one of the present state, which costs nothing, is not counted.
+//! Guarded by a lock of its own, the last in order: a list of weak references. The writer adds one when it copies a table because a snapshot holds that
+//! table. So taking a snapshot registers nothing, and a snapshot of the current state, which costs nothing, is not counted.
 
 use std::sync::{Arc, Weak};
 
@@ -10,10 +10,10 @@ use flyball_sync::locks::Mutex;
 use crate::Version;
 use crate::table::Table;
 
-/// How many earlier states of a store are still held, and how old the oldest is; told by
+/// How many earlier states of a store are still held, and how old the oldest is; returned by
 /// [`Store::retained_snapshots`](crate::Store::retained_snapshots).
 ///
-/// Each costs the memory of what has changed since. One that was taken of the present state costs nothing, and is not counted.
+/// Each costs the memory of the changes since. A snapshot of the current state costs nothing, and is not counted.
 ///
 /// # Examples
 /// ```
@@ -33,7 +33,7 @@ use crate::table::Table;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RetainedSnapshots {
-    /// How many earlier states somebody holds. Snapshots of the same state count once.
+    /// How many earlier states snapshots or relists hold. Snapshots of the same state count once.
     pub states: usize,
     /// The version of the oldest of them, if there is one.
     pub oldest_version: Option<Version>,
@@ -41,32 +41,32 @@ pub struct RetainedSnapshots {
     pub changes_behind: u64,
 }
 
-/// The states held.
+/// The held states.
 pub(crate) struct Retained<K, V> {
     list: Mutex<List<K, V>>,
 }
 
 struct List<K, V> {
     tables: Vec<Weak<Table<K, V>>>,
-    /// Those that are gone are taken out when there are so many.
+    /// The length at which references to dropped tables are removed.
     crowded: usize,
 }
 
 impl<K, V> Retained<K, V> {
-    /// The store is about to leave a state that somebody holds.
+    /// Registers a state that a snapshot holds, as the store is about to replace it.
     pub(crate) fn superseded(&self, table: &Arc<Table<K, V>>) {
         let mut list = self.list.lock();
         if list.tables.len() >= list.crowded {
-            // Weak references to tables: nothing of the user's goes with one.
+            // Weak references to tables: removing one drops no object of the user.
             list.tables.retain(|table| table.strong_count() > 0);
             list.crowded = 8 + 2 * list.tables.len();
         }
         list.tables.push(Arc::downgrade(table));
     }
 
-    /// How many are held, and the version and revision of the oldest.
+    /// How many states are held, and the version and revision of the oldest.
     pub(crate) fn oldest(&self) -> (usize, Option<(Version, u64)>) {
-        // Let go after unlocking, as somebody may be the last to hold one.
+        // Released after unlocking, as one may be the last reference to its table.
         let tables: Vec<_> = self.list.lock().tables.iter().filter_map(Weak::upgrade).collect();
         let oldest = tables.iter().min_by_key(|table| table.revision);
         (tables.len(), oldest.map(|table| (table.version, table.revision)))

@@ -1,13 +1,13 @@
-//! SHELL. One writer for many: a turn for each write.
+//! SHELL. A writer shared by several threads: `turn` serialises the writes.
 //!
 //! | | guarded by |
 //! |---|---|
 //! | the writer | `turn`, held for a write without its effects |
-//! | `holder` | itself, an atomic; the number of the thread that has the turn. A thread finds its own number only where it put it, further up its stack |
+//! | `holder` | itself, an atomic; the number of the thread that holds `turn`. A thread reads its own number only if it stored it, further up its stack |
 //!
-//! Order: `turn` before every lock of the store. Observers are told, tasks woken and what was replaced is dropped after the turn, so all of them may write.
-//! What runs in the turn (identity and index functions, `Hash`, `Eq`, `Ord` and `Clone` of keys and index values; of a list, all functions, and drops of what is listed and not kept) must not: it
-//! would wait for itself, and is told so by a panic.
+//! Order: `turn` before every lock of the store. Observers are called, tasks woken and replaced objects dropped after `turn` is released, so all of them may
+//! write. Functions that run under `turn` (identity and index functions, `Hash`, `Eq`, `Ord` and `Clone` of keys and index values; of a list, all functions,
+//! and drops of objects that are listed and not kept) must not write: the thread would wait for itself, so the write panics.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -28,10 +28,10 @@ use crate::{
 
 /// A [`Writer`] for several threads, tasks and observers; made by [`Writer::into_shared`]. A handle: clones share the writer, and the last one closes the store.
 ///
-/// Writes come one after the other. Key, version and transformation of an object are asked before its turn, and observers told after it, so those of
-/// several threads overlap, and all of them may write. What runs in the turn must not write this store, and a panic says so: the schema's
-/// identity, index functions, and what keys and index values bring along; in [`replace`](Self::replace) also key, version and transformation, and the drop of
-/// listed objects that are stored already, or are listed again.
+/// A lock serialises the writes. The key, version and transformation functions run before the lock is taken, and observers are called after it is released.
+/// So those of several threads overlap, and all of them may write. Functions that run under the lock must not write this store, and panic if they do: the
+/// schema's identity, index functions, and the traits of keys and index values; in [`replace`](Self::replace) also key, version and transformation, and the
+/// drop of listed objects that are stored already, or are listed again.
 ///
 /// # Examples
 /// ```
@@ -83,10 +83,10 @@ struct Shared<K, V> {
     holder: AtomicUsize,
 }
 
-/// As long as it is there, this thread has the turn.
+/// While this exists, its thread holds `turn`.
 struct Holding<'a>(&'a AtomicUsize);
 
-/// No thread has the turn.
+/// No thread holds `turn`.
 const NOBODY: usize = usize::MAX;
 
 impl Drop for Holding<'_> {
@@ -134,7 +134,7 @@ where
     /// As [`Writer::upsert`].
     ///
     /// # Panics
-    /// As [`Writer::upsert`], and where it is called by what runs in a turn of this writer; then, too, nothing has changed.
+    /// As [`Writer::upsert`], and if a function that runs under the lock of this writer calls it; then, too, nothing has changed.
     pub fn upsert(&self, object: V) -> WriteOutcome {
         let arrived = self.inner.read(object);
         self.write(|core, effects| core.upsert(arrived, effects))
@@ -161,7 +161,7 @@ where
         self.write(|core, effects| core.bookmark(version, effects));
     }
 
-    /// As [`Writer::replace`]. The items are collected before its turn.
+    /// As [`Writer::replace`]. The items are collected before the lock is taken.
     ///
     /// # Panics
     /// As [`upsert`](Self::upsert).
@@ -180,7 +180,7 @@ where
         })
     }
 
-    /// As [`Writer::add_index`]. The index function runs outside a turn, and in one for what was written meanwhile.
+    /// As [`Writer::add_index`]. The index function runs outside the lock, and under it for objects that were written meanwhile.
     ///
     /// # Errors
     /// When there is an index of this name, also one that was added meanwhile.
@@ -189,7 +189,7 @@ where
     /// As [`upsert`](Self::upsert).
     pub fn add_index(&self, index: &impl AnyIndex<V>) -> Result<(), DuplicateIndex> {
         let mut build = IndexBuild::new(index.define(), self)?;
-        // Each round has as much to do as was written in the one before it.
+        // Each round indexes the objects that were written during the one before it.
         for _ in 0..ROUNDS {
             build.catch_up(self.inner.table());
         }
@@ -238,23 +238,23 @@ where
         written
     }
 
-    /// What is to be dropped after the turn, whatever comes of it, is the caller's.
+    /// The caller drops the effects after `turn` is released, also if the write panics.
     fn turn<E, R>(&self, after: &mut E, write: impl FnOnce(&mut WriterCore<K, V>, &mut E) -> R) -> R {
         let Shared { turn, holder, .. } = &*self.shared;
         let me = thread_number();
-        // Ordering: Relaxed, it is this thread's own number only where this thread has put it.
+        // Ordering: Relaxed, it is this thread's own number only if this thread stored it.
         let within = holder.load(Ordering::Relaxed) == me;
         assert!(!within, "a function that runs in the turn of a write must not write the store");
         let mut writer = turn.lock();
         // Ordering: as above.
         holder.store(me, Ordering::Relaxed);
-        // Dropped before the lock: the next one puts its own number there.
+        // Dropped before the lock: the next holder stores its own number.
         let _holding = Holding(holder);
         write(&mut writer.core, after)
     }
 }
 
-/// So often an index that is added runs after what is written meanwhile, before it holds up writers.
+/// How many rounds of a new index run while others write, before the last one blocks writers.
 const ROUNDS: usize = 3;
 
 impl<K, V> Clone for SharedWriter<K, V> {

@@ -21,7 +21,7 @@ where
         }
     }
 
-    /// The memory of the present state; `weigh` tells how many bytes an object takes. O(objects), and nobody waits for it.
+    /// The memory of the present state; `weigh` returns how many bytes an object takes. O(objects), on a snapshot: readers and writers do not wait for it.
     pub fn memory_usage(&self, weigh: impl Fn(&K, &V) -> usize) -> MemoryUsage {
         self.snapshot().memory_usage(weigh)
     }

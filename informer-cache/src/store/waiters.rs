@@ -1,9 +1,9 @@
-//! SHELL. Who waits for which version of the store. The list is guarded by the store's `published`; how a wait ended, by a leaf
-//! lock of its ticket, so that it can be told after the store is gone.
+//! SHELL. The waiters for versions of the store. The store's `published` guards their list; a leaf lock in each ticket guards the outcome of its
+//! wait, so that a future can read it after the store was dropped.
 //!
 //! # Invariants
 //! 1. A ticket is waiting or ended, not both.
-//! 2. Nobody waits for a version that was reached at the last [`reached`](Waiters::reached).
+//! 2. No ticket waits for a version that the last [`reached`](Waiters::reached) covered.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,29 +18,29 @@ use crate::{Version, WaitForError};
 #[derive(Default)]
 pub(crate) struct Waiters {
     next: u64,
-    /// By version first, so that those who are not concerned cost nothing.
+    /// Ordered by version, so that [`reached`](Self::reached) visits only the waits that it ends.
     waiting: BTreeMap<(Version, u64), (Waker, Ended)>,
 }
 
-/// One wait, as its future knows it.
+/// The handle of one wait, owned by its future.
 pub(crate) struct Ticket {
     number: u64,
     ended: Ended,
 }
 
-/// What ended a wait. Shared with its future, so that it outlives the store; set once, under the store's `published`, and this lock is
-/// the last in order.
+/// The outcome of a wait. Shared with the future, so that it outlives the store; set once, under the store's `published`. This lock is the
+/// last in order.
 type Ended = Arc<Mutex<Option<Result<Version, WaitForError>>>>;
 
 impl Ticket {
-    /// What ended the wait.
+    /// The outcome of the wait; `None` while it lasts.
     pub(crate) fn outcome(&self) -> Option<Result<Version, WaitForError>> {
         *self.ended.lock()
     }
 }
 
 impl Waiters {
-    /// Waits for a version, again if there is a ticket. Gives back the waker that is replaced.
+    /// Registers a wait for a version, or its new waker if there is a ticket. Returns the replaced waker.
     pub(crate) fn wait(
         &mut self,
         ticket: &mut Option<Ticket>,
@@ -55,7 +55,7 @@ impl Waiters {
         replaced.map(|(waker, _)| waker)
     }
 
-    /// The store is at this version.
+    /// Ends the waits for this version and older ones, as the store has reached it.
     pub(crate) fn reached(&mut self, version: Version, wakers: &mut Wakers) {
         while let Some(first) = self.waiting.first_entry().filter(|first| first.key().0 <= version) {
             let (waker, ended) = first.remove();
@@ -64,7 +64,7 @@ impl Waiters {
         }
     }
 
-    /// What everybody waits for will not come.
+    /// Ends every wait with an error, as its version will not be reached.
     pub(crate) fn end_all(&mut self, error: WaitForError, wakers: &mut Wakers) {
         for (waker, ended) in std::mem::take(&mut self.waiting).into_values() {
             *ended.lock() = Some(Err(error));
@@ -72,7 +72,7 @@ impl Waiters {
         }
     }
 
-    /// A wait is given up. Gives back its waker.
+    /// Removes a wait whose future is dropped. Returns its waker.
     pub(crate) fn forget(&mut self, ticket: &Ticket, version: Version) -> Option<Waker> {
         self.waiting.remove(&(version, ticket.number)).map(|(waker, _)| waker)
     }

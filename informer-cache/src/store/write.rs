@@ -1,7 +1,7 @@
-//! SHELL. The one way a write goes to what readers see; its steps are numbered in [`StoreInner`](crate::store::inner::StoreInner).
+//! SHELL. The path of every write to the published state; its steps are numbered in [`StoreInner`](crate::store::inner::StoreInner).
 //!
-//! Whoever has this is the only one to write: what it looks up stays as it is until it commits. So the functions of the schema and of indexes, and the
-//! equality and order of keys and index values, run on a table that nobody changes, under no lock.
+//! [`WriterCore`] is the store's only writer, so the table does not change between its lookups and its commit. The functions of the schema and of indexes,
+//! and the equality and order of keys and index values, run on that table under no lock.
 
 use std::borrow::Borrow;
 use std::hash::Hash;
@@ -21,21 +21,21 @@ use crate::table::relist::ListedState;
 use crate::table::{KeyWrite, Plan, Table};
 use crate::{Change, ChangeKind, Schema, Stopped, Store, Version, WaitForError, WriteOutcome};
 
-/// The writing end of a store. Its functions leave what is to be done without locks to the caller, as [`Effects`].
+/// The writing end of a store. Its methods collect the work that must run without locks in [`Effects`], for the caller to finish.
 pub(crate) struct WriterCore<K, V> {
     pub(crate) store: Store<K, V>,
-    /// What is published, where it is at hand: nobody else changes it. Let go before it is changed, which happens in place where nobody holds it.
+    /// A cached reference to the published table, which only this writer changes. Released before a change, so that the table can be changed in place.
     table: Option<Arc<Table<K, V>>>,
-    /// Kept for its memory.
+    /// Kept to reuse its allocations.
     plan: Plan,
 }
 
 /// How a write of many keys moves the version.
 #[derive(Clone, Copy)]
 pub(crate) enum VersionAdvance {
-    /// Everything up to this version, be it older.
+    /// A list: sets the store's version, also to an older one.
     List(Version),
-    /// Something, as new as this.
+    /// Single changes: raises the store's version to at least this one.
     News(Version),
 }
 
@@ -52,21 +52,21 @@ impl<K, V> WriterCore<K, V> {
         self.inner().reader
     }
 
-    /// What is published, which is not at hand any more.
+    /// The published table. Takes the cached reference.
     pub(crate) fn table(&mut self) -> Arc<Table<K, V>> {
         self.table.take().unwrap_or_else(|| self.inner().table())
     }
 
-    /// Another table is about to be published.
+    /// Releases the cached reference, as another table is about to be published.
     pub(super) fn let_go(&mut self) {
         self.table = None;
     }
 
-    /// The store is at least at this version; nothing changed.
+    /// Raises the store's version to this one; no object changed.
     pub(crate) fn bookmark(&mut self, version: Version, effects: &mut Effects<K, V>) {
         let Self { store, table, .. } = self;
         let inner = &*store.inner;
-        // Most stale events bring no news.
+        // Most stale events do not raise the version.
         if version <= inner.published.look(|table| table.version) {
             return;
         }
@@ -82,7 +82,7 @@ impl<K, V> WriterCore<K, V> {
         effects.buffers.push(buffers);
     }
 
-    /// Ends the buffers, the listeners and the waits.
+    /// Ends the buffers, the observers and the waits.
     pub(crate) fn close(&mut self, effects: &mut Effects<K, V>) {
         let inner = self.inner();
         let (buffers, observer_fns, listed) = {
@@ -95,9 +95,9 @@ impl<K, V> WriterCore<K, V> {
         for buffer in &*buffers {
             buffer.end(&mut effects.wakers);
         }
-        // A list that is published and not reported yet is a first list all the same.
+        // A first list that is published counts even if it is not reported to the observers yet.
         inner.synced.end(if listed { Ok(()) } else { Err(Stopped) }, &mut effects.wakers);
-        // There are no steps, so they are told nothing, and go.
+        // For their drop after unlocking: there is no change to report to them.
         effects.observer_fns = Some(observer_fns);
         effects.buffers.push(buffers);
     }
@@ -123,7 +123,7 @@ impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
                     effects.stale = Some(new);
                     let stored = old.version;
                     drop(table);
-                    // The source is this far all the same, and somebody may wait for that.
+                    // The source has reached this version nevertheless, and a task may wait for it.
                     self.bookmark(version, effects);
                     return WriteOutcome::Stale { stored };
                 }
@@ -205,10 +205,10 @@ impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
     }
 }
 
-/// Subscriptions, and what was found for them.
+/// Subscriptions, and the pending entries that were found in them.
 type Found<K, V> = Option<(SubscriptionBuffers<K, V>, Findings)>;
 
-/// Step 2, and the lock of step 3: what was found is of exactly the subscriptions there are under it. None where there are none.
+/// Step 2, and the lock of step 3: the findings are of exactly the subscriptions that exist under it. `None` if there is no subscription.
 fn when_found<'a, K: Eq, V>(
     inner: &'a StoreInner<K, V>,
     table: &Table<K, V>,
@@ -225,7 +225,7 @@ fn when_found<'a, K: Eq, V>(
         }
         let buffers = published.buffers.clone();
         drop(published);
-        // A subscription came or went meanwhile.
+        // A subscription was added or removed meanwhile.
         if let Some((buffers, _)) = found.take() {
             effects.buffers.push(buffers);
         }
@@ -253,14 +253,14 @@ impl VersionAdvance {
     }
 }
 
-/// What an event's object is to the stored one: never back in time.
+/// Compares an event's object with the stored one; an older state is `Unchanged`, so that an object never goes back in time.
 pub(crate) fn judge_event<K, V>(
     schema: &Schema<K, V>,
     old: &Record<K, V>,
     new: &Record<K, V>,
 ) -> ListedState {
     let same = schema.same_identity(&old.object, &new.object);
-    // Two objects may share a version, where one write of the source ended the one and began the other.
+    // Two objects may share a version, if one write of the source deleted the one and created the other.
     let stale = new.version < old.version || new.version == old.version && same;
     match (stale && !new.version.is_zero(), same) {
         (true, _) => ListedState::Unchanged,

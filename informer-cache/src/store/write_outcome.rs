@@ -2,7 +2,7 @@
 
 use crate::Version;
 
-/// What a write did to the object of its key. The kind of the event is not believed; this is what happened.
+/// What a write did to the object of its key. The event type (added, modified) is ignored: the stored version decides.
 ///
 /// # Examples
 /// ```
@@ -21,7 +21,7 @@ pub enum WriteOutcome {
     Added,
     /// A newer state of the same object.
     Updated,
-    /// Another object under the same key: consumers receive [`ChangeKind::Replaced`](crate::ChangeKind::Replaced).
+    /// Another object under the same key: subscribers receive [`ChangeKind::Replaced`](crate::ChangeKind::Replaced).
     Replaced,
     /// The object is gone.
     Deleted,

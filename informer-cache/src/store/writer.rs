@@ -18,13 +18,13 @@ use crate::{
     WatchEvent, WriteOutcome,
 };
 
-/// The one that writes a store; made by [`StoreBuilder::build`](crate::StoreBuilder::build).
+/// The only writer of a store; made by [`StoreBuilder::build`](crate::StoreBuilder::build).
 ///
-/// What is written can be seen by every [`Store`] of it, and is told to every subscription, before the call returns. It reads as the [`Store`] it
-/// derefs to; [`store`](Self::store) is a handle for others. Dropping it [closes](Self::close) the store.
+/// Before a call returns, every [`Store`] handle shows its write, and every subscription has it pending. A writer derefs to [`Store`] for reading;
+/// [`store`](Self::store) returns a handle for others. Dropping the writer [closes](Self::close) the store.
 ///
-/// Nobody races it, so what it looks up is still so when it writes. The functions of the schema and of indexes run here, under no lock. For several writers
-/// there is [`SharedWriter`].
+/// No other writer races it, so its lookups still hold when it writes. The functions of the schema and of indexes run in its calls, under no lock. Several
+/// threads write through a [`SharedWriter`].
 ///
 /// # Examples
 /// ```
@@ -56,13 +56,13 @@ where
         self.core.store.clone()
     }
 
-    /// Lets several threads write: one after the other, each call a turn of its own.
+    /// Lets several threads write: a lock serialises their calls.
     #[must_use]
     pub fn into_shared(self) -> SharedWriter<K, V> {
         SharedWriter::new(self)
     }
 
-    /// Applies a watch event. Only whether it is a deletion counts, not whether it says that the object is new.
+    /// Applies a watch event. `Added` and `Modified` do the same: the stored version decides whether the object is new.
     pub fn apply(&mut self, event: WatchEvent<V>) -> WriteOutcome {
         match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => self.upsert(object),
@@ -94,14 +94,14 @@ where
         self.write(|core, effects| core.upsert(arrived, effects))
     }
 
-    /// Forgets the object of a key. `last` is its last state, if somebody knows it; otherwise the stored state is told, as one that may have
-    /// missed something.
+    /// Deletes the object of a key. `last` is its last state, if known. Without it, the change carries the stored state and has the kind
+    /// [`Missed`](crate::ChangeKind::Missed), as the store may have missed later states.
     ///
-    /// A `last` that is older than what is stored is [stale](WriteOutcome::Stale). The store's version grows to that of `last` in any case.
+    /// A `last` that is older than the stored object is [stale](WriteOutcome::Stale). The store's version grows to that of `last` in any case.
     ///
     /// # Panics
-    /// Only as functions of the schema or a key do; then nothing has changed. As with [`upsert`](Self::upsert), a panic in the drop of what was stored
-    /// comes when all is done.
+    /// Only if a function of the schema or of a key does; then nothing has changed. As with [`upsert`](Self::upsert), a panic in the drop of the stored
+    /// object comes after the write is complete.
     pub fn delete<Q>(&mut self, key: &Q, last: Option<V>) -> WriteOutcome
     where
         K: Borrow<Q>,
@@ -111,7 +111,7 @@ where
         self.write(|core, effects| core.delete((hash, key), last.as_ref(), version, effects))
     }
 
-    /// The source says that everything up to this version has been told. Never takes the store back.
+    /// Raises the store's version, as the source has delivered every change up to this one. Never lowers it.
     ///
     /// # Examples
     /// ```
@@ -193,9 +193,9 @@ where
         Ok(())
     }
 
-    /// Ends every subscription, after what is pending in it, and every wait. Again is the same.
+    /// Ends every subscription after its pending changes, and every wait. Idempotent.
     ///
-    /// The store itself stays: it can be read, and written, but nobody is told. The same happens when the writer is dropped.
+    /// The store itself stays: it can be read and written, but writes are reported to no subscription or observer. Dropping the writer closes the store, too.
     ///
     /// # Examples
     /// ```
@@ -271,7 +271,7 @@ impl<K, V> Deref for Writer<K, V> {
     }
 }
 
-/// Nobody will write again.
+/// Closes the store, as there will be no more writes.
 impl<K, V> Drop for Writer<K, V> {
     fn drop(&mut self) {
         let mut effects = Effects::default();
