@@ -1,4 +1,4 @@
-//! PURE. An index inside a store: what it asks of objects and values, with the type of the values erased.
+//! PURE. An index inside a store: its functions on objects and values, with the type of the values erased.
 
 use std::any::{Any, TypeId};
 use std::cmp::Ordering;
@@ -13,7 +13,7 @@ use crate::table::Column;
 use crate::table::record::{AnyValue, Value, Values};
 use crate::table::seed::Seed;
 
-/// How one index reads objects and tells values apart. Public in name only: no path leads to it.
+/// The functions with which one index reads objects and compares values. `pub` and unreachable: the crate does not export it.
 pub struct Definition<V> {
     pub(crate) name: &'static str,
     pub(crate) value_type: TypeId,

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use crate::{IndexError, Version};
 
-/// One version of one object, with its key and version. Never changes, so whoever holds it holds that state.
+/// One state of one object, with its key and version. Immutable: every holder of it sees the same state.
 ///
-/// A value, not an allocation of its own: a new version of an object shares its name with the one before, so an update allocates
-/// the object and what indexes are asked, and a look at a row leads to name and object at once. (In a transaction it brings its own.)
+/// A value, not an allocation of its own: a new version of an object shares its name with the one before, so an update allocates only the object and
+/// its index values, and a row points directly to name and object. (In a transaction a new version has a name of its own.)
 ///
 /// So the key is that of an earlier version: text that it shared with that object stays.
 pub(crate) struct Record<K, V> {
-    /// First, so that its word says also whether there is a record: who goes through rows for their objects reads one word of each.
+    /// First, so that its word also encodes whether there is a record: iterating over the objects of rows reads one word of each.
     pub(crate) object: Arc<V>,
     pub(crate) name: Arc<Name<K>>,
     pub(crate) version: Version,

@@ -93,7 +93,7 @@ impl<K: Eq + Hash, V: 'static> RelistDiff<K, V> {
                 Some((_, ListedState::Unchanged)) => return None,
                 Some((_, ListedState::Updated)) => ChangeKind::Updated,
                 Some((_, ListedState::Replaced)) => ChangeKind::Replaced,
-                // Whoever publishes it knows whether it is the first list.
+                // The publication makes this `Initial` if it is the first list.
                 None => ChangeKind::Added,
             };
             Some(KeyWrite { kind, row: stored.map(|(row, _)| row), record, values })

@@ -3,10 +3,10 @@
 //! Linear hashing (Litwin, *Linear Hashing: A New Tool for File and Table Addressing*, 1980): as many pages as there are
 //! items for, one page split or joined at a time, so no change ever moves more than two pages, and there is no stop to
 //! grow. A page is a sorted list of entries; an entry is a number under 32 bits of its hash, which choose the page by
-//! their lower end and order it by their upper one. Entries are plain numbers: to copy a shared page is to copy memory. A page is one allocation, as
-//! whoever looks for a number waits for the memory that he goes through; its length is its room, and what is vacant of it comes last.
+//! their lower end and order it by their upper one. Entries are plain numbers: copying a shared page is copying memory. A page is one allocation, as
+//! each further one would be another cache miss in a lookup; its length is its capacity, and its vacant entries come last.
 //!
-//! Several numbers may have one hash: the caller tells them apart, in [`find`](Hashes::find) and nowhere else.
+//! Several numbers may have one hash: the caller's `eq` distinguishes them, in [`find`](Hashes::find) and nowhere else.
 //!
 //! # Invariants
 //! 1. There are `1 ≤ count` pages, numbered from 0, or none and no entry.
@@ -184,7 +184,7 @@ impl Hashes {
         self.pages.bytes() + self.pages.iter().map(|(_, page)| ARC + size_of_val(&**page)).sum::<usize>()
     }
 
-    /// Walks the invariants; `hash_of` tells what a number was put in with.
+    /// Checks the invariants; `hash_of` returns the hash that a number was inserted with.
     pub(crate) fn check(&self, hash_of: impl Fn(u32) -> Option<u64>) -> Result<(), String> {
         self.pages.check()?;
         if self.pages.len() != self.count as usize || (self.count == 0) != (self.len == 0) {

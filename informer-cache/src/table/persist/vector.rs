@@ -3,8 +3,8 @@
 //! A radix tree of fixed depth (Bagwell and Rompf, *RRB-Trees*, 2011, without relaxation), as wide at the root as it has
 //! to be: a root of any number of branches, branches of 64 leaves, leaves of 32 items. A lookup is three loads without
 //! a comparison. What a change copies, if shared: a leaf with 32 counts, a branch with 64. The root is a
-//! part of the vector: a clone copies it, a count for every 2048 items, and who holds it behind an `Arc` of his own clones in O(1).
-//! To look whether a node is shared is the greater part of a change, so there is none between that `Arc` and the branches.
+//! part of the vector: a clone copies it, one reference count for every 2048 items. A vector behind an `Arc` is cloned in O(1).
+//! Most of the cost of a change is the check whether each node is shared, so there is no node between that `Arc` and the branches.
 //!
 //! Decision 0024 has the measurements behind the sizes.
 //!
@@ -280,12 +280,12 @@ impl<T> Clone for Items<'_, T> {
     }
 }
 
-/// Walks a vector of which it keeps what is still ahead, and little more: what is behind is let go by branches.
+/// Iterates over a vector and keeps only the items ahead alive: it releases each branch once it has passed it.
 pub(crate) struct Walk<T> {
-    /// Branches ahead, and the one that the walk stands in.
+    /// The branches ahead, and the current one.
     root: vec::IntoIter<Option<Arc<Branch<T>>>>,
     branch: Option<Arc<Branch<T>>>,
-    /// Where in the branch the walk stands.
+    /// The position in the current branch.
     leaf: usize,
     item: usize,
     left: usize,
