@@ -16,34 +16,36 @@ where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
-    /// The objects there are, then everything that changes. O(subscriptions), and a count for every 2048 objects; waits for nobody but a commit,
-    /// and nobody waits for it longer than for a commit.
+    /// Subscribes to the stored objects and every later change. O(subscriptions), and one reference count for every 2048 objects. Waits for at most one
+    /// commit, and holds the lock no longer than a commit does.
     #[must_use]
     pub fn subscribe(&self) -> Subscription<K, V> {
         let (snapshot, buffer) = self.inner.subscribe(None, usize::MAX);
         Subscription::new(buffer, Arc::downgrade(&self.inner), &snapshot)
     }
 
-    /// A [subscription](Self::subscribe) of some objects only, one that tells everything again from time to time, or one that may not fall behind by more than
-    /// so many keys.
+    /// Builds a [subscription](Self::subscribe) to some objects only, with a periodic resync, or with a bound on the number of pending keys.
     pub fn subscription(&self) -> SubscriptionBuilder<K, V> {
         SubscriptionBuilder::new(self.inner.clone())
     }
 
-    /// Tells `f` the objects there are, then everything that changes: unmerged, and by the very thread that writes.
+    /// Calls `f` with every stored object, then with every change: unmerged, and on the thread that writes.
     ///
-    /// This call tells `f` the objects of one snapshot, as initial additions. (Those of the store's first list are, too, where that comes later.)
-    /// From that snapshot on every write tells it every change, a relist deletions first (and another object under a key as one change,
-    /// [`Replaced`](crate::ChangeKind::Replaced), whose `old()` is gone), after the change can be seen here and after unlocking everything: `f` may use the store. It must be
-    /// quick, as the writer waits for it. Changes come in the order of the writes of one thread; calls of several threads
-    /// overlap, those with the initial objects, too. So it is for what can be told twice and in any order, as a queue of keys: what is bounded
-    /// by itself and must hear of every state there was. An `f` that writes, by a [`SharedWriter`](crate::SharedWriter), is told that write within the call, and so is every other observer: those
-    /// that come after it in the list hear of the inner write before the outer one. Registering is O(observers), besides the
-    /// initial objects. For a consumer of its own pace there is [`subscribe`](Self::subscribe).
+    /// This call reports the objects of one snapshot to `f`, as initial additions. (The objects of the store's first list are initial, too, if it comes
+    /// later.) From that snapshot on every write calls `f` with each of its changes, after readers can see them and after every lock is released: `f` may
+    /// use the store. A relist reports deletions first, and another object under a key as one change, [`Replaced`](crate::ChangeKind::Replaced), whose
+    /// `old()` is gone. `f` must be quick, as the writer waits for it.
+    ///
+    /// Changes come in the order of the writes of one thread; calls from several threads overlap, also with the initial objects. So an observer suits a
+    /// receiver that accepts changes twice and in any order, is bounded by itself, and needs every state: a queue of keys, for example. If `f` writes,
+    /// through a [`SharedWriter`](crate::SharedWriter), that write is reported to every observer within the call: observers later in the list receive the
+    /// inner write before the outer one. Registering is O(observers), besides the initial objects. To receive changes at the subscriber's own pace, use
+    /// [`subscribe`](Self::subscribe).
     ///
     /// The run future of an informer reports a long list in pieces, on whichever thread it is polled; dropped meanwhile, it reports the rest as it is dropped.
     ///
-    /// It ends when the observer is dropped, or when the store is closed. As long as `f` holds a writer, that is not by itself.
+    /// The observation ends when the observer is dropped, or when the store is closed. While `f` holds a writer, the store is not closed by dropping
+    /// the other writers.
     ///
     /// # Panics
     /// Not when `f` does: that is [counted](Observer::panic_count), and `f` is called again for the next change.
@@ -74,8 +76,8 @@ where
     /// Waits until the store's [version](Self::version) is this one or later. Gives back the version that was seen.
     ///
     /// The store then shows what was written at this version, if its source delivers changes in the order of versions, as one watch of a Kubernetes API server does.
-    /// From a source that does not, the version may be that of a newer change to another object, and the one waited for still be on its way; only a list or a
-    /// bookmark says that everything up to its version is there.
+    /// From a source that does not, the version may be that of a newer change to another object, and the awaited change may not have arrived; only a list or a
+    /// bookmark guarantees that every change up to its version is stored.
     ///
     /// # Errors
     /// When a relist takes the store *back*, to a version before this one, or when the store is closed, as it is when its writer is dropped.
@@ -106,8 +108,8 @@ where
         block_on_timeout(self.wait_for_version(version), limit).unwrap_or(Err(WaitForError::TimedOut))
     }
 
-    /// Waits until the store shows what was written to a key at this version, or something newer: reading one's own writes. Gives back the object
-    /// there is then, or `None` where it is gone, so a deletion hangs nobody.
+    /// Waits until the store shows the state that was written to a key at this version, or a newer one: reading one's own writes. Returns the object
+    /// stored then, or `None` if it was deleted, so a deletion ends the wait, too.
     ///
     /// It waits for the store's version, so what [`wait_for_version`](Self::wait_for_version) says of the order of versions is true here, too. From a source that does not keep it,
     /// compare the version of the object.

@@ -1,7 +1,7 @@
 //! EDGE. A handler function that a future, run by any executor, calls with a subscription's changes.
 //!
-//! Cancel safety: the run future may be dropped at any point. It takes a change and delivers it in one poll, so none is half delivered. However it ends,
-//! by the end of the store, a wish, a drop or never having been polled, the subscription and the function go with it, and everybody who waits is told.
+//! Cancel safety: the run future may be dropped at any point. It takes a change and delivers it in one poll, so none is half delivered. The
+//! store may be closed, the handler unsubscribed, or the future dropped, polled or not: each drops the subscription and the function and wakes all waiters.
 
 use std::fmt;
 use std::future::Future;
@@ -25,10 +25,10 @@ pub struct HandlerRegistration {
     shared: Arc<Shared>,
 }
 
-/// What the run future shares with the handles.
+/// State shared by the run future and the handles.
 struct Shared {
     stop: StopSignal,
-    /// Told when the run future is over.
+    /// Set when the run future is over.
     over: Synced,
     panics: AtomicU64,
     initial_processed: InitialProcessed,
@@ -59,13 +59,12 @@ impl<K, V> Subscription<K, V>
 where
     K: Clone + Eq + Hash,
 {
-    /// Tells `f` the changes, one after the other and at its own pace: a slow one holds up nobody else, and is told merged changes.
+    /// Calls `f` with the changes, one after the other and at its own pace: a slow `f` delays no other subscriber, and receives merged changes.
     ///
-    /// What is told is told by the future, on whichever thread it is polled. It is over at the end of the store, which may be where something is
-    /// to be done once. A panic of `f` is [counted](HandlerRegistration::panic_count), and the change that caused it counts as processed: `f` is called
-    /// for the next, and others that wait until it has [caught up](HandlerRegistration::initial_processed) do not wait for ever. What panics while a change is put
-    /// together, the schema's identity or a filter, leaves through the future, as through [`next`](Self::next); polled again, it goes
-    /// on with that change.
+    /// The future calls `f`, on the thread that polls it, and completes when the store is closed; code after its `await` can run once at that point. A panic
+    /// of `f` is [counted](HandlerRegistration::panic_count), and the change that caused it counts as processed: `f` is called with the next change, and
+    /// tasks that wait until it has [caught up](HandlerRegistration::initial_processed) do not wait for ever. A panic of the schema's identity or of a
+    /// filter, while a change is assembled, propagates through the future, as through [`next`](Self::next); polled again, the future continues with that change.
     ///
     /// # Examples
     /// ```
@@ -73,13 +72,13 @@ where
     /// # use std::sync::mpsc;
     /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
     /// let mut store = Store::builder(Schema::new(|pod: &(u8, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
-    /// let (told, heard) = mpsc::channel();
-    /// let (handler, run) = store.subscribe().for_each(move |change| told.send(*change.key()).unwrap());
+    /// let (sender, received) = mpsc::channel();
+    /// let (handler, run) = store.subscribe().for_each(move |change| sender.send(*change.key()).unwrap());
     /// let running = tokio::spawn(run);
     ///
     /// store.replace([(1, 1), (2, 1)], Version::new(1));
     /// handler.initial_processed().await?;
-    /// assert_eq!(heard.try_iter().collect::<Vec<_>>(), [1, 2]);
+    /// assert_eq!(received.try_iter().collect::<Vec<_>>(), [1, 2]);
     ///
     /// handler.unsubscribe();
     /// handler.unsubscribed().await; // no call begins any more, and none is in progress
@@ -104,7 +103,7 @@ impl HandlerRegistration {
     /// Stops the calls. One that another thread is about to make still begins, and a call in progress is not waited for. Pending changes are
     /// not delivered. Idempotent.
     ///
-    /// The function and the subscription go when the run future is polled next, or dropped.
+    /// The function and the subscription are dropped when the run future is polled next, or dropped.
     pub fn unsubscribe(&self) {
         self.shared.stop.request();
     }
@@ -119,7 +118,7 @@ impl HandlerRegistration {
         let _ = self.shared.over.wait().await;
     }
 
-    /// Waits until the function has processed the beginning: see [`Subscription::initial_processed`].
+    /// Waits until the function has processed the initial state: see [`Subscription::initial_processed`].
     pub fn initial_processed(&self) -> InitialProcessed {
         self.shared.initial_processed.clone()
     }
@@ -148,7 +147,7 @@ impl HandlerRegistration {
 }
 
 impl Shared {
-    /// Foreign code whose panic counts.
+    /// Calls foreign code and counts its panic.
     fn isolate(&self, foreign: impl FnOnce()) {
         if caught(foreign).is_none() {
             // Ordering: Relaxed, it counts and publishes nothing.
@@ -162,7 +161,7 @@ impl<K, V, F> HandlerFuture<K, V, F> {
     fn finish(&mut self, end: HandlerExit) -> HandlerExit {
         if let Some((changes, function)) = self.work.take() {
             self.end = end;
-            // Objects are dropped, and wakers are woken: nobody's business here.
+            // Drops objects and wakes wakers: their panics are ignored.
             let _ = caught(|| drop(changes));
             self.shared.isolate(|| drop(function));
             let _ = caught(|| self.shared.stop.exited());
@@ -184,11 +183,11 @@ where
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        // Registered before anything is looked at, so a wish that comes later wakes this task.
+        // Registered before the checks below, so that a later request to stop wakes this task.
         this.shared.stop.poll(cx);
         for _ in 0..BATCH {
             let Some((changes, function)) = &mut this.work else { return Poll::Ready(this.end) };
-            // Before each call: after the wish, none begins.
+            // Before each call: none begins after a request to stop.
             if this.shared.stop.is_requested() {
                 return Poll::Ready(this.finish(HandlerExit::Unsubscribed));
             }
@@ -198,7 +197,7 @@ where
                 Poll::Pending => return Poll::Pending,
             }
         }
-        // Others on this thread get their turn.
+        // Yields to other tasks on this thread.
         cx.waker().wake_by_ref();
         Poll::Pending
     }
@@ -225,5 +224,5 @@ impl<K, V, F> fmt::Debug for HandlerFuture<K, V, F> {
     }
 }
 
-/// So many calls in one poll.
+/// How many calls one poll makes.
 const BATCH: usize = 64;

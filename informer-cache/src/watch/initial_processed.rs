@@ -1,4 +1,4 @@
-//! SHELL. The signal that a consumer has the beginning behind it, for others to wait for; the lock is that of [`Synced`].
+//! SHELL. The signal that a subscriber has processed the initial state, for other tasks to wait for; the lock is that of [`Synced`].
 
 use std::fmt;
 use std::future::Future;
@@ -9,11 +9,11 @@ use std::task::{Context, Poll};
 use crate::Stopped;
 use crate::signal::synced::{Synced, Wait};
 
-/// Waits until a consumer has dealt with the beginning: the store has had its first list, and the consumer came back for more
-/// after it was told everything there was with it. Made by [`Subscription::initial_processed`](crate::Subscription::initial_processed).
+/// Waits until a subscriber has processed the initial state: the store has had its first list, and the subscriber has received every object
+/// of it and asked for the next change. Made by [`Subscription::initial_processed`](crate::Subscription::initial_processed).
 ///
-/// A handle: clones wait for the same, wherever they are, and each of them is woken. It ends with an error once it can no longer
-/// happen, as the subscription was dropped or the store was closed before its first list.
+/// A handle: clones wait for the same signal, and each of them is woken. The wait ends with an error if the subscription is dropped before the
+/// signal, or the store is closed before its first list.
 ///
 /// # Cancel safety
 /// Dropping it forgets the wait and nothing else.
@@ -27,7 +27,7 @@ impl InitialProcessed {
         Self { wait: Wait::new(signal) }
     }
 
-    /// Whether it has happened; stays so, whatever ends afterwards.
+    /// Whether the initial state has been processed. Once `true`, stays `true`.
     ///
     /// # Examples
     /// A probe that must not wait:
@@ -39,7 +39,7 @@ impl InitialProcessed {
     /// let ready: InitialProcessed = changes.initial_processed();
     /// pods.replace([("a", 1)], Version::new(1));
     /// assert!(changes.try_next().is_some());
-    /// assert!(!ready.is_done()); // the consumer has it, and may be working on it still
+    /// assert!(!ready.is_done()); // the subscriber has it, and may be working on it still
     /// assert!(changes.try_next().is_none());
     /// assert!(ready.is_done()); // it came back for more
     /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())

@@ -1,7 +1,7 @@
-//! SHELL. A function that is told every change, from its registration to its end. Its calls are in [`changes::observer_fn`](crate::changes::observer_fn).
+//! SHELL. A function that is called with every change, from its registration to its end. Its calls are in [`changes::observer_fn`](crate::changes::observer_fn).
 //!
-//! Registering takes its snapshot under `published`. So a change that was published before is in the snapshot, and whoever publishes
-//! one after finds the listener in the list: each is told, and told once.
+//! Registering takes its snapshot under `published`. So a change that was published before is in the snapshot, and a
+//! writer that publishes one later finds the observer in the list: each change is reported exactly once.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -19,7 +19,7 @@ use crate::{Change, ChangeKind};
 /// [`unsubscribed`](Self::unsubscribed) waits for that.
 #[must_use = "dropping it ends the observation"]
 pub struct Observer<K, V> {
-    /// Weak, so that a forgotten observer keeps no objects.
+    /// Weak, so that an observer keeps no objects alive.
     store: Weak<StoreInner<K, V>>,
     fate: Arc<ObserverState>,
 }
@@ -122,7 +122,7 @@ impl<K, V> fmt::Debug for Observer<K, V> {
 }
 
 impl<K, V> StoreInner<K, V> {
-    /// Registers a listener; the objects it has to be told first.
+    /// Registers an observer function. Returns the table whose objects are reported to it first.
     fn listen(&self, observer_fn: &Arc<ObserverFn<K, V>>) -> Arc<Table<K, V>> {
         let mut published = self.published.write();
         if !published.closed {

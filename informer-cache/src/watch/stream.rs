@@ -1,6 +1,6 @@
 //! EDGE. Changes as a stream.
 //!
-//! Cancel safety: what is taken is handed over in the same poll, so a stream that is dropped has taken nothing.
+//! Cancel safety: a change is taken and returned in the same poll, so dropping the stream loses no change that was taken.
 
 use std::hash::Hash;
 use std::pin::Pin;
@@ -10,7 +10,7 @@ use futures_core::Stream;
 
 use crate::{Change, Subscription};
 
-/// It ends once the store is closed and everything was told.
+/// The stream ends once the store is closed and every change was delivered.
 impl<K: Clone + Eq + Hash, V> Stream for Subscription<K, V> {
     type Item = Change<K, V>;
 

@@ -1,18 +1,17 @@
-//! SHELL. One consumer's way from a snapshot to now.
+//! SHELL. The delivery of a snapshot and of the later changes to one subscriber.
 //!
-//! | owned by the consumer alone | |
+//! | owned by the subscriber alone | |
 //! |---|---|
-//! | `walk` | what it has still to be told of a snapshot: the first, or one to resynchronise from |
-//! | `due`, `ready` | taken out of the buffer, not delivered yet: what is due stays until its change is ready, so a panic on the way costs nothing |
-//! | `taken` | the ticket they were taken out under, if it was not for the walk |
-//! | `filter`, `resyncing` | which objects it wants to know of, and how often all of them |
+//! | `walk` | the objects of a snapshot still to be delivered: of the initial one, or of a resync |
+//! | `due`, `ready` | taken out of the buffer, not delivered yet: `due` is kept until its change is `ready`, so a panic in between loses nothing |
+//! | `taken` | the ticket under which they were taken out, unless that was for the walk |
+//! | `filter`, `resyncing` | which objects to deliver, and the period after which all are delivered again |
 //!
-//! Everything shared is in the buffer, under its lock. The snapshot and the registration of the buffer happen in one critical
-//! section of the store, so the two join at one version. While there is anything left to walk nothing pending is
-//! taken out; hence what is pending for a key that the walk comes to is everything that happened to it since the snapshot,
-//! and the two are told as one.
+//! All shared state is in the buffer, under its lock. The snapshot is taken and the buffer registered in one critical section of the store, so the
+//! buffer begins at the version of the snapshot. While the walk has objects left, no pending change is taken out. Hence the pending entry of a key that the
+//! walk reaches holds every change since the snapshot, and object and entry are delivered as one change.
 //!
-//! Cancel safety: `next` hands over in the very poll that takes; a future that is dropped has taken nothing.
+//! Cancel safety: `next` takes a change in the poll that returns it; a future that is dropped has taken nothing.
 
 use std::fmt;
 use std::hash::Hash;
@@ -42,18 +41,17 @@ use self::resync::ResyncTimer;
 /// The objects of a store and everything that changes afterwards, merged per key.
 ///
 /// It begins with the objects of one snapshot, [initial](Change::is_initial), as those of the store's first list are when that comes
-/// later; then follow changes, each key in its turn: what happened to
-/// different objects may be told in another order than it happened. Changes of one key
-/// that are not yet delivered are merged, so a slow consumer costs memory for keys, never for events, and stalls nobody. Applied in
-/// order, the changes lead from nothing to the store's state: an addition is always of a key the consumer does not know, an
-/// update or deletion of one it does. When a change is received, the store shows that state or a newer one.
+/// later; then follow changes, in the order in which their keys became pending: changes of different objects may be delivered in another order than
+/// they were written. Undelivered changes of one key are merged, so a slow subscriber costs memory for keys, never for events, and delays no writer or
+/// other subscriber. Applied in order, the changes lead from nothing to the store's state: an addition is always of a key that the subscriber does not
+/// have, an update or deletion of one that it has. When a change is received, the store shows that state or a newer one.
 ///
 /// Several subscriptions are independent. Dropping one ends it. [`Store::subscription`](crate::Store::subscription) makes one of some
 /// objects only, or one that delivers everything again periodically.
 ///
-/// Not for finding out which *other* objects a change concerns, as by an owner or a selector: what came and went between two changes is
-/// not told, though somebody may have read it from the store meanwhile, and an object that pointed to A, then B, then A again is
-/// never told to have pointed to B. For that, [observe](crate::Store::observe) the store.
+/// A subscription is unsuited to finding which *other* objects a change concerns, for example by an owner or a selector: states between two deliveries
+/// are not reported, though readers may have seen them in the store, and for an object that pointed to A, then B, then A again no change points to B.
+/// For that, [observe](crate::Store::observe) the store.
 ///
 /// # Examples
 /// ```
@@ -68,19 +66,19 @@ use self::resync::ResyncTimer;
 /// store.upsert(("c", 5));
 /// store.delete("c", None);
 ///
-/// let told = std::iter::from_fn(|| changes.try_next()).map(|change| (change.key().to_owned(), change.object().1, change.is_initial()));
-/// assert_eq!(told.collect::<Vec<_>>(), [("a".into(), 2, true), ("b".into(), 4, false)]);
+/// let received = std::iter::from_fn(|| changes.try_next()).map(|change| (change.key().to_owned(), change.object().1, change.is_initial()));
+/// assert_eq!(received.collect::<Vec<_>>(), [("a".into(), 2, true), ("b".into(), 4, false)]);
 /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
 /// ```
 pub struct Subscription<K, V> {
     buffer: Arc<SubscriptionBuffer<K, V>>,
-    /// Weak, so that a forgotten subscription keeps no objects.
+    /// Weak, so that a subscription that is not polled keeps no objects alive.
     store: Weak<StoreInner<K, V>>,
     schema: Schema<K, V>,
     walk: Option<InitialObjects<K, V>>,
-    /// Whether the walk tells objects for the first time.
+    /// Whether the walk delivers the initial state.
     initial: bool,
-    /// Whether to walk again once everything has been told.
+    /// Whether to walk again once every change has been delivered.
     resync: bool,
     due: Option<Due<K, V>>,
     ready: Option<Change<K, V>>,
@@ -90,17 +88,17 @@ pub struct Subscription<K, V> {
     seen: Version,
 }
 
-/// What was taken out and is not delivered yet.
+/// An entry that was taken out and is not delivered yet.
 struct Due<K, V> {
     merged: Merged<K, V>,
-    /// Whether it is of the snapshot at the beginning.
+    /// Whether it is of the initial snapshot.
     initial: bool,
 }
 
-/// What a consumer takes.
+/// The next item for a subscriber.
 enum Taken<K, V> {
     Change(Change<K, V>),
-    /// It was too much for the buffer.
+    /// The capacity of the buffer was exceeded.
     Overflowed,
     Ended,
 }
@@ -129,12 +127,12 @@ where
             resyncing: None,
             seen: Version::ZERO,
         };
-        // Last, as it may panic: the buffer then goes with what there is of the subscription.
+        // Last, as it may panic: dropping the subscription then detaches the buffer.
         subscription.begin(&snapshot.table);
         subscription
     }
 
-    /// Tells the objects of a table first.
+    /// Starts delivering the objects of a table, before any change.
     fn begin(&mut self, table: &Table<K, V>) {
         self.walk = InitialObjects::new(table, self.buffer.selection());
         self.initial = self.walk.is_some();
@@ -147,7 +145,7 @@ where
         lag.initial_remaining + lag.pending
     }
 
-    /// How far this consumer is behind.
+    /// How far this subscriber is behind.
     #[must_use]
     pub fn lag(&self) -> Lag {
         let (pending, version) = self.buffer.lag();
@@ -184,9 +182,8 @@ where
         self.buffer.is_initial_delivered(in_hands)
     }
 
-    /// Waits until this consumer has dealt with the beginning. Not the same as [having been told](Self::is_initial_delivered): that is so only
-    /// when it comes back for more, so what was told is processed by then. For others than the consumer itself, which has to go on asking for
-    /// changes meanwhile.
+    /// Waits until this subscriber has processed the initial state: it has received [every object](Self::is_initial_delivered) and asked for the next
+    /// change, so the last one is processed, too. For other tasks than the subscriber's own, which must keep asking for changes meanwhile.
     ///
     /// # Examples
     /// ```
@@ -214,7 +211,7 @@ where
         self.buffer.check()
     }
 
-    /// One step at a time, each of which leaves everything in place when foreign code in it panics.
+    /// Advances one step at a time. A panic of foreign code in a step loses no change.
     fn take(&mut self, waker: Option<&Waker>) -> Poll<Taken<K, V>> {
         let mut resynced = false;
         let mut steps = 0;
@@ -224,7 +221,7 @@ where
             }
             steps += 1;
             if let Some(waker) = waker.filter(|_| steps > TURN) {
-                // A filter may show nothing of a million objects: others get their turn.
+                // Yields to other tasks: a filter may reject a million objects in a row.
                 waker.wake_by_ref();
                 return Poll::Pending;
             }
@@ -243,7 +240,7 @@ where
                             return Poll::Pending;
                         }
                     }
-                    // Once in a call, or a filter that shows nothing might keep a short period in here for ever.
+                    // Once in a call: with a filter that rejects every object, a short period might loop here for ever.
                     Popped::Empty(_) if !resynced && self.period_is_over() => {
                         (resynced, self.resync) = (true, true);
                     }
@@ -270,11 +267,11 @@ where
         self.resyncing.as_mut().is_some_and(ResyncTimer::is_due)
     }
 
-    /// Begins a resync, if really everything has been told. Then this consumer holds what the store shows, so what is pending
-    /// when the walk comes to a key is all that happened to it since.
+    /// Begins a resync, if every published change has been delivered. The subscriber then has the store's state, so the pending entry of a key that the
+    /// walk reaches holds every change since.
     fn walk_again(&mut self) -> Poll<()> {
         let Some(store) = self.store.upgrade() else { return Poll::Ready(()) };
-        // Wished for until it has begun, which may panic.
+        // Requested until the walk has begun, which may panic.
         self.resync = true;
         match store.settled(&self.buffer) {
             Settled::Yes(table) => {
@@ -282,15 +279,15 @@ where
                 self.resync = false;
                 Poll::Ready(())
             }
-            // Something came in between: that first.
+            // A change became pending meanwhile: it is delivered first.
             Settled::Pending => Poll::Ready(()),
-            // The merge wakes.
+            // The end of the merge wakes this task.
             Settled::Behind => Poll::Pending,
         }
     }
 
     fn pop(&self, waker: Option<&Waker>) -> Popped<K, V> {
-        // Looked at without the waker first, since a clone of it is for nothing when there is something.
+        // First without the waker: if a change is pending, no clone of the waker is needed.
         match (self.buffer.pop(), waker) {
             (Popped::Empty(_), Some(waker)) => {
                 let (popped, replaced) = self.buffer.pop_or_wait(waker.clone());
@@ -301,7 +298,7 @@ where
         }
     }
 
-    /// Makes the next object of the walk due, unless there is nothing to deliver of it.
+    /// Makes the next object of the walk due, unless it needs no delivery.
     fn walk_on(&mut self) {
         let Some(walk) = &mut self.walk else { return };
         self.taken = None;
@@ -328,13 +325,13 @@ where
             self.walk = None;
             self.initial = false;
         }
-        // Last, because this may drop objects: what is due and where the walk stands are settled by now.
+        // Last, as dropping objects may panic: `due` and the position of the walk are set by now.
         drop((behind, since, record));
     }
 }
 
 impl<K, V> Taken<K, V> {
-    /// What an unbounded consumer takes: for that nothing is too much.
+    /// The change for an unbounded subscriber, whose buffer never overflows.
     fn change(self) -> Option<Change<K, V>> {
         match self {
             Self::Change(change) => Some(change),
@@ -358,5 +355,5 @@ impl<K: fmt::Debug, V> fmt::Debug for Subscription<K, V> {
     }
 }
 
-/// So many steps without a change to tell in one poll.
+/// How many steps without a change to deliver one poll makes.
 const TURN: u32 = 512;

@@ -1,11 +1,11 @@
-//! SHELL. A consumer for which no more than so many keys may be pending.
+//! SHELL. A subscription with a bound on the number of pending keys.
 //!
-//! The buffer says when it was too much, and merges nothing from then on; what happens then is the consumer's business. Nothing here is shared.
+//! The buffer reports that its capacity was exceeded and merges nothing from then on; the subscriber restarts or ends. Nothing here is shared.
 //!
-//! | owned by the consumer alone | |
+//! | owned by the subscriber alone | |
 //! |---|---|
-//! | `restarting` | it has to begin anew, and has not: what a panic on the way leaves, to be done again |
-//! | `lagged` | it has ended, and why |
+//! | `restarting` | a restart has begun and not ended; after a panic in it, the next call repeats it |
+//! | `lagged` | the error with which the subscription has ended |
 //!
 //! Cancel safety: that of [`Subscription`]. A restart is delivered in the poll that performs it.
 
@@ -21,9 +21,9 @@ use crate::{Change, Version};
 
 /// A [`Subscription`] whose pending keys are bounded; made by [`SubscriptionBuilder::bounded`](crate::SubscriptionBuilder::bounded).
 ///
-/// Pending changes are merged per key as with any subscription, so that no more than the objects there are can be pending, and those that are
-/// gone and were known. This is for who wants less: a consumer that has fallen so far behind that telling it every change is worth
-/// less than beginning anew, or than saying so. Neither blocks the writer, nor costs it anything.
+/// Any subscription merges pending changes per key, so at most the stored objects and the deleted ones that the subscriber has received are pending. Use
+/// this one for a lower bound: a subscriber that exceeds it restarts, or ends with an error, in place of receiving every change. Neither blocks the
+/// writer or costs it anything.
 ///
 /// # Examples
 /// ```
@@ -51,7 +51,7 @@ pub struct BoundedSubscription<K, V> {
     lagged: Option<Lagged>,
 }
 
-/// What happens to a consumer that falls too far behind.
+/// What happens to a subscriber that falls too far behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OverflowPolicy {
     /// The subscription restarts; see [`SubscriptionEvent::Restarted`].
@@ -64,12 +64,12 @@ pub enum OverflowPolicy {
 pub enum SubscriptionEvent<K, V> {
     /// A change.
     Change(Change<K, V>),
-    /// The consumer fell too far behind, and the subscription restarted. Discard all state: next come the objects stored now, all of them as
+    /// The subscriber fell too far behind, and the subscription restarted. Discard all state: next come the objects stored now, all of them as
     /// [initial](Change::is_initial) additions, then what changes.
     Restarted,
 }
 
-/// A consumer fell too far behind, and its [`BoundedSubscription`] has ended.
+/// A subscriber fell too far behind, and its [`BoundedSubscription`] has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lagged {
     /// The store's version up to which every change was certainly delivered.
@@ -89,8 +89,8 @@ where
     /// The next event; `None` once the store is closed and every change was delivered.
     ///
     /// # Errors
-    /// When the consumer has fallen too far behind: with [`OverflowPolicy::Disconnect`], and where all handles of the store are gone, so that nobody can tell what
-    /// there is. It stays so.
+    /// When the subscriber has fallen too far behind: with [`OverflowPolicy::Disconnect`], and also with [`OverflowPolicy::Restart`] if the
+    /// store was dropped, so that there is no state to restart from. Every later call returns the error again.
     ///
     /// # Cancel safety
     /// A future that is dropped has taken nothing.
@@ -144,13 +144,13 @@ where
         self.changes.pending()
     }
 
-    /// How far this consumer is behind.
+    /// How far this subscriber is behind.
     #[must_use]
     pub fn lag(&self) -> Lag {
         self.changes.lag()
     }
 
-    /// As [`Subscription::is_initial_delivered`], since it began or began anew: a restart takes it back.
+    /// As [`Subscription::is_initial_delivered`], since the last start: a restart resets it to `false`.
     #[must_use]
     pub fn is_initial_delivered(&self) -> bool {
         !self.restarting && self.lagged.is_none() && self.changes.is_initial_delivered()
@@ -170,7 +170,7 @@ where
         if let Some(lagged) = self.lagged {
             return Poll::Ready(Err(lagged));
         }
-        // First, as a snapshot may be ahead of what is pending, and is of no use any more.
+        // Checked first: after an overflow, the rest of a snapshot walk is obsolete.
         if !self.restarting && !self.changes.buffer.has_overflowed() {
             match self.changes.take(waker) {
                 Poll::Pending => return Poll::Pending,
@@ -186,7 +186,7 @@ where
         }
         let Lag { delivered_version: seen, merged_version: version, .. } = self.changes.lag();
         let lagged = *self.lagged.insert(Lagged { delivered_version: seen, version });
-        // Neither writers nor its alarm have anything to do with it any more.
+        // Writers skip the buffer from here on, and no alarm wakes the task.
         self.changes.buffer.detach();
         drop(self.changes.resyncing.take());
         self.changes.forget();
@@ -200,7 +200,7 @@ where
         self.changes.forget();
         let table = store.rejoin(&self.changes.buffer);
         self.changes.begin(&table);
-        // Each may be the last to hold objects.
+        // Each may be the last reference to its objects.
         drop(table);
         drop(store);
         self.restarting = false;
@@ -209,12 +209,12 @@ where
 }
 
 impl<K, V> Subscription<K, V> {
-    /// Nothing of what was taken out, or is ahead of a snapshot, will be told.
+    /// Discards entries that were taken out and the rest of a snapshot walk, without delivering them.
     fn forget(&mut self) {
         self.resync = false;
         self.taken = None;
         self.initial = false;
-        // One by one, as each may panic in a drop.
+        // One by one, as each drop may panic.
         drop(self.walk.take());
         drop(self.due.take());
         drop(self.ready.take());

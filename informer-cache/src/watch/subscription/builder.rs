@@ -1,4 +1,4 @@
-//! EDGE. How a subscription is put together. Nothing waits here, so there is nothing to cancel.
+//! EDGE. The builder of subscriptions. Nothing waits here, so there is nothing to cancel.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
@@ -15,7 +15,7 @@ use crate::store::inner::StoreInner;
 use crate::table::definition::erased;
 use crate::{Index, LabelIndex, MissingIndex, Selector};
 
-/// A subscription in the making; made by [`Store::subscription`](crate::Store::subscription).
+/// A builder of subscriptions; made by [`Store::subscription`](crate::Store::subscription).
 ///
 /// # Examples
 /// ```
@@ -48,19 +48,19 @@ where
         Self { store, selection: None, filter: None, resync: None }
     }
 
-    /// Tells only of this key. What is pending is one key at most.
+    /// Delivers only changes of this key. At most one key is pending.
     pub fn for_key(mut self, key: K) -> Self {
         let hash = self.store.reader.seed.hash_one(&key);
         self.selection = Some(Selection::Key { hash, key });
         self
     }
 
-    /// Tells only of the objects that have this value in an index, in place of a key or value that was asked for before. An object that gets the value is added, not
-    /// [initial](crate::Change::is_initial); one that loses it is deleted, with the state that had it. A deletion is told with the last state of the
-    /// object, whatever its value is there.
+    /// Delivers only objects that have this value in an index. Replaces a key or value that was selected before. An object that gets the value is added, not
+    /// [initial](crate::Change::is_initial); one that loses it is deleted, with the state that had it. The deletion of an object carries its last state,
+    /// whatever value that state has in the index.
     ///
-    /// Whether a write is of selection is decided by the writer, by what the index said of the objects. So the beginning costs what there is of the value, nothing is
-    /// pending or held for other objects, and nobody is woken for them. Where a [`filter`](Self::filter) would do, this is the cheaper form.
+    /// The writer decides whether a write is selected, by the index's values of the objects. So the start costs O(objects of the value), and other objects are
+    /// neither pending nor held and wake no task. Where a [`filter`](Self::filter) would do, this is the cheaper form.
     ///
     /// The subscription ends when the index is removed from the store.
     ///
@@ -99,16 +99,16 @@ where
         Ok(self)
     }
 
-    /// Tells only of objects that pass: one that begins to pass is added, not [initial](crate::Change::is_initial), one that ceases to is
-    /// deleted, with the state that was told last. Of several filters an object has to pass all.
+    /// Delivers only objects for which `f` returns true. An object that begins to pass is added, not [initial](crate::Change::is_initial); one that ceases to
+    /// pass is deleted, with the state that was delivered last. With several filters, an object has to pass all.
     ///
-    /// Whether an object that is gone was known is decided by the state that was told last, so its deletion is told whatever its last state is.
+    /// If the state delivered last passed, the deletion of the object is delivered, whatever its last state is.
     ///
-    /// It is asked when a change is taken, by who takes it, and never under a lock: `f` may use the store. It must be pure, as it is asked about a
-    /// state when that is news, when it is replaced, and at each resync. The changes it keeps back are pending until then, so they
-    /// count in [`lag`](Subscription::lag). A long walk past objects that do not pass is made in several polls, so that others have their turn.
+    /// The call that takes a change calls `f`, never under a lock: `f` may use the store. `f` must be pure, as it is called for a state when that is new,
+    /// when it is replaced, and at each resync. Rejected changes are pending until they are taken, so they count in [`lag`](Subscription::lag). A long walk
+    /// past rejected objects is split into several polls, to yield to other tasks.
     ///
-    /// A panic in it is that of the call that takes the change, which stays to be told by the next one.
+    /// A panic of `f` propagates to the call that takes the change. The change is not lost: the next call delivers it.
     ///
     /// # Examples
     /// ```
@@ -159,13 +159,12 @@ where
         self.filter(move |object| labels.select(object, &selector))
     }
 
-    /// Tells everything again whenever this time has passed, as [`Subscription::resync`] does. Of no time: never.
+    /// Delivers every object again after each period, as [`Subscription::resync`] does. A period of zero disables the resync.
     ///
-    /// The period is this subscription's own: neither other subscriptions nor relists move it. It begins with the subscription, and anew with each resync; one
-    /// that is due begins when everything else was told, so a consumer that is always behind has none. Periods that passed meanwhile
-    /// are not made up for.
+    /// Other subscriptions and relists do not affect the period. It starts with the subscription, and again with each resync. A due resync begins once every
+    /// pending change was delivered, so a subscriber that is always behind has none. Missed periods are not made up for.
     ///
-    /// The timer is for this subscription alone. It is armed while the consumer waits.
+    /// The timer is for this subscription alone. It is armed while the subscriber waits.
     ///
     /// # Examples
     /// ```
@@ -190,14 +189,14 @@ where
         self
     }
 
-    /// Begins: the objects there are, then everything that changes. Costs what [`Store::subscribe`](crate::Store::subscribe) does.
+    /// Starts the subscription: the stored objects, then every change. Costs what [`Store::subscribe`](crate::Store::subscribe) does.
     #[must_use]
     pub fn subscribe(self) -> Subscription<K, V> {
         self.begin(usize::MAX)
     }
 
-    /// Begins, and lets no more than so many keys be pending, besides the objects of the snapshot; what happens when it is more is up to `overflow`.
-    /// It must be more than one relist or one busy moment changes, or the consumer begins again and again.
+    /// Starts the subscription with at most `most` pending keys, besides the objects of the snapshot; `overflow` decides what happens beyond that.
+    /// `most` must exceed the number of keys that one relist or one burst changes, or the subscriber restarts again and again.
     ///
     /// # Examples
     /// ```
@@ -210,8 +209,8 @@ where
     ///     store.upsert((key, 1));
     /// }
     /// let mut known = BTreeMap::new();
-    /// while let Some(told) = changes.try_next()? {
-    ///     match told {
+    /// while let Some(event) = changes.try_next()? {
+    ///     match event {
     ///         SubscriptionEvent::Restarted => known.clear(),
     ///         SubscriptionEvent::Change(change) => match change.new() {
     ///             Some(new) => drop(known.insert(*change.key(), new.clone())),

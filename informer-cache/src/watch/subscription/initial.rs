@@ -1,4 +1,4 @@
-//! PURE. What a consumer has still to be told of a snapshot.
+//! PURE. The objects of a snapshot that are still to be delivered to a subscriber.
 
 use crate::changes::selection::Selection;
 use crate::table::Table;
@@ -13,7 +13,7 @@ pub(super) enum InitialObjects<K, V> {
 }
 
 impl<K: Eq, V> InitialObjects<K, V> {
-    /// All objects of a table, or those of selection; nothing if there are none. Compares keys or index values if there is an selection.
+    /// All objects of a table, or the selected ones; `None` if there are none. Compares keys or index values if there is a selection.
     pub(super) fn new(table: &Table<K, V>, selection: Option<&Selection<K, V>>) -> Option<Self> {
         let ahead = match selection {
             None => Self::All(Walk::new(table.rows.items())),
@@ -28,7 +28,7 @@ impl<K: Eq, V> InitialObjects<K, V> {
 }
 
 impl<K, V> InitialObjects<K, V> {
-    /// How many there are.
+    /// How many objects are left.
     pub(super) fn left(&self) -> usize {
         match self {
             Self::All(walk) => walk.left(),
@@ -44,7 +44,7 @@ impl<K, V> InitialObjects<K, V> {
         }
     }
 
-    /// Goes on to the one after it; gives back what is left behind, which may be the last to hold its objects.
+    /// Moves on to the next object. Returns the part it has passed, which may hold the last references to its objects.
     pub(super) fn advance(&mut self) -> impl Sized + use<K, V> {
         match self {
             Self::All(walk) => (Some(walk.advance()), None),

@@ -1,8 +1,8 @@
-//! PURE. What a consumer has still to be told.
+//! PURE. The number of objects and changes that are still to be delivered to a subscriber.
 
 use crate::Version;
 
-/// How far a consumer is behind.
+/// How far a subscriber is behind.
 ///
 /// # Examples
 /// ```

@@ -1,6 +1,6 @@
-//! EDGE. How often a consumer wants everything told again.
+//! EDGE. Resyncs of a subscription, on request and periodically.
 //!
-//! Cancel safety: nothing is taken by waiting. The alarm wakes whoever polled last; dropped, it wakes nobody.
+//! Cancel safety: waiting takes no change. The alarm wakes the task that polled last; a dropped alarm wakes no task.
 
 use std::hash::Hash;
 use std::task::Waker;
@@ -16,9 +16,8 @@ where
 {
     /// Requests that every object be delivered once more, as an update from itself to itself.
     ///
-    /// That begins as soon as everything pending was told, and overwrites nothing: an object that changes before its turn is told as that
-    /// change only. O(1); it begins when no write is in progress. No effect while one is under way, and
-    /// none after the end.
+    /// The resync begins once every pending change was delivered and no write is in progress. It overwrites no change: an object that changes before the
+    /// resync reaches it is delivered as that change only. O(1). No effect while a resync is under way, and none after the end.
     ///
     /// # Examples
     /// ```
@@ -48,13 +47,13 @@ pub(super) struct ResyncTimer {
 }
 
 impl ResyncTimer {
-    /// The first one is due a period from now. None for a period of no time, which would never end.
+    /// The first resync is due a period from now. `None` for a period of zero, which would resync without end.
     pub(super) fn new(timer: Box<dyn Timer>, period: Duration) -> Option<Self> {
         let next = timer.now() + period;
         (!period.is_zero()).then_some(Self { timer, period, next })
     }
 
-    /// Whether one is due; then the next one is due a period from now. What was missed is not made up for.
+    /// Whether a resync is due; then the next one is due a period from now. Missed periods are not made up for.
     pub(super) fn is_due(&mut self) -> bool {
         let now = self.timer.now();
         let due = now >= self.next;
@@ -64,7 +63,7 @@ impl ResyncTimer {
         due
     }
 
-    /// Wakes once the next one is due.
+    /// Wakes the task once the next resync is due.
     pub(super) fn arm(&self, waker: &Waker) {
         self.timer.wake_at(self.next, waker);
     }
