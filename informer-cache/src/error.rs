@@ -73,7 +73,7 @@ impl fmt::Display for ParseVersionError {
 
 impl Error for ParseVersionError {}
 
-/// An index function could not tell the values of an object.
+/// An index function failed to compute the values of an object.
 ///
 /// # Examples
 /// ```
@@ -242,7 +242,7 @@ impl fmt::Display for TimedOut {
 
 impl Error for TimedOut {}
 
-/// What was waited for will not happen: whoever would have told is gone.
+/// The awaited event will not happen: the writer, informer or store that would have caused it is gone.
 ///
 /// # Examples
 /// ```

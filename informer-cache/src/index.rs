@@ -44,7 +44,7 @@ pub use selector::{ParseSelectorError, Selector, SelectorOperator, SelectorRequi
 /// assert_eq!(store.by_index(&BY_NODE, "node-8")?.len(), 0);
 /// assert_eq!(store.by_index(&BY_OWNER, &71)?.len(), 1);
 ///
-/// // A mirror cannot refuse what its source has: a unique index stores a violation, and tells of it.
+/// // A cache cannot reject an object of its source: a unique index stores a violation, and reports it.
 /// store.upsert(Pod { name: "default/b".parse()?, uid: 1, node: "node-7".into(), owners: vec![] });
 /// assert_eq!(store.snapshot().unique_violations(&BY_UID)?.map(|(uid, pods)| (*uid, pods.len())).collect::<Vec<_>>(), [(1, 2)]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -74,15 +74,15 @@ impl<V, IK> Index<V, IK> {
         Self { name, function: Function::Many(values), unique: false }
     }
 
-    /// An index whose function may fail. The object is stored all the same, this index does not hold it, and
-    /// [`Snapshot::index_errors`](crate::Snapshot::index_errors) tells of it.
+    /// An index whose function may fail. On an error the object is stored and left out of this index, and
+    /// [`Snapshot::index_errors`](crate::Snapshot::index_errors) returns the error.
     #[must_use]
     pub const fn fallible(name: &'static str, values: fn(&V) -> Result<Vec<IK>, IndexError>) -> Self {
         Self { name, function: Function::Fallible(values), unique: false }
     }
 
-    /// Expects that no two objects have the same value. Where two do, both are stored, and
-    /// [`Snapshot::unique_violations`](crate::Snapshot::unique_violations) tells of it.
+    /// Expects that no two objects have the same value. If two do, both are stored, and
+    /// [`Snapshot::unique_violations`](crate::Snapshot::unique_violations) returns the value.
     #[must_use]
     pub const fn unique(mut self) -> Self {
         self.unique = true;

@@ -1,10 +1,10 @@
 //! EDGE. A source, a reflector and a store, driven by one future.
 //!
-//! Cancel safety: the run future may be dropped at any point. The store then stays as it was published last, a half
-//! list is thrown away, the status says [`Stopped`](crate::InformerState::Stopped), and everybody who waits is told. After
-//! [`shut_down`](Informer::shut_down) it ends by itself, in the same way. A panic of the source or the timer
-//! leaves through the run future and ends the informer likewise, as [`Failed`](crate::InformerState::Failed). A panic of a function of the user's on
-//! one object is contained: that object is left as it is stored. The futures of [`synced`](Informer::synced) and [`stopped`](Informer::stopped)
+//! Cancel safety: the run future may be dropped at any point. The store then keeps its last published state, a partial
+//! list is dropped, the status is [`Stopped`](crate::InformerState::Stopped), and all waiters are woken. After
+//! [`shut_down`](Informer::shut_down) the run future returns, with the same effects. A panic of the source or the timer
+//! propagates through the run future and ends the informer likewise, as [`Failed`](crate::InformerState::Failed). A panic of a user's function on
+//! one object is caught: the stored object stays as it is. The futures of [`synced`](Informer::synced) and [`stopped`](Informer::stopped)
 //! lose nothing when dropped.
 
 mod builder;
@@ -83,7 +83,7 @@ pub struct Informer<K, V> {
 /// What the run future shares with the handles.
 pub(crate) struct Shared<K, V> {
     writer: SharedWriter<K, V>,
-    /// Told when the run future is over. Shared, since who waits for it must not keep the store.
+    /// Set when the run future is over. In an `Arc` of its own, since a waiter must not keep the store alive.
     stopped: Arc<Synced>,
     status: StatusCell,
     stop: StopSignal,
@@ -100,7 +100,7 @@ where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
-    /// An informer of the source's objects, which the schema tells apart.
+    /// An informer of the source's objects, whose keys the schema computes.
     pub fn builder<S: Source<Object = V>>(schema: Schema<K, V>, source: S) -> InformerBuilder<K, V, S> {
         InformerBuilder::new(schema, source)
     }
@@ -167,14 +167,14 @@ where
         self.shared.writer.subscribe()
     }
 
-    /// A [subscription](Self::subscribe) of some objects only, one that tells everything again from time to time, or one that may not fall behind by more than
-    /// so many keys; see [`Store::subscription`].
+    /// Builds a [subscription](Self::subscribe) with a filter, a resync period, or a bound on its pending keys; see
+    /// [`Store::subscription`].
     pub fn subscription(&self) -> SubscriptionBuilder<K, V> {
         self.shared.writer.subscription()
     }
 
-    /// Tells `f` the objects known now, then every change, unmerged, as the run future publishes it: `f` is called there, so it must
-    /// be quick. When [`stopped`](Self::stopped) is done, every change the informer made was told. See [`Store::observe`].
+    /// Calls `f` with the objects stored now, then with every change, unmerged, as the run future publishes it. The run future calls `f`, so it must
+    /// be quick. When [`stopped`](Self::stopped) returns, `f` has been called with every change the informer made. See [`Store::observe`].
     pub fn observe(&self, f: impl Fn(&Change<K, V>) + Send + Sync + 'static) -> Observer<K, V> {
         self.shared.writer.observe(f)
     }
@@ -242,9 +242,9 @@ where
         InformerStatus { version: self.shared.writer.version(), ..status }
     }
 
-    /// Ends the run future in order, soon; the subscriptions end when they have told what is pending.
+    /// Requests that the run future end in order, soon; subscriptions end after they have delivered their pending changes.
     ///
-    /// Nobody waits here: [`stopped`](Self::stopped) does. A list that is published and not delivered to all is delivered first.
+    /// Does not wait: [`stopped`](Self::stopped) does. A list that is published is first delivered to all observers and subscribers.
     pub fn shut_down(&self) {
         self.shared.stop.request();
     }
@@ -270,7 +270,7 @@ where
         self.shared.status.read().state.is_final()
     }
 
-    /// Waits until the run future is over, for whatever reason; [`status`](Self::status) tells which.
+    /// Waits until the run future is over, for any reason; [`status`](Self::status) returns which.
     ///
     /// # Cancel safety
     /// Dropping the future forgets the wait and nothing else.
@@ -279,7 +279,7 @@ where
         let _ = self.shared.stopped.wait().await;
     }
 
-    /// Whether the run future was told to end, or has ended.
+    /// Whether a shutdown was requested, or the run future has ended.
     pub(crate) fn is_stopping(&self) -> bool {
         self.shared.stop.is_requested()
     }

@@ -54,11 +54,11 @@ pub use self::step::{BackoffCause, EventVerdict, ReflectorPhase, ReflectorReques
 use self::backoff::Backoff;
 use crate::Version;
 
-/// What to ask a source next, and what to do with each answer.
+/// A state machine that decides the next request to a source, and what to do with each response.
 ///
-/// The edge performs [`step`](Self::step) until [`deadline`](Self::deadline), tells what came of it, and looks again.
-/// It keeps the half list on behalf of the reflector: items are added on [`EventVerdict::Stage`] and
-/// [`EventVerdict::Publish`], and thrown away as soon as [`has_partial_list`](Self::has_partial_list) says no.
+/// The caller performs the request of [`step`](Self::step) until [`deadline`](Self::deadline), reports the result by the matching method, and repeats.
+/// The caller also keeps the partial list: it adds items on [`EventVerdict::Stage`] and
+/// [`EventVerdict::Publish`], and drops them as soon as [`has_partial_list`](Self::has_partial_list) returns `false`.
 ///
 /// # Examples
 /// ```
@@ -135,9 +135,9 @@ struct Listing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Watching {
     opened: Nanos,
-    /// Told something the store did not know.
+    /// It delivered an event that is newer than the store.
     news: bool,
-    /// Versions count. Not while a watch from any state tells, in no order, what exists.
+    /// Versions ascend. Not while a watch from any state delivers the existing objects, in no order.
     ordered: bool,
 }
 

@@ -42,7 +42,7 @@ impl<K, V> Schema<K, V> {
         Self { key, version, same: |_, _| true, equal: |_, _| true }
     }
 
-    /// Tells whether two objects of one key are the same object at two points in time, or one deleted and another
+    /// Sets the function that returns whether two objects of one key are the same object at two points in time; `false` if one was deleted and another
     /// one created under the same key. In Kubernetes: whether the `uid` is equal.
     #[must_use]
     pub const fn with_identity(mut self, same: fn(&V, &V) -> bool) -> Self {
@@ -50,12 +50,12 @@ impl<K, V> Schema<K, V> {
         self
     }
 
-    /// Tells whether two objects of one key and version have the same content. Without it they are taken to have.
+    /// Sets the function that returns whether two objects of one key and version have the same content. Without it they count as equal.
     ///
-    /// A source may change what it answers without a new version: a Kubernetes API server applies new defaults of a custom resource, or converts to
-    /// another version of its schema, as it reads. A watch does not tell of that, but a list does: every relist, after an expired version, say, asks
-    /// this of each object that is listed at the version it is stored with, and where the answer is `false`, the object is updated. So it costs a
-    /// relist one comparison of each object, and an event nothing. It sees objects as they are stored, [transformed](crate::StoreBuilder::transform).
+    /// A source may return other content without a new version: a Kubernetes API server applies new defaults of a custom resource, or converts to
+    /// another version of its schema, as it reads. A watch does not deliver such a change, but a list does: every relist, after an expired version, say, calls
+    /// the function for each object that is listed at the version it is stored with, and updates the object if it returns `false`. So it costs a
+    /// relist one comparison of each object, and an event nothing. The function gets objects as they are stored, [transformed](crate::StoreBuilder::transform).
     ///
     /// # Examples
     /// ```

@@ -1,7 +1,7 @@
-//! EDGE. Sources for tests: of informers, and of what is built on them. No cluster, no network, no sleep.
+//! EDGE. Sources for tests of informers and of code built on them. No cluster, no network, no sleep.
 //!
-//! A [`TestServer`] has a state of its own and behaves as a real one does, with faults to order: for tests of *what* comes of changes. A
-//! [`ScriptedSource`] says word for word what it was told to say: for tests of *how* an informer asks.
+//! A [`TestServer`] has its own state and behaves as a real server, with faults on request: for tests of the *results* of changes. A
+//! [`ScriptedSource`] returns exactly the scripted responses: for tests of the *requests* of an informer.
 //!
 //! [`check_source`] checks that a source of your own keeps the contract.
 //!

@@ -6,9 +6,9 @@
 //! | which deadlines there are, in order | `expiry` | for sweeping; no read needs it |
 //!
 //! # Invariants
-//! 1. Reads believe deadlines, not sweeps: at any instant the same is seen, whatever has been swept.
+//! 1. Reads compare deadlines with the clock: at any instant the result is the same, whatever has been swept.
 //! 2. Each write takes a ticket, later ones greater, and the ticket is the version of the object. So the later of two writes of a key
-//!    wins, and a sweep deletes what it found expired, never what has come since: to the store that is a stale deletion.
+//!    wins, and a sweep deletes what it found expired, never an object written since: to the store that is a stale deletion.
 //! 3. Every stored object that has a deadline is in the expiry queue. It enters before it is published and leaves when it is dropped, or when
 //!    a sweep has dealt with it; a sweep leaves those alone whose write is not over.
 //!
@@ -188,16 +188,17 @@ where
         Ok(objects)
     }
 
-    /// The objects there are, then everything that changes, as [`Store::subscribe`](crate::Store::subscribe) does. That an object has expired is told when it is
-    /// swept; its deadline tells it sooner. What has expired before now is not told.
+    /// Delivers the stored objects, then every change, as [`Store::subscribe`](crate::Store::subscribe) does. An expired object is delivered as deleted when it is
+    /// swept; to react earlier, use the deadline in its [`TtlEntry`]. Objects that have expired before the call are not delivered.
     #[must_use]
     pub fn subscribe(&self) -> Subscription<K, TtlEntry<V>> {
         self.sweep_first(self.shared.clock.now());
         self.store.subscribe()
     }
 
-    /// Tells `f` the objects there are, then everything that changes, as [`Store::observe`](crate::Store::observe) does. That an object has expired is told when
-    /// it is swept, by whoever sweeps it: any writer, or the caller of [`evict_expired`](Self::evict_expired). What has expired before now is not told.
+    /// Calls `f` with the stored objects, then with every change, as [`Store::observe`](crate::Store::observe) does. For an expired object, `f` is called when
+    /// it is swept, in the thread that sweeps: of any writer, or of the caller of [`evict_expired`](Self::evict_expired). Objects that have expired before the call
+    /// are not reported.
     pub fn observe(
         &self,
         f: impl Fn(&Change<K, TtlEntry<V>>) + Send + Sync + 'static,
@@ -285,10 +286,10 @@ where
         deleted
     }
 
-    /// Makes a complete list the store's content, at once, and says what changed. All of it is written at one instant, and each object lives
-    /// as long as the policy says. Of a key that is listed twice the last object counts.
+    /// Replaces the store's content by a complete list, atomically, and returns the changes. All objects are written at one instant, each with the time to
+    /// live of the policy. If a key is listed twice, the last object counts.
     ///
-    /// What has expired is swept first, so it is told as deleted and not as updated, and not in what this returns.
+    /// Expired objects are swept first, so they are reported as deleted, not as updated, and are not among the returned changes.
     ///
     /// # Panics
     /// Only as the policy, the clock, or functions of a key or an index do; then nothing of the list is stored.
@@ -342,7 +343,7 @@ where
         self.store.remove_index(index)
     }
 
-    /// Ends every subscription, after what is pending in it. The store itself stays, and nobody is told any more.
+    /// Ends every subscription, after its pending changes. The store itself stays, and no later change is reported.
     pub fn close(&self) {
         self.store.close();
     }

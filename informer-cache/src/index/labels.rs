@@ -10,8 +10,8 @@ use crate::table::definition::Definition;
 
 /// A handle of an index of labels, which answers selectors: see [`Snapshot::select`](crate::Snapshot::select).
 ///
-/// The function tells each label of an object to its second argument, as `each(key, value)`. It obeys the rules of any
-/// [index](crate::Index) function. Of a key told twice the last value counts.
+/// The function calls its second argument with each label of an object, as `each(key, value)`. It must follow the rules of any
+/// [index](crate::Index) function. If a key is passed twice, the last value counts.
 ///
 /// # Examples
 /// ```
@@ -42,11 +42,11 @@ pub struct LabelIndex<V> {
     function: LabelsFn<V>,
 }
 
-/// Tells each label of an object.
+/// Calls its second argument with each label of an object.
 type LabelsFn<V> = fn(&V, &mut dyn FnMut(&str, &str));
 
 impl<V> LabelIndex<V> {
-    /// An index of the labels that the function tells.
+    /// An index of the labels that `labels` passes on.
     #[must_use]
     pub const fn new(name: &'static str, labels: LabelsFn<V>) -> Self {
         Self { name, function: labels }

@@ -121,7 +121,7 @@ where
         self
     }
 
-    /// Tells the time and wakes the run future. Each informer needs one of its own.
+    /// Sets the clock and timer of the run future. Each informer needs its own timer.
     pub fn timer<U: Timer>(self, timer: U) -> InformerBuilder<K, V, S, U> {
         let Self { schema, source, timer: _, store, config, seed, on_error, on_build } = self;
         InformerBuilder { schema, source, timer, store, config, seed, on_error, on_build }
@@ -179,10 +179,10 @@ where
     /// and after each panic of one of the user's functions. [`InformerStatus::last_error`](crate::InformerStatus::last_error) is the last failure, and
     /// [`InformerStatus::last_panic`](crate::InformerStatus::last_panic) the last panic; they are this one already when `f` is called.
     ///
-    /// It is called by the run future, between two requests, so it should be quick. Of several, the last set is called.
+    /// The run future calls `f` between two requests, so it should be quick. A second `on_error` replaces the first.
     ///
     /// # Panics
-    /// A panic of it ends with the call; it is called again.
+    /// A panic of `f` is caught; `f` is called again for the next failure.
     ///
     /// # Examples
     /// ```
@@ -193,13 +193,13 @@ where
     /// const NUMBERS: Schema<u32, u32> = Schema::new(|number: &u32| *number, |_| Version::new(1));
     /// let server = TestServer::new(NUMBERS, |_, _, _| {});
     /// server.fail_list(SourceErrorKind::ConnectionRefused);
-    /// let (tell, told) = mpsc::channel();
+    /// let (sender, failures) = mpsc::channel();
     /// let (numbers, run) = Informer::builder(NUMBERS, server)
-    ///     .on_error(move |failure| tell.send(failure.cause).unwrap())
+    ///     .on_error(move |failure| sender.send(failure.cause).unwrap())
     ///     .timer(ManualClock::new().timer())
     ///     .build()?;
     /// assert!(pin!(run).poll(&mut Context::from_waker(Waker::noop())).is_pending());
-    /// assert_eq!(told.recv()?, BackoffCause::Failed(SourceErrorKind::ConnectionRefused));
+    /// assert_eq!(failures.recv()?, BackoffCause::Failed(SourceErrorKind::ConnectionRefused));
     /// # drop(numbers);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

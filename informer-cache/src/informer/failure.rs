@@ -48,10 +48,10 @@ impl fmt::Display for SourceFailure<'_> {
     }
 }
 
-/// Who is told.
+/// The function that failures are reported to.
 pub(super) type OnError = Box<dyn FnMut(&SourceFailure<'_>) + Send + Sync>;
 
-/// What there is to say of a failure beside its cause.
+/// The details of a failure beside its cause.
 pub(super) enum Failed<'a> {
     Answer(&'a SourceError),
     Panic(&'a str),

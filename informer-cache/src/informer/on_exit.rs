@@ -1,6 +1,6 @@
-//! EDGE. Whatever ends a run future, everybody who waits is told.
+//! EDGE. Wakes all waiters when a run future ends: by return, drop or panic.
 //!
-//! Cancel safety: the destructor is the story.
+//! Cancel safety: the destructor does the work, so a drop at any point does too.
 
 use std::future::poll_fn;
 use std::hash::Hash;
@@ -52,8 +52,8 @@ where
     fn drop(&mut self) {
         let shared = &self.shared;
         shared.status.ended(if self.polling { InformerState::Failed } else { InformerState::Stopped });
-        // These run wakers. A waker that panics must neither keep the next waiter from being told nor, in a thread
-        // that unwinds already, abort the process.
+        // These run wakers. A waker that panics must neither prevent the wake-up of the next waiter nor abort the process,
+        // as a second panic in a thread that unwinds already would.
         let tell = |wake: &dyn Fn()| drop(catch_unwind(AssertUnwindSafe(wake)));
         tell(&|| shared.stop.exited());
         tell(&|| shared.writer.close());

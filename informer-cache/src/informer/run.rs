@@ -67,7 +67,7 @@ where
     S: Source<Object = V>,
     T: Timer,
 {
-    /// Runs until the end is wished for. A panic of the source or the timer is reported, and goes on.
+    /// Runs until a shutdown is requested. A panic of the source or the timer is reported, then resumed.
     pub(super) async fn run(mut self) {
         self.reflector.started(self.timer.now());
         let panic = {
@@ -293,12 +293,12 @@ where
         self.tell(at, cause, how);
     }
 
-    /// Tells the listener of a failure.
+    /// Reports a failure to `on_error`.
     fn tell(&mut self, at: Nanos, cause: BackoffCause, how: Failed<'_>) {
         let phase = self.reflector.phase();
         let until = if let ReflectorPhase::Waiting { until, .. } = phase { Some(until) } else { None };
         let failure = how.told(at, cause, until);
-        // The listener sees what comes of it, too.
+        // Before the call, so that `on_error` reads a status that includes this failure.
         self.report();
         if let Some(observer_fn) = &mut self.on_error {
             caught(|| observer_fn(&failure));
@@ -307,7 +307,7 @@ where
 
     fn report(&mut self) {
         if !self.reflector.has_partial_list() {
-            // Thrown away here rather than kept through a wait.
+            // Dropped here, so that it is not kept during a wait.
             self.half = None;
         }
         let relists = self.reflector.lists().saturating_sub(1);
@@ -318,7 +318,7 @@ where
         (self.timer.now(), self.random.next())
     }
 
-    /// Lets everybody else on this thread have a turn, and looks whether the end is wished for.
+    /// Yields once to the other tasks of this thread, then checks whether a shutdown is requested.
     async fn yield_now(&self) -> Result<(), Stop> {
         let mut yielded = false;
         let turn = poll_fn(|cx| {
@@ -332,11 +332,11 @@ where
         if self.shared.stop.is_requested() { Err(Stop) } else { Ok(()) }
     }
 
-    /// The future's output, unless the end is wished for or the reflector's deadline passes before.
+    /// The future's output, unless a shutdown is requested or the reflector's deadline passes before.
     async fn within<F: Future>(&self, future: F) -> PollOutcome<F::Output> {
         let mut future = pin!(future);
         poll_fn(|cx| {
-            // First, so that a source that always has an answer cannot keep the informer from ending.
+            // Checked first, so that a source that is always ready cannot prevent the shutdown.
             if self.shared.stop.is_requested() {
                 return Poll::Ready(PollOutcome::Stop);
             }
@@ -349,7 +349,7 @@ where
     }
 }
 
-/// Pending until the end is wished for or the deadline passes.
+/// Pending until a shutdown is requested or the deadline passes.
 fn patience<U>(
     wish: &StopSignal,
     timer: &impl Timer,

@@ -1,17 +1,17 @@
-//! SHELL. Informers that many share: started for the first who asks, stopped when the last lets go.
+//! SHELL. Shared informers: the first request starts an informer, the drop of its last handle stops it.
 //!
 //! | guarded by `state` | |
 //! |---|---|
-//! | `running` | a slot for each name: its informer, and how many hold it |
-//! | `leaving` | the ends of informers that were told to stop; those that are over leave with the next that does. Nothing of an informer is kept by that |
+//! | `running` | a slot for each name: its informer, and the number of its handles |
+//! | `leaving` | the `stopped` signals of informers that are shutting down; a later shutdown removes those that are set. They keep nothing of an informer |
 //! | `closed` | set once, never unset |
 //!
-//! What builds an informer, what runs it, wakers and destructors run without the lock. An informer's status, and whether it has ended, may be read under it:
+//! Builders, the spawn function, wakers and destructors run without the lock. An informer's status, and whether it has ended, may be read under it:
 //! those locks are the last in order.
 //!
 //! # Invariants
 //! 1. A slot has at least one user, and no number is used twice.
-//! 2. Of one name and types, at most one informer is in `running`. One that was told to stop is replaced by the next request, and leaves.
+//! 2. Of one name and types, at most one informer is in `running`. The next request replaces an informer that is shutting down.
 //! 3. Once closed, there is no slot.
 //!
 //! Cancel safety: waits are of informers, and lose nothing when dropped.
@@ -48,8 +48,8 @@ type Run = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// Informers by name, shared by all who use one. A handle: clones share them.
 ///
 /// The first request for a name starts its informer; later ones join it, at the version it is at, unless they configure it differently. When the last
-/// [`SharedInformer`] is dropped, or by [`stop`](Self::stop), the informer is shut down. An informer that has ended, or was told to, by whomever, is replaced
-/// at the next request for its name.
+/// [`SharedInformer`] is dropped, or by [`stop`](Self::stop), the informer is shut down. The next request for a name
+/// replaces an informer that has ended or was shut down, by any handle.
 ///
 /// # Examples
 /// ```
@@ -238,7 +238,7 @@ impl InformerSet {
         Ok((SharedInformer::new(self, id, number, informer), true))
     }
 
-    /// Shuts down the informers of this name, whoever uses them; who asks for one again starts another.
+    /// Shuts down the informers of this name, even while they are in use. The next request for the name starts another.
     ///
     /// # Examples
     /// ```
@@ -329,8 +329,8 @@ impl InformerSet {
         .await
     }
 
-    /// Waits until every informer there is now is over, those included that were told to stop. After [`shut_down`](Self::shut_down), until nothing
-    /// runs any more.
+    /// Waits until every informer of the set, including those that are shutting down, has ended. After [`shut_down`](Self::shut_down), no informer
+    /// runs when it returns.
     ///
     /// # Cancel safety
     /// Dropping the future forgets the wait and nothing else.
@@ -359,9 +359,9 @@ impl InformerSet {
 }
 
 impl Slot {
-    /// Never panics: a waker that does is that of one task, and whoever stops informers has others to tell, or is a destructor.
+    /// Never panics: a panicking waker concerns one task, and the caller has other informers to stop, or is a destructor.
     fn shut_down(&self) {
-        // Nobody to tell: the panic hook has said it.
+        // The panic hook has run; there is no caller to report to.
         let _ = caught(|| self.member.shut_down());
     }
 }

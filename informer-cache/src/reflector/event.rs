@@ -1,4 +1,4 @@
-//! PURE. What a watch tells: one object changed, or everything up to a version has been told.
+//! PURE. The events of a watch: a change of one object, or a bookmark.
 
 use crate::Version;
 
@@ -18,11 +18,11 @@ pub enum WatchEvent<V> {
     Added(V),
     /// The object changed; this is its new state.
     Modified(V),
-    /// The object is gone; this is its last state, ideally with the version of the delete.
+    /// The object was deleted; this is its last state, ideally with the version of the delete.
     Deleted(V),
-    /// Everything up to this version has been told; nothing changed.
+    /// All events up to this version have been delivered; no object changed.
     Bookmark(Version),
-    /// A streaming list is complete: all objects that existed at this version have been told as [`Added`](Self::Added).
+    /// A streaming list is complete: all objects that existed at this version have been delivered as [`Added`](Self::Added).
     ///
     /// Has a meaning only in a watch that was asked for with
     /// [`streaming_list`](crate::WatchRequest::streaming_list); anywhere else it counts as a bookmark.
@@ -30,7 +30,7 @@ pub enum WatchEvent<V> {
 }
 
 impl<V> WatchEvent<V> {
-    /// The object it tells of; `None` for bookmarks.
+    /// The object of the event; `None` for bookmarks.
     pub const fn object(&self) -> Option<&V> {
         match self {
             Self::Added(object) | Self::Modified(object) | Self::Deleted(object) => Some(object),

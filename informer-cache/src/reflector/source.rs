@@ -140,11 +140,11 @@ pub trait Source: Send + Sync + 'static {
         0
     }
 
-    /// Whether this stored object is there although the list that just became complete does not tell it.
+    /// Whether this stored object exists although the list that was just completed does not contain it.
     ///
-    /// For a source that can meet objects it cannot read: one that was known before stays as it is stored. Asked when all pages of a list,
-    /// or a streaming list to its end, have been told, of each stored object that was not among them; `false`, the default, deletes it. A source
-    /// that wraps another one hands the question on.
+    /// For a source that may fail to decode an object: an object that was decoded before stays as it is stored. Called at the end of a list or of a
+    /// streaming list, for each stored object that the list does not contain; `false`, the default, deletes the object. A source
+    /// that wraps another one forwards the call.
     ///
     /// # Panics
     /// It should not: a panic fails the list, which then changes nothing and is asked for again after a wait.

@@ -73,10 +73,10 @@ pub struct Page<V> {
 /// Asks for a watch.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WatchRequest {
-    /// The watch tells what changed after this version. [`Version::ZERO`]: from any state at hand, which is told
-    /// as `Added` first. With a streaming list: the list is not older than this, `ZERO` asks for the newest.
+    /// The watch delivers the changes after this version. [`Version::ZERO`]: from any state at hand, whose objects are delivered
+    /// as `Added` first. With a streaming list: the list is not older than this; `ZERO` requests the newest.
     pub from_version: Version,
-    /// Tell all existing objects as `Added`, then [`InitialListEnd`](crate::WatchEvent::InitialListEnd), then go on as a watch.
+    /// Deliver all existing objects as `Added`, then [`InitialListEnd`](crate::WatchEvent::InitialListEnd), then continue as a watch.
     pub streaming_list: bool,
     /// The source should end the watch in order after this time.
     pub timeout: Duration,

@@ -1,4 +1,4 @@
-//! PURE. The words between a reflector and its edge.
+//! PURE. The requests and verdicts of a reflector, which its caller performs.
 
 use std::fmt;
 
@@ -6,20 +6,20 @@ use flyball_sync::Nanos;
 
 use crate::{ListRequest, SourceErrorKind, Version, WatchRequest};
 
-/// What the edge has to do until the deadline.
+/// The request that the caller has to perform until the deadline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReflectorRequest {
-    /// List, then tell `page` or `list_failed`.
+    /// List, then call `page` or `list_failed`.
     List(ListRequest),
-    /// Open a watch, then tell `watch_opened` or `watch_failed`.
+    /// Open a watch, then call `watch_opened` or `watch_failed`.
     Watch(WatchRequest),
-    /// Read the open watch, and tell each event, `watch_errored` or `watch_closed`.
+    /// Read the open watch, and call `event`, `watch_errored` or `watch_closed` for each result.
     Read,
-    /// Nothing; then tell `deadline_reached`.
+    /// Wait until the deadline, then call `deadline_reached`.
     Wait,
 }
 
-/// What the edge has to do with what it told.
+/// What the caller has to do with the page or event that it reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum EventVerdict {
@@ -33,7 +33,7 @@ pub enum EventVerdict {
     Publish(Version),
 }
 
-/// What a reflector is about.
+/// What a reflector does at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReflectorPhase {
     /// Lists, in pages or as a stream.

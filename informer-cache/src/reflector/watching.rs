@@ -30,7 +30,7 @@ impl Reflector {
             return self.stream_failed(BackoffCause::Failed(kind), now, random);
         }
         let then = match kind {
-            // As when an open one breaks: a watch from any state would not tell what was deleted since the list.
+            // As for an open watch that breaks: a watch from any state would not deliver what was deleted since the list.
             _ if self.version == Version::ZERO => Then::List,
             SourceErrorKind::TooManyRequests { .. } | SourceErrorKind::ConnectionRefused => Then::Watch,
             _ => Then::List,
@@ -38,7 +38,7 @@ impl Reflector {
         self.watch_lost(kind, then, now, random);
     }
 
-    /// The open watch told an event; of its object only the version matters here.
+    /// The open watch delivered an event; only the version of its object matters here.
     ///
     /// O(1), without time or randomness: the one method on the path of every event.
     pub fn event(&mut self, event: WatchEvent<Version>) -> EventVerdict {
@@ -82,13 +82,13 @@ impl Reflector {
         }
     }
 
-    /// The open watch told an error, and is over.
+    /// The open watch failed, and is over.
     pub fn watch_errored(&mut self, kind: SourceErrorKind, now: Nanos, random: u64) {
         match self.state {
             State::Streaming { .. } => self.stream_failed(BackoffCause::Failed(kind), now, random),
             State::Watching(_) => {
                 let then = match kind {
-                    // Another watch from any state would not tell what was deleted in between.
+                    // Another watch from any state would not deliver what was deleted in between.
                     _ if self.version == Version::ZERO => Then::List,
                     SourceErrorKind::TooManyRequests { .. } | SourceErrorKind::ConnectionRefused => {
                         Then::Watch

@@ -24,7 +24,7 @@ struct State {
 }
 
 impl StopSignal {
-    /// Wishes that the run future end. Again is the same.
+    /// Requests that the run future end. Idempotent.
     pub(crate) fn request(&self) {
         let mut state = self.state.lock();
         state.requested = true;
@@ -35,7 +35,7 @@ impl StopSignal {
         }
     }
 
-    /// The run future is over and listens no more.
+    /// Drops the waker of the run future, which is over.
     pub(crate) fn exited(&self) {
         let mut state = self.state.lock();
         state.requested = true;
@@ -44,12 +44,12 @@ impl StopSignal {
         drop(listener);
     }
 
-    /// Whether the end is requested for.
+    /// Whether the end is requested.
     pub(crate) fn is_requested(&self) -> bool {
         self.state.lock().requested
     }
 
-    /// Whether the end is requested for; if not, the task is woken when it is.
+    /// Whether the end is requested; if not, stores the waker of the task, which `request` wakes.
     pub(crate) fn poll(&self, cx: &Context<'_>) -> bool {
         let state = self.state.lock();
         let listens = state.listener.as_ref().is_some_and(|listener| listener.will_wake(cx.waker()));

@@ -1,12 +1,12 @@
-//! SHELL. Something that happens once, and everybody who waits for it.
+//! SHELL. A one-time signal, and its waiters.
 //!
 //! | guarded by `state` | |
 //! |---|---|
 //! | `outcome` | whether it happened or never will; set once, never changed |
 //! | `waiting` | a waker per pending wait; empty once there is an outcome |
 //!
-//! Both under one lock: a waker that is stored has seen no outcome, so the outcome that follows wakes it. **Every** waiter is woken, not the last
-//! one that polled. Wakers are cloned, woken and dropped outside the lock.
+//! Both under one lock: a waker is stored only while there is no outcome, so the outcome that follows wakes it. **Every** waiter is woken, not only
+//! the last one that polled. Wakers are cloned, woken and dropped outside the lock.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,7 +20,7 @@ use flyball_sync::locks::Mutex;
 use crate::Stopped;
 use crate::signal::wakers::Wakers;
 
-/// A signal that is given once.
+/// A signal that is set once.
 #[derive(Default)]
 pub(crate) struct Synced {
     state: Mutex<State>,

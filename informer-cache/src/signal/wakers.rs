@@ -9,11 +9,11 @@ use flyball_sync::panics::caught;
 pub(crate) struct Wakers(Vec<Waker>);
 
 impl Wakers {
-    /// Wakes all of them, even when some panic. Never panics: a waker is a consumer's, and whoever wakes it, often a
-    /// writer, has nothing to do with what is wrong there.
+    /// Wakes all of them, even when some panic. Never panics: a waker belongs to a consumer, and its panic must not reach the
+    /// caller, often a writer.
     pub(crate) fn wake(self) {
         for waker in self.0 {
-            // Nobody to tell: the panic hook has said it.
+            // The panic hook has run; there is no caller to report to.
             let _ = caught(|| waker.wake());
         }
     }

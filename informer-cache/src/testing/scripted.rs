@@ -1,10 +1,10 @@
-//! EDGE. A source that says what a test told it to say.
+//! EDGE. A source that returns scripted responses.
 //!
 //! Cancel safety: a call that is dropped before it was answered takes no answer.
 //!
 //! | guarded by `script` | |
 //! |---|---|
-//! | answers, messages, the record of requests | whoever adds an answer wakes everybody who waits, outside the lock |
+//! | answers, messages, the record of requests | a call that adds an answer wakes all waiters, outside the lock |
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -25,7 +25,7 @@ pub enum SourceRequest {
     Watch(WatchRequest),
 }
 
-/// A source that says what a test told it to say. A handle: clones share the script.
+/// A source that returns scripted responses. A handle: clones share the script.
 ///
 /// Answers are given in the order they were added, each once. A request without an answer waits for one.
 ///
@@ -61,7 +61,7 @@ pub struct ScriptedSource<V> {
 struct Script<V> {
     lists: VecDeque<Result<Page<V>, SourceError>>,
     watches: VecDeque<Result<u64, SourceError>>,
-    /// Of each watch that can still be told something, by number.
+    /// The messages of each watch that is not over, by number.
     messages: Vec<(u64, VecDeque<Message<V>>)>,
     newest: u64,
     open: usize,
@@ -73,7 +73,7 @@ struct Script<V> {
 type Message<V> = Option<Result<WatchEvent<V>, SourceError>>;
 
 impl<V> ScriptedSource<V> {
-    /// A source that was told nothing yet.
+    /// A source with an empty script.
     #[must_use]
     pub fn new() -> Self {
         let script = Script {
@@ -105,7 +105,7 @@ impl<V> ScriptedSource<V> {
         });
     }
 
-    /// Lets the watch that was [added](Self::answer_watch) last tell an event.
+    /// Makes the watch that was [added](Self::answer_watch) last deliver an event.
     ///
     /// # Panics
     /// When no watch was added, or it is over.
@@ -114,7 +114,7 @@ impl<V> ScriptedSource<V> {
         self.say(Some(Ok(event)));
     }
 
-    /// Lets the watch that was added last tell an error.
+    /// Makes the watch that was added last fail.
     ///
     /// # Panics
     /// When no watch was added, or it is over.
@@ -151,7 +151,7 @@ impl<V> ScriptedSource<V> {
         self.say(Some(Err(error)));
     }
 
-    /// Lets the watch that was added last end in order.
+    /// Makes the watch that was added last end in order.
     ///
     /// # Panics
     /// When no watch was added, or it is over.
@@ -160,7 +160,7 @@ impl<V> ScriptedSource<V> {
         self.say(None);
     }
 
-    /// What was asked since this was called last.
+    /// Returns the requests since the last call of this method.
     #[must_use]
     pub fn requests(&self) -> Vec<SourceRequest> {
         std::mem::take(&mut self.script.lock().asked)

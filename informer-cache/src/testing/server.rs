@@ -4,7 +4,7 @@
 //!
 //! | guarded by `state` | |
 //! |---|---|
-//! | objects, history, faults, watches | whoever changes them wakes everybody who waits, outside the lock. The functions of the schema, the stamp, and `Clone`, `Drop` and `Ord` of objects and keys run under it: they must not call the server |
+//! | objects, history, faults, watches | a call that changes them wakes all waiters, outside the lock. The functions of the schema, the stamp, and `Clone`, `Drop` and `Ord` of objects and keys run under it: they must not call the server |
 
 mod faults;
 mod state;
@@ -26,15 +26,15 @@ use crate::{ListRequest, Page, Schema, Source, SourceError, SourceErrorKind, Ver
 
 /// A server in memory to list and watch. A handle: clones share the server.
 ///
-/// It keeps its objects and the history of their changes, pages its lists, tells its watches what changed, forgets history when it is
-/// [compacted](Self::compact), and fails as it is told to. So a test changes the *truth* and looks what comes of it:
-/// an informer arrives at [`objects`](Self::objects) once it is [healed](Self::clear_faults), whatever went wrong before.
+/// The server stores its objects and the history of their changes, pages its lists, delivers changes to its watches, drops its history when it is
+/// [compacted](Self::compact), and fails on request. So a test changes the objects of the server and checks the result:
+/// an informer converges to [`objects`](Self::objects) once the [faults are cleared](Self::clear_faults), whatever failed before.
 ///
 /// It gives every object that is [put](Self::put) its version, and an id that is new when the key was not there: the
 /// `stamp` writes both into the object. Versions begin at 1, the empty server's.
 ///
 /// # Examples
-/// A watch that breaks, and a change that its informer has to find out about with a new list:
+/// A watch that breaks, and a change that its informer only gets by a new list:
 /// ```
 /// use flyball_informer_cache::testing::TestServer;
 /// use flyball_informer_cache::{Informer, Schema, SourceErrorKind, Version};
@@ -166,13 +166,13 @@ impl<K: Ord + Clone, V: Clone> TestServer<K, V> {
         self.state.lock().watches.len()
     }
 
-    /// Every open watch says, once it has told everything, that it has.
+    /// Every open watch sends a bookmark once it has delivered all events so far.
     pub fn send_bookmarks(&self) {
         self.change(State::bookmark);
     }
 
-    /// Forgets what happened: a watch that has not told it yet expires, so does one from an earlier version, and so do
-    /// lists whose pages were not all asked for.
+    /// Drops the history: a watch that has not delivered all of it expires, as do a watch from an earlier version and
+    /// lists whose pages were not all requested.
     pub fn compact(&self) {
         self.change(State::compact);
     }
@@ -218,12 +218,12 @@ impl<K: Ord + Clone, V: Clone> TestServer<K, V> {
         self.change(|state| state.disturb(Disturbance::Fail(kind)));
     }
 
-    /// Every open watch ends in order, once it has told what happened until now.
+    /// Every open watch ends in order, once it has delivered all events so far.
     pub fn close_watches(&self) {
         self.change(State::close);
     }
 
-    /// Every open watch tells the last three events again, those it has told.
+    /// Every open watch delivers again the last three events that it has delivered.
     pub fn repeat_events(&self) {
         self.change(|state| state.disturb(Disturbance::Repeat));
     }

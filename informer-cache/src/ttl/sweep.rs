@@ -1,4 +1,4 @@
-//! SHELL. Taking out what has expired. Guards nothing, and no read depends on it.
+//! SHELL. Eviction of expired objects. Guards nothing, and no read depends on it.
 
 use std::borrow::Borrow;
 use std::hash::Hash;
@@ -11,7 +11,7 @@ use flyball_sync::{Clock, Nanos};
 use crate::table::record::Name;
 use crate::{Change, ChangeKind, TtlEntry, TtlStore, WriteOutcome};
 
-/// Each write adds at most one object that expires, and sweeps up to two: what nobody reads does not pile up.
+/// Each write adds at most one object that expires, and sweeps up to two, so expired objects do not accumulate.
 const SWEPT_BY_WRITE: usize = 2;
 
 /// A sweep of everything goes in steps of so many.
@@ -23,7 +23,7 @@ where
     V: Send + Sync + 'static,
     C: Clock,
 {
-    /// Takes out everything that has expired, and says what that was: deletions, the earliest deadline first. O(expired).
+    /// Evicts all expired objects, and returns their deletions, the earliest deadline first. O(expired).
     pub fn evict_expired(&self) -> Vec<Change<K, TtlEntry<V>>> {
         self.sweep_at(self.shared.clock.now())
     }
@@ -74,7 +74,7 @@ where
         }
     }
 
-    /// The sweep of a write, which is over: its outcome is told whatever happens here.
+    /// Sweeps after a write. A panic is caught, so that the write returns its outcome.
     pub(super) fn sweep_along(&self, now: Nanos) {
         caught(|| drop(self.sweep_some(now, SWEPT_BY_WRITE)));
     }

@@ -21,7 +21,7 @@ pub(super) trait Member: Send + Sync {
     /// The signal that it is over. It keeps nothing of the informer.
     fn over(&self) -> Arc<Synced>;
 
-    /// Whether it was told to stop, or has stopped: nobody joins it.
+    /// Whether a shutdown was requested, or it has stopped: a request does not join it.
     fn is_stopping(&self) -> bool;
 }
 

@@ -1,4 +1,4 @@
-//! PURE. What tells informers of a set apart.
+//! PURE. The name of an informer in a set.
 
 use std::fmt;
 use std::sync::Arc;

@@ -17,7 +17,7 @@ use crate::{Schema, Source, SourceError, Version, WatchEvent, WatchRequest, Watc
 /// The keys that exist, with their versions.
 pub(super) type Objects<K> = BTreeMap<K, Version>;
 
-/// What is known of a source, and the watch that delivers more.
+/// The known objects of a source, and the watch that updates them.
 pub(super) struct Follow<K, S: Source> {
     schema: Schema<K, S::Object>,
     pub(super) known: Objects<K>,

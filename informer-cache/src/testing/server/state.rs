@@ -1,9 +1,9 @@
-//! PURE. What a server knows, and how it answers.
+//! PURE. The state of a server, and its responses.
 //!
 //! # Invariants
 //! 1. The versions of the history ascend, and all are above `compacted`, or above `restored`.
 //! 2. `version <= highest`; they differ only after a restore, until the next change.
-//! 3. A watch has told everything up to its place, and nothing above it but what it tells again.
+//! 3. A watch has delivered every event up to its place, and above it none but those that it delivers again.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::task::Waker;
@@ -33,7 +33,7 @@ pub(super) struct State<K, V> {
     pub(super) faults: Faults,
     pub(super) failing_lists: VecDeque<SourceErrorKind>,
     pub(super) failing_watches: VecDeque<SourceErrorKind>,
-    /// What the open watches have to say beside the history.
+    /// The messages of the open watches beside the history.
     pub(super) watches: BTreeMap<u64, Said>,
     opened: u64,
     pub(super) line: Option<Line>,
@@ -71,29 +71,29 @@ pub(super) struct Line {
 #[derive(Default)]
 pub(super) struct Said {
     disturbances: VecDeque<Disturbance>,
-    /// Bookmarks to tell when everything up to them was told.
+    /// Bookmarks to send once all events up to them were delivered.
     marks: VecDeque<u64>,
 }
 
 #[derive(Clone, Copy)]
 pub(super) enum Disturbance {
-    /// After everything up to this version was told.
+    /// Ends the watch after all events up to this version were delivered.
     End(u64),
     Fail(SourceErrorKind),
-    /// The last events told are told again.
+    /// Delivers the last delivered events again.
     Repeat,
 }
 
 /// Where a watch is.
 pub(super) struct Place<V> {
     pub(super) number: u64,
-    /// Everything up to here was told.
+    /// All events up to this version were delivered.
     from: u64,
-    /// What it tells first.
+    /// The events to deliver first.
     first: VecDeque<WatchEvent<V>>,
 }
 
-/// What a watch says next.
+/// The next message of a watch.
 pub(super) enum Next<V> {
     Told(WatchEvent<V>),
     Failed(SourceErrorKind),
@@ -182,7 +182,7 @@ impl<K: Ord + Clone, V: Clone> State<K, V> {
         let Some((version, objects)) = self.cached.clone() else { return };
         (self.version, self.objects) = (version, objects);
         self.history.clear();
-        // Nobody may go on from what was lost, not even from its very end.
+        // No watch may continue from the lost history, not even from its end.
         self.compacted = self.highest + 1;
         self.restored = Some(self.version);
         self.pages.clear();
@@ -276,13 +276,13 @@ impl<K: Ord + Clone, V: Clone> State<K, V> {
         Ok(Place { number: self.opened, from, first })
     }
 
-    /// The part of the history that a watch at `from` has told.
+    /// The part of the history that a watch at `from` has delivered.
     fn told(&self, from: u64) -> &[Happened<V>] {
         let told = self.history.partition_point(|happened| happened.version <= from);
         &self.history[..told]
     }
 
-    /// What a watch says next; `None` when it has nothing to say.
+    /// The next message of a watch; `None` when there is none.
     pub(super) fn next(&mut self, place: &mut Place<V>) -> Option<Next<V>> {
         if let Some(first) = place.first.pop_front() {
             return Some(Next::Told(first));
