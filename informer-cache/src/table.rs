@@ -5,8 +5,8 @@
 //! place, whatever the indexes, and a new version with the same values changes one place.
 //!
 //! **Plan, then commit.** Planning may run the equality and the order of keys and index values, which are the user's and may
-//! panic; it changes nothing. Committing runs no foreign code (what it replaces is still held by the caller, or handed
-//! to him, so nothing is dropped either) and cannot fail halfway.
+//! panic; it changes nothing. Committing runs no foreign code (the caller still holds what it replaces, or receives
+//! it, so nothing is dropped either) and cannot fail halfway.
 //!
 //! # Invariants
 //! 1. Keys are distinct; a row is found by the hash and key of its record.

@@ -70,7 +70,7 @@ mod on {
     /// To close a span is the subscriber's business, and no worker's.
     impl Drop for ReconcileSpan {
         fn drop(&mut self) {
-            // Nobody to tell: the panic hook has said it.
+            // The panic hook has reported it.
             panics::caught(|| drop(std::mem::replace(&mut self.0, Span::none())));
         }
     }

@@ -26,7 +26,7 @@ async fn before(client: Client, end: impl Future<Output = ()> + Send + Sync + 's
         .owns(Api::<ConfigMap>::all(client.clone()), watcher::Config::default())
         .graceful_shutdown_on(end)
         .run(reconcile, error_policy, Arc::new(Context { client }))
-        .for_each(|result| async move { println!("  {}", told(&result)) })
+        .for_each(|result| async move { println!("  {}", describe(&result)) })
         .await;
 }
 
@@ -39,11 +39,11 @@ async fn after(client: Client, end: impl Future<Output = ()> + Send + Sync + 'st
         .owns(Api::<ConfigMap>::all(client.clone()), watcher::Config::default())
         .graceful_shutdown_on(end)
         .run(reconcile, error_policy, Arc::new(Context { client }))
-        .for_each(|result| async move { println!("  {}", told(&result)) })
+        .for_each(|result| async move { println!("  {}", describe(&result)) })
         .await;
 }
 
-fn told<O: std::fmt::Debug, E: std::fmt::Display>(result: &Result<O, E>) -> String {
+fn describe<O: std::fmt::Debug, E: std::fmt::Display>(result: &Result<O, E>) -> String {
     match result {
         Ok(_) => "reconciled".to_owned(),
         Err(error) => error.to_string(),

@@ -11,7 +11,7 @@ use kube::core::Status;
 /// How far the causes of an error are followed: a `source` that leads in a circle must not hang its reader.
 pub(crate) const DEEPEST_CAUSE: usize = 16;
 
-/// Says of an error what helps against it; `None` when it cannot tell.
+/// Says of an error what helps against it; `None` when it cannot say.
 pub(crate) type Classify = Arc<dyn Fn(&(dyn Error + 'static)) -> Option<FailureClass> + Send + Sync>;
 
 /// The class of an error of a reconcile: that of the status that the API server answered with, if there is one among the error and its

@@ -91,7 +91,7 @@ impl Leash {
 
 impl Drop for Leash {
     fn drop(&mut self) {
-        // Nobody to tell; and the pipe is closed in any case.
+        // There is no caller to report to, and the pipe is closed in any case.
         let _ = self.end();
     }
 }

@@ -1,4 +1,4 @@
-//! Something that runs pods, as far as an API server can tell: they are running and ready at once, and gone when they are deleted.
+//! Something that runs pods, as far as an API server can see: they are running and ready at once, and gone when they are deleted.
 
 use std::sync::Arc;
 

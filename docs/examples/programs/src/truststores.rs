@@ -1,5 +1,5 @@
 //! What is gathered from many objects, as operators of certificates do it: each ConfigMap with `kind=truststore` has the certificates of all Secrets with
-//! `kind=certificate`, of which only metadata are watched; the program says when it has its store, and ends when it is told to.
+//! `kind=certificate`, of which only metadata are watched; the program says when it has its store, and ends at its signal.
 
 program! {
     kube_runtime {
@@ -31,7 +31,7 @@ program! {
         move |_| stores.state().iter().map(|store| ObjectRef::from_obj(&**store)).collect()
     }
 
-    /// Until it is told to end; `ready` is called when the truststores are known.
+    /// Until its signal to end; `ready` is called when the truststores are known.
     pub async fn run(
         client: Client,
         ready: impl FnOnce(usize) + Send + 'static,

@@ -7,7 +7,7 @@ use super::{Answer, Rule, Rules, StoreLine, StoreObject};
 /// Answers a script for stores.
 ///
 /// client-go keeps objects in `items`, and for each index the keys by value in `indices`. At each write it asks an index for the
-/// values of the old object and of the new one, and where it cannot tell, it panics halfway through the write. What is left
+/// values of the old object and of the new one, and where it cannot read them, it panics halfway through the write. What is left
 /// behind then is part of the reference, as far as it does not depend on the order of a map of Go's: with one index, and with one
 /// object where many are indexed at once.
 #[derive(Clone, Debug)]

@@ -73,7 +73,7 @@ pub(crate) fn list(keys: &[Key], version: impl Fn(u32) -> u32) -> Vec<Event<Obje
     [Event::Init].into_iter().chain(objects).chain([Event::InitDone]).collect()
 }
 
-/// What `watcher` would tell: the list, then what comes of `events`.
+/// What `watcher` would yield: the list, then what comes of `events`.
 pub(crate) fn watched(
     keys: Vec<Key>,
     events: Receiver<State>,
