@@ -100,8 +100,8 @@ where
     /// let mut list = store.relist();
     /// list.insert(("a", 2));
     /// list.keep_stored(|(name, _)| *name == "b");
-    /// let gone: Vec<_> = list.publish(Version::new(2)).iter().filter(|change| change.new().is_none()).map(|change| *change.key()).collect();
-    /// assert_eq!(gone, ["c"]);
+    /// let deleted: Vec<_> = list.publish(Version::new(2)).iter().filter(|change| change.new().is_none()).map(|change| *change.key()).collect();
+    /// assert_eq!(deleted, ["c"]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn keep_stored(&mut self, mut keep: impl FnMut(&V) -> bool) {
