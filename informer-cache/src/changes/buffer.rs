@@ -371,10 +371,10 @@ impl<K, V> SubscriptionBuffer<K, V> {
     {
         let state = self.state.lock();
         if state.detached && !state.pending.is_empty() {
-            return Err("feed: something is pending for a consumer that is gone".into());
+            return Err("subscription buffer: a change is pending for a subscriber that is gone".into());
         }
         if state.pending.len() > self.most || state.lost.is_some() && !state.pending.is_empty() {
-            return Err("feed invariant 4: more is pending than may be".into());
+            return Err("subscription buffer invariant 4: more is pending than may be".into());
         }
         state.pending.check().map_err(|problem| format!("pending: {problem}"))
     }

@@ -467,7 +467,7 @@ fn every_add_at_a_priority() {
     let refused = at.add(6).unwrap_err();
     assert_eq!(refused.into_key(), 6);
     assert!((1..=5).all(|key| queue.priority(&key) == Some(7)));
-    assert_eq!(format!("{at:?}"), "At { priority: 7, .. }");
+    assert_eq!(format!("{at:?}"), "WithPriority { priority: 7, .. }");
 }
 
 #[test]

@@ -15,10 +15,6 @@ pub(super) fn check(
 ) -> Vec<String> {
     let folder = Path::new(page).parent().unwrap_or(Path::new(""));
     let mut complaints = Vec::new();
-    // Names of files that were, and of some that are to be.
-    if page.starts_with("docs/renames/") {
-        return complaints;
-    }
     for (number, line) in prose(text) {
         let links = line.split("](").skip(1).filter_map(|rest| rest.split(')').next());
         for link in links.filter(|link| !link.contains("::")) {
