@@ -1,6 +1,6 @@
 //! PURE. Which changes are worth a reconcile: flyball-controller's predicates, and kube-runtime's.
 //!
-//! A predicate is any function of a [`Change`](crate::Change): `|change| all(change) && any(change)` is the conjunction of two. These are for
+//! A predicate is any function of a [`Change`]: `|change| all(change) && any(change)` is the conjunction of two. These are for
 //! [`Controller::filter_changes`](crate::Controller::filter_changes). All of them let deletions through.
 
 #[doc(no_inline)]
