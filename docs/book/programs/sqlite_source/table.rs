@@ -10,7 +10,7 @@ const TABLES: &str = "
     CREATE TABLE sites (name TEXT PRIMARY KEY, port INTEGER NOT NULL, deleted INTEGER NOT NULL, version INTEGER NOT NULL);
     CREATE INDEX sites_by_version ON sites (version);
     CREATE TABLE sequence (version INTEGER NOT NULL, expired INTEGER NOT NULL);
-    INSERT INTO sequence VALUES (0, 0);";
+    INSERT INTO sequence VALUES (1, 0);";
 
 const NEXT_VERSION: &str = "UPDATE sequence SET version = version + 1 RETURNING version";
 
