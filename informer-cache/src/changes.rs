@@ -1,4 +1,4 @@
-//! SHELL. Changes on their way from a write to those who follow the store: built once, merged per key for each subscription.
+//! SHELL. Changes, from a write to the subscribers and observers of the store: built once, and coalesced per key for each subscription.
 
 pub(crate) mod buffer;
 mod change;

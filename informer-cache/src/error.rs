@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::Version;
 
-/// A text is not a key of the form `namespace/name` or `name`.
+/// The error of parsing a text that is not a key of the form `namespace/name` or `name`.
 ///
 /// # Examples
 /// ```
@@ -53,7 +53,7 @@ impl fmt::Display for ParseNamespacedNameError {
 
 impl Error for ParseNamespacedNameError {}
 
-/// A text is not a version: a decimal number below 2⁶⁴.
+/// The error of parsing a text that is not a version: a decimal number below 2⁶⁴.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseVersionError {
     text: String,
@@ -101,7 +101,7 @@ pub struct IndexError {
 }
 
 impl IndexError {
-    /// An error with this cause; a text will do.
+    /// Creates an error with this cause, for example a text.
     pub fn new(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { cause: cause.into() }
     }
@@ -119,7 +119,7 @@ impl Error for IndexError {
     }
 }
 
-/// The store was built without the index that is asked for.
+/// The error of an operation on an index that the store does not have.
 ///
 /// # Examples
 /// ```
@@ -153,7 +153,7 @@ impl fmt::Display for MissingIndex {
 
 impl Error for MissingIndex {}
 
-/// A store cannot be built: two of its indexes have the same name.
+/// The error of building a store with two indexes of the same name.
 ///
 /// # Examples
 /// ```
@@ -172,7 +172,7 @@ pub struct DuplicateIndex {
 }
 
 impl DuplicateIndex {
-    /// The name both indexes have.
+    /// Returns the name of both indexes.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.name
@@ -187,7 +187,7 @@ impl fmt::Display for DuplicateIndex {
 
 impl Error for DuplicateIndex {}
 
-/// The version waited for will not come.
+/// A wait for a version ended before the store reached the version.
 ///
 /// # Examples
 /// ```
@@ -207,12 +207,12 @@ impl Error for DuplicateIndex {}
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitForError {
-    /// A completed relist took the store back to this version: the source's history began anew (it was restored
-    /// from a backup, say), and what was waited for may never happen in it.
+    /// A completed relist took the store back to this version, because the source's history restarted (it was restored from a backup, for example). The awaited
+    /// version may never be reached in the new history.
     Rewound(Version),
-    /// The store was closed first.
+    /// The store was closed before it reached the version.
     Closed,
-    /// The time was up; only where one was given.
+    /// The time limit of the wait has passed. Only for waits with a limit.
     TimedOut,
 }
 
@@ -230,7 +230,7 @@ impl fmt::Display for WaitForError {
 
 impl Error for WaitForError {}
 
-/// The time is up, and nothing was taken.
+/// The time limit has passed; nothing was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimedOut;
 

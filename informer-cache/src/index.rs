@@ -1,4 +1,4 @@
-//! PURE. Typed handles of indexes, and what they become in a store.
+//! PURE. Typed handles of indexes, and their definitions inside a store.
 
 use std::fmt;
 use std::hash::Hash;
@@ -17,14 +17,14 @@ pub use labels::LabelIndex;
 pub use ordered::OrderedIndex;
 pub use selector::{ParseSelectorError, Selector, SelectorOperator, SelectorRequirement};
 
-/// A typed handle of an index: how objects are found by something other than their key.
+/// A typed handle of an index, by which objects are found by a value other than their key.
 ///
-/// The same handle builds the store and asks it. What identifies an index in a store is its name and the type of its values,
-/// so a handle made anew with the same name and type finds the same index.
+/// The same handle is passed to the store's builder and to its queries. A store identifies an index by its name and the type of its values, so another handle
+/// with the same name and type finds the same index.
 ///
-/// The function runs **once per object version**, outside every lock, before anything changes; its values are kept beside
-/// the objects. It must be pure. A panic in it is an error of that object, as if the index were [`fallible`](Self::fallible). An object may have several values, or none: then the index
-/// does not hold it. A value named twice by one object counts once. A value of several parts, a tuple say, makes a compound index.
+/// The function runs **once per object version**, outside every lock, before anything changes; its values are stored beside the objects. It must be pure. A
+/// panic in the function is an error of that object, as if the index were [`fallible`](Self::fallible). An object may have several values, or none: in that
+/// case the index does not contain it. A value that the function returns twice for an object counts once. A tuple of several values makes a compound index.
 ///
 /// # Examples
 /// ```
@@ -62,26 +62,26 @@ enum Function<V, IK> {
 }
 
 impl<V, IK> Index<V, IK> {
-    /// An index with exactly one value per object.
+    /// Creates an index with exactly one value per object.
     #[must_use]
     pub const fn new(name: &'static str, value: fn(&V) -> IK) -> Self {
         Self { name, function: Function::One(value), unique: false }
     }
 
-    /// An index with any number of values per object.
+    /// Creates an index with any number of values per object.
     #[must_use]
     pub const fn many(name: &'static str, values: fn(&V) -> Vec<IK>) -> Self {
         Self { name, function: Function::Many(values), unique: false }
     }
 
-    /// An index whose function may fail. On an error the object is stored and left out of this index, and
+    /// Creates an index whose function may fail. On an error the object is stored and left out of this index, and
     /// [`Snapshot::index_errors`](crate::Snapshot::index_errors) returns the error.
     #[must_use]
     pub const fn fallible(name: &'static str, values: fn(&V) -> Result<Vec<IK>, IndexError>) -> Self {
         Self { name, function: Function::Fallible(values), unique: false }
     }
 
-    /// Expects that no two objects have the same value. If two do, both are stored, and
+    /// Marks the index as unique: no two objects are expected to have the same value. If two do, both are stored, and
     /// [`Snapshot::unique_violations`](crate::Snapshot::unique_violations) returns the value.
     #[must_use]
     pub const fn unique(mut self) -> Self {
@@ -89,13 +89,13 @@ impl<V, IK> Index<V, IK> {
         self
     }
 
-    /// The name of the index, unique in a store.
+    /// Returns the name of the index, unique in a store.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.name
     }
 
-    /// The same index, whose values another function gives: one that may capture configuration. For building a store; it is asked by this handle.
+    /// Returns the same index with another function, which may capture configuration. Pass the result to the store's builder, and query by this handle.
     ///
     /// # Examples
     /// ```
@@ -185,7 +185,7 @@ impl<V, IK> fmt::Debug for CapturingIndex<V, IK> {
 /// # Ok::<(), DuplicateIndex>(())
 /// ```
 ///
-/// An index is of the objects as the store has them. A [`TtlStore`](crate::TtlStore) has them as [`TtlEntry`](crate::TtlEntry)s, so this does not compile:
+/// An index is of the objects as the store holds them. A [`TtlStore`](crate::TtlStore) holds [`TtlEntry`](crate::TtlEntry)s, so this does not compile:
 /// ```compile_fail,E0277
 /// use flyball_informer_cache::{Index, TtlEntry, TtlStore};
 ///
@@ -198,7 +198,7 @@ impl<V, IK> fmt::Debug for CapturingIndex<V, IK> {
     note = "a `TtlStore` of `T` stores `TtlEntry<T>`, so its indexes are of `TtlEntry<T>`"
 )]
 pub trait AnyIndex<V>: sealed::Sealed<V> {
-    /// The name of the index, unique in a store.
+    /// Returns the name of the index, unique in a store.
     fn name(&self) -> &'static str;
 }
 

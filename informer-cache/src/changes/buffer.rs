@@ -6,10 +6,10 @@
 //! | `waker` | the waker of a waiting subscriber; the call that wakes the subscriber takes it |
 //! | `version` | the store's version up to which every change has been merged |
 //! | `revision` | the revision of the table up to which every change has been merged, or that was the subscriber's snapshot |
-//! | `awaits` | the subscriber waits until the merge that is under way ends, whatever it brings |
+//! | `awaits` | the subscriber waits for the end of the merge in progress, whether that merge makes a change pending or not |
 //! | `until` | the ticket below which every change is part of the initial state; `None` until the store has had its first list |
-//! | `idle` | the subscriber asked for a change, and has taken none out since |
-//! | `behind` | `initial_processed` has not ended; the call that unsets this ends it, under this lock or as the subscriber |
+//! | `idle` | the subscriber asked for a change, and has taken none since |
+//! | `behind` | the `initial_processed` signal is not set yet; the code that unsets this field sets the signal, under this lock or as the subscriber |
 //! | `ended` | no more changes will come; the subscriber still receives the pending ones |
 //! | `detached` | the subscriber was dropped; changes are ignored |
 //! | `lost` | capacity was exceeded: the changes pending at that moment, which the subscriber drops; changes are ignored until it restarts |
@@ -21,10 +21,10 @@
 //!
 //! # Invariants
 //! 1. `until` is set once the whole first list has been merged, or at registration if the snapshot is of a listed state. It is never unset.
-//! 2. A subscriber is caught up when it has received its snapshot, `until` is set, and no ticket below `until` is pending or being delivered. It
+//! 2. A subscriber has caught up when it has received its snapshot, `until` is set, and no ticket below `until` is pending or being delivered. It
 //!    stays caught up until it restarts, as tickets ascend ([`Pending`], invariants 2 and 3).
-//! 3. `initial_processed` is set when a caught-up subscriber asks for the next change. If a first list brings an idle subscriber no change, the writer sets
-//!    it instead. It fails when the subscriber is dropped before that, or the store ends without a list.
+//! 3. `initial_processed` is set when a caught-up subscriber asks for the next change. If the first list makes no change pending for an idle subscriber, the
+//!    writer sets it instead. The signal fails if the subscriber is dropped before it is set, or if the store ends without a list.
 //! 4. At most `most` keys are pending whenever the lock is free. While `lost` is set, no key is pending.
 //! 5. Changes that led to the subscriber's snapshot are not merged: `revision` is that of the snapshot, and changes up to it are skipped.
 
@@ -66,13 +66,13 @@ struct BufferState<K, V> {
 }
 
 impl<K, V> BufferState<K, V> {
-    /// The subscriber has processed every change it received and asks for the next. Returns whether this completes the initial state.
+    /// Records that the subscriber has processed every received change and asks for the next. Returns whether this completes the initial state.
     fn asked(&mut self) -> bool {
         self.idle = self.pending.is_empty();
         self.got_through()
     }
 
-    /// Whether a subscriber that has processed every change it received has just completed the initial state. True at most once.
+    /// Returns whether a subscriber that has processed every received change has just completed the initial state. Returns true at most once.
     fn got_through(&mut self) -> bool {
         let through = self.lost.is_none() && self.until.is_some_and(|until| self.pending.oldest() >= until);
         through && std::mem::take(&mut self.behind)
@@ -82,9 +82,9 @@ impl<K, V> BufferState<K, V> {
 /// The state of the store after a write whose changes are merged.
 #[derive(Clone, Copy)]
 pub(crate) struct Merging {
-    /// The store's version after it.
+    /// The store's version after the write.
     pub(crate) version: Version,
-    /// The revision of the table after it.
+    /// The revision of the table after the write.
     pub(crate) revision: u64,
     /// Whether these changes complete the store's first list.
     pub(crate) first_list: bool,
@@ -121,7 +121,7 @@ pub(crate) enum Popped<K, V> {
 }
 
 impl<K, V> SubscriptionBuffer<K, V> {
-    /// The buffer of a subscriber whose snapshot is this table; `listed` is whether the store has had a list by then.
+    /// Creates the buffer of a subscriber whose snapshot is this table. `listed` says whether the store has had a list by then.
     pub(crate) fn new(
         table: &Table<K, V>,
         listed: bool,
@@ -158,8 +158,8 @@ impl<K, V> SubscriptionBuffer<K, V> {
         self.selection.as_ref()
     }
 
-    /// Restarts with the state of [`new`](Self::new). Returns the pending changes, which the caller drops after unlocking. No write commits meanwhile;
-    /// a merge may be under way, and skips this buffer from then on.
+    /// Resets the buffer to the state of [`new`](Self::new). Returns the pending changes, which the caller drops after unlocking. The caller ensures that no
+    /// write commits during this call. A merge may be in progress; it skips this buffer from then on.
     pub(crate) fn restart(&self, table: &Table<K, V>, listed: bool, ended: bool) -> impl Sized + use<K, V> {
         let mut state = self.state.lock();
         let pending = state.pending.begin_anew();
@@ -179,7 +179,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
         &self.initial_processed
     }
 
-    /// The ticket of each of these keys; a `None` is not looked up. Compares keys and changes nothing.
+    /// Returns the ticket of each of these keys; skips a `None`. Compares keys and changes nothing.
     pub(crate) fn find<'a>(
         &self,
         names: impl IntoIterator<Item = Option<&'a Arc<Name<K>>>>,
@@ -198,8 +198,8 @@ impl<K, V> SubscriptionBuffer<K, V> {
         }
     }
 
-    /// Whether the subscriber has received the whole table of a revision; `None` where changes after that revision have been merged, too. If a merge is under
-    /// way, its end wakes the subscriber.
+    /// Returns whether the subscriber has received the whole table of a revision, or `None` if changes after that revision have been merged, too. If a merge is
+    /// in progress, the end of the merge wakes the subscriber.
     pub(crate) fn settled(&self, revision: u64) -> Option<Settled<()>> {
         let mut state = self.state.lock();
         match state.revision.cmp(&revision) {
@@ -246,7 +246,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
                 wakers.extend(state.waker.take());
             }
             if state.pending.len() > self.most {
-                // The subscriber drops them, so the writer does not pay for it.
+                // The subscriber drops these changes, so that the writer does not pay for the drops.
                 let lost = state.pending.begin_anew();
                 state.lost = Some(lost);
             }
@@ -265,9 +265,9 @@ impl<K, V> SubscriptionBuffer<K, V> {
         }
         // A subscription whose index was removed has ended, and receives nothing of the list.
         if first_list && !state.ended {
-            // Only after the last chunk: while a list is half merged, the subscriber may already have received every pending change.
+            // Set only after the last chunk, because a subscriber may have received every pending change while only a part of the list is merged.
             state.until = Some(state.pending.next());
-            // Also if the list brings no change: the task may wait for the subscription to be caught up as well as for `next`.
+            // Wakes the task even if the list makes no change pending, because the task may wait for the end of the initial state and not only for `next`.
             wakers.extend(state.waker.take());
         }
         if state.idle && state.got_through() {
@@ -276,7 +276,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
         true
     }
 
-    /// The oldest pending change. The subscriber has processed every change it received.
+    /// Takes the oldest pending change. The subscriber has processed every change it received before.
     pub(crate) fn pop(&self) -> Popped<K, V> {
         let mut state = self.state.lock();
         let initial_processed = state.asked();
@@ -294,7 +294,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
         popped
     }
 
-    /// Like [`pop`](Self::pop); if no change is pending, stores `waker` and wakes it once there is one. Returns the waker it replaces.
+    /// Like [`pop`](Self::pop), but if no change is pending, stores `waker` and wakes it once a change is pending. Returns the waker it replaces.
     pub(crate) fn pop_or_wait(&self, waker: Waker) -> (Popped<K, V>, Option<Waker>) {
         let mut state = self.state.lock();
         let initial_processed = state.asked();
@@ -325,7 +325,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
         self.state.lock().pending.find(hash, eq).is_some()
     }
 
-    /// Whether every change of the initial state has been taken out and delivered. `in_hands` is the ticket of a change that was taken out and is not
+    /// Returns whether every change of the initial state has been taken and delivered. `in_hands` is the ticket of a change that was taken and is not
     /// delivered yet. O(1).
     pub(crate) fn is_initial_delivered(&self, in_hands: Option<Ticket>) -> bool {
         let state = self.state.lock();
@@ -333,7 +333,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
         state.lost.is_none() && state.until.is_some_and(|until| oldest >= until)
     }
 
-    /// How many keys are pending, and the version up to which every change has been merged.
+    /// Returns how many keys are pending, and the version up to which every change has been merged.
     pub(crate) fn lag(&self) -> (usize, Version) {
         let state = self.state.lock();
         (state.pending.len() + state.lost.as_ref().map_or(0, Pending::len), state.version)
@@ -349,7 +349,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
         }
     }
 
-    /// The subscriber was dropped. The pending changes are dropped after unlocking.
+    /// Marks the buffer as detached, because the subscriber was dropped. The pending changes are dropped after unlocking.
     pub(crate) fn detach(&self) {
         let mut state = self.state.lock();
         state.detached = true;
@@ -360,7 +360,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
             self.initial_processed.end(Err(Stopped), &mut wakers);
         }
         drop(state);
-        // Before the drops, which may panic.
+        // Wakes first, because the drops may panic.
         wakers.wake();
         drop((pending, lost, waker));
     }
@@ -383,5 +383,5 @@ impl<K, V> SubscriptionBuffer<K, V> {
 /// The subscription buffers of a store, shared so that fanning out copies no list.
 pub(crate) type SubscriptionBuffers<K, V> = Arc<[Arc<SubscriptionBuffer<K, V>>]>;
 
-/// How many changes are found or merged under one lock.
+/// The number of changes that are found or merged under one lock.
 const CHUNK: usize = 64;

@@ -1,14 +1,14 @@
-//! PURE. What happened to the object of one key.
+//! PURE. A change of the object of one key.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::table::record::Name;
 
-/// What happened to the object of one key since a subscriber received its previous change.
+/// A change of the object of one key, since the last change that the subscriber received for that key.
 ///
-/// It is built once per write and shared: a clone costs one reference count, whatever the key and the object are. For a subscription several writes may have
-/// been merged into it; then [`old`](Self::old) is the state that this subscriber received last, and [`new`](Self::new) is the newest.
+/// A change is built once per write and shared: a clone costs one reference count, whatever the key and the object are. A subscription may coalesce several
+/// writes into one change; then [`old`](Self::old) is the state that this subscriber received last, and [`new`](Self::new) is the newest state.
 ///
 /// | [`kind`](Self::kind) | [`old`](Self::old) | [`new`](Self::new) |
 /// |---|---|---|
@@ -59,30 +59,31 @@ pub struct Change<K, V> {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ChangeKind {
-    /// An addition that belongs to the beginning: to the snapshot that a subscription or an observer starts with, or, where that was taken earlier, to the
-    /// store's first list.
+    /// The object was added, and belongs to the initial state: it is in the snapshot that the subscription or observer starts with, or, if that snapshot was
+    /// taken before the store's first list, in the first list.
     Initial,
     /// The key was unknown to this subscriber.
     Added,
-    /// The same object, newer (or the same again: a resync).
+    /// The object has a newer state. A resync delivers the same state again.
     Updated,
-    /// Another object under the same key, by the schema's identity: the former one is gone.
+    /// The object was replaced by another object under the same key, by the schema's identity.
     Replaced,
-    /// The object is gone, and its last state was delivered with the deletion.
+    /// The object was deleted, and the source delivered the deletion with the last state.
     Deleted,
-    /// The object is gone, and the deletion itself was not seen: a relist noticed it, say, so there may have been newer states than the last known one.
+    /// The object was deleted, and the source did not deliver the deletion: a relist noticed that the object is gone, for example. So the last known state
+    /// may not be the last state.
     #[doc(alias = "DeletedFinalStateUnknown")]
     Missed,
 }
 
 impl ChangeKind {
-    /// Whether the key was unknown before: `Initial` or `Added`.
+    /// Returns whether the key was unknown before: `Initial` or `Added`.
     #[must_use]
     pub const fn is_addition(self) -> bool {
         matches!(self, Self::Initial | Self::Added)
     }
 
-    /// Whether there is no object any more: `Deleted` or `Missed`.
+    /// Returns whether the object no longer exists: `Deleted` or `Missed`.
     #[must_use]
     pub const fn is_deletion(self) -> bool {
         matches!(self, Self::Deleted | Self::Missed)
@@ -92,9 +93,9 @@ impl ChangeKind {
 struct Parts<K, V> {
     name: Arc<Name<K>>,
     kind: ChangeKind,
-    /// What the subscriber held before; of a replacement that is delivered, the last known state of the former object.
+    /// The state that the subscriber held before; for a replacement that is delivered, the last known state of the former object.
     before: Option<Arc<V>>,
-    /// The newest state; of a deletion the last known one.
+    /// The newest state; for a deletion, the last known state.
     after: Arc<V>,
 }
 
@@ -103,19 +104,19 @@ impl<K, V> Change<K, V> {
         Self { parts: Arc::new(Parts { name, kind, before, after }) }
     }
 
-    /// The key of the object.
+    /// Returns the key of the object.
     #[must_use]
     pub fn key(&self) -> &K {
         &self.parts.name.key
     }
 
-    /// What happened.
+    /// Returns the kind of the change.
     #[must_use]
     pub fn kind(&self) -> ChangeKind {
         self.parts.kind
     }
 
-    /// The state before: of an update the one this subscriber received last, of a replacement or a deletion the last known one.
+    /// Returns the state before the change: for an update, the state that this subscriber received last; for a replacement or a deletion, the last known state.
     #[must_use]
     pub fn old(&self) -> Option<&Arc<V>> {
         match self.parts.kind {
@@ -125,26 +126,26 @@ impl<K, V> Change<K, V> {
         }
     }
 
-    /// The object now; `None` after a deletion.
+    /// Returns the object after the change, or `None` for a deletion.
     #[expect(clippy::new_ret_no_self, reason = "the counterpart of `old`, no constructor")]
     #[must_use]
     pub fn new(&self) -> Option<&Arc<V>> {
         (!self.parts.kind.is_deletion()).then_some(&self.parts.after)
     }
 
-    /// The newest state there is: the object now, or the last known state of a deleted one.
+    /// Returns the newest state: the object after the change, or the last known state of a deleted object.
     #[must_use]
     pub fn object(&self) -> &Arc<V> {
         &self.parts.after
     }
 
-    /// Whether this is an object of the beginning: [`ChangeKind::Initial`].
+    /// Returns whether the object belongs to the initial state: [`ChangeKind::Initial`].
     #[must_use]
     pub fn is_initial(&self) -> bool {
         self.parts.kind == ChangeKind::Initial
     }
 
-    /// What a subscriber held before, whatever the kind.
+    /// Returns the state that the subscriber held before, for every kind.
     pub(crate) fn held(&self) -> Option<&Arc<V>> {
         self.parts.before.as_ref()
     }
@@ -153,14 +154,15 @@ impl<K, V> Change<K, V> {
         &self.parts.name
     }
 
-    /// Another change of the same key.
+    /// Creates another change of the same key.
     pub(crate) fn with(&self, kind: ChangeKind, before: Option<Arc<V>>, after: Arc<V>) -> Self {
         Self::of(self.parts.name.clone(), kind, before, after)
     }
 
-    /// Makes it another kind of change to another state, as one that nobody else shares: in place where nobody does. Gives back the state it led to.
+    /// Turns this change into a change of another kind to another state. If the change is shared, copies it first; otherwise changes it in place. Returns the
+    /// former new state.
     ///
-    /// Drops the last reference to nothing but an allocation of its own, as long as the caller keeps that state.
+    /// Frees only allocations of the change itself, as long as the caller keeps the returned state alive.
     pub(crate) fn lead_to(&mut self, kind: ChangeKind, after: Arc<V>) -> Arc<V> {
         if let Some(parts) = Arc::get_mut(&mut self.parts) {
             parts.kind = kind;
@@ -172,10 +174,10 @@ impl<K, V> Change<K, V> {
     }
 }
 
-/// For unit tests of what consumes changes; a store makes its own.
+/// Constructors for unit tests of code that receives changes. A store creates its own changes.
 #[cfg(feature = "testing")]
 impl<K, V> Change<K, V> {
-    /// An addition, [initial](ChangeKind::Initial) or not.
+    /// Creates an addition, [initial](ChangeKind::Initial) or not.
     ///
     /// # Examples
     /// ```
@@ -202,19 +204,19 @@ impl<K, V> Change<K, V> {
         Self::of(Arc::new(Name { hash: 0, key }), kind, None, object)
     }
 
-    /// The same object, newer.
+    /// Creates an update of an object to a newer state.
     #[must_use]
     pub fn updated(key: K, old: Arc<V>, new: Arc<V>) -> Self {
         Self::of(Arc::new(Name { hash: 0, key }), ChangeKind::Updated, Some(old), new)
     }
 
-    /// Another object in the place of one, whose last known state is given.
+    /// Creates a replacement of an object, whose last known state is `last`, by another object.
     #[must_use]
     pub fn replaced(key: K, last: Arc<V>, new: Arc<V>) -> Self {
         Self::of(Arc::new(Name { hash: 0, key }), ChangeKind::Replaced, Some(last), new)
     }
 
-    /// An object that is gone, with its last known state; whether the deletion itself was not seen.
+    /// Creates a deletion of an object, whose last known state is `last`. `missed` says that the source did not deliver the deletion itself.
     #[must_use]
     pub fn deleted(key: K, last: Arc<V>, missed: bool) -> Self {
         let kind = if missed { ChangeKind::Missed } else { ChangeKind::Deleted };
@@ -222,14 +224,14 @@ impl<K, V> Change<K, V> {
     }
 }
 
-// Not derived: the key and the objects are shared, so nothing is asked of their types.
+// Not derived, because a derive would require `Clone` of the key and the object, which are shared.
 impl<K, V> Clone for Change<K, V> {
     fn clone(&self) -> Self {
         Self { parts: self.parts.clone() }
     }
 }
 
-/// Without the objects, so that nothing is asked of them.
+/// Omits the objects, so that `V` needs no `Debug`.
 impl<K: fmt::Debug, V> fmt::Debug for Change<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Change").field("key", self.key()).field("kind", &self.kind()).finish_non_exhaustive()

@@ -1,4 +1,4 @@
-//! SHELL. What a write is to each subscription: found before it commits, and merged with what is pending after it.
+//! SHELL. The effects of a write on each subscription: found before the write commits, and merged with the pending changes after it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,23 +10,23 @@ use crate::changes::selection::Crossing;
 use crate::signal::wakers::Wakers;
 use crate::table::{KeyWrite, Table};
 
-/// What a write is to each of the subscriptions there are, found before it commits. Empty where there is nothing to be found: where all are of everything and
-/// nothing is added, as other changes find their entries by name.
+/// The effects of a write on each subscription, found before the write commits. Empty if no lookup is needed, because every subscription covers all objects
+/// and the write adds none: other changes find their pending entries by name.
 #[derive(Default)]
 pub(crate) struct Findings(Vec<Option<Finding>>);
 
-/// What a write is to one subscription.
+/// The effect of a write on one subscription.
 #[derive(Default)]
 struct Finding {
-    /// The changes it is of, by place, and what they are to it; none if it is of everything.
+    /// The positions of the selected writes, and the crossing of each; `None` if the subscription covers all objects.
     crossings: Option<Vec<(usize, Crossing)>>,
-    /// One for each of them; missing ones are none.
+    /// The ticket of each of these changes; a missing one is `None`.
     tickets: Vec<Option<Ticket>>,
 }
 
 impl Findings {
-    /// Finds out what a part of the writes to this table is to the subscription at a place, and a ticket for each. Parts come one after the other. Compares keys and
-    /// index values, and changes nothing.
+    /// Finds the effect of a part of the writes to this table on the subscription at a position, with a ticket for each write. The parts are passed in
+    /// order. Compares keys and index values, and changes nothing.
     pub(crate) fn find<K: Eq, V>(
         &mut self,
         (at, buffer): (usize, &SubscriptionBuffer<K, V>),
@@ -59,12 +59,12 @@ impl Findings {
         buffer.find(names, tickets);
     }
 
-    /// Whether there is something to be found for a subscription.
+    /// Returns whether the findings of a subscription are missing.
     pub(crate) fn lack(&self, at: usize) -> bool {
         self.0.get(at).is_none_or(Option::is_none)
     }
 
-    /// What was found, for another list of subscriptions. One of everything that came meanwhile has nothing pending, so there is nothing to be found for it.
+    /// Rearranges the findings for another list of subscriptions. A new subscription that covers all objects has no pending change, so it needs no findings.
     pub(crate) fn regroup<K, V>(
         &mut self,
         before: &SubscriptionBuffers<K, V>,
@@ -81,13 +81,13 @@ impl Findings {
         self.0 = now.iter().map(of).collect();
     }
 
-    /// How many of so many changes the subscription at a place is of.
+    /// Returns how many of `changes` changes the subscription at a position receives.
     pub(crate) fn count(&self, at: usize, changes: usize) -> usize {
         let crossings = self.0.get(at).and_then(|finding| finding.as_ref()?.crossings.as_ref());
         crossings.map_or(changes, Vec::len)
     }
 
-    /// Merges a part of the changes that the subscription at a place is of, which may be the last part; whether it is still there.
+    /// Merges a part of the changes for the subscription at a position, possibly the last part. Returns whether the subscriber still exists.
     pub(crate) fn merge<K, V>(
         &self,
         (at, buffer): (usize, &SubscriptionBuffer<K, V>),

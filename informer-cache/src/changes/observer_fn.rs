@@ -28,12 +28,12 @@ pub(crate) struct ObserverState {
 }
 
 thread_local! {
-    /// How deep this thread is in calls of observers.
+    /// How many calls of observers are nested on this thread.
     #[allow(clippy::missing_const_for_thread_local, reason = "loom's macro takes no `const` block")]
     static TELLING: Cell<usize> = Cell::new(0);
 }
 
-/// While this exists, its thread is calling observers.
+/// Marks the current thread as calling observers until dropped.
 pub(crate) struct NotifyGuard;
 
 impl NotifyGuard {
@@ -55,7 +55,7 @@ impl Drop for NotifyGuard {
 
 /// The function of one observer.
 pub(crate) struct ObserverFn<K, V> {
-    /// Taken out when this is dropped, and only then.
+    /// Taken only when the `ObserverFn` is dropped.
     #[expect(clippy::type_complexity, reason = "a function, named nowhere else")]
     pub(crate) function: Option<Box<dyn Fn(&Change<K, V>) + Send + Sync>>,
     pub(crate) fate: Arc<ObserverState>,

@@ -1,7 +1,7 @@
-//! PURE. The changes that one subscriber has not received yet, merged per key: bounded by keys, not by events.
+//! PURE. The changes that one subscriber has not received yet, coalesced per key, so that their number is bounded by keys and not by events.
 //!
-//! What a subscriber holds of a key is fixed by the change it received last; what it has to receive is the way from there to the
-//! newest state. So one change per key is enough:
+//! The last change that a subscriber received for a key determines the state that the subscriber holds. The pending change leads from that state to the
+//! newest state, so one change per key is enough:
 //!
 //! | pending \ incoming | Added(n) | Updated(_, n) | Deleted(l) | Replaced(p, n) | resync |
 //! |---|---|---|---|---|---|
@@ -12,28 +12,28 @@
 //! | Replaced(o; e; a) | | Replaced(o; e; n) | Deleted(o; e; l) | Replaced(o; e, p; n) | = |
 //!
 //! `=`: no effect. Blank: cannot happen, since the store delivers changes of one key in order, and a resync begins only when nothing is
-//! pending. `o` is what the subscriber holds, `n` the newest state, `p` the state it replaced, `l` the last state of a deleted object, `e` the ends of objects
-//! under this key: the first, which is that of `o`, and the latest before the present state. The subscriber never receives an object that came and went in
-//! between.
+//! pending. `o` is the state that the subscriber holds, `n` the newest state, `p` the state that `n` replaced, `l` the last state of a deleted object. `e`
+//! is the ends of objects under this key: the first end, which is that of `o`, and the latest end before the present state. The subscriber never receives an
+//! object that was added and deleted in between.
 //!
-//! A row with ends is undecided: `n` may be the object that the subscriber holds, back again. [`Pending::deliver`](Merged::deliver) asks for the identity, outside every
-//! lock. If `o` and `n` are the same object the subscriber receives Updated(o, n), else Replaced(e, n), with the latest end that is of `o`. In the same way
-//! Deleted(o; e; l) is delivered with `l` if that is a state of `o`, else with the first end.
+//! A row with ends is undecided, because `n` may be a newer state of the object that the subscriber holds. [`Pending::deliver`](Merged::deliver) compares the
+//! identities, outside every lock. If `o` and `n` are the same object, the subscriber receives Updated(o, n), else Replaced(e, n), with the latest end that
+//! is a state of `o`. In the same way Deleted(o; e; l) is delivered with `l` if `l` is a state of `o`, else with the first end.
 //!
-//! An addition stays initial, or not, as it came in. What comes back in place of something the subscriber held is `Replaced`, and not initial.
+//! An addition keeps whether it is initial. An object that is added in place of one that the subscriber held is `Replaced`, and not initial.
 //!
 //! # Invariants
 //! 1. A key has at most one entry.
-//! 2. `order` holds the ticket of every entry exactly once, and the first ticket in it is that of an entry; others may be of entries that are gone, of which there are
-//!    not more than of entries, or than [`SPARE`]. Tickets ascend in the order in which keys became pending, and a merge keeps the ticket.
-//! 3. Everything that was pending at some moment has been taken out, or came and went unseen, once [`oldest`](Pending::oldest) is not
-//!    below what [`next`](Pending::next) was then. (By 2, and as no ticket is used twice.)
+//! 2. `order` holds the ticket of every entry exactly once, and its first ticket belongs to an entry. It may also hold tickets of removed entries, but not more
+//!    than the number of entries or [`SPARE`], whichever is larger. Tickets ascend in the order in which keys became pending, and a merge keeps the ticket.
+//! 3. Let `t` be [`next`](Pending::next) at some moment. Once [`oldest`](Pending::oldest) is not below `t`, every entry that was pending at that moment has
+//!    been taken, or was cancelled by a deletion. (By 2, and because no ticket is used twice.)
 //!
-//! 4. The name of an entry is that of the latest change of its key. So only an addition can find an entry of its key under another name: one that ended with a
-//!    deletion.
+//! 4. The name of an entry is that of the latest change of its key. So only an addition can find an entry of its key under another name, namely an entry
+//!    whose latest change is a deletion.
 //!
-//! Hence a key that changes all the time is delivered in its turn, and memory is O(keys). An entry that no write was merged into shares its change with every other
-//! subscriber and the writer.
+//! Hence a key that changes all the time is delivered in FIFO order, and memory is O(keys). An entry that no further write was merged into shares its change
+//! with every other subscriber and the writer.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ pub(crate) struct Pending<K, V> {
     next: Ticket,
 }
 
-/// The place of an entry in the order. Never used twice.
+/// The position of an entry in the order. Never used twice.
 pub(crate) type Ticket = u64;
 
 struct Entry<K, V> {
@@ -65,13 +65,13 @@ impl<K, V> Entry<K, V> {
     }
 }
 
-/// What a subscriber has to receive of one key; the table is in the [module](self).
+/// The pending change of one key; the table is in the [module](self).
 pub(crate) struct Merged<K, V> {
     change: Change<K, V>,
     ends: Option<Box<Ends<V>>>,
 }
 
-/// States that no subscriber will receive; dropped only after the lock is released.
+/// States that no subscriber will receive. The caller drops them after it releases the lock.
 pub(crate) struct Dropped<K, V> {
     change: Option<Change<K, V>>,
     state: Option<Arc<V>>,
@@ -83,7 +83,7 @@ impl<K, V> Dropped<K, V> {
     }
 }
 
-// Not derived: nothing is asked of the types.
+// Not derived, because a derive would require `Default` of the types.
 impl<K, V> Default for Dropped<K, V> {
     fn default() -> Self {
         Self { change: None, state: None }
@@ -96,7 +96,7 @@ struct Ends<V> {
     latest: Option<End<V>>,
 }
 
-/// The last known state of an object that is gone, and how it went.
+/// The last known state of a deleted object, and whether it was deleted or replaced.
 struct End<V> {
     object: Arc<V>,
     kind: ChangeKind,
@@ -107,7 +107,7 @@ impl<K, V> Pending<K, V> {
         Self { entries: HashTable::new(), order: VecDeque::new(), next: 0 }
     }
 
-    /// Nothing is pending any more; what was. Tickets go on, so that one from before finds nothing.
+    /// Removes all pending changes and returns them. Tickets continue, so that an earlier ticket finds no entry.
     pub(crate) fn begin_anew(&mut self) -> Self {
         let mut anew = Self::new();
         anew.next = self.next;
@@ -123,24 +123,25 @@ impl<K, V> Pending<K, V> {
         self.entries.is_empty()
     }
 
-    /// The ticket of the next key that becomes pending.
+    /// Returns the ticket for the next key that becomes pending.
     pub(crate) fn next(&self) -> Ticket {
         self.next
     }
 
-    /// The ticket of the oldest entry; where there is none, that of the next.
+    /// Returns the ticket of the oldest entry, or the next ticket if there is no entry.
     pub(crate) fn oldest(&self) -> Ticket {
         self.order.front().map_or(self.next, |(ticket, _)| *ticket)
     }
 
-    /// The ticket of a key that is pending. The only operation that compares keys; it changes nothing.
+    /// Returns the ticket of a pending key. The only operation that compares keys; changes nothing.
     pub(crate) fn find(&self, hash: u64, eq: impl Fn(&K) -> bool) -> Option<Ticket> {
         let found = self.entries.find(hash, |entry| entry.hash() == hash && eq(entry.merged.change.key()));
         found.map(|entry| entry.ticket)
     }
 
-    /// Merges a change into the entry of its key: that of its name, or for an addition the one that was found; a ticket that was taken out since counts as none.
-    /// Gives back what no subscriber will receive, to be dropped where no lock is held. The caller keeps the change alive as long.
+    /// Merges a change into the entry of its key, which is the entry with its name, or for an addition the entry of the found ticket. If that entry was
+    /// taken in the meantime, there is none. Returns the states that no subscriber will receive, to be dropped without a lock. The caller keeps the change
+    /// alive until then.
     pub(crate) fn merge(&mut self, found: Option<Ticket>, change: Change<K, V>) -> Dropped<K, V> {
         let name = change.name();
         let hash = name.hash;
@@ -156,7 +157,7 @@ impl<K, V> Pending<K, V> {
             return Dropped::default();
         };
         if known.get().merged.is_undone_by(&change) {
-            // What it holds, the caller keeps alive.
+            // The caller keeps the contents alive.
             let (undone, _) = known.remove();
             self.forget(undone.ticket);
             return Dropped::default();
@@ -178,13 +179,13 @@ impl<K, V> Pending<K, V> {
         let (entry, _) = entry.remove();
         self.forget(ticket);
         if self.entries.is_empty() && self.entries.capacity() > 2 * SPARE {
-            // A burst is over: its memory goes, too. What is in the table is moved nowhere, there is nothing.
+            // Frees the memory of a burst. The table is empty, so no entry is moved.
             (self.entries, self.order) = (HashTable::new(), VecDeque::new());
         }
         Some(entry.merged)
     }
 
-    /// Restores invariant 2 after the entry of a ticket was taken out. O(1), spread over the calls; mostly it was the first.
+    /// Restores invariant 2 after the entry of a ticket was removed. O(1) amortised; usually the ticket is the first.
     fn forget(&mut self, ticket: Ticket) {
         let Self { entries, order, .. } = self;
         if order.front().is_some_and(|(first, _)| *first == ticket) {
@@ -203,7 +204,7 @@ impl<K, V> Pending<K, V> {
         }
     }
 
-    /// Walks the invariants.
+    /// Checks the invariants.
     pub(crate) fn check(&self) -> Result<(), String>
     where
         K: Eq,
@@ -250,19 +251,19 @@ impl<K, V> From<Change<K, V>> for Merged<K, V> {
 }
 
 impl<K, V> Merged<K, V> {
-    /// What is pending of an object that the subscriber was about to receive for the first time; nothing if it is gone.
+    /// Returns the pending change for an object that the subscriber was about to receive for the first time, or `None` if the object is deleted.
     pub(crate) fn to_initial(&self) -> Option<Self> {
         let change = &self.change;
         let initial = || change.with(ChangeKind::Initial, None, change.object().clone()).into();
         (!change.kind().is_deletion()).then(initial)
     }
 
-    /// Whether the subscriber has nothing to receive once this has happened, too.
+    /// Returns whether the incoming change cancels the pending one, so that the subscriber receives nothing.
     fn is_undone_by(&self, incoming: &Change<K, V>) -> bool {
         self.change.held().is_none() && incoming.kind().is_deletion()
     }
 
-    /// The rows of the table, but the first.
+    /// Merges an incoming change by the rows of the table, except the first.
     fn then(&mut self, incoming: &Change<K, V>) -> Dropped<K, V> {
         use ChangeKind::{Added, Deleted, Initial, Missed, Replaced, Updated};
         let kind = self.change.kind();
@@ -283,23 +284,23 @@ impl<K, V> Merged<K, V> {
             }
             (Deleted | Missed, _) => {
                 let end = End { object: self.change.object().clone(), kind };
-                // A deletion of what is gone already: the later one counts.
+                // The pending change is a deletion already: the later deletion counts.
                 let kind = if incoming.kind().is_deletion() { incoming.kind() } else { Replaced };
                 (kind, Some(end))
             }
         };
         let state = latest.and_then(|end| self.ended(end));
         if !Arc::ptr_eq(self.change.name(), incoming.name()) {
-            // Invariant 4. The former name may be the last of its key.
+            // Invariant 4. The former name may hold the last reference to its key.
             let change = incoming.with(kind, self.change.held().cloned(), incoming.object().clone());
             return Dropped { change: Some(std::mem::replace(&mut self.change, change)), state };
         }
-        // The state it led to before is that before the incoming change, or is kept among the ends.
+        // The former new state is the state before the incoming change, or is kept among the ends.
         drop(self.change.lead_to(kind, incoming.object().clone()));
         Dropped { change: None, state }
     }
 
-    /// A replacement that the writer has decided, and that may be undone: the subscriber's object may come back.
+    /// Marks a replacement that the writer decided as undecided, because the subscriber's object may be added again.
     fn decide_later(&mut self) {
         if let (None, Some(held)) = (&self.ends, self.change.held()) {
             let first = End { object: held.clone(), kind: ChangeKind::Missed };
@@ -307,7 +308,7 @@ impl<K, V> Merged<K, V> {
         }
     }
 
-    /// An object under the key has ended; gives back the last state of one between the first and this one.
+    /// Records that an object under the key has ended. Returns the last state of an object between the first end and this one.
     fn ended(&mut self, end: End<V>) -> Option<Arc<V>> {
         match &mut self.ends {
             Some(ends) => ends.latest.replace(end).map(|end| end.object),
@@ -318,15 +319,16 @@ impl<K, V> Merged<K, V> {
         }
     }
 
-    /// The change to deliver, if there is any for a subscriber that only knows of objects that pass the filter. Runs the user's functions, so it belongs outside every
-    /// lock; a panic on the way leaves this as it is.
+    /// Returns the change to deliver, or `None` if the subscriber, which only knows objects that pass the filter, receives nothing. Runs the user's
+    /// functions, so the caller must hold no lock. A panic of these functions leaves `self` unchanged.
     ///
-    /// | an object the filter | passed when it was delivered last | did not, or there was none |
+    /// | the object, by the filter | its last delivered state passed | it did not pass, or was not delivered |
     /// |---|---|---|
     /// | passes now | Updated, Replaced | Added |
-    /// | does not, or it is gone | Deleted | nothing |
+    /// | does not pass, or is deleted | Deleted | nothing |
     ///
-    /// This is exact, as the state before is what the subscriber received last: it holds that object if, and only if, the filter passes it.
+    /// This is exact, because the state before is the one that the subscriber received last: the subscriber holds the object if, and only if, that state
+    /// passes.
     pub(crate) fn deliver(&self, schema: &Schema<K, V>, filter: Option<&Filter<V>>) -> Option<Change<K, V>> {
         let change = &self.change;
         let (held, after) = (change.held(), change.object());
@@ -337,7 +339,7 @@ impl<K, V> Merged<K, V> {
         let end = self.ends.as_ref().map(|ends| {
             let is_gone = change.kind().is_deletion();
             match &ends.latest {
-                // Of a deletion, the latest end is the one it says itself.
+                // For a deletion, the latest end is the state that the deletion carries.
                 Some(latest) if !is_gone && same(&latest.object) => latest,
                 _ => &ends.first,
             }
@@ -358,7 +360,7 @@ impl<K, V> Merged<K, V> {
                 None => change.clone(),
                 Some(end) => change.with(end.kind, held.cloned(), end.object.clone()),
             }),
-            // The object exists, and this subscriber does not select it.
+            // The object exists, but this subscriber does not select it.
             (true, false) => {
                 let (kind, last) = match end {
                     _ if updated => (ChangeKind::Deleted, held.cloned()),
@@ -374,5 +376,5 @@ impl<K, V> Merged<K, V> {
 /// Decides which objects a subscriber receives.
 pub(crate) type Filter<V> = dyn Fn(&V) -> bool + Send + Sync;
 
-/// A table for up to this many entries, which is the capacity that so many have grown it to, is kept when it is empty.
+/// An empty table is kept if its capacity is what this many entries need, and freed if it is larger.
 const SPARE: usize = 256;

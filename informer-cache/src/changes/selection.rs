@@ -1,4 +1,4 @@
-//! PURE. Which objects a subscription is of, and what a write is to it.
+//! PURE. Which objects a subscription selects, and the change that it receives for a write.
 //!
 //! | the object before the write \\ after it | is selected | is not, or there is none |
 //! |---|---|---|
@@ -7,8 +7,8 @@
 //!
 //! These changes alone give a subscriber exactly the selected objects, and their number bounds its pending changes.
 //!
-//! Deciding compares keys and index values, so it belongs where nothing has changed yet: a write finds it out before it commits. The index
-//! function is not run again: what it said of the old object is in the table, and what it says of the new one is in the write.
+//! The decision compares keys and index values, so a write makes it before it commits. The index function is not run again, because the table holds the values
+//! of the old object, and the write holds the values of the new one.
 
 use std::sync::Arc;
 
@@ -18,16 +18,16 @@ use crate::table::record::{AnyValue, Record, Values};
 use crate::table::{KeyWrite, Table};
 use crate::{Change, ChangeKind};
 
-/// What a subscription is of, if not of everything.
+/// The filter of a subscription that does not cover all objects.
 pub(crate) enum Selection<K, V> {
     /// One key.
     Key { hash: u64, key: K },
-    /// The objects that have a value in an index. Where that index is removed, nothing is selected.
+    /// The objects that have a value in an index. Selects nothing once the index is removed.
     Value { index: Arc<Definition<V>>, value: Arc<AnyValue> },
 }
 
 impl<K, V> Selection<K, V> {
-    /// Whether it can be decided which objects are selected.
+    /// Returns whether the selection can be evaluated: its index, if it has one, is in the index set.
     pub(crate) fn stands(&self, index_set: &IndexSet<V>) -> bool {
         match self {
             Self::Key { .. } => true,
@@ -35,7 +35,7 @@ impl<K, V> Selection<K, V> {
         }
     }
 
-    /// The selected objects, in the order of their rows. Compares keys or index values.
+    /// Returns the selected objects, in the order of their rows. Compares keys or index values.
     pub(crate) fn records(&self, table: &Table<K, V>) -> Vec<Record<K, V>>
     where
         K: Eq,
@@ -55,7 +55,7 @@ impl<K, V> Selection<K, V> {
         }
     }
 
-    /// What writes to this table are to the subscriber, by their places. Compares keys or index values.
+    /// Returns the positions of the writes to this table that concern the subscriber, with the crossing of each. Compares keys or index values.
     pub(crate) fn crossings(&self, writes: &[KeyWrite<K, V>], table: &Table<K, V>) -> Vec<(usize, Crossing)>
     where
         K: Eq,
@@ -88,14 +88,14 @@ impl<K, V> Selection<K, V> {
     }
 }
 
-/// What a change is to a subscriber of selected objects.
+/// How a change crosses the selection of a subscriber.
 #[derive(Clone, Copy)]
 pub(crate) enum Crossing {
-    /// The change as it is.
+    /// The object is selected before and after: the change is delivered unchanged.
     Within,
-    /// The object is selected from now on.
+    /// The object becomes selected.
     Enters,
-    /// The object is selected no more, or it may be another one that is not.
+    /// The object is no longer selected, or it may have been replaced by an object that is not selected.
     Leaves,
 }
 
@@ -112,7 +112,7 @@ impl Crossing {
         }
     }
 
-    /// The change for this subscriber.
+    /// Returns the change for this subscriber.
     pub(crate) fn change<K, V>(self, change: &Change<K, V>) -> Change<K, V> {
         match (self, change.held()) {
             (Self::Enters, _) => change.with(ChangeKind::Added, None, change.object().clone()),

@@ -1,4 +1,4 @@
-//! PURE. What becomes of a typed index in a store: the functions it asks, with the type of the values erased.
+//! PURE. The definition of a typed index inside a store: its functions, with the type of the values erased.
 
 use std::any::TypeId;
 use std::hash::{BuildHasher, Hash};
@@ -39,7 +39,7 @@ impl<V: 'static> Definition<V> {
         }
     }
 
-    /// An index whose values another function gives.
+    /// Creates the definition of an index with the given function.
     pub(crate) fn capturing<IK: Eq + Hash + Send + Sync + 'static>(
         index: Index<V, IK>,
         values: Arc<ManyFn<V, IK>>,
@@ -70,13 +70,13 @@ impl<V: 'static> Definition<V> {
     }
 }
 
-/// A value as the index keeps it already, if it does.
+/// Returns a value as the index already holds it, if it does.
 fn shared<IK: Eq + Hash + Send + Sync + 'static>(column: &Column, key: IK, seed: &Seed) -> Said {
     let hash = seed.hash_one(&key);
     let group = column.find(hash, |known| *typed::<IK>(known) == key);
     match group.and_then(|number| column.group(number)).map(|group| group.value.clone()) {
         Some(value) => {
-            // Here, because what panics in its drop while this function returns would take the return value with it.
+            // Dropped here, because a panic in this drop while the function returns would leak the return value.
             drop(key);
             Said { value, group }
         }
@@ -84,7 +84,7 @@ fn shared<IK: Eq + Hash + Send + Sync + 'static>(column: &Column, key: IK, seed:
     }
 }
 
-/// The values of an object that comes to a row.
+/// Returns the values of an object that is stored in a row.
 fn many<IK: Eq + Hash + Send + Sync + 'static>(
     column: &Column,
     row: Option<u32>,
@@ -97,8 +97,8 @@ fn many<IK: Eq + Hash + Send + Sync + 'static>(
     }
 }
 
-/// Whether these are the values, in any order, and each once. None are never the same: the index may be on its way to the values there
-/// were.
+/// Returns whether these are the same values, in any order, each once. Two empty lists are never the same, because the index may be about to be given the
+/// former values.
 fn is_same<'a, IK: Eq + 'static>(old: impl Iterator<Item = &'a Arc<AnyValue>>, values: &[IK]) -> bool {
     let mut left = [None; FEW];
     let mut count = 0;
@@ -106,15 +106,15 @@ fn is_same<'a, IK: Eq + 'static>(old: impl Iterator<Item = &'a Arc<AnyValue>>, v
         *place = Some(typed::<IK>(old));
         count += 1;
     }
-    // As those there were are distinct, equal ones among the new leave one of them over.
+    // The former values are distinct, so equal new values leave one of the former unmatched.
     let take = |value| left[..count].iter_mut().any(|old| old.take_if(|old| *old == value).is_some());
     count > 0 && count == values.len() && values.iter().all(take)
 }
 
-/// As many values as this are not compared one by one.
+/// Up to this many values are compared one by one.
 const FEW: usize = 16;
 
-/// Sorts by hash and drops what is there twice.
+/// Sorts by hash and removes duplicates.
 fn distinct<IK: Eq + Hash + Send + Sync + 'static>(column: &Column, values: Vec<IK>, seed: &Seed) -> Values {
     let mut values: Vec<_> = values.into_iter().map(|key| shared(column, key, seed)).collect();
     values.sort_by_key(|said| said.value.hash);

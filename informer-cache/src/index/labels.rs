@@ -1,4 +1,4 @@
-//! PURE. The index of labels: pairs of a key and a value, of which an object has any number, one for each key.
+//! PURE. The index of labels: pairs of a key and a value. An object has any number of labels, at most one for each key.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -42,29 +42,29 @@ pub struct LabelIndex<V> {
     function: LabelsFn<V>,
 }
 
-/// Calls its second argument with each label of an object.
+/// A function that calls its second argument with each label of an object.
 type LabelsFn<V> = fn(&V, &mut dyn FnMut(&str, &str));
 
 impl<V> LabelIndex<V> {
-    /// An index of the labels that `labels` passes on.
+    /// Creates an index of the labels that `labels` passes to its second argument.
     #[must_use]
     pub const fn new(name: &'static str, labels: LabelsFn<V>) -> Self {
         Self { name, function: labels }
     }
 
-    /// The name of the index, unique in a store.
+    /// Returns the name of the index, unique in a store.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Whether the labels of an object are as a selector has it. O(labels).
+    /// Returns whether a selector accepts the labels of an object. O(labels).
     pub(crate) fn select(&self, object: &V, selector: &Selector) -> bool {
         let labels = self.labels(object, std::iter::empty);
         selector.matches(|key| labels.iter().find(|label| *label.key == *key).map(|label| &*label.value))
     }
 
-    /// The labels of an object, one for each key. Those that are among the `known` ones share their texts.
+    /// Returns the labels of an object, at most one for each key. Labels that are among the `known` ones share their texts.
     pub(super) fn labels<'a, I>(&self, object: &V, known: impl Fn() -> I) -> Vec<Label>
     where
         I: Iterator<Item = &'a Label>,
@@ -82,7 +82,7 @@ impl<V> LabelIndex<V> {
     }
 }
 
-/// One label. Hashes as the pair of its strings, and is ordered by key, then value: so the labels of one key are neighbours.
+/// One label. Hashes like the pair of its strings, and is ordered by key, then by value, so the labels of one key are neighbours.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Label {
     pub(crate) key: Arc<str>,
@@ -94,7 +94,7 @@ impl Label {
         *self.key == *key && *self.value == *value
     }
 
-    /// How the label lies to all those of `key`.
+    /// Compares the label with the group of all labels of `key`.
     pub(crate) fn beside(&self, key: &str) -> Ordering {
         (*self.key).cmp(key)
     }

@@ -10,14 +10,14 @@ use crate::table::definition::Definition;
 
 /// An [`Index`] that also knows the order of its values: it answers ranges and prefixes.
 ///
-/// It costs one comparison for every level of a tree when the first object gets a value or the last one loses it, and nothing where the
-/// value is there. A compound value in the order of its parts, (namespace, name) say, answers for its first part, too:
+/// When the first object gets a value, or the last one loses it, the index makes one comparison for each level of a tree; otherwise it makes none. A
+/// compound value that is ordered by its parts, such as (namespace, name), can also be queried by its first part:
 /// [`Snapshot::range_by`](crate::Snapshot::range_by).
 ///
-/// An `Ord` that contradicts itself costs the order of the values and nothing else; or the write panics, as sorting may where it
-/// notices, and changes nothing.
+/// An inconsistent `Ord` only makes the order of the values wrong; or the write panics, because sorting may panic if it detects the inconsistency, and
+/// changes nothing.
 ///
-/// Everything else is as with [`Index`], which it derefs to.
+/// In all other respects it is like [`Index`], to which it derefs.
 ///
 /// # Examples
 /// ```
@@ -43,19 +43,19 @@ use crate::table::definition::Definition;
 pub struct OrderedIndex<V, IK>(Index<V, IK>);
 
 impl<V, IK> OrderedIndex<V, IK> {
-    /// An index with exactly one value per object.
+    /// Creates an index with exactly one value per object.
     #[must_use]
     pub const fn new(name: &'static str, value: fn(&V) -> IK) -> Self {
         Self(Index::new(name, value))
     }
 
-    /// An index with any number of values per object. An object is met once for each of its values in a range.
+    /// Creates an index with any number of values per object. A range yields an object once for each of its values in the range.
     #[must_use]
     pub const fn many(name: &'static str, values: fn(&V) -> Vec<IK>) -> Self {
         Self(Index::many(name, values))
     }
 
-    /// An index whose function may fail, as [`Index::fallible`].
+    /// Creates an index whose function may fail, like [`Index::fallible`].
     ///
     /// # Examples
     /// ```
@@ -77,7 +77,7 @@ impl<V, IK> OrderedIndex<V, IK> {
         Self(Index::fallible(name, values))
     }
 
-    /// Expects that no two objects have the same value, as [`Index::unique`].
+    /// Marks the index as unique, like [`Index::unique`].
     #[must_use]
     pub const fn unique(self) -> Self {
         Self(self.0.unique())

@@ -1,9 +1,9 @@
-//! PURE. A question about labels: a conjunction of requirements, with the meaning and the text that Kubernetes gives them.
+//! PURE. A query by labels: a conjunction of requirements, with the semantics and the text form of Kubernetes.
 //!
 //! # Invariants
-//! 1. Requirements are sorted and distinct, and so are the values of each: what is said in the same words is equal.
-//! 2. No list of values is empty. One that none is in is [`Selector::nothing`]; one that all are outside of is no requirement.
-//! 3. A selector that matches nothing does so whatever is added.
+//! 1. Requirements are sorted and distinct, and so are the values of each: selectors with the same requirements are equal.
+//! 2. No list of values is empty. `in` of no values is [`Selector::nothing`]; `notin` of no values is no requirement.
+//! 3. A selector that matches nothing still matches nothing after a requirement is added.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,9 +19,9 @@ mod tests;
 pub use error::ParseSelectorError;
 pub use requirement::{SelectorOperator, SelectorRequirement};
 
-/// Which labels an object has to have: requirements that all have to hold, as in Kubernetes.
+/// A label selector: requirements on the labels of an object, all of which have to hold, as in Kubernetes.
 ///
-/// | method | text | holds for an object |
+/// | method | text | matches an object |
 /// |---|---|---|
 /// | [`equals`](Self::equals) | `k=v`, `k==v` | with this label |
 /// | [`not_equals`](Self::not_equals) | `k!=v` | without this label: with another value, or without the key |
@@ -33,11 +33,11 @@ pub use requirement::{SelectorOperator, SelectorRequirement};
 ///
 /// Keys and values are compared byte by byte. Requirements of one key do not replace each other: all have to hold.
 ///
-/// A text is read exactly if Kubernetes' own parser reads it (but for NUL bytes, which end a text there and are refused here): keys
-/// are `name` or `prefix/name`, values have at most 63 letters, digits, `-`, `_` and `.`, or none; a missing value is the
-/// empty one, and so is one between two commas. A selector prints in its shortest form, sorted by key, and reads
-/// back as itself. What has no such text (keys and values that are no Kubernetes labels, negative bounds, and [`nothing`](Self::nothing)) prints
-/// as something that is refused, never as another selector.
+/// A text is parsed if, and only if, Kubernetes' own parser accepts it (except for NUL bytes, which end a text there and are rejected here). Keys
+/// are `name` or `prefix/name`. Values have at most 63 letters, digits, `-`, `_` and `.`, or are empty; a missing value is the
+/// empty value, also between two commas. A selector prints in its shortest form, sorted by key, and parsing that text returns an equal selector. Some
+/// selectors have no such text (keys and values that are not Kubernetes labels, negative bounds, and [`nothing`](Self::nothing)); they print a text that the
+/// parser rejects, never the text of another selector.
 ///
 /// # Examples
 /// ```
@@ -57,18 +57,18 @@ pub use requirement::{SelectorOperator, SelectorRequirement};
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Selector {
-    /// All have to hold; none of them can be added to nothing.
+    /// The requirements, all of which have to hold. `None` is `nothing`, to which no requirement can be added.
     requirements: Option<Vec<SelectorRequirement>>,
 }
 
 impl Selector {
-    /// No requirement: every object matches, with or without labels.
+    /// Creates a selector without requirements: every object matches, with or without labels.
     #[must_use]
     pub const fn everything() -> Self {
         Self { requirements: Some(Vec::new()) }
     }
 
-    /// No object matches, whatever is required besides.
+    /// Creates a selector that matches no object, whatever requirements are added.
     #[must_use]
     pub const fn nothing() -> Self {
         Self { requirements: None }
@@ -86,7 +86,7 @@ impl Selector {
         self.not_in(key, [value])
     }
 
-    /// Requires the label `key` with one of these values. There is none among no values: then nothing matches.
+    /// Requires the label `key` with one of these values. Without values, no object matches.
     #[must_use]
     pub fn in_set(
         self,
@@ -99,7 +99,7 @@ impl Selector {
         }
     }
 
-    /// Requires that the label `key` has none of these values, or that there is no such label. No values exclude nothing.
+    /// Requires that the label `key` has none of these values, or that there is no such label. Without values, adds no requirement.
     #[must_use]
     pub fn not_in(
         self,
@@ -124,22 +124,22 @@ impl Selector {
         self.with(key, SelectorOperator::DoesNotExist)
     }
 
-    /// Requires the label `key` with a value that is a decimal number of 64 bits, and greater.
+    /// Requires the label `key` with a value that is a decimal number of 64 bits, greater than `number`.
     #[must_use]
     pub fn greater_than(self, key: impl Into<Arc<str>>, number: i64) -> Self {
         self.with(key, SelectorOperator::GreaterThan(number))
     }
 
-    /// Requires the label `key` with a value that is a decimal number of 64 bits, and less.
+    /// Requires the label `key` with a value that is a decimal number of 64 bits, less than `number`.
     #[must_use]
     pub fn less_than(self, key: impl Into<Arc<str>>, number: i64) -> Self {
         self.with(key, SelectorOperator::LessThan(number))
     }
 
-    /// Requires what `other` requires, too. Nothing and anything is nothing.
+    /// Adds the requirements of `other`. If one of the two is [`nothing`](Self::nothing), so is the result.
     ///
     /// # Examples
-    /// A selector by its methods, and beside one of a user's:
+    /// Combines a selector built by methods with one that a user enters:
     /// ```
     /// use flyball_informer_cache::Selector;
     ///
@@ -165,13 +165,13 @@ impl Selector {
         Self { requirements: both.map(|(one, other)| sorted(one.into_iter().chain(other).collect())) }
     }
 
-    /// Whether there is no requirement.
+    /// Returns whether there is no requirement.
     #[must_use]
     pub fn is_everything(&self) -> bool {
         self.requirements.as_ref().is_some_and(Vec::is_empty)
     }
 
-    /// Whether this is [`nothing`](Self::nothing). Requirements that contradict each other are not looked for.
+    /// Returns whether this is [`nothing`](Self::nothing). Does not detect requirements that contradict each other.
     ///
     /// # Examples
     /// ```
@@ -187,7 +187,7 @@ impl Selector {
         self.requirements.is_none()
     }
 
-    /// Whether an object matches whose labels `label` looks up by key.
+    /// Returns whether an object matches. `label` looks up the object's labels by key.
     ///
     /// Allocates nothing, and stops at the first requirement that does not hold. O(requirements × log values).
     pub fn matches<'a>(&self, mut label: impl FnMut(&str) -> Option<&'a str>) -> bool {
@@ -195,7 +195,7 @@ impl Selector {
         requirements.is_some_and(|all| all.iter().all(|one| one.operator.holds(label(&one.key))))
     }
 
-    /// The requirements, all of which have to hold, sorted by key; `None` for [`nothing`](Self::nothing).
+    /// Returns the requirements, all of which have to hold, sorted by key; `None` for [`nothing`](Self::nothing).
     ///
     /// # Examples
     /// ```
@@ -217,7 +217,7 @@ impl Selector {
     }
 }
 
-/// The values, sorted and distinct.
+/// Returns the values, sorted and distinct.
 fn set(values: impl IntoIterator<Item = impl Into<Arc<str>>>) -> Box<[Arc<str>]> {
     sorted(values.into_iter().map(Into::into).collect()).into()
 }
@@ -228,7 +228,7 @@ fn sorted<T: Ord>(mut all: Vec<T>) -> Vec<T> {
     all
 }
 
-/// Everything.
+/// Returns [`everything`](Self::everything).
 impl Default for Selector {
     fn default() -> Self {
         Self::everything()

@@ -1,9 +1,9 @@
-//! PURE. Why a text is not a selector.
+//! PURE. The error of parsing a selector.
 
 use std::error::Error;
 use std::fmt;
 
-/// A text is not a [`Selector`](crate::Selector).
+/// The error of parsing a text that is not a [`Selector`](crate::Selector).
 ///
 /// # Examples
 /// ```
@@ -22,19 +22,19 @@ pub struct ParseSelectorError {
 }
 
 impl ParseSelectorError {
-    /// What could not be read.
+    /// Returns the part of the text that could not be parsed.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Where it went wrong, in bytes from the beginning; the length of the text for its end.
+    /// Returns the position of the error, in bytes from the start; the length of the text if the text ends too early.
     #[must_use]
     pub fn position(&self) -> usize {
         self.position
     }
 
-    /// What could have stood there.
+    /// Returns what the parser expected at that position.
     #[must_use]
     pub fn expected(&self) -> &'static str {
         self.expected

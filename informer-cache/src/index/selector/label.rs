@@ -1,4 +1,4 @@
-//! PURE. What Kubernetes takes for the key and the value of a label.
+//! PURE. The syntax of the key and the value of a label in Kubernetes.
 
 const MAX_WORD: usize = 63;
 const MAX_PREFIX: usize = 253;
@@ -11,7 +11,7 @@ pub(super) fn is_key(text: &str) -> bool {
     }
 }
 
-/// A name, or empty.
+/// Returns whether the text is a name, or empty.
 pub(super) fn is_value(text: &str) -> bool {
     text.is_empty() || is_name(text)
 }
@@ -28,7 +28,7 @@ fn is_subdomain(text: &str) -> bool {
     text.len() <= MAX_PREFIX && text.split('.').all(part)
 }
 
-/// Whether there is a first and a last byte, and both are of this kind.
+/// Returns whether there is a first and a last byte, and both are of this kind.
 fn framed(text: &str, kind: impl Fn(u8) -> bool) -> bool {
     let ends = text.bytes().next().zip(text.bytes().next_back());
     ends.is_some_and(|(first, last)| kind(first) && kind(last))

@@ -1,12 +1,12 @@
-//! PURE. Reads the text of a selector.
+//! PURE. Parses the text of a selector.
 //!
 //! ```text
 //! selector    = [ requirement { "," requirement } ]
 //! requirement = "!" KEY | KEY [ ("=" | "==" | "!=") VALUE | ("in" | "notin") "(" values ")" | (">" | "<") NUMBER ]
 //! values      = VALUE { "," VALUE }
 //! ```
-//! A value may be empty. White space (space, tab, line buffer, carriage return) separates words and means nothing besides; `in`
-//! and `notin` are keys and values where no operator can stand.
+//! A value may be empty. White space (space, tab, line feed, carriage return) separates words and has no other meaning; `in`
+//! and `notin` are keys and values where no operator is possible.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ struct Parser<'a> {
     at: usize,
 }
 
-/// A word or a symbol; the empty one is the end.
+/// A word or a symbol; an empty token is the end of the text.
 #[derive(Clone, Copy)]
 struct Token<'a> {
     at: usize,
@@ -57,7 +57,7 @@ impl Token<'_> {
 }
 
 impl<'a> Parser<'a> {
-    /// What is read next; it is taken by going to its end.
+    /// Returns the next token without consuming it. To consume it, continue at its end.
     fn next(&self) -> Token<'a> {
         let rest = self.text[self.at..].trim_start_matches([' ', '\t', '\r', '\n']);
         let len = match rest.as_bytes() {
@@ -112,7 +112,7 @@ impl<'a> Parser<'a> {
     fn value(&mut self) -> Result<&'a str, ParseSelectorError> {
         let token = self.next();
         match token.text {
-            // None at all is the empty one.
+            // A missing value is the empty value.
             "" | "," | ")" => Ok(""),
             text if token.is_word() && label::is_value(text) => {
                 self.at = token.end();

@@ -1,14 +1,14 @@
-//! PURE. One requirement of a selector: what has to hold of one label.
+//! PURE. One requirement of a selector, on one label.
 
 use std::fmt;
 use std::sync::Arc;
 
 use super::label;
 
-/// One requirement of a [`Selector`](crate::Selector); see [`Selector::requirements`](crate::Selector::requirements). Sorted by key first.
+/// One requirement of a [`Selector`](crate::Selector); see [`Selector::requirements`](crate::Selector::requirements). Ordered by key first.
 ///
 /// # Examples
-/// The fields of a query that another system takes:
+/// Converts a selector to the fields of another system's query:
 /// ```
 /// use flyball_informer_cache::{Selector, SelectorOperator, SelectorRequirement};
 ///
@@ -28,11 +28,11 @@ use super::label;
 pub struct SelectorRequirement {
     /// The key of the label.
     pub key: Arc<str>,
-    /// What has to hold of its value.
+    /// The requirement on its value.
     pub operator: SelectorOperator,
 }
 
-/// What a requirement demands of the value of a label.
+/// The requirement on the value of a label.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SelectorOperator {
     /// One of these values; at least one, sorted and distinct. `=` is a set of one.
@@ -50,12 +50,12 @@ pub enum SelectorOperator {
 }
 
 impl SelectorOperator {
-    /// Whether it holds for this value of the label, or for its absence.
+    /// Returns whether the requirement holds for this value of the label, or for its absence.
     pub(crate) fn holds(&self, value: Option<&str>) -> bool {
         let among = |values: &[Arc<str>]| {
             value.is_some_and(|value| values.binary_search_by(|one| (**one).cmp(value)).is_ok())
         };
-        // As Go reads it and so does Rust: decimal, with an optional sign.
+        // Parsed as Go does: decimal, with an optional sign.
         let number = || value.and_then(|value| value.parse::<i64>().ok());
         match self {
             Self::In(values) => among(values),
@@ -84,7 +84,7 @@ impl fmt::Display for SelectorRequirement {
     }
 }
 
-/// A key or a value. What is no label is quoted, and quotes are never read: a comma in a value must not look like two values.
+/// A key or a value. A text that is not a label is quoted, and the parser accepts no quotes, so a comma in a value cannot look like two values.
 struct Word<'a> {
     text: &'a str,
     plain: bool,

@@ -1,4 +1,4 @@
-//! By the cases of upstream's own selector tests, and what they leave out.
+//! The cases of upstream's own selector tests, and cases that they leave out.
 
 use super::{Selector, label};
 
@@ -229,7 +229,7 @@ fn nothing_stays_nothing_and_is_not_read() {
         assert!(!selector.matches(label) && !selector.matches(|_| None));
         assert_eq!(selector, nothing);
     }
-    // Upstream's prints as the empty text, which is everything.
+    // Upstream prints this as the empty text, which selects everything.
     assert!(nothing.to_string().parse::<Selector>().is_err());
 }
 
