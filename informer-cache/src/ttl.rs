@@ -42,9 +42,9 @@ use crate::{
 /// An object is there **until its age exceeds its time to live**: at the age of exactly that it still is, and at any later instant no
 /// read shows it, whether it has been swept or not. Writing a key again, with the same object or another one, begins a new life.
 ///
-/// Nothing runs in the background, and reads write nothing. Expired objects are taken out by writes, two at a time, and by
-/// [`evict_expired`](Self::evict_expired); observers and subscribers then hear of a deletion. As long as there are writes, what has expired does not pile
-/// up; where there are none, sweep at [`next_expiry`](Self::next_expiry).
+/// Nothing runs in the background, and reads write nothing. Expired objects are taken out by writes, two at a time, and by [`evict_expired`](Self::evict_expired);
+/// observers and subscribers then hear of a deletion. As long as there are writes, what has expired does not pile up; where there are
+/// none, sweep at [`next_expiry`](Self::next_expiry).
 ///
 /// For what the owner of this process writes: each write counts as newer than the ones before, and objects have no versions of
 /// a source. For those, there is [`Store`](crate::Store).
@@ -188,8 +188,8 @@ where
         Ok(objects)
     }
 
-    /// Delivers the stored objects, then every change, as [`Store::subscribe`](crate::Store::subscribe) does. An expired object is delivered as deleted when
-    /// it is swept; to react earlier, use the deadline in its [`TtlEntry`]. Objects that have expired before the call are not delivered.
+    /// Delivers the stored objects, then every change, as [`Store::subscribe`](crate::Store::subscribe) does. An expired object is delivered as deleted when it is
+    /// swept; to react earlier, use the deadline in its [`TtlEntry`]. Objects that have expired before the call are not delivered.
     #[must_use]
     pub fn subscribe(&self) -> Subscription<K, TtlEntry<V>> {
         self.sweep_first(self.shared.clock.now());
@@ -197,8 +197,8 @@ where
     }
 
     /// Calls `f` with the stored objects, then with every change, as [`Store::observe`](crate::Store::observe) does. For an expired object, `f` is called when
-    /// it is swept, in the thread that sweeps: of any writer, or of the caller of [`evict_expired`](Self::evict_expired). Objects that have expired before
-    /// the call are not reported.
+    /// it is swept, in the thread that sweeps: of any writer, or of the caller of [`evict_expired`](Self::evict_expired). Objects that have expired before the call
+    /// are not reported.
     pub fn observe(
         &self,
         f: impl Fn(&Change<K, TtlEntry<V>>) + Send + Sync + 'static,

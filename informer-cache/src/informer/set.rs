@@ -143,9 +143,9 @@ impl InformerSet {
 
     /// The informer of this name; built and started if there is none of this name and these types, or if it has ended.
     ///
-    /// An informer in use is joined if it has every index of the builder, the same [`ReflectorConfig`], and transforms its objects if, and only if, the
-    /// builder does. Functions are not compared: neither the schema's, nor those of indexes and transformations. What the builder has besides (its source,
-    /// timer and callbacks) is dropped.
+    /// An informer in use is joined if it has every index of the builder, the same [`ReflectorConfig`], and transforms its objects if, and only if, the builder does.
+    /// Functions are not compared: neither the schema's, nor those of indexes and transformations. What the builder has besides (its source, timer and callbacks)
+    /// is dropped.
     ///
     /// The informer is built without a lock. Where two requests are the first at once, both may build one, and both get the one that was there first; the other
     /// has not run.

@@ -16,9 +16,8 @@ use crate::{ListRequest, Page, SourceError, WatchEvent, WatchRequest};
 ///
 /// Changes should be delivered in the order of versions, but the stored objects do not depend on it: an event is compared with the stored object of its key.
 /// An event that is older than the stored object, or than the deletion of an absent one, and an event that is repeated, change nothing and are counted as
-/// [stale](crate::InformerStatus::stale_events). Every other event is applied. Two bounds: an addition at or below the version of the last list or bookmark
-/// is stale if the object is absent; and at most 1024 deletions since then are remembered, after which an addition that is older than 512 of them is stale,
-/// too.
+/// [stale](crate::InformerStatus::stale_events). Every other event is applied. Two bounds: an addition at or below the version of the last list or bookmark is stale if the
+/// object is absent; and at most 1024 deletions since then are remembered, after which an addition that is older than 512 of them is stale, too.
 ///
 /// These depend on the order of versions across objects:
 /// - the next watch begins at the newest version that was delivered, so a source that merges several streams has to keep the position of each

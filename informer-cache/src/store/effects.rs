@@ -1,8 +1,7 @@
-//! SHELL. The work that a write of one key leaves for after its locks are released, and how changes reach subscribers and observers: pending entries are
-//! found before the commit, changes are merged after it, and reported while no lock is held.
+//! SHELL. The work that a write of one key leaves for after its locks are released, and how changes reach subscribers and observers: pending entries are found before
+//! the commit, changes are merged after it, and reported while no lock is held.
 //!
-//! The steps that are numbered here are those of a write ([`StoreInner`](crate::store::inner::StoreInner)); each function takes one subscription's lock
-//! after the other.
+//! The steps that are numbered here are those of a write ([`StoreInner`](crate::store::inner::StoreInner)); each function takes one subscription's lock after the other.
 
 use std::sync::Arc;
 

@@ -10,9 +10,9 @@
 //! | `Merging` | what was written is dropped; then so many changes of one subscription | none that may panic | that subscription's |
 //! | `Reporting` | so many changes | observers | none |
 //!
-//! A panic before the commit leaves the store as it was. After it, nothing panics, and dropping this does the rest: what is published is delivered. Nobody
-//! else writes in between. Subscriptions come and go, and so do indexes: a commit that finds another list of subscriptions goes back to `Finding` for those
-//! that are new and selective, and one that finds other indexes goes back to `Building`. So no piece is longer than another, whatever happens beside it.
+//! A panic before the commit leaves the store as it was. After it, nothing panics, and dropping this does the rest: what is published is delivered. Nobody else writes
+//! in between. Subscriptions come and go, and so do indexes: a commit that finds another list of subscriptions goes back to `Finding` for those that are new and
+//! selective, and one that finds other indexes goes back to `Building`. So no piece is longer than another, whatever happens beside it.
 
 use std::hash::Hash;
 use std::ops::Range;

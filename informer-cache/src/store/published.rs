@@ -26,8 +26,8 @@ pub(crate) struct Published<K, V> {
 }
 
 impl<K, V> Published<K, V> {
-    /// Changes the table in place if there is no other reference to it. Otherwise copies it first, which increments a few reference counts and copies no
-    /// object. The version grows to at least this one.
+    /// Changes the table in place if there is no other reference to it. Otherwise copies it first, which increments a few reference counts and copies no object. The
+    /// version grows to at least this one.
     pub(crate) fn change(
         &mut self,
         version: Version,

@@ -54,8 +54,8 @@ where
     /// The newest version of any list or event; [`Version::ZERO`] before the first list or event.
     ///
     /// It grows with events and bookmarks, and is set by a relist, which may take it back. Where events come in the order of versions, as they do from
-    /// one watch of a Kubernetes API server, everything up to it is stored. Where they do not, that holds at the version of a list or a bookmark; in
-    /// between, an older event of another object may still be on its way.
+    /// one watch of a Kubernetes API server, everything up to it is stored. Where they do not, that holds at the version of a list or a bookmark; in between, an
+    /// older event of another object may still be on its way.
     #[must_use]
     pub fn version(&self) -> Version {
         self.inner.published.look(|table| table.version)

@@ -117,8 +117,8 @@ where
     /// Readers keep reading the old state until they see the new one. O(changes), and O(stored) for what is not listed.
     ///
     /// # Panics
-    /// Only as functions of the schema, an index or a key do; then nothing has changed. What is replaced is dropped at the end: a panic there comes when
-    /// everything is delivered.
+    /// Only as functions of the schema, an index or a key do; then nothing has changed. What is replaced is dropped at the end: a panic there comes when everything
+    /// is delivered.
     pub fn publish(self, version: Version) -> Vec<Change<K, V>> {
         let Self { writer, draft } = self;
         writer.publish(draft, version)
@@ -348,8 +348,8 @@ where
         }
     }
 
-    /// As [`keep_stored`](Relist::keep_stored). If the key function panicked on an object, keeps every stored object that is not listed, since each may be
-    /// that one, except those that were removed from the list.
+    /// As [`keep_stored`](Relist::keep_stored). If the key function panicked on an object, keeps every stored object that is not listed, since each may be that one, except
+    /// those that were removed from the list.
     pub(crate) fn keep_unreadable(&mut self, mut keep: impl FnMut(&V) -> bool) {
         let nameless = self.nameless;
         let mut taken_off = std::mem::take(&mut self.taken_off);

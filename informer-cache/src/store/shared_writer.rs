@@ -26,8 +26,7 @@ use crate::{
     AnyIndex, Change, DuplicateIndex, MissingIndex, Store, Version, WatchEvent, WriteOutcome, Writer,
 };
 
-/// A [`Writer`] for several threads, tasks and observers; made by [`Writer::into_shared`]. A handle: clones share the writer, and the last one closes the
-/// store.
+/// A [`Writer`] for several threads, tasks and observers; made by [`Writer::into_shared`]. A handle: clones share the writer, and the last one closes the store.
 ///
 /// A lock serialises the writes. The key, version and transformation functions run before the lock is taken, and observers are called after it is released.
 /// So those of several threads overlap, and all of them may write. Functions that run under the lock must not write this store, and panic if they do: the

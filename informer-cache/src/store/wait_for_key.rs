@@ -1,8 +1,8 @@
 //! EDGE. Reading one's own writes: a wait for a version, then a look at one key.
 //!
 //! What an event says of a key takes the store to its version, and a deletion does as any event. So to wait for the store is to wait for the
-//! key, where events come in the order of versions, and a wait for an object that is gone by then ends, too. Only a list may hold an object newer than
-//! itself; a wait for that one ends with the store's version all the same.
+//! key, where events come in the order of versions, and a wait for an object that is gone by then ends, too. Only a list may hold an object newer than itself; a wait for that one ends with
+//! the store's version all the same.
 //!
 //! Cancel safety: that of [`WaitForVersion`].
 

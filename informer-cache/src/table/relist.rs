@@ -5,8 +5,8 @@
 //! | nothing | | Added | Added | Added |
 //! | an object | Deleted, missed | unchanged | Updated, even to an older version | Replaced |
 //!
-//! "Same version" needs a version, and the same content by the schema: objects without a version always count as updated. The list is complete by
-//! definition, so it wins even when it is older: a server restored from a backup has the older state.
+//! "Same version" needs a version, and the same content by the schema: objects without a version always count as updated. The list is complete by definition, so it
+//! wins even when it is older: a server restored from a backup has the older state.
 //!
 //! A list is judged page by page beside the table there was when it began, its **base**: what did not change is one bit and its place in the
 //! list, and the new object goes at once. Nobody else writes meanwhile, so the base is what is stored when the list is complete; indexes may come and go.

@@ -75,9 +75,9 @@ where
 
     /// Waits until the store's [version](Self::version) is this one or later. Gives back the version that was seen.
     ///
-    /// The store then shows what was written at this version, if its source delivers changes in the order of versions, as one watch of a Kubernetes API
-    /// server does. From a source that does not, the version may be that of a newer change to another object, and the awaited change may not have arrived;
-    /// only a list or a bookmark guarantees that every change up to its version is stored.
+    /// The store then shows what was written at this version, if its source delivers changes in the order of versions, as one watch of a Kubernetes API server does.
+    /// From a source that does not, the version may be that of a newer change to another object, and the awaited change may not have arrived; only a list or a
+    /// bookmark guarantees that every change up to its version is stored.
     ///
     /// # Errors
     /// When a relist takes the store *back*, to a version before this one, or when the store is closed, as it is when its writer is dropped.
@@ -96,8 +96,7 @@ where
         block_on(self.wait_for_version(version))
     }
 
-    /// As [`wait_for_version`](Self::wait_for_version), on this thread and no longer than `limit`. In a task, put your runtime's timeout around
-    /// `wait_for_version`.
+    /// As [`wait_for_version`](Self::wait_for_version), on this thread and no longer than `limit`. In a task, put your runtime's timeout around `wait_for_version`.
     ///
     /// # Errors
     /// Those of [`wait_for_version`](Self::wait_for_version), and when the time is up.
@@ -112,8 +111,8 @@ where
     /// Waits until the store shows the state that was written to a key at this version, or a newer one: reading one's own writes. Returns the object
     /// stored then, or `None` if it was deleted, so a deletion ends the wait, too.
     ///
-    /// It waits for the store's version, so what [`wait_for_version`](Self::wait_for_version) says of the order of versions is true here, too. From a source
-    /// that does not keep it, compare the version of the object.
+    /// It waits for the store's version, so what [`wait_for_version`](Self::wait_for_version) says of the order of versions is true here, too. From a source that does not keep it,
+    /// compare the version of the object.
     ///
     /// # Errors
     /// Those of [`wait_for_version`](Self::wait_for_version).

@@ -1,5 +1,4 @@
-//! SHELL. A function that is called with every change, from its registration to its end. Its calls are in
-//! [`changes::observer_fn`](crate::changes::observer_fn).
+//! SHELL. A function that is called with every change, from its registration to its end. Its calls are in [`changes::observer_fn`](crate::changes::observer_fn).
 //!
 //! Registering takes its snapshot under `published`. So a change that was published before is in the snapshot, and a
 //! writer that publishes one later finds the observer in the list: each change is reported exactly once.
@@ -63,8 +62,8 @@ impl<K, V> Observer<K, V> {
     /// Waits until the observer has ended, by [`unsubscribe`](Self::unsubscribe) or because the store was closed: every writer that was calling observers has
     /// finished, no call will begin, and the function is dropped. Any number of tasks may wait; all are woken.
     ///
-    /// Within a call of an observer this returns immediately, as that call may be the one it would wait for. An informer that reports a long list holds the
-    /// function until the list is reported, also between two pieces: the task that polls its run future must not wait for this beside it.
+    /// Within a call of an observer this returns immediately, as that call may be the one it would wait for. An informer that reports a long list holds the function until
+    /// the list is reported, also between two pieces: the task that polls its run future must not wait for this beside it.
     ///
     /// # Cancel safety
     /// Dropping the future forgets the wait and nothing else.

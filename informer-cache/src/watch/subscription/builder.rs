@@ -137,8 +137,7 @@ where
         self
     }
 
-    /// Delivers only objects whose labels a selector matches: as a [`filter`](Self::filter) that asks the function of this index, which the store need not
-    /// have.
+    /// Delivers only objects whose labels a selector matches: as a [`filter`](Self::filter) that asks the function of this index, which the store need not have.
     ///
     /// # Examples
     /// ```
