@@ -3,8 +3,8 @@
 //! Cancel safety: the run future may be dropped at any point. The store then keeps its last published state, a partial
 //! list is dropped, the status is [`Stopped`](crate::InformerState::Stopped), and all waiters are woken. After
 //! [`shut_down`](Informer::shut_down) the run future returns, with the same effects. A panic of the source or the timer
-//! propagates through the run future and ends the informer likewise, as [`Failed`](crate::InformerState::Failed). A panic of a user's function on
-//! one object is caught: the stored object stays as it is. The futures of [`synced`](Informer::synced) and [`stopped`](Informer::stopped)
+//! propagates through the run future and ends the informer in the same way, as [`Failed`](crate::InformerState::Failed). A panic of a user's function on
+//! one object is caught: the stored object stays unchanged. The futures of [`synced`](Informer::synced) and [`stopped`](Informer::stopped)
 //! lose nothing when dropped.
 
 mod builder;
@@ -39,10 +39,10 @@ use crate::{
     Stopped, Store, Subscription, SubscriptionBuilder, WaitForError,
 };
 
-/// A store kept in step with a source. A handle: clones share it.
+/// Keeps a store up to date with a source. A handle: clones share the informer.
 ///
-/// It runs as long as its run future is polled and neither [`shut_down`](Self::shut_down) nor failed, whether
-/// handles exist or not. It cannot be started again; make another one.
+/// An informer runs as long as its run future is polled, until it is [shut down](Self::shut_down) or fails, whether
+/// handles exist or not. It cannot be restarted; build another one.
 ///
 /// # Examples
 /// ```
@@ -80,10 +80,10 @@ pub struct Informer<K, V> {
     shared: Arc<Shared<K, V>>,
 }
 
-/// What the run future shares with the handles.
+/// State shared by the run future and the handles.
 pub(crate) struct Shared<K, V> {
     writer: SharedWriter<K, V>,
-    /// Set when the run future is over. In an `Arc` of its own, since a waiter must not keep the store alive.
+    /// Set when the run future has ended. In an `Arc` of its own, so that a waiter does not keep the store alive.
     stopped: Arc<Synced>,
     status: StatusCell,
     stop: StopSignal,
@@ -100,32 +100,32 @@ where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
-    /// An informer of the source's objects, whose keys the schema computes.
+    /// Creates a builder of an informer for the objects of `source`. `schema` computes their keys.
     pub fn builder<S: Source<Object = V>>(schema: Schema<K, V>, source: S) -> InformerBuilder<K, V, S> {
         InformerBuilder::new(schema, source)
     }
 
-    /// The store. The run future writes it.
+    /// Returns the store, which the run future writes.
     #[must_use]
     pub fn store(&self) -> &Store<K, V> {
         &self.shared.writer
     }
 
-    /// Adds an index to the store as it runs; see [`SharedWriter::add_index`].
+    /// Adds an index to the running store; see [`SharedWriter::add_index`].
     ///
     /// # Errors
-    /// When there is an index of this name.
+    /// Returns an error if the store has an index of this name.
     ///
     /// # Panics
-    /// Only as functions of the index and its values do; then it is not added, and nothing else has changed.
+    /// Panics only if a function of the index or of its values panics; the index is not added, and nothing else is changed in that case.
     pub fn add_index(&self, index: &impl AnyIndex<V>) -> Result<(), DuplicateIndex> {
         self.shared.writer.add_index(index)
     }
 
-    /// Takes an index from the store as it runs; see [`Writer::remove_index`](crate::Writer::remove_index).
+    /// Removes an index from the running store; see [`Writer::remove_index`](crate::Writer::remove_index).
     ///
     /// # Errors
-    /// When there is no index of this name and kind of values.
+    /// Returns an error if the store has no index of this name and type of values.
     ///
     /// # Examples
     /// ```
@@ -147,7 +147,7 @@ where
         self.shared.writer.remove_index(index)
     }
 
-    /// Writes beside the source: for tests of what follows the store, while no list is under way.
+    /// Returns a writer to the store beside the source, for tests of code that follows the store. Use it only while no list is in progress.
     #[cfg(feature = "testing")]
     #[doc(hidden)]
     #[must_use]
@@ -155,13 +155,13 @@ where
         &self.shared.writer
     }
 
-    /// One consistent view of everything known now. O(1).
+    /// Takes a consistent snapshot of the store. O(1).
     #[must_use]
     pub fn snapshot(&self) -> Snapshot<K, V> {
         self.shared.writer.snapshot()
     }
 
-    /// The objects known now, then what changes. It ends with the informer.
+    /// Subscribes to the stored objects and every later change. The subscription ends with the informer.
     #[must_use]
     pub fn subscribe(&self) -> Subscription<K, V> {
         self.shared.writer.subscribe()
@@ -179,10 +179,11 @@ where
         self.shared.writer.observe(f)
     }
 
-    /// Waits until the first list is published, and all observers have received it. Any number may wait; all are woken. An observer must not wait for it.
+    /// Waits until the first list is published and all observers have received it. Any number of tasks may wait; all are woken. An observer must not wait
+    /// for it.
     ///
     /// # Errors
-    /// When the informer ended before.
+    /// Returns an error if the informer ended before its first list.
     ///
     /// # Cancel safety
     /// Dropping the future forgets the wait and nothing else.
@@ -190,13 +191,13 @@ where
         self.shared.writer.synced().await
     }
 
-    /// As [`synced`](Self::synced), on this thread.
+    /// Like [`synced`](Self::synced), but blocks this thread.
     ///
     /// # Errors
-    /// Those of [`synced`](Self::synced).
+    /// The same as for [`synced`](Self::synced).
     ///
     /// # Examples
-    /// An informer on threads, without a runtime:
+    /// Runs an informer on threads, without a runtime:
     /// ```
     /// use flyball_informer_cache::{Informer, ManualClock, Schema, Version, testing::TestServer};
     /// use std::{thread, time::Duration};
@@ -220,36 +221,36 @@ where
         self.shared.writer.blocking_synced()
     }
 
-    /// As [`synced`](Self::synced), on this thread and no longer than `limit`.
+    /// Like [`synced`](Self::synced), but blocks this thread, for at most `limit`.
     ///
     /// # Errors
-    /// [`WaitForError::Closed`] when the informer ended before, and [`WaitForError::TimedOut`].
+    /// Returns [`WaitForError::Closed`] if the informer ended before its first list, and [`WaitForError::TimedOut`] if the limit has passed.
     pub fn blocking_synced_timeout(&self, limit: Duration) -> Result<(), WaitForError> {
         self.shared.writer.blocking_synced_timeout(limit)
     }
 
-    /// Whether the first list is published, and all observers have received it; stays so after the end.
+    /// Returns whether the first list is published and all observers have received it. Once `true`, stays `true`, also after the end.
     #[must_use]
     pub fn is_synced(&self) -> bool {
         self.shared.writer.is_synced()
     }
 
-    /// How it fares.
+    /// Returns the status of the informer.
     #[must_use]
     pub fn status(&self) -> InformerStatus {
         let status = self.shared.status.read();
-        // After the status: what it says was published is in the version.
+        // Read after the status, so that the version is not older than the publications that the status counts.
         InformerStatus { version: self.shared.writer.version(), ..status }
     }
 
-    /// Requests that the run future end in order, soon; subscriptions end after they have delivered their pending changes.
+    /// Requests a shutdown: the run future ends soon, and subscriptions end after they have delivered their pending changes.
     ///
-    /// Does not wait: [`stopped`](Self::stopped) does. A list that is published is first delivered to all observers and subscribers.
+    /// Does not wait for the end; [`stopped`](Self::stopped) does. A list that is published is first delivered to all observers and subscribers.
     pub fn shut_down(&self) {
         self.shared.stop.request();
     }
 
-    /// Whether it will never do anything again: it was stopped, or it failed.
+    /// Returns whether the informer has ended for good: it was stopped, or it failed.
     ///
     /// # Examples
     /// ```
@@ -270,21 +271,21 @@ where
         self.shared.status.read().state.is_final()
     }
 
-    /// Waits until the run future is over, for any reason; [`status`](Self::status) returns which.
+    /// Waits until the run future has ended, for any reason; [`status`](Self::status) returns the reason.
     ///
     /// # Cancel safety
     /// Dropping the future forgets the wait and nothing else.
     pub async fn stopped(&self) {
-        // Never an error: this signal is always given.
+        // Never an error, because this signal is always set.
         let _ = self.shared.stopped.wait().await;
     }
 
-    /// Whether a shutdown was requested, or the run future has ended.
+    /// Returns whether a shutdown was requested, or the run future has ended.
     pub(crate) fn is_stopping(&self) -> bool {
         self.shared.stop.is_requested()
     }
 
-    /// The signal that the run future is over.
+    /// Returns the signal that the run future has ended.
     pub(crate) fn over(&self) -> Arc<Synced> {
         self.shared.stopped.clone()
     }

@@ -1,4 +1,4 @@
-//! EDGE. How an informer is put together. Nothing runs here, so there is nothing to cancel.
+//! EDGE. The builder of informers. Nothing runs here, so there is nothing to cancel.
 
 use std::error::Error;
 use std::fmt;
@@ -22,10 +22,10 @@ use crate::{
     StoreBuilder,
 };
 
-/// So many deletions are remembered until a list or a bookmark says as much.
+/// The number of deletions that are remembered until a list or a bookmark covers them.
 const TOMBSTONES: usize = 1024;
 
-/// No timer was chosen yet.
+/// The type of an [`InformerBuilder`]'s timer before one is set.
 ///
 /// # Examples
 /// An informer without a timer cannot be built:
@@ -40,7 +40,7 @@ const TOMBSTONES: usize = 1024;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoTimer;
 
-/// An informer in the making; see [`Informer::builder`].
+/// Builds an [`Informer`]; made by [`Informer::builder`].
 ///
 /// # Examples
 /// ```
@@ -108,14 +108,14 @@ where
     V: Send + Sync + 'static,
     S: Source<Object = V>,
 {
-    /// Keeps this index in the store: an [`Index`](crate::Index), an [`OrderedIndex`](crate::OrderedIndex) or [`LabelIndex`](crate::LabelIndex).
+    /// Adds this index to the store: an [`Index`](crate::Index), an [`OrderedIndex`](crate::OrderedIndex) or a [`LabelIndex`](crate::LabelIndex).
     pub fn index(mut self, index: &impl AnyIndex<V>) -> Self {
         self.store = self.store.index(index);
         self
     }
 
-    /// Changes every object before it is stored, once, whether it comes by a list, by a streaming list or by a watch; see
-    /// [`StoreBuilder::transform`]. The versions from which it goes on watching are read before.
+    /// Sets a function that changes every object before it is stored. It runs once for each object of a list, a streaming list or a watch; see
+    /// [`StoreBuilder::transform`]. The versions from which the informer resumes watches are read before.
     pub fn transform(mut self, transform: impl Fn(V) -> V + Send + Sync + 'static) -> Self {
         self.store = self.store.transform(transform);
         self
@@ -127,59 +127,59 @@ where
         InformerBuilder { schema, source, timer, store, config, seed, on_error, on_build }
     }
 
-    /// Fixes what is random: parts of waits and of watch timeouts, and the store's hasher. So a run replays; by
-    /// default they differ from run to run. For tests and simulations.
+    /// Sets the seed of everything random: jitter of waits, watch timeouts, and the store's hasher. With a seed, a run can be replayed; by
+    /// default the seed differs from run to run. For tests and simulations.
     pub fn seed(mut self, seed: u64) -> Self {
         self.store = self.store.seed(seed);
         self.seed = Some(seed);
         self
     }
 
-    /// As that of the store. For models.
+    /// Sets the store's reader slots; see [`StoreBuilder::reader_slots`]. For models.
     #[doc(hidden)]
     pub fn reader_slots(mut self, seats: usize, quiet: u32) -> Self {
         self.store = self.store.reader_slots(seats, quiet);
         self
     }
 
-    /// Lists in pages of this size, whatever the version asked for.
+    /// Requests lists in pages of this size, for every kind of list.
     pub fn page_size(mut self, size: NonZeroU32) -> Self {
         self.config.page_size = Some(size);
         self
     }
 
-    /// Asks for lists as part of the watch, and falls back to plain lists where that fails.
+    /// Requests lists as part of the watch, and falls back to plain lists if that fails.
     pub fn streaming_lists(mut self) -> Self {
         self.config.streaming_lists = true;
         self
     }
 
-    /// Replaces every period and size at once, those set before included.
+    /// Replaces the whole configuration, including values that were set before.
     pub fn reflector_config(mut self, config: ReflectorConfig) -> Self {
         self.config = config;
         self
     }
 
-    /// The configuration of its reflector.
+    /// Returns the configuration of the reflector.
     pub(super) fn config(&self) -> ReflectorConfig {
         self.config
     }
 
-    /// Whether it changes objects before they are stored.
+    /// Returns whether a transformation is set.
     pub(super) fn transforms(&self) -> bool {
         self.store.transforms()
     }
 
-    /// An index of it that a store does not have.
+    /// Returns the name of an index of this builder that `store` does not have.
     pub(super) fn index_missing_in(&self, store: &Store<K, V>) -> Option<&'static str> {
         self.store.index_missing_in(store)
     }
 
-    /// Calls `f` after each failure of the source, to log or to count it: an answer that is an error, none in time, a watch that ended too early;
-    /// and after each panic of one of the user's functions. [`InformerStatus::last_error`](crate::InformerStatus::last_error) is the last failure, and
-    /// [`InformerStatus::last_panic`](crate::InformerStatus::last_panic) the last panic; they are this one already when `f` is called.
+    /// Calls `f` after each failure of the source, for logging or metrics: an error response, a timeout, or a watch that ended too early;
+    /// and after each panic of a user's function. When `f` is called, [`InformerStatus::last_error`](crate::InformerStatus::last_error) already is this
+    /// failure, or [`InformerStatus::last_panic`](crate::InformerStatus::last_panic) this panic.
     ///
-    /// The run future calls `f` between two requests, so it should be quick. A second `on_error` replaces the first.
+    /// The run future calls `f` between two requests, so `f` should be quick. A second `on_error` replaces the first.
     ///
     /// # Panics
     /// A panic of `f` is caught; `f` is called again for the next failure.
@@ -208,8 +208,9 @@ where
         self
     }
 
-    /// Calls `f` with the store, once, when the informer is built and before it runs: for a source that depends on what is stored. Several are
-    /// called in the order in which they were added. (An [`InformerSet`](crate::InformerSet) may discard what it built, if another request was quicker.)
+    /// Calls `f` with the store, once, when the informer is built and before it runs, for a source that depends on the stored objects. Several functions are
+    /// called in the order in which they were added. (An [`InformerSet`](crate::InformerSet) may discard the informer that it built, if a concurrent request
+    /// was quicker.)
     ///
     /// # Examples
     /// ```
@@ -232,10 +233,10 @@ where
         self
     }
 
-    /// The informer, and the future that runs it: to be polled by any executor until it is over.
+    /// Builds the informer, and the future that runs it, to be polled by any executor until it completes.
     ///
     /// # Errors
-    /// When the configuration makes no sense, or two indexes have the same name.
+    /// Returns an error if the configuration is invalid, or two indexes have the same name.
     pub fn build(
         self,
     ) -> Result<(Informer<K, V>, impl Future<Output = ()> + Send + 'static), InformerBuildError>
@@ -246,10 +247,10 @@ where
         Ok((informer, prepared.run()))
     }
 
-    /// The informer, and what will run it: for a reflector that is configured only when the informer already has readers.
+    /// Builds the informer without its run future, so that readers can use the informer before its reflector is configured.
     ///
     /// # Errors
-    /// As [`build`](Self::build).
+    /// The same as for [`build`](Self::build).
     #[expect(clippy::type_complexity, reason = "a pair, and what may go wrong")]
     pub fn prepare(self) -> Result<(Informer<K, V>, PreparedInformer<K, V, S, T>), InformerBuildError>
     where
@@ -288,13 +289,13 @@ where
 {
     /// Runs the informer in a task of the current tokio runtime, timed by its timer wheel.
     ///
-    /// The task ends by [`shut_down`](Informer::shut_down) or with the runtime, not when the handles are dropped.
+    /// The task ends after [`shut_down`](Informer::shut_down) or with the runtime, not when the handles are dropped.
     ///
     /// # Errors
-    /// As [`build`](Self::build).
+    /// The same as for [`build`](Self::build).
     ///
     /// # Panics
-    /// Outside a tokio runtime with time enabled.
+    /// Panics if called outside a tokio runtime with time enabled.
     #[track_caller]
     pub fn start(self) -> Result<Informer<K, V>, InformerBuildError> {
         let (informer, run) = self.timer(flyball_sync::TokioTimer::current()).build()?;
@@ -310,10 +311,10 @@ impl<K, V, S, T> fmt::Debug for InformerBuilder<K, V, S, T> {
     }
 }
 
-/// An informer cannot be built.
+/// The error of building an informer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InformerBuildError {
-    /// The configuration of the reflector makes no sense.
+    /// The configuration of the reflector is invalid.
     Config(InvalidReflectorConfig),
     /// Two indexes have the same name.
     Index(DuplicateIndex),

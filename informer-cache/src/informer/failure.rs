@@ -1,4 +1,4 @@
-//! EDGE. What is reported of each failure.
+//! EDGE. The report of one failure.
 
 use std::fmt;
 
@@ -26,15 +26,15 @@ use crate::{BackoffCause, SourceError};
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct SourceFailure<'a> {
-    /// When, on the informer's clock.
+    /// The time of the failure, on the informer's clock.
     pub at: Nanos,
-    /// What, as a value.
+    /// The cause of the failure.
     pub cause: BackoffCause,
-    /// The words of the source, if it answered.
+    /// The error of the source, if it returned one.
     pub error: Option<&'a SourceError>,
-    /// The message of the panic, if it was one.
+    /// The message of the panic, if the failure is a panic.
     pub panic: Option<&'a str>,
-    /// When it is asked again; nothing if that is at once.
+    /// The time of the retry; `None` if the retry is immediate.
     pub retry_at: Option<Nanos>,
 }
 
@@ -48,7 +48,7 @@ impl fmt::Display for SourceFailure<'_> {
     }
 }
 
-/// The function that failures are reported to.
+/// The function that is called with each failure.
 pub(super) type OnError = Box<dyn FnMut(&SourceFailure<'_>) + Send + Sync>;
 
 /// The details of a failure beside its cause.

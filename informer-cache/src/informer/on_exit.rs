@@ -1,6 +1,6 @@
 //! EDGE. Wakes all waiters when a run future ends: by return, drop or panic.
 //!
-//! Cancel safety: the destructor does the work, so a drop at any point does too.
+//! Cancel safety: the destructor does the work, so it is also done if the future is dropped at any point.
 
 use std::future::poll_fn;
 use std::hash::Hash;
@@ -11,14 +11,14 @@ use std::sync::Arc;
 use super::Shared;
 use crate::InformerState;
 
-/// Says that the informer ended when it is dropped: at the end, by a dropped run future, or by a panic.
+/// Signals the end of the informer when dropped: after the run future completed, was dropped, or panicked.
 pub(super) struct NotifyOnExit<K, V>
 where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
     shared: Arc<Shared<K, V>>,
-    /// Set within a poll. Still set when this is dropped: that poll panicked.
+    /// Set within a poll. If it is still set on drop, that poll panicked.
     polling: bool,
 }
 
@@ -31,7 +31,7 @@ where
         Self { shared, polling: false }
     }
 
-    /// The run future around `task`. A future that is never polled ends in the same way.
+    /// Wraps `task` in the run future. A future that is never polled ends in the same way.
     pub(super) async fn after<F: Future<Output = ()>>(mut self, task: F) {
         let mut task = pin!(task);
         poll_fn(|cx| {

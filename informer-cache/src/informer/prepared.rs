@@ -1,4 +1,4 @@
-//! EDGE. An informer that is built and does not run yet. Nothing runs here, so there is nothing to cancel.
+//! EDGE. An informer that is built but does not run yet. Nothing runs here, so there is nothing to cancel.
 
 use std::fmt;
 use std::hash::Hash;
@@ -10,7 +10,7 @@ use super::retry_backoff::{ChosenBackoff, RetryBackoff};
 use super::run::InformerTask;
 use crate::{InvalidReflectorConfig, Reflector, ReflectorConfig, Source};
 
-/// What will run an informer; see [`InformerBuilder::prepare`](crate::InformerBuilder::prepare). Dropping it ends the informer.
+/// An informer that does not run yet; made by [`InformerBuilder::prepare`](crate::InformerBuilder::prepare). Dropping it ends the informer.
 ///
 /// # Examples
 /// ```
@@ -44,16 +44,16 @@ where
     S: Source<Object = V>,
     T: Timer,
 {
-    /// The configuration of its reflector.
+    /// Returns the configuration of the reflector.
     #[must_use]
     pub fn reflector_config(&self) -> ReflectorConfig {
         self.config
     }
 
-    /// Replaces the configuration of its reflector.
+    /// Replaces the configuration of the reflector.
     ///
     /// # Errors
-    /// When [`validate`](ReflectorConfig::validate) refuses it.
+    /// Returns an error if [`validate`](ReflectorConfig::validate) rejects the configuration.
     pub fn with_reflector_config(mut self, config: ReflectorConfig) -> Result<Self, InvalidReflectorConfig> {
         let reflector = Reflector::new(config, self.task.timer.now(), self.task.random.next())?;
         self.task.reflector = reflector.polling(self.task.source.is_polling());
@@ -61,8 +61,8 @@ where
         Ok(self)
     }
 
-    /// Waits after failures as `backoff` says, in place of the [`backoff`](ReflectorConfig::backoff) of the configuration; at least as long as the source
-    /// asks for. The last one set counts.
+    /// Sets the backoff after failures, in place of the [`backoff`](ReflectorConfig::backoff) of the configuration. A wait is at least as long as the source
+    /// asks for. A second call replaces the first.
     ///
     /// # Examples
     /// ```
@@ -96,7 +96,7 @@ where
         self
     }
 
-    /// The future that runs the informer: to be polled by any executor until it is over.
+    /// Returns the future that runs the informer, to be polled by any executor until it completes.
     pub fn run(self) -> impl Future<Output = ()> + Send + 'static {
         self.ending.after(self.task.run())
     }

@@ -1,4 +1,4 @@
-//! EDGE. Waits after failures by a backoff of the program's. It is called by the run future, under no lock.
+//! EDGE. A user-defined backoff after failures. The run future calls it, under no lock.
 
 use std::time::Duration;
 
@@ -7,25 +7,25 @@ use flyball_sync::panics::caught;
 
 use crate::{Reflector, ReflectorPhase};
 
-/// How long an informer waits after failures of its source, in place of [`ReflectorBackoff`](crate::ReflectorBackoff); see
+/// A backoff after failures of an informer's source, in place of [`ReflectorBackoff`](crate::ReflectorBackoff); see
 /// [`PreparedInformer::with_backoff`](crate::PreparedInformer::with_backoff).
 ///
 /// # Panics
-/// A panic of it leaves the wait as the configuration of the reflector has it.
+/// A panic of this backoff is caught; the informer waits as the configuration of the reflector specifies.
 pub trait RetryBackoff: Send + Sync + 'static {
-    /// A request failed: how long to wait before the next.
+    /// Called after a request failed. Returns how long to wait before the next.
     fn failed(&mut self) -> Duration;
 
-    /// A list is complete, a watch delivered an event, or it ended in order.
+    /// Called after a list is complete, a watch delivered an event, or a watch ended normally.
     fn succeeded(&mut self);
 }
 
-/// The backoff of an informer, if the program has chosen one.
+/// The user-defined backoff of an informer, if one is set.
 #[derive(Default)]
 pub(super) struct ChosenBackoff(pub(super) Option<Box<dyn RetryBackoff>>);
 
 impl ChosenBackoff {
-    /// Asks for the length of a wait that has begun.
+    /// Queries the backoff for the length of a wait that has begun.
     pub(super) fn failed(&mut self, reflector: &mut Reflector, now: Nanos) {
         if let (Some(backoff), ReflectorPhase::Waiting { .. }) = (&mut self.0, reflector.phase())
             && let Some(wait) = caught(|| backoff.failed())

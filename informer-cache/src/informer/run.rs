@@ -1,7 +1,7 @@
-//! EDGE. The run future: performs what the reflector asks for, and buffers the store.
+//! EDGE. The run future: performs the reflector's requests, and writes the store.
 //!
-//! Cancel safety: see the parent module. What this future holds besides the store is the half list, a batch of
-//! events not applied yet, and the open watch; dropping them loses nothing that was published.
+//! Cancel safety: see the parent module. Besides the store, this future holds the partial list, a batch of
+//! events that are not applied yet, and the open watch; dropping them loses nothing that was published.
 
 use std::future::{pending, poll_fn};
 use std::hash::Hash;
@@ -27,10 +27,10 @@ use crate::{
 
 mod apply;
 
-/// Events taken from a busy watch, or objects from a page, before others get their turn, on the processor and on the store.
+/// The number of events of a busy watch, or of objects of a page, that are processed before the future yields to other tasks and releases the store.
 const BATCH: usize = 256;
 
-/// Everything the run future works with.
+/// The state of the run future.
 pub(super) struct InformerTask<K, V, S, T> {
     pub(super) shared: Arc<Shared<K, V>>,
     pub(super) schema: Schema<K, V>,
@@ -38,26 +38,26 @@ pub(super) struct InformerTask<K, V, S, T> {
     pub(super) timer: T,
     pub(super) random: SplitMix64,
     pub(super) reflector: Reflector,
-    /// Events that are accepted and not applied yet; none while the future is pending.
+    /// Events that are accepted but not applied yet. Empty while the future is pending.
     pub(super) batch: Vec<(Version, WatchEvent<V>)>,
-    /// The half list, from pages or from a stream.
+    /// The partial list, from pages or from a stream.
     pub(super) half: Option<RelistDraft<K, V>>,
-    /// What was deleted, of the store or of a streaming list under way.
+    /// The deletions in the store, or in a streaming list in progress.
     pub(super) tombstones: Tombstones<K>,
-    /// Events that came too late.
+    /// The number of stale events.
     pub(super) stale: u64,
     pub(super) on_error: Option<OnError>,
     pub(super) backoff: ChosenBackoff,
 }
 
-/// What a wait ended with.
+/// The result of a wait.
 enum PollOutcome<T> {
     Done(T),
     Late,
     Stop,
 }
 
-/// The wish to end was seen.
+/// A shutdown was requested.
 struct Stop;
 
 impl<K, V, S, T> InformerTask<K, V, S, T>
@@ -107,7 +107,7 @@ where
                     None => Ok(()),
                 }
             }
-            // A watch is read to its end as soon as it is open, so there is none to read here.
+            // A watch is read to its end as soon as it is open, so no watch is left to read here.
             ReflectorRequest::Read | ReflectorRequest::Wait => match self.within(pending()).await {
                 PollOutcome::Done(never) => never,
                 PollOutcome::Late => self.late(),
@@ -116,7 +116,7 @@ where
         }
     }
 
-    /// Asks for a page. As long as some of it arrives, the deadline moves.
+    /// Requests a page. The deadline moves with each part of the page that arrives.
     async fn list(&mut self, request: ListRequest) -> PollOutcome<Result<Page<V>, SourceError>> {
         let Self { shared, source, timer, reflector, .. } = self;
         let (source, timer) = (&*source, &*timer);
@@ -143,7 +143,7 @@ where
         match page {
             PollOutcome::Done(Ok(Page { items, version, continuation })) => {
                 let verdict = self.reflector.page(version, continuation, now, random);
-                // Pages that lead in a circle are a failure.
+                // Pages whose continuations form a cycle are a failure.
                 self.backoff.failed(&mut self.reflector, now);
                 if let EventVerdict::Stage | EventVerdict::Publish(_) = verdict {
                     let mut list = self.half.take().unwrap_or_else(|| RelistDraft::new(&self.shared.writer));
@@ -196,7 +196,7 @@ where
         }
     }
 
-    /// Reads a watch to its end. Each event costs a poll of the watch, a look by the reflector and a place in the
+    /// Reads a watch to its end. Each event costs a poll of the watch, a check by the reflector and an entry in the
     /// batch: no lock, clock, timer or allocation.
     async fn read(&mut self, mut watch: S::Watch) -> Result<(), Stop> {
         let mut taken = 0;
@@ -261,13 +261,13 @@ where
         }
     }
 
-    /// The deadline has passed. What has not come in time is a failure, also where another request makes up for it at once.
+    /// Handles a deadline that has passed. A response that did not arrive in time is a failure, even if another request replaces it immediately.
     fn late(&mut self) -> Result<(), Stop> {
         let (now, random) = self.moment();
         let is_open = matches!(self.reflector.step(), ReflectorRequest::Read);
         match self.reflector.deadline_reached(now, random) {
             Some(cause) => self.erred(now, cause, Failed::Silent),
-            // A watch that is as old as it may become. One that brought nothing in a short time is a failure.
+            // The watch has reached its maximum age. A short watch without events is a failure.
             None if is_open => match self.waits_after() {
                 Some(_) => self.backoff.failed(&mut self.reflector, now),
                 None => self.backoff.succeeded(),
@@ -277,7 +277,7 @@ where
         Ok(())
     }
 
-    /// The failure that the reflector waits after, if it waits.
+    /// Returns the failure after which the reflector waits, if it waits.
     fn waits_after(&self) -> Option<BackoffCause> {
         match self.reflector.phase() {
             ReflectorPhase::Waiting { cause, .. } => Some(cause),
@@ -285,7 +285,7 @@ where
         }
     }
 
-    /// The source failed.
+    /// Handles a failure of the source.
     fn erred(&mut self, at: Nanos, cause: BackoffCause, how: Failed<'_>) {
         self.backoff.failed(&mut self.reflector, at);
         let message = how.told(at, cause, None).to_string();
@@ -307,7 +307,7 @@ where
 
     fn report(&mut self) {
         if !self.reflector.has_partial_list() {
-            // Dropped here, so that it is not kept during a wait.
+            // Dropped here, so that the list is not kept during a wait.
             self.half = None;
         }
         let relists = self.reflector.lists().saturating_sub(1);
@@ -332,7 +332,7 @@ where
         if self.shared.stop.is_requested() { Err(Stop) } else { Ok(()) }
     }
 
-    /// The future's output, unless a shutdown is requested or the reflector's deadline passes before.
+    /// Returns the future's output, unless a shutdown is requested or the reflector's deadline passes first.
     async fn within<F: Future>(&self, future: F) -> PollOutcome<F::Output> {
         let mut future = pin!(future);
         poll_fn(|cx| {
@@ -362,7 +362,7 @@ fn patience<U>(
     if timer.now() >= deadline {
         return Poll::Ready(PollOutcome::Late);
     }
-    // Armed again at each pending poll: the alarm may have been what woke this one, too early.
+    // Armed again at each pending poll, because the alarm itself may have caused this poll, too early.
     timer.wake_at(deadline, cx.waker());
     Poll::Pending
 }

@@ -1,20 +1,20 @@
-//! SHELL. Shared informers: the first request starts an informer, the drop of its last handle stops it.
+//! SHELL. Shared informers: the first request starts an informer, and dropping its last handle stops it.
 //!
 //! | guarded by `state` | |
 //! |---|---|
 //! | `running` | a slot for each name: its informer, and the number of its handles |
-//! | `leaving` | the `stopped` signals of informers that are shutting down; a later shutdown removes those that are set. They keep nothing of an informer |
+//! | `leaving` | the `stopped` signals of informers that are shutting down; a later shutdown removes those that are set. They keep no informer alive |
 //! | `closed` | set once, never unset |
 //!
-//! Builders, the spawn function, wakers and destructors run without the lock. An informer's status, and whether it has ended, may be read under it:
-//! those locks are the last in order.
+//! Builders, the spawn function, wakers and destructors run without the lock. The status of an informer, and whether it has ended, may be read under the lock:
+//! their locks are the last in order.
 //!
 //! # Invariants
-//! 1. A slot has at least one user, and no number is used twice.
-//! 2. Of one name and types, at most one informer is in `running`. The next request replaces an informer that is shutting down.
-//! 3. Once closed, there is no slot.
+//! 1. A slot has at least one user, and no slot number is used twice.
+//! 2. For one name and types, at most one informer is in `running`. The next request replaces an informer that is shutting down.
+//! 3. After `closed` is set, there is no slot.
 //!
-//! Cancel safety: waits are of informers, and lose nothing when dropped.
+//! Cancel safety: all waits are waits of informers, and lose nothing when dropped.
 
 use std::any::TypeId;
 use std::collections::BTreeMap;
@@ -45,11 +45,11 @@ pub use self::shared::SharedInformer;
 
 type Run = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Informers by name, shared by all who use one. A handle: clones share them.
+/// Informers by name, shared by all their users. A handle: clones share the set.
 ///
-/// The first request for a name starts its informer; later ones join it, at the version it is at, unless they configure it differently. When the last
-/// [`SharedInformer`] is dropped, or by [`stop`](Self::stop), the informer is shut down. The next request for a name
-/// replaces an informer that has ended or was shut down, by any handle.
+/// The first request for a name starts an informer. Later requests share this informer and its current state, unless they configure it differently. The
+/// informer is shut down when its last [`SharedInformer`] is dropped, or by [`stop`](Self::stop). If the informer has ended or was shut down, by any handle,
+/// the next request for the name starts a new one.
 ///
 /// # Examples
 /// ```
@@ -109,7 +109,7 @@ struct Slot {
     config: SharedConfig,
 }
 
-/// The part of a configuration that users of one informer have to agree on, besides its indexes.
+/// The part of a configuration that the users of one informer have to agree on, besides its indexes.
 #[derive(Clone, Copy)]
 struct SharedConfig {
     reflector: ReflectorConfig,
@@ -124,15 +124,16 @@ impl SharedConfig {
 }
 
 impl InformerSet {
-    /// No informers yet; `run` is given the run future of each that starts, and has it polled until it is over. To drop one stops that informer.
+    /// Creates a set without informers. `run` is called with the run future of each informer that starts, and polls it to completion. Dropping a run future
+    /// stops its informer.
     pub fn new(run: impl Fn(Pin<Box<dyn Future<Output = ()> + Send>>) + Send + Sync + 'static) -> Self {
         Self { inner: Arc::new(Inner { run: Box::new(run), state: Mutex::new(State::default()) }) }
     }
 
-    /// One whose informers run as tasks of the current tokio runtime.
+    /// Creates a set whose informers run as tasks of the current tokio runtime.
     ///
     /// # Panics
-    /// Outside a tokio runtime.
+    /// Panics if called outside a tokio runtime.
     #[cfg(feature = "tokio")]
     #[must_use]
     #[track_caller]
@@ -141,20 +142,20 @@ impl InformerSet {
         Self::new(move |run| drop(runtime.spawn(run)))
     }
 
-    /// The informer of this name; built and started if there is none of this name and these types, or if it has ended.
+    /// Returns the informer of this name. Builds and starts it if there is no informer of this name and these types, or if it has ended.
     ///
-    /// An informer in use is joined if it has every index of the builder, the same [`ReflectorConfig`], and transforms its objects if, and only if, the builder does.
-    /// Functions are not compared: neither the schema's, nor those of indexes and transformations. What the builder has besides (its source, timer and callbacks)
-    /// is dropped.
+    /// An informer in use is shared if it has every index of the builder, the same [`ReflectorConfig`], and a transformation if, and only if, the builder
+    /// has one. Functions are not compared: neither the schema's, nor those of indexes and transformations. The rest of the builder (its source, timer and
+    /// callbacks) is dropped.
     ///
-    /// The informer is built without a lock. Where two requests are the first at once, both may build one, and both get the one that was there first; the other
-    /// has not run.
+    /// The informer is built without a lock. If two first requests run concurrently, both may build an informer. Both return the informer that was
+    /// registered first; the other one never runs.
     ///
     /// # Errors
-    /// When it cannot be built, when the informer in use is configured differently, or when the set was [shut down](Self::shut_down).
+    /// Returns an error if the informer cannot be built, if the informer in use is configured differently, or if the set was [shut down](Self::shut_down).
     ///
     /// # Panics
-    /// Only as a callback of the builder or what runs the informer does; then nothing has changed, or the informer has ended.
+    /// Panics only if a callback of the builder or the spawn function panics; then either nothing is changed, or the informer has ended.
     pub fn get_or_start<K, V, S, T>(
         &self,
         name: impl Into<InformerName>,
@@ -186,7 +187,7 @@ impl InformerSet {
         Ok(shared)
     }
 
-    /// One user more of the informer in use, and its configuration.
+    /// Adds a user to the informer in use. Returns its handle and its configuration.
     #[expect(clippy::type_complexity, reason = "an informer and its configuration, if there is one")]
     fn join<K, V>(&self, id: &Id) -> Result<Option<(SharedInformer<K, V>, SharedConfig)>, InformerStartError>
     where
@@ -201,7 +202,7 @@ impl InformerSet {
         Ok(slot.and_then(|slot| Some((SharedInformer::of(self, id, slot)?, slot.config))))
     }
 
-    /// The first user of this informer; or one more of another that came first.
+    /// Adds the first user of this informer, or another user of an informer that was registered first.
     fn enter<K, V>(
         &self,
         id: Id,
@@ -212,14 +213,14 @@ impl InformerSet {
         K: Clone + Eq + Hash + Send + Sync + 'static,
         V: Send + Sync + 'static,
     {
-        // Declared before the lock, so dropped after it: what is in a store is the user's.
+        // Declared before the lock, so dropped after it: the contents of a store are the user's.
         let (member, over): (Arc<dyn Member>, _);
         member = Arc::new(informer.clone());
         let mut state = self.inner.state.lock();
         if state.closed {
             return Err(InformerStartError::ShutDown);
         }
-        // Looked at again: another may have been quicker while this one was built.
+        // Checked again, because another request may have registered an informer while this one was built.
         let there = state.running.get_mut(&id).filter(|slot| !slot.member.is_stopping());
         if let Some(slot) = there {
             if let Some(difference) = slot.config.difference(&config) {
@@ -261,12 +262,12 @@ impl InformerSet {
         self.leave(false, |id| id.0 == name);
     }
 
-    /// Shuts down all informers and starts no more. Nobody waits here: [`stopped`](Self::stopped) does. Again is the same.
+    /// Shuts down all informers and starts no more. Does not wait; [`stopped`](Self::stopped) does. Idempotent.
     pub fn shut_down(&self) {
         self.leave(true, |_| true);
     }
 
-    /// Shuts down those that `which` accepts, and if `close`, lets nobody in after them.
+    /// Shuts down the informers that `which` accepts. If `close`, also closes the set to later requests.
     fn leave(&self, close: bool, which: impl Fn(&Id) -> bool) {
         let mut state = self.inner.state.lock();
         state.closed |= close;
@@ -278,7 +279,7 @@ impl InformerSet {
         leaving.values().for_each(Slot::shut_down);
     }
 
-    /// One user less; the last one shuts the informer down.
+    /// Removes a user; removing the last one shuts the informer down.
     fn release(&self, id: &Id, number: u64) {
         let mut state = self.inner.state.lock();
         let Some(slot) = state.running.get_mut(id).filter(|slot| slot.number == number) else { return };
@@ -292,7 +293,7 @@ impl InformerSet {
         slot.iter().for_each(Slot::shut_down);
     }
 
-    /// One user more of an informer that this one still holds.
+    /// Adds a user to an informer that the caller still holds.
     fn retain(&self, id: &Id, number: u64) {
         let mut state = self.inner.state.lock();
         if let Some(slot) = state.running.get_mut(id).filter(|slot| slot.number == number) {
@@ -300,10 +301,10 @@ impl InformerSet {
         }
     }
 
-    /// Waits until the first list of every informer there is now is published. No informers: at once.
+    /// Waits until the first list of every current informer is published. Returns immediately if there is no informer.
     ///
     /// # Errors
-    /// When one of them ended before; it says which.
+    /// Returns an error with the names of the informers that ended before their first list.
     ///
     /// # Cancel safety
     /// Dropping the future forgets the wait and nothing else.
@@ -341,12 +342,12 @@ impl InformerSet {
             running.chain(state.leaving.iter().cloned()).collect()
         };
         for end in ends {
-            // Never an error: this signal is always given.
+            // Never an error, because this signal is always set.
             let _ = end.wait().await;
         }
     }
 
-    /// How each informer fares that somebody uses, by name.
+    /// Returns the status of each informer in use, by name.
     #[must_use]
     pub fn statuses(&self) -> Vec<(InformerName, InformerStatus)> {
         self.running().into_iter().map(|(name, member)| (name, member.status())).collect()
@@ -359,7 +360,7 @@ impl InformerSet {
 }
 
 impl Slot {
-    /// Never panics: a panicking waker concerns one task, and the caller has other informers to stop, or is a destructor.
+    /// Shuts the informer down. Never panics: a panicking waker concerns one task only, and the caller has other informers to stop, or is a destructor.
     fn shut_down(&self) {
         // The panic hook has run; there is no caller to report to.
         let _ = caught(|| self.member.shut_down());
@@ -367,7 +368,7 @@ impl Slot {
 }
 
 impl State {
-    /// These leave, and those that are over are forgotten.
+    /// Removes these informers, and forgets those that have ended.
     fn let_go<'a>(&mut self, leaving: impl Iterator<Item = &'a Slot>) {
         self.leaving.retain(|end| !end.is_set());
         self.leaving.extend(leaving.map(|slot| slot.member.over()));

@@ -1,10 +1,10 @@
-//! SHELL. How an informer fares, for health checks and people.
+//! SHELL. The status of an informer, for health checks and people.
 //!
 //! | guarded by `status` | |
 //! |---|---|
-//! | the whole [`InformerStatus`] | written by the run future when it changes its mind and once per batch, never per event |
+//! | the whole [`InformerStatus`] | written by the run future when its state changes and once per batch, never per event |
 //!
-//! A text is made before locking and dropped after unlocking.
+//! A text is allocated before locking and dropped after unlocking.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use flyball_sync::locks::Mutex;
 
 use crate::{BackoffCause, ReflectorPhase, Version};
 
-/// How an informer fares. A copy: it does not change.
+/// The status of an informer. A copy: it does not change later.
 ///
 /// # Examples
-/// A source that fails once:
+/// The status after a source fails once:
 /// ```
 /// use flyball_informer_cache::testing::TestServer;
 /// use flyball_informer_cache::{
@@ -45,53 +45,53 @@ use crate::{BackoffCause, ReflectorPhase, Version};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InformerStatus {
-    /// What it is doing.
+    /// The current activity of the informer.
     pub state: InformerState,
-    /// What went wrong with the source since it was last heard of; `None` as long as it answers. Of an informer that [failed](InformerState::Failed), the
+    /// The last failure of the source since its last successful response; `None` after a success. For an informer that [failed](InformerState::Failed), the
     /// panic that ended it.
     pub last_error: Option<ErrorRecord>,
-    /// How many events changed nothing, as they were older than what is known of their object, or repeated it.
+    /// The number of events that changed nothing, because they were older than the known state of their object, or repeated it.
     pub stale_events: u64,
-    /// How many panics of the user's functions, while the informer applied an object or a list, were contained. The object is left out, or stays as it is
-    /// stored; the list is asked for again.
+    /// The number of caught panics of the user's functions while the informer applied an object or a list. The object is left out, or stays as it is
+    /// stored; the list is requested again.
     pub panics: u64,
-    /// The last of them.
+    /// The last of these panics.
     pub last_panic: Option<ErrorRecord>,
-    /// When the source was last heard of: a list, an open watch, or an event. On the informer's clock.
+    /// The time of the last successful response of the source: a list, an opened watch, or an event. On the informer's clock.
     pub last_success: Option<Nanos>,
-    /// Lists published after the first one.
+    /// The number of lists published after the first one.
     pub relists: u64,
-    /// Watches opened without a list before them.
+    /// The number of watches opened without a list before them.
     pub watch_restarts: u64,
     /// The version of the store.
     pub version: Version,
 }
 
-/// What an informer is doing.
+/// The activity of an informer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InformerState {
     /// The run future has not been polled yet.
     NotStarted,
-    /// It lists.
+    /// The informer lists.
     Listing,
-    /// It watches, opens a watch, or is about to, since the last one ended early.
+    /// The informer watches, opens a watch, or is about to open one because the last one ended early.
     Watching,
-    /// It waits after a failure. The store stays as it is.
+    /// The informer waits after a failure. The store stays unchanged.
     Waiting {
-        /// Until when, on the informer's clock.
+        /// The end of the wait, on the informer's clock.
         until: Nanos,
-        /// After which failure.
+        /// The cause of the wait.
         cause: BackoffCause,
     },
-    /// It was shut down, or its run future was dropped. The store stays as it was published last.
+    /// The informer was shut down, or its run future was dropped. The store keeps its last published state.
     Stopped,
-    /// The source or the timer panicked; [`InformerStatus::last_error`] has the message. The store stays as it was published last.
+    /// The source or the timer panicked; [`InformerStatus::last_error`] has the message. The store keeps its last published state.
     Failed,
 }
 
 impl InformerState {
-    /// Whether it will never do anything again.
+    /// Returns whether the informer has ended for good: stopped or failed.
     #[must_use]
     pub const fn is_final(self) -> bool {
         matches!(self, Self::Stopped | Self::Failed)
@@ -108,12 +108,12 @@ impl From<ReflectorPhase> for InformerState {
     }
 }
 
-/// What went wrong, and when.
+/// An error, with its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorRecord {
-    /// When, on the informer's clock.
+    /// The time of the error, on the informer's clock.
     pub at: Nanos,
-    /// What, in the words of the source where it said something.
+    /// The error message, with the source's own message if it has one.
     pub message: Arc<str>,
 }
 
@@ -139,12 +139,12 @@ impl StatusCell {
         Self { status: Mutex::new(status) }
     }
 
-    /// The status, without the version, which the store knows.
+    /// Returns the status, without the version, which the store has.
     pub(crate) fn read(&self) -> InformerStatus {
         self.status.lock().clone()
     }
 
-    /// The reflector moved on. A final state is never left.
+    /// Records a new state of the reflector. A final state is never left.
     pub(crate) fn moved(&self, state: InformerState, relists: u64, watch_restarts: u64) {
         let mut status = self.status.lock();
         status.state = state;
@@ -152,7 +152,7 @@ impl StatusCell {
         status.watch_restarts = watch_restarts;
     }
 
-    /// The source was heard of, so what went wrong before is over.
+    /// Records a successful response of the source, which clears the last error.
     pub(crate) fn succeeded(&self, now: Nanos, stale: u64) {
         let mut status = self.status.lock();
         (status.last_success, status.stale_events) = (Some(now), stale);
@@ -167,7 +167,7 @@ impl StatusCell {
         drop(old);
     }
 
-    /// A function panicked on an object.
+    /// Records a panic of a user's function on an object.
     pub(crate) fn panicked(&self, at: Nanos, message: &str) {
         let panic = ErrorRecord { at, message: message.into() };
         let mut status = self.status.lock();

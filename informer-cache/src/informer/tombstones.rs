@@ -1,4 +1,4 @@
-//! PURE. Which events of absent objects are stale.
+//! PURE. Decides which events of absent objects are stale.
 //!
 //! The store compares an event with the stored object of its key. Without a stored object, the event is a new object, a late event of a deleted object, or
 //! older than the last list. The rules:
@@ -7,19 +7,19 @@
 //! |---|---|
 //! | none | applied |
 //! | not above the **floor** | stale |
-//! | below the least version that a remembered deletion of the key lets pass | stale |
+//! | below the least version accepted after a remembered deletion of the key | stale |
 //! | anything else | applied |
 //!
 //! The floor is the version up to which the source has delivered every change: the version of the last list or of a newer bookmark. A deletion is
 //! remembered until the floor reaches it. At the maximum number of deletions, the older half is forgotten and the floor rises above them: an addition that is
 //! delayed by more deletions than the newer half is stale. A deleted object never comes back.
 //!
-//! A deletion at *d* of an object stored at *s* lets *d* pass, since one write of the source may end one object and begin another under its key,
-//! but not *s*: some sources give a deletion the version of the last update.
+//! A deletion at *d* of an object stored at *s* accepts later events at *d*, because one write of the source may delete one object and create another under its
+//! key, but rejects events at *s*: some sources give a deletion the version of the last update.
 //!
 //! # Invariants
-//! 1. A deletion is remembered only if it keeps something away that the floor lets pass.
-//! 2. `highest` is the highest version that is remembered, or the floor where none is higher.
+//! 1. A deletion is remembered only if it rejects a version that the floor accepts.
+//! 2. `highest` is the highest version of a remembered deletion, or the floor if no remembered deletion is higher.
 //! 3. At most `most` deletions are remembered.
 
 use std::hash::Hash;
@@ -29,28 +29,28 @@ use hashbrown::HashMap;
 
 use crate::Version;
 
-/// Versions below which events of absent objects are stale.
+/// The versions below which events of absent objects are stale.
 pub(super) struct Tombstones<K> {
     floor: Version,
-    /// The least version that passes, of each key that was deleted above the floor.
+    /// The least accepted version, for each key that was deleted above the floor.
     gone: HashMap<K, Version, RandomState>,
     highest: Version,
     most: usize,
 }
 
 impl<K: Eq + Hash> Tombstones<K> {
-    /// Remembers at most so many deletions.
+    /// Creates tombstones that remember at most this many deletions.
     pub(super) fn new(most: usize) -> Self {
         Self { floor: Version::ZERO, gone: HashMap::default(), highest: Version::ZERO, most }
     }
 
-    /// A list is stored, or begins (with no version): what was before it is of no concern.
+    /// Records that a list is stored, or begins (with no version). Earlier deletions no longer matter.
     pub(super) fn listed(&mut self, version: Version) {
         self.gone.clear();
         (self.floor, self.highest) = (version, version);
     }
 
-    /// The source has delivered every change up to this version.
+    /// Records that the source has delivered every change up to this version.
     pub(super) fn complete(&mut self, version: Version) {
         if version > self.floor {
             self.floor = version;
@@ -58,7 +58,7 @@ impl<K: Eq + Hash> Tombstones<K> {
         }
     }
 
-    /// An object is deleted at `version`, if that is known; it was stored at `stored`, if it was.
+    /// Records the deletion of an object at `version`, if that is known; it was stored at `stored`, if it was stored.
     pub(super) fn deleted(&mut self, key: K, version: Version, stored: Option<Version>) {
         let after =
             stored.filter(|stored| !stored.is_zero()).map_or(0, |stored| stored.get().saturating_add(1));
@@ -72,24 +72,24 @@ impl<K: Eq + Hash> Tombstones<K> {
         if self.gone.len() > self.most {
             let mut versions: Vec<_> = self.gone.values().copied().collect();
             let (_, middle, _) = versions.select_nth_unstable(self.most / 2);
-            // The least that passes it is the next one.
+            // The least accepted version is the next one.
             self.floor = self.floor.max(Version::new(middle.get() - 1));
             self.settle();
         }
     }
 
-    /// Whether an event of this version has to be looked up at all: hardly ever, where versions come in order.
+    /// Returns whether an event of this version has to be looked up at all: seldom, if versions arrive in order.
     pub(super) fn concerns(&self, version: Version) -> bool {
         !version.is_zero() && (version <= self.floor || version < self.highest)
     }
 
-    /// Whether an event of a key, under which nothing is stored, comes too late.
+    /// Returns whether an event of a key without a stored object is stale.
     pub(super) fn is_stale(&self, key: &K, version: Version) -> bool {
         let below = |least: &Version| version < *least;
         !version.is_zero() && (version <= self.floor || self.gone.get(key).is_some_and(below))
     }
 
-    /// Forgets what the floor says as well.
+    /// Forgets the deletions that the floor covers.
     fn settle(&mut self) {
         let floor = self.floor;
         self.gone.retain(|_, least| least.get() > floor.get().saturating_add(1));
@@ -105,7 +105,7 @@ mod tests {
 
     use super::*;
 
-    /// Everything that was ever said, gone through for each question.
+    /// The reference implementation: keeps every deletion, and scans all of them for each query.
     #[derive(Default)]
     struct Naive {
         complete: u64,
@@ -163,7 +163,7 @@ mod tests {
             for (key, version) in &deleted {
                 assert!(real.is_stale(key, Version::new(version - 1)) || *version == 1, "{key}@{version}");
             }
-            // What is new passes.
+            // A newer version is accepted.
             assert!(!real.is_stale(&999, Version::new(turn + 4)));
         }
     }

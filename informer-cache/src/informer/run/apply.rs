@@ -1,6 +1,6 @@
-//! EDGE. The run future's way to the store: events judged by key, objects staged, lists published, panics of the user's functions contained.
+//! EDGE. The writes of the run future to the store: it compares events by key, stages objects, publishes lists, and catches panics of the user's functions.
 //!
-//! Cancel safety: a list that is published is delivered, also where the future is dropped on the way; one that is not is thrown away.
+//! Cancel safety: a published list is delivered even if the future is dropped meanwhile; an unpublished one is discarded.
 
 use std::hash::Hash;
 
@@ -23,7 +23,7 @@ where
     S: Source<Object = V>,
     T: Timer,
 {
-    /// Takes an event; gives back a list that it completes.
+    /// Accepts an event. Returns the list that the event completes, if any.
     pub(super) fn accept(&mut self, event: WatchEvent<V>) -> Option<(RelistDraft<K, V>, Version)> {
         let schema = &self.schema;
         let seen = match attempt(|| event.as_ref().map(|object| schema.version(object))) {
@@ -36,7 +36,7 @@ where
                     {
                         self.stage_event(WatchEvent::Added(object), Version::ZERO);
                     }
-                    // A deletion is one at whatever version.
+                    // A deletion is applied at any version.
                     WatchEvent::Deleted(object) if self.reflector.has_partial_list() => {
                         self.stage_event(WatchEvent::Deleted(object), Version::ZERO);
                         self.panicked(&panic);
@@ -60,7 +60,7 @@ where
             EventVerdict::Stage => self.stage_event(event, version),
             EventVerdict::Publish(version) => {
                 let list = self.half.take().unwrap_or_else(|| {
-                    // An empty list, which may be of a source that was restored to an earlier version.
+                    // An empty list. It may be of a source that was restored to an earlier version.
                     self.tombstones.listed(Version::ZERO);
                     RelistDraft::new(&self.shared.writer)
                 });
@@ -70,7 +70,7 @@ where
         None
     }
 
-    /// Takes an event of a streaming list, which is judged by key as those of a watch are.
+    /// Stages an event of a streaming list. It is compared by key, like an event of a watch.
     fn stage_event(&mut self, event: WatchEvent<V>, version: Version) {
         let mut list = self.half.take().unwrap_or_else(|| {
             self.tombstones.listed(Version::ZERO);
@@ -101,7 +101,7 @@ where
         self.judged(late);
     }
 
-    /// Lists an object.
+    /// Stages a listed object.
     pub(super) fn stage(&mut self, list: &mut RelistDraft<K, V>, object: V) {
         let put = list.try_insert_unless(object, |_, _| false);
         self.judged(put);
@@ -123,7 +123,8 @@ where
         self.backoff.succeeded();
     }
 
-    /// Publishes a list, in pieces, between which others run. To be boxed: it is rare, and would make the run future larger for every event.
+    /// Publishes a list in pieces, and yields to other tasks between two of them. Callers box this future: it is rare, and would make the run future larger
+    /// for every event.
     pub(super) async fn publish(
         &mut self,
         mut list: RelistDraft<K, V>,
@@ -143,7 +144,7 @@ where
                 self.backoff.succeeded();
             }
             Err(panic) => {
-                // It may not be stored, so it is asked for again: as if the watch that follows it had failed.
+                // The object may be missing in the store, so the informer lists again, as if the following watch had failed.
                 let (now, random) = self.moment();
                 self.reflector.watch_failed(SourceErrorKind::Other, now, random);
                 self.reflector.watch_errored(SourceErrorKind::Other, now, random);
@@ -183,7 +184,7 @@ where
         }
     }
 
-    /// Counts an event that was late, or a panic on the way.
+    /// Counts a stale event, or a panic of the user's functions.
     fn judged(&mut self, late: Result<bool, String>) {
         match late {
             Ok(late) => self.stale += u64::from(late),
@@ -191,7 +192,7 @@ where
         }
     }
 
-    /// A function of the user's panicked, which left everything intact.
+    /// Handles a panic of a user's function, after which all state is intact.
     fn panicked(&mut self, message: &str) {
         let at = self.timer.now();
         self.shared.status.panicked(at, message);
@@ -199,7 +200,7 @@ where
     }
 }
 
-/// Applies an event; whether it came too late. A deletion is applied also where its last state makes a function of the user's panic, which is the error then.
+/// Applies an event. Returns whether it was stale. A deletion is applied even if a user's function panics on its last state; the panic is then the error.
 fn apply_event<K, V>(
     store: &SharedWriter<K, V>,
     schema: &Schema<K, V>,

@@ -1,11 +1,11 @@
-//! PURE. Why an informer of a set cannot be had.
+//! PURE. The errors of a request for an informer of a set.
 
 use std::error::Error;
 use std::fmt;
 
 use crate::{InformerBuildError, InformerName};
 
-/// An informer of a set cannot be had.
+/// The error of a request for an informer of a set.
 ///
 /// # Examples
 /// ```
@@ -33,7 +33,7 @@ use crate::{InformerBuildError, InformerName};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InformerStartError {
-    /// It cannot be built.
+    /// The informer cannot be built.
     Build(InformerBuildError),
     /// The informer in use is configured differently.
     ConfigMismatch(ConfigDifference),
@@ -41,14 +41,14 @@ pub enum InformerStartError {
     ShutDown,
 }
 
-/// What an informer in use has otherwise than it is asked for.
+/// The first difference between the configuration of an informer in use and the requested one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigDifference {
-    /// A setting of its [`ReflectorConfig`](crate::ReflectorConfig), by name.
+    /// The name of a different setting of the [`ReflectorConfig`](crate::ReflectorConfig).
     Reflector(&'static str),
-    /// It has no index of this name and kind of values.
+    /// The informer in use has no index of this name and type of values.
     Index(&'static str),
-    /// One of the two transforms its objects, and the other does not.
+    /// Only one of the two configurations has a transformation.
     Transform,
 }
 
@@ -76,7 +76,7 @@ impl fmt::Display for InformerStartError {
 
 impl Error for InformerStartError {}
 
-/// Informers ended before their first list.
+/// The error of waiting for informers that ended before their first list.
 ///
 /// # Examples
 /// ```
@@ -95,7 +95,7 @@ impl Error for InformerStartError {}
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotSynced {
-    /// Which, by name; at least one. Others may have been on their way still.
+    /// The names of these informers; at least one. Other informers may not have had their first list yet.
     pub ended: Vec<InformerName>,
 }
 

@@ -1,6 +1,6 @@
-//! EDGE. An informer of a set, whatever its types.
+//! EDGE. A type-erased informer of a set.
 //!
-//! Cancel safety: that of the informer's waits.
+//! Cancel safety: the same as for the informer's waits.
 
 use std::any::Any;
 use std::hash::Hash;
@@ -18,10 +18,10 @@ pub(super) trait Member: Send + Sync {
     fn shut_down(&self);
     fn synced(&self) -> Wait<'_, Result<(), Stopped>>;
 
-    /// The signal that it is over. It keeps nothing of the informer.
+    /// Returns the signal that the informer has ended. The signal does not keep the informer alive.
     fn over(&self) -> Arc<Synced>;
 
-    /// Whether a shutdown was requested, or it has stopped: a request does not join it.
+    /// Returns whether a shutdown was requested, or the informer has stopped. A request does not share such an informer.
     fn is_stopping(&self) -> bool;
 }
 

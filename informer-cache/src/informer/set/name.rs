@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// The name of an informer in a set: of what kind its objects are, and which of them it holds. Cheap to clone.
+/// The name of an informer in a set: the kind of its objects, and a selection of them. Cheap to clone.
 ///
 /// # Examples
 /// ```
@@ -20,12 +20,12 @@ pub struct InformerName {
 }
 
 impl InformerName {
-    /// All objects of a kind.
+    /// Creates the name of an informer for all objects of a kind.
     pub fn new(kind: impl Into<Arc<str>>) -> Self {
         Self { kind: kind.into(), selection: "".into() }
     }
 
-    /// Those of the kind that a selection means, in whatever words: a selector, a namespace. An empty one means all.
+    /// Sets the selection, as any text: a selector or a namespace, for example. An empty text means all objects.
     #[must_use]
     pub fn with_selection(self, selection: impl Into<Arc<str>>) -> Self {
         Self { selection: selection.into(), ..self }

@@ -1,4 +1,4 @@
-//! SHELL. A user's hold on an informer of a set. Guards nothing; cloning and dropping it take the lock of the set.
+//! SHELL. A user's handle of an informer of a set. Guards nothing; cloning and dropping the handle take the lock of the set.
 
 use std::fmt;
 use std::hash::Hash;
@@ -7,9 +7,9 @@ use std::ops::Deref;
 use super::{Id, InformerSet, Slot};
 use crate::Informer;
 
-/// An informer that others may use, too; made by [`InformerSet::get_or_start`]. Derefs to the [`Informer`].
+/// A handle of an informer that other users may share; made by [`InformerSet::get_or_start`]. Derefs to the [`Informer`].
 ///
-/// The informer runs as long as somebody holds one of these, unless it is stopped before: when the last is dropped, it is shut down. (Clones of the
+/// The informer is shut down when the last of its `SharedInformer`s is dropped, unless it is stopped before. (Clones of the
 /// [`Informer`] itself, of its store and its subscriptions do not count; they stay readable after the end.)
 pub struct SharedInformer<K, V> {
     set: InformerSet,
@@ -23,13 +23,13 @@ impl<K, V> SharedInformer<K, V> {
         Self { set: set.clone(), id, number, informer }
     }
 
-    /// One user more of a slot, whose lock is held.
+    /// Adds a user to a slot. The caller holds the lock.
     pub(super) fn of(set: &InformerSet, id: &Id, slot: &mut Slot) -> Option<Self>
     where
         K: Clone + Eq + Hash + Send + Sync + 'static,
         V: Send + Sync + 'static,
     {
-        // The types are a part of the id.
+        // The id includes the types.
         let informer = slot.member.as_any().downcast_ref::<Informer<K, V>>()?.clone();
         slot.users += 1;
         Some(Self::new(set, id.clone(), slot.number, informer))
