@@ -1,7 +1,7 @@
-//! PURE. Keeps a store in step with a source: what to ask next, and what to do with each answer.
+//! PURE. Keeps a store up to date with a source: decides the next request, and the effect of each response.
 //!
-//! No I/O, clock or randomness: [`step`](Reflector::step) says what to do, the methods named after answers take what
-//! came of it. The informer is one edge around it; a test is another.
+//! No I/O, clock or randomness: [`step`](Self::step) returns the next request, and the other methods take its
+//! response. An informer performs the requests; a test can perform them instead.
 //!
 //! | state | page | list failed | watch opened | watch failed | event | watch broke | watch closed | deadline |
 //! |---|---|---|---|---|---|---|---|---|
@@ -13,21 +13,21 @@
 //! | Opening (streaming list) | | | → Streaming | 429, refused → Waiting (list); version unusable: once the most recent; else → Listing | | | | as failed |
 //! | Streaming | | | | | stage; end of the initial ones: publish → Watching | as failed at opening | → Waiting (list) | → Listing, and no streaming list ever again |
 //!
-//! Blank: nobody asked; changes nothing. With streaming lists on, "(list)" starts at Opening (streaming list).
-//! The rules are client-go's (`tools/cache/reflector.go`) where users depend on them. On purpose different: a watch
-//! that expires at the very version just listed makes the next list the most recent one (kubernetes#133810); no
-//! failed request is repeated at once without limit; a silent watch and a streaming list end by a deadline.
+//! Blank: no such request is pending; changes nothing. With streaming lists on, "(list)" starts at Opening (streaming list).
+//! The rules are client-go's (`tools/cache/reflector.go`) where users depend on them. Intentional differences: after a watch
+//! that expires at the very version just listed, the next list is the most recent one (kubernetes#133810); no
+//! failed request is repeated immediately without limit; a silent watch and a streaming list end by a deadline.
 //!
 //! # Invariants
-//! 1. An answer nobody asked for changes nothing, nor does time before the deadline. Every state has a deadline.
-//! 2. The version goes back only by publishing a list: `listed ≤ version`.
-//! 3. A half list exists only in Listing after a first page and in Streaming. It is published or thrown away whole.
-//! 4. A plain watch starts only after a list was published, and at the version known then.
+//! 1. A response without a pending request changes nothing, nor does time before the deadline. Every state has a deadline.
+//! 2. Only the publication of a list lowers the version: `listed ≤ version`.
+//! 3. A partial list exists only in Listing after a first page and in Streaming. It is published or discarded as a whole.
+//! 4. A plain watch starts only after a list was published, and at the version known at that time.
 //! 5. Between two waits or published lists at most four requests fail: a page, the full list, a streaming list, the
-//!    most recent.
-//! 6. A watch follows another without a wait only if that one lasted at least `min_watch_interval`. A pause makes up for what is left of that, so watches are
-//!    opened no more often than once in `min_watch_interval`, whatever the source does.
-//! 7. The most recent list is asked for only while the version is known to be unusable, or for the first list if it is configured so.
+//!    most recent list.
+//! 6. A watch follows another without a wait only if the earlier one lasted at least `min_watch_interval`. Otherwise a pause takes the rest of that time. So
+//!    watches are opened at most once per `min_watch_interval`, whatever the source does.
+//! 7. The most recent list is requested only while the version is known to be unusable, or as the first list if it is configured so.
 
 mod backoff;
 mod config;
@@ -80,24 +80,24 @@ pub struct Reflector {
     state: State,
     deadline: Nanos,
     backoff: Backoff,
-    /// The newest version published or heard of; `ZERO`: none.
+    /// The newest version published or received; `ZERO` if there is none.
     version: Version,
     /// The version of the last published list.
     listed: Version,
-    /// The source refused `version`, or took it for a list and refused it for the watch; or the first list is to be the most recent one.
+    /// The source rejected `version`, or accepted it for a list and rejected it for the watch; or the first list is to be the most recent one.
     unusable: bool,
-    /// The source polls: a watch that ends early without an event is no failure.
+    /// The source polls: a watch that ends early without an event is not a failure.
     polls: bool,
-    /// An "any" list came in pages: the source has no cache that answers at once. No other list says so: the most recent one comes in pages from
-    /// the storage of any source.
+    /// A list of any version arrived in pages, so the source has no cache that answers immediately. Other lists do not show this, because every source pages
+    /// the most recent list from its storage.
     paged: bool,
     /// A streaming list missed its deadline.
     stream_missed: bool,
-    /// The one immediate list after an unusable version was spent.
+    /// The one immediate list after an unusable version has been requested.
     retried: bool,
-    /// Requests that failed since the last wait or published list. For `check` alone.
+    /// The number of failed requests since the last wait or published list. Only for `check`.
     spared: u8,
-    /// First and last internal error of the row that is being tolerated.
+    /// The first and last internal error of the series that is being tolerated.
     internal: Option<(Nanos, Nanos)>,
     lists: u64,
     watch_restarts: u64,
@@ -112,7 +112,7 @@ enum State {
         closes: Duration,
     },
     Watching(Watching),
-    /// A watch ended in order, and too early for another one.
+    /// A watch ended normally, and too early to open another one.
     Pausing,
     Waiting {
         cause: BackoffCause,
@@ -125,23 +125,23 @@ struct Listing {
     asked: ListVersion,
     /// Unpaged, after a continuation expired.
     full: bool,
-    /// The lowest version of the pages so far; a watch from there misses nothing. `None`: no page yet.
+    /// The lowest version of the pages so far; a watch from this version misses nothing. `None` before the first page.
     oldest: Option<Version>,
     continuation: Option<String>,
-    /// Every continuation of this list so far.
+    /// All continuations of this list so far.
     asked_for: BTreeSet<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Watching {
     opened: Nanos,
-    /// It delivered an event that is newer than the store.
+    /// The watch delivered an event that is newer than the store.
     news: bool,
-    /// Versions ascend. Not while a watch from any state delivers the existing objects, in no order.
+    /// Versions ascend. Not so while a watch from any state delivers the existing objects, in no order.
     ordered: bool,
 }
 
-/// What a wait is for.
+/// The action after a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
     List,
@@ -149,10 +149,10 @@ enum Then {
 }
 
 impl Reflector {
-    /// A reflector that knows nothing and is about to list.
+    /// Creates a reflector without a version, which starts with a list.
     ///
     /// # Errors
-    /// When [`validate`](ReflectorConfig::validate) refuses the configuration.
+    /// Returns an error if [`validate`](ReflectorConfig::validate) rejects the configuration.
     pub fn new(config: ReflectorConfig, now: Nanos, random: u64) -> Result<Self, InvalidReflectorConfig> {
         config.validate()?;
         let waiting = State::Waiting { cause: BackoffCause::TimedOut, then: Then::List };
@@ -177,21 +177,21 @@ impl Reflector {
         Ok(reflector)
     }
 
-    /// The first request is sent now, however long ago the reflector was made: it has its whole time.
+    /// Restarts the deadline of the first request, which is sent now, however long ago the reflector was created.
     pub(crate) fn started(&mut self, now: Nanos) {
         if let State::Listing(_) | State::Opening(_) = self.state {
             self.deadline = now + self.config.request_timeout;
         }
     }
 
-    /// Whether the source [polls](crate::Source::is_polling): a watch that ends early without news is no failure then.
+    /// Sets whether the source [polls](crate::Source::is_polling). If it does, a watch that ends early without an event is not a failure.
     #[must_use]
     pub const fn polling(mut self, polls: bool) -> Self {
         self.polls = polls;
         self
     }
 
-    /// What to do now.
+    /// Returns the request to perform now.
     #[must_use]
     pub fn step(&self) -> ReflectorRequest {
         match &self.state {
@@ -202,13 +202,13 @@ impl Reflector {
         }
     }
 
-    /// When to stop doing it and call [`deadline_reached`](Self::deadline_reached).
+    /// Returns the deadline of the current request; when it passes, call [`deadline_reached`](Self::deadline_reached).
     #[must_use]
     pub const fn deadline(&self) -> Nanos {
         self.deadline
     }
 
-    /// What it is about, for people.
+    /// Returns the current phase, for status reports.
     #[must_use]
     pub fn phase(&self) -> ReflectorPhase {
         match &self.state {
@@ -219,25 +219,25 @@ impl Reflector {
         }
     }
 
-    /// The newest version published or heard of; [`Version::ZERO`] before the first list.
+    /// Returns the newest version published or received; [`Version::ZERO`] before the first list.
     #[must_use]
     pub const fn version(&self) -> Version {
         self.version
     }
 
-    /// Lists published.
+    /// Returns the number of published lists.
     #[must_use]
     pub const fn lists(&self) -> u64 {
         self.lists
     }
 
-    /// Watches asked for without a list before them.
+    /// Returns the number of watches requested without a list before them.
     #[must_use]
     pub const fn watch_restarts(&self) -> u64 {
         self.watch_restarts
     }
 
-    /// Whether a list has begun that is not published; what was staged is void when not.
+    /// Returns whether a list has begun and is not published yet. When `false`, the caller discards the staged objects.
     #[must_use]
     pub const fn has_partial_list(&self) -> bool {
         match &self.state {
@@ -247,9 +247,10 @@ impl Reflector {
         }
     }
 
-    /// It is `now`; before the [deadline](Self::deadline) that means nothing.
+    /// Reports that the time is `now`. Does nothing before the [deadline](Self::deadline).
     ///
-    /// `Some` if the source has failed to answer in time. A watch that is ended for its age has not failed, and a wait that is over is none.
+    /// Returns a cause if the source has failed to respond in time. A watch that is ended because of its age has not failed, and the end of a wait is not a
+    /// failure.
     pub fn deadline_reached(&mut self, now: Nanos, random: u64) -> Option<BackoffCause> {
         if now < self.deadline {
             return None;
@@ -297,17 +298,17 @@ impl Reflector {
         self.state = State::Waiting { cause, then };
     }
 
-    /// The wait that has begun is `wait` long, or as long as the source has asked for.
+    /// Sets the length of the wait that has begun to `wait`, or to the time that the source has asked for if that is longer.
     pub(crate) fn wait_for(&mut self, wait: Duration, now: Nanos) {
         if let State::Waiting { cause, .. } = &self.state {
             self.deadline = now + wait.max(asked_for(*cause));
         }
     }
 
-    /// Walks the invariants. O(1).
+    /// Checks the invariants. O(1).
     ///
     /// # Errors
-    /// Names the invariant that does not hold.
+    /// Returns an error that names the violated invariant.
     #[doc(hidden)]
     pub fn check(&self) -> Result<(), String> {
         let demand =
@@ -350,7 +351,7 @@ impl Reflector {
     }
 }
 
-/// How long the source has asked to be left alone.
+/// Returns how long the source has asked the client to wait.
 fn asked_for(cause: BackoffCause) -> Duration {
     match cause {
         BackoffCause::Failed(SourceErrorKind::TooManyRequests { retry_after }) => {

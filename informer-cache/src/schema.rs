@@ -1,4 +1,4 @@
-//! PURE. What a store has to know about its objects.
+//! PURE. The functions by which a store reads its objects.
 
 mod key;
 mod version;
@@ -10,9 +10,9 @@ pub use self::version::Version;
 
 /// How a store reads the key, the version, the identity and the content of an object.
 ///
-/// Plain functions, called outside every lock. They must be pure: asked twice about one object, they answer the same.
+/// All are plain functions, called outside every lock. They must be pure: two calls for the same object return the same result.
 ///
-/// Without [`with_identity`](Self::with_identity) two objects of one key are always the same object at two points in time.
+/// Without [`with_identity`](Self::with_identity), two objects under one key always count as the same object at two points in time.
 ///
 /// # Examples
 /// ```
@@ -36,14 +36,14 @@ pub struct Schema<K, V> {
 }
 
 impl<K, V> Schema<K, V> {
-    /// Objects with this key and version. A source without versions answers [`Version::ZERO`].
+    /// Creates a schema with these functions for the key and the version. For a source without versions, return [`Version::ZERO`].
     #[must_use]
     pub const fn new(key: fn(&V) -> K, version: fn(&V) -> Version) -> Self {
         Self { key, version, same: |_, _| true, equal: |_, _| true }
     }
 
-    /// Sets the function that returns whether two objects of one key are the same object at two points in time; `false` if one was deleted and another
-    /// one created under the same key. In Kubernetes: whether the `uid` is equal.
+    /// Sets the function that returns whether two objects of one key are the same object at two points in time; `false` if one was deleted and the other
+    /// created under the same key. In Kubernetes: whether the `uid` is equal.
     #[must_use]
     pub const fn with_identity(mut self, same: fn(&V, &V) -> bool) -> Self {
         self.same = same;
@@ -53,9 +53,10 @@ impl<K, V> Schema<K, V> {
     /// Sets the function that returns whether two objects of one key and version have the same content. Without it they count as equal.
     ///
     /// A source may return other content without a new version: a Kubernetes API server applies new defaults of a custom resource, or converts to
-    /// another version of its schema, as it reads. A watch does not deliver such a change, but a list does: every relist, after an expired version, say, calls
-    /// the function for each object that is listed at the version it is stored with, and updates the object if it returns `false`. So it costs a
-    /// relist one comparison of each object, and an event nothing. The function gets objects as they are stored, [transformed](crate::StoreBuilder::transform).
+    /// another version of its schema, as it reads. A watch does not deliver such a change, but a list does: every relist (after an expired version, for
+    /// example) calls the function for each object whose listed version equals the stored one, and updates the object if the function returns `false`. So
+    /// the function costs a relist one comparison of each object, and an event nothing. It is called with objects as they are stored,
+    /// [transformed](crate::StoreBuilder::transform).
     ///
     /// # Examples
     /// ```
@@ -79,25 +80,25 @@ impl<K, V> Schema<K, V> {
         self
     }
 
-    /// The key of an object.
+    /// Returns the key of an object.
     #[must_use]
     pub fn key(&self, object: &V) -> K {
         (self.key)(object)
     }
 
-    /// The version of an object.
+    /// Returns the version of an object.
     #[must_use]
     pub fn version(&self, object: &V) -> Version {
         (self.version)(object)
     }
 
-    /// Whether two objects of one key are one object at two points in time.
+    /// Returns whether two objects of one key are the same object at two points in time.
     #[must_use]
     pub fn same_identity(&self, a: &V, b: &V) -> bool {
         (self.same)(a, b)
     }
 
-    /// Whether two objects of one key and version have the same content.
+    /// Returns whether two objects of one key and version have the same content.
     ///
     /// # Examples
     /// ```
@@ -114,7 +115,7 @@ impl<K, V> Schema<K, V> {
     }
 }
 
-// Not derived: function pointers are `Copy` whatever the objects are.
+// Not derived, because a derive would require `Copy` of the types; function pointers are `Copy` for all types.
 
 impl<K, V> Copy for Schema<K, V> {}
 

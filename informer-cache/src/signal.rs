@@ -1,4 +1,4 @@
-//! SHELL. Signals that are given once, and wakers that are woken once no lock is held.
+//! SHELL. One-time signals, and wakers that are woken once no lock is held.
 
 pub(crate) mod stop_signal;
 pub(crate) mod synced;

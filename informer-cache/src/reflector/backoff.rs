@@ -1,4 +1,4 @@
-//! PURE. Waits that grow with failures in a row.
+//! PURE. A backoff that grows with consecutive failures.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use flyball_sync::Nanos;
 
 use crate::ReflectorBackoff;
 
-/// Counts failures in a row and says how long to wait.
+/// Counts consecutive failures and computes the waits after them.
 ///
-/// One subject, so no keyed policy: a map of one key would be state for nothing.
+/// There is only one subject, so a policy per key, with a map of one key, is not needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Backoff {
     config: ReflectorBackoff,
     failures: u32,
-    /// When the last wait was over. Not when it began, as in client-go: there a cap above `reset_after` would
+    /// The end of the last wait. Not its start, as in client-go, where a cap above `reset_after` would cause a
     /// reset after every wait.
     rested: Nanos,
 }
@@ -23,7 +23,7 @@ impl Backoff {
         Self { config, failures: 0, rested: Nanos::ZERO }
     }
 
-    /// Counts a failure; the wait from `now`, at least `least`.
+    /// Counts a failure. Returns the wait from `now`, at least `least`.
     pub(crate) fn failed(&mut self, least: Duration, now: Nanos, random: u64) -> Duration {
         let ReflectorBackoff { initial, factor, max: cap, jitter_percent, reset_after } = self.config;
         if now.since(self.rested) >= reset_after {
@@ -42,7 +42,7 @@ impl Backoff {
     }
 }
 
-/// A share of `base`, uniform from 0 to `percent` of it.
+/// Returns a random share of `base`, uniform from 0 to `percent` of it.
 fn jitter(base: Duration, percent: u32, random: u64) -> Duration {
     // In steps of 2⁻³² of the range, so that the product stays within 128 bits for any duration.
     let share = u128::from(random >> 32);
@@ -51,7 +51,7 @@ fn jitter(base: Duration, percent: u32, random: u64) -> Duration {
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
-/// A length of time, uniform in [`least`, 2·`least`].
+/// Returns a random duration, uniform in [`least`, 2·`least`].
 pub(crate) fn spread(least: Duration, random: u64) -> Duration {
     least.saturating_add(jitter(least, 100, random))
 }
@@ -75,7 +75,7 @@ mod tests {
         assert_eq!(waits, [800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000]);
         now = now + Duration::from_secs(120);
         assert_eq!(backoff.failed(Duration::ZERO, now, 0), 800 * MILLI);
-        // A hair too early: not forgotten.
+        // 1 ms too early, so the failures are not forgotten.
         now = now + 800 * MILLI + Duration::from_secs(120).saturating_sub(MILLI);
         assert_eq!(backoff.failed(Duration::ZERO, now, 0), 1600 * MILLI);
     }

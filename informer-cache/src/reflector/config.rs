@@ -1,18 +1,18 @@
-//! PURE. Every period and size of a reflector, checked before anything runs.
+//! PURE. Every period and size of a reflector, validated before anything runs.
 
 use std::error::Error;
 use std::fmt;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// How long to wait after failures: `initial` · `factor`ⁿ, at most `cap`, plus up to `jitter_percent` of it.
+/// The backoff after failures: `initial` · `factor`ⁿ, at most `max`, plus up to `jitter_percent` of that.
 ///
 /// The default is client-go's: 800 ms, doubled up to 30 s, plus up to 100 %, forgotten after 2 minutes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct ReflectorBackoff {
-    /// The wait after the first failure, before jitter. Positive, at most `cap`.
+    /// The wait after the first failure, before jitter. Positive, at most `max`.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub initial: Duration,
     /// Each further failure multiplies the wait by this. At least 1.
@@ -22,7 +22,7 @@ pub struct ReflectorBackoff {
     pub max: Duration,
     /// The random part added on top, in percent of the wait.
     pub jitter_percent: u32,
-    /// Failures are forgotten when the last wait ended this long ago.
+    /// Failures are forgotten once this much time has passed since the end of the last wait.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub reset_after: Duration,
 }
@@ -41,8 +41,8 @@ impl Default for ReflectorBackoff {
 
 /// Every period and size of a reflector; the defaults are client-go's where it has one.
 ///
-/// With the feature `serde` it is a section of a configuration file: what is left out is as it is by default, what is unknown is an error, and
-/// spans of time are words, `"800ms"` or `"5m"`. [Validated](Self::validate) it is where it is used.
+/// With the feature `serde` it can be read from a configuration file: a missing field has its default, an unknown field is an error, and
+/// durations are texts, `"800ms"` or `"5m"`. It is [validated](Self::validate) where it is used.
 ///
 /// # Examples
 /// ```
@@ -59,40 +59,40 @@ impl Default for ReflectorBackoff {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct ReflectorConfig {
-    /// The size of a page. `None`: 500 where the list comes from the source's own storage, unpaged where a cache
-    /// can answer at once (a list "not older than" a version), unless that source was seen to page.
+    /// The size of a page. `None`: 500 if the list comes from the source's own storage, and no paging if a cache
+    /// can answer immediately (a list "not older than" a version), unless the source has returned such a list in pages before.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub page_size: Option<NonZeroU32>,
-    /// Without a `page_size`, ask for every list in one piece.
+    /// Requests every list in one piece if there is no `page_size`.
     pub unpaged: bool,
     /// The first list is the [most recent](crate::ListVersion::MostRecent) one instead of [any](crate::ListVersion::Any).
     pub initial_list_most_recent: bool,
-    /// How long a watch may last: at random between this and twice this, so that watches do not end together.
+    /// The duration of a watch: random between this and twice this, so that watches do not all end at the same time.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub min_watch_timeout: Duration,
-    /// A watch the source did not end by itself is given up this long after its time.
+    /// The informer ends a watch that the source has not ended this long after its timeout.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub watch_timeout_grace: Duration,
-    /// How long the opening of a watch may take, and how long a page may make no [progress](crate::Source::list_progress): none of it
-    /// arrives. A source that does not report progress has this long for a whole page.
+    /// The time limit for opening a watch, and the time for which a page may make no [progress](crate::Source::list_progress): no part of it
+    /// arrives. If a source does not report progress, this is the limit for a whole page.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub request_timeout: Duration,
-    /// The shortest time between the starts of two watches. A watch that ends within this time without a new event is a failure, unless the
+    /// The minimum time between the starts of two watches. A watch that ends within this time without a new event is a failure, unless the
     /// source [polls](crate::Source::is_polling). Positive.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub min_watch_interval: Duration,
-    /// How long internal errors within a watch are answered by a new watch instead of a list; zero for never.
+    /// For how long internal errors within a watch are followed by a new watch instead of a list; zero disables this.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub max_internal_error_retry_duration: Duration,
-    /// This long without internal errors starts the time of `max_internal_error_retry_duration` anew.
+    /// After this long without internal errors, the time of `max_internal_error_retry_duration` starts again.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub internal_error_reset_after: Duration,
-    /// Ask for the list as part of the watch, and fall back to plain lists where that fails.
+    /// Requests lists as part of the watch, and falls back to plain lists if that fails.
     pub streaming_lists: bool,
-    /// How long a streaming list may take to complete. Missed once, the reflector stays with plain lists.
+    /// The time limit for a streaming list. After one timeout, the reflector uses plain lists only.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub streaming_list_timeout: Duration,
-    /// Waits after failures.
+    /// The backoff after failures.
     pub backoff: ReflectorBackoff,
 }
 
@@ -116,10 +116,10 @@ impl Default for ReflectorConfig {
 }
 
 impl ReflectorConfig {
-    /// Whether a reflector can run with it.
+    /// Checks whether a reflector can run with this configuration.
     ///
     /// # Errors
-    /// Names the first setting that makes no sense.
+    /// Returns an error that names the first invalid setting.
     pub fn validate(&self) -> Result<(), InvalidReflectorConfig> {
         let rules = [
             (self.min_watch_timeout.is_zero(), "min_watch_timeout must be positive"),
@@ -133,9 +133,9 @@ impl ReflectorConfig {
         rules.into_iter().find(|rule| rule.0).map_or(Ok(()), |rule| Err(InvalidReflectorConfig(rule.1)))
     }
 
-    /// The name of the first setting that another configuration has otherwise.
+    /// Returns the name of the first setting that differs in another configuration.
     pub(crate) fn difference(&self, other: &Self) -> Option<&'static str> {
-        // Taken apart, so that a new setting cannot be forgotten.
+        // Destructured, so that a new setting cannot be forgotten.
         let Self {
             page_size,
             unpaged,
@@ -171,7 +171,7 @@ impl ReflectorConfig {
     }
 }
 
-/// A setting that makes no sense.
+/// The error of an invalid setting.
 ///
 /// # Examples
 /// ```

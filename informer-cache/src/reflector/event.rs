@@ -14,7 +14,7 @@ use crate::Version;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchEvent<V> {
-    /// The object is new, or it was there when the watch began.
+    /// The object is new, or it existed when the watch began.
     Added(V),
     /// The object changed; this is its new state.
     Modified(V),
@@ -24,13 +24,13 @@ pub enum WatchEvent<V> {
     Bookmark(Version),
     /// A streaming list is complete: all objects that existed at this version have been delivered as [`Added`](Self::Added).
     ///
-    /// Has a meaning only in a watch that was asked for with
-    /// [`streaming_list`](crate::WatchRequest::streaming_list); anywhere else it counts as a bookmark.
+    /// Has this meaning only in a watch requested with
+    /// [`streaming_list`](crate::WatchRequest::streaming_list); in any other watch it counts as a bookmark.
     InitialListEnd(Version),
 }
 
 impl<V> WatchEvent<V> {
-    /// The object of the event; `None` for bookmarks.
+    /// Returns the object of the event; `None` for bookmarks.
     pub const fn object(&self) -> Option<&V> {
         match self {
             Self::Added(object) | Self::Modified(object) | Self::Deleted(object) => Some(object),
@@ -38,7 +38,7 @@ impl<V> WatchEvent<V> {
         }
     }
 
-    /// The same event, with the object borrowed.
+    /// Returns the same event with the object borrowed.
     ///
     /// # Examples
     /// ```
@@ -58,7 +58,7 @@ impl<V> WatchEvent<V> {
         }
     }
 
-    /// The same event of another object type.
+    /// Converts the object of the event.
     pub fn map<W>(self, f: impl FnOnce(V) -> W) -> WatchEvent<W> {
         match self {
             Self::Added(object) => WatchEvent::Added(f(object)),

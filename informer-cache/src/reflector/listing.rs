@@ -1,4 +1,4 @@
-//! PURE. The list side of a reflector: the version ladder, pages, and what follows a failed list.
+//! PURE. The list requests of a reflector: which version to request, pages, and the reaction to a failed list.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::{ListRequest, ListVersion, SourceErrorKind, Version};
 const DEFAULT_PAGE: u32 = 500;
 
 impl Reflector {
-    /// A page was listed. One that leads back to a page of the same list fails the list. O(log pages).
+    /// Handles a page of a list. A page whose continuation leads back to a page of the same list fails the list. O(log pages).
     pub fn page(
         &mut self,
         version: Version,
@@ -27,7 +27,7 @@ impl Reflector {
             return EventVerdict::Publish(oldest);
         };
         if !listing.asked_for.insert(next.clone()) {
-            // Pages that lead back to one of them would never end.
+            // A list whose pages form a cycle would never end.
             self.list_failed_by(BackoffCause::Failed(SourceErrorKind::Other), now, random);
             return EventVerdict::Ignore;
         }
@@ -38,21 +38,22 @@ impl Reflector {
         EventVerdict::Stage
     }
 
-    /// A part of the page has arrived: the rest of it has the whole [`request_timeout`](crate::ReflectorConfig::request_timeout) again.
+    /// Reports that a part of the page has arrived: the rest gets the whole [`request_timeout`](crate::ReflectorConfig::request_timeout) again.
     pub fn page_progressed(&mut self, now: Nanos) {
         if matches!(self.state, State::Listing(_)) {
             self.deadline = now + self.config.request_timeout;
         }
     }
 
-    /// The list failed.
+    /// Handles a failed list.
     pub fn list_failed(&mut self, kind: SourceErrorKind, now: Nanos, random: u64) {
         if matches!(self.state, State::Listing(_)) {
             self.list_failed_by(BackoffCause::Failed(kind), now, random);
         }
     }
 
-    /// The ladder: any list first, then none older than what is known, the most recent where that cannot be had, or first if configured so.
+    /// Requests a list: first of any version, later not older than the known version; the most recent one if the known version is unusable, or first if
+    /// configured so.
     pub(super) fn list(&mut self, now: Nanos) {
         let asked = match self.version {
             _ if self.unusable => ListVersion::MostRecent,

@@ -1,29 +1,29 @@
-//! EDGE. Where objects come from: something that can be listed, and watched from a version on.
+//! EDGE. The source of an informer's objects, which can be listed, and watched from a version on.
 //!
 //! Cancel safety: the informer drops the future of a call, or a watch in the middle of
-//! [`next`](WatchStream::next), whenever it is shut down, dropped or out of patience. It never uses a watch again after
-//! dropping one of its futures, so an implementation needs no cancel safety beyond releasing what it holds.
+//! [`next`](WatchStream::next), when it is shut down or dropped, or when a deadline passes. It never uses a watch again after
+//! dropping one of its futures, so an implementation only has to release its resources on drop.
 
 use crate::{ListRequest, Page, SourceError, WatchEvent, WatchRequest};
 
-/// Something that can be listed, and watched from a version on.
+/// A source of objects, which can be listed, and watched from a version on.
 ///
 /// The contract an [`Informer`](crate::Informer) relies on:
-/// 1. a list of version *v* holds every object as it was at *v* (pages of one list together), but those that are [unread](Self::is_unreadable);
+/// 1. a list of version *v* contains every object as it was at *v* (all pages of a list together), except those that are [unreadable](Self::is_unreadable);
 /// 2. a watch from *v* delivers every change after *v*, or fails with [`Expired`](crate::SourceErrorKind::Expired);
 /// 3. versions are comparable across objects (several objects may share one);
 /// 4. a bookmark of *v* is delivered after every change up to *v*.
 ///
-/// Changes should be delivered in the order of versions, but the stored objects do not depend on it: an event is compared with the stored object of its key.
-/// An event that is older than the stored object, or than the deletion of an absent one, and an event that is repeated, change nothing and are counted as
-/// [stale](crate::InformerStatus::stale_events). Every other event is applied. Two bounds: an addition at or below the version of the last list or bookmark is stale if the
-/// object is absent; and at most 1024 deletions since then are remembered, after which an addition that is older than 512 of them is stale, too.
+/// Changes should be delivered in the order of versions, but the stored objects do not depend on this order: an event is compared with the stored object of its
+/// key. An event changes nothing, and is counted as [stale](crate::InformerStatus::stale_events), if it is repeated, or older than the stored object or than
+/// the deletion of an absent object. Every other event is applied. There are two limits. An addition at or below the version of the last list or bookmark is
+/// stale if the object is absent. And at most 1024 deletions since then are remembered; beyond that, an addition that is older than 512 of them is stale, too.
 ///
-/// These depend on the order of versions across objects:
-/// - the next watch begins at the newest version that was delivered, so a source that merges several streams has to keep the position of each
-///   stream itself;
-/// - [`Store::version`](crate::Store::version) and the waits for it promise that everything up to a version is stored only where the order holds, or at the
-///   version of a list or a bookmark.
+/// The following depends on the order of versions across objects:
+/// - The next watch begins at the newest delivered version, so a source that merges several streams has to keep the position of each
+///   stream itself.
+/// - [`Store::version`](crate::Store::version), and a wait for a version, guarantee that every change up to the version is stored only if the order holds,
+///   or at the version of a list or a bookmark.
 ///
 /// # Examples
 /// A source whose objects never change:
@@ -52,7 +52,7 @@ use crate::{ListRequest, Page, SourceError, WatchEvent, WatchRequest};
 /// }
 /// ```
 ///
-/// A source around another one hands on what has a default, too:
+/// A source that wraps another one also forwards the methods with a default:
 /// ```
 /// use flyball_informer_cache::testing::ScriptedSource;
 /// use flyball_informer_cache::{ListRequest, ListVersion, Page, Source, SourceError, SourceErrorKind, WatchRequest};
@@ -98,7 +98,7 @@ use crate::{ListRequest, Page, SourceError, WatchEvent, WatchRequest};
 /// assert_eq!(numbers.requests.into_inner(), 1);
 /// ```
 ///
-/// What has no list and no watch is no source:
+/// A type without a list and a watch is not a source:
 /// ```compile_fail,E0277
 /// use flyball_informer_cache::{Informer, Schema, Version};
 ///
@@ -111,12 +111,12 @@ use crate::{ListRequest, Page, SourceError, WatchEvent, WatchRequest};
     note = "for objects of Kubernetes there is `flyball_kube::ApiSource`; for tests, `testing::TestServer`"
 )]
 pub trait Source: Send + Sync + 'static {
-    /// What is listed and watched.
+    /// The type of the objects.
     type Object: Send + Sync + 'static;
     /// A running watch.
     type Watch: WatchStream<Object = Self::Object>;
 
-    /// One page of the list.
+    /// Returns one page of the list.
     ///
     /// # Errors
     /// The [kind](crate::SourceErrorKind) of the error decides what the informer does next.
@@ -131,26 +131,26 @@ pub trait Source: Send + Sync + 'static {
     /// The [kind](crate::SourceErrorKind) of the error decides what the informer does next.
     fn watch(&self, request: WatchRequest) -> impl Future<Output = Result<Self::Watch, SourceError>> + Send;
 
-    /// A counter that changes whenever a part of the answer to [`list`](Self::list) arrives: bytes, or objects.
+    /// Returns a counter that changes whenever a part of the response to [`list`](Self::list) arrives: bytes, or objects.
     ///
-    /// The informer reads it each time the future of a list is pending. As long as it changes, the list goes on: its deadline,
+    /// The informer reads the counter each time the future of a list is pending. As long as the counter changes, the list continues: its deadline,
     /// [`request_timeout`](crate::ReflectorConfig::request_timeout), counts from the last change. With the default, a constant, it counts from the request. A
-    /// source that wraps another one returns the counter of that one.
+    /// source that wraps another one returns the counter of the wrapped source.
     fn list_progress(&self) -> u64 {
         0
     }
 
-    /// Whether this stored object exists although the list that was just completed does not contain it.
+    /// Returns whether this stored object exists although the list that was just completed does not contain it.
     ///
     /// For a source that may fail to decode an object: an object that was decoded before stays as it is stored. Called at the end of a list or of a
     /// streaming list, for each stored object that the list does not contain; `false`, the default, deletes the object. A source
     /// that wraps another one forwards the call.
     ///
     /// # Panics
-    /// It should not: a panic fails the list, which then changes nothing and is asked for again after a wait.
+    /// Should not panic: a panic fails the list, which then changes nothing and is requested again after a wait.
     ///
     /// # Examples
-    /// Two numbers to a line; the one before the colon names the object:
+    /// A source of lines with two numbers; the number before the colon is the key of the object:
     /// ```
     /// use flyball_informer_cache::{ListRequest, Page, Source, SourceError, Version, WatchRequest};
     /// # use flyball_informer_cache::{WatchEvent, WatchStream};
@@ -194,7 +194,7 @@ pub trait Source: Send + Sync + 'static {
         false
     }
 
-    /// Whether the source polls: each watch delivers the changes there are and ends, or ends after a while without changes.
+    /// Returns whether the source polls: each watch delivers the available changes and ends, or ends after a while without changes.
     ///
     /// Without polling, a watch that ends within [`min_watch_interval`](crate::ReflectorConfig::min_watch_interval) without an event is a failure: the informer
     /// backs off and lists again. With polling, the next watch begins at the same version. In both cases at most one watch is opened in each
@@ -205,10 +205,10 @@ pub trait Source: Send + Sync + 'static {
     }
 }
 
-/// A running watch. Dropping it ends it.
+/// An open watch. Dropping it ends it.
 ///
 /// # Examples
-/// A watch that repeats a recording, and then ends:
+/// A watch that replays a recording, and then ends:
 /// ```
 /// use flyball_informer_cache::{SourceError, WatchEvent, WatchStream};
 ///
@@ -229,12 +229,12 @@ pub trait Source: Send + Sync + 'static {
 /// });
 /// ```
 pub trait WatchStream: Send + 'static {
-    /// What is watched.
+    /// The type of the objects.
     type Object;
 
-    /// The next message; `None` when the watch ended in order. After `None` or an error it is not asked again.
+    /// Returns the next message; `None` if the watch ended normally. Not called again after `None` or an error.
     ///
-    /// A watch that has many messages ready should hand them out without going pending in between: the informer
-    /// applies what is ready as one batch.
+    /// A watch that has many messages ready should return them without being pending in between, because the informer
+    /// applies the ready messages as one batch.
     fn next(&mut self) -> impl Future<Output = Option<Result<WatchEvent<Self::Object>, SourceError>>> + Send;
 }

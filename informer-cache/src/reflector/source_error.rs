@@ -1,25 +1,25 @@
-//! PURE. Why a source failed.
+//! PURE. The error of a source.
 
 use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-/// Why a source failed, as far as the informer behaves differently.
+/// The kind of a source error, as far as informers handle kinds differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SourceErrorKind {
     /// The version or the continuation is too old (Kubernetes: `410 Gone`, `Expired`).
     Expired,
-    /// The version asked for is newer than the source's (Kubernetes: "too large resource version").
+    /// The requested version is newer than the source's (Kubernetes: "too large resource version").
     VersionTooLarge,
     /// The source asks for fewer requests (`429`).
     TooManyRequests {
-        /// Not before this time.
+        /// The minimum wait before the next request.
         retry_after: Option<Duration>,
     },
-    /// Nobody answers at the moment (connection refused).
+    /// The source does not accept connections at the moment (connection refused).
     ConnectionRefused,
-    /// The source failed for a reason of its own (`500 InternalError`).
+    /// The source failed with an internal error (`500 InternalError`).
     Internal,
     /// Anything else.
     Other,
@@ -38,7 +38,7 @@ impl fmt::Display for SourceErrorKind {
     }
 }
 
-/// Why a list or a watch failed.
+/// The error of a list or a watch.
 ///
 /// # Examples
 /// ```
@@ -55,20 +55,20 @@ pub struct SourceError {
 }
 
 impl SourceError {
-    /// An error of this kind, with its cause.
+    /// Creates an error of this kind, with its cause.
     pub fn new(kind: SourceErrorKind, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { kind, cause: Some(cause.into()) }
     }
 
-    /// What the informer goes by.
+    /// Returns the kind, which determines the informer's reaction.
     #[must_use]
     pub const fn kind(&self) -> SourceErrorKind {
         self.kind
     }
 
-    /// The cause it was made with: who knows the source can downcast it.
+    /// Returns the cause that the error was created with, which code that knows the source can downcast.
     ///
-    /// [`Error::source`] is the cause's own, since the cause itself is part of the message.
+    /// [`Error::source`] returns the source of that cause, because the cause itself is part of the message.
     ///
     /// # Examples
     /// ```
@@ -86,7 +86,7 @@ impl SourceError {
     }
 }
 
-/// An error without a cause worth telling.
+/// Creates an error without a cause.
 impl From<SourceErrorKind> for SourceError {
     fn from(kind: SourceErrorKind) -> Self {
         Self { kind, cause: None }

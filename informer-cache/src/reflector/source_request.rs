@@ -1,10 +1,10 @@
-//! PURE. What a source is asked for, and a page of its answer.
+//! PURE. The requests to a source, and a page of its response.
 
 use std::time::Duration;
 
 use crate::Version;
 
-/// How fresh a list has to be.
+/// The required freshness of a list.
 ///
 /// # Examples
 /// ```
@@ -21,15 +21,15 @@ use crate::Version;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ListVersion {
-    /// Whatever is at hand, however old (Kubernetes: `resourceVersion=0`).
+    /// Any available version, however old (Kubernetes: `resourceVersion=0`).
     Any,
     /// This version or a later one (Kubernetes: `resourceVersion=N`).
     NotOlderThan(Version),
-    /// The newest there is (Kubernetes: no `resourceVersion`).
+    /// The newest version (Kubernetes: no `resourceVersion`).
     MostRecent,
 }
 
-/// Asks for a list, or for the next page of one.
+/// A request for a list, or for the next page of a list.
 ///
 /// # Examples
 /// ```
@@ -51,11 +51,11 @@ pub enum ListVersion {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ListRequest {
-    /// How fresh; always [`MostRecent`](ListVersion::MostRecent) beside a continuation, which has its own version.
+    /// The required freshness; always [`MostRecent`](ListVersion::MostRecent) with a continuation, which has its own version.
     pub min_version: ListVersion,
-    /// At most this many items in the page; `None` asks for everything. A source may ignore it.
+    /// The maximum number of items in the page; `None` for no limit. A source may ignore it.
     pub limit: Option<u32>,
-    /// Goes on where the page that gave this token ended.
+    /// The token of the previous page, after which this page continues.
     pub continuation: Option<String>,
 }
 
@@ -64,20 +64,20 @@ pub struct ListRequest {
 pub struct Page<V> {
     /// The objects.
     pub items: Vec<V>,
-    /// The version the list was taken at.
+    /// The version of the listed state.
     pub version: Version,
-    /// The token of the next page; `None` or empty on the last.
+    /// The token of the next page; `None` or empty in the last page.
     pub continuation: Option<String>,
 }
 
-/// Asks for a watch.
+/// A request for a watch.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WatchRequest {
-    /// The watch delivers the changes after this version. [`Version::ZERO`]: from any state at hand, whose objects are delivered
-    /// as `Added` first. With a streaming list: the list is not older than this; `ZERO` requests the newest.
+    /// The watch delivers the changes after this version. With [`Version::ZERO`], the watch starts at any available state and first delivers the objects of
+    /// that state as `Added`. For a streaming list: the list is not older than this version; `ZERO` requests the newest.
     pub from_version: Version,
-    /// Deliver all existing objects as `Added`, then [`InitialListEnd`](crate::WatchEvent::InitialListEnd), then continue as a watch.
+    /// Whether to deliver all existing objects as `Added`, then [`InitialListEnd`](crate::WatchEvent::InitialListEnd), and then continue as a watch.
     pub streaming_list: bool,
-    /// The source should end the watch in order after this time.
+    /// The time after which the source should end the watch normally.
     pub timeout: Duration,
 }

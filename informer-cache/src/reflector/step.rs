@@ -1,4 +1,4 @@
-//! PURE. The requests and verdicts of a reflector, which its caller performs.
+//! PURE. The requests of a reflector, which its caller performs, and the verdicts on pages and events.
 
 use std::fmt;
 
@@ -19,37 +19,37 @@ pub enum ReflectorRequest {
     Wait,
 }
 
-/// What the caller has to do with the page or event that it reported.
+/// The action that the caller has to perform with the reported page or event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum EventVerdict {
-    /// Drop it.
+    /// Drop the page or event.
     Ignore,
     /// Apply the event to the store.
     Apply,
-    /// Add it to the half list: a page's items as they are; of an event the object put, or with `Deleted` taken out.
+    /// Stage the items of a page, or the object of an event, in the partial list; for a `Deleted` event, remove the object from the list.
     Stage,
-    /// Add the page, then replace the store's content by the list, at this version.
+    /// Stage the page, then replace the store's content by the list, at this version.
     Publish(Version),
 }
 
-/// What a reflector does at the moment.
+/// The current activity of a reflector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReflectorPhase {
-    /// Lists, in pages or as a stream.
+    /// The reflector lists, in pages or as a stream.
     Listing,
-    /// Watches, opens a watch, or is about to, since the last one ended early.
+    /// The reflector watches, opens a watch, or is about to open one because the last one ended early.
     Watching,
-    /// Waits after a failure.
+    /// The reflector waits after a failure.
     Waiting {
-        /// Until when.
+        /// The end of the wait.
         until: Nanos,
-        /// After which failure.
+        /// The cause of the wait.
         cause: BackoffCause,
     },
 }
 
-/// Why a reflector waits.
+/// The cause of a reflector's wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BackoffCause {
@@ -57,13 +57,13 @@ pub enum BackoffCause {
     Failed(SourceErrorKind),
     /// The source did not answer in time.
     TimedOut,
-    /// A watch ended at once, without a new event.
+    /// A watch ended soon after it was opened, without a new event.
     ShortWatch,
     /// A streaming list ended before it was complete.
     Interrupted,
     /// A watch ended, and no version is known to resume from.
     Unversioned,
-    /// A function of the user's panicked. Where that was on one object, no wait follows.
+    /// A user's function panicked. If it panicked on a single object, no wait follows.
     Panicked,
 }
 

@@ -1,4 +1,4 @@
-//! PURE. The watch side of a reflector: events and versions, streaming lists, and what follows a lost watch.
+//! PURE. The watch requests of a reflector: events and versions, streaming lists, and the reaction to a failed watch.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::{BackoffCause, EventVerdict, Reflector, State, Then, Watching};
 use crate::{SourceErrorKind, Version, WatchEvent, WatchRequest};
 
 impl Reflector {
-    /// The watch is open: read it.
+    /// Handles an opened watch, which is read next.
     pub fn watch_opened(&mut self, now: Nanos) {
         let State::Opening(request) = &self.state else { return };
         let closes = request.timeout.saturating_add(self.config.watch_timeout_grace);
@@ -23,14 +23,14 @@ impl Reflector {
         self.state = State::Watching(Watching { opened: now, news: false, ordered });
     }
 
-    /// The watch could not be opened.
+    /// Handles a watch that could not be opened.
     pub fn watch_failed(&mut self, kind: SourceErrorKind, now: Nanos, random: u64) {
         let State::Opening(request) = &self.state else { return };
         if request.streaming_list {
             return self.stream_failed(BackoffCause::Failed(kind), now, random);
         }
         let then = match kind {
-            // As for an open watch that breaks: a watch from any state would not deliver what was deleted since the list.
+            // As for an open watch that fails: a watch from any state would not deliver the deletions since the list.
             _ if self.version == Version::ZERO => Then::List,
             SourceErrorKind::TooManyRequests { .. } | SourceErrorKind::ConnectionRefused => Then::Watch,
             _ => Then::List,
@@ -38,9 +38,9 @@ impl Reflector {
         self.watch_lost(kind, then, now, random);
     }
 
-    /// The open watch delivered an event; only the version of its object matters here.
+    /// Handles an event of the open watch; only the version of its object matters here.
     ///
-    /// O(1), without time or randomness: the one method on the path of every event.
+    /// O(1), without time or randomness, because it is called for every event.
     pub fn event(&mut self, event: WatchEvent<Version>) -> EventVerdict {
         match &mut self.state {
             State::Watching(watching) => {
@@ -59,17 +59,17 @@ impl Reflector {
                     self.version = version;
                     watching.news = true;
                 }
-                // Whether it is older than what is stored is a question of its key. The version of all is for the next watch.
+                // The caller compares the event with the stored object of its key. The reflector's version only determines where the next watch begins.
                 EventVerdict::Apply
             }
             State::Streaming { opened, closes } => match event {
                 WatchEvent::Added(_) | WatchEvent::Modified(_) | WatchEvent::Deleted(_) => {
                     EventVerdict::Stage
                 }
-                // A plain bookmark says nothing about what is still to come of the initial objects.
+                // A plain bookmark does not tell which of the initial objects are still to come.
                 WatchEvent::Bookmark(_) => EventVerdict::Ignore,
                 WatchEvent::InitialListEnd(version) => {
-                    // The stream goes on as the watch.
+                    // The stream continues as a watch.
                     let (opened, closes) = (*opened, *closes);
                     self.publish(version);
                     self.deadline = opened + closes;
@@ -82,13 +82,13 @@ impl Reflector {
         }
     }
 
-    /// The open watch failed, and is over.
+    /// Handles an error of the open watch, which has ended.
     pub fn watch_errored(&mut self, kind: SourceErrorKind, now: Nanos, random: u64) {
         match self.state {
             State::Streaming { .. } => self.stream_failed(BackoffCause::Failed(kind), now, random),
             State::Watching(_) => {
                 let then = match kind {
-                    // Another watch from any state would not deliver what was deleted in between.
+                    // Another watch from any state would not deliver the deletions in between.
                     _ if self.version == Version::ZERO => Then::List,
                     SourceErrorKind::TooManyRequests { .. } | SourceErrorKind::ConnectionRefused => {
                         Then::Watch
@@ -102,7 +102,7 @@ impl Reflector {
         }
     }
 
-    /// The open watch ended in order.
+    /// Handles the normal end of the open watch.
     pub fn watch_closed(&mut self, now: Nanos, random: u64) {
         match self.state {
             State::Streaming { .. } => self.wait(BackoffCause::Interrupted, Then::List, now, random),
@@ -160,10 +160,10 @@ impl Reflector {
         }
     }
 
-    /// A plain watch is over by an error.
+    /// Handles the end of a plain watch by an error.
     fn watch_lost(&mut self, kind: SourceErrorKind, then: Then, now: Nanos, random: u64) {
         if kind == SourceErrorKind::Expired && self.version == self.listed {
-            // The source lists a version it will not watch from: "not older than" could give the same one for ever.
+            // The source lists a version that it rejects for the watch, and a list "not older than" this version could return it forever.
             self.unusable = true;
         }
         self.wait(BackoffCause::Failed(kind), then, now, random);

@@ -10,7 +10,7 @@ use crate::ParseNamespacedNameError;
 
 /// The key of an object by name: `namespace/name`, or `name` alone where there are no namespaces.
 ///
-/// One shared string: a clone costs one count, and a store of these keys can be asked by `&str`.
+/// A shared string: a clone costs one reference count, and a store with these keys can be queried by `&str`.
 /// Keys compare and hash as their text.
 ///
 /// # Examples
@@ -33,25 +33,25 @@ use crate::ParseNamespacedNameError;
 #[derive(Clone)]
 pub struct NamespacedName {
     text: Arc<str>,
-    /// Where the name begins: 0, or just after the one slash. A function of the text, so never compared.
+    /// The position of the name in the text: 0, or just after the one slash. Derived from the text, so never compared.
     name_at: usize,
 }
 
 impl NamespacedName {
-    /// The key `namespace/name`.
+    /// Creates the key `namespace/name`.
     ///
     /// # Errors
-    /// When either part is empty or holds a slash.
+    /// Returns an error if either part is empty or contains a slash.
     pub fn new(namespace: &str, name: &str) -> Result<Self, ParseNamespacedNameError> {
         let key: Self = format!("{namespace}/{name}").parse()?;
         debug_assert_eq!((key.namespace(), key.name()), (Some(namespace), name));
         Ok(key)
     }
 
-    /// The key of an object that has no namespace.
+    /// Creates the key of an object that has no namespace.
     ///
     /// # Errors
-    /// When the name is empty or holds a slash.
+    /// Returns an error if the name is empty or contains a slash.
     pub fn cluster_scoped(name: &str) -> Result<Self, ParseNamespacedNameError> {
         match name.contains('/') {
             true => Err(ParseNamespacedNameError::slash_in_name(name)),
@@ -59,19 +59,19 @@ impl NamespacedName {
         }
     }
 
-    /// The namespace, if there is one.
+    /// Returns the namespace, if there is one.
     #[must_use]
     pub fn namespace(&self) -> Option<&str> {
         self.name_at.checked_sub(1).map(|slash| &self.text[..slash])
     }
 
-    /// The name within its namespace.
+    /// Returns the name within its namespace.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.text[self.name_at..]
     }
 
-    /// The whole key, `namespace/name` or `name`.
+    /// Returns the whole key, `namespace/name` or `name`.
     ///
     /// # Examples
     /// ```
@@ -137,7 +137,7 @@ impl fmt::Debug for NamespacedName {
     }
 }
 
-// As the text alone, or `Borrow<str>` would be wrong.
+// Compares the text alone, as `Borrow<str>` requires.
 
 impl PartialEq for NamespacedName {
     fn eq(&self, other: &Self) -> bool {

@@ -1,14 +1,14 @@
-//! PURE. The point in a source's history at which something was read.
+//! PURE. A position in a source's history.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::ParseVersionError;
 
-/// A point in the history of one source: larger is later.
+/// A position in the history of one source: larger is later.
 ///
 /// [`Version::ZERO`] means *none*: an object without a version is never older than another one, so it always
-/// replaces what is stored. Versions of different sources do not compare.
+/// replaces the stored object. Versions of different sources are not comparable.
 ///
 /// # Examples
 /// ```
@@ -24,22 +24,22 @@ use crate::ParseVersionError;
 pub struct Version(u64);
 
 impl Version {
-    /// No version: before everything a source will say.
+    /// No version: before every version of a source.
     pub const ZERO: Self = Self(0);
 
-    /// The version with this number.
+    /// Creates the version with this number.
     #[must_use]
     pub const fn new(number: u64) -> Self {
         Self(number)
     }
 
-    /// The number of this version; 0 for none.
+    /// Returns the number of this version; 0 for none.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// Whether there is no version.
+    /// Returns whether this is [`Version::ZERO`].
     ///
     /// # Examples
     /// ```
@@ -61,12 +61,12 @@ impl fmt::Display for Version {
     }
 }
 
-/// A decimal number, as Kubernetes writes its resource versions; the empty string is [`Version::ZERO`].
+/// Parses a decimal number, as Kubernetes writes its resource versions; the empty string is [`Version::ZERO`].
 impl FromStr for Version {
     type Err = ParseVersionError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        // `u64::from_str` would take a leading plus.
+        // `u64::from_str` would accept a leading plus.
         let decimal = text.bytes().all(|byte| byte.is_ascii_digit());
         match text.parse() {
             _ if text.is_empty() => Ok(Self::ZERO),

@@ -1,11 +1,11 @@
-//! SHELL. The wish that an informer end, and the run future that listens for it.
+//! SHELL. The request that an informer end, and the run future that waits for it.
 //!
 //! | guarded by `state` | |
 //! |---|---|
 //! | `requested` | set once, never unset |
-//! | `listener` | the waker of the run future's last pending poll; none once the wish was made |
+//! | `listener` | the waker of the run future's last pending poll; `None` once the end was requested |
 //!
-//! Both under one lock: a listener that is stored has seen `requested` unset, so the wish that follows wakes it.
+//! Both are under one lock: when a listener is stored, `requested` is unset, so a later request wakes that listener.
 //! Wakers are cloned, woken and dropped outside the lock.
 
 use std::task::{Context, Waker};
@@ -35,7 +35,7 @@ impl StopSignal {
         }
     }
 
-    /// Drops the waker of the run future, which is over.
+    /// Drops the waker of the run future, which has ended.
     pub(crate) fn exited(&self) {
         let mut state = self.state.lock();
         state.requested = true;
@@ -44,12 +44,12 @@ impl StopSignal {
         drop(listener);
     }
 
-    /// Whether the end is requested.
+    /// Returns whether the end is requested.
     pub(crate) fn is_requested(&self) -> bool {
         self.state.lock().requested
     }
 
-    /// Whether the end is requested; if not, stores the waker of the task, which `request` wakes.
+    /// Returns whether the end is requested; if not, stores the waker of the task, which `request` wakes.
     pub(crate) fn poll(&self, cx: &Context<'_>) -> bool {
         let state = self.state.lock();
         let listens = state.listener.as_ref().is_some_and(|listener| listener.will_wake(cx.waker()));
@@ -59,7 +59,7 @@ impl StopSignal {
         drop(state);
         let listener = cx.waker().clone();
         let mut state = self.state.lock();
-        // The wish may have come between the two locks; then nobody would wake what is stored now.
+        // The request may have come between the two locks; in that case no later request would wake the stored waker.
         let requested = state.requested;
         let unused = if requested { Some(listener) } else { state.listener.replace(listener) };
         drop(state);

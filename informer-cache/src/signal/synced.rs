@@ -2,10 +2,10 @@
 //!
 //! | guarded by `state` | |
 //! |---|---|
-//! | `outcome` | whether it happened or never will; set once, never changed |
+//! | `outcome` | whether the event happened or never will; set once, never changed |
 //! | `waiting` | a waker per pending wait; empty once there is an outcome |
 //!
-//! Both under one lock: a waker is stored only while there is no outcome, so the outcome that follows wakes it. **Every** waiter is woken, not only
+//! Both are under one lock: a waker is stored only while there is no outcome, so a later outcome wakes it. **Every** waiter is woken, not only
 //! the last one that polled. Wakers are cloned, woken and dropped outside the lock.
 
 use std::collections::BTreeMap;
@@ -34,14 +34,14 @@ struct State {
 }
 
 impl Synced {
-    /// It happened. Only the first outcome counts.
+    /// Sets the signal. Only the first outcome counts.
     pub(crate) fn set(&self) {
         let mut wakers = Wakers::default();
         self.end(Ok(()), &mut wakers);
         wakers.wake();
     }
 
-    /// The outcome, unless there is one; leaves the waking to somebody who holds locks now.
+    /// Sets the outcome, unless one is set. Moves the wakers of the waiters to `wakers`, for a caller that holds locks.
     pub(crate) fn end(&self, outcome: Result<(), Stopped>, wakers: &mut Wakers) {
         let mut state = self.state.lock();
         if state.outcome.is_none() {
@@ -50,15 +50,15 @@ impl Synced {
         }
     }
 
-    /// Whether it happened.
+    /// Returns whether the signal is set.
     pub(crate) fn is_set(&self) -> bool {
         self.state.lock().outcome == Some(Ok(()))
     }
 
-    /// Waits until it happened.
+    /// Waits until the signal is set.
     ///
     /// # Errors
-    /// When it never will.
+    /// Returns an error if the signal will never be set.
     pub(crate) fn wait(&self) -> Wait<&Self> {
         Wait::new(self)
     }
@@ -70,7 +70,7 @@ impl fmt::Debug for Synced {
     }
 }
 
-/// One wait; made by [`Synced::wait`], or for a signal that is shared. Dropping it forgets the wait and nothing else.
+/// A wait for a signal, borrowed or shared; made by [`Synced::wait`]. Dropping it only stops waiting.
 #[must_use = "futures do nothing unless polled"]
 pub(crate) struct Wait<S: Deref<Target = Synced>> {
     synced: S,

@@ -1,4 +1,4 @@
-//! SHELL. What the holder of a lock collects and does after unlocking; it guards nothing itself.
+//! SHELL. Wakers that the holder of a lock collects, and wakes after unlocking. Guards nothing itself.
 
 use std::task::Waker;
 
@@ -9,7 +9,7 @@ use flyball_sync::panics::caught;
 pub(crate) struct Wakers(Vec<Waker>);
 
 impl Wakers {
-    /// Wakes all of them, even when some panic. Never panics: a waker belongs to a consumer, and its panic must not reach the
+    /// Wakes all of them, even if some panic. Never panics, because a waker belongs to a waiter, whose panic must not reach the
     /// caller, often a writer.
     pub(crate) fn wake(self) {
         for waker in self.0 {
