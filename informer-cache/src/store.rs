@@ -1,4 +1,4 @@
-//! SHELL. The handle of a store. What is guarded by what, and the way of a write, is in `inner`.
+//! SHELL. The handle of a store. The locks and the path of a write are described in `inner`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -46,13 +46,13 @@ pub use self::wait_for_key::WaitForKey;
 pub use self::write_outcome::WriteOutcome;
 pub use self::writer::Writer;
 
-/// The newest known objects of one kind, indexed, as readers have them. A handle: clones share the store.
+/// The newest known objects of one kind, indexed, for readers. A handle: clones share the store.
 ///
-/// Its [`Writer`] writes it. A read waits for at most one lookup or commit of another thread, and a read from a [snapshot](Self::snapshot) never waits.
-/// Every [subscription](Self::subscribe) receives a write after readers can see it.
+/// A [`Writer`] writes it. A read waits for at most one lookup or commit of another thread, and a read from a [snapshot](Self::snapshot) never waits.
+/// A [subscription](Self::subscribe) receives a write after readers can see it.
 ///
-/// Objects are shared and must not change by interior mutability: an index keeps the values that its function returned when the object was written. `Hash`,
-/// `Eq` and `Ord` of keys and index values run under locks of the store, and must not call it.
+/// Objects are shared and must not change by interior mutability, because an index keeps the values that its function returned when the object was written.
+/// `Hash`, `Eq` and `Ord` of keys and index values run under locks of the store, and must not call it.
 ///
 /// # Examples
 /// ```

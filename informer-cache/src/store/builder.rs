@@ -1,4 +1,4 @@
-//! SHELL. How a store is put together.
+//! SHELL. The builder of stores.
 
 use std::fmt;
 use std::hash::Hash;
@@ -58,7 +58,7 @@ where
         }
     }
 
-    /// Keeps this index. The values are dropped with the objects that have them.
+    /// Adds this index to the store. Its values are dropped with the objects that have them.
     pub fn index(mut self, index: &impl AnyIndex<V>) -> Self {
         match self.indexes.iter().any(|known| known.name == index.name()) {
             true => self.duplicate = Some(DuplicateIndex { name: index.name() }),
@@ -67,11 +67,11 @@ where
         self
     }
 
-    /// Changes every object before it is stored: to leave out what nobody reads, say. It runs once for each object that comes, outside every lock;
-    /// also for the last state of one that is deleted.
+    /// Sets a function that changes every object before it is stored, for example to remove fields that no reader needs. It runs once for each object passed
+    /// to the store, also for the last state of a deleted object, outside every lock.
     ///
-    /// Key and version are read before, so it may strip them. Index functions and the schema's identity see what it returns. It must be pure, and may capture
-    /// configuration.
+    /// Key and version are read before, so the function may remove them. Index functions and the schema's identity get its result. It must be pure, and may
+    /// capture configuration.
     pub fn transform(mut self, transform: impl Fn(V) -> V + Send + Sync + 'static) -> Self {
         self.transform = Some(Arc::new(transform));
         self
@@ -81,29 +81,29 @@ where
         self.transform.is_some()
     }
 
-    /// An index of it that a store does not have.
+    /// Returns the name of an index of this builder that `store` does not have.
     pub(crate) fn index_missing_in(&self, store: &Store<K, V>) -> Option<&'static str> {
         store.inner.table().index_set.lacks(&self.indexes)
     }
 
-    /// Fixes the seed of the hasher, which is random by default: the same writes then give the same order of
+    /// Sets the seed of the hasher, which is random by default. With a fixed seed, the same writes result in the same order of
     /// iteration in every run. For tests and simulations.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Seed::fixed(seed);
         self
     }
 
-    /// So many slots for readers instead of some for each core, one taken after so many reads without a write. For models.
+    /// Sets the number of reader slots, by default some for each core, and the number of reads without a write after which a slot is filled. For models.
     #[doc(hidden)]
     pub fn reader_slots(mut self, seats: usize, quiet: u32) -> Self {
         self.options = ReaderSlotOptions { seats, quiet };
         self
     }
 
-    /// The store, empty, as the one who writes it has it; [`Writer::store`] is for readers.
+    /// Builds an empty store. Returns its writer; [`Writer::store`] returns handles for readers.
     ///
     /// # Errors
-    /// When two indexes have the same name.
+    /// Returns an error if two indexes have the same name.
     pub fn build(self) -> Result<Writer<K, V>, DuplicateIndex> {
         match self.duplicate {
             Some(duplicate) => Err(duplicate),

@@ -1,7 +1,8 @@
-//! SHELL. The work that a write of one key leaves for after its locks are released, and how changes reach subscribers and observers: pending entries are found before
-//! the commit, changes are merged after it, and reported while no lock is held.
+//! SHELL. The work of a write of one key that runs after the store's locks are released, and the delivery of changes to subscribers and observers: pending
+//! entries are found before the commit, changes are merged after it, and observers are called while no lock is held.
 //!
-//! The steps that are numbered here are those of a write ([`StoreInner`](crate::store::inner::StoreInner)); each function takes one subscription's lock after the other.
+//! The step numbers are those of a write ([`StoreInner`](crate::store::inner::StoreInner)). Each function takes the locks of the subscriptions one after the
+//! other.
 
 use std::sync::Arc;
 
@@ -21,19 +22,20 @@ pub(crate) struct Effects<K, V> {
     pub(crate) garbage: Garbage,
     /// States that no subscriber will receive.
     pub(crate) dropped: Vec<Dropped<K, V>>,
-    /// Whether a buffer was found whose subscriber has been dropped.
+    /// Whether the write found a buffer whose subscriber has been dropped.
     pub(crate) detached: bool,
     pub(crate) change: Option<Change<K, V>>,
     pub(crate) write: Option<KeyWrite<K, V>>,
     pub(crate) observer_fns: Option<ObserverFns<K, V>>,
-    /// What may be the last to hold a subscription's buffer, the object that was replaced, one that was stale, a key that is stored already.
+    /// Buffers of subscriptions, to which these may be the last references, and values to drop: the replaced object, a stale object, a key that is stored
+    /// already.
     pub(crate) buffers: Vec<SubscriptionBuffers<K, V>>,
     pub(crate) old: Option<Arc<V>>,
     pub(crate) stale: Option<Record<K, V>>,
     pub(crate) key: Option<K>,
 }
 
-// Not derived: nothing is asked of the types.
+// Not derived, because a derive would require `Default` of the types.
 impl<K, V> Default for Effects<K, V> {
     fn default() -> Self {
         Self {
@@ -53,7 +55,7 @@ impl<K, V> Default for Effects<K, V> {
 }
 
 impl<K, V> Effects<K, V> {
-    /// Step 5 but for the drops, which are the owner's: they may panic. This does not.
+    /// Performs step 5 except for the drops, which may panic and are left to the owner. Never panics.
     pub(crate) fn finish(&mut self, inner: &StoreInner<K, V>) {
         if let Some(observer_fns) = self.observer_fns.take() {
             observer_fn::report(&observer_fns, self.change.as_slice());
@@ -65,7 +67,7 @@ impl<K, V> Effects<K, V> {
     }
 }
 
-/// Step 4 for all subscriptions, with what was found for these very ones.
+/// Performs step 4 for all subscriptions, with the findings for exactly these subscriptions.
 pub(crate) fn fan_out<K, V>(
     buffers: &SubscriptionBuffers<K, V>,
     changes: &[Change<K, V>],

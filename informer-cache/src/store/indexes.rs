@@ -1,7 +1,8 @@
-//! SHELL. Indexes that come and go while the store runs.
+//! SHELL. Indexes that are added and removed while the store runs.
 //!
-//! A new index is built beside the store, from a table that somebody holds, and runs after what was written since: what two tables share is passed over.
-//! When it has caught up with the table that is published, in the turn of the writer, it becomes a part of that. Until then nobody knows of it.
+//! A new index is built beside the store, from a table that the builder holds, and then updated with the later writes; the parts that two tables share are
+//! skipped. Once the index is up to date with the published table, under the writer's `turn`, it is installed in that table. Until then no reader can see
+//! the index.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -16,14 +17,14 @@ use crate::table::seed::Seed;
 use crate::table::{Column, Garbage, Plan, Table};
 use crate::{DuplicateIndex, MissingIndex, Store};
 
-/// An index on its way into a store.
+/// An index that is being built for a store.
 pub(super) struct IndexBuild<K, V> {
     index: Arc<Definition<V>>,
     seed: Seed,
     column: [Arc<Column>; 1],
-    /// What the column holds; nothing before it has caught up with a first one.
+    /// The table whose objects the column contains; `None` before the first one.
     table: Option<Arc<Table<K, V>>>,
-    /// What it has held before: the last to hold objects, perhaps, so dropped with this, after the turn.
+    /// The tables before. Each may hold the last references to objects, so it is dropped with this struct, after `turn` is released.
     passed: Vec<Arc<Table<K, V>>>,
     plan: Plan,
     garbage: Garbage,
@@ -44,7 +45,7 @@ impl<K: Clone + Eq + Hash, V: 'static> IndexBuild<K, V> {
         })
     }
 
-    /// Makes the column that of a later table. O(changes since), and O(objects) the first time. Runs the user's functions.
+    /// Updates the column to a later table. O(changes since the previous table), and O(objects) the first time. Runs the user's functions.
     pub(super) fn catch_up(&mut self, table: Arc<Table<K, V>>) {
         if self.table.as_ref().is_some_and(|before| before.revision == table.revision) {
             return;
@@ -63,10 +64,10 @@ impl<K: Clone + Eq + Hash, V: 'static> IndexBuild<K, V> {
         self.passed.extend(before);
     }
 
-    /// Makes it a part of the store, whose table it has caught up with.
+    /// Installs the column in the store, whose published table it is up to date with.
     pub(super) fn install(&mut self, core: &mut WriterCore<K, V>) -> Result<(), DuplicateIndex> {
         is_new(&core.table(), &self.index)?;
-        // Not held as a snapshot would be: it is the one that is published, unless another index came or went.
+        // Not retained like the table of a snapshot, because it is the published table, unless another index was added or removed.
         let held = self.table.take().filter(|held| !Arc::ptr_eq(held, &core.table()));
         self.passed.extend(held);
         let inner = core.inner();
@@ -74,7 +75,7 @@ impl<K: Clone + Eq + Hash, V: 'static> IndexBuild<K, V> {
         inner.note_superseded(&mut published);
         let table = Arc::make_mut(&mut published.table);
         let indexes = table.index_set.indexes.iter().chain([&self.index]).cloned().collect();
-        // What it replaces holds definitions that the new one holds, too.
+        // The new index set holds all definitions of the replaced one.
         table.index_set = Arc::new(IndexSet { indexes });
         table.columns.push(self.column[0].clone());
         Ok(())
@@ -88,11 +89,11 @@ fn is_new<K, V>(table: &Table<K, V>, index: &Definition<V>) -> Result<(), Duplic
     }
 }
 
-/// An index that was taken out, to be dropped after the turn: its values are the user's.
+/// A removed index, to be dropped after `turn` is released, because its values are the user's.
 pub(super) type Removed<V> = (Arc<Column>, Arc<IndexSet<V>>, Arc<Definition<V>>);
 
 impl<K, V: 'static> WriterCore<K, V> {
-    /// Takes out the index of this name and kind of values, and ends the subscriptions of a value in it.
+    /// Removes the index of this name and type of values, and ends the subscriptions to a value in it.
     pub(super) fn remove_index(
         &mut self,
         index: &Definition<V>,

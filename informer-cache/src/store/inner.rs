@@ -6,11 +6,11 @@
 //! | a reader slot's | a second reference to the table, for one thread ([`ReaderSlots`](crate::store::reader_slots::ReaderSlots)) | for one lookup |
 //! | a buffer's | the pending changes of its subscriber | for one step, or a small chunk of a relist |
 //!
-//! Order: `published` before a reader slot, and before a buffer where a subscriber restarts. (`synced`, the outcome of each wait and the list of
-//! `held` tables have a lock of their own, the last in order.)
+//! Order: `published` before a reader slot, and before a buffer if a subscriber restarts. (`synced`, the outcome of each wait and the list of
+//! `held` tables have locks of their own, the last in order.)
 //!
 //! There is one writer. So its lookups still hold when it commits, and changes are fanned out in the order in which they were published. A write has five
-//! steps, and their order makes it safe:
+//! steps, whose order makes it safe:
 //! 1. **Prepare**, no lock: run the owner's functions (key, version, identity, index values), which may panic or read the store, and compare keys and
 //!    index values with those of the current table. Nothing has changed yet.
 //! 2. **Find**, one buffer's lock after the other: look up the pending entries of the keys. Keys are compared here, too.
@@ -33,7 +33,7 @@ use crate::store::retained::Retained;
 use crate::store::snapshot::Snapshot;
 use crate::table::Table;
 
-/// What the handles of a store share.
+/// State shared by the handles of a store.
 pub(crate) struct StoreInner<K, V> {
     pub(crate) reader: ObjectReader<K, V>,
     pub(crate) transform: Option<Transform<V>>,
@@ -59,27 +59,27 @@ impl<K, V> StoreInner<K, V> {
         Snapshot { table: self.table(), reader: self.reader }
     }
 
-    /// A table whose changes have all been merged into a buffer, if the subscriber has taken them out.
+    /// Returns the published table, if all its changes have been merged into a buffer and taken by the subscriber.
     pub(crate) fn settled(&self, buffer: &SubscriptionBuffer<K, V>) -> Settled<Arc<Table<K, V>>> {
         loop {
             let table = self.table();
             match buffer.settled(table.revision) {
-                // The table was replaced, and that merged, in between.
+                // In between, another table was published and its changes were merged.
                 None => {}
                 Some(settled) => return settled.map(|()| table),
             }
         }
     }
 
-    /// The table is about to be changed: somebody who holds it keeps what there was.
+    /// Called before the table is changed. If snapshots hold the table, they keep the old state, and the table is registered as retained.
     pub(crate) fn note_superseded(&self, published: &mut Published<K, V>) {
-        // No snapshot can be taken meanwhile. One that is dropped meanwhile is noted for nothing.
+        // No snapshot can be taken meanwhile. If a snapshot is dropped meanwhile, the table is registered needlessly.
         if Arc::strong_count(&published.table) > 1 {
             self.held.superseded(&published.table);
         }
     }
 
-    /// A snapshot, and a buffer of everything after it, or of what is of selection; `most` keys may be pending.
+    /// Creates a snapshot and a buffer for every later change of the selected objects, or of all objects. At most `most` keys may be pending.
     pub(crate) fn subscribe(
         &self,
         selection: Option<Selection<K, V>>,
@@ -87,25 +87,25 @@ impl<K, V> StoreInner<K, V> {
     ) -> (Snapshot<K, V>, Arc<SubscriptionBuffer<K, V>>) {
         let mut published = self.published.write();
         let snapshot = Snapshot { table: published.table.clone(), reader: self.reader };
-        // In one critical section with the table: a list is either in the snapshot or still to be delivered, and this decides which.
+        // In one critical section with the table, which decides whether a list is in the snapshot or still to be delivered.
         let (listed, closed) = (published.listed, published.closed);
         let ended = closed || selection.as_ref().is_some_and(|of| !of.stands(&snapshot.table.index_set));
         let buffer = Arc::new(SubscriptionBuffer::new(&snapshot.table, listed, ended, selection, most));
         let gone = (!closed).then(|| {
-            // Those whose subscription is gone leave.
+            // Removes the buffers whose subscription was dropped.
             let alive = published.buffers.iter().filter(|buffer| Arc::strong_count(buffer) > 1);
             let buffers = alive.chain([&buffer]).cloned().collect();
             std::mem::replace(&mut published.buffers, buffers)
         });
         drop(published);
-        // After unlocking: a buffer holds what it was of.
+        // After unlocking, because a buffer holds its selection.
         drop(gone);
         (snapshot, buffer)
     }
 
-    /// Restarts a buffer whose capacity was exceeded, with every change after this table.
+    /// Restarts a buffer whose capacity was exceeded. It receives every change after the returned table.
     pub(crate) fn rejoin(&self, buffer: &SubscriptionBuffer<K, V>) -> Arc<Table<K, V>> {
-        // Under the lock of a commit, so that buffer and table are of one instant.
+        // Under the lock of a commit, so that buffer and table show the same instant.
         let published = self.published.read();
         let table = published.table.clone();
         let ended = published.closed || buffer.selection().is_some_and(|of| !of.stands(&table.index_set));
@@ -115,7 +115,7 @@ impl<K, V> StoreInner<K, V> {
         table
     }
 
-    /// Removes the buffers of dropped subscribers. Returns the former list, to be dropped without locks, as a buffer holds its selection.
+    /// Removes the buffers of dropped subscribers. Returns the former list, to be dropped without locks, because a buffer holds its selection.
     pub(crate) fn remove_detached(&self) -> SubscriptionBuffers<K, V> {
         let mut published = self.published.write();
         let alive = published.buffers.iter().filter(|buffer| Arc::strong_count(buffer) > 1);
@@ -125,7 +125,7 @@ impl<K, V> StoreInner<K, V> {
 }
 
 impl<K: Hash, V> StoreInner<K, V> {
-    /// Reads an object: key and version as it came, the rest as it is to be stored.
+    /// Parses an object: reads key and version before the transformation, and everything else after it.
     pub(crate) fn read(&self, object: V) -> ParsedObject<K, V> {
         let (hash, key) = self.reader.name(&object);
         self.reader.read_named(hash, key, object, self.transform.as_ref())

@@ -1,4 +1,4 @@
-//! EDGE. What controllers ask most: the objects of a namespace, or of all, that a selector accepts.
+//! EDGE. Lists of objects for controllers: in one namespace, or in all, selected by labels.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -9,7 +9,7 @@ use crate::{Index, LabelIndex, MissingIndex, Selector, Store};
 
 /// Lists objects by scope and labels, from two indexes; made by [`Store::lister`].
 ///
-/// The scope is whatever an index says: a namespace, a tenant, a shard. Each list is of one instant. To look without collecting, or several
+/// Any index can be the scope: a namespace, a tenant, a shard. Each list shows one instant. To iterate without collecting, or to query several
 /// times at one instant, take a [snapshot](Store::snapshot) and [query](crate::Snapshot::query) it.
 ///
 /// # Examples
@@ -49,22 +49,22 @@ where
         Self { store, scope, labels }
     }
 
-    /// The objects of all scopes that the selector accepts, in no promised order.
+    /// Returns the objects of all scopes that the selector accepts, in unspecified order.
     ///
     /// # Errors
-    /// When the store has no such index of labels.
+    /// Returns an error if the store has no such label index.
     pub fn list(&self, selector: &Selector) -> Result<Vec<Arc<V>>, MissingIndex> {
         let view = self.store.snapshot();
         let objects = view.select(&self.labels, selector)?.iter().cloned().collect();
-        // Here, because the last view of old objects may drop them, and a panic while returning would leak the result.
+        // Dropped here, because the last view of old objects may drop them, and a panic during the return would leak the result.
         drop(view);
         Ok(objects)
     }
 
-    /// The objects of one scope that the selector accepts, in no promised order.
+    /// Returns the objects of one scope that the selector accepts, in unspecified order.
     ///
     /// # Errors
-    /// When the store lacks one of the two indexes.
+    /// Returns an error if the store lacks one of the two indexes.
     pub fn list_in<Q>(&self, scope: &Q, selector: &Selector) -> Result<Vec<Arc<V>>, MissingIndex>
     where
         S: Borrow<Q>,

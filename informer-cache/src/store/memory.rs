@@ -1,11 +1,11 @@
-//! PURE. What a state of a store takes.
+//! PURE. The memory of a state of a store.
 
 use crate::Snapshot;
 
 /// The memory of one state of a store, in bytes; returned by [`Store::memory_usage`](crate::Store::memory_usage) and [`Snapshot::memory_usage`].
 ///
-/// What allocators add is not counted, nor what keys and index values own beyond themselves, as a `String` does. Parts that other states share
-/// are counted in each of them.
+/// Does not include the overhead of allocators, nor memory that keys and index values own elsewhere, as a `String` does. Memory shared with other states
+/// is counted in each of them.
 ///
 /// # Examples
 /// ```
@@ -27,11 +27,11 @@ use crate::Snapshot;
 pub struct MemoryUsage {
     /// The number of objects.
     pub objects: usize,
-    /// What the weigher said of all of them.
+    /// The sum of the sizes returned by the weigher.
     pub object_bytes: usize,
-    /// What the store keeps for them besides indexes: the way from keys to objects, keys and versions.
+    /// The memory of the store besides indexes: the hash index of keys, the keys and the versions.
     pub store_bytes: usize,
-    /// What each index takes.
+    /// The memory of each index.
     pub indexes: Vec<IndexMemoryUsage>,
 }
 
@@ -42,12 +42,12 @@ pub struct IndexMemoryUsage {
     pub name: &'static str,
     /// The number of values in use.
     pub values: usize,
-    /// What it takes, in bytes.
+    /// The memory of the index, in bytes.
     pub bytes: usize,
 }
 
 impl MemoryUsage {
-    /// Everything together, in bytes.
+    /// Returns the sum, in bytes.
     #[must_use]
     pub fn total(&self) -> usize {
         self.object_bytes + self.store_bytes + self.indexes.iter().map(|index| index.bytes).sum::<usize>()
@@ -55,7 +55,7 @@ impl MemoryUsage {
 }
 
 impl<K, V> Snapshot<K, V> {
-    /// The memory of this state; `weigh` returns how many bytes an object takes. O(objects).
+    /// Returns the memory of this state; `weigh` returns how many bytes an object takes. O(objects).
     pub fn memory_usage(&self, weigh: impl Fn(&K, &V) -> usize) -> MemoryUsage {
         let indexes = self.columns().map(|(name, column)| IndexMemoryUsage {
             name,

@@ -1,6 +1,6 @@
-//! PURE. How a store reads an object: but for [`Table::values`](crate::table::Table::values) the one place that runs the owner's functions.
+//! PURE. The functions by which a store reads an object. Besides [`Table::values`](crate::table::Table::values), only this module runs the owner's functions.
 //!
-//! All of it happens under no lock of the store and before anything changes, so a function may panic, block or read the store.
+//! They run under no lock of the store and before anything changes, so a function may panic, block or read the store.
 
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use crate::table::record::Record;
 use crate::table::seed::Seed;
 use crate::{Schema, Version};
 
-/// How a store reads an object; never changes.
+/// The functions by which a store reads an object; never changes.
 pub(crate) struct ObjectReader<K, V> {
     pub(crate) schema: Schema<K, V>,
     pub(crate) seed: Seed,
 }
 
-/// Changes an object before it is stored.
+/// The function that changes an object before it is stored.
 pub(crate) type Transform<V> = Arc<dyn Fn(V) -> V + Send + Sync>;
 
-/// An object as it is to be stored.
+/// Returns an object as it is to be stored.
 pub(crate) fn transformed<V>(object: V, transform: Option<&Transform<V>>) -> Arc<V> {
     Arc::new(match transform {
         Some(transform) => transform(object),
@@ -26,7 +26,7 @@ pub(crate) fn transformed<V>(object: V, transform: Option<&Transform<V>>) -> Arc
     })
 }
 
-// Not derived: functions and a number.
+// Not derived, because a derive would require `Copy` of the types; the fields are functions and a number.
 
 impl<K, V> Copy for ObjectReader<K, V> {}
 
@@ -37,13 +37,13 @@ impl<K, V> Clone for ObjectReader<K, V> {
 }
 
 impl<K: Hash, V> ObjectReader<K, V> {
-    /// The key of an object, and its hash.
+    /// Returns the key of an object, and its hash.
     pub(crate) fn name(&self, object: &V) -> (u64, K) {
         let key = self.schema.key(object);
         (self.seed.hash_one(&key), key)
     }
 
-    /// Reads the rest of an object.
+    /// Reads the other parts of an object.
     pub(crate) fn read_named(
         &self,
         hash: u64,
@@ -56,7 +56,7 @@ impl<K: Hash, V> ObjectReader<K, V> {
     }
 }
 
-/// An object as it was read, before anybody looked for what is stored under its key.
+/// An object after parsing, before the lookup of its key in the store.
 pub(crate) struct ParsedObject<K, V> {
     pub(crate) hash: u64,
     pub(crate) key: K,
@@ -65,7 +65,7 @@ pub(crate) struct ParsedObject<K, V> {
 }
 
 impl<K, V> ParsedObject<K, V> {
-    /// As a record, after the one with this key if there is one; and the key, where that has one already.
+    /// Converts the object to a record that follows the stored record of its key, if there is one. Returns the key, too, if the stored record has it already.
     pub(crate) fn after(self, old: Option<&Record<K, V>>) -> (Record<K, V>, Option<K>) {
         let Self { hash, key, version, object } = self;
         match old {

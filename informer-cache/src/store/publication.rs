@@ -1,18 +1,19 @@
-//! SHELL. A write of many keys: built beside the store, swapped in, and then delivered. All of it in pieces, between which others may run.
+//! SHELL. A write of many keys: built beside the store, swapped in, and then delivered, all in pieces, between which other tasks may run.
 //!
-//! Guards nothing. The steps are those of a write ([`StoreInner`](crate::store::inner::StoreInner)); what they cost, by stage:
+//! Guards nothing. The steps are those of a write ([`StoreInner`](crate::store::inner::StoreInner)). The stages:
 //!
 //! | stage | a piece | runs | locks |
 //! |---|---|---|---|
-//! | `Building` | so many keys into a table of its own | the user's code | none |
-//! | `Finding` | so many keys of one subscription | the user's code | that subscription's |
-//! | `Committing` | all: a swap | none | `published` |
-//! | `Merging` | what was written is dropped; then so many changes of one subscription | none that may panic | that subscription's |
-//! | `Reporting` | so many changes | observers | none |
+//! | `Building` | some keys, into a separate table | the user's code | none |
+//! | `Finding` | some keys for one subscription | the user's code | that subscription's |
+//! | `Committing` | one piece: a swap | none | `published` |
+//! | `Merging` | drops of the writes, then some changes for one subscription | none that may panic | that subscription's |
+//! | `Reporting` | some changes | observers | none |
 //!
-//! A panic before the commit leaves the store as it was. After it, nothing panics, and dropping this does the rest: what is published is delivered. Nobody else writes
-//! in between. Subscriptions come and go, and so do indexes: a commit that finds another list of subscriptions goes back to `Finding` for those that are new and
-//! selective, and one that finds other indexes goes back to `Building`. So no piece is longer than another, whatever happens beside it.
+//! A panic before the commit leaves the store unchanged. After the commit, nothing panics, and the destructor completes the rest: a published write is
+//! delivered. No other writer writes in between. Subscriptions and indexes may be added and removed: a commit that finds another list of subscriptions goes
+//! back to `Finding` for the new subscriptions with a selection, and one that finds other indexes goes back to `Building`. So every piece is short, whatever
+//! happens concurrently.
 
 use std::hash::Hash;
 use std::ops::Range;
@@ -30,34 +31,34 @@ use crate::table::index_set::IndexSet;
 use crate::table::{KeyWrite, Plan, Table};
 use crate::{Change, ChangeKind, Store, Version, WaitForError};
 
-/// So many writes are looked at for a subscription of selected objects as are found for one of everything.
+/// A subscription with a selection checks this many writes in the time in which one to all objects finds one entry.
 const SELECTED: usize = 16;
 
-/// How far a publication is.
+/// The stage of a publication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
     Building,
     Finding,
-    /// To be committed in the turn of the writer.
+    /// To be committed under the writer's `turn`.
     Committing,
     Merging,
     Reporting,
     Done,
 }
 
-/// A table that an earlier beginning led from, and one that it led to.
+/// The base table of an earlier attempt, and the table that it has built.
 type Former<K, V> = (Arc<Table<K, V>>, Option<Table<K, V>>);
 
-/// A write of many keys on its way.
+/// A write of many keys in progress.
 pub(crate) struct Publication<K, V> {
     store: Store<K, V>,
     stage: Stage,
-    /// What it leads from, and what it has led to so far.
+    /// The table that the write starts from, and the table that is built so far.
     base: Arc<Table<K, V>>,
     next: Option<Table<K, V>>,
-    /// The indexes that the values of the writes are of, where those of the base are others.
+    /// The index set for which the values of the writes were computed, if it differs from that of the base.
     renews: Option<Arc<IndexSet<V>>>,
-    /// What a former beginning leaves, to be dropped outside the turn.
+    /// The tables of an earlier attempt, to be dropped after `turn` is released.
     former: Option<Former<K, V>>,
     plan: Plan,
     arrival: VersionAdvance,
@@ -67,7 +68,7 @@ pub(crate) struct Publication<K, V> {
     buffers: SubscriptionBuffers<K, V>,
     findings: Findings,
     merging: Option<Merging>,
-    /// How far it is within a stage: at which subscription, and at which of the writes or changes.
+    /// The position within a stage: the subscription, and the write or change.
     buffer: usize,
     at: usize,
     effects: Effects<K, V>,
@@ -75,7 +76,7 @@ pub(crate) struct Publication<K, V> {
 }
 
 impl<K, V> Publication<K, V> {
-    /// Writes to this table, which is the store's.
+    /// Creates a publication of writes to this table, which is the store's.
     pub(super) fn new(
         store: Store<K, V>,
         base: Arc<Table<K, V>>,
@@ -121,16 +122,16 @@ impl<K, V> Publication<K, V> {
         std::mem::take(&mut self.effects.wakers).wake();
     }
 
-    /// What was written, once it is done: deletions first. Drops what is left of it, which may panic.
+    /// Returns the changes, once the publication is complete: deletions first. Drops the rest, which may panic.
     pub(crate) fn into_changes(mut self) -> Vec<Change<K, V>> {
         let changes = std::mem::take(&mut self.changes);
         drop(self);
         changes
     }
 
-    /// Drops so much of what is left; whether that was all.
+    /// Drops up to `most` parts of the rest. Returns whether nothing is left.
     pub(crate) fn release(&mut self, most: usize) -> bool {
-        // First, while changes still hold the objects: so these go piece by piece, too.
+        // Dropped first, while the changes still hold the objects, so that the objects are dropped in pieces, too.
         self.before = None;
         self.base = self.store.inner.table();
         drop_each(self.changes.drain(self.changes.len().saturating_sub(most)..));
@@ -141,14 +142,14 @@ impl<K, V> Publication<K, V> {
         (self.stage, self.buffer, self.at) = (stage, 0, 0);
     }
 
-    /// The next part of so many of `all`; the end of the part is where the next one begins.
+    /// Returns the next part of at most `most` of `all` items, and advances the position to its end.
     fn part(&mut self, all: usize, most: usize) -> Range<usize> {
         let from = self.at;
         self.at = from.saturating_add(most).min(all);
         from..self.at
     }
 
-    /// A piece of what comes after the commit; of how many changes. Never panics.
+    /// Performs a piece of the delivery after the commit. Returns the number of changes in the piece. Never panics.
     fn deliver(&mut self, most: usize) -> usize {
         let Some(merging) = self.merging else { return 0 };
         if self.stage == Stage::Reporting {
@@ -167,7 +168,7 @@ impl<K, V> Publication<K, V> {
             return done;
         }
         if !self.writes.is_empty() {
-            // What was written is in the table and in the changes; index values may be the last of theirs.
+            // The objects are held by the table and the changes; index values may be dropped for good.
             let from = self.writes.len().saturating_sub(most);
             let done = self.writes.len() - from;
             caught(|| drop_each(self.writes.drain(from..)));
@@ -192,13 +193,13 @@ impl<K, V> Publication<K, V> {
 }
 
 impl<K: Eq + Hash, V: 'static> Publication<K, V> {
-    /// A complete list, to be the store's content.
+    /// Creates a publication that replaces the store's content by a complete list.
     pub(crate) fn of_list(store: &Store<K, V>, mut draft: RelistDraft<K, V>, version: Version) -> Self {
         let writes = draft.list.writes();
         Self::new(store.clone(), draft.list.base, VersionAdvance::List(version), writes)
     }
 
-    /// Does a piece of the present stage, of so many keys; not the commit. How many it was.
+    /// Performs a piece of at most `most` keys of the current stage, except the commit. Returns the number of keys in the piece.
     pub(crate) fn advance(&mut self, most: usize) -> usize {
         drop(self.former.take());
         match self.stage {
@@ -230,7 +231,7 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
                     self.enter(Stage::Committing);
                     return 0;
                 };
-                // Looking at a write that is not selected costs little.
+                // Checking a write that is not selected costs little.
                 let weight = if buffer.selection().is_some() { SELECTED } else { 1 };
                 let part = self.part(self.writes.len(), most.saturating_mul(weight));
                 let (done, is_last) = (part.len() / weight, part.end == self.writes.len());
@@ -245,7 +246,8 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
         }
     }
 
-    /// Step 3, in the turn of the writer: readers are kept out for the swap of one address. Or back to an earlier stage, if something came or went.
+    /// Performs step 3, under the writer's `turn`: readers wait only for a pointer swap. If subscriptions or indexes have changed, returns to an earlier
+    /// stage instead.
     pub(crate) fn commit(&mut self) {
         let store = self.store.clone();
         let inner = &*store.inner;
@@ -286,7 +288,7 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
         self.enter(Stage::Merging);
     }
 
-    /// An index came or went. The functions of a new one run as the pieces are built again.
+    /// Restarts because indexes were added or removed. The functions of a new index run as the pieces are built again.
     fn begin_anew(&mut self, table: Arc<Table<K, V>>) {
         self.renews = Some(self.base.index_set.clone());
         let next = self.next.replace(Table::clone(&table));
@@ -296,7 +298,7 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
         self.enter(Stage::Building);
     }
 
-    /// Does everything up to a stage at once, in the turn of the writer.
+    /// Runs to the given stage without a break, under the writer's `turn`.
     pub(crate) fn run_to(&mut self, stage: Stage) {
         while self.stage < stage {
             match self.stage {
@@ -309,7 +311,7 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
     }
 }
 
-/// What is published is delivered, also where the writer's future is dropped.
+/// Completes the delivery of a published write, also if the writer's future is dropped.
 impl<K, V> Drop for Publication<K, V> {
     fn drop(&mut self) {
         while matches!(self.stage, Stage::Merging | Stage::Reporting) {

@@ -20,14 +20,14 @@ pub(crate) struct Published<K, V> {
     pub(crate) buffers: SubscriptionBuffers<K, V>,
     pub(crate) observer_fns: ObserverFns<K, V>,
     pub(crate) waiters: Waiters,
-    /// Whether a list was published.
+    /// Whether a list has been published.
     pub(crate) listed: bool,
     pub(crate) closed: bool,
 }
 
 impl<K, V> Published<K, V> {
-    /// Changes the table in place if there is no other reference to it. Otherwise copies it first, which increments a few reference counts and copies no object. The
-    /// version grows to at least this one.
+    /// Changes the table in place if there is no other reference to it. Otherwise copies it first, which increments a few reference counts and copies no
+    /// object. Raises the version to at least `version`.
     pub(crate) fn change(
         &mut self,
         version: Version,
@@ -83,7 +83,7 @@ impl<K, V> PublishedState<K, V> {
     /// Takes the write lock and clears the reader slots: no other thread reads the state until the guard is dropped.
     pub(crate) fn write(&self) -> RwLockWriteGuard<'_, Published<K, V>> {
         let published = self.published.write();
-        // ReaderSlots invariant 1. Also if only the buffers change: a slot that is not cleared would show an old table for ever.
+        // ReaderSlots invariant 1. Also if only the buffers change, because a slot that is not cleared would show an old table forever.
         self.seats.clear();
         published
     }

@@ -1,8 +1,8 @@
-//! PURE. A question with several conditions, answered from the indexes.
+//! PURE. Queries with several conditions, answered from the indexes.
 //!
-//! A condition is a list of groups of one column, or everything outside of them. The condition that the fewest objects fulfil leads;
-//! an object it leads to is then asked for its groups in the other columns, which is a look at a few numbers. So nothing is
-//! collected but the groups, and an intersection costs what its smallest part does.
+//! A condition is a list of groups of one column, or all rows outside of them. The query iterates over the rows of the condition with the fewest objects, and
+//! checks for each row the groups in the other columns, by comparing a few numbers. So only the groups are collected, and an intersection costs as much as
+//! its smallest condition.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -18,10 +18,10 @@ use crate::table::record::Record;
 use crate::table::{Column, RowNumbers};
 use crate::{Index, LabelIndex, MissingIndex, Selector, Snapshot};
 
-/// A question with several conditions, all of which an object has to fulfil; made by [`Snapshot::query`] and [`Snapshot::select`].
+/// A query with several conditions, all of which an object has to fulfil; made by [`Snapshot::query`] and [`Snapshot::select`].
 ///
-/// Without a condition it finds every object. Finding is O(objects of the condition that the fewest fulfil × conditions); where all
-/// conditions are exclusions it is O(objects). Objects come in no promised order, each once.
+/// Without a condition it returns every object. It costs O(objects of the condition with the fewest objects × conditions), or O(objects) if all
+/// conditions are exclusions. It yields each object once, in unspecified order.
 ///
 /// # Examples
 /// ```
@@ -52,7 +52,7 @@ pub struct Query<'a, K, V> {
     conditions: Vec<Condition<'a>>,
 }
 
-/// Groups of one column, ascending, of which a row must be in one; or in none, where they are excluded.
+/// Groups of one column, ascending. A row fulfils the condition if it is in one of them; for an exclusion, if it is in none.
 #[derive(Clone)]
 struct Condition<'a> {
     column: &'a Column,
@@ -65,10 +65,10 @@ impl<'a, K: Eq + Hash, V: 'static> Query<'a, K, V> {
         Self { snapshot, conditions: Vec::new() }
     }
 
-    /// Only objects that have `value` in an index.
+    /// Keeps only objects that have `value` in an index.
     ///
     /// # Errors
-    /// When the store has no such index.
+    /// Returns an error if the store has no such index.
     pub fn by_index<IK, Q>(self, index: &Index<V, IK>, value: &Q) -> Result<Self, MissingIndex>
     where
         IK: Borrow<Q> + 'static,
@@ -77,10 +77,10 @@ impl<'a, K: Eq + Hash, V: 'static> Query<'a, K, V> {
         self.with_values(index, std::iter::once(value), false)
     }
 
-    /// Only objects that have one of these values in an index. No values: no objects.
+    /// Keeps only objects that have one of these values in an index. Without values, the query returns no objects.
     ///
     /// # Errors
-    /// When the store has no such index.
+    /// Returns an error if the store has no such index.
     pub fn by_any<'q, IK, Q>(
         self,
         index: &Index<V, IK>,
@@ -93,10 +93,10 @@ impl<'a, K: Eq + Hash, V: 'static> Query<'a, K, V> {
         self.with_values(index, values, false)
     }
 
-    /// Only objects that do not have `value` in an index: other values, or none.
+    /// Keeps only objects that do not have `value` in an index: objects with other values, or without a value.
     ///
     /// # Errors
-    /// When the store has no such index.
+    /// Returns an error if the store has no such index.
     pub fn not_by_index<IK, Q>(self, index: &Index<V, IK>, value: &Q) -> Result<Self, MissingIndex>
     where
         IK: Borrow<Q> + 'static,
@@ -105,11 +105,11 @@ impl<'a, K: Eq + Hash, V: 'static> Query<'a, K, V> {
         self.with_values(index, std::iter::once(value), true)
     }
 
-    /// Only objects whose labels a selector accepts. O(requirements × values each speaks of), and for the operators that look at every value of a
-    /// key (exists, absent, greater, less), O(values of the key).
+    /// Keeps only objects whose labels a selector accepts. O(requirements × values of each). The operators that check every value of a
+    /// key (exists, absent, greater, less) cost O(values of the key).
     ///
     /// # Errors
-    /// When the store has no such index of labels.
+    /// Returns an error if the store has no such label index.
     pub fn select(mut self, labels: &LabelIndex<V>, selector: &Selector) -> Result<Self, MissingIndex> {
         let column = self.snapshot.column_named::<Label>(labels.name())?;
         match selector.requirements() {
@@ -124,7 +124,7 @@ impl<'a, K: Eq + Hash, V: 'static> Query<'a, K, V> {
         Ok(self)
     }
 
-    /// The objects.
+    /// Returns an iterator over the objects.
     pub fn iter(&self) -> QueryIter<'a, K, V> {
         self.clone().into_iter()
     }
@@ -174,7 +174,7 @@ impl<'a, K: Eq + Hash, V: 'static> Query<'a, K, V> {
     }
 }
 
-/// The groups of the labels with a key whose value `test` accepts.
+/// Returns the groups of the labels with this key whose value `test` accepts.
 fn of_key(column: &Column, key: &str, test: impl Fn(&str) -> bool) -> Vec<u32> {
     let Some(order) = column.order() else { return Vec::new() };
     let label = |number| column.group(number).map(|group| typed::<Label>(&group.value));
@@ -187,12 +187,12 @@ fn of_key(column: &Column, key: &str, test: impl Fn(&str) -> bool) -> Vec<u32> {
 }
 
 impl Condition<'_> {
-    /// Whether a row is in one of the groups.
+    /// Returns whether a row is in one of the groups.
     fn holds(&self, row: u32) -> bool {
         self.first(row).is_some() != self.excluded
     }
 
-    /// The first of the groups that a row is in.
+    /// Returns the first of the groups that a row is in.
     fn first(&self, row: u32) -> Option<u32> {
         let mut of_row = self.column.groups_of(row);
         match self.groups.as_slice() {
@@ -202,7 +202,7 @@ impl Condition<'_> {
         }
     }
 
-    /// How many rows it leads to at most.
+    /// Returns an upper bound on the number of rows.
     fn weight(&self) -> usize {
         let groups = self.groups.iter().filter_map(|number| self.column.group(*number));
         groups.map(|group| group.rows.len()).sum()
@@ -239,7 +239,7 @@ impl<K, V> fmt::Debug for Query<'_, K, V> {
     }
 }
 
-/// The objects that a [`Query`] finds.
+/// An iterator over the objects of a [`Query`].
 ///
 /// # Examples
 /// ```
@@ -267,10 +267,10 @@ struct Records<'a, K, V> {
     conditions: Vec<Condition<'a>>,
 }
 
-/// Where rows come from.
+/// The rows that the query iterates over.
 enum Lead<'a, K, V> {
     All(Items<'a, Record<K, V>>),
-    /// The groups of a condition, one after the other: those before `next` are done, but for the rows of the last of them.
+    /// The groups of a condition, one after the other: the groups before `next` are finished, except for the remaining rows of the last of them.
     Groups {
         condition: Condition<'a>,
         next: usize,
@@ -300,7 +300,7 @@ impl<K, V> Lead<'_, K, V> {
             Self::Groups { condition, next, rows } => loop {
                 if let Some(row) = rows.next() {
                     let group = condition.groups[*next - 1];
-                    // A row with several of the values is met in the first of its groups only.
+                    // A row with several of the values is yielded only for the first of its groups.
                     if condition.groups.len() == 1 || condition.first(row) == Some(group) {
                         return Some(row);
                     }

@@ -168,7 +168,7 @@ mod tests {
             assert_eq!(seen(&seats), Some(7));
             seats.clear();
             assert_eq!((seen(&seats), Arc::strong_count(&published)), (None, 1));
-            // Those before a write do not count.
+            // Lookups before a write do not count.
             (1..QUIET).for_each(|_| seats.looked(&published));
             seats.clear();
         }

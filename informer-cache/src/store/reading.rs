@@ -1,4 +1,4 @@
-//! SHELL. Reads of a store: each is one critical section, or goes to a snapshot.
+//! SHELL. Reads of a store: each is one critical section, or uses a snapshot.
 
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
@@ -13,12 +13,12 @@ where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
-    /// A builder of a store whose objects have the keys and identities of this schema.
+    /// Creates a builder of a store whose objects are read by this schema.
     pub fn builder(schema: Schema<K, V>) -> StoreBuilder<K, V> {
         StoreBuilder::new(schema)
     }
 
-    /// The object of a key.
+    /// Returns the object of a key.
     pub fn get<Q>(&self, key: &Q) -> Option<Arc<V>>
     where
         K: Borrow<Q>,
@@ -28,13 +28,13 @@ where
         self.inner.published.look(|table| table.object(hash, |known| known.borrow() == key))
     }
 
-    /// The version of the object of a key.
+    /// Returns the version of the object of a key.
     pub(crate) fn stored_version(&self, key: &K) -> Option<Version> {
         let hash = self.inner.reader.seed.hash_one(key);
         self.inner.published.look(|table| Some(table.record(hash, |known| known == key)?.version))
     }
 
-    /// An index of another store that this one does not have.
+    /// Returns the name of an index of `other` that this store does not have.
     pub(crate) fn index_lacking(&self, other: &Self) -> Option<&'static str> {
         self.inner.table().index_set.lacks(&other.inner.table().index_set.indexes)
     }
@@ -51,28 +51,28 @@ where
         self.len() == 0
     }
 
-    /// The newest version of any list or event; [`Version::ZERO`] before the first list or event.
+    /// Returns the newest version of any list or event; [`Version::ZERO`] before the first list or event.
     ///
-    /// It grows with events and bookmarks, and is set by a relist, which may take it back. Where events come in the order of versions, as they do from
-    /// one watch of a Kubernetes API server, everything up to it is stored. Where they do not, that holds at the version of a list or a bookmark; in between, an
-    /// older event of another object may still be on its way.
+    /// Events and bookmarks raise it. A relist sets it, possibly to an older version. If events arrive in the order of versions, as they do from
+    /// one watch of a Kubernetes API server, every change up to this version is stored. Otherwise this holds at the version of a list or a bookmark; in
+    /// between, an older event of another object may not have arrived yet.
     #[must_use]
     pub fn version(&self) -> Version {
         self.inner.published.look(|table| table.version)
     }
 
-    /// A consistent view of everything, in O(1).
+    /// Takes a consistent snapshot, in O(1).
     #[must_use]
     pub fn snapshot(&self) -> Snapshot<K, V> {
         self.inner.snapshot()
     }
 
-    /// The objects that have `value` in an index; none for a value that nothing has. O(hits), in no promised order.
+    /// Returns the objects that have `value` in an index; an unknown value has no objects. O(hits), in unspecified order.
     ///
-    /// To look at them without collecting, or at several values at one instant, take a [snapshot](Self::snapshot).
+    /// To iterate without collecting, or to query several values at one instant, take a [snapshot](Self::snapshot).
     ///
     /// # Errors
-    /// When the store has no such index: none of this name, or one with values of another type.
+    /// Returns an error if the store has no such index: no index of this name, or one with values of another type.
     pub fn by_index<IK, Q>(&self, index: &Index<V, IK>, value: &Q) -> Result<Vec<Arc<V>>, MissingIndex>
     where
         IK: Borrow<Q> + 'static,
@@ -80,17 +80,17 @@ where
     {
         let snapshot = self.snapshot();
         let objects = snapshot.by_index(index, value)?.cloned().collect();
-        // Here, because the last view of old objects may drop them, and a panic while returning would leak the result.
+        // Dropped here, because the last view of old objects may drop them, and a panic during the return would leak the result.
         drop(snapshot);
         Ok(objects)
     }
 
-    /// Lists objects by a scope, their namespace say, and by their labels.
+    /// Creates a lister of objects by a scope, such as their namespace, and by their labels.
     pub fn lister<S: 'static>(&self, scope: &Index<V, S>, labels: &LabelIndex<V>) -> Lister<K, V, S> {
         Lister::new(self.clone(), *scope, *labels)
     }
 
-    /// The objects that an index function failed on: key, name of the index, error. O(failures).
+    /// Returns the objects for which an index function failed: key, name of the index, error. O(failures).
     #[must_use]
     pub fn index_errors(&self) -> Vec<(K, &'static str, Arc<IndexError>)> {
         let snapshot = self.snapshot();
@@ -100,7 +100,7 @@ where
         errors
     }
 
-    /// Walks every invariant; for tests. O(everything).
+    /// Checks every invariant, for tests. O(everything).
     #[doc(hidden)]
     pub fn check(&self) -> Result<(), String> {
         self.inner.check()

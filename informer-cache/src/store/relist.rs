@@ -1,6 +1,6 @@
-//! SHELL. A relist in the making: collected page by page, published at once, or thrown away.
+//! SHELL. An incomplete relist: collected page by page, then published as a whole, or discarded.
 //!
-//! Guards nothing: it is beside the store until it is published.
+//! Guards nothing, because it is separate from the store until it is published.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -20,7 +20,7 @@ use crate::{Change, Store, Version, Writer};
 /// last object.
 ///
 /// Unchanged objects are dropped as they are listed; each costs 4 bytes and 1 bit until the relist ends. So a relist needs memory for the changed objects
-/// and one page. Until it ends, it holds the store's state of its beginning, as a [snapshot](crate::Snapshot) does.
+/// and one page. Until it ends, it holds the store's state at its start, as a [snapshot](crate::Snapshot) does.
 ///
 /// # Examples
 /// ```
@@ -50,10 +50,11 @@ where
         Self { writer, draft }
     }
 
-    /// Lists one object. The schema's functions and the transformation run here, once, and the index functions where the object is not the stored one.
+    /// Lists one object. Runs the schema's functions and the transformation, once, and the index functions if the object differs from the stored one.
     ///
     /// # Panics
-    /// Only as these functions or a key do, but for the index functions, whose panic is an error of this object; then nothing has changed.
+    /// Panics only if one of these functions or a function of the key panics; nothing is changed in that case. A panic of an index function is not
+    /// propagated, but an error of this object.
     pub fn insert(&mut self, object: V) {
         self.draft.insert(object);
     }
@@ -61,7 +62,7 @@ where
     /// Removes a key from the list, if it is listed: a streaming list may report a deletion before it is complete.
     ///
     /// # Panics
-    /// Only if `Hash` or `Eq` of keys does, and then nothing has changed, or the drop of the listed object.
+    /// Panics only if `Hash` or `Eq` of the key panics, in which case nothing is changed, or if the drop of the listed object panics.
     ///
     /// # Examples
     /// ```
@@ -84,12 +85,12 @@ where
     }
 
     /// Lists every stored object for which `keep` returns true and whose key is not listed, with its stored state. For objects that are known to exist
-    /// while their current state is not.
+    /// but whose current state is unknown.
     ///
     /// O(stored) if some stored object is not listed yet, otherwise O(changes).
     ///
     /// # Panics
-    /// Only if `keep` does; the objects it accepted before are listed then.
+    /// Panics only if `keep` panics; the objects accepted before stay listed.
     ///
     /// # Examples
     /// ```
@@ -108,17 +109,17 @@ where
         self.draft.keep_rows(|_, stored| keep(stored));
     }
 
-    /// Makes the listed objects the store's, at this version, and says what changed: deletions first, with the last known state, then
+    /// Replaces the store's content by the listed objects, at this version, and returns the changes: deletions first, with the last known state, then
     /// updates and additions in the order of the list.
     ///
-    /// Everything that is not listed is deleted. What is listed with the version and identity it is stored with did not change; the stored object
-    /// stays. The list wins even when it is older than the store.
+    /// Every stored object that is not listed is deleted. An object that is listed with its stored version and identity is unchanged; the stored object
+    /// stays. The list is applied even if it is older than the store.
     ///
-    /// Readers keep reading the old state until they see the new one. O(changes), and O(stored) for what is not listed.
+    /// Readers read the old state until the new one is published. O(changes), and O(stored) for objects that are not listed.
     ///
     /// # Panics
-    /// Only as functions of the schema, an index or a key do; then nothing has changed. What is replaced is dropped at the end: a panic there comes when everything
-    /// is delivered.
+    /// Panics only if a function of the schema, an index or a key panics; nothing is changed in that case. Replaced objects are dropped last: a panic of
+    /// their drop propagates after all changes are delivered.
     pub fn publish(self, version: Version) -> Vec<Change<K, V>> {
         let Self { writer, draft } = self;
         writer.publish(draft, version)
@@ -131,19 +132,19 @@ impl<K, V> fmt::Debug for Relist<'_, K, V> {
     }
 }
 
-/// The list itself, of who owns the writer by other means.
+/// The list itself, for a caller that has access to the writer in another way.
 pub(crate) struct RelistDraft<K, V> {
     pub(super) list: RelistDiff<K, V>,
     reader: ObjectReader<K, V>,
     transform: Option<Transform<V>>,
-    /// Where in `list.listed` the keys are that have no row in the base.
+    /// The positions in `list.listed` of the keys that have no row in the base.
     new: HashTable<usize>,
     len: usize,
-    /// The place of the next new key in the list. That of a key taken off stays empty.
+    /// The position in the list of the next new key. The position of a removed key stays empty.
     next: u32,
-    /// The key function panicked on an object of this list.
+    /// Whether the key function panicked on an object of this list.
     nameless: bool,
-    /// Rows of the base whose keys were removed from the list, whether they were on it or not.
+    /// Rows of the base whose keys were removed from the list, whether they were listed or not.
     taken_off: Vec<u32>,
 }
 
@@ -171,10 +172,10 @@ where
         self.insert_at(row, hash, key, object);
     }
 
-    /// As [`insert`](Self::insert), of an object that may make a function of the user's panic: then that is the error. What is stored under its key is listed
-    /// as it is; if the key function panics, no stored object is deleted at the end but those that were removed from the list.
+    /// Like [`insert`](Self::insert), but returns an error if a user's function panics on the object. In that case the stored object of its key is listed
+    /// unchanged; if the key function panics, publishing deletes no stored objects except those that were removed from the list.
     ///
-    /// `late` may refuse it, by its key and the version of the object that is listed under it; whether it has.
+    /// `late` may reject the object, by its key and the version listed under that key. Returns whether it did.
     pub(crate) fn try_insert_unless(
         &mut self,
         object: V,
@@ -200,7 +201,7 @@ where
         })
     }
 
-    /// The listed object of a key, so far.
+    /// Returns the object listed under a key so far.
     pub(crate) fn listed(&self, key: &K) -> Option<&Record<K, V>> {
         let hash = self.reader.seed.hash_one(key);
         self.listed_at(self.list.base.find(hash, |known| known == key), hash, key)
@@ -214,7 +215,7 @@ where
         }
     }
 
-    /// Where in `list.listed` a key is, which has this row in the base, if any.
+    /// Returns the position in `list.listed` of a key, which has this row in the base, if any.
     fn changed_at<Q>(&self, row: Option<u32>, hash: u64, key: &Q) -> Option<usize>
     where
         K: Borrow<Q>,
@@ -232,7 +233,7 @@ where
         }
     }
 
-    /// Lists what is stored in a row of the base, which is not listed yet.
+    /// Lists the stored object in a row of the base, which is not listed yet.
     fn list_as_stored(&mut self, row: u32) {
         let next = self.next.checked_add(1).expect("less than 2³² keys");
         self.list.unchanged.set(row);
@@ -246,7 +247,7 @@ where
         let arrived = reader.read_named(hash, key, object, self.transform.as_ref());
         let old = row.and_then(|row| self.list.base.rows.get(row));
         let (record, key) = arrived.after(old);
-        // Here, where a panic of it leaves the list as it was.
+        // Dropped here, where a panic of the drop leaves the list unchanged.
         drop(key);
         let verdict = old.map(|old| judge(&reader.schema, old, &record));
         let known = self.changed_at(row, hash, record.key());
@@ -271,7 +272,7 @@ where
                 (self.len, self.next) = (len, next);
                 return;
             }
-            // Once listed as something else, it stays in that list.
+            // A key that is already in `listed` stays there.
             (Some((_, ListedState::Unchanged)), Some(old), _) => (old.clone(), AllValues::new()),
             _ => {
                 let values = base.values(row, &record.object, &reader.seed);
@@ -279,7 +280,7 @@ where
             }
         };
         let new = Listed { record, values, stored, place };
-        // Nothing panics from here on but the drop of what is replaced.
+        // From here on, only the drop of replaced objects may panic.
         row.iter().for_each(|row| unchanged.clear(*row));
         (self.len, self.next) = (len, next);
         match known {
@@ -328,7 +329,7 @@ where
             }
         }
         self.len -= 1;
-        // Last, as it may panic.
+        // Last, because it may panic.
         drop(gone);
     }
 
@@ -348,8 +349,8 @@ where
         }
     }
 
-    /// As [`keep_stored`](Relist::keep_stored). If the key function panicked on an object, keeps every stored object that is not listed, since each may be that one, except
-    /// those that were removed from the list.
+    /// Like [`keep_stored`](Relist::keep_stored). If the key function panicked on an object, also keeps every stored object that is not listed, because each
+    /// may be that object, except those that were removed from the list.
     pub(crate) fn keep_unreadable(&mut self, mut keep: impl FnMut(&V) -> bool) {
         let nameless = self.nameless;
         let mut taken_off = std::mem::take(&mut self.taken_off);

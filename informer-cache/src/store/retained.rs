@@ -10,10 +10,10 @@ use flyball_sync::locks::Mutex;
 use crate::Version;
 use crate::table::Table;
 
-/// How many earlier states of a store are still held, and how old the oldest is; returned by
+/// The number of earlier states of a store that are still held, and the age of the oldest; returned by
 /// [`Store::retained_snapshots`](crate::Store::retained_snapshots).
 ///
-/// Each costs the memory of the changes since. A snapshot of the current state costs nothing, and is not counted.
+/// Each state costs the memory of the changes since. A snapshot of the current state costs nothing, and is not counted.
 ///
 /// # Examples
 /// ```
@@ -33,11 +33,11 @@ use crate::table::Table;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RetainedSnapshots {
-    /// How many earlier states snapshots or relists hold. Snapshots of the same state count once.
+    /// The number of earlier states that snapshots or relists hold. Snapshots of the same state count once.
     pub states: usize,
-    /// The version of the oldest of them, if there is one.
+    /// The version of the oldest of these states, if there is one.
     pub oldest_version: Option<Version>,
-    /// How many changes the store is ahead of the oldest; 0 if there is none.
+    /// The number of changes since the oldest state; 0 if there is none.
     pub changes_behind: u64,
 }
 
@@ -64,7 +64,7 @@ impl<K, V> Retained<K, V> {
         list.tables.push(Arc::downgrade(table));
     }
 
-    /// How many states are held, and the version and revision of the oldest.
+    /// Returns how many states are held, and the version and revision of the oldest.
     pub(crate) fn oldest(&self) -> (usize, Option<(Version, u64)>) {
         // Released after unlocking, as one may be the last reference to its table.
         let tables: Vec<_> = self.list.lock().tables.iter().filter_map(Weak::upgrade).collect();
@@ -73,7 +73,7 @@ impl<K, V> Retained<K, V> {
     }
 }
 
-// Not derived: nothing is asked of the types.
+// Not derived, because a derive would require `Default` of the types.
 impl<K, V> Default for Retained<K, V> {
     fn default() -> Self {
         Self { list: Mutex::new(List { tables: Vec::new(), crowded: 8 }) }

@@ -6,8 +6,8 @@
 //! | `holder` | itself, an atomic; the number of the thread that holds `turn`. A thread reads its own number only if it stored it, further up its stack |
 //!
 //! Order: `turn` before every lock of the store. Observers are called, tasks woken and replaced objects dropped after `turn` is released, so all of them may
-//! write. Functions that run under `turn` (identity and index functions, `Hash`, `Eq`, `Ord` and `Clone` of keys and index values; of a list, all functions,
-//! and drops of objects that are listed and not kept) must not write: the thread would wait for itself, so the write panics.
+//! write. Functions that run under `turn` (identity and index functions, `Hash`, `Eq`, `Ord` and `Clone` of keys and index values; for a list, all functions,
+//! and drops of objects that are listed and not kept) must not write. Such a write would deadlock, so it panics.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -26,12 +26,13 @@ use crate::{
     AnyIndex, Change, DuplicateIndex, MissingIndex, Store, Version, WatchEvent, WriteOutcome, Writer,
 };
 
-/// A [`Writer`] for several threads, tasks and observers; made by [`Writer::into_shared`]. A handle: clones share the writer, and the last one closes the store.
+/// A [`Writer`] for several threads, tasks and observers; made by [`Writer::into_shared`]. A handle: clones share the writer, and dropping the last one
+/// closes the store.
 ///
 /// A lock serialises the writes. The key, version and transformation functions run before the lock is taken, and observers are called after it is released.
-/// So those of several threads overlap, and all of them may write. Functions that run under the lock must not write this store, and panic if they do: the
-/// schema's identity, index functions, and the traits of keys and index values; in [`replace`](Self::replace) also key, version and transformation, and the
-/// drop of listed objects that are stored already, or are listed again.
+/// So these run concurrently on several threads, and may write. Functions that run under the lock must not write this store, and panic if they do: the
+/// schema's identity, index functions, and the traits of keys and index values; in [`replace`](Self::replace) also the key, version and transformation
+/// functions, and the drop of listed objects that are stored already, or are listed again.
 ///
 /// # Examples
 /// ```
@@ -49,7 +50,7 @@ use crate::{
 /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
 /// ```
 ///
-/// An observer that writes, and a watch by hand:
+/// An observer that writes, and a handwritten watch loop:
 /// ```
 /// use flyball_informer_cache::{Index, Schema, SharedWriter, Store, Version, WatchEvent};
 ///
@@ -83,7 +84,7 @@ struct Shared<K, V> {
     holder: AtomicUsize,
 }
 
-/// While this exists, its thread holds `turn`.
+/// Marks the current thread as the holder of `turn` until dropped.
 struct Holding<'a>(&'a AtomicUsize);
 
 /// No thread holds `turn`.
@@ -107,16 +108,16 @@ where
         Self { shared: Arc::new(Shared { store, turn: Mutex::new(writer), holder }) }
     }
 
-    /// A handle for readers.
+    /// Returns a handle for readers.
     #[must_use]
     pub fn store(&self) -> Store<K, V> {
         self.shared.store.clone()
     }
 
-    /// As [`Writer::apply`].
+    /// Like [`Writer::apply`].
     ///
     /// # Panics
-    /// As [`upsert`](Self::upsert).
+    /// The same as for [`upsert`](Self::upsert).
     pub fn apply(&self, event: WatchEvent<V>) -> WriteOutcome {
         match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => self.upsert(object),
@@ -131,19 +132,19 @@ where
         }
     }
 
-    /// As [`Writer::upsert`].
+    /// Like [`Writer::upsert`].
     ///
     /// # Panics
-    /// As [`Writer::upsert`], and if a function that runs under the lock of this writer calls it; then, too, nothing has changed.
+    /// Panics like [`Writer::upsert`], and if a function that runs under the lock of this writer calls it; nothing is changed in that case, either.
     pub fn upsert(&self, object: V) -> WriteOutcome {
         let arrived = self.inner.read(object);
         self.write(|core, effects| core.upsert(arrived, effects))
     }
 
-    /// As [`Writer::delete`].
+    /// Like [`Writer::delete`].
     ///
     /// # Panics
-    /// As [`upsert`](Self::upsert).
+    /// The same as for [`upsert`](Self::upsert).
     pub fn delete<Q>(&self, key: &Q, last: Option<V>) -> WriteOutcome
     where
         K: Borrow<Q>,
@@ -153,18 +154,18 @@ where
         self.write(|core, effects| core.delete((hash, key), last.as_ref(), version, effects))
     }
 
-    /// As [`Writer::bookmark`].
+    /// Like [`Writer::bookmark`].
     ///
     /// # Panics
-    /// As [`upsert`](Self::upsert).
+    /// The same as for [`upsert`](Self::upsert).
     pub fn bookmark(&self, version: Version) {
         self.write(|core, effects| core.bookmark(version, effects));
     }
 
-    /// As [`Writer::replace`]. The items are collected before the lock is taken.
+    /// Like [`Writer::replace`]. Collects the items before it takes the lock.
     ///
     /// # Panics
-    /// As [`upsert`](Self::upsert).
+    /// The same as for [`upsert`](Self::upsert).
     pub fn replace(&self, items: impl IntoIterator<Item = V>, version: Version) -> Vec<Change<K, V>> {
         let items: Vec<_> = items.into_iter().collect();
         let mut list = None;
@@ -180,13 +181,13 @@ where
         })
     }
 
-    /// As [`Writer::add_index`]. The index function runs outside the lock, and under it for objects that were written meanwhile.
+    /// Like [`Writer::add_index`]. The index function runs outside the lock, and then under the lock for objects that were written in the meantime.
     ///
     /// # Errors
-    /// When there is an index of this name, also one that was added meanwhile.
+    /// Returns an error if the store has an index of this name, even if it was added in the meantime.
     ///
     /// # Panics
-    /// As [`upsert`](Self::upsert).
+    /// The same as for [`upsert`](Self::upsert).
     pub fn add_index(&self, index: &impl AnyIndex<V>) -> Result<(), DuplicateIndex> {
         let mut build = IndexBuild::new(index.define(), self)?;
         // Each round indexes the objects that were written during the one before it.
@@ -199,13 +200,13 @@ where
         })
     }
 
-    /// As [`Writer::remove_index`].
+    /// Like [`Writer::remove_index`].
     ///
     /// # Errors
-    /// When there is no index of this name and kind of values.
+    /// Returns an error if the store has no index of this name and type of values.
     ///
     /// # Panics
-    /// As [`upsert`](Self::upsert).
+    /// The same as for [`upsert`](Self::upsert).
     pub fn remove_index(&self, index: &impl AnyIndex<V>) -> Result<(), MissingIndex> {
         let index = index.define();
         let removed = self.write(|core, effects| core.remove_index(&index, effects));
@@ -213,15 +214,15 @@ where
         Ok(())
     }
 
-    /// As [`Writer::close`].
+    /// Like [`Writer::close`].
     ///
     /// # Panics
-    /// As [`upsert`](Self::upsert).
+    /// The same as for [`upsert`](Self::upsert).
     pub fn close(&self) {
         self.write(|core, effects| core.close(effects));
     }
 
-    /// Commits the list of an informer, which is the only one to write but for indexes.
+    /// Commits the list of an informer. The informer is the only writer, except for index changes.
     pub(crate) fn commit(&self, list: &mut Publication<K, V>) {
         self.turn(list, |core, list| {
             core.let_go();
@@ -233,12 +234,12 @@ where
         let mut effects = Effects::default();
         let written = self.turn(&mut effects, write);
         effects.finish(&self.inner);
-        // Here, because what panics in its drop while this function returns would take the return value with it.
+        // Dropped here, because a panic in this drop while the function returns would leak the return value.
         drop(effects);
         written
     }
 
-    /// The caller drops the effects after `turn` is released, also if the write panics.
+    /// Runs `write` under `turn`. The caller drops the effects after `turn` is released, also if the write panics.
     fn turn<E, R>(&self, after: &mut E, write: impl FnOnce(&mut WriterCore<K, V>, &mut E) -> R) -> R {
         let Shared { turn, holder, .. } = &*self.shared;
         let me = thread_number();
@@ -254,7 +255,7 @@ where
     }
 }
 
-/// How many rounds of a new index run while others write, before the last one blocks writers.
+/// The number of rounds in which a new index catches up while other threads write, before the last round blocks them.
 const ROUNDS: usize = 3;
 
 impl<K, V> Clone for SharedWriter<K, V> {

@@ -1,4 +1,4 @@
-//! PURE. One consistent view of a store, held as long as you like.
+//! PURE. A consistent view of a store, which may be held for any time.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -17,8 +17,8 @@ pub use order::RangeIter;
 
 /// A consistent view of a store: its objects, all its indexes and its version, at one instant.
 ///
-/// Taken and cloned in O(1). It blocks nobody and nobody blocks it; what it costs is the memory of what has changed
-/// since. Where nothing else is promised, objects come in an order that says nothing.
+/// Taking or cloning a snapshot is O(1). It blocks no reader or writer, and none blocks it; it costs the memory of the changes
+/// since. Unless documented otherwise, objects are returned in unspecified order.
 ///
 /// # Examples
 /// ```
@@ -36,7 +36,7 @@ pub use order::RangeIter;
 /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
 /// ```
 ///
-/// What an index knows besides objects:
+/// The other results of an index:
 /// ```
 /// use flyball_informer_cache::{Index, Schema, Snapshot, Store, Version};
 ///
@@ -73,28 +73,28 @@ impl<K, V> Snapshot<K, V> {
         self.table.rows.is_empty()
     }
 
-    /// How far in the source's history this view is; [`Version::ZERO`] before the first list or event.
+    /// Returns the store's version at the instant of this view; [`Version::ZERO`] before the first list or event.
     #[must_use]
     pub fn version(&self) -> Version {
         self.table.version
     }
 
-    /// All objects with their keys.
+    /// Returns an iterator over all objects with their keys.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&K, &Arc<V>)> {
         self.table.rows.iter().map(|(_, record)| (record.key(), &record.object))
     }
 
-    /// All objects.
+    /// Returns an iterator over all objects.
     pub fn objects(&self) -> impl ExactSizeIterator<Item = &Arc<V>> {
         self.table.rows.iter().map(|(_, record)| &record.object)
     }
 
-    /// All keys.
+    /// Returns an iterator over all keys.
     pub fn keys(&self) -> impl ExactSizeIterator<Item = &K> {
         self.table.rows.iter().map(|(_, record)| record.key())
     }
 
-    /// All objects as an observer that begins with this view gets them: an [initial](ChangeKind::Initial) change each. For a resync that maps every
+    /// Returns all objects as the [initial](ChangeKind::Initial) changes that an observer of this view would receive. For a resync that maps every
     /// object again, in pieces. A change costs an allocation, and clones neither key nor object.
     ///
     /// # Examples
@@ -115,9 +115,9 @@ impl<K, V> Snapshot<K, V> {
         self.table.rows.iter().map(move |(_, record)| initial(record))
     }
 
-    /// The objects that an index function failed on, each with its key and the name of the index.
+    /// Returns the objects for which an index function failed, each with its key and the name of the index.
     ///
-    /// They are stored like any other; only that index does not hold them. O(failures).
+    /// They are stored like any other object, but that index does not contain them. O(failures).
     pub fn index_errors(&self) -> impl Iterator<Item = (&K, &'static str, &Arc<IndexError>)> {
         let columns = self.columns();
         columns.flat_map(|(name, column)| {
@@ -126,7 +126,7 @@ impl<K, V> Snapshot<K, V> {
         })
     }
 
-    /// The columns with the names of their indexes.
+    /// Returns the columns with the names of their indexes.
     pub(crate) fn columns(&self) -> impl Iterator<Item = (&'static str, &Column)> + Clone {
         let columns = self.table.columns.iter().zip(&self.table.index_set.indexes);
         columns.map(|(column, index)| (index.name, &**column))
@@ -134,7 +134,7 @@ impl<K, V> Snapshot<K, V> {
 }
 
 impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
-    /// The object of a key.
+    /// Returns the object of a key.
     pub fn get<Q>(&self, key: &Q) -> Option<&Arc<V>>
     where
         K: Borrow<Q>,
@@ -144,7 +144,7 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
         self.table.record(hash, |known| known.borrow() == key).map(|record| &record.object)
     }
 
-    /// Whether there is an object of this key.
+    /// Returns whether there is an object of this key.
     pub fn contains_key<Q>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,
@@ -153,10 +153,10 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
         self.get(key).is_some()
     }
 
-    /// The objects that have `value` in an index; none for a value that nothing has.
+    /// Returns the objects that have `value` in an index; an unknown value has no objects.
     ///
     /// # Errors
-    /// When the store was built without this index: none of this name, or one with values of another type.
+    /// Returns an error if the store has no such index: no index of this name, or one with values of another type.
     pub fn by_index<IK, Q>(
         &self,
         index: &Index<V, IK>,
@@ -169,10 +169,10 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
         Ok(self.with_value(index, value)?.map(|record| &record.object))
     }
 
-    /// The keys of the objects that have `value` in an index; none for a value that nothing has.
+    /// Returns the keys of the objects that have `value` in an index; an unknown value has no objects.
     ///
     /// # Errors
-    /// When the store was built without this index.
+    /// Returns an error if the store has no such index.
     pub fn keys_by_index<IK, Q>(
         &self,
         index: &Index<V, IK>,
@@ -185,10 +185,10 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
         Ok(self.with_value(index, value)?.map(|record| record.key()))
     }
 
-    /// The values that at least one object has in an index, each with the number of its objects.
+    /// Returns the values that at least one object has in an index, each with the number of its objects.
     ///
     /// # Errors
-    /// When the store was built without this index.
+    /// Returns an error if the store has no such index.
     pub fn index_values<IK: 'static>(
         &self,
         index: &Index<V, IK>,
@@ -197,11 +197,11 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
         Ok(column.groups().map(|group| (typed::<IK>(&group.value), group.rows.len())))
     }
 
-    /// The one object that has `value` in an index; `None` for a value that nothing has. For a unique index: where several
-    /// objects have the value, it is one of them.
+    /// Returns the one object that has `value` in an index; `None` for an unknown value. For a unique index: if several
+    /// objects have the value, returns one of them.
     ///
     /// # Errors
-    /// When the store has no such index.
+    /// Returns an error if the store has no such index.
     pub fn by_unique<IK, Q>(&self, index: &Index<V, IK>, value: &Q) -> Result<Option<&Arc<V>>, MissingIndex>
     where
         IK: Borrow<Q> + 'static,
@@ -210,11 +210,11 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
         Ok(self.by_index(index, value)?.next())
     }
 
-    /// The values of a [unique](Index::unique) index that several objects have, each with the objects. None for an index that is not unique.
+    /// Returns the values of a [unique](Index::unique) index that several objects have, each with the objects. Empty for an index that is not unique.
     /// O(violations).
     ///
     /// # Errors
-    /// When the store has no such index.
+    /// Returns an error if the store has no such index.
     pub fn unique_violations<IK: 'static>(
         &self,
         index: &Index<V, IK>,
@@ -232,15 +232,15 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
         }))
     }
 
-    /// Asks for objects by several conditions at once.
+    /// Starts a query with several conditions.
     pub fn query(&self) -> Query<'_, K, V> {
         Query::new(self)
     }
 
-    /// The objects whose labels a selector accepts, as [`query`](Self::query) with this one condition.
+    /// Returns the objects whose labels a selector accepts, like a [`query`](Self::query) with this one condition.
     ///
     /// # Errors
-    /// When the store has no such index of labels.
+    /// Returns an error if the store has no such label index.
     pub fn select(
         &self,
         labels: &LabelIndex<V>,
@@ -269,14 +269,14 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
         Ok(Hits { table: &self.table, rows: rows.unwrap_or(RowNumbers::One(None)) })
     }
 
-    /// Walks every invariant; for tests.
+    /// Checks every invariant, for tests.
     #[doc(hidden)]
     pub fn check(&self) -> Result<(), String> {
         self.table.check(|key| self.reader.seed.hash_one(key))
     }
 }
 
-/// The records of rows.
+/// An iterator over the records of rows.
 pub(crate) struct Hits<'a, K, V> {
     pub(crate) table: &'a Table<K, V>,
     pub(crate) rows: RowNumbers<'a>,
@@ -298,7 +298,7 @@ impl<'a, K, V> Iterator for Hits<'a, K, V> {
 
 impl<K, V> ExactSizeIterator for Hits<'_, K, V> {}
 
-/// O(1): the same view again.
+/// O(1): the clone shares the view.
 impl<K, V> Clone for Snapshot<K, V> {
     fn clone(&self) -> Self {
         Self { table: self.table.clone(), reader: self.reader }

@@ -1,4 +1,4 @@
-//! SHELL. What a store costs.
+//! SHELL. The memory that a store uses.
 
 use std::hash::Hash;
 
@@ -9,7 +9,7 @@ where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
-    /// What is still held of earlier states, by snapshots and by lists that are not complete yet. O(states held).
+    /// Returns the earlier states that snapshots and incomplete lists still hold. O(states held).
     #[must_use]
     pub fn retained_snapshots(&self) -> RetainedSnapshots {
         let (states, oldest) = self.inner.held.oldest();
@@ -21,7 +21,7 @@ where
         }
     }
 
-    /// The memory of the present state; `weigh` returns how many bytes an object takes. O(objects), on a snapshot: readers and writers do not wait for it.
+    /// Returns the memory of the current state; `weigh` returns how many bytes an object takes. O(objects), on a snapshot: readers and writers do not wait.
     pub fn memory_usage(&self, weigh: impl Fn(&K, &V) -> usize) -> MemoryUsage {
         self.snapshot().memory_usage(weigh)
     }

@@ -1,6 +1,6 @@
-//! SHELL. Several writes that are seen as one.
+//! SHELL. Several writes that are published at once.
 //!
-//! Guards nothing: it is collected by its owner, judged at the commit, and published like a relist.
+//! Guards nothing: its owner collects it, the commit compares it with the stored objects, and it is published like a relist.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
@@ -17,9 +17,9 @@ use crate::{Change, ChangeKind, Version, Writer};
 
 /// Writes of several objects that are published at once; made by [`Writer::transaction`](crate::Writer::transaction).
 ///
-/// Nothing of it is seen before [`commit`](Self::commit); dropping it writes nothing. Of several writes of one key the last counts, and it is
-/// held against what is stored by the rules of [`Writer::upsert`](crate::Writer::upsert) and
-/// [`Writer::delete`](crate::Writer::delete): what is stale is left out.
+/// Readers see no part of it before [`commit`](Self::commit); dropping it writes nothing. Of several writes of one key the last one counts. The commit compares
+/// each write with the stored object by the rules of [`Writer::upsert`](crate::Writer::upsert) and
+/// [`Writer::delete`](crate::Writer::delete), and ignores stale writes.
 ///
 /// # Examples
 /// ```
@@ -40,7 +40,7 @@ use crate::{Change, ChangeKind, Version, Writer};
 pub struct Transaction<'a, K, V> {
     writer: &'a mut Writer<K, V>,
     writes: Vec<Write<K, V>>,
-    /// Where in `writes` a key is.
+    /// The position of each key in `writes`.
     places: HashTable<usize>,
     version: Version,
 }
@@ -75,7 +75,7 @@ where
         Self { writer, writes: Vec::new(), places: HashTable::new(), version: Version::ZERO }
     }
 
-    /// Stores an object, at the commit.
+    /// Stores an object at the commit.
     pub fn upsert(&mut self, object: V) {
         let (new, _) = self.writer.inner.read(object).after(None);
         let version = new.version;
@@ -83,7 +83,7 @@ where
         self.version = self.version.max(version);
     }
 
-    /// Forgets the object of a key, at the commit. `last` is its last state, if somebody knows it.
+    /// Deletes the object of a key at the commit. `last` is its last state, if known.
     ///
     /// # Examples
     /// ```
@@ -121,23 +121,23 @@ where
         }
     }
 
-    /// Publishes everything at once, and says what changed: deletions first, then the rest in the order of their first writes.
+    /// Publishes all writes at once, and returns the changes: deletions first, then the rest in the order of their first writes.
     ///
-    /// The store's version grows to the newest of the objects, also of those that are stale. Readers see all of it or nothing; they are kept out for
-    /// the swap of one address. O(writes).
+    /// The store's version rises to the newest version of the objects, including stale ones. Readers see all writes or none, and wait only for a
+    /// pointer swap. O(writes).
     ///
     /// # Panics
-    /// As [`Relist::publish`](crate::Relist::publish).
+    /// The same as for [`Relist::publish`](crate::Relist::publish).
     pub fn commit(self) -> Vec<Change<K, V>> {
         let table = self.writer.inner.table();
         let writes = self.judge(&table);
         let changes = self.writer.commit(table, self.version, writes);
-        // Here, because what panics in its drop while this function returns would take the return value with it.
+        // Dropped here, because a panic in this drop while the function returns would leak the return value.
         drop(self.writes);
         changes
     }
 
-    /// What each write does to what is stored, deletions first.
+    /// Compares each write with the stored object, and returns the resulting writes, deletions first.
     fn judge(&self, table: &Table<K, V>) -> Vec<KeyWrite<K, V>> {
         let reader = self.writer.inner.reader;
         let (mut gone, mut rest) = (Vec::new(), Vec::new());

@@ -1,10 +1,10 @@
-//! SHELL. A wait for a version; what is shared is in the store, under its publication lock. How it ended is in the ticket, as the store may
-//! be gone by the time somebody looks.
+//! SHELL. A wait for a version. The shared state is in the store, under its publication lock. The outcome is in the ticket, because the store may
+//! have been dropped before the future reads it.
 //!
-//! The look at the version and the registration are one critical section, and so are a publication and the collection of those it concerns:
-//! no wake-up falls in between.
+//! Checking the version and registering the waiter are one critical section, and so are publishing a version and collecting its waiters. So
+//! no wake-up is lost in between.
 //!
-//! Cancel safety: dropping the future forgets the wait and nothing else.
+//! Cancel safety: dropping the future only stops waiting.
 
 use std::fmt;
 use std::future::Future;
@@ -16,7 +16,7 @@ use crate::store::inner::StoreInner;
 use crate::store::waiters::Ticket;
 use crate::{Version, WaitForError};
 
-/// Waits until a store is at a version; made by [`Store::wait_for_version`](crate::Store::wait_for_version).
+/// Waits until a store has reached a version; made by [`Store::wait_for_version`](crate::Store::wait_for_version).
 ///
 /// # Examples
 /// ```
@@ -30,7 +30,7 @@ use crate::{Version, WaitForError};
 /// ```
 #[must_use = "futures do nothing unless polled"]
 pub struct WaitForVersion<K, V> {
-    /// Weak, so that a forgotten wait keeps no objects.
+    /// Weak, so that a wait that is not polled keeps no objects alive.
     inner: Weak<StoreInner<K, V>>,
     version: Version,
     ticket: Option<Ticket>,
@@ -49,7 +49,7 @@ impl<K, V> Future for WaitForVersion<K, V> {
         let this = self.get_mut();
         let waker = cx.waker().clone();
         let Some(inner) = this.inner.upgrade() else {
-            // Looked at after the store was gone, so an end that was recorded before is seen.
+            // Read after the store was found to be dropped, so an outcome that was recorded before is seen.
             let ended = this.ticket.as_ref().and_then(Ticket::outcome);
             return Poll::Ready(ended.unwrap_or(Err(WaitForError::Closed)));
         };

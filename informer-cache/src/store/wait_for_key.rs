@@ -1,10 +1,10 @@
-//! EDGE. Reading one's own writes: a wait for a version, then a look at one key.
+//! EDGE. Reading one's own writes: a wait for a version, then a lookup of one key.
 //!
-//! What an event says of a key takes the store to its version, and a deletion does as any event. So to wait for the store is to wait for the
-//! key, where events come in the order of versions, and a wait for an object that is gone by then ends, too. Only a list may hold an object newer than itself; a wait for that one ends with
-//! the store's version all the same.
+//! Every event, including a deletion, raises the store to its version. So if events arrive in the order of versions, waiting for the store's version is
+//! waiting for the key, and the wait also ends if the object was deleted by then. Only a list may contain an object newer than the version of the list; a
+//! wait for that object still ends when the store reaches its version.
 //!
-//! Cancel safety: that of [`WaitForVersion`].
+//! Cancel safety: the same as for [`WaitForVersion`].
 
 use std::fmt;
 use std::future::Future;
@@ -16,7 +16,7 @@ use std::task::{Context, Poll};
 use crate::store::inner::StoreInner;
 use crate::{Version, WaitForError, WaitForVersion};
 
-/// Waits until a store shows what was written to a key; made by [`Store::wait_for_key`](crate::Store::wait_for_key).
+/// Waits until a store shows a write to a key; made by [`Store::wait_for_key`](crate::Store::wait_for_key).
 ///
 /// # Examples
 /// ```
@@ -41,7 +41,7 @@ impl<K, V> WaitForKey<K, V> {
     }
 }
 
-// Nothing in it is pinned.
+// No field is pinned.
 impl<K, V> Unpin for WaitForKey<K, V> {}
 
 impl<K: Eq + Hash, V> Future for WaitForKey<K, V> {
@@ -57,7 +57,7 @@ impl<K: Eq + Hash, V> Future for WaitForKey<K, V> {
             let store = this.store.upgrade().ok_or(WaitForError::Closed)?;
             let hash = store.reader.seed.hash_one(&this.key);
             let object = store.published.look(|table| table.object(hash, |key| *key == this.key));
-            // Here, because the last handle drops all objects, and a panic of one while returning would leak the result.
+            // Dropped here, because dropping the last handle drops all objects, and a panic of one during the return would leak the result.
             drop(store);
             Ok(object)
         }))
@@ -85,7 +85,7 @@ mod tests {
     #[derive(Clone, Eq)]
     struct Key(u8);
 
-    /// As if another thread let the last handle go meanwhile.
+    /// Acts as if another thread dropped the last handle meanwhile.
     impl PartialEq for Key {
         fn eq(&self, other: &Self) -> bool {
             drop(LAST.take());

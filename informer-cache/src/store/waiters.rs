@@ -1,4 +1,4 @@
-//! SHELL. The waiters for versions of the store. The store's `published` guards their list; a leaf lock in each ticket guards the outcome of its
+//! SHELL. The waiters for versions of the store. The store's `published` guards their list. A lock in each ticket, the last in order, guards the outcome of its
 //! wait, so that a future can read it after the store was dropped.
 //!
 //! # Invariants

@@ -95,9 +95,9 @@ impl<K, V> WriterCore<K, V> {
         for buffer in &*buffers {
             buffer.end(&mut effects.wakers);
         }
-        // A first list that is published counts even if it is not reported to the observers yet.
+        // A published first list counts even if it has not been reported to the observers yet.
         inner.synced.end(if listed { Ok(()) } else { Err(Stopped) }, &mut effects.wakers);
-        // For their drop after unlocking: there is no change to report to them.
+        // Moved here to be dropped after unlocking; there is no change to report to these observers.
         effects.observer_fns = Some(observer_fns);
         effects.buffers.push(buffers);
     }
@@ -165,7 +165,7 @@ impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
         WriteOutcome::Deleted
     }
 
-    /// Steps 2 to 4 for one key, in place.
+    /// Performs steps 2 to 4 for one key, in place.
     fn commit(
         &mut self,
         table: Arc<Table<K, V>>,
@@ -177,7 +177,7 @@ impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
         let inner = &*store.inner;
         table.plan(&write, plan);
         let (mut published, found) = when_found(inner, &table, slice::from_ref(&write), effects);
-        // It is the one that is published, so it is not the last.
+        // The published state holds another reference, so this drops no table.
         drop(table);
         inner.note_superseded(&mut published);
         let mut old = None;
@@ -208,7 +208,7 @@ impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
 /// Subscriptions, and the pending entries that were found in them.
 type Found<K, V> = Option<(SubscriptionBuffers<K, V>, Findings)>;
 
-/// Step 2, and the lock of step 3: the findings are of exactly the subscriptions that exist under it. `None` if there is no subscription.
+/// Performs step 2, and takes the lock of step 3. The findings cover exactly the subscriptions that exist under that lock. `None` if there is no subscription.
 fn when_found<'a, K: Eq, V>(
     inner: &'a StoreInner<K, V>,
     table: &Table<K, V>,
@@ -260,7 +260,7 @@ pub(crate) fn judge_event<K, V>(
     new: &Record<K, V>,
 ) -> ListedState {
     let same = schema.same_identity(&old.object, &new.object);
-    // Two objects may share a version, if one write of the source deleted the one and created the other.
+    // Two objects may have the same version, if one write of the source deleted one and created the other.
     let stale = new.version < old.version || new.version == old.version && same;
     match (stale && !new.version.is_zero(), same) {
         (true, _) => ListedState::Unchanged,
@@ -269,7 +269,7 @@ pub(crate) fn judge_event<K, V>(
     }
 }
 
-/// The deletion of what is stored in a row. Its last known state is the one that came with it, if that is its own.
+/// Creates the deletion of the stored object in a row. The last known state is `last` if that is a state of the same object, otherwise the stored state.
 pub(super) fn deletion<K, V>(
     schema: &Schema<K, V>,
     row: u32,

@@ -1,8 +1,8 @@
-//! PURE. What a write did.
+//! PURE. The outcome of a write.
 
 use crate::Version;
 
-/// What a write did to the object of its key. The event type (added, modified) is ignored: the stored version decides.
+/// The effect of a write on the object of its key. The event type (added, modified) is ignored: the stored version decides.
 ///
 /// # Examples
 /// ```
@@ -17,27 +17,27 @@ use crate::Version;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteOutcome {
-    /// The key was not there.
+    /// The object was added; there was none under the key.
     Added,
-    /// A newer state of the same object.
+    /// The object was updated to a newer state.
     Updated,
-    /// Another object under the same key: subscribers receive [`ChangeKind::Replaced`](crate::ChangeKind::Replaced).
+    /// The object was replaced by another one under the same key: subscribers receive [`ChangeKind::Replaced`](crate::ChangeKind::Replaced).
     Replaced,
-    /// The object is gone.
+    /// The object was deleted.
     Deleted,
-    /// Nothing: the same object is stored at this version, which is not older. (For a deletion: which is newer.)
+    /// No effect, because the same object is stored at this or a newer version. (For a deletion: at a newer version.)
     Stale {
         /// The version of the stored object.
         stored: Version,
     },
-    /// Nothing: there was no object to delete.
+    /// No effect, because there was no object to delete.
     Absent,
-    /// Nothing but the store's version may have changed: a bookmark.
+    /// The event was a bookmark; at most the store's version has changed.
     Bookmarked,
 }
 
 impl WriteOutcome {
-    /// Whether an object was added, changed or deleted.
+    /// Returns whether an object was added, updated, replaced or deleted.
     #[must_use]
     pub const fn is_change(self) -> bool {
         matches!(self, Self::Added | Self::Updated | Self::Replaced | Self::Deleted)

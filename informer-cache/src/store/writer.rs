@@ -50,19 +50,19 @@ where
         Self { core: WriterCore::new(store) }
     }
 
-    /// A handle for readers.
+    /// Returns a handle for readers.
     #[must_use]
     pub fn store(&self) -> Store<K, V> {
         self.core.store.clone()
     }
 
-    /// Lets several threads write: a lock serialises their calls.
+    /// Converts the writer to one for several threads, with a lock that serialises their calls.
     #[must_use]
     pub fn into_shared(self) -> SharedWriter<K, V> {
         SharedWriter::new(self)
     }
 
-    /// Applies a watch event. `Added` and `Modified` do the same: the stored version decides whether the object is new.
+    /// Applies a watch event. `Added` and `Modified` have the same effect: the stored version decides whether the object is new.
     pub fn apply(&mut self, event: WatchEvent<V>) -> WriteOutcome {
         match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => self.upsert(object),
@@ -77,18 +77,18 @@ where
         }
     }
 
-    /// Stores an object, new or newer.
+    /// Stores a new or newer object.
     ///
-    /// Never goes back: the same object at the stored version or an older one is [stale](WriteOutcome::Stale), unless one of the two has no
-    /// version. Another object under the key, by the schema's identity, replaces the stored one unless its version is older.
-    /// The store's version grows to that of the object, also when it is stale.
+    /// An object never goes back in time: if the same object is stored at this version or a newer one, the write is [stale](WriteOutcome::Stale), unless one
+    /// of the two has no version. Another object under the key, by the schema's identity, replaces the stored one unless its version is older.
+    /// The store's version rises to that of the object, also if the write is stale.
     ///
-    /// Events of different objects may come in any order. A deleted object leaves nothing behind to compare with: an event of it that comes late adds it again.
-    /// (An [`Informer`](crate::Informer) remembers deletions, so there it does not.)
+    /// Events of different objects may arrive in any order. The store keeps nothing of a deleted object to compare with, so a late event of that object adds
+    /// it again. (An [`Informer`](crate::Informer) remembers deletions and ignores such an event.)
     ///
     /// # Panics
-    /// Only as functions of the schema, an index or a key do; then nothing has changed. The object that is replaced may be dropped here, too: a panic
-    /// in that comes when all is done.
+    /// Panics only if a function of the schema, an index or a key panics; nothing is changed in that case. This call may also drop the replaced object: a
+    /// panic of that drop propagates after the write is complete.
     pub fn upsert(&mut self, object: V) -> WriteOutcome {
         let arrived = self.inner.read(object);
         self.write(|core, effects| core.upsert(arrived, effects))
@@ -97,11 +97,11 @@ where
     /// Deletes the object of a key. `last` is its last state, if known. Without it, the change carries the stored state and has the kind
     /// [`Missed`](crate::ChangeKind::Missed), as the store may have missed later states.
     ///
-    /// A `last` that is older than the stored object is [stale](WriteOutcome::Stale). The store's version grows to that of `last` in any case.
+    /// A `last` that is older than the stored object is [stale](WriteOutcome::Stale). The store's version rises to that of `last` in any case.
     ///
     /// # Panics
-    /// Only if a function of the schema or of a key does; then nothing has changed. As with [`upsert`](Self::upsert), a panic in the drop of the stored
-    /// object comes after the write is complete.
+    /// Panics only if a function of the schema or of a key panics; nothing is changed in that case. As with [`upsert`](Self::upsert), a panic in the drop of
+    /// the stored object propagates after the write is complete.
     pub fn delete<Q>(&mut self, key: &Q, last: Option<V>) -> WriteOutcome
     where
         K: Borrow<Q>,
@@ -111,7 +111,7 @@ where
         self.write(|core, effects| core.delete((hash, key), last.as_ref(), version, effects))
     }
 
-    /// Raises the store's version, as the source has delivered every change up to this one. Never lowers it.
+    /// Raises the store's version, because the source has delivered every change up to `version`. Never lowers it.
     ///
     /// # Examples
     /// ```
@@ -128,48 +128,48 @@ where
         self.write(|core, effects| core.bookmark(version, effects));
     }
 
-    /// Makes a complete list the store's content, at once, and says what changed: deletions first, with the last known state, then updates and
-    /// additions. As [`relist`](Self::relist) in one go; see [`Relist::publish`].
+    /// Replaces the store's content by a complete list, at once, and returns the changes: deletions first, with the last known state, then updates and
+    /// additions. Like a [`relist`](Self::relist) in one call; see [`Relist::publish`].
     ///
     /// # Panics
-    /// As [`Relist::publish`].
+    /// The same as for [`Relist::publish`].
     pub fn replace(&mut self, items: impl IntoIterator<Item = V>, version: Version) -> Vec<Change<K, V>> {
         let mut list = self.relist();
         items.into_iter().for_each(|item| list.insert(item));
         list.publish(version)
     }
 
-    /// Begins a complete list that comes in pages.
+    /// Begins a complete list that arrives in pages.
     pub fn relist(&mut self) -> Relist<'_, K, V> {
         Relist::new(self)
     }
 
-    /// Begins a write of several objects that is seen as a whole or not at all.
+    /// Begins a transaction: several writes that are published at once or not at all.
     #[must_use = "a transaction that is dropped has written nothing"]
     pub fn transaction(&mut self) -> Transaction<'_, K, V> {
         Transaction::new(self)
     }
 
-    /// Adds an index to the store as it runs.
+    /// Adds an index to the running store.
     ///
-    /// Its function is run for every object here. Readers do not wait for it; they may ask it when this returns. O(objects).
+    /// Runs the index function for every object within this call. Readers do not wait for it, and can query the index when it returns. O(objects).
     ///
     /// # Errors
-    /// When there is an index of this name.
+    /// Returns an error if the store has an index of this name.
     ///
     /// # Panics
-    /// Only as functions of the index and its values do; then it is not added, and nothing else has changed.
+    /// Panics only if a function of the index or of its values panics; the index is not added, and nothing else is changed in that case.
     pub fn add_index(&mut self, index: &impl AnyIndex<V>) -> Result<(), DuplicateIndex> {
         let mut build = IndexBuild::new(index.define(), &self.core.store)?;
         build.catch_up(self.inner.table());
         self.write(|core, _| build.install(core))
     }
 
-    /// Takes an index from the store as it runs. O(1) for everybody else; its memory is freed here, or with the last snapshot that knows it.
-    /// Subscriptions of a value in it end.
+    /// Removes an index from the running store. O(1) for readers; the memory of the index is freed by this call, or with the last snapshot that has the index.
+    /// Subscriptions to a value in it end.
     ///
     /// # Errors
-    /// When there is no index of this name and kind of values.
+    /// Returns an error if the store has no index of this name and type of values.
     ///
     /// # Examples
     /// ```
@@ -195,7 +195,7 @@ where
 
     /// Ends every subscription after its pending changes, and every wait. Idempotent.
     ///
-    /// The store itself stays: it can be read and written, but writes are reported to no subscription or observer. Dropping the writer closes the store, too.
+    /// The store itself stays readable and writable, but writes are not reported to subscriptions or observers. Dropping the writer closes the store, too.
     ///
     /// # Examples
     /// ```
@@ -240,7 +240,7 @@ where
         let mut effects = Effects::default();
         let written = write(&mut self.core, &mut effects);
         effects.finish(self.core.inner());
-        // Here, because what panics in its drop while this function returns would take the return value with it.
+        // Dropped here, because a panic in this drop while the function returns would leak the return value.
         drop(effects);
         written
     }
@@ -251,7 +251,7 @@ where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
-    /// Hash, last state as it would be stored, and version of a deletion.
+    /// Returns the hash, the last state as it would be stored, and the version of a deletion.
     pub(super) fn deletion<Q>(&self, key: &Q, last: Option<V>) -> (u64, Option<Arc<V>>, Version)
     where
         Q: Hash + ?Sized,

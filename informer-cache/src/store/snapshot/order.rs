@@ -1,4 +1,4 @@
-//! PURE. What an ordered index answers: ranges and prefixes.
+//! PURE. Queries of an ordered index: ranges and prefixes.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -16,13 +16,13 @@ use crate::table::{Column, RowNumbers, Table};
 use crate::{MissingIndex, OrderedIndex};
 
 impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
-    /// The objects whose values lie in a range, in the order of the values; those of one value in no promised order. O(log values + hits).
+    /// Returns the objects whose values are in a range, in the order of the values; objects of one value in unspecified order. O(log values + hits).
     ///
     /// # Errors
-    /// When the store has no such index.
+    /// Returns an error if the store has no such index.
     ///
     /// # Panics
-    /// When the range begins after its end.
+    /// Panics if the start of the range is greater than its end.
     pub fn range<IK, Q, R>(
         &self,
         index: &OrderedIndex<V, IK>,
@@ -47,7 +47,7 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
             }),
         };
         let (start, end) = (range.start_bound(), range.end_bound());
-        // Whatever values there are.
+        // Checked whether there are values or not.
         if let (
             Bound::Included(start) | Bound::Excluded(start),
             Bound::Included(end) | Bound::Excluded(end),
@@ -59,11 +59,11 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
         Ok(RangeIter::new(&self.table, column, order, from, to.max(from)))
     }
 
-    /// The objects whose values are neighbours in the order: `place` says of a value whether it lies before them (`Less`), is one of them
-    /// (`Equal`), or lies behind (`Greater`). For the first parts of a compound value, say: `|(namespace, _)| namespace.cmp("default")`.
+    /// Returns the objects whose values are in a contiguous range. `place` returns whether a value is before the range (`Less`), in it
+    /// (`Equal`), or after it (`Greater`). For example for the first part of a compound value: `|(namespace, _)| namespace.cmp("default")`.
     ///
     /// # Errors
-    /// When the store has no such index.
+    /// Returns an error if the store has no such index.
     ///
     /// # Examples
     /// ```
@@ -90,10 +90,10 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
         Ok(RangeIter::new(&self.table, column, order, from, to.max(from)))
     }
 
-    /// The objects whose values begin with `prefix`, in the order of the values, which must be that of their texts.
+    /// Returns the objects whose values begin with `prefix`, in the order of the values, which must be the order of their texts.
     ///
     /// # Errors
-    /// When the store has no such index.
+    /// Returns an error if the store has no such index.
     pub fn prefix<IK>(
         &self,
         index: &OrderedIndex<V, IK>,
@@ -115,7 +115,7 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
     }
 }
 
-/// How a text lies to those that begin with a prefix.
+/// Compares a text with the range of texts that begin with a prefix.
 pub(crate) fn begins(text: &str, prefix: &str) -> Ordering {
     match text.starts_with(prefix) {
         true => Ordering::Equal,
@@ -123,13 +123,13 @@ pub(crate) fn begins(text: &str, prefix: &str) -> Ordering {
     }
 }
 
-/// How many values at the head of the order fulfil `before`.
+/// Returns how many values at the start of the order fulfil `before`.
 fn split<IK: 'static>(column: &Column, order: &Sorted, before: impl Fn(&IK) -> bool) -> usize {
     order
         .partition_point(|number| column.group(number).is_some_and(|group| before(typed::<IK>(&group.value))))
 }
 
-/// The objects of a range of values; made by [`Snapshot::range`], [`Snapshot::range_by`] and [`Snapshot::prefix`].
+/// An iterator over the objects of a range of values; made by [`Snapshot::range`], [`Snapshot::range_by`] and [`Snapshot::prefix`].
 ///
 /// # Examples
 /// ```
@@ -154,7 +154,7 @@ pub struct RangeIter<'a, K, V, IK> {
     table: &'a Table<K, V>,
     column: &'a Column,
     order: &'a Sorted,
-    /// The positions ahead.
+    /// The positions that are left.
     from: usize,
     to: usize,
     descending: bool,
@@ -169,14 +169,14 @@ impl<'a, K, V, IK> RangeIter<'a, K, V, IK> {
         Self { table, column, order, from, to, descending: false, value: None, rows, value_type: PhantomData }
     }
 
-    /// The same from the greatest value on.
+    /// Reverses the order, starting with the greatest value.
     #[must_use]
     pub fn descending(mut self) -> Self {
         self.descending = !self.descending;
         self
     }
 
-    /// The number of values ahead.
+    /// Returns the number of values that are left.
     #[must_use]
     pub fn values(&self) -> usize {
         self.to - self.from
