@@ -1,19 +1,19 @@
 //! PURE. The objects, all indexes and the version: one persistent value, changed in two steps.
 //!
-//! Every object has a **row**, a small number of its own. The records lie in a vector by row; keys lead to rows by hash;
-//! each index knows, for every value, the rows that have it, and for every row, its values. So a version of an object is held in one
-//! place, whatever the indexes, and a new version with the same values changes one place.
+//! Every object has a **row**, a small number of its own. A vector holds the records by row; a hash index maps keys to rows;
+//! each index holds, for every value, the rows that have it, and for every row, its values. So a state of an object is stored in one
+//! place, however many indexes there are, and an update with the same index values changes only that place.
 //!
 //! **Plan, then commit.** Planning may run the equality and the order of keys and index values, which are the user's and may
-//! panic; it changes nothing. Committing runs no foreign code (the caller still holds what it replaces, or receives
-//! it, so nothing is dropped either) and cannot fail halfway.
+//! panic; it changes nothing. Committing runs no foreign code and cannot fail halfway. (The caller still holds the values that the commit replaces, or
+//! receives them, so the commit drops none either.)
 //!
 //! # Invariants
 //! 1. Keys are distinct; a row is found by the hash and key of its record.
-//! 2. There is a column for every index of the index set, and each obeys its own invariants about exactly the rows there are.
-//! 3. All structures obey theirs.
+//! 2. There is a column for every index of the index set, and each obeys its own invariants for exactly the existing rows.
+//! 3. All structures obey their invariants.
 //!
-//! Hence every index is a function of the objects, whatever happened before.
+//! Hence every index is a function of the stored objects, whatever happened before.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -37,30 +37,30 @@ pub(crate) mod seed;
 pub(crate) use column::{Column, RowNumbers, Rows};
 pub(crate) use plan::Plan;
 
-/// The whole state of a store at one version; cloned in O(indexes), by address in O(1).
+/// The whole state of a store at one version; cloned in O(indexes), or in O(1) behind an `Arc`.
 pub(crate) struct Table<K, V> {
     pub(crate) index_set: Arc<IndexSet<V>>,
     pub(crate) version: Version,
-    /// How many changes of keys led here.
+    /// The number of changes of keys since the empty table.
     pub(crate) revision: u64,
     pub(crate) rows: Slab<Record<K, V>>,
     keys: Hashes,
-    /// One for each index of the index set.
+    /// The columns, one for each index of the index set.
     pub(crate) columns: Vec<Arc<Column>>,
 }
 
-/// What a write does to one key: found on a table that nobody changes, and carried out on that very table.
+/// The write of one key: computed from a table that does not change meanwhile, and committed to the same table.
 pub(crate) struct KeyWrite<K, V> {
     pub(crate) kind: ChangeKind,
-    /// The row of the object that is stored, if there is one.
+    /// The row of the stored object, if there is one.
     pub(crate) row: Option<u32>,
-    /// What is to be stored; of a deletion the last known state.
+    /// The record to store; for a deletion, the last known state.
     pub(crate) record: Record<K, V>,
-    /// What the indexes say about it; nothing of a deletion.
+    /// The object's values in the indexes; empty for a deletion.
     pub(crate) values: AllValues,
 }
 
-/// What a commit took out of the table and nobody else may hold: to be dropped where no lock is held.
+/// Values that a commit removed from the table, possibly their last references. To be dropped where no lock is held.
 #[derive(Default)]
 pub(crate) struct Garbage {
     pub(crate) values: Vec<Arc<AnyValue>>,
@@ -80,22 +80,22 @@ impl<K, V> Table<K, V> {
         }
     }
 
-    /// The row whose key `eq` accepts.
+    /// Returns the row whose key `eq` accepts.
     pub(crate) fn find(&self, hash: u64, mut eq: impl FnMut(&K) -> bool) -> Option<u32> {
         self.keys.find(hash, |row| self.rows.get(row).is_some_and(|record| eq(record.key())))
     }
 
-    /// The record whose key `eq` accepts.
+    /// Returns the record whose key `eq` accepts.
     pub(crate) fn record(&self, hash: u64, eq: impl FnMut(&K) -> bool) -> Option<&Record<K, V>> {
         self.rows.get(self.find(hash, eq)?)
     }
 
-    /// The object whose key `eq` accepts.
+    /// Returns the object whose key `eq` accepts.
     pub(crate) fn object(&self, hash: u64, eq: impl FnMut(&K) -> bool) -> Option<Arc<V>> {
         self.record(hash, eq).map(|record| record.object.clone())
     }
 
-    /// What a write to this very table will change. Changes nothing; compares index values.
+    /// Plans the changes of a write to this very table. Changes nothing; compares index values.
     pub(crate) fn plan(&self, write: &KeyWrite<K, V>, plan: &mut Plan)
     where
         V: 'static,
@@ -104,14 +104,14 @@ impl<K, V> Table<K, V> {
         for (at, (column, index)) in self.columns.iter().zip(&self.index_set.indexes).enumerate() {
             match write.values.get(at) {
                 None if write.kind.is_deletion() => plan.column(at, column, index, write.row, None),
-                // What it was kept from is stored.
+                // The values that are kept are stored already.
                 None | Some(Values::Kept) => {}
                 values => plan.column(at, column, index, write.row, values),
             }
         }
     }
 
-    /// Carries out what was planned on this very table; gives back the object that was stored.
+    /// Commits a plan made for this very table. Returns the object that was stored.
     pub(crate) fn commit(
         &mut self,
         write: &KeyWrite<K, V>,
@@ -142,7 +142,7 @@ impl<K, V> Table<K, V> {
         old
     }
 
-    /// What the indexes say about an object that comes to a row, or to a new one. Runs the user's functions, and compares index values.
+    /// Returns the values in the indexes of an object that is stored in a row, or in a new one. Runs the user's functions, and compares index values.
     pub(crate) fn values(&self, row: Option<u32>, object: &V, seed: &Seed) -> AllValues
     where
         V: 'static,
@@ -161,7 +161,7 @@ impl<K, V> Table<K, V> {
         all
     }
 
-    /// What was said under another index set, for that of this table. An index that both have is not asked again.
+    /// Converts values of another index set to those of this table. For an index that is in both sets, the function is not called again.
     pub(crate) fn renew(
         &self,
         (before, mut said): (&IndexSet<V>, AllValues),
@@ -180,13 +180,13 @@ impl<K, V> Table<K, V> {
         values.collect()
     }
 
-    /// The memory it takes besides columns and objects, in bytes.
+    /// Returns the memory of the table besides columns and objects, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let names = self.rows.len() * Record::<K, V>::NAME;
         size_of::<Self>() + self.rows.bytes() + self.keys.bytes() + names
     }
 
-    /// Walks the invariants; O(objects × values).
+    /// Checks the invariants; O(objects × values).
     pub(crate) fn check(&self, hash_of: impl Fn(&K) -> u64) -> Result<(), String>
     where
         K: Eq + Hash,
@@ -196,7 +196,7 @@ impl<K, V> Table<K, V> {
     }
 }
 
-// Not derived: everything in it is shared, so nothing is asked of the types.
+// Not derived, because a derive would require `Clone` of the types, whose values are shared.
 impl<K, V> Clone for Table<K, V> {
     fn clone(&self) -> Self {
         Self {

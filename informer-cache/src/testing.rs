@@ -1,11 +1,11 @@
 //! EDGE. Sources for tests of informers and of code built on them. No cluster, no network, no sleep.
 //!
-//! A [`TestServer`] has its own state and behaves as a real server, with faults on request: for tests of the *results* of changes. A
-//! [`ScriptedSource`] returns exactly the scripted responses: for tests of the *requests* of an informer.
+//! A [`TestServer`] has its own state and behaves like a real server, with faults on request: use it to test the *results* of changes. A
+//! [`ScriptedSource`] returns exactly the scripted responses: use it to test the *requests* of an informer.
 //!
 //! [`check_source`] checks that a source of your own keeps the contract.
 //!
-//! Both are sources like any other: on a [`ManualClock`](flyball_sync::ManualClock) time passes when the test says so.
+//! Both implement [`Source`](crate::Source). On a [`ManualClock`](flyball_sync::ManualClock), time passes only when the test advances it.
 
 mod check;
 mod scripted;

@@ -27,8 +27,7 @@ pub(crate) struct Effects<K, V> {
     pub(crate) change: Option<Change<K, V>>,
     pub(crate) write: Option<KeyWrite<K, V>>,
     pub(crate) observer_fns: Option<ObserverFns<K, V>>,
-    /// Buffers of subscriptions, to which these may be the last references, and values to drop: the replaced object, a stale object, a key that is stored
-    /// already.
+    /// These fields may hold last references: to a subscription's buffer, to the replaced object, to a stale object, and to a key that is stored already.
     pub(crate) buffers: Vec<SubscriptionBuffers<K, V>>,
     pub(crate) old: Option<Arc<V>>,
     pub(crate) stale: Option<Record<K, V>>,

@@ -31,7 +31,7 @@ use crate::table::index_set::IndexSet;
 use crate::table::{KeyWrite, Plan, Table};
 use crate::{Change, ChangeKind, Store, Version, WaitForError};
 
-/// A subscription with a selection checks this many writes in the time in which one to all objects finds one entry.
+/// Checking this many writes for a subscription with a selection counts like finding one entry of a subscription to all objects.
 const SELECTED: usize = 16;
 
 /// The stage of a publication.
@@ -168,7 +168,7 @@ impl<K, V> Publication<K, V> {
             return done;
         }
         if !self.writes.is_empty() {
-            // The objects are held by the table and the changes; index values may be dropped for good.
+            // The objects are held by the table and the changes; for index values, these may be the last references.
             let from = self.writes.len().saturating_sub(most);
             let done = self.writes.len() - from;
             caught(|| drop_each(self.writes.drain(from..)));

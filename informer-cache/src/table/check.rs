@@ -1,4 +1,4 @@
-//! PURE. Walks the invariants of a table.
+//! PURE. Checks the invariants of a table.
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -84,7 +84,7 @@ fn check_column<V: 'static>(
         }
     };
     vector?;
-    // With the rows of groups checked from their side, equal numbers mean that no row names more.
+    // The rows of the groups were checked above, so equal numbers mean that no row names another group.
     if named != members {
         return Err(format!("column invariant 2: {named} names, {members} members"));
     }

@@ -1,14 +1,14 @@
-//! PURE. One index of a table: which rows have which value.
+//! PURE. One index of a table: the rows of each value.
 //!
-//! Every value in use has a **group**, numbered as rows are: the value itself and the rows that have it. Nothing else
-//! holds values; a row names its groups by their numbers.
+//! Every value in use has a **group**, numbered like rows: the value itself and the rows that have it. Values are stored
+//! only in groups; a row refers to its groups by number.
 //!
 //! # Invariants
-//! 1. Values of groups are distinct; a group is found by the hash and value.
-//! 2. A row is in the groups it names, and in no other; it names each once, ascending. No group is empty.
-//! 3. An ordered index has its groups in the order of their values.
-//! 4. A unique index has those of more than one row listed.
-//! 5. A row that the function failed on names no group.
+//! 1. The values of the groups are distinct; a group is found by the hash and the value.
+//! 2. A row is in exactly the groups that it names; it names each once, in ascending order. No group is empty.
+//! 3. An ordered index has a list of its groups in the order of their values.
+//! 4. A unique index has a list of its groups with more than one row.
+//! 5. A row for which the function failed names no group.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -24,9 +24,9 @@ pub(crate) struct Column {
     pub(super) values: Hashes,
     pub(super) groups: Slab<Group>,
     pub(super) named: Named,
-    /// The groups by value, of an ordered index.
+    /// The groups by value; only in an ordered index.
     pub(super) order: Option<Sorted>,
-    /// The groups with more than one row, of a unique index.
+    /// The groups with more than one row; only in a unique index.
     pub(super) violated: Option<Sorted>,
     pub(super) failed: Vector<Arc<IndexError>>,
 }
@@ -45,13 +45,13 @@ pub(crate) enum Rows {
     Many(Sorted),
 }
 
-/// The number of a group, plus one: an absent one takes no room.
+/// The number of a group, plus one, so that an `Option` of it needs no extra memory.
 pub(super) type Name = NonZeroU32;
 
 /// The groups of each row.
 #[derive(Clone)]
 pub(super) enum Named {
-    /// Of an index with one value per object.
+    /// For an index with one value per object.
     One(Vector<Name>),
     Many(Vector<Arc<[Name]>>),
 }
@@ -68,7 +68,7 @@ impl Column {
         }
     }
 
-    /// The number of values in use.
+    /// Returns the number of values in use.
     pub(crate) fn len(&self) -> usize {
         self.groups.len()
     }
@@ -77,27 +77,27 @@ impl Column {
         self.groups.get(number)
     }
 
-    /// The groups in no promised order.
+    /// Returns the groups in unspecified order.
     pub(crate) fn groups(&self) -> impl ExactSizeIterator<Item = &Group> + Clone {
         self.groups.iter().map(|(_, group)| group)
     }
 
-    /// The groups in the order of their values, if the index keeps one.
+    /// Returns the groups in the order of their values, if the index is ordered.
     pub(crate) fn order(&self) -> Option<&Sorted> {
         self.order.as_ref()
     }
 
-    /// The groups with more than one row, of a unique index.
+    /// Returns the groups with more than one row, if the index is unique.
     pub(crate) fn violated(&self) -> Option<&Sorted> {
         self.violated.as_ref()
     }
 
-    /// The group of a value that `eq` accepts.
+    /// Returns the number of the group whose value `eq` accepts.
     pub(crate) fn find(&self, hash: u64, mut eq: impl FnMut(&AnyValue) -> bool) -> Option<u32> {
         self.values.find(hash, |number| self.groups.get(number).is_some_and(|group| eq(&group.value)))
     }
 
-    /// The numbers of the groups that a row is in, ascending.
+    /// Returns the numbers of the groups of a row, in ascending order.
     pub(crate) fn groups_of(&self, row: u32) -> impl ExactSizeIterator<Item = u32> + '_ {
         self.names(row).iter().map(|name| number(*name))
     }
@@ -109,18 +109,18 @@ impl Column {
         }
     }
 
-    /// The rows that the function failed on.
+    /// Returns the rows for which the function failed.
     pub(crate) fn failures(&self) -> impl ExactSizeIterator<Item = (u32, &Arc<IndexError>)> {
         self.failed.iter()
     }
 
-    /// The values of a row; none of one that is not there.
+    /// Returns the values of a row; none for an absent row.
     pub(crate) fn values_of(&self, row: Option<u32>) -> impl Iterator<Item = &Arc<AnyValue>> + Clone {
         let names = row.map_or(&[][..], |row| self.names(row));
         names.iter().filter_map(|name| self.group(number(*name)).map(|group| &group.value))
     }
 
-    /// The memory it takes, in bytes, without what values point to.
+    /// Returns the memory of the column, in bytes, without the memory that values point to.
     pub(crate) fn bytes(&self) -> usize {
         let rows = self.groups().map(|group| match &group.rows {
             Rows::One(_) => 0,
@@ -176,7 +176,7 @@ impl Rows {
         }
     }
 
-    /// Takes a row out; whether it was the last one, which then stays.
+    /// Removes a row, unless it is the last one. Returns whether it is the last one.
     pub(super) fn remove(&mut self, row: u32) -> bool {
         let rows = match self {
             Self::One(one) => return *one == row,
@@ -190,7 +190,7 @@ impl Rows {
     }
 }
 
-/// Ascending rows; made by [`Rows::iter`].
+/// An iterator over ascending rows; made by [`Rows::iter`].
 #[derive(Clone)]
 pub(crate) enum RowNumbers<'a> {
     One(Option<u32>),

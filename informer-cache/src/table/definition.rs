@@ -1,4 +1,4 @@
-//! PURE. An index inside a store: its functions on objects and values, with the type of the values erased.
+//! PURE. The definition of an index inside a store: its functions on objects and values, with the type of the values erased.
 
 use std::any::{Any, TypeId};
 use std::cmp::Ordering;
@@ -22,11 +22,11 @@ pub struct Definition<V> {
     pub(crate) unique: bool,
     pub(crate) values: Box<ValuesFn<V>>,
     pub(crate) equal: fn(&AnyValue, &AnyValue) -> bool,
-    /// The order of values, of an index that keeps one.
+    /// The order of the values, if the index is ordered.
     pub(crate) compare: Option<fn(&AnyValue, &AnyValue) -> Ordering>,
 }
 
-/// The values of an object, which comes to a row of the index's column, or to a new one.
+/// Returns the values of an object that is stored in a row of the index's column, or in a new row.
 pub(crate) type ValuesFn<V> = dyn Fn(&Column, Option<u32>, &V, &Seed) -> Values + Send + Sync;
 
 impl<V: 'static> Definition<V> {
@@ -34,14 +34,14 @@ impl<V: 'static> Definition<V> {
         self.name == name && self.value_type == TypeId::of::<IK>()
     }
 
-    /// Whether the other one has the same name and type of values.
+    /// Returns whether the other index has the same name and type of values.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         (self.name, self.value_type) == (other.name, other.value_type)
     }
 
-    /// Runs the user's function, for an object that comes to a row of this index's column. Those that the row has are kept, and those that any has
-    /// shared, so that most writes neither allocate nor, in an update, hash for an index. A panic of it, or of `Hash` and `Eq` of what it says, is
-    /// an error of this object.
+    /// Runs the user's function for an object that is stored in a row of this index's column. Keeps values that the row has, and shares values that another row
+    /// has, so that most writes do not allocate for an index, and most updates do not hash either. A panic of the function, or of `Hash` and `Eq` of its
+    /// values, is an error of this object.
     pub(crate) fn values(&self, column: &Column, row: Option<u32>, object: &V, seed: &Seed) -> Values {
         attempt(|| (self.values)(column, row, object, seed)).unwrap_or_else(|message| {
             let error = IndexError::new(format!("the index function panicked: {message}"));
@@ -63,15 +63,15 @@ impl<V> fmt::Debug for Definition<V> {
     }
 }
 
-/// A value as an index keeps it.
+/// Converts a value to the type-erased form that an index stores.
 pub(crate) fn erased<IK: Hash + Send + Sync + 'static>(key: IK, seed: &Seed) -> Arc<AnyValue> {
     Arc::new(Value { hash: seed.hash_one(&key), key })
 }
 
-/// The value behind the erased one.
+/// Returns the value behind the type-erased one.
 ///
 /// # Panics
-/// Never: indexes are found by name and type.
+/// Never, because indexes are found by name and type.
 pub(crate) fn typed<IK: 'static>(value: &AnyValue) -> &IK {
     let key: &dyn Any = &value.key;
     key.downcast_ref().expect("an index holds values of its own type")

@@ -1,4 +1,4 @@
-//! PURE. The indexes of a store. A set never changes: with other indexes the store has another set.
+//! PURE. The indexes of a store. A set is immutable: adding or removing an index creates another set.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ pub(crate) struct IndexSet<V> {
 }
 
 impl<V> IndexSet<V> {
-    /// The name of one of these indexes that it does not have.
+    /// Returns the name of one of these indexes that the set does not have.
     pub(crate) fn lacks(&self, indexes: &[Arc<Definition<V>>]) -> Option<&'static str>
     where
         V: 'static,
@@ -20,7 +20,7 @@ impl<V> IndexSet<V> {
         missing.map(|index| index.name)
     }
 
-    /// Where this very index is.
+    /// Returns the position of this very index.
     pub(crate) fn place(&self, index: &Arc<Definition<V>>) -> Option<usize> {
         self.indexes.iter().position(|known| Arc::ptr_eq(known, index))
     }

@@ -1,17 +1,17 @@
-//! PURE. Persistent structures: a clone shares all nodes, a change copies those that are shared on its path.
+//! PURE. Persistent structures: a clone shares all nodes, and a change copies the shared nodes on its path.
 //!
 //! | | holds | found by |
 //! |---|---|---|
 //! | [`Vector`] | items | number |
 //! | [`Hashes`] | numbers | hash |
 //! | [`Slab`] | items | a number of their own |
-//! | [`Sorted`] | numbers | position, in any order the caller keeps |
+//! | [`Sorted`] | numbers | position, in an order that the caller maintains |
 //!
-//! Only a vector holds anything that is worth a count; the other two hold plain numbers, so to copy a shared page of them
-//! is to copy memory. None of them runs foreign code, but what the caller passes to a search: a panic there has changed
+//! Only a vector holds items with reference counts; the others hold plain numbers, so copying a shared page of them
+//! only copies memory. None of them runs foreign code, except a function that the caller passes to a search, whose panic changes
 //! nothing.
 //!
-//! *Change in place while unshared* is `Arc::make_mut` at every node; sharing is a snapshot's doing.
+//! Nodes that are not shared are changed in place, by `Arc::make_mut` at every node. Nodes are shared only because of snapshots.
 
 mod bits;
 mod hashes;

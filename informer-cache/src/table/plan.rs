@@ -1,10 +1,10 @@
-//! PURE. What one write changes in the columns: found with the user's equality and order, carried out without.
+//! PURE. The changes of one write to the columns: planned with the user's equality and order, and carried out without them.
 //!
 //! # Invariants
 //! 1. The edits of one column are together, in the order of columns. A column without edits does not change.
-//! 2. The edits of a column that changes name all groups the row will be in.
-//! 3. The edits of an order go from the last position to the first, so that each finds the positions before it as they were; at one
-//!    position it takes out before it puts in, and puts in the greatest first.
+//! 2. The edits of a column that changes name all groups in which the row will be.
+//! 3. The edits of an order go from the last position to the first, so that earlier positions are still valid for each edit. At one
+//!    position, removals come before insertions, and the greatest value is inserted first.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::IndexError;
 use crate::table::definition::Definition;
 use crate::table::record::{AnyValue, Said, Values};
 
-/// The changes of one write; kept from write to write for its memory.
+/// The changes of one write; reused for the next write to save allocations.
 #[derive(Default)]
 pub(crate) struct Plan {
     edits: Vec<(usize, Edit)>,
@@ -23,21 +23,21 @@ pub(crate) struct Plan {
     names: Vec<Name>,
 }
 
-/// Up to so many groups of a row are looked through for a value.
+/// The maximum number of groups of a row that are searched linearly for a value.
 const FEW: usize = 8;
 
 enum Edit {
     /// The row stays in a group.
     Stay(u32),
-    /// The row comes to a group.
+    /// The row is added to a group.
     Join(u32),
-    /// The row is the first of a group.
+    /// The row is the first of a new group.
     Found(Arc<AnyValue>),
-    /// The row goes from a group.
+    /// The row is removed from a group.
     Leave(u32),
-    /// The function failed on the object.
+    /// The function failed for the object.
     Fail(Arc<IndexError>),
-    /// The function does not fail on the object any more.
+    /// The function no longer fails for the object.
     Mend,
 }
 
@@ -47,21 +47,21 @@ struct OrderEdit {
 }
 
 enum Placed {
-    /// A group that loses its last row.
+    /// Remove a group that loses its last row.
     Out,
-    /// A new group, by the value it is for.
+    /// Insert a new group, at the position of its value.
     In(Arc<AnyValue>),
 }
 
 impl Plan {
-    /// Forgets a plan that was not carried out.
+    /// Clears a plan that was not carried out.
     pub(super) fn clear(&mut self) {
         self.edits.clear();
         self.order.clear();
         self.names.clear();
     }
 
-    /// Plans for a column that is in no table yet.
+    /// Plans the changes of a column that is not part of a table yet.
     pub(crate) fn one_column<V: 'static>(
         &mut self,
         column: &Column,
@@ -75,7 +75,7 @@ impl Plan {
         }
     }
 
-    /// Plans what happens in one column when a row gets these values, which are not kept; no values at all when it goes.
+    /// Plans the changes of one column for a row that gets these values, which differ from the stored ones. Without values, the row is removed.
     pub(super) fn column<V: 'static>(
         &mut self,
         at: usize,
@@ -91,7 +91,7 @@ impl Plan {
         let is = |name: Name, value: &Arc<AnyValue>| {
             column.group(number(name)).is_some_and(|group| index.equal(&group.value, value))
         };
-        // What most updates come to: nothing.
+        // The most frequent case: an update without a change.
         if let ([old], [value], false) = (old, values, had_failed) {
             if is(*old, &value.value) {
                 return;
@@ -101,7 +101,7 @@ impl Plan {
         let mut changes = had_failed || error.is_some();
         self.names.clear();
         for Said { value, group } in values {
-            // A few are looked through, which hashes nothing.
+            // A few groups are searched linearly, without hashing.
             let few = &old[..if old.len() <= FEW { old.len() } else { 0 }];
             let known = few.iter().copied().find(|old| is(*old, value));
             let shares = |group: &u32| column.group(*group).is_some_and(|it| Arc::ptr_eq(&it.value, value));
@@ -137,7 +137,7 @@ impl Plan {
         }
     }
 
-    /// Where groups come and go in the order, for the edits from `from` on.
+    /// Plans the insertions and removals of groups in the order, for the edits from `from` on.
     fn column_order(
         &mut self,
         at: usize,
@@ -163,14 +163,14 @@ impl Plan {
                         continue;
                     };
                     let found = place(&group.value).ok().filter(|at| order.get(*at) == Some(*old));
-                    // An order that contradicts itself, the user's fault, must not lose a group.
+                    // An inconsistent order is the user's error, but must not lose a group.
                     let found = found.or_else(|| order.iter().position(|other| other == *old));
                     edits.extend(found.map(|at| OrderEdit { at, what: Placed::Out }));
                 }
                 Edit::Stay(_) | Edit::Join(_) | Edit::Fail(_) | Edit::Mend => {}
             }
         }
-        // Like all that runs here it may panic, about an order that contradicts itself: nothing has changed yet.
+        // The sort may panic if it detects an inconsistent order; nothing has changed yet.
         edits.sort_by(|a, b| {
             b.at.cmp(&a.at).then_with(|| match (&a.what, &b.what) {
                 (Placed::Out, Placed::In(_)) => Ordering::Less,
@@ -182,7 +182,7 @@ impl Plan {
         self.order.extend(edits.into_iter().map(|edit| (at, edit)));
     }
 
-    /// Carries the plan out, for a row. Runs no foreign code.
+    /// Carries out the plan for a row. Runs no foreign code.
     pub(crate) fn carry_out(&mut self, columns: &mut [Arc<Column>], row: u32, garbage: &mut Garbage) {
         if self.edits.is_empty() {
             return;
@@ -200,7 +200,7 @@ impl Plan {
                 column.carry_out_order(edit, garbage);
             }
             names.sort_unstable();
-            // An equality that contradicts itself, the user's fault, may have found one group for two values.
+            // An inconsistent equality, the user's error, may have found one group for two values.
             names.dedup();
             column.name(row, names);
         }
@@ -208,7 +208,7 @@ impl Plan {
 }
 
 impl Column {
-    /// The group that the row is in, if the edit says so.
+    /// Carries out an edit. Returns the group that the row is in, if any.
     fn carry_out(&mut self, edit: Edit, row: u32, garbage: &mut Garbage) -> Option<Name> {
         match edit {
             Edit::Stay(group) => Some(name(group)),
@@ -266,7 +266,7 @@ impl Column {
         }
     }
 
-    /// Sets the groups of a row, ascending.
+    /// Sets the groups of a row, in ascending order.
     fn name(&mut self, row: u32, names: &[Name]) {
         match (&mut self.named, names) {
             (Named::One(named), [name]) => drop(named.set(row, *name)),

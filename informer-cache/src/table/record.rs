@@ -1,4 +1,4 @@
-//! PURE. One version of one object as the store keeps it, and the values that indexes have for it.
+//! PURE. The stored form of one state of an object, and its index values.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -7,18 +7,18 @@ use crate::{IndexError, Version};
 
 /// One state of one object, with its key and version. Immutable: every holder of it sees the same state.
 ///
-/// A value, not an allocation of its own: a new version of an object shares its name with the one before, so an update allocates only the object and
-/// its index values, and a row points directly to name and object. (In a transaction a new version has a name of its own.)
+/// A value without an allocation of its own. A new version of an object shares its name with the version before, so an update allocates only the object and
+/// its index values, and a row points directly to name and object. (In a transaction a new version has its own name.)
 ///
-/// So the key is that of an earlier version: text that it shared with that object stays.
+/// So a record has the key of an earlier version, and keeps alive any text that this key shares with that version.
 pub(crate) struct Record<K, V> {
-    /// First, so that its word also encodes whether there is a record: iterating over the objects of rows reads one word of each.
+    /// The first field, so that its word also encodes whether there is a record: iterating over the objects of rows reads one word of each.
     pub(crate) object: Arc<V>,
     pub(crate) name: Arc<Name<K>>,
     pub(crate) version: Version,
 }
 
-/// What versions of an object share, and changes of it.
+/// The part that versions of an object, and their changes, share.
 pub(crate) struct Name<K> {
     pub(crate) hash: u64,
     pub(crate) key: K,
@@ -29,7 +29,7 @@ impl<K, V> Record<K, V> {
         Self { name: Arc::new(Name { hash, key }), version, object }
     }
 
-    /// Another version of the object.
+    /// Creates a record of another version of the object.
     pub(crate) fn next(&self, version: Version, object: Arc<V>) -> Self {
         Self { name: self.name.clone(), version, object }
     }
@@ -44,16 +44,16 @@ impl<K, V> Record<K, V> {
         &self.name.key
     }
 
-    /// Whether it is this very version. By address: who asks holds the object, so its address is not used again.
+    /// Returns whether both are the same record. Compares addresses: the caller holds the object, so its address is not reused.
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.object, &other.object)
     }
 
-    /// The memory of a name, in bytes, without what the key points to.
+    /// The memory of a name, in bytes, without the memory that the key points to.
     pub(crate) const NAME: usize = size_of::<Name<K>>() + 2 * size_of::<usize>();
 }
 
-// Not derived: nothing is asked of the types.
+// Not derived, because a derive would require `Clone` of the types.
 impl<K, V> Clone for Record<K, V> {
     fn clone(&self) -> Self {
         Self { name: self.name.clone(), version: self.version, object: self.object.clone() }
@@ -66,26 +66,26 @@ pub(crate) struct Value<T: ?Sized> {
     pub(crate) key: T,
 }
 
-/// A value whose type only its index knows.
+/// A type-erased value; its index knows the type.
 pub(crate) type AnyValue = Value<dyn Any + Send + Sync>;
 
-/// A value that an index function said.
+/// A value that an index function returned.
 pub(crate) struct Said {
     pub(crate) value: Arc<AnyValue>,
-    /// The group that it is shared with. In a write of many keys that may be gone when its turn comes.
+    /// The group that the value is shared with. In a write of many keys, the group may have been removed before this write is planned.
     pub(crate) group: Option<u32>,
 }
 
-/// What an index function said about an object: distinct values.
+/// The distinct values that an index function returned for an object.
 pub(crate) enum Values {
-    /// Those that the object before has in this index: there is nothing to be done.
+    /// The object has the same values as the stored one, so nothing changes.
     Kept,
     One(Said),
     Many(Vec<Said>),
     Failed(Arc<IndexError>),
 }
 
-/// What the indexes said about an object, in their order. What is cut off at the end is [kept](Values::Kept), so that most updates need no list.
+/// The values of an object in each index, in the order of the indexes. Missing elements at the end are [kept](Values::Kept), so that most updates need no list.
 pub(crate) type AllValues = Vec<Values>;
 
 impl Values {

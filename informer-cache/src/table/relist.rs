@@ -1,15 +1,15 @@
-//! PURE. A relist is a diff: what turns the stored objects into the listed ones, and nothing for what stayed.
+//! PURE. A relist is a diff: the writes that turn the stored objects into the listed ones, and none for unchanged objects.
 //!
 //! | stored \ listed | not listed | same identity, same version | same identity, another version | another identity |
 //! |---|---|---|---|---|
 //! | nothing | | Added | Added | Added |
 //! | an object | Deleted, missed | unchanged | Updated, even to an older version | Replaced |
 //!
-//! "Same version" needs a version, and the same content by the schema: objects without a version always count as updated. The list is complete by definition, so it
-//! wins even when it is older: a server restored from a backup has the older state.
+//! "Same version" means the same content by the schema, too, and needs a version: objects without a version always count as updated. The list is complete by
+//! definition, so it is applied even if it is older: a server restored from a backup has the older state.
 //!
-//! A list is judged page by page beside the table there was when it began, its **base**: what did not change is one bit and its place in the
-//! list, and the new object goes at once. Nobody else writes meanwhile, so the base is what is stored when the list is complete; indexes may come and go.
+//! A list is compared page by page with the table at its start, its **base**. For an unchanged object, the list stores one bit and a position in the
+//! list, and drops the new object at once. No other writer writes meanwhile, so the base is still stored when the list is complete; indexes may change.
 //!
 //! # Invariants
 //! 1. Deletions come first, then the rest in the order of the list.
@@ -24,7 +24,7 @@ use crate::table::record::{AllValues, Record};
 use crate::table::{KeyWrite, Table};
 use crate::{ChangeKind, Schema};
 
-/// What a listed object is to the stored one of the same key.
+/// How a listed object relates to the stored one of the same key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListedState {
     Unchanged,
@@ -32,7 +32,7 @@ pub(crate) enum ListedState {
     Replaced,
 }
 
-/// Judges a listed object; runs the user's functions for identity and content.
+/// Compares a listed object with the stored one; runs the user's functions for identity and content.
 pub(crate) fn judge<K, V>(schema: &Schema<K, V>, old: &Record<K, V>, new: &Record<K, V>) -> ListedState {
     if !schema.same_identity(&old.object, &new.object) {
         ListedState::Replaced
@@ -46,25 +46,26 @@ pub(crate) fn judge<K, V>(schema: &Schema<K, V>, old: &Record<K, V>, new: &Recor
     }
 }
 
-/// A listed object that is not simply the stored one.
+/// A listed object that differs from the stored one.
 pub(crate) struct Listed<K, V> {
     pub(crate) record: Record<K, V>,
-    /// What the indexes of the base say about it.
+    /// The object's values in the indexes of the base table.
     pub(crate) values: AllValues,
-    /// The row of its key in the base, if there is one, and what it is to that.
+    /// The row of its key in the base, if there is one, and how the object relates to the stored one.
     pub(crate) stored: Option<(u32, ListedState)>,
-    /// Its place in the list: that of the first object of its key.
+    /// The position in the list; if a key is listed twice, that of its first object.
     pub(crate) place: u32,
 }
 
-/// A complete list beside its base.
+/// A complete list, compared with its base.
 pub(crate) struct RelistDiff<K, V> {
     pub(crate) base: Arc<Table<K, V>>,
-    /// The rows of the base that are listed as they are.
+    /// The rows of the base that are listed unchanged.
     pub(crate) unchanged: Bits,
-    /// For each row of the base, the place of its key in the list if it is unchanged, otherwise where in `listed` it is, plus one, or zero.
+    /// For each row of the base: the position of its key in the list if the row is unchanged, otherwise its position in `listed` plus one, or zero if it is
+    /// not listed.
     pub(crate) slots: Vec<u32>,
-    /// The others; their keys are distinct, and none is of an unchanged row.
+    /// The other listed objects; their keys are distinct, and none belongs to an unchanged row.
     pub(crate) listed: Vec<Listed<K, V>>,
 }
 
@@ -74,7 +75,7 @@ impl<K: Eq + Hash, V: 'static> RelistDiff<K, V> {
         Self { base, unchanged: Bits::new(end), slots: vec![0; end as usize], listed: Vec::new() }
     }
 
-    /// What leads from the base to exactly the list, which is taken apart. Runs no foreign code. O(listed), and O(base) for what is gone.
+    /// Returns the writes from the base to exactly the list, and empties the list. Runs no foreign code. O(listed), and O(base) for deleted objects.
     pub(crate) fn writes(&mut self) -> Vec<KeyWrite<K, V>> {
         let mut kept = self.unchanged.clone();
         let stored = self.listed.iter().filter_map(|listed| listed.stored);
@@ -98,7 +99,7 @@ impl<K: Eq + Hash, V: 'static> RelistDiff<K, V> {
             };
             Some(KeyWrite { kind, row: stored.map(|(row, _)| row), record, values })
         });
-        // In the memory of the list, as a write is as large as what is listed.
+        // Collected in the memory of the list, because a write is as large as a listed object.
         let mut writes: Vec<_> = put.collect();
         writes.splice(0..0, gone);
         writes

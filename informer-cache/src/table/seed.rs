@@ -4,7 +4,7 @@ use std::hash::BuildHasher;
 
 use foldhash::quality::{FixedState, FoldHasher, RandomState};
 
-/// Hashes keys and index values; fixed for the life of a store, because hashes are kept.
+/// Hashes keys and index values. Never changes during the lifetime of a store, because hashes are stored.
 ///
 /// foldhash in its quality form: the trie takes its digits from the highest bits.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +15,7 @@ impl Seed {
         Self(seed)
     }
 
-    /// Differs from process to process, so that nobody can choose keys that collide.
+    /// Creates a seed that differs between processes, so that an attacker cannot choose keys that collide.
     pub(crate) fn random() -> Self {
         Self(RandomState::default().hash_one(0))
     }

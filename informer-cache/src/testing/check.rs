@@ -1,6 +1,6 @@
 //! EDGE. Checks that a source keeps the contract of [`Source`].
 //!
-//! Cancel safety: a check that is dropped leaves the source in the middle of its changes.
+//! Cancel safety: if the check is dropped, the changes to the source are incomplete.
 
 mod follow;
 mod steps;
@@ -14,33 +14,33 @@ use flyball_sync::Timer;
 use self::steps::Check;
 use crate::{Schema, Source};
 
-/// A source under test, and how to change what it holds. See [`check_source`].
+/// A source under test, and the methods that change its objects. See [`check_source`].
 ///
-/// At first the source holds no object, and nothing but the methods of this trait changes it.
+/// At first the source holds no object, and only the methods of this trait change it.
 pub trait SourceFixture: Send {
-    /// The source.
+    /// The type of the source.
     type Source: Source;
-    /// What names an object.
+    /// The type of the keys.
     type Key: Ord + Clone + fmt::Debug + Send;
 
-    /// How to read an object's key and version.
+    /// Returns the functions that read an object's key and version.
     fn schema(&self) -> Schema<Self::Key, <Self::Source as Source>::Object>;
 
-    /// The source.
+    /// Returns the source.
     fn source(&self) -> &Self::Source;
 
-    /// The key of an object, by its number: 0 to 9.
+    /// Returns the key of an object, by its number: 0 to 9.
     fn key(&self, number: u32) -> Self::Key;
 
     /// Creates the object with this number, or changes it.
     fn put(&mut self, number: u32) -> impl Future<Output = ()> + Send;
 
-    /// Deletes the object with this number. It exists.
+    /// Deletes the object with this number, which exists.
     fn delete(&mut self, number: u32) -> impl Future<Output = ()> + Send;
 
-    /// Forgets the history of changes, so that watches from earlier versions expire.
+    /// Drops the history of changes, so that watches from earlier versions expire.
     ///
-    /// The default does nothing: for a source that keeps its whole history.
+    /// The default does nothing, for a source that keeps its whole history.
     fn compact(&mut self) -> impl Future<Output = ()> + Send {
         async {}
     }
@@ -57,23 +57,23 @@ pub trait SourceFixture: Send {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SourceRule {
-    /// A list has every object there is and no other, and its version is that of the newest object or later.
+    /// A list contains exactly the existing objects, and its version is that of the newest object or later.
     List,
     /// The pages of a list show the state at one version, whatever changes meanwhile; or a later page fails as expired.
     Pages,
-    /// A list of the most recent version shows every change before the request; one that must not be older than a version is not.
+    /// A list of the most recent version shows every change before the request; a list that must not be older than a version is not older.
     Freshness,
-    /// A watch from a version delivers every change after it. Changes of one object that follow each other may be one event.
+    /// A watch from a version delivers every change after it. Consecutive changes of one object may be one event.
     EveryChange,
     /// A deletion is delivered as `Deleted`.
     Deletions,
-    /// A later change of an object has a greater version, also where the object was deleted in between.
+    /// A later change of an object has a greater version, also if the object was deleted in between.
     GrowingVersions,
-    /// A watch from the version of a delivered event goes on after that event.
+    /// A watch from the version of a delivered event continues after that event.
     Resume,
     /// A bookmark follows every change up to its version.
     Bookmarks,
-    /// A watch from a version whose history is gone fails as expired, at its opening or later, or delivers every change all the same.
+    /// A watch from a version whose history is gone fails as expired, when it is opened or later, or nevertheless delivers every change.
     Expiry,
     /// A watch without changes stays open, unless [`Source::is_polling`].
     EndOfWatch,
@@ -96,7 +96,7 @@ impl fmt::Display for SourceRule {
     }
 }
 
-/// What [`check_source`] found.
+/// A rule of the contract that a source breaks, found by [`check_source`].
 ///
 /// # Examples
 /// ```
@@ -118,7 +118,7 @@ impl SourceViolation {
         Self { rule, detail: detail.into() }
     }
 
-    /// The rule that the source breaks.
+    /// Returns the rule that the source breaks.
     #[must_use]
     pub const fn rule(&self) -> SourceRule {
         self.rule
@@ -135,12 +135,12 @@ impl Error for SourceViolation {}
 
 /// Checks that a source keeps the contract of [`Source`]: lists, pages, watches, resumption, bookmarks, expiry, the end of a watch.
 ///
-/// It changes at most ten objects through the `fixture`, lists and watches, and compares. It waits at most `patience` for an event, on
+/// It changes at most ten objects through the `fixture`, lists and watches, and compares the results. It waits at most `patience` for an event, on
 /// `timer`: a second is enough for most sources, and on virtual time it costs nothing. Streaming lists and
 /// [unreadable](Source::is_unreadable) objects are not checked.
 ///
 /// # Errors
-/// The first rule that does not hold.
+/// Returns an error with the first rule that the source breaks.
 ///
 /// # Cancel safety
 /// Dropping the future leaves the source as it is at that moment.

@@ -1,10 +1,10 @@
 //! EDGE. A source that returns scripted responses.
 //!
-//! Cancel safety: a call that is dropped before it was answered takes no answer.
+//! Cancel safety: a call that is dropped before its answer consumes no answer.
 //!
 //! | guarded by `script` | |
 //! |---|---|
-//! | answers, messages, the record of requests | a call that adds an answer wakes all waiters, outside the lock |
+//! | answers, messages, the recorded requests | a call that adds an answer wakes all waiters, outside the lock |
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -16,18 +16,18 @@ use flyball_sync::locks::Mutex;
 
 use crate::{ListRequest, Page, Source, SourceError, WatchEvent, WatchRequest, WatchStream};
 
-/// What a [`ScriptedSource`] was asked.
+/// A request to a [`ScriptedSource`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourceRequest {
-    /// For a page.
+    /// A request for a page.
     List(ListRequest),
-    /// For a watch.
+    /// A request for a watch.
     Watch(WatchRequest),
 }
 
 /// A source that returns scripted responses. A handle: clones share the script.
 ///
-/// Answers are given in the order they were added, each once. A request without an answer waits for one.
+/// Answers are returned in the order they were added, each once. A request without an answer waits for one.
 ///
 /// # Examples
 /// ```
@@ -61,7 +61,7 @@ pub struct ScriptedSource<V> {
 struct Script<V> {
     lists: VecDeque<Result<Page<V>, SourceError>>,
     watches: VecDeque<Result<u64, SourceError>>,
-    /// The messages of each watch that is not over, by number.
+    /// The messages of each watch that has not ended, by number.
     messages: Vec<(u64, VecDeque<Message<V>>)>,
     newest: u64,
     open: usize,
@@ -69,11 +69,11 @@ struct Script<V> {
     waiting: Vec<Waker>,
 }
 
-/// What a watch says: an event, an error, or its end.
+/// A message of a watch: an event, an error, or its end.
 type Message<V> = Option<Result<WatchEvent<V>, SourceError>>;
 
 impl<V> ScriptedSource<V> {
-    /// A source with an empty script.
+    /// Creates a source with an empty script.
     #[must_use]
     pub fn new() -> Self {
         let script = Script {
@@ -105,22 +105,22 @@ impl<V> ScriptedSource<V> {
         });
     }
 
-    /// Makes the watch that was [added](Self::answer_watch) last deliver an event.
+    /// Sends an event on the watch that was [added](Self::answer_watch) last.
     ///
     /// # Panics
-    /// When no watch was added, or it is over.
+    /// Panics if no watch was added, or the watch has ended.
     #[track_caller]
     pub fn send(&self, event: WatchEvent<V>) {
         self.say(Some(Ok(event)));
     }
 
-    /// Makes the watch that was added last fail.
+    /// Fails the watch that was added last.
     ///
     /// # Panics
-    /// When no watch was added, or it is over.
+    /// Panics if no watch was added, or the watch has ended.
     ///
     /// # Examples
-    /// A watch that fails, and what the informer asks next:
+    /// Fails a watch, and checks the informer's next request:
     /// ```
     /// use flyball_informer_cache::testing::{ScriptedSource, SourceRequest};
     /// use flyball_informer_cache::{Informer, ManualClock, Page, Schema, SourceErrorKind, Version};
@@ -151,10 +151,10 @@ impl<V> ScriptedSource<V> {
         self.say(Some(Err(error)));
     }
 
-    /// Makes the watch that was added last end in order.
+    /// Ends the watch that was added last normally.
     ///
     /// # Panics
-    /// When no watch was added, or it is over.
+    /// Panics if no watch was added, or the watch has ended.
     #[track_caller]
     pub fn close_watch(&self) {
         self.say(None);
@@ -166,7 +166,7 @@ impl<V> ScriptedSource<V> {
         std::mem::take(&mut self.script.lock().asked)
     }
 
-    /// Watches that were handed out and not dropped.
+    /// Returns the number of watches that were opened and not dropped.
     #[must_use]
     pub fn open_watches(&self) -> usize {
         self.script.lock().open
@@ -193,9 +193,9 @@ impl<V> ScriptedSource<V> {
         result
     }
 
-    /// What `take` finds in the script, as soon as it finds something.
+    /// Completes as soon as `take` finds a value in the script.
     fn poll<R>(&self, cx: &Context<'_>, mut take: impl FnMut(&mut Script<V>) -> Option<R>) -> Poll<R> {
-        // Cloned first, so that it is dropped after unlocking where it is not needed.
+        // Cloned first, so that an unneeded clone is dropped after unlocking.
         let waker = cx.waker().clone();
         let mut script = self.script.lock();
         match take(&mut script) {

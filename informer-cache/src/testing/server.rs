@@ -1,6 +1,6 @@
-//! EDGE. A server in memory to list and watch, with every fault a real one has.
+//! EDGE. An in-memory server that can be listed and watched, with the faults of real servers.
 //!
-//! Cancel safety: a request that is dropped has no effect; a dropped watch is forgotten.
+//! Cancel safety: a request that is dropped has no effect; a watch that is dropped is removed.
 //!
 //! | guarded by `state` | |
 //! |---|---|
@@ -24,17 +24,17 @@ use self::state::{Disturbance, Line, State};
 pub use self::watch::TestServerWatch;
 use crate::{ListRequest, Page, Schema, Source, SourceError, SourceErrorKind, Version, WatchRequest};
 
-/// A server in memory to list and watch. A handle: clones share the server.
+/// An in-memory server that can be listed and watched. A handle: clones share the server.
 ///
 /// The server stores its objects and the history of their changes, pages its lists, delivers changes to its watches, drops its history when it is
 /// [compacted](Self::compact), and fails on request. So a test changes the objects of the server and checks the result:
 /// an informer converges to [`objects`](Self::objects) once the [faults are cleared](Self::clear_faults), whatever failed before.
 ///
-/// It gives every object that is [put](Self::put) its version, and an id that is new when the key was not there: the
-/// `stamp` writes both into the object. Versions begin at 1, the empty server's.
+/// It assigns a version to every object that is [put](Self::put), and a new id if the key is new: the
+/// `stamp` writes both into the object. Versions begin at 1, the version of the empty server.
 ///
 /// # Examples
-/// A watch that breaks, and a change that its informer only gets by a new list:
+/// Breaks a watch, and makes a change that the informer receives only by a new list:
 /// ```
 /// use flyball_informer_cache::testing::TestServer;
 /// use flyball_informer_cache::{Informer, Schema, SourceErrorKind, Version};
@@ -81,22 +81,22 @@ pub struct TestServer<K, V> {
 }
 
 impl<K: Ord + Clone, V: Clone> TestServer<K, V> {
-    /// A server without objects, at version 1.
+    /// Creates a server without objects, at version 1.
     ///
-    /// The keys are the schema's. `stamp(object, id, version)` writes into an object what the server knows about it;
-    /// it leaves out what the object has no place for.
+    /// The schema computes the keys. `stamp(object, id, version)` writes the id and the version into an object;
+    /// it may ignore a value for which the object has no field.
     #[must_use]
     pub fn new(schema: Schema<K, V>, stamp: fn(&mut V, u64, Version)) -> Self {
         Self { schema, stamp, state: Arc::new(Mutex::new(State::new())) }
     }
 
-    /// Creates the object, or replaces the one under its key; the version of the change.
+    /// Creates the object, or replaces the one under its key. Returns the version of the change.
     pub fn put(&self, object: V) -> Version {
         let key = self.schema.key(&object);
         self.change(|state| state.put(key, object, self.stamp))
     }
 
-    /// Changes the object under `key`, if there is one; the version of the change. It must keep the key.
+    /// Changes the object under `key`, if there is one. Returns the version of the change. `change` must keep the key.
     pub fn update(&self, key: &K, change: impl FnOnce(&mut V)) -> Option<Version> {
         self.change(|state| {
             let mut object = state.objects.get(key)?.object.clone();
@@ -105,13 +105,13 @@ impl<K: Ord + Clone, V: Clone> TestServer<K, V> {
         })
     }
 
-    /// Deletes the object under `key`, if there is one; the version of the change.
+    /// Deletes the object under `key`, if there is one. Returns the version of the change.
     pub fn delete(&self, key: &K) -> Option<Version> {
         self.change(|state| state.delete(key, self.stamp))
     }
 
-    /// Deletes what is under the object's key and creates this one, with an id of its own: two changes, and nobody
-    /// sees a state in between. The version of the second one.
+    /// Deletes the object under the same key and creates this one, with a new id: two changes, and no reader
+    /// sees a state in between. Returns the version of the second one.
     ///
     /// # Examples
     /// ```
@@ -142,49 +142,49 @@ impl<K: Ord + Clone, V: Clone> TestServer<K, V> {
         })
     }
 
-    /// The object under `key`.
+    /// Returns the object under `key`.
     #[must_use]
     pub fn get(&self, key: &K) -> Option<V> {
         Some(self.state.lock().objects.get(key)?.object.clone())
     }
 
-    /// The truth: all objects, by key.
+    /// Returns the current objects, by key.
     #[must_use]
     pub fn objects(&self) -> Vec<V> {
         self.state.lock().objects.values().map(|stored| stored.object.clone()).collect()
     }
 
-    /// The version of the last change.
+    /// Returns the version of the last change.
     #[must_use]
     pub fn version(&self) -> Version {
         Version::new(self.state.lock().version)
     }
 
-    /// Watches that were opened and not dropped.
+    /// Returns the number of watches that were opened and not dropped.
     #[must_use]
     pub fn open_watches(&self) -> usize {
         self.state.lock().watches.len()
     }
 
-    /// Every open watch sends a bookmark once it has delivered all events so far.
+    /// Makes every open watch send a bookmark once it has delivered all events so far.
     pub fn send_bookmarks(&self) {
         self.change(State::bookmark);
     }
 
-    /// Drops the history: a watch that has not delivered all of it expires, as do a watch from an earlier version and
-    /// lists whose pages were not all requested.
+    /// Drops the history. Then a watch expires that has not delivered the whole history, and so do a watch from an earlier version and
+    /// a list whose pages were not all requested.
     pub fn compact(&self) {
         self.change(State::compact);
     }
 
-    /// Lists that need not be the newest are answered with the state of this moment from now on, until this is called
-    /// again: the cache in front of a real server.
+    /// Caches the current state: from now on, lists that need not be the newest return this state, until the next call,
+    /// like the cache in front of a real server.
     pub fn cache_state(&self) {
         self.change(|state| state.cached = Some((state.version, state.objects.clone())));
     }
 
-    /// Goes back to the [cached](Self::cache_state) state, as a server restored from a backup: versions count on from the
-    /// highest there ever was, all watches end, and none can go on from what was lost. Without one it does nothing.
+    /// Restores the [cached](Self::cache_state) state, like a server restored from a backup: versions continue from the
+    /// highest one ever assigned, all watches end, and no watch can resume from the lost history. Does nothing without a cached state.
     ///
     /// # Examples
     /// ```
@@ -203,27 +203,27 @@ impl<K: Ord + Clone, V: Clone> TestServer<K, V> {
         self.change(State::restore);
     }
 
-    /// Lets one more list request, or one more page, fail.
+    /// Makes one more request for a list or a page fail.
     pub fn fail_list(&self, kind: SourceErrorKind) {
         self.change(|state| state.failing_lists.push_back(kind));
     }
 
-    /// Lets one more watch fail to open.
+    /// Makes one more watch request fail.
     pub fn fail_watch(&self, kind: SourceErrorKind) {
         self.change(|state| state.failing_watches.push_back(kind));
     }
 
-    /// Every open watch fails.
+    /// Fails every open watch.
     pub fn break_watches(&self, kind: SourceErrorKind) {
         self.change(|state| state.disturb(Disturbance::Fail(kind)));
     }
 
-    /// Every open watch ends in order, once it has delivered all events so far.
+    /// Ends every open watch normally, once it has delivered all events so far.
     pub fn close_watches(&self) {
         self.change(State::close);
     }
 
-    /// Every open watch delivers again the last three events that it has delivered.
+    /// Makes every open watch deliver its last three events again.
     pub fn repeat_events(&self) {
         self.change(|state| state.disturb(Disturbance::Repeat));
     }
@@ -240,7 +240,7 @@ impl<K: Ord + Clone, V: Clone> TestServer<K, V> {
         self.change(|state| change(&mut state.faults));
     }
 
-    /// From now on every answer, and every event from its change on, takes this long on `clock`. Zero by default.
+    /// Delays every answer, and every event after its change, by `latency` on `clock`. Zero by default.
     ///
     /// # Examples
     /// ```
@@ -266,7 +266,7 @@ impl<K: Ord + Clone, V: Clone> TestServer<K, V> {
         self.change(|state| state.line = Some(Line { clock: clock.clone(), latency }));
     }
 
-    /// Everything works from now on. What was compacted stays so, and so does the [latency](Self::set_latency).
+    /// Removes all faults. A compacted history stays dropped, and the [latency](Self::set_latency) stays.
     pub fn clear_faults(&self) {
         self.change(State::heal);
     }
@@ -280,7 +280,7 @@ impl<K: Ord + Clone, V: Clone> TestServer<K, V> {
         result
     }
 
-    /// The answer to a request, when it is time for it and the server says anything.
+    /// Answers a request, after the latency, and not while the server is unresponsive.
     async fn answer<R>(
         &self,
         mut ask: impl FnMut(&mut State<K, V>) -> Result<R, SourceErrorKind>,
@@ -307,9 +307,9 @@ impl<K: Ord + Clone, V: Clone> TestServer<K, V> {
         .await
     }
 
-    /// What `take` finds, as soon as it finds something.
+    /// Completes as soon as `take` finds a value.
     fn poll<R>(&self, cx: &Context<'_>, take: impl FnOnce(&mut State<K, V>) -> Option<R>) -> Poll<R> {
-        // Cloned first, so that it is dropped after unlocking where it is not needed.
+        // Cloned first, so that an unneeded clone is dropped after unlocking.
         let waker = cx.waker().clone();
         let mut state = self.state.lock();
         match take(&mut state) {

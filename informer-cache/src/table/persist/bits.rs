@@ -1,11 +1,11 @@
-//! PURE. A set of numbers below a bound, one bit each. Not persistent: for one pass over a table.
+//! PURE. A set of numbers below a bound, one bit each. Not persistent: it is used for one pass over a table.
 
 /// A set of numbers.
 #[derive(Clone)]
 pub(crate) struct Bits(Vec<u64>);
 
 impl Bits {
-    /// Empty, for numbers below `end`.
+    /// Creates an empty set for numbers below `end`.
     pub(crate) fn new(end: u32) -> Self {
         Self(vec![0; (end as usize).div_ceil(64)])
     }
@@ -14,12 +14,12 @@ impl Bits {
         self.0.get(number as usize / 64).is_some_and(|word| word >> (number % 64) & 1 == 1)
     }
 
-    /// Puts in a number, which must be below the bound.
+    /// Inserts a number, which must be below the bound.
     pub(crate) fn set(&mut self, number: u32) {
         self.0[number as usize / 64] |= 1 << (number % 64);
     }
 
-    /// Takes out a number.
+    /// Removes a number.
     pub(crate) fn clear(&mut self, number: u32) {
         if let Some(word) = self.0.get_mut(number as usize / 64) {
             *word &= !(1 << (number % 64));

@@ -1,17 +1,17 @@
-//! PURE. A persistent hash index: numbers found by hash.
+//! PURE. A persistent hash index from hashes to numbers.
 //!
-//! Linear hashing (Litwin, *Linear Hashing: A New Tool for File and Table Addressing*, 1980): as many pages as there are
-//! items for, one page split or joined at a time, so no change ever moves more than two pages, and there is no stop to
-//! grow. A page is a sorted list of entries; an entry is a number under 32 bits of its hash, which choose the page by
-//! their lower end and order it by their upper one. Entries are plain numbers: copying a shared page is copying memory. A page is one allocation, as
-//! each further one would be another cache miss in a lookup; its length is its capacity, and its vacant entries come last.
+//! Linear hashing (Litwin, *Linear Hashing: A New Tool for File and Table Addressing*, 1980): the number of pages follows the number of
+//! items, one page is split or joined at a time, so no change moves more than two pages, and the index never stops to
+//! grow. A page is a sorted list of entries. An entry is a number below 32 bits of its hash: the low bits of these choose the page, and
+//! the high bits order the entries in it. Entries are plain numbers, so copying a shared page only copies memory. A page is one allocation, because
+//! a second one would be another cache miss in a lookup; its length is its capacity, and its vacant entries are last.
 //!
 //! Several numbers may have one hash: the caller's `eq` distinguishes them, in [`find`](Hashes::find) and nowhere else.
 //!
 //! # Invariants
-//! 1. There are `1 ≤ count` pages, numbered from 0, or none and no entry.
-//! 2. An entry is in the page of its hash; a page is sorted and holds no entry twice, but for the [vacant](VACANT) ones.
-//! 3. `len` counts the entries. After a change there are at most [`FULL`] for each page, and at least [`SPARSE`] for each page but one.
+//! 1. There are `1 ≤ count` pages, numbered from 0, or no page and no entry.
+//! 2. An entry is in the page of its hash; a page is sorted and holds no entry twice, except the [vacant](VACANT) ones.
+//! 3. `len` is the number of entries. After a change there are at most [`FULL`] per page, and at least [`SPARSE`] per page, not counting one page.
 
 use std::iter::{empty, repeat_n};
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use std::sync::Arc;
 use super::Vector;
 use super::vector::ARC;
 
-/// A page more than this full on average is split.
+/// A page is split if the pages have more entries than this on average.
 const FULL: usize = 48;
-/// Pages less than this full on average are joined.
+/// Two pages are joined if the pages have fewer entries than this on average.
 const SPARSE: usize = 20;
-/// Pages grow by so many entries, not by doubling: less memory that nobody uses.
+/// Pages grow by this many entries instead of doubling, which leaves less unused memory.
 const STEP: usize = 8;
 
-/// Numbers found by hash; see the [module](self).
+/// A map from hashes to numbers; see the [module](self).
 #[derive(Clone)]
 pub(crate) struct Hashes {
     pages: Vector<Arc<[Entry]>>,
@@ -37,7 +37,7 @@ pub(crate) struct Hashes {
 /// 32 bits of the hash, then the number.
 type Entry = u64;
 
-/// Room for another entry: greater than any, as no slab gives out that number.
+/// A vacant entry: greater than any other, because no slab assigns this number.
 const VACANT: Entry = Entry::MAX;
 
 fn entry(hash: u64, number: u32) -> Entry {
@@ -48,17 +48,17 @@ fn entries(page: &[Entry]) -> impl Iterator<Item = Entry> {
     page.iter().copied().take_while(|entry| *entry != VACANT)
 }
 
-/// A page of sorted entries, and some room.
+/// Creates a page of sorted entries, with some vacant ones.
 fn page_of(entries: impl Iterator<Item = Entry>) -> Arc<[Entry]> {
     let mut page: Vec<_> = entries.collect();
     page.resize((page.len() + 1).next_multiple_of(STEP), VACANT);
     page.into()
 }
 
-/// How many entries of a sorted page lie before this one.
+/// Returns how many entries of a sorted page are before this one.
 ///
-/// Hashes are evenly spread, so the place is guessed, and looked for from there in growing steps: mostly within the cache line of the guess,
-/// where halving would touch three. O(log n) whatever the hashes.
+/// Hashes are evenly distributed, so the search starts at the estimated position and continues in growing steps. It usually stays within one cache line,
+/// where a binary search would touch three. O(log n) for all hashes.
 fn lower_bound(page: &[Entry], entry: Entry) -> usize {
     let likely = page.len().saturating_sub(STEP / 2) as u64;
     let guess = (((entry >> 32) * likely) >> 32) as usize;
@@ -92,7 +92,7 @@ impl Hashes {
         Self { pages: Vector::new(), count: 0, len: 0 }
     }
 
-    /// The number with this hash that `eq` accepts.
+    /// Returns the number with this hash that `eq` accepts.
     pub(crate) fn find(&self, hash: u64, mut eq: impl FnMut(u32) -> bool) -> Option<u32> {
         let page = self.pages.get(self.page(hash))?;
         let first = lower_bound(page, hash << 32);
@@ -100,7 +100,7 @@ impl Hashes {
         same.map(|entry| *entry as u32).find(|number| eq(*number))
     }
 
-    /// Puts in a number that is not there with this hash.
+    /// Inserts a number that is not in the index with this hash.
     pub(crate) fn insert(&mut self, hash: u64, number: u32) {
         if self.count == 0 {
             self.pages.set(0, page_of(empty()));
@@ -111,7 +111,7 @@ impl Hashes {
         if page.last() != Some(&VACANT) {
             *page = page.iter().copied().chain(repeat_n(VACANT, STEP)).collect();
         }
-        // It is not shared, or it was copied just now.
+        // The page is not shared, or it was just copied.
         let page = Arc::make_mut(page);
         let at = lower_bound(page, entry);
         page.copy_within(at..page.len() - 1, at + 1);
@@ -122,7 +122,7 @@ impl Hashes {
         }
     }
 
-    /// Takes out a number that is there with this hash.
+    /// Removes a number that is in the index with this hash.
     pub(crate) fn remove(&mut self, hash: u64, number: u32) {
         let entry = entry(hash, number);
         let page = self.page(hash);
@@ -141,11 +141,11 @@ impl Hashes {
         }
     }
 
-    /// The page of a hash among `count`.
+    /// Returns the page of a hash among `count` pages.
     fn page(&self, hash: u64) -> u32 {
         let bits = self.count.max(1).next_power_of_two();
         let page = hash as u32 & (bits - 1);
-        // Not split yet: still with the page it will be split from.
+        // The page does not exist yet: its entries are still in the page that it will be split from.
         if page < self.count { page } else { page & (bits / 2).wrapping_sub(1) }
     }
 
@@ -153,7 +153,7 @@ impl Hashes {
         self.pages.get_mut(page).expect("invariant 1: a page that is there")
     }
 
-    /// One page more, with what it takes over from another one.
+    /// Adds a page, and moves its entries there from another page.
     fn split(&mut self) {
         let new = self.count;
         let bits = (new + 1).next_power_of_two();
@@ -167,7 +167,7 @@ impl Hashes {
         self.count += 1;
     }
 
-    /// One page less: what it held goes back.
+    /// Removes a page, and moves its entries back.
     fn join(&mut self) {
         let last = self.count - 1;
         let into = last & (self.count.next_power_of_two() / 2 - 1);
@@ -179,7 +179,7 @@ impl Hashes {
         self.count -= 1;
     }
 
-    /// The memory it takes, in bytes.
+    /// Returns the memory of the index, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.pages.bytes() + self.pages.iter().map(|(_, page)| ARC + size_of_val(&**page)).sum::<usize>()
     }

@@ -1,12 +1,12 @@
-//! PURE. Items that get a number of their own, the lowest that is free.
+//! PURE. Items that are assigned the lowest free number.
 //!
 //! # Invariants
 //! 1. A number below `end` has an item or is free, not both; no number at or above `end` is either.
-//! 2. An empty slab begins again at 0.
+//! 2. An empty slab starts again at 0.
 
 use super::{Items, Sorted, Vector};
 
-/// A vector that gives out the numbers.
+/// A vector that assigns the numbers.
 #[derive(Clone)]
 pub(crate) struct Slab<T> {
     items: Vector<T>,
@@ -32,7 +32,7 @@ impl<T> Slab<T> {
         self.items.get(number)
     }
 
-    /// The items with their numbers, ascending.
+    /// Returns the items with their numbers, in ascending order.
     pub(crate) fn iter(&self) -> Items<'_, T> {
         self.items.iter()
     }
@@ -41,22 +41,22 @@ impl<T> Slab<T> {
         &self.items
     }
 
-    /// One more than the highest number that has an item or had one.
+    /// Returns one more than the highest number that has an item or had one.
     pub(crate) fn end(&self) -> u32 {
         self.end
     }
 
-    /// The memory it takes, in bytes, without what items point to.
+    /// Returns the memory of the slab, in bytes, without the memory that items point to.
     pub(crate) fn bytes(&self) -> usize {
         self.items.bytes() + self.free.bytes()
     }
 }
 
 impl<T: Clone> Slab<T> {
-    /// Puts an item in; its number.
+    /// Inserts an item. Returns its number.
     ///
     /// # Panics
-    /// When all 2³² − 1 numbers are taken.
+    /// Panics if all 2³² − 1 numbers are in use.
     pub(crate) fn insert(&mut self, item: T) -> u32 {
         let number = self.free.remove_at(0).unwrap_or_else(|| {
             self.end = self.end.checked_add(1).expect("less than 2³² items");
@@ -70,7 +70,7 @@ impl<T: Clone> Slab<T> {
         self.items.get_mut(number)
     }
 
-    /// Takes an item out; its number is free again.
+    /// Removes an item; its number is free again.
     pub(crate) fn remove(&mut self, number: u32) -> Option<T> {
         let removed = self.items.remove(number)?;
         if self.items.is_empty() {
@@ -81,7 +81,7 @@ impl<T: Clone> Slab<T> {
         Some(removed)
     }
 
-    /// Walks the invariants.
+    /// Checks the invariants.
     pub(crate) fn check(&self) -> Result<(), String> {
         self.items.check()?;
         self.free.check()?;

@@ -1,15 +1,15 @@
-//! PURE. A persistent list of numbers in an order of the caller's: a B⁺-tree by position.
+//! PURE. A persistent list of numbers in an order that the caller defines: a B⁺-tree by position.
 //!
-//! Nodes know how many numbers are below them, so a number is found by its position, or by a search whose comparison the
-//! caller brings; the same list holds the rows of an index value (ascending) and the values of an ordered index
-//! (by the values themselves). Changes name a position, so that they compare nothing: a comparison that panics, or contradicts
-//! itself, cannot leave a half-changed tree.
+//! Each node stores how many numbers are below it, so a number is found by its position, or by a search with the caller's
+//! comparison. The same type holds the rows of an index value (ascending) and the values of an ordered index
+//! (in the order of the values). Changes use positions and compare nothing, so a comparison that panics, or is
+//! inconsistent, cannot leave a half-changed tree.
 //!
-//! Leaves hold plain numbers: to copy a shared one is to copy memory. Everything is O(log n).
+//! Leaves hold plain numbers, so copying a shared leaf only copies memory. Everything is O(log n).
 //!
 //! # Invariants
-//! 1. All leaves are equally deep; a branch holds at least two nodes, the root of an empty list is an empty leaf.
-//! 2. No node but the root is less than a quarter full, but the last one on each level; none is more than full.
+//! 1. All leaves have the same depth; a branch holds at least two nodes; the root of an empty list is an empty leaf.
+//! 2. Every node except the root and the last one of each level is at least a quarter full. No node exceeds its capacity.
 //! 3. A branch's `lens` and `firsts` are those of its nodes.
 
 use std::cmp::Ordering;
@@ -21,9 +21,9 @@ mod numbers;
 
 pub(crate) use numbers::Numbers;
 
-/// Numbers of a leaf.
+/// The maximum number of numbers in a leaf.
 const LEAF: usize = 128;
-/// Nodes of a branch.
+/// The maximum number of nodes in a branch.
 const BRANCH: usize = 64;
 
 /// Numbers in order; see the [module](self).
@@ -41,7 +41,7 @@ enum Node {
 #[derive(Clone)]
 struct Branch {
     nodes: Vec<Arc<Node>>,
-    /// How many numbers are below each node, and the first of them.
+    /// The number of numbers below each node, and the first of them.
     lens: Vec<u32>,
     firsts: Vec<u32>,
 }
@@ -60,7 +60,7 @@ impl Sorted {
         self.root.len()
     }
 
-    /// The number at a position.
+    /// Returns the number at a position.
     pub(crate) fn get(&self, mut at: usize) -> Option<u32> {
         let mut node = &*self.root;
         loop {
@@ -77,7 +77,7 @@ impl Sorted {
         }
     }
 
-    /// How many numbers at the head of the list fulfil `before`, which no number does after one that does not.
+    /// Returns how many numbers at the start of the list fulfil `before`. After a number that does not, no number may fulfil it.
     pub(crate) fn partition_point(&self, mut before: impl FnMut(u32) -> bool) -> usize {
         let (mut node, mut passed) = (&*self.root, 0);
         loop {
@@ -92,7 +92,7 @@ impl Sorted {
         }
     }
 
-    /// The position of what `compare` calls equal, or else where it belongs.
+    /// Returns the position of the number for which `compare` returns `Equal`, or else the position where such a number belongs.
     pub(crate) fn search(&self, mut compare: impl FnMut(u32) -> Ordering) -> Result<usize, usize> {
         let at = self.partition_point(|number| compare(number) == Ordering::Less);
         match self.get(at) {
@@ -101,7 +101,7 @@ impl Sorted {
         }
     }
 
-    /// Puts a number in at a position, before what is there; at the end for one beyond it.
+    /// Inserts a number at a position, before the number there; at the end for a position beyond the end.
     pub(crate) fn insert_at(&mut self, at: usize, number: u32) {
         let at = at.min(self.len());
         if let Some(right) = Arc::make_mut(&mut self.root).insert(at, number, true) {
@@ -110,7 +110,7 @@ impl Sorted {
         }
     }
 
-    /// Takes out the number at a position.
+    /// Removes the number at a position.
     pub(crate) fn remove_at(&mut self, at: usize) -> Option<u32> {
         if at >= self.len() {
             return None;
@@ -123,9 +123,9 @@ impl Sorted {
         Some(removed)
     }
 
-    /// Puts a number into an ascending list, unless it is there.
+    /// Inserts a number into an ascending list, unless it is in the list.
     pub(crate) fn insert(&mut self, number: u32) -> bool {
-        // Rows are mostly given out ascending, so this is the way of a list that grows.
+        // Rows are usually assigned in ascending order, so this is the usual path of a list that grows.
         let at = match self.last() {
             Some(last) if last >= number => match self.search(|other| other.cmp(&number)) {
                 Ok(_) => return false,
@@ -137,7 +137,7 @@ impl Sorted {
         true
     }
 
-    /// Takes a number out of an ascending list.
+    /// Removes a number from an ascending list.
     pub(crate) fn remove(&mut self, number: u32) -> bool {
         let found = self.search(|other| other.cmp(&number));
         found.is_ok_and(|at| self.remove_at(at).is_some())
@@ -153,17 +153,17 @@ impl Sorted {
         }
     }
 
-    /// The numbers in order.
+    /// Returns an iterator over the numbers in order.
     pub(crate) fn iter(&self) -> Numbers<'_> {
         Numbers::new(&self.root)
     }
 
-    /// The memory it takes, in bytes.
+    /// Returns the memory of the list, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.root.bytes()
     }
 
-    /// Walks the invariants; the order is the caller's to check.
+    /// Checks the invariants, except for the order, which the caller has to check.
     pub(crate) fn check(&self) -> Result<(), String> {
         self.root.check(true, true).map(drop)
     }
@@ -184,7 +184,7 @@ impl Node {
         }
     }
 
-    /// How full the node is, and how full it may be.
+    /// Returns the number of items in the node, and its capacity.
     fn filling(&self) -> (usize, usize) {
         match self {
             Self::Leaf(numbers) => (numbers.len(), LEAF),
@@ -192,14 +192,14 @@ impl Node {
         }
     }
 
-    /// Puts a number in; what is too much comes back as the node to the right of this one. `last` is the last node of its level.
+    /// Inserts a number. If the node overflows, returns the new node to the right of it. `last` says that this is the last node of its level.
     fn insert(&mut self, at: usize, number: u32, last: bool) -> Option<Self> {
         match self {
             Self::Leaf(numbers) if numbers.len() < LEAF => {
                 numbers.insert(at, number);
                 None
             }
-            // A list that grows at its end leaves full leaves behind.
+            // A list that grows at its end keeps its leaves full.
             Self::Leaf(_) if last && at == LEAF => Some(Self::Leaf(vec![number])),
             Self::Leaf(numbers) => {
                 let mut right = numbers.split_off(LEAF / 2);
@@ -246,7 +246,7 @@ impl Node {
         ARC + size_of::<Self>() + inside
     }
 
-    /// The depth of the node.
+    /// Checks the node. Returns its depth.
     fn check(&self, root: bool, last: bool) -> Result<usize, String> {
         let (filled, full) = self.filling();
         if filled > full || (!root && (filled == 0 || (!last && filled < full / 4))) {
@@ -277,12 +277,12 @@ impl Branch {
         Self { nodes, lens, firsts }
     }
 
-    /// How many numbers are below the nodes before this one.
+    /// Returns how many numbers are below the nodes before this one.
     fn passed(&self, child: usize) -> usize {
         self.lens[..child].iter().map(|len| *len as usize).sum()
     }
 
-    /// The node with the number at a position, and its position there; of a position at the end, the last node.
+    /// Returns the node with the number at a position, and the position within that node; for a position at the end, the last node.
     fn child(&self, mut at: usize) -> (usize, usize) {
         for (child, len) in self.lens.iter().enumerate() {
             match at.checked_sub(*len as usize) {
@@ -294,7 +294,7 @@ impl Branch {
         (last, at + self.lens[last] as usize)
     }
 
-    /// As [`child`](Self::child), but between two nodes the left one, so that a list grows at the end of a leaf.
+    /// Like [`child`](Self::child), but returns the left node for a position between two, so that a list grows at the end of a leaf.
     fn child_for(&self, at: usize) -> (usize, usize) {
         match self.child(at) {
             (child, 0) if child > 0 => (child - 1, self.lens[child - 1] as usize),
@@ -333,11 +333,11 @@ impl Branch {
         self.firsts.append(&mut other.firsts);
     }
 
-    /// Joins a node that has become too small with its neighbour, or shares with it what it has.
+    /// Merges a node that has become too small with its neighbour, or moves items from the neighbour to it.
     fn refill(&mut self, child: usize) {
         let (filled, full) = self.nodes[child].filling();
         if filled == 0 {
-            // The last node of its level alone may come to this; then its branch is the next to go.
+            // Only the last node of its level can become empty; its branch may become too small next.
             self.take(child);
             return;
         }

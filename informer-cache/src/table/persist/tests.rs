@@ -1,10 +1,10 @@
-//! Each structure beside an obvious one, while clones of both are held.
+//! Each structure is compared with a simple reference implementation, while clones of both are held.
 
 use std::collections::BTreeMap;
 
 use super::{Hashes, Sorted, Vector};
 
-/// xorshift; the seed is printed by the one who asserts.
+/// xorshift. The assertions print the seed.
 struct Random(u64);
 
 impl Random {
@@ -53,7 +53,7 @@ fn a_vector_is_a_map_of_numbers() {
 fn hashes_find_what_was_put_in() {
     for seed in SEEDS {
         let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        // Few hashes that collide altogether or in the bits of the page; or many.
+        // Few hashes, which collide completely or in the bits of the page; or many.
         let hash_of: fn(u32) -> u64 = match seed % 3 {
             0 => |number| u64::from(number % 3),
             1 => |number| u64::from(number) << 20,
@@ -62,7 +62,7 @@ fn hashes_find_what_was_put_in() {
         let (mut ours, mut naive) = (Hashes::new(), Vec::new());
         let mut held = Vec::new();
         for step in 0..3_000_u32 {
-            // Grows, then shrinks to nothing, then grows again.
+            // Grows, then shrinks until empty, then grows again.
             let grows = step / 1_000 != 1;
             if (random.next(10) < 8) == grows {
                 ours.insert(hash_of(step), step);
@@ -100,7 +100,7 @@ fn a_sorted_list_is_a_list() {
         let (mut ours, mut naive) = (Sorted::new(), Vec::new());
         let mut held = Vec::new();
         for step in 0..40_000_u32 {
-            // Three branches deep, in the middle or at the end, then back to nothing.
+            // Grows to three branches, in the middle or at the end, then shrinks until empty.
             let grows = step / 15_000 != 1;
             if (random.next(10) < 9) == grows {
                 let at =

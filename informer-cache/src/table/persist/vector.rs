@@ -1,25 +1,25 @@
 //! PURE. A persistent sparse vector: items by number, in three levels.
 //!
-//! A radix tree of fixed depth (Bagwell and Rompf, *RRB-Trees*, 2011, without relaxation), as wide at the root as it has
-//! to be: a root of any number of branches, branches of 64 leaves, leaves of 32 items. A lookup is three loads without
-//! a comparison. What a change copies, if shared: a leaf with 32 counts, a branch with 64. The root is a
+//! A radix tree of fixed depth (Bagwell and Rompf, *RRB-Trees*, 2011, without relaxation) with a root as wide as needed:
+//! the root has any number of branches, a branch has 64 leaves, a leaf has 32 items. A lookup is three loads without
+//! a comparison. If nodes are shared, a change copies a leaf with 32 reference counts and a branch with 64. The root is a
 //! part of the vector: a clone copies it, one reference count for every 2048 items. A vector behind an `Arc` is cloned in O(1).
 //! Most of the cost of a change is the check whether each node is shared, so there is no node between that `Arc` and the branches.
 //!
-//! Decision 0024 has the measurements behind the sizes.
+//! Decision 0024 has the measurements that led to these sizes.
 //!
 //! # Invariants
-//! 1. `len` counts the items, and `used` those below a branch or in a leaf.
-//! 2. There is no empty leaf or branch, and the root does not end with an empty place.
+//! 1. `len` is the number of items in the vector, and `used` the number below a branch or in a leaf.
+//! 2. There is no empty leaf or branch, and the last slot of the root is not empty.
 
 use std::array;
 use std::slice;
 use std::sync::Arc;
 use std::vec;
 
-/// Items of a leaf.
+/// The number of items of a leaf.
 const LEAF: usize = 32;
-/// Leaves of a branch.
+/// The number of leaves of a branch.
 const BRANCH: usize = 64;
 
 /// A persistent sparse vector; see the [module](self). Cloning an item must run no foreign code.
@@ -40,7 +40,7 @@ struct Leaf<T> {
     used: usize,
 }
 
-/// Where an item is.
+/// The location of an item.
 struct Place {
     branch: usize,
     leaf: usize,
@@ -59,7 +59,7 @@ impl<T> Vector<T> {
         Self { root: Vec::new(), len: 0 }
     }
 
-    /// The number of items.
+    /// Returns the number of items.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -73,12 +73,12 @@ impl<T> Vector<T> {
         self.root.get(place.branch)?.as_deref()?.leaves[place.leaf].as_deref()?.items[place.item].as_ref()
     }
 
-    /// The items with their numbers, ascending.
+    /// Returns an iterator over the items with their numbers, in ascending order.
     pub(crate) fn iter(&self) -> Items<'_, T> {
         Items { root: &self.root, leaves: [].iter(), items: [].iter(), next: 0, left: self.len }
     }
 
-    /// The numbers that do not share a leaf with another vector, with the items before and now. What is shared is passed over.
+    /// Returns the numbers in leaves that are not shared with the other vector, with the items before and now. Shared nodes are skipped.
     pub(crate) fn differing<'a>(
         &'a self,
         before: Option<&'a Self>,
@@ -103,7 +103,7 @@ impl<T> Vector<T> {
         })
     }
 
-    /// The memory it takes, in bytes, without what items point to.
+    /// Returns the memory of the vector, in bytes, without the memory that items point to.
     pub(crate) fn bytes(&self) -> usize {
         let branches = self.root.iter().flatten();
         let below = branches.map(|branch| {
@@ -114,7 +114,7 @@ impl<T> Vector<T> {
     }
 }
 
-/// Whether it is one node, or none in both.
+/// Returns whether both are the same node, or both are absent.
 fn is_same<T>(a: Option<&Arc<T>>, b: Option<&Arc<T>>) -> bool {
     match (a, b) {
         (Some(a), Some(b)) => Arc::ptr_eq(a, b),
@@ -122,11 +122,11 @@ fn is_same<T>(a: Option<&Arc<T>>, b: Option<&Arc<T>>) -> bool {
     }
 }
 
-/// The two counts before what an `Arc` points to.
+/// The size of the two reference counts of an `Arc`.
 pub(super) const ARC: usize = 2 * size_of::<usize>();
 
 impl<T: Clone> Vector<T> {
-    /// Puts an item in; gives back the one it replaces.
+    /// Sets the item of a number. Returns the item it replaces.
     pub(crate) fn set(&mut self, number: u32, item: T) -> Option<T> {
         let place = Place::of(number);
         if self.root.len() <= place.branch {
@@ -143,7 +143,7 @@ impl<T: Clone> Vector<T> {
         replaced
     }
 
-    /// The item of a number, to be changed in place.
+    /// Returns the item of a number, to be changed in place.
     pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut T> {
         // Looked up first, so that a miss copies nothing.
         self.get(number)?;
@@ -152,7 +152,7 @@ impl<T: Clone> Vector<T> {
         Arc::make_mut(branch.leaves[place.leaf].as_mut()?).items[place.item].as_mut()
     }
 
-    /// Takes an item out.
+    /// Removes an item.
     pub(crate) fn remove(&mut self, number: u32) -> Option<T> {
         self.get(number)?;
         let place = Place::of(number);
@@ -174,7 +174,7 @@ impl<T: Clone> Vector<T> {
         Some(removed)
     }
 
-    /// Walks the invariants.
+    /// Checks the invariants.
     pub(crate) fn check(&self) -> Result<(), String> {
         let mut len = 0;
         for branch in self.root.iter().flatten() {
@@ -220,11 +220,11 @@ impl<T> Default for Leaf<T> {
     }
 }
 
-/// Borrows the items of a [`Vector`] with their numbers; made by [`Vector::iter`].
+/// An iterator over the items of a [`Vector`] with their numbers; made by [`Vector::iter`].
 pub(crate) struct Items<'a, T> {
-    /// Branches ahead.
+    /// The branches that are left.
     root: &'a [Option<Arc<Branch<T>>>],
-    /// Leaves ahead in this branch, and items ahead in this leaf.
+    /// The leaves that are left in this branch, and the items that are left in this leaf.
     leaves: slice::Iter<'a, Option<Arc<Leaf<T>>>>,
     items: slice::Iter<'a, Option<T>>,
     /// The number of the next item.
@@ -280,9 +280,9 @@ impl<T> Clone for Items<'_, T> {
     }
 }
 
-/// Iterates over a vector and keeps only the items ahead alive: it releases each branch once it has passed it.
+/// Iterates over a vector and keeps only the remaining items alive: it releases each branch once it has passed it.
 pub(crate) struct Walk<T> {
-    /// The branches ahead, and the current one.
+    /// The remaining branches, and the current one.
     root: vec::IntoIter<Option<Arc<Branch<T>>>>,
     branch: Option<Arc<Branch<T>>>,
     /// The position in the current branch.
@@ -292,7 +292,7 @@ pub(crate) struct Walk<T> {
 }
 
 impl<T> Walk<T> {
-    /// At the first item.
+    /// Creates a walk that starts at the first item.
     pub(crate) fn new(vector: &Vector<T>) -> Self {
         let root = vector.root.clone().into_iter();
         let mut walk = Self { root, branch: None, leaf: BRANCH, item: LEAF, left: vector.len };
@@ -300,17 +300,17 @@ impl<T> Walk<T> {
         walk
     }
 
-    /// How many items are ahead.
+    /// Returns how many items remain.
     pub(crate) fn left(&self) -> usize {
         self.left
     }
 
-    /// The item the walk stands at; `None` at the end.
+    /// Returns the current item; `None` at the end.
     pub(crate) fn item(&self) -> Option<&T> {
         self.branch.as_deref()?.leaves.get(self.leaf)?.as_deref()?.items.get(self.item)?.as_ref()
     }
 
-    /// Goes on to the next item; gives back what is left behind, which may be the last to hold its items.
+    /// Moves on to the next item. Returns the nodes it has passed, which may hold the last references to their items.
     pub(crate) fn advance(&mut self) -> impl Sized + use<T> {
         self.left = self.left.saturating_sub(1);
         self.item += 1;
@@ -320,17 +320,17 @@ impl<T> Walk<T> {
         self.enter()
     }
 
-    /// Goes to the first item of the next branch; gives back the branch behind.
+    /// Moves on to the first item of the next branch. Returns the branch it has passed.
     fn enter(&mut self) -> Option<Arc<Branch<T>>> {
         let behind = self.branch.take();
-        // Vector invariant 2: there is an item in every branch.
+        // Vector invariant 2: every branch has an item.
         self.branch = self.root.by_ref().flatten().next();
         (self.leaf, self.item) = (0, 0);
         self.settle();
         behind
     }
 
-    /// Goes to the first item of this branch at or after where the walk stands, if there is one.
+    /// Moves on to the first item of this branch at or after the current position. Returns whether there is one.
     fn settle(&mut self) -> bool {
         let Some(branch) = self.branch.as_deref() else { return false };
         while let Some(leaf) = branch.leaves.get(self.leaf) {

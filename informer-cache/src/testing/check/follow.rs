@@ -1,4 +1,4 @@
-//! EDGE. Follows a source from a version on, watch after watch, as an informer does.
+//! EDGE. Follows a source from a version on, over several watches, as an informer does.
 //!
 //! Cancel safety: a watch whose future was dropped is dropped with it.
 
@@ -22,21 +22,21 @@ pub(super) struct Follow<K, S: Source> {
     schema: Schema<K, S::Object>,
     pub(super) known: Objects<K>,
     deleted: Objects<K>,
-    /// The newest version that was delivered: where the next watch begins.
+    /// The newest delivered version, from which the next watch begins.
     pub(super) position: Version,
     /// The newest bookmark.
     covered: Version,
     watch: Option<S::Watch>,
 }
 
-/// What an event was.
+/// The effect of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Applied {
     /// A change.
     News,
-    /// Older than what is known, or repeated.
+    /// The event is older than the known state, or repeated.
     Stale,
-    /// Of no object.
+    /// The event has no object.
     Nothing,
 }
 
@@ -45,12 +45,12 @@ impl<K: Ord + Clone + fmt::Debug, S: Source> Follow<K, S> {
         Self { schema, known, deleted: Objects::new(), position, covered: Version::ZERO, watch: None }
     }
 
-    /// Drops the watch; the next event comes from a new one.
+    /// Drops the watch, so that the next event comes from a new one.
     pub(super) fn interrupt(&mut self) {
         self.watch = None;
     }
 
-    /// The next event; `None` when it is `deadline`. A watch that ends in order is followed by another.
+    /// Returns the next event; `None` at the `deadline`. If a watch ends normally, opens another.
     pub(super) async fn next(
         &mut self,
         source: &S,
@@ -80,7 +80,7 @@ impl<K: Ord + Clone + fmt::Debug, S: Source> Follow<K, S> {
                 }
                 Some(None) => {
                     self.interrupt();
-                    // A poll that answers at once must not keep the thread busy until the deadline.
+                    // If a polling source responds immediately, the loop must not keep the thread busy until the deadline.
                     sleep(timer, Duration::from_millis(1)).await;
                 }
                 None => {
@@ -127,18 +127,18 @@ impl<K: Ord + Clone + fmt::Debug, S: Source> Follow<K, S> {
         Ok(Applied::News)
     }
 
-    /// The key of an event's object.
+    /// Returns the key of an event's object.
     pub(super) fn key(&self, event: &WatchEvent<S::Object>) -> Option<K> {
         event.object().map(|object| self.schema.key(object))
     }
 }
 
-/// A plain watch from a version on.
+/// Creates a request for a plain watch from a version on.
 pub(super) fn request(from_version: Version) -> WatchRequest {
     WatchRequest { from_version, streaming_list: false, timeout: Duration::from_secs(300) }
 }
 
-/// What a future resolves to, if it does before the deadline.
+/// Returns the output of a future, if it completes before the deadline.
 pub(super) async fn until<R>(
     timer: &impl Timer,
     deadline: Nanos,

@@ -1,6 +1,6 @@
-//! EDGE. The steps of a check: each changes objects and compares what the source says.
+//! EDGE. The steps of a check: each changes objects and compares the responses of the source.
 //!
-//! Cancel safety: as the check.
+//! Cancel safety: the same as for the check.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::{
 
 type Checked<R> = Result<R, SourceViolation>;
 
-/// A list has more pages than this only if it never ends.
+/// The maximum number of pages; a list with more never ends.
 const MOST_PAGES: usize = 100;
 
 pub(super) struct Check<'a, F: SourceFixture, T> {
@@ -34,7 +34,7 @@ fn violation<R>(rule: SourceRule, detail: impl Into<String>) -> Checked<R> {
 }
 
 impl<F: SourceFixture, T: Timer> Check<'_, F, T> {
-    /// Four objects, listed.
+    /// Checks a list of four objects.
     pub(super) async fn lists(&mut self) -> Checked<Listed<F::Key>> {
         for number in 0..4 {
             self.fixture.put(number).await;
@@ -48,7 +48,7 @@ impl<F: SourceFixture, T: Timer> Check<'_, F, T> {
         Ok(listed)
     }
 
-    /// A list in pages, and changes between the first and the second.
+    /// Checks a list in pages, with changes between the first page and the second.
     pub(super) async fn pages(&mut self, before: Listed<F::Key>) -> Checked<Listed<F::Key>> {
         let rule = SourceRule::Pages;
         let mut page =
@@ -79,7 +79,7 @@ impl<F: SourceFixture, T: Timer> Check<'_, F, T> {
         violation(rule, format!("more than {MOST_PAGES} pages of at most 5 objects"))
     }
 
-    /// Lists that have to show the changes between the pages.
+    /// Checks that lists show the changes made between the pages.
     pub(super) async fn freshness(&mut self, before: Listed<F::Key>) -> Checked<Listed<F::Key>> {
         let rule = SourceRule::Freshness;
         let listed = self.list(ListVersion::MostRecent, rule).await?;
@@ -100,7 +100,7 @@ impl<F: SourceFixture, T: Timer> Check<'_, F, T> {
         Ok(listed)
     }
 
-    /// Each change is delivered before the next one is made.
+    /// Checks that each change is delivered before the next one is made.
     pub(super) async fn one_change_at_a_time(&mut self, listed: Listed<F::Key>) -> Checked<()> {
         let mut follow = Follow::new(self.fixture.schema(), listed.objects, listed.version);
         for (number, deletion) in [(0, false), (5, false), (2, true), (2, false), (4, true)] {
@@ -148,7 +148,7 @@ impl<F: SourceFixture, T: Timer> Check<'_, F, T> {
         }
     }
 
-    /// Several changes, and then a watch from before all of them.
+    /// Checks a watch from before several changes, opened after all of them.
     pub(super) async fn changes_while_nobody_watched(&mut self) -> Checked<()> {
         let listed = self.list(ListVersion::MostRecent, SourceRule::List).await?;
         self.fixture.put(6).await;
@@ -160,7 +160,7 @@ impl<F: SourceFixture, T: Timer> Check<'_, F, T> {
         self.arrives(follow, SourceRule::EveryChange).await
     }
 
-    /// A watch that is dropped after its first event, and the next one from there.
+    /// Checks a watch that is dropped after its first event, and a watch from there.
     pub(super) async fn resumption(&mut self) -> Checked<()> {
         let listed = self.list(ListVersion::MostRecent, SourceRule::List).await?;
         let mut follow = Follow::new(self.fixture.schema(), listed.objects, listed.version);
@@ -180,7 +180,7 @@ impl<F: SourceFixture, T: Timer> Check<'_, F, T> {
         self.arrives(follow, SourceRule::Resume).await
     }
 
-    /// A watch from a version whose history is gone.
+    /// Checks a watch from a version whose history is gone.
     pub(super) async fn expiry(&mut self) -> Checked<()> {
         let rule = SourceRule::Expiry;
         let listed = self.list(ListVersion::MostRecent, SourceRule::List).await?;
@@ -202,13 +202,13 @@ impl<F: SourceFixture, T: Timer> Check<'_, F, T> {
                 }
             }
         }
-        // The way on: a new list, and a watch from there.
+        // Continues with a new list, and a watch from its version.
         let mut follow = Follow::new(self.fixture.schema(), truth.objects, truth.version);
         self.fixture.put(9).await;
         self.expect(&mut follow, 9, false).await
     }
 
-    /// A watch with nothing to deliver.
+    /// Checks a watch without events.
     pub(super) async fn end_of_watch(&mut self) -> Checked<()> {
         let rule = SourceRule::EndOfWatch;
         if self.fixture.source().is_polling() {
@@ -232,7 +232,7 @@ impl<F: SourceFixture, T: Timer> Check<'_, F, T> {
         }
     }
 
-    /// Follows until what is known is what a list says.
+    /// Follows the source until the known objects equal those of a list.
     async fn arrives(&self, mut follow: Follow<F::Key, F::Source>, rule: SourceRule) -> Checked<()> {
         let truth = self.list(ListVersion::MostRecent, SourceRule::List).await?.objects;
         let deadline = self.timer.now() + self.patience;
@@ -277,7 +277,7 @@ impl<F: SourceFixture, T: Timer> Check<'_, F, T> {
         items.iter().map(|object| (schema.key(object), schema.version(object))).collect()
     }
 
-    /// These objects, and no other.
+    /// Checks that there are exactly these objects.
     fn has(&self, objects: &Objects<F::Key>, numbers: &[u32], rule: SourceRule) -> Checked<()> {
         let mut expected: Vec<F::Key> = numbers.iter().map(|number| self.fixture.key(*number)).collect();
         expected.sort();

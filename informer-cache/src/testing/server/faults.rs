@@ -1,6 +1,6 @@
-//! PURE. What goes wrong with a server for as long as a test wants it.
+//! PURE. The lasting faults of a server.
 
-/// What goes wrong with a [`TestServer`](super::TestServer) for as long as it is set. Nothing by default.
+/// The lasting faults of a [`TestServer`](super::TestServer). None by default.
 ///
 /// # Examples
 /// ```
@@ -21,12 +21,12 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Faults {
-    /// No request is answered; open watches go on.
+    /// No request is answered; open watches continue.
     pub unresponsive: bool,
-    /// A list is in another order than that of the keys, and its pages repeat an object.
+    /// A list is not in the order of the keys, and its pages repeat an object.
     pub shuffled_lists: bool,
-    /// A streaming list never says that it is complete.
+    /// A streaming list never completes.
     pub endless_streaming_list: bool,
-    /// A watch begins with what had happened before it.
+    /// A watch begins with earlier events.
     pub repeated_events: bool,
 }

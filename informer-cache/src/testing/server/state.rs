@@ -3,7 +3,7 @@
 //! # Invariants
 //! 1. The versions of the history ascend, and all are above `compacted`, or above `restored`.
 //! 2. `version <= highest`; they differ only after a restore, until the next change.
-//! 3. A watch has delivered every event up to its place, and above it none but those that it delivers again.
+//! 3. A watch has delivered every event up to its position, and no later events except those that it delivers again.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::task::Waker;
@@ -17,13 +17,13 @@ use crate::{ListRequest, ListVersion, Page, SourceErrorKind, Version, WatchEvent
 pub(super) struct State<K, V> {
     pub(super) objects: Objects<K, V>,
     pub(super) version: u64,
-    /// The highest version ever given; a restored server goes on from there.
+    /// The highest version ever assigned, from which a restored server continues.
     highest: u64,
     ids: u64,
-    /// What happened, oldest first, after `compacted`.
+    /// The changes after `compacted`, oldest first.
     history: Vec<Happened<V>>,
     compacted: u64,
-    /// A restored server: watches may also start at this version, though it is older than `compacted`.
+    /// After a restore: watches may also start at this version, though it is older than `compacted`.
     restored: Option<u64>,
     pub(super) cached: Option<(u64, Objects<K, V>)>,
     /// Lists in progress.
@@ -48,20 +48,20 @@ pub(super) struct Stored<V> {
 }
 
 struct Happened<V> {
-    /// On the clock of the line.
+    /// On the clock of the latency.
     at: Nanos,
     version: u64,
     event: WatchEvent<V>,
 }
 
-/// What is left of a list.
+/// The remaining pages of a list.
 struct Rest<V> {
     token: String,
     at: u64,
     objects: Vec<V>,
 }
 
-/// How long words take.
+/// The latency of messages.
 #[derive(Clone)]
 pub(super) struct Line {
     pub(super) clock: ManualClock,
@@ -84,7 +84,7 @@ pub(super) enum Disturbance {
     Repeat,
 }
 
-/// Where a watch is.
+/// The position of a watch.
 pub(super) struct Place<V> {
     pub(super) number: u64,
     /// All events up to this version were delivered.
@@ -182,7 +182,7 @@ impl<K: Ord + Clone, V: Clone> State<K, V> {
         let Some((version, objects)) = self.cached.clone() else { return };
         (self.version, self.objects) = (version, objects);
         self.history.clear();
-        // No watch may continue from the lost history, not even from its end.
+        // No watch may resume from the lost history, not even from its end.
         self.compacted = self.highest + 1;
         self.restored = Some(self.version);
         self.pages.clear();
@@ -216,7 +216,7 @@ impl<K: Ord + Clone, V: Clone> State<K, V> {
             self.tokens.to_string()
         });
         if let Some(token) = continuation.clone() {
-            // A page of one object that is a repeated one would get nowhere.
+            // A page of one object would repeat that object and never advance.
             if let Some(again) = objects.first().filter(|_| self.faults.shuffled_lists && limit > 1) {
                 rest.insert(0, again.clone());
             }
@@ -276,13 +276,13 @@ impl<K: Ord + Clone, V: Clone> State<K, V> {
         Ok(Place { number: self.opened, from, first })
     }
 
-    /// The part of the history that a watch at `from` has delivered.
+    /// Returns the part of the history that a watch at `from` has delivered.
     fn told(&self, from: u64) -> &[Happened<V>] {
         let told = self.history.partition_point(|happened| happened.version <= from);
         &self.history[..told]
     }
 
-    /// The next message of a watch; `None` when there is none.
+    /// Returns the next message of a watch; `None` if there is none.
     pub(super) fn next(&mut self, place: &mut Place<V>) -> Option<Next<V>> {
         if let Some(first) = place.first.pop_front() {
             return Some(Next::Told(first));

@@ -1,6 +1,6 @@
-//! EDGE. A watch of a server in memory.
+//! EDGE. A watch of a test server.
 //!
-//! Cancel safety: a future of `next` that is dropped took nothing.
+//! Cancel safety: a future of `next` that is dropped has taken nothing.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -14,7 +14,7 @@ use crate::{SourceError, WatchEvent, WatchStream};
 /// A watch of a [`TestServer`]; dropping it ends it.
 ///
 /// # Examples
-/// What a watch delivers, and what a test can do to it:
+/// Reads a watch, and causes its faults from a test:
 /// ```
 /// use flyball_informer_cache::testing::{TestServer, TestServerWatch};
 /// use flyball_informer_cache::{Schema, Source, SourceErrorKind, Version, WatchEvent, WatchRequest, WatchStream};
@@ -42,7 +42,7 @@ use crate::{SourceError, WatchEvent, WatchStream};
 pub struct TestServerWatch<K, V> {
     server: TestServer<K, V>,
     place: Place<V>,
-    /// Wakes for an event that is on its way.
+    /// Wakes the task when a delayed event is due.
     timer: Option<ManualTimer>,
 }
 

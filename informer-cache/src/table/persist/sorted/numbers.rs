@@ -1,13 +1,13 @@
-//! PURE. A walk over a sorted list.
+//! PURE. An iterator over a sorted list.
 
 use std::sync::Arc;
 
 use super::Node;
 
-/// Numbers in order; made by [`Sorted::iter`].
+/// An iterator over the numbers in order; made by [`Sorted::iter`].
 #[derive(Clone)]
 pub(crate) struct Numbers<'a> {
-    /// Nodes ahead, of every branch on the path.
+    /// The nodes that are left, for every branch on the path.
     path: Vec<std::slice::Iter<'a, Arc<Node>>>,
     leaf: std::slice::Iter<'a, u32>,
     left: usize,
