@@ -2,17 +2,17 @@
 //!
 //! | | where | |
 //! |---|---|---|
-//! | an object, its deadline and its ticket | the store, as one [`TtlEntry`] | so no reader sees the one without the other |
-//! | which deadlines there are, in order | `expiry` | for sweeping; no read needs it |
+//! | an object, its deadline and its ticket | the store, as one [`TtlEntry`] | so every reader sees them together |
+//! | the deadlines, in order | `expiry` | for sweeping; no read needs it |
 //!
 //! # Invariants
-//! 1. Reads compare deadlines with the clock: at any instant the result is the same, whatever has been swept.
-//! 2. Each write takes a ticket, later ones greater, and the ticket is the version of the object. So the later of two writes of a key
-//!    wins, and a sweep deletes what it found expired, never an object written since: to the store that is a stale deletion.
-//! 3. Every stored object that has a deadline is in the expiry queue. It enters before it is published and leaves when it is dropped, or when
-//!    a sweep has dealt with it; a sweep leaves those alone whose write is not over.
+//! 1. Reads compare deadlines with the clock, so their result at a given instant does not depend on what has been swept.
+//! 2. Each write takes a ticket, greater than all before, and the ticket is the version of the object. So the later of two writes of a key
+//!    wins, and a sweep deletes only the expired object that it found, never an object written since: for the store that would be a stale deletion.
+//! 3. Every stored object with a deadline is in the expiry queue. It enters the queue before it is published, and leaves when it is dropped, or when
+//!    a sweep has handled it; a sweep skips objects whose write is not complete.
 //!
-//! Policy, clock, schema and index functions run before anything changes, and no lock is held then.
+//! Policy, clock, schema and index functions run before anything changes, under no lock.
 
 mod builder;
 mod deadlines;
@@ -37,20 +37,20 @@ use crate::{
     Version, WriteOutcome,
 };
 
-/// An indexed store whose objects live for a time of their own. A handle: clones share the store.
+/// An indexed store whose objects expire, each after its time to live. A handle: clones share the store.
 ///
-/// An object is there **until its age exceeds its time to live**: at the age of exactly that it still is, and at any later instant no
-/// read shows it, whether it has been swept or not. Writing a key again, with the same object or another one, begins a new life.
+/// An object is visible **until its age exceeds its time to live**: at exactly that age it is still visible, and at any later instant no
+/// read returns it, whether it has been swept or not. Writing a key again, with the same object or another one, restarts its time to live.
 ///
-/// Nothing runs in the background, and reads write nothing. Expired objects are taken out by writes, two at a time, and by [`evict_expired`](Self::evict_expired);
-/// observers and subscribers then hear of a deletion. As long as there are writes, what has expired does not pile up; where there are
-/// none, sweep at [`next_expiry`](Self::next_expiry).
+/// There is no background task, and reads write nothing. Each write removes up to two expired objects, and [`evict_expired`](Self::evict_expired) removes
+/// all of them; observers and subscribers then receive a deletion. Expired objects do not accumulate as long as there are writes; without
+/// writes, call `evict_expired` at [`next_expiry`](Self::next_expiry).
 ///
-/// For what the owner of this process writes: each write counts as newer than the ones before, and objects have no versions of
-/// a source. For those, there is [`Store`](crate::Store).
+/// Use it for objects that this process owns: each write counts as newer than the writes before, and objects have no versions of
+/// a source. For objects with such versions, use [`Store`](crate::Store).
 ///
-/// Where the clock is set back, objects live longer by as much, and what had expired and was not swept is there again; where it jumps ahead,
-/// they expire sooner. Times to live and deadlines saturate: 584 years are for ever.
+/// If the clock is set back, objects live longer by that time, and expired objects that were not swept become visible again; if it jumps ahead,
+/// they expire sooner. Times to live and deadlines saturate: after 584 years an object never expires.
 ///
 /// # Examples
 /// ```
@@ -98,7 +98,7 @@ struct Shared<K, V, C> {
     expiry: Arc<ExpiryQueue<K>>,
 }
 
-/// How long an object lives; `None` for ever.
+/// Returns the time to live of an object; `None` if it never expires.
 type Policy<V> = dyn Fn(&V) -> Option<Duration> + Send + Sync;
 
 // === impl TtlStore: reading ===
@@ -108,7 +108,7 @@ where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
-    /// A store of objects that have this key. Without more they live for ever.
+    /// Creates a builder of a store with this key function. By default, objects never expire.
     pub fn builder(key: fn(&TtlEntry<V>) -> K) -> TtlStoreBuilder<K, V> {
         TtlStoreBuilder::new(key)
     }
@@ -129,7 +129,7 @@ where
         Self { store, shared: Arc::new(Shared { key, policy, clock, expiry: Arc::default() }) }
     }
 
-    /// The object of a key.
+    /// Returns the object of a key.
     pub fn get<Q>(&self, key: &Q) -> Option<Arc<V>>
     where
         K: Borrow<Q>,
@@ -137,41 +137,41 @@ where
     {
         let found = self.store.get(key)?;
         let object = self.is_alive(&found).then(|| found.object().clone());
-        // Here, because the last view of an old object may drop it, and a panic while returning would leak the result.
+        // Dropped here, because the last view of an old object may drop it, and a panic during the return would leak the result.
         drop(found);
         object
     }
 
-    /// The number of objects. O(stored): each is asked for its deadline.
+    /// Returns the number of objects. O(stored), because each deadline is checked.
     #[must_use]
     pub fn len(&self) -> usize {
         self.snapshot().len()
     }
 
-    /// Whether there is no object. O(expired and not swept).
+    /// Returns whether there is no object. O(expired and not swept).
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.snapshot().is_empty()
     }
 
-    /// The number of objects in memory: those that have expired and are not swept yet are among them.
+    /// Returns the number of objects in memory, including expired ones that are not swept yet.
     #[must_use]
     pub fn stored_len(&self) -> usize {
         self.store.len()
     }
 
-    /// A consistent view of everything there is now, in O(1). It keeps its instant: nothing expires in it.
+    /// Takes a consistent snapshot, in O(1). The snapshot keeps its instant: objects do not expire in it.
     #[must_use]
     pub fn snapshot(&self) -> TtlSnapshot<K, V> {
-        // In this order, so that nothing in it is from after its instant.
+        // In this order, so that the view has no state from after its instant.
         let view = self.store.snapshot();
         TtlSnapshot::new(view, self.shared.clock.now())
     }
 
-    /// The objects that have `value` in an index; none for a value that nothing has. O(hits), in no promised order.
+    /// Returns the objects that have `value` in an index; an unknown value has no objects. O(hits), in unspecified order.
     ///
     /// # Errors
-    /// When the store has no such index.
+    /// Returns an error if the store has no such index.
     pub fn by_index<IK, Q>(
         &self,
         index: &Index<TtlEntry<V>, IK>,
@@ -207,7 +207,7 @@ where
         self.store.observe(f)
     }
 
-    /// Walks every invariant; for tests. O(everything). Nobody may write meanwhile.
+    /// Checks every invariant, for tests. O(everything). No thread may write meanwhile.
     #[doc(hidden)]
     pub fn check(&self) -> Result<(), String> {
         self.store.check()?;
@@ -220,7 +220,7 @@ where
     }
 
     fn is_alive(&self, timed: &TtlEntry<V>) -> bool {
-        // What lives for ever reads no clock.
+        // For an object that never expires, the clock is not read.
         timed.expires_at().is_none() || timed.is_alive_at(self.shared.clock.now())
     }
 }
@@ -233,25 +233,25 @@ where
     V: Send + Sync + 'static,
     C: Clock,
 {
-    /// Stores an object for as long as the policy says. A key that has expired is [added](WriteOutcome::Added), any other is updated; either way its
-    /// life begins now.
+    /// Stores an object with the time to live of the policy. The outcome is [added](WriteOutcome::Added) if the key has expired, and updated if it has not;
+    /// in both cases the time to live starts now.
     ///
-    /// [Stale](WriteOutcome::Stale) only where another thread began to write the key later and was quicker.
+    /// [Stale](WriteOutcome::Stale) only if another thread started a later write of the key and completed it first.
     ///
     /// # Panics
-    /// Only as the policy, the clock, or functions of a key or an index do; then nothing has changed. Panics of what is swept
-    /// along are dropped.
+    /// Panics only if the policy, the clock, or a function of a key or an index panics; nothing is changed in that case. Panics in the sweep of other objects
+    /// are ignored.
     pub fn upsert(&self, object: V) -> WriteOutcome {
         let ttl = (self.shared.policy)(&object);
         self.upsert_with_ttl(object, ttl)
     }
 
-    /// Stores an object for as long as this, `None` for ever, whatever the policy says. Otherwise as [`upsert`](Self::upsert).
+    /// Stores an object with this time to live, or forever if `None`, whatever the policy returns. Otherwise like [`upsert`](Self::upsert).
     ///
-    /// An object that lives for no time is there until the clock moves.
+    /// An object with a time to live of zero is visible until the clock advances.
     ///
     /// # Panics
-    /// As [`upsert`](Self::upsert).
+    /// The same as for [`upsert`](Self::upsert).
     pub fn upsert_with_ttl(&self, object: V, ttl: Option<Duration>) -> WriteOutcome {
         let now = self.shared.clock.now();
         let (timed, key) = self.timed(object, now, ttl);
@@ -263,10 +263,10 @@ where
         outcome
     }
 
-    /// Forgets the object of a key, and gives it back; `None` also where it has expired.
+    /// Deletes the object of a key, and returns it; `None` also if it has expired.
     ///
     /// # Panics
-    /// Only as functions of a key or the clock do; then nothing has changed.
+    /// Panics only if a function of a key or the clock panics; nothing is changed in that case.
     pub fn delete<Q>(&self, key: &Q) -> Option<Arc<V>>
     where
         K: Borrow<Q>,
@@ -276,7 +276,7 @@ where
         let mut deleted = None;
         while !self.take_expired(key, now) {
             let Some(found) = self.store.get(key) else { break };
-            // Stale where somebody has written it anew: that is to be deleted, then.
+            // Stale if another thread has written the key again: the loop deletes that object instead.
             if self.store.delete(key, Some(found.tombstone())) == WriteOutcome::Deleted {
                 deleted = Some(found.object().clone());
                 break;
@@ -292,10 +292,10 @@ where
     /// Expired objects are swept first, so they are reported as deleted, not as updated, and are not among the returned changes.
     ///
     /// # Panics
-    /// Only as the policy, the clock, or functions of a key or an index do; then nothing of the list is stored.
+    /// Panics only if the policy, the clock, or a function of a key or an index panics; nothing of the list is stored in that case.
     pub fn replace(&self, items: impl IntoIterator<Item = V>) -> Vec<Change<K, TtlEntry<V>>> {
         let now = self.shared.clock.now();
-        // Before the list, as writes of others are.
+        // Created before the list is applied, as concurrent writes are.
         let listed: Vec<_> =
             items.into_iter().map(|object| ((self.shared.policy)(&object), object)).collect();
         self.sweep_first(now);
@@ -307,21 +307,21 @@ where
         changes
     }
 
-    /// Adds an index to the store as it runs, as [`SharedWriter::add_index`] does.
+    /// Adds an index to the running store, as [`SharedWriter::add_index`] does.
     ///
     /// # Errors
-    /// When there is an index of this name, or one is being added.
+    /// Returns an error if the store has an index of this name, or one is being added.
     ///
     /// # Panics
-    /// Only as functions of the index and its values do; then it is not added, and nothing else has changed.
+    /// Panics only if a function of the index or of its values panics; the index is not added, and nothing else is changed in that case.
     pub fn add_index(&self, index: &impl AnyIndex<TtlEntry<V>>) -> Result<(), DuplicateIndex> {
         self.store.add_index(index)
     }
 
-    /// Takes an index from the store as it runs, as [`SharedWriter::remove_index`] does.
+    /// Removes an index from the running store, as [`SharedWriter::remove_index`] does.
     ///
     /// # Errors
-    /// When there is no index of this name and kind of values.
+    /// Returns an error if the store has no index of this name and type of values.
     ///
     /// # Examples
     /// ```
@@ -343,12 +343,12 @@ where
         self.store.remove_index(index)
     }
 
-    /// Ends every subscription, after its pending changes. The store itself stays, and no later change is reported.
+    /// Ends every subscription, after its pending changes. The store itself stays readable and writable, and no later change is reported.
     pub fn close(&self) {
         self.store.close();
     }
 
-    /// An object on its way into the store, in the expiry queue already, and its key.
+    /// Creates the entry of an object, adds it to the expiry queue, and returns it with its key.
     fn timed(&self, object: V, now: Nanos, ttl: Option<Duration>) -> (TtlEntry<V>, Arc<K>) {
         let mut timed = TtlEntry::new(object, now, ttl);
         let key = Arc::new((self.shared.key)(&timed));
@@ -369,7 +369,7 @@ impl<K, V, C> fmt::Debug for TtlStore<K, V, C> {
     }
 }
 
-/// Objects of one key are one object, and the ticket is its version.
+/// All objects of one key count as the same object, with the ticket as its version.
 fn schema<K, V>(key: fn(&TtlEntry<V>) -> K) -> Schema<K, TtlEntry<V>> {
     Schema::new(key, |timed| Version::new(timed.place().ticket))
 }

@@ -1,4 +1,4 @@
-//! SHELL. How a store with expiry is put together.
+//! SHELL. The builder of stores with expiry.
 
 use std::fmt;
 use std::hash::Hash;
@@ -51,45 +51,46 @@ where
     V: Send + Sync + 'static,
     C: Clock,
 {
-    /// Objects live for as long as this.
+    /// Sets the time to live of all objects.
     pub fn ttl(self, ttl: Duration) -> Self {
         self.ttl_with(move |_| Some(ttl))
     }
 
-    /// Objects live for as long as the function says, `None` for ever. It runs once for each write of an object, before anything changes.
+    /// Sets the function that returns the time to live of an object, or `None` for an object that never expires. It runs once for each write, before
+    /// anything changes.
     pub fn ttl_with(mut self, policy: impl Fn(&V) -> Option<Duration> + Send + Sync + 'static) -> Self {
         self.policy = Box::new(policy);
         self
     }
 
-    /// Keeps this index, of any kind. The values are dropped with the objects that have them.
+    /// Adds this index, of any kind. Its values are dropped with the objects that have them.
     pub fn index(mut self, index: &impl AnyIndex<TtlEntry<V>>) -> Self {
         self.store = self.store.index(index);
         self
     }
 
-    /// Reads the time from this clock, and not from the machine's. Never under a lock.
+    /// Reads the time from this clock instead of the machine's. The clock is never read under a lock.
     pub fn clock<D: Clock>(self, clock: D) -> TtlStoreBuilder<K, V, D> {
         TtlStoreBuilder { store: self.store, key: self.key, policy: self.policy, clock }
     }
 
-    /// Fixes the seed of the hasher, as [`StoreBuilder::seed`].
+    /// Sets the seed of the hasher, like [`StoreBuilder::seed`].
     pub fn seed(mut self, seed: u64) -> Self {
         self.store = self.store.seed(seed);
         self
     }
 
-    /// As [`StoreBuilder::reader_slots`]. For models.
+    /// Like [`StoreBuilder::reader_slots`]. For models.
     #[doc(hidden)]
     pub fn reader_slots(mut self, seats: usize, quiet: u32) -> Self {
         self.store = self.store.reader_slots(seats, quiet);
         self
     }
 
-    /// The store, empty.
+    /// Builds an empty store.
     ///
     /// # Errors
-    /// When two indexes have the same name.
+    /// Returns an error if two indexes have the same name.
     pub fn build(self) -> Result<TtlStore<K, V, C>, DuplicateIndex> {
         Ok(TtlStore::new(self.store.build()?.into_shared(), self.key, self.policy, self.clock))
     }

@@ -1,11 +1,11 @@
-//! SHELL. Which deadlines there are, in order.
+//! SHELL. The deadlines of a store, in order.
 //!
 //! | guarded by `state` | |
 //! |---|---|
-//! | `places` | the key of every deadline, and whether the write that made it is over |
+//! | `places` | the key of every deadline, and whether its write is complete |
 //! | `last` | the last ticket |
 //!
-//! No code of the user's runs under the lock: places are ordered by numbers, and keys are shared, so that they are neither cloned nor dropped in it.
+//! No user code runs under the lock: positions are ordered by numbers, and keys are shared, so they are neither cloned nor dropped under it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use flyball_sync::Nanos;
 
 use flyball_sync::locks::Mutex;
 
-/// Where a deadline is: the earliest first, and of equal ones the write that came first.
+/// A position in the expiry queue: the earliest deadline first, and of equal deadlines the earlier write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Position {
     pub(super) deadline: Nanos,
@@ -22,7 +22,7 @@ pub(super) struct Position {
 }
 
 impl Position {
-    /// The deadline of what lives for ever. It has no place in the expiry queue.
+    /// The deadline of an object that never expires. Such an object is not in the expiry queue.
     pub(super) const NEVER: Nanos = Nanos::MAX;
 }
 
@@ -38,19 +38,19 @@ struct State<K> {
 
 struct Entry<K> {
     key: Arc<K>,
-    /// A sweep that takes it for gone before it is published would lose it.
+    /// Whether the write is complete. A sweep that found the key absent before the publication would remove the entry too early.
     settled: bool,
 }
 
 impl<K> ExpiryQueue<K> {
-    /// A ticket, greater than all before.
+    /// Returns a ticket, greater than all before.
     pub(super) fn ticket(&self) -> u64 {
         let mut state = self.state.lock();
         state.last += 1;
         state.last
     }
 
-    /// A place for a deadline, unless that is never.
+    /// Enters a deadline, unless it is `NEVER`. Returns its position.
     pub(super) fn enter(&self, deadline: Nanos, key: &Arc<K>) -> Position {
         let key = key.clone();
         let mut state = self.state.lock();
@@ -65,7 +65,7 @@ impl<K> ExpiryQueue<K> {
         place
     }
 
-    /// The write is over when what this returns is dropped, also by a panic.
+    /// Returns a guard that marks the write as complete when dropped, also by a panic.
     pub(super) fn settle_after(&self, place: Position) -> Settle<'_, K> {
         Settle { expiry: self, place }
     }
@@ -75,16 +75,16 @@ impl<K> ExpiryQueue<K> {
             return;
         }
         let left = self.state.lock().places.remove(&place);
-        // The last of a key, maybe.
+        // Possibly the last reference to the key.
         drop(left);
     }
 
-    /// The earliest deadline.
+    /// Returns the earliest deadline.
     pub(super) fn first(&self) -> Option<Nanos> {
         self.state.lock().places.first_key_value().map(|(place, _)| place.deadline)
     }
 
-    /// The first of those that have passed and whose writes are over, at most so many.
+    /// Returns the first `most` deadlines that have passed and whose writes are complete.
     pub(super) fn due(&self, now: Nanos, most: usize) -> Vec<(Position, Arc<K>)> {
         let now = Position { deadline: now, ticket: 0 };
         let state = self.state.lock();
@@ -97,7 +97,7 @@ impl<K> ExpiryQueue<K> {
     }
 }
 
-/// What stored objects know of the expiry queue, whatever the keys are.
+/// The type-erased expiry queue of stored objects, for any type of keys.
 pub(super) trait Leave: Send + Sync {
     fn leave(&self, place: Position);
 }
@@ -108,7 +108,7 @@ impl<K: Send + Sync> Leave for ExpiryQueue<K> {
     }
 }
 
-/// A write that is not over.
+/// A write that is not complete.
 pub(super) struct Settle<'a, K> {
     expiry: &'a ExpiryQueue<K>,
     place: Position,
@@ -116,14 +116,14 @@ pub(super) struct Settle<'a, K> {
 
 impl<K> Drop for Settle<'_, K> {
     fn drop(&mut self) {
-        // Gone already, where the write was stale or somebody wrote over it.
+        // The entry is absent if the write was stale, or if its object was replaced meanwhile.
         if let Some(entry) = self.expiry.state.lock().places.get_mut(&self.place) {
             entry.settled = true;
         }
     }
 }
 
-// Not derived: nothing is asked of the keys.
+// Not derived, because a derive would require `Default` of the keys.
 impl<K> Default for ExpiryQueue<K> {
     fn default() -> Self {
         Self { state: Mutex::new(State { places: BTreeMap::new(), last: 0 }) }

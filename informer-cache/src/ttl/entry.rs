@@ -1,4 +1,4 @@
-//! SHELL. An object and how long it lives. Guards nothing; its drop takes the lock of the expiry queue.
+//! SHELL. An object with its deadline. Guards nothing; its drop takes the lock of the expiry queue.
 
 use std::fmt;
 use std::ops::Deref;
@@ -9,7 +9,7 @@ use flyball_sync::Nanos;
 
 use super::deadlines::{ExpiryQueue, Leave, Position};
 
-/// An object in a [`TtlStore`](crate::TtlStore), with its times. Derefs to the object, so that functions of a key or an index are written as for
+/// An object in a [`TtlStore`](crate::TtlStore), with its times. Derefs to the object, so functions of a key or an index are written as for
 /// the object alone.
 ///
 /// # Examples
@@ -51,7 +51,7 @@ impl<V> TtlEntry<V> {
         self.expiry = Some(expiry.clone());
     }
 
-    /// The same, to say what is to be deleted. It has no place.
+    /// Returns a copy that identifies the object to delete. The copy is not in the expiry queue.
     pub(super) fn tombstone(&self) -> Self {
         Self { object: self.object.clone(), written: self.written, place: self.place, expiry: None }
     }
@@ -60,25 +60,25 @@ impl<V> TtlEntry<V> {
         self.place
     }
 
-    /// The object itself.
+    /// Returns the object itself.
     #[must_use]
     pub fn object(&self) -> &Arc<V> {
         &self.object
     }
 
-    /// When it was written.
+    /// Returns when the object was written.
     #[must_use]
     pub fn written_at(&self) -> Nanos {
         self.written
     }
 
-    /// The last instant at which it is there; `None` if it is for ever.
+    /// Returns the last instant at which the object is visible; `None` if it never expires.
     #[must_use]
     pub fn expires_at(&self) -> Option<Nanos> {
         Some(self.place.deadline).filter(|deadline| *deadline != Position::NEVER)
     }
 
-    /// Whether it is there at this instant.
+    /// Returns whether the object is visible at this instant.
     pub(super) fn is_alive_at(&self, now: Nanos) -> bool {
         now <= self.place.deadline
     }
@@ -92,7 +92,7 @@ impl<V> Deref for TtlEntry<V> {
     }
 }
 
-/// Nobody has to sweep it any more.
+/// Removes the deadline, which needs no sweep any more.
 impl<V> Drop for TtlEntry<V> {
     fn drop(&mut self) {
         if let Some(expiry) = &self.expiry {

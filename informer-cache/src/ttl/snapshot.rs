@@ -1,4 +1,4 @@
-//! PURE. One consistent view of a store with expiry, at one instant.
+//! PURE. A consistent view of a store with expiry, at one instant.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -10,9 +10,9 @@ use flyball_sync::Nanos;
 
 use crate::{Index, IndexError, MissingIndex, OrderedIndex, Query, Snapshot, TtlEntry};
 
-/// A consistent view of a [`TtlStore`](crate::TtlStore): what is there at one instant, and stays so in here.
+/// A consistent view of a [`TtlStore`](crate::TtlStore): the objects that are visible at one instant. They do not expire in the snapshot.
 ///
-/// Taken and cloned in O(1), as a [`Snapshot`] is. What had expired at its instant is passed over, so counting is O(stored) and an iterator does
+/// Taking or cloning one is O(1), like a [`Snapshot`]. Objects that had expired at its instant are skipped, so counting is O(stored) and an iterator does
 /// not know its length.
 ///
 /// # Examples
@@ -53,7 +53,7 @@ impl<K, V> TtlSnapshot<K, V> {
         Self { view, at }
     }
 
-    /// Its instant.
+    /// Returns the instant of the snapshot.
     #[must_use]
     pub fn taken_at(&self) -> Nanos {
         self.at
@@ -71,25 +71,25 @@ impl<K, V> TtlSnapshot<K, V> {
         self.objects().next().is_none()
     }
 
-    /// All objects with their keys and times.
+    /// Returns an iterator over all objects with their keys and times.
     pub fn iter(&self) -> impl Iterator<Item = (&K, &TtlEntry<V>)> {
         let all = self.view.iter().map(|(key, timed)| (key, &**timed));
         all.filter(|(_, timed)| timed.is_alive_at(self.at))
     }
 
-    /// All objects.
+    /// Returns an iterator over all objects.
     pub fn objects(&self) -> impl Iterator<Item = &Arc<V>> {
         self.iter().map(|(_, timed)| timed.object())
     }
 
-    /// All keys.
+    /// Returns an iterator over all keys.
     pub fn keys(&self) -> impl Iterator<Item = &K> {
         self.iter().map(|(key, _)| key)
     }
 }
 
 impl<K: Eq + Hash, V: 'static> TtlSnapshot<K, V> {
-    /// The object of a key.
+    /// Returns the object of a key.
     pub fn get<Q>(&self, key: &Q) -> Option<&Arc<V>>
     where
         K: Borrow<Q>,
@@ -98,7 +98,7 @@ impl<K: Eq + Hash, V: 'static> TtlSnapshot<K, V> {
         self.entry(key).map(TtlEntry::object)
     }
 
-    /// The object of a key, with its times.
+    /// Returns the object of a key, with its times.
     pub fn entry<Q>(&self, key: &Q) -> Option<&TtlEntry<V>>
     where
         K: Borrow<Q>,
@@ -116,10 +116,10 @@ impl<K: Eq + Hash, V: 'static> TtlSnapshot<K, V> {
         self.entry(key).is_some()
     }
 
-    /// The objects that have `value` in an index; none for a value that nothing has.
+    /// Returns the objects that have `value` in an index; an unknown value has no objects.
     ///
     /// # Errors
-    /// When the store has no such index.
+    /// Returns an error if the store has no such index.
     pub fn by_index<IK, Q>(
         &self,
         index: &Index<TtlEntry<V>, IK>,
@@ -133,10 +133,10 @@ impl<K: Eq + Hash, V: 'static> TtlSnapshot<K, V> {
         Ok(hits.filter(|timed| timed.is_alive_at(self.at)).map(|timed| timed.object()))
     }
 
-    /// The keys of the objects that have `value` in an index; none for a value that nothing has.
+    /// Returns the keys of the objects that have `value` in an index; an unknown value has no objects.
     ///
     /// # Errors
-    /// When the store has no such index.
+    /// Returns an error if the store has no such index.
     pub fn keys_by_index<IK, Q>(
         &self,
         index: &Index<TtlEntry<V>, IK>,
@@ -149,10 +149,10 @@ impl<K: Eq + Hash, V: 'static> TtlSnapshot<K, V> {
         Ok(self.view.keys_by_index(index, value)?.filter(|key| self.contains_key(*key)))
     }
 
-    /// The values that at least one object has in an index, each with the number of its objects. O(entries of the index).
+    /// Returns the values that at least one object has in an index, each with the number of its objects. O(entries of the index).
     ///
     /// # Errors
-    /// When the store has no such index.
+    /// Returns an error if the store has no such index.
     pub fn index_values<IK: Eq + Hash + 'static>(
         &self,
         index: &Index<TtlEntry<V>, IK>,
@@ -165,13 +165,13 @@ impl<K: Eq + Hash, V: 'static> TtlSnapshot<K, V> {
         Ok(counted.filter(|(_, alive)| *alive > 0))
     }
 
-    /// The objects whose values lie in a range, as [`Snapshot::range`] finds them, in the order of the values.
+    /// Returns the objects whose values are in a range, like [`Snapshot::range`], in the order of the values.
     ///
     /// # Errors
-    /// When the store has no such index.
+    /// Returns an error if the store has no such index.
     ///
     /// # Panics
-    /// When the range begins after its end.
+    /// Panics if the start of the range is greater than its end.
     pub fn range<IK, Q, R>(
         &self,
         index: &OrderedIndex<TtlEntry<V>, IK>,
@@ -187,10 +187,10 @@ impl<K: Eq + Hash, V: 'static> TtlSnapshot<K, V> {
         Ok(alive.map(|(value, timed)| (value, timed.object())))
     }
 
-    /// The objects that fulfil several conditions, which `ask` adds to a [`Query`]: labels, say, beside a value of an index.
+    /// Returns the objects that fulfil several conditions, which `ask` adds to a [`Query`]: labels and an index value, for example.
     ///
     /// # Errors
-    /// When the store has no such index.
+    /// Returns an error if the store has no such index.
     pub fn query<'a>(
         &'a self,
         ask: impl FnOnce(Query<'a, K, TtlEntry<V>>) -> Result<Query<'a, K, TtlEntry<V>>, MissingIndex>,
@@ -199,13 +199,13 @@ impl<K: Eq + Hash, V: 'static> TtlSnapshot<K, V> {
         Ok(hits.filter(|timed| timed.is_alive_at(self.at)).map(|timed| timed.object()))
     }
 
-    /// The objects that an index function failed on, each with its key and the name of the index. O(failures).
+    /// Returns the objects for which an index function failed, each with its key and the name of the index. O(failures).
     pub fn index_errors(&self) -> impl Iterator<Item = (&K, &'static str, &Arc<IndexError>)> {
         self.view.index_errors().filter(|(key, ..)| self.contains_key(*key))
     }
 }
 
-/// O(1): the same view again.
+/// O(1): the clone shares the view.
 impl<K, V> Clone for TtlSnapshot<K, V> {
     fn clone(&self) -> Self {
         Self { view: self.view.clone(), at: self.at }

@@ -14,7 +14,7 @@ use crate::{Change, ChangeKind, TtlEntry, TtlStore, WriteOutcome};
 /// Each write adds at most one object that expires, and sweeps up to two, so expired objects do not accumulate.
 const SWEPT_BY_WRITE: usize = 2;
 
-/// A sweep of everything goes in steps of so many.
+/// The number of deadlines in one step of a complete sweep.
 const STEP: usize = 64;
 
 impl<K, V, C> TtlStore<K, V, C>
@@ -28,12 +28,12 @@ where
         self.sweep_at(self.shared.clock.now())
     }
 
-    /// From which instant on a [`evict_expired`](Self::evict_expired) finds something, as far as is known now; `None` when nothing stored expires.
+    /// Returns the instant from which on [`evict_expired`](Self::evict_expired) is expected to find an object; `None` if no stored object expires.
     ///
-    /// It may turn out to be early: an object that is written anew, or held by a snapshot, may be what it speaks of.
+    /// The instant may be too early, because it may belong to an object that was written again, or that only a snapshot holds.
     ///
     /// # Examples
-    /// A task that sweeps where there are too few writes to do it:
+    /// A task that sweeps a store with few writes:
     /// ```
     /// use flyball_informer_cache::{Clock, ManualClock, TtlEntry, TtlStore};
     /// use std::time::Duration;
@@ -57,7 +57,7 @@ where
         self.shared.expiry.first().map(|deadline| deadline + Duration::from_nanos(1))
     }
 
-    /// Takes out the object of a key if it has expired. Says whether there was one, also if somebody else was quicker.
+    /// Deletes the object of a key if it has expired. Returns whether there was an expired object, even if another thread deletes it first.
     pub(super) fn take_expired<Q>(&self, key: &Q, now: Nanos) -> bool
     where
         K: Borrow<Q>,
@@ -66,7 +66,7 @@ where
         match self.store.get(key) {
             Some(found) if !found.is_alive_at(now) => {
                 self.store.delete(key, Some(found.tombstone()));
-                // The object of somebody else's write: its drop is no business of this one.
+                // Another thread wrote this object, so a panic of its drop is not propagated to this caller.
                 caught(|| drop(found));
                 true
             }
@@ -79,7 +79,7 @@ where
         caught(|| drop(self.sweep_some(now, SWEPT_BY_WRITE)));
     }
 
-    /// A sweep before something else, which goes on whatever the drop of an object does.
+    /// Sweeps before another operation, which continues even if the drop of an object panics.
     pub(super) fn sweep_first(&self, now: Nanos) {
         let swept = self.sweep_at(now);
         caught(|| drop(swept));
@@ -93,7 +93,7 @@ where
         changes
     }
 
-    /// One step of a sweep: at most so many deadlines; `None` when none is due.
+    /// Performs one step of a sweep, of at most `most` deadlines. Returns `None` if none is due.
     fn sweep_some(&self, now: Nanos, most: usize) -> Option<Vec<Change<K, TtlEntry<V>>>> {
         let due = self.shared.expiry.due(now, most);
         if due.is_empty() {
@@ -103,15 +103,15 @@ where
         for (place, key) in due {
             let found = self.store.get(&*key).filter(|found| found.place() == place);
             if let Some(found) = found {
-                // Cloned before the deletion: it may panic.
+                // Cloned before the deletion, because the clone may panic.
                 let told = K::clone(&key);
                 if self.store.delete(&*key, Some(found.tombstone())) == WriteOutcome::Deleted {
                     let name = Arc::new(Name { hash: 0, key: told });
                     changes.push(Change::of(name, ChangeKind::Deleted, Some(found.clone()), found));
                 }
             }
-            // Not before it is dealt with, so that a panic leaves it for the next sweep. It is also the place of what was written over
-            // and is still held by a snapshot.
+            // Removed only after the object was handled, so that a panic leaves the deadline for the next sweep. The deadline may also belong to an object
+            // that was replaced and that a snapshot still holds.
             self.shared.expiry.leave(place);
         }
         Some(changes)

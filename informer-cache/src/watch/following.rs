@@ -29,26 +29,26 @@ where
         SubscriptionBuilder::new(self.inner.clone())
     }
 
-    /// Calls `f` with every stored object, then with every change: unmerged, and on the thread that writes.
+    /// Calls `f` with every stored object, then with every change, not coalesced, on the thread that writes.
     ///
     /// This call reports the objects of one snapshot to `f`, as initial additions. (The objects of the store's first list are initial, too, if it comes
-    /// later.) From that snapshot on every write calls `f` with each of its changes, after readers can see them and after every lock is released: `f` may
-    /// use the store. A relist reports deletions first, and another object under a key as one change, [`Replaced`](crate::ChangeKind::Replaced), whose
-    /// `old()` is gone. `f` must be quick, as the writer waits for it.
+    /// later.) From that snapshot on, every write calls `f` with each of its changes, after readers can see them and after every lock is released, so `f` may
+    /// use the store. A relist reports deletions first. It reports another object under a key as one change, [`Replaced`](crate::ChangeKind::Replaced), whose
+    /// `old()` is the former object. `f` must be quick, because the writer waits for it.
     ///
-    /// Changes come in the order of the writes of one thread; calls from several threads overlap, also with the initial objects. So an observer suits a
-    /// receiver that accepts changes twice and in any order, is bounded by itself, and needs every state: a queue of keys, for example. If `f` writes,
-    /// through a [`SharedWriter`](crate::SharedWriter), that write is reported to every observer within the call: observers later in the list receive the
-    /// inner write before the outer one. Registering is O(observers), besides the initial objects. To receive changes at the subscriber's own pace, use
-    /// [`subscribe`](Self::subscribe).
+    /// The changes of one writing thread are reported in the order of its writes. Calls from several threads overlap, also with the initial objects. So use
+    /// an observer for a receiver that accepts changes repeatedly and in any order, has bounded memory, and needs every state: a queue of keys, for example.
+    /// If `f` writes, through a [`SharedWriter`](crate::SharedWriter), that write is reported to every observer within the call: observers later in the list
+    /// receive the inner write before the outer one. Registering is O(observers), besides the initial objects. To receive changes at the subscriber's own
+    /// pace, use [`subscribe`](Self::subscribe).
     ///
-    /// The run future of an informer reports a long list in pieces, on whichever thread it is polled; dropped meanwhile, it reports the rest as it is dropped.
+    /// The run future of an informer reports a long list in pieces, on the thread that polls it. If it is dropped meanwhile, its destructor reports the rest.
     ///
     /// The observation ends when the observer is dropped, or when the store is closed. While `f` holds a writer, the store is not closed by dropping
     /// the other writers.
     ///
     /// # Panics
-    /// Not when `f` does: that is [counted](Observer::panic_count), and `f` is called again for the next change.
+    /// A panic of `f` is caught and [counted](Observer::panic_count), and `f` is called again for the next change.
     ///
     /// # Examples
     /// ```
@@ -73,33 +73,34 @@ where
         Observer::begin(&self.inner, f)
     }
 
-    /// Waits until the store's [version](Self::version) is this one or later. Gives back the version that was seen.
+    /// Waits until the store's [version](Self::version) is this one or later. Returns the store's version at that moment.
     ///
-    /// The store then shows what was written at this version, if its source delivers changes in the order of versions, as one watch of a Kubernetes API server does.
-    /// From a source that does not, the version may be that of a newer change to another object, and the awaited change may not have arrived; only a list or a
+    /// If the source delivers changes in the order of versions, as one watch of a Kubernetes API server does, the store then shows every change up to this
+    /// version. Otherwise the version may be that of a newer change to another object, and the awaited change may not have arrived; only a list or a
     /// bookmark guarantees that every change up to its version is stored.
     ///
     /// # Errors
-    /// When a relist takes the store *back*, to a version before this one, or when the store is closed, as it is when its writer is dropped.
+    /// Returns an error if a relist takes the store *back*, to a version before this one, or if the store is closed, for example by dropping its writer.
     ///
     /// # Cancel safety
-    /// Dropping the future forgets the wait and nothing else.
+    /// Dropping the future only stops waiting.
     pub fn wait_for_version(&self, version: Version) -> WaitForVersion<K, V> {
         WaitForVersion::new(Arc::downgrade(&self.inner), version)
     }
 
-    /// As [`wait_for_version`](Self::wait_for_version), on this thread.
+    /// Like [`wait_for_version`](Self::wait_for_version), but blocks this thread.
     ///
     /// # Errors
-    /// Those of [`wait_for_version`](Self::wait_for_version).
+    /// The same as for [`wait_for_version`](Self::wait_for_version).
     pub fn blocking_wait_for_version(&self, version: Version) -> Result<Version, WaitForError> {
         block_on(self.wait_for_version(version))
     }
 
-    /// As [`wait_for_version`](Self::wait_for_version), on this thread and no longer than `limit`. In a task, put your runtime's timeout around `wait_for_version`.
+    /// Like [`wait_for_version`](Self::wait_for_version), but blocks this thread, for at most `limit`. In a task, use your runtime's timeout with
+    /// `wait_for_version`.
     ///
     /// # Errors
-    /// Those of [`wait_for_version`](Self::wait_for_version), and when the time is up.
+    /// The same as for [`wait_for_version`](Self::wait_for_version), and [`WaitForError::TimedOut`] if the limit has passed.
     pub fn blocking_wait_for_version_timeout(
         &self,
         version: Version,
@@ -109,16 +110,16 @@ where
     }
 
     /// Waits until the store shows the state that was written to a key at this version, or a newer one: reading one's own writes. Returns the object
-    /// stored then, or `None` if it was deleted, so a deletion ends the wait, too.
+    /// stored at that moment, or `None` if it was deleted, so a deletion ends the wait, too.
     ///
-    /// It waits for the store's version, so what [`wait_for_version`](Self::wait_for_version) says of the order of versions is true here, too. From a source that does not keep it,
-    /// compare the version of the object.
+    /// The call waits for the store's version, so it depends on the order of versions like [`wait_for_version`](Self::wait_for_version). For a source that
+    /// does not keep this order, compare the version of the returned object.
     ///
     /// # Errors
-    /// Those of [`wait_for_version`](Self::wait_for_version).
+    /// The same as for [`wait_for_version`](Self::wait_for_version).
     ///
     /// # Cancel safety
-    /// Dropping the future forgets the wait and nothing else.
+    /// Dropping the future only stops waiting.
     ///
     /// # Examples
     /// ```
@@ -138,13 +139,14 @@ where
         WaitForKey::new(Arc::downgrade(&self.inner), key, version)
     }
 
-    /// Waits until the first list is published, and all observers have received it. Any number may wait; all are woken. An observer must not wait for it.
+    /// Waits until the first list is published and all observers have received it. Any number of tasks may wait; all are woken. An observer must not wait
+    /// for it.
     ///
     /// # Errors
-    /// When the store is closed first.
+    /// Returns an error if the store is closed before its first list.
     ///
     /// # Cancel safety
-    /// Dropping the future forgets the wait and nothing else.
+    /// Dropping the future only stops waiting.
     ///
     /// # Examples
     /// ```
@@ -165,18 +167,18 @@ where
         self.inner.synced.wait().await
     }
 
-    /// As [`synced`](Self::synced), on this thread.
+    /// Like [`synced`](Self::synced), but blocks this thread.
     ///
     /// # Errors
-    /// Those of [`synced`](Self::synced).
+    /// The same as for [`synced`](Self::synced).
     pub fn blocking_synced(&self) -> Result<(), Stopped> {
         block_on(self.inner.synced.wait())
     }
 
-    /// As [`synced`](Self::synced), on this thread and no longer than `limit`.
+    /// Like [`synced`](Self::synced), but blocks this thread, for at most `limit`.
     ///
     /// # Errors
-    /// [`WaitForError::Closed`] when the store is closed first, and [`WaitForError::TimedOut`].
+    /// Returns [`WaitForError::Closed`] if the store is closed before its first list, and [`WaitForError::TimedOut`] if the limit has passed.
     pub fn blocking_synced_timeout(&self, limit: Duration) -> Result<(), WaitForError> {
         match block_on_timeout(self.inner.synced.wait(), limit) {
             Some(synced) => synced.map_err(|Stopped| WaitForError::Closed),
@@ -184,10 +186,10 @@ where
         }
     }
 
-    /// As [`wait_for_key`](Self::wait_for_key), on this thread.
+    /// Like [`wait_for_key`](Self::wait_for_key), but blocks this thread.
     ///
     /// # Errors
-    /// Those of [`wait_for_version`](Self::wait_for_version).
+    /// The same as for [`wait_for_version`](Self::wait_for_version).
     ///
     /// # Examples
     /// A thread that reads its own write:
@@ -210,10 +212,10 @@ where
         block_on(self.wait_for_key(key, version))
     }
 
-    /// As [`wait_for_key`](Self::wait_for_key), on this thread and no longer than `limit`.
+    /// Like [`wait_for_key`](Self::wait_for_key), but blocks this thread, for at most `limit`.
     ///
     /// # Errors
-    /// Those of [`wait_for_version`](Self::wait_for_version), and when the time is up.
+    /// The same as for [`wait_for_version`](Self::wait_for_version), and [`WaitForError::TimedOut`] if the limit has passed.
     pub fn blocking_wait_for_key_timeout(
         &self,
         key: K,
@@ -223,7 +225,7 @@ where
         block_on_timeout(self.wait_for_key(key, version), limit).unwrap_or(Err(WaitForError::TimedOut))
     }
 
-    /// Whether the first list is published, and all observers have received it: not yet while they do. Stays so after [`close`](crate::Writer::close).
+    /// Returns whether the first list is published and all observers have received it. Once `true`, stays `true`, also after [`close`](crate::Writer::close).
     #[must_use]
     pub fn is_synced(&self) -> bool {
         self.inner.synced.is_set()

@@ -1,7 +1,8 @@
-//! EDGE. A handler function that a future, run by any executor, calls with a subscription's changes.
+//! EDGE. An event handler: a function that a future, run by any executor, calls with a subscription's changes.
 //!
-//! Cancel safety: the run future may be dropped at any point. It takes a change and delivers it in one poll, so none is half delivered. The
-//! store may be closed, the handler unsubscribed, or the future dropped, polled or not: each drops the subscription and the function and wakes all waiters.
+//! Cancel safety: the run future may be dropped at any point. It takes a change and delivers it in one poll, so no change is half delivered. The
+//! handler ends if the store is closed, the handler is unsubscribed, or the future is dropped, polled or not. Each drops the subscription and the function, and
+//! wakes all waiters.
 
 use std::fmt;
 use std::future::Future;
@@ -28,13 +29,13 @@ pub struct HandlerRegistration {
 /// State shared by the run future and the handles.
 struct Shared {
     stop: StopSignal,
-    /// Set when the run future is over.
+    /// Set when the run future has ended.
     over: Synced,
     panics: AtomicU64,
     initial_processed: InitialProcessed,
 }
 
-/// What ended a [`HandlerFuture`].
+/// The reason for the end of a [`HandlerFuture`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandlerExit {
     /// The store was closed, or the index that the subscription was [by](crate::SubscriptionBuilder::by_index) was removed, and every change was delivered.
@@ -49,7 +50,7 @@ pub enum HandlerExit {
 /// Dropping it unsubscribes.
 #[must_use = "nothing is told unless it is polled"]
 pub struct HandlerFuture<K, V, F> {
-    /// None once it is over.
+    /// `None` after the end.
     work: Option<(Subscription<K, V>, F)>,
     end: HandlerExit,
     shared: Arc<Shared>,
@@ -59,7 +60,7 @@ impl<K, V> Subscription<K, V>
 where
     K: Clone + Eq + Hash,
 {
-    /// Calls `f` with the changes, one after the other and at its own pace: a slow `f` delays no other subscriber, and receives merged changes.
+    /// Calls `f` with the changes, one after the other, as fast as `f` accepts them: a slow `f` delays no other subscriber, and receives coalesced changes.
     ///
     /// The future calls `f`, on the thread that polls it, and completes when the store is closed; code after its `await` can run once at that point. A panic
     /// of `f` is [counted](HandlerRegistration::panic_count), and the change that caused it counts as processed: `f` is called with the next change, and
@@ -100,21 +101,21 @@ where
 }
 
 impl HandlerRegistration {
-    /// Stops the calls. One that another thread is about to make still begins, and a call in progress is not waited for. Pending changes are
+    /// Stops the calls. A call that another thread is about to make still begins, and a call in progress is not waited for. Pending changes are
     /// not delivered. Idempotent.
     ///
-    /// The function and the subscription are dropped when the run future is polled next, or dropped.
+    /// The function and the subscription are dropped when the run future is next polled, or dropped.
     pub fn unsubscribe(&self) {
         self.shared.stop.request();
     }
 
-    /// Waits until the run future is over, for whatever reason: the call in progress has returned, no other will begin, and the function is
-    /// dropped. Any number may wait; all are woken. A function that waited for its own end on its own thread would wait for ever.
+    /// Waits until the run future has ended, for any reason: the call in progress has returned, no other call will begin, and the function is
+    /// dropped. Any number of tasks may wait; all are woken. If the function itself blocks on this wait, it deadlocks.
     ///
     /// # Cancel safety
-    /// Dropping the future forgets the wait and nothing else.
+    /// Dropping the future only stops waiting.
     pub async fn unsubscribed(&self) {
-        // Never an error: this signal is always given.
+        // Never an error, because this signal is always set.
         let _ = self.shared.over.wait().await;
     }
 
@@ -123,7 +124,7 @@ impl HandlerRegistration {
         self.shared.initial_processed.clone()
     }
 
-    /// How many calls panicked; and the drop of the function, which counts as one.
+    /// Returns the number of calls that panicked. A panic in the drop of the function counts as one.
     ///
     /// # Examples
     /// ```
@@ -171,7 +172,7 @@ impl<K, V, F> HandlerFuture<K, V, F> {
     }
 }
 
-// Nothing in it is pinned: the function is called by reference.
+// No field is pinned, because the function is called by reference.
 impl<K, V, F> Unpin for HandlerFuture<K, V, F> {}
 
 impl<K, V, F> Future for HandlerFuture<K, V, F>
@@ -187,7 +188,7 @@ where
         this.shared.stop.poll(cx);
         for _ in 0..BATCH {
             let Some((changes, function)) = &mut this.work else { return Poll::Ready(this.end) };
-            // Before each call: none begins after a request to stop.
+            // Checked before each call, so that no call begins after a request to stop.
             if this.shared.stop.is_requested() {
                 return Poll::Ready(this.finish(HandlerExit::Unsubscribed));
             }
@@ -224,5 +225,5 @@ impl<K, V, F> fmt::Debug for HandlerFuture<K, V, F> {
     }
 }
 
-/// How many calls one poll makes.
+/// The number of calls in one poll.
 const BATCH: usize = 64;

@@ -16,7 +16,7 @@ use crate::signal::synced::{Synced, Wait};
 /// signal, or the store is closed before its first list.
 ///
 /// # Cancel safety
-/// Dropping it forgets the wait and nothing else.
+/// Dropping it only stops waiting.
 #[must_use = "futures do nothing unless polled"]
 pub struct InitialProcessed {
     wait: Wait<Arc<Synced>>,
@@ -27,10 +27,10 @@ impl InitialProcessed {
         Self { wait: Wait::new(signal) }
     }
 
-    /// Whether the initial state has been processed. Once `true`, stays `true`.
+    /// Returns whether the initial state has been processed. Once `true`, stays `true`.
     ///
     /// # Examples
-    /// A probe that must not wait:
+    /// A health check that must not wait:
     /// ```
     /// use flyball_informer_cache::{InitialProcessed, Schema, Store, Version};
     ///

@@ -1,7 +1,7 @@
 //! SHELL. A function that is called with every change, from its registration to its end. Its calls are in [`changes::observer_fn`](crate::changes::observer_fn).
 //!
 //! Registering takes its snapshot under `published`. So a change that was published before is in the snapshot, and a
-//! writer that publishes one later finds the observer in the list: each change is reported exactly once.
+//! writer that publishes a change later finds the observer in the list: each change is reported exactly once.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -25,7 +25,7 @@ pub struct Observer<K, V> {
 }
 
 impl<K, V> Observer<K, V> {
-    /// The number of calls that panicked.
+    /// Returns the number of calls that panicked.
     ///
     /// # Examples
     /// ```
@@ -44,7 +44,7 @@ impl<K, V> Observer<K, V> {
         self.fate.panics.load(Ordering::Relaxed)
     }
 
-    /// Stops the calls. One that another thread is about to make still begins, and calls in progress are not waited for. Idempotent.
+    /// Stops the calls. A call that another thread is about to make still begins, and calls in progress are not waited for. Idempotent.
     pub fn unsubscribe(&self) {
         // Ordering: Relaxed, it publishes nothing. A function that ends its own observer is not called again by that thread.
         self.fate.gone.store(true, Ordering::Relaxed);
@@ -55,18 +55,18 @@ impl<K, V> Observer<K, V> {
         let staying = staying.cloned().collect();
         let left = std::mem::replace(&mut published.observer_fns, staying);
         drop(published);
-        // After unlocking, as the function may go with it.
+        // After unlocking, because this may drop the function.
         drop(left);
     }
 
     /// Waits until the observer has ended, by [`unsubscribe`](Self::unsubscribe) or because the store was closed: every writer that was calling observers has
     /// finished, no call will begin, and the function is dropped. Any number of tasks may wait; all are woken.
     ///
-    /// Within a call of an observer this returns immediately, as that call may be the one it would wait for. An informer that reports a long list holds the function until
-    /// the list is reported, also between two pieces: the task that polls its run future must not wait for this beside it.
+    /// Within a call of an observer, this returns immediately, because it might otherwise wait for that very call. An informer that reports a long list
+    /// holds the function until the list is reported, also between two pieces, so the task that polls its run future must not wait for this at the same time.
     ///
     /// # Cancel safety
-    /// Dropping the future forgets the wait and nothing else.
+    /// Dropping the future only stops waiting.
     ///
     /// # Examples
     /// ```
@@ -85,7 +85,7 @@ impl<K, V> Observer<K, V> {
     /// ```
     pub async fn unsubscribed(&self) {
         if !NotifyGuard::is_here() {
-            // Never an error: this signal is always given.
+            // Never an error, because this signal is always set.
             let _ = self.fate.over.wait().await;
         }
     }
@@ -97,7 +97,7 @@ impl<K, V> Observer<K, V> {
     ) -> Self {
         let fate = Arc::new(ObserverState::default());
         let observer_fn = Arc::new(ObserverFn { function: Some(Box::new(function)), fate: fate.clone() });
-        // Before it is registered, so that a panic in the drop of an old object below ends the observation.
+        // Created before the function is registered, so that a panic in the drop of an old object below ends the observation.
         let observer = Self { store: Arc::downgrade(store), fate };
         let table = store.listen(&observer_fn);
         let _telling = NotifyGuard::begin();
@@ -126,7 +126,7 @@ impl<K, V> StoreInner<K, V> {
     fn listen(&self, observer_fn: &Arc<ObserverFn<K, V>>) -> Arc<Table<K, V>> {
         let mut published = self.published.write();
         if !published.closed {
-            // All of the old list are in the new one: no function is dropped here.
+            // The new list holds all functions of the old one, so no function is dropped here.
             published.observer_fns = published.observer_fns.iter().chain([observer_fn]).cloned().collect();
         }
         published.table.clone()

@@ -4,8 +4,8 @@
 //! |---|---|
 //! | `walk` | the objects of a snapshot still to be delivered: of the initial one, or of a resync |
 //! | `due`, `ready` | taken out of the buffer, not delivered yet: `due` is kept until its change is `ready`, so a panic in between loses nothing |
-//! | `taken` | the ticket under which they were taken out, unless that was for the walk |
-//! | `filter`, `resyncing` | which objects to deliver, and the period after which all are delivered again |
+//! | `taken` | the ticket of the taken entry, unless it was taken for the walk |
+//! | `filter`, `resyncing` | the filter of objects, and the period of the resync |
 //!
 //! All shared state is in the buffer, under its lock. The snapshot is taken and the buffer registered in one critical section of the store, so the
 //! buffer begins at the version of the snapshot. While the walk has objects left, no pending change is taken out. Hence the pending entry of a key that the
@@ -38,20 +38,20 @@ pub use self::lag::Lag;
 pub use self::next_change::NextChange;
 use self::resync::ResyncTimer;
 
-/// The objects of a store and everything that changes afterwards, merged per key.
+/// The objects of a store, then every later change, coalesced per key.
 ///
-/// It begins with the objects of one snapshot, [initial](Change::is_initial), as those of the store's first list are when that comes
-/// later; then follow changes, in the order in which their keys became pending: changes of different objects may be delivered in another order than
-/// they were written. Undelivered changes of one key are merged, so a slow subscriber costs memory for keys, never for events, and delays no writer or
-/// other subscriber. Applied in order, the changes lead from nothing to the store's state: an addition is always of a key that the subscriber does not
-/// have, an update or deletion of one that it has. When a change is received, the store shows that state or a newer one.
+/// A subscription begins with the objects of one snapshot as [initial](Change::is_initial) additions. If the store's first list comes later, its objects are
+/// initial, too. Then it delivers changes, in the order in which their keys became pending, so changes of different objects may be delivered in another
+/// order than they were written. Undelivered changes of one key are merged, so a slow subscriber costs memory for keys, never for events, and delays no
+/// writer or other subscriber. Applied in order, the changes lead from an empty state to the store's state: an addition is always of a key that the
+/// subscriber does not have, an update or deletion of a key that it has. When a change is received, the store shows that state or a newer one.
 ///
-/// Several subscriptions are independent. Dropping one ends it. [`Store::subscription`](crate::Store::subscription) makes one of some
-/// objects only, or one that delivers everything again periodically.
+/// Several subscriptions are independent. Dropping a subscription ends it. [`Store::subscription`](crate::Store::subscription) builds a subscription to some
+/// objects only, or one that delivers all objects again periodically.
 ///
-/// A subscription is unsuited to finding which *other* objects a change concerns, for example by an owner or a selector: states between two deliveries
-/// are not reported, though readers may have seen them in the store, and for an object that pointed to A, then B, then A again no change points to B.
-/// For that, [observe](crate::Store::observe) the store.
+/// Do not use a subscription to find which *other* objects a change concerns, for example by an owner or a selector. States between two deliveries
+/// are not reported, though readers may have seen them in the store: for an object that pointed to A, then B, then A again, no change points to B.
+/// [Observe](crate::Store::observe) the store instead.
 ///
 /// # Examples
 /// ```
@@ -78,7 +78,7 @@ pub struct Subscription<K, V> {
     walk: Option<InitialObjects<K, V>>,
     /// Whether the walk delivers the initial state.
     initial: bool,
-    /// Whether to walk again once every change has been delivered.
+    /// Whether to start another walk once every change has been delivered.
     resync: bool,
     due: Option<Due<K, V>>,
     ready: Option<Change<K, V>>,
@@ -91,7 +91,7 @@ pub struct Subscription<K, V> {
 /// An entry that was taken out and is not delivered yet.
 struct Due<K, V> {
     merged: Merged<K, V>,
-    /// Whether it is of the initial snapshot.
+    /// Whether the entry belongs to the initial snapshot.
     initial: bool,
 }
 
@@ -107,7 +107,7 @@ impl<K, V> Subscription<K, V>
 where
     K: Clone + Eq + Hash,
 {
-    /// A subscription to `buffer`, which was registered when `snapshot` was taken.
+    /// Creates a subscription to `buffer`, which was registered when `snapshot` was taken.
     pub(crate) fn new(
         buffer: Arc<SubscriptionBuffer<K, V>>,
         store: Weak<StoreInner<K, V>>,
@@ -127,7 +127,7 @@ where
             resyncing: None,
             seen: Version::ZERO,
         };
-        // Last, as it may panic: dropping the subscription then detaches the buffer.
+        // Last, because it may panic: dropping the subscription then detaches the buffer.
         subscription.begin(&snapshot.table);
         subscription
     }
@@ -138,14 +138,14 @@ where
         self.initial = self.walk.is_some();
     }
 
-    /// The number of keys still to be delivered, of the snapshot and of changes.
+    /// Returns the number of keys still to be delivered, of the snapshot and of changes.
     #[must_use]
     pub fn pending(&self) -> usize {
         let lag = self.lag();
         lag.initial_remaining + lag.pending
     }
 
-    /// How far this subscriber is behind.
+    /// Returns how far this subscriber is behind.
     #[must_use]
     pub fn lag(&self) -> Lag {
         let (pending, version) = self.buffer.lag();
@@ -156,9 +156,9 @@ where
         Lag { initial_remaining: snapshot, pending, delivered_version: seen, merged_version: version }
     }
 
-    /// Whether the store has had its first list, and every object of it has been delivered. Stays `true`.
+    /// Returns whether the store has had its first list, and every object of that list has been delivered. Once `true`, stays `true`.
     ///
-    /// False in a store that never gets a list, however it is filled, as [`Store::synced`](crate::Store::synced) waits for ever there.
+    /// Always `false` in a store that never gets a list, however it is filled; [`Store::synced`](crate::Store::synced) waits forever in such a store.
     ///
     /// # Examples
     /// ```
@@ -183,7 +183,7 @@ where
     }
 
     /// Waits until this subscriber has processed the initial state: it has received [every object](Self::is_initial_delivered) and asked for the next
-    /// change, so the last one is processed, too. For other tasks than the subscriber's own, which must keep asking for changes meanwhile.
+    /// change, so the last object is processed, too. Intended for tasks other than the subscriber's own, which must keep asking for changes meanwhile.
     ///
     /// # Examples
     /// ```
@@ -240,7 +240,7 @@ where
                             return Poll::Pending;
                         }
                     }
-                    // Once in a call: with a filter that rejects every object, a short period might loop here for ever.
+                    // Once per call, because with a filter that rejects every object, a short period might loop here forever.
                     Popped::Empty(_) if !resynced && self.period_is_over() => {
                         (resynced, self.resync) = (true, true);
                     }
@@ -254,7 +254,7 @@ where
                     Popped::Overflowed => return Poll::Ready(Taken::Overflowed),
                     Popped::Ended(version) => {
                         self.seen = version;
-                        // With its alarm, which holds a waker.
+                        // Drops the alarm, too, which holds a waker.
                         drop(self.resyncing.take());
                         return Poll::Ready(Taken::Ended);
                     }
@@ -279,7 +279,7 @@ where
                 self.resync = false;
                 Poll::Ready(())
             }
-            // A change became pending meanwhile: it is delivered first.
+            // A change has become pending: it is delivered first.
             Settled::Pending => Poll::Ready(()),
             // The end of the merge wakes this task.
             Settled::Behind => Poll::Pending,
@@ -287,7 +287,7 @@ where
     }
 
     fn pop(&self, waker: Option<&Waker>) -> Popped<K, V> {
-        // First without the waker: if a change is pending, no clone of the waker is needed.
+        // First without the waker, because no clone of the waker is needed if a change is pending.
         match (self.buffer.pop(), waker) {
             (Popped::Empty(_), Some(waker)) => {
                 let (popped, replaced) = self.buffer.pop_or_wait(waker.clone());
@@ -331,7 +331,7 @@ where
 }
 
 impl<K, V> Taken<K, V> {
-    /// The change for an unbounded subscriber, whose buffer never overflows.
+    /// Returns the change for an unbounded subscriber, whose buffer never overflows.
     fn change(self) -> Option<Change<K, V>> {
         match self {
             Self::Change(change) => Some(change),
@@ -346,7 +346,7 @@ impl<K, V> Drop for Subscription<K, V> {
     }
 }
 
-// Nothing in it is pinned.
+// No field is pinned.
 impl<K, V> Unpin for Subscription<K, V> {}
 
 impl<K: fmt::Debug, V> fmt::Debug for Subscription<K, V> {
@@ -355,5 +355,5 @@ impl<K: fmt::Debug, V> fmt::Debug for Subscription<K, V> {
     }
 }
 
-/// How many steps without a change to deliver one poll makes.
+/// The number of steps without a change to deliver in one poll.
 const TURN: u32 = 512;

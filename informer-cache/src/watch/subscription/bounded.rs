@@ -7,7 +7,7 @@
 //! | `restarting` | a restart has begun and not ended; after a panic in it, the next call repeats it |
 //! | `lagged` | the error with which the subscription has ended |
 //!
-//! Cancel safety: that of [`Subscription`]. A restart is delivered in the poll that performs it.
+//! Cancel safety: the same as for [`Subscription`]. A restart is delivered in the poll that performs it.
 
 use std::error::Error;
 use std::fmt;
@@ -21,9 +21,9 @@ use crate::{Change, Version};
 
 /// A [`Subscription`] whose pending keys are bounded; made by [`SubscriptionBuilder::bounded`](crate::SubscriptionBuilder::bounded).
 ///
-/// Any subscription merges pending changes per key, so at most the stored objects and the deleted ones that the subscriber has received are pending. Use
-/// this one for a lower bound: a subscriber that exceeds it restarts, or ends with an error, in place of receiving every change. Neither blocks the
-/// writer or costs it anything.
+/// Every subscription merges pending changes per key, so the pending keys are at most those of the stored objects and of deleted ones that the subscriber has
+/// received. Use a `BoundedSubscription` for a lower bound: a subscriber that exceeds the bound restarts, or ends with an error, instead of receiving every
+/// change. Neither blocks the writer, nor costs it anything.
 ///
 /// # Examples
 /// ```
@@ -51,30 +51,30 @@ pub struct BoundedSubscription<K, V> {
     lagged: Option<Lagged>,
 }
 
-/// What happens to a subscriber that falls too far behind.
+/// The action when a subscriber has too many pending keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OverflowPolicy {
     /// The subscription restarts; see [`SubscriptionEvent::Restarted`].
     Restart,
-    /// It ends, with [`Lagged`].
+    /// The subscription ends, with [`Lagged`].
     Disconnect,
 }
 
-/// What a [`BoundedSubscription`] delivers.
+/// An item of a [`BoundedSubscription`].
 pub enum SubscriptionEvent<K, V> {
     /// A change.
     Change(Change<K, V>),
-    /// The subscriber fell too far behind, and the subscription restarted. Discard all state: next come the objects stored now, all of them as
-    /// [initial](Change::is_initial) additions, then what changes.
+    /// The subscriber fell too far behind, and the subscription restarted. Discard all state: the subscription next delivers all stored objects as
+    /// [initial](Change::is_initial) additions, then every later change.
     Restarted,
 }
 
 /// A subscriber fell too far behind, and its [`BoundedSubscription`] has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lagged {
-    /// The store's version up to which every change was certainly delivered.
+    /// The store's version up to which every change was delivered for certain.
     pub delivered_version: Version,
-    /// The store's version when that was noticed.
+    /// The store's version when the overflow was detected.
     pub version: Version,
 }
 
@@ -86,10 +86,10 @@ where
         Self { changes, overflow, restarting: false, lagged: None }
     }
 
-    /// The next event; `None` once the store is closed and every change was delivered.
+    /// Waits for the next event; `None` once the store is closed and every change was delivered.
     ///
     /// # Errors
-    /// When the subscriber has fallen too far behind: with [`OverflowPolicy::Disconnect`], and also with [`OverflowPolicy::Restart`] if the
+    /// Returns an error if the subscriber has fallen too far behind: with [`OverflowPolicy::Disconnect`], and also with [`OverflowPolicy::Restart`] if the
     /// store was dropped, so that there is no state to restart from. Every later call returns the error again.
     ///
     /// # Cancel safety
@@ -119,7 +119,7 @@ where
         NextEvent { subscription: self }
     }
 
-    /// As [`next`](Self::next), for streams and futures written by hand.
+    /// Like [`next`](Self::next), for handwritten streams and futures.
     pub fn poll_next(
         &mut self,
         cx: &mut Context<'_>,
@@ -127,10 +127,10 @@ where
         self.take(Some(cx.waker()))
     }
 
-    /// The next event, if one is ready.
+    /// Returns the next event, if one is ready.
     ///
     /// # Errors
-    /// As [`next`](Self::next).
+    /// The same as for [`next`](Self::next).
     pub fn try_next(&mut self) -> Result<Option<SubscriptionEvent<K, V>>, Lagged> {
         match self.take(None) {
             Poll::Ready(told) => told,
@@ -138,25 +138,25 @@ where
         }
     }
 
-    /// The number of keys still to be delivered, of the snapshot and of changes; after an overflow, of those that exceeded the bound.
+    /// Returns the number of keys still to be delivered, of the snapshot and of changes; after an overflow, the number of keys that exceeded the bound.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.changes.pending()
     }
 
-    /// How far this subscriber is behind.
+    /// Returns how far this subscriber is behind.
     #[must_use]
     pub fn lag(&self) -> Lag {
         self.changes.lag()
     }
 
-    /// As [`Subscription::is_initial_delivered`], since the last start: a restart resets it to `false`.
+    /// Like [`Subscription::is_initial_delivered`], but a restart resets it to `false`.
     #[must_use]
     pub fn is_initial_delivered(&self) -> bool {
         !self.restarting && self.lagged.is_none() && self.changes.is_initial_delivered()
     }
 
-    /// As [`Subscription::resync`].
+    /// Like [`Subscription::resync`].
     pub fn resync(&mut self) {
         self.changes.resync();
     }

@@ -55,17 +55,17 @@ where
         self
     }
 
-    /// Delivers only objects that have this value in an index. Replaces a key or value that was selected before. An object that gets the value is added, not
-    /// [initial](crate::Change::is_initial); one that loses it is deleted, with the state that had it. The deletion of an object carries its last state,
-    /// whatever value that state has in the index.
+    /// Delivers only objects that have this value in an index. Replaces a key or value that was selected before. When an object gets the value, its change
+    /// is an addition that is not [initial](crate::Change::is_initial); when an object loses the value, its change is a deletion, with the state that had
+    /// the value. The deletion of an object carries its last state, whatever value that state has in the index.
     ///
-    /// The writer decides whether a write is selected, by the index's values of the objects. So the start costs O(objects of the value), and other objects are
-    /// neither pending nor held and wake no task. Where a [`filter`](Self::filter) would do, this is the cheaper form.
+    /// The writer decides whether a write is selected, by comparing the object's values in the index. So starting costs O(objects of the value), and other
+    /// objects are neither pending nor held and wake no task. If both are possible, this costs less than a [`filter`](Self::filter).
     ///
     /// The subscription ends when the index is removed from the store.
     ///
     /// # Errors
-    /// When the store has no such index.
+    /// Returns an error if the store has no such index.
     ///
     /// # Examples
     /// ```
@@ -99,14 +99,15 @@ where
         Ok(self)
     }
 
-    /// Delivers only objects for which `f` returns true. An object that begins to pass is added, not [initial](crate::Change::is_initial); one that ceases to
-    /// pass is deleted, with the state that was delivered last. With several filters, an object has to pass all.
+    /// Delivers only objects for which `f` returns true. When an object begins to pass, its change is an addition that is not
+    /// [initial](crate::Change::is_initial); when it ceases to pass, its change is a deletion, with the state that was delivered last. With several filters,
+    /// an object has to pass all.
     ///
     /// If the state delivered last passed, the deletion of the object is delivered, whatever its last state is.
     ///
-    /// The call that takes a change calls `f`, never under a lock: `f` may use the store. `f` must be pure, as it is called for a state when that is new,
-    /// when it is replaced, and at each resync. Rejected changes are pending until they are taken, so they count in [`lag`](Subscription::lag). A long walk
-    /// past rejected objects is split into several polls, to yield to other tasks.
+    /// The call that takes a change calls `f`, never under a lock, so `f` may use the store. `f` must be pure, because it is called for a state when the
+    /// state is new, when it is replaced, and at each resync. Rejected changes are pending until they are taken, so they count in
+    /// [`lag`](Subscription::lag). A long walk past rejected objects is split into several polls, to yield to other tasks.
     ///
     /// A panic of `f` propagates to the call that takes the change. The change is not lost: the next call delivers it.
     ///
@@ -137,7 +138,7 @@ where
         self
     }
 
-    /// Delivers only objects whose labels a selector matches: as a [`filter`](Self::filter) that asks the function of this index, which the store need not have.
+    /// Delivers only objects whose labels a selector matches: a [`filter`](Self::filter) by the function of this index, which the store need not have.
     ///
     /// # Examples
     /// ```
@@ -162,9 +163,9 @@ where
     /// Delivers every object again after each period, as [`Subscription::resync`] does. A period of zero disables the resync.
     ///
     /// Other subscriptions and relists do not affect the period. It starts with the subscription, and again with each resync. A due resync begins once every
-    /// pending change was delivered, so a subscriber that is always behind has none. Missed periods are not made up for.
+    /// pending change was delivered, so a subscriber that is always behind gets no resync. Missed periods are skipped.
     ///
-    /// The timer is for this subscription alone. It is armed while the subscriber waits.
+    /// The timer serves this subscription only. It is armed while the subscriber waits.
     ///
     /// # Examples
     /// ```
@@ -189,14 +190,14 @@ where
         self
     }
 
-    /// Starts the subscription: the stored objects, then every change. Costs what [`Store::subscribe`](crate::Store::subscribe) does.
+    /// Starts the subscription, which delivers the stored objects, then every change. The cost is that of [`Store::subscribe`](crate::Store::subscribe).
     #[must_use]
     pub fn subscribe(self) -> Subscription<K, V> {
         self.begin(usize::MAX)
     }
 
-    /// Starts the subscription with at most `most` pending keys, besides the objects of the snapshot; `overflow` decides what happens beyond that.
-    /// `most` must exceed the number of keys that one relist or one burst changes, or the subscriber restarts again and again.
+    /// Starts the subscription with at most `most` pending keys, besides the objects of the snapshot; `overflow` decides what happens at more pending keys.
+    /// `most` must exceed the number of keys that one relist or one burst changes, or the subscriber restarts repeatedly.
     ///
     /// # Examples
     /// ```

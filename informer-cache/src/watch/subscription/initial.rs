@@ -5,15 +5,15 @@ use crate::table::Table;
 use crate::table::persist::Walk;
 use crate::table::record::Record;
 
-/// The objects ahead, in the order of their rows.
+/// The remaining objects, in the order of their rows.
 pub(super) enum InitialObjects<K, V> {
     All(Walk<Record<K, V>>),
-    /// The next one last.
+    /// In reverse order: the next one is the last.
     Some(Vec<Record<K, V>>),
 }
 
 impl<K: Eq, V> InitialObjects<K, V> {
-    /// All objects of a table, or the selected ones; `None` if there are none. Compares keys or index values if there is a selection.
+    /// Creates a walk over all objects of a table, or the selected ones; `None` if there are none. Compares keys or index values if there is a selection.
     pub(super) fn new(table: &Table<K, V>, selection: Option<&Selection<K, V>>) -> Option<Self> {
         let ahead = match selection {
             None => Self::All(Walk::new(table.rows.items())),
@@ -28,7 +28,7 @@ impl<K: Eq, V> InitialObjects<K, V> {
 }
 
 impl<K, V> InitialObjects<K, V> {
-    /// How many objects are left.
+    /// Returns how many objects are left.
     pub(super) fn left(&self) -> usize {
         match self {
             Self::All(walk) => walk.left(),
@@ -36,7 +36,7 @@ impl<K, V> InitialObjects<K, V> {
         }
     }
 
-    /// The next one; `None` at the end.
+    /// Returns the next object; `None` at the end.
     pub(super) fn item(&self) -> Option<&Record<K, V>> {
         match self {
             Self::All(walk) => walk.item(),

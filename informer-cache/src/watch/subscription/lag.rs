@@ -27,8 +27,8 @@ pub struct Lag {
     pub initial_remaining: usize,
     /// Keys with changes still to be delivered.
     pub pending: usize,
-    /// The store's version up to which everything has been delivered.
+    /// The store's version up to which every change has been delivered.
     pub delivered_version: Version,
-    /// The store's version up to which everything has been merged.
+    /// The store's version up to which every change has been merged.
     pub merged_version: Version,
 }

@@ -1,8 +1,8 @@
 //! SHELL. The wait for one change.
 //!
-//! Nothing is held between two polls but the subscription itself.
+//! No state but the subscription itself is kept between two polls.
 //!
-//! Cancel safety: a change is handed over in the very poll that takes it; a future that is dropped has taken nothing.
+//! Cancel safety: a change is returned in the poll that takes it; a future that is dropped has taken nothing.
 
 use std::fmt;
 use std::future::Future;
@@ -20,7 +20,7 @@ impl<K, V> Subscription<K, V>
 where
     K: Clone + Eq + Hash,
 {
-    /// The next change; `None` once the store is closed and every change was delivered.
+    /// Waits for the next change; `None` once the store is closed and every change was delivered.
     ///
     /// # Cancel safety
     /// A future that is dropped has taken nothing.
@@ -46,7 +46,7 @@ where
         NextChange { subscription: self }
     }
 
-    /// As [`next`](Self::next), for streams and futures written by hand.
+    /// Like [`next`](Self::next), for handwritten streams and futures.
     ///
     /// # Examples
     /// ```
@@ -80,7 +80,7 @@ where
         self.take(Some(cx.waker())).map(Taken::change)
     }
 
-    /// The next change, awaited on this thread; `None` once the store is closed and everything was delivered.
+    /// Blocks this thread until the next change; `None` once the store is closed and every change was delivered.
     ///
     /// # Examples
     /// ```
@@ -102,10 +102,10 @@ where
         block_on(self.next())
     }
 
-    /// As [`blocking_next`](Self::blocking_next), and no longer than `limit`.
+    /// Like [`blocking_next`](Self::blocking_next), but blocks for at most `limit`.
     ///
     /// # Errors
-    /// When the time is up; nothing is taken then.
+    /// Returns an error if the limit has passed; nothing is taken in that case.
     ///
     /// # Examples
     /// ```
@@ -126,7 +126,7 @@ where
         block_on_timeout(self.next(), limit).ok_or(TimedOut)
     }
 
-    /// The next change if there is one now.
+    /// Returns the next change if one is ready.
     pub fn try_next(&mut self) -> Option<Change<K, V>> {
         match self.take(None) {
             Poll::Ready(taken) => taken.change(),

@@ -14,10 +14,10 @@ impl<K, V> Subscription<K, V>
 where
     K: Clone + Eq + Hash,
 {
-    /// Requests that every object be delivered once more, as an update from itself to itself.
+    /// Requests that every object be delivered again, as an update from its state to the same state.
     ///
     /// The resync begins once every pending change was delivered and no write is in progress. It overwrites no change: an object that changes before the
-    /// resync reaches it is delivered as that change only. O(1). No effect while a resync is under way, and none after the end.
+    /// resync reaches it is delivered as that change only. O(1). No effect while a resync is in progress, or after the end of the subscription.
     ///
     /// # Examples
     /// ```
@@ -39,7 +39,7 @@ where
     }
 }
 
-/// The period of one subscription, on a timer of its own. No write, relist or other subscription moves it.
+/// The resync period of one subscription, on its own timer. No write, relist or other subscription affects it.
 pub(super) struct ResyncTimer {
     timer: Box<dyn Timer>,
     period: Duration,
@@ -47,13 +47,13 @@ pub(super) struct ResyncTimer {
 }
 
 impl ResyncTimer {
-    /// The first resync is due a period from now. `None` for a period of zero, which would resync without end.
+    /// Creates a timer whose first resync is due after one period. `None` for a period of zero, which would resync without end.
     pub(super) fn new(timer: Box<dyn Timer>, period: Duration) -> Option<Self> {
         let next = timer.now() + period;
         (!period.is_zero()).then_some(Self { timer, period, next })
     }
 
-    /// Whether a resync is due; then the next one is due a period from now. Missed periods are not made up for.
+    /// Returns whether a resync is due. If it is, schedules the next one a period from now; missed periods are skipped.
     pub(super) fn is_due(&mut self) -> bool {
         let now = self.timer.now();
         let due = now >= self.next;
