@@ -66,7 +66,7 @@ impl Reflector {
                 WatchEvent::Added(_) | WatchEvent::Modified(_) | WatchEvent::Deleted(_) => {
                     EventVerdict::Stage
                 }
-                // A plain bookmark does not tell which of the initial objects are still to come.
+                // A plain bookmark does not show which of the initial objects are still missing.
                 WatchEvent::Bookmark(_) => EventVerdict::Ignore,
                 WatchEvent::InitialListEnd(version) => {
                     // The stream continues as a watch.
