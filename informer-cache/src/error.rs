@@ -138,7 +138,7 @@ pub struct MissingIndex {
 }
 
 impl MissingIndex {
-    /// The name of the index.
+    /// Returns the name of the index.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.name

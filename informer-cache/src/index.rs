@@ -221,7 +221,7 @@ impl<V: 'static, IK: Eq + Hash + Send + Sync + 'static> sealed::Sealed<V> for In
     }
 }
 
-// Not derived: function pointers are `Copy` whatever the types are.
+// Not derived, because a derive would require `Copy` of the types; function pointers are `Copy` for all types.
 
 impl<V, IK> Copy for Index<V, IK> {}
 

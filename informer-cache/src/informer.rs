@@ -186,7 +186,7 @@ where
     /// Returns an error if the informer ended before its first list.
     ///
     /// # Cancel safety
-    /// Dropping the future forgets the wait and nothing else.
+    /// Dropping the future only stops waiting.
     pub async fn synced(&self) -> Result<(), Stopped> {
         self.shared.writer.synced().await
     }
@@ -274,7 +274,7 @@ where
     /// Waits until the run future has ended, for any reason; [`status`](Self::status) returns the reason.
     ///
     /// # Cancel safety
-    /// Dropping the future forgets the wait and nothing else.
+    /// Dropping the future only stops waiting.
     pub async fn stopped(&self) {
         // Never an error, because this signal is always set.
         let _ = self.shared.stopped.wait().await;

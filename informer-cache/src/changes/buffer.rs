@@ -153,7 +153,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
         Self { selection, most, state: Mutex::new(state), initial_processed }
     }
 
-    /// The selection of the subscription; `None` where it receives every key.
+    /// Returns the selection of the subscription; `None` where it receives every key.
     pub(crate) fn selection(&self) -> Option<&Selection<K, V>> {
         self.selection.as_ref()
     }
@@ -169,12 +169,12 @@ impl<K, V> SubscriptionBuffer<K, V> {
         (pending, state.lost.take())
     }
 
-    /// Whether capacity was exceeded.
+    /// Returns whether capacity was exceeded.
     pub(crate) fn has_overflowed(&self) -> bool {
         self.state.lock().lost.is_some()
     }
 
-    /// The signal that the subscriber has processed the initial state.
+    /// Returns the signal that the subscriber has processed the initial state.
     pub(crate) fn initial_processed(&self) -> &Arc<Synced> {
         &self.initial_processed
     }
@@ -320,7 +320,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
         state.pending.take(ticket)
     }
 
-    /// Whether a change is pending for a key.
+    /// Returns whether a change is pending for a key.
     pub(crate) fn contains(&self, hash: u64, eq: impl Fn(&K) -> bool) -> bool {
         self.state.lock().pending.find(hash, eq).is_some()
     }

@@ -114,7 +114,7 @@ impl<K, V> Pending<K, V> {
         std::mem::replace(self, anew)
     }
 
-    /// How many keys are pending.
+    /// Returns how many keys are pending.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }

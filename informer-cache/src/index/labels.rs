@@ -112,7 +112,7 @@ impl<V: 'static> sealed::Sealed<V> for LabelIndex<V> {
     }
 }
 
-// Not derived: function pointers are `Copy` whatever the types are.
+// Not derived, because a derive would require `Copy` of the types; function pointers are `Copy` for all types.
 
 impl<V> Copy for LabelIndex<V> {}
 

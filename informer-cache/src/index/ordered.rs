@@ -104,7 +104,7 @@ impl<V: 'static, IK: Ord + Hash + Send + Sync + 'static> sealed::Sealed<V> for O
     }
 }
 
-// Not derived: function pointers are `Copy` whatever the types are.
+// Not derived, because a derive would require `Copy` of the types; function pointers are `Copy` for all types.
 
 impl<V, IK> Copy for OrderedIndex<V, IK> {}
 

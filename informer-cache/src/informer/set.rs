@@ -307,7 +307,7 @@ impl InformerSet {
     /// Returns an error with the names of the informers that ended before their first list.
     ///
     /// # Cancel safety
-    /// Dropping the future forgets the wait and nothing else.
+    /// Dropping the future only stops waiting.
     pub async fn synced(&self) -> Result<(), NotSynced> {
         let members = self.running();
         let mut waits: Vec<_> = members.iter().map(|(name, member)| (name, member.synced())).collect();
@@ -334,7 +334,7 @@ impl InformerSet {
     /// runs when it returns.
     ///
     /// # Cancel safety
-    /// Dropping the future forgets the wait and nothing else.
+    /// Dropping the future only stops waiting.
     pub async fn stopped(&self) {
         let ends: Vec<_> = {
             let state = self.inner.state.lock();

@@ -75,7 +75,7 @@ impl<T> ReaderSlots<T> {
         Self { seats, taken: AtomicU64::new(0), writes: AtomicU64::new(0), quiet: options.quiet }
     }
 
-    /// The reader slot of this thread, and its bit.
+    /// Returns the reader slot of this thread, and its bit.
     fn mine(&self) -> Option<(&ReaderSlot<T>, u64)> {
         if self.seats.is_empty() {
             return None;

@@ -39,13 +39,13 @@ where
         self.inner.table().index_set.lacks(&other.inner.table().index_set.indexes)
     }
 
-    /// The number of objects.
+    /// Returns the number of objects.
     #[must_use]
     pub fn len(&self) -> usize {
         self.inner.published.look(|table| table.rows.len())
     }
 
-    /// Whether there is no object.
+    /// Returns whether there is no object.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

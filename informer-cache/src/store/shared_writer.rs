@@ -190,7 +190,7 @@ where
     /// The same as for [`upsert`](Self::upsert).
     pub fn add_index(&self, index: &impl AnyIndex<V>) -> Result<(), DuplicateIndex> {
         let mut build = IndexBuild::new(index.define(), self)?;
-        // Each round indexes the objects that were written during the one before it.
+        // Each round indexes the objects that were written during the previous round.
         for _ in 0..ROUNDS {
             build.catch_up(self.inner.table());
         }

@@ -61,13 +61,13 @@ pub struct Snapshot<K, V> {
 }
 
 impl<K, V> Snapshot<K, V> {
-    /// The number of objects.
+    /// Returns the number of objects.
     #[must_use]
     pub fn len(&self) -> usize {
         self.table.rows.len()
     }
 
-    /// Whether there is no object.
+    /// Returns whether there is no object.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.table.rows.is_empty()

@@ -33,7 +33,7 @@ pub(crate) struct Ticket {
 type Ended = Arc<Mutex<Option<Result<Version, WaitForError>>>>;
 
 impl Ticket {
-    /// The outcome of the wait; `None` while it lasts.
+    /// Returns the outcome of the wait; `None` while it lasts.
     pub(crate) fn outcome(&self) -> Option<Result<Version, WaitForError>> {
         *self.ended.lock()
     }

@@ -52,7 +52,7 @@ impl<K, V> WriterCore<K, V> {
         self.inner().reader
     }
 
-    /// The published table. Takes the cached reference.
+    /// Returns the published table. Takes the cached reference.
     pub(crate) fn table(&mut self) -> Arc<Table<K, V>> {
         self.table.take().unwrap_or_else(|| self.inner().table())
     }

@@ -59,13 +59,13 @@ impl<K, V> TtlSnapshot<K, V> {
         self.at
     }
 
-    /// The number of objects. O(stored).
+    /// Returns the number of objects. O(stored).
     #[must_use]
     pub fn len(&self) -> usize {
         self.objects().count()
     }
 
-    /// Whether there is no object. O(expired and not swept).
+    /// Returns whether there is no object. O(expired and not swept).
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.objects().next().is_none()
@@ -107,7 +107,7 @@ impl<K: Eq + Hash, V: 'static> TtlSnapshot<K, V> {
         self.view.get(key).map(|timed| &**timed).filter(|timed| timed.is_alive_at(self.at))
     }
 
-    /// Whether there is an object of this key.
+    /// Returns whether there is an object of this key.
     pub fn contains_key<Q>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,

@@ -64,7 +64,7 @@ where
     ///
     /// The future calls `f`, on the thread that polls it, and completes when the store is closed; code after its `await` can run once at that point. A panic
     /// of `f` is [counted](HandlerRegistration::panic_count), and the change that caused it counts as processed: `f` is called with the next change, and
-    /// tasks that wait until it has [caught up](HandlerRegistration::initial_processed) do not wait for ever. A panic of the schema's identity or of a
+    /// tasks that wait until it has [caught up](HandlerRegistration::initial_processed) do not wait forever. A panic of the schema's identity or of a
     /// filter, while a change is assembled, propagates through the future, as through [`next`](Self::next); polled again, the future continues with that change.
     ///
     /// # Examples
