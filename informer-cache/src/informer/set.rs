@@ -124,8 +124,7 @@ impl SharedConfig {
 }
 
 impl InformerSet {
-    /// Creates a set without informers. `run` is called with the run future of each new informer and polls it to completion; dropping the future stops the
-    /// informer.
+    /// Creates a set without informers. `run` polls the run future of each new informer to completion; dropping the future stops the informer.
     pub fn new(run: impl Fn(Pin<Box<dyn Future<Output = ()> + Send>>) + Send + Sync + 'static) -> Self {
         Self { inner: Arc::new(Inner { run: Box::new(run), state: Mutex::new(State::default()) }) }
     }
