@@ -188,8 +188,8 @@ where
         Ok(objects)
     }
 
-    /// Delivers the stored objects, then every change, as [`Store::subscribe`](crate::Store::subscribe) does. An expired object is delivered as deleted when it is
-    /// swept; to react earlier, use the deadline in its [`TtlEntry`]. Objects that have expired before the call are not delivered.
+    /// Delivers the stored objects, then every change, as [`Store::subscribe`](crate::Store::subscribe) does. An expired object is delivered as deleted when
+    /// it is swept; to react earlier, use the deadline in its [`TtlEntry`]. Objects that have expired before the call are not delivered.
     #[must_use]
     pub fn subscribe(&self) -> Subscription<K, TtlEntry<V>> {
         self.sweep_first(self.shared.clock.now());
@@ -197,8 +197,8 @@ where
     }
 
     /// Calls `f` with the stored objects, then with every change, as [`Store::observe`](crate::Store::observe) does. For an expired object, `f` is called when
-    /// it is swept, in the thread that sweeps: of any writer, or of the caller of [`evict_expired`](Self::evict_expired). Objects that have expired before the call
-    /// are not reported.
+    /// it is swept, in the thread that sweeps: of any writer, or of the caller of [`evict_expired`](Self::evict_expired). Objects that have expired before
+    /// the call are not reported.
     pub fn observe(
         &self,
         f: impl Fn(&Change<K, TtlEntry<V>>) + Send + Sync + 'static,

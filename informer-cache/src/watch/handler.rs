@@ -18,7 +18,8 @@ use crate::signal::stop_signal::StopSignal;
 use crate::signal::synced::Synced;
 use crate::{Change, InitialProcessed, Subscription};
 
-/// A registered event handler: a function called with the changes of a subscription; made by [`Subscription::for_each`]. Clones are handles to the same registration.
+/// A registered event handler: a function called with the changes of a subscription; made by [`Subscription::for_each`]. Clones are handles to the same
+/// registration.
 ///
 /// The function is called as long as its run future is polled, whether handles exist or not.
 #[derive(Clone)]
@@ -65,7 +66,8 @@ where
     /// The future calls `f`, on the thread that polls it, and completes when the store is closed; code after its `await` can run once at that point. A panic
     /// of `f` is [counted](HandlerRegistration::panic_count), and the change that caused it counts as processed: `f` is called with the next change, and
     /// tasks that wait until it has [caught up](HandlerRegistration::initial_processed) do not wait forever. A panic of the schema's identity or of a
-    /// filter, while a change is assembled, propagates through the future, as through [`next`](Self::next); polled again, the future continues with that change.
+    /// filter, while a change is assembled, propagates through the future, as through [`next`](Self::next); polled again, the future continues with that
+    /// change.
     ///
     /// # Examples
     /// ```

@@ -1,4 +1,5 @@
-//! SHELL. A function that is called with every change, from its registration to its end. Its calls are in [`changes::observer_fn`](crate::changes::observer_fn).
+//! SHELL. A function that is called with every change, from its registration to its end. Its calls are in
+//! [`changes::observer_fn`](crate::changes::observer_fn).
 //!
 //! Registering takes its snapshot under `published`. So a change that was published before is in the snapshot, and a
 //! writer that publishes a change later finds the observer in the list: each change is reported exactly once.
