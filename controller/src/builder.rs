@@ -1,4 +1,4 @@
-//! EDGE. The controller, as it is put together.
+//! EDGE. The builder of a controller.
 //!
 //! Cancel safety: nothing runs until [`Controller::run`] is polled; its docs say what dropping that does.
 
@@ -72,10 +72,11 @@ where
 {
     /// A controller of one worker over this queue, with no informer yet.
     ///
-    /// The queue may be fed from elsewhere, too; one with a capacity refuses what is one too many, and a change whose key is
-    /// refused is lost: give it none. Its limiter decides when a failed key is retried. Give it
-    /// [metrics](flyball_workqueue::QueueBuilder::metrics) to see the controller at work: a reconcile that succeeded, asked to
-    /// come back, or failed is a lease that ended so; one that was dropped with its worker is a lease that was.
+    /// Other code may add keys to the queue, too. Do not give the queue a capacity: a full queue refuses keys, and a change
+    /// whose key is refused is lost. The queue's limiter decides when a failed key is retried. Give the queue
+    /// [metrics](flyball_workqueue::QueueBuilder::metrics) to observe the controller: each lease ends with the outcome of
+    /// its reconcile (succeeded, requeued or failed), and the lease of a reconcile that is dropped with its worker is
+    /// reported as dropped.
     ///
     /// # Examples
     /// A queue for a controller has a timer, so this does not compile:
@@ -101,10 +102,10 @@ where
         Self { setup }
     }
 
-    /// Takes on all of these settings; what is called later has the last word.
+    /// Applies all of these settings; calls after this one override them.
     ///
     /// # Errors
-    /// When a controller cannot run so.
+    /// Returns an error if a controller cannot run with these settings.
     ///
     /// # Examples
     /// ```
@@ -129,15 +130,15 @@ where
         Ok(self.conflict_backoff(Exponential::new(settings.conflict_backoff())))
     }
 
-    /// Reports every reconcile to this sink as it begins and ends, and for how long it ran. That costs reading the queue's clock at
-    /// each add and each end; without metrics nothing is measured.
+    /// Reports the start, the end and the duration of every reconcile to this sink. The durations cost one read of the
+    /// queue's clock at each add and each end; without metrics nothing is measured.
     pub fn metrics(mut self, metrics: impl ControllerMetrics) -> Self {
         self.setup.config.metrics = Some(Box::new(metrics));
         self
     }
 
-    /// What says whether it is ready, and whether it is alive. From now on the queue [keeps ages](Queue::track_ages), which
-    /// costs reading its clock at each add and get; keys that others hold count, too.
+    /// Returns the readiness and liveness of the controller. From now on the queue [tracks ages](Queue::track_ages), which
+    /// costs one clock read at each add and each get. Keys that other users of the queue lease count, too.
     ///
     /// # Examples
     /// ```
@@ -173,12 +174,13 @@ where
         Health::new(self.setup.watches.clone(), move || queue.stats().oldest_lease)
     }
 
-    /// Stands by until `begins` is done: the caches sync and stay current, but no change becomes a key and no worker starts. For leader election:
-    /// a replica with warm caches takes over at once.
+    /// Keeps the controller in standby until `begins` completes: the caches sync and stay current, but no change becomes a
+    /// key and no worker starts. For leader election: a replica with warm caches takes over without a new list.
     ///
-    /// A controller that stands by, with all caches synced, is [ready](Health::ready); otherwise a rolling update that waits for the new replica
-    /// never stops the old one. When `begins` is done, all objects become keys, as at any start. To keep reconciles from starting once the
-    /// leadership is over, add [`filter_keys`](Self::filter_keys) with a function that says whether it still lasts.
+    /// A controller in standby with all caches synced is [ready](Health::ready); otherwise a rolling update that waits for
+    /// the new replica would never stop the old one. When `begins` completes, all objects become keys, as at any start. To
+    /// keep reconciles from starting after the leadership has ended, add [`filter_keys`](Self::filter_keys) with a function
+    /// that returns whether this replica still leads.
     ///
     /// # Examples
     /// ```
@@ -205,38 +207,42 @@ where
         self
     }
 
-    /// Runs until it is shut down, until it has settled, or until the queue is shut down from elsewhere, which hands out the
-    /// backlog first; then reports. Must be polled within a tokio runtime, whose timer it uses.
+    /// Runs the controller until it is shut down, until it is [idle](Self::stop_when_idle), or until other code shuts down
+    /// the queue, whose backlog is served first; then returns a report. Must be polled within a tokio runtime, whose timer
+    /// it uses.
     ///
-    /// In this order:
-    /// 1. All informers are observed: what they have becomes keys here, and from now on every change does.
-    /// 2. Workers start when **every** informer that is not [optional](crate::WatchOptions::optional) has synced. An informer that ends before the
-    ///    controller does ends the run. One that
-    ///    [stands by](Self::standby_until) observes them only once it begins.
+    /// The run has these steps:
+    /// 1. The controller observes all informers: their objects become keys, and from now on every change does.
+    /// 2. Workers start when **every** informer that is not [optional](crate::WatchOptions::optional) has synced. An
+    ///    informer that ends before the controller does ends the run. A controller [in standby](Self::standby_until)
+    ///    observes its informers only after the standby.
     /// 3. At [shutdown](Self::graceful_shutdown_on) the events are stopped first: no change is mapped any more.
-    /// 4. Running reconciles end, and no other key is started, unless it [drains](Self::drain_on_shutdown). After the
-    ///    [grace](Self::shutdown_grace) they are [cancelled](Context::cancelled), and dropped [some time later](Self::abort_after).
-    /// 5. The workers are joined and the queue is shut down. What it still holds is in the [report](RunReport::leftovers).
+    /// 4. Running reconciles end, and no other key is started, unless the controller [drains](Self::drain_on_shutdown) its
+    ///    queue. After the [grace](Self::shutdown_grace) running reconciles are [cancelled](Context::cancelled), and
+    ///    dropped [some time later](Self::abort_after).
+    /// 5. The workers are joined and the queue is shut down. The keys that are still in the queue are in the
+    ///    [report](RunReport::leftovers).
     ///
-    /// Shut down before the informers have synced, it reconciles nothing, and all keys are leftovers.
+    /// A controller that is shut down before its informers have synced reconciles nothing, and all its keys are leftovers.
     ///
     /// # Errors
-    /// - [`RunError::Config`] when the controller makes no sense as configured.
-    /// - [`RunError::SyncFailed`] when an informer ended before it had synced, and [`RunError::SyncTimeout`] when one took
-    ///   [too long](Self::cache_sync_timeout). No key was reconciled then.
-    /// - [`RunError::CacheEnded`] when an informer ended later: its cache would never change again. Running reconciles have ended.
+    /// - [`RunError::Config`] if the configuration of the controller is invalid.
+    /// - [`RunError::SyncFailed`] if an informer ended before it had synced, and [`RunError::SyncTimeout`] if one took [too
+    ///   long](Self::cache_sync_timeout). No key was reconciled in either case.
+    /// - [`RunError::CacheEnded`] if an informer ended later: its cache would never change again. Running reconciles have
+    ///   ended.
     ///
-    /// The queue is not shut down, and keeps its keys.
+    /// After an error the queue is not shut down, and keeps its keys.
     ///
     /// # Panics
-    /// When `Clone` of a key, the queue's clock or its timer panics inside the queue.
+    /// Panics if `Clone` of a key, the queue's clock or its timer panics inside the queue.
     ///
     /// # Cancel safety
-    /// Dropping the future stops workers and events without finishing anything: running reconciles are dropped where
-    /// they next await something, which the runtime does soon, not at once. Nothing queued is lost: the queue is not
-    /// shut down, keys that were being worked on count as failed and come back after their backoff, and all stay in
-    /// the queue for the next controller. Every change published until then has become keys; another controller over
-    /// the same informers starts with all objects there are.
+    /// Dropping the future stops workers and events without finishing anything: the runtime drops each running reconcile at
+    /// its next await point, which may be after the drop returns. No queued key is lost: the queue is not shut down. Keys
+    /// whose reconciles were dropped count as failed and are retried after their backoff, and all keys stay in the queue
+    /// for the next controller. Every change published until the drop has become keys; another controller over the same
+    /// informers starts with all their objects.
     pub async fn run<F, R, E>(self, reconcile: F) -> Result<RunReport<K>, RunError>
     where
         F: Fn(K, Context) -> R + Send + Sync + 'static,
@@ -257,25 +263,27 @@ where
         crate::run::run(runtime, self.setup, reconcile, |workers| workers.work(), |_| {}).await
     }
 
-    /// As [`run`](Self::run), but a reconcile is of several keys at once, for what is cheaper together: one request for a
+    /// Like [`run`](Self::run), but each call reconciles several keys, for work that is cheaper in bulk: one request for a
     /// hundred objects, one transaction.
     ///
-    /// It gets the keys of one [batch](BatchConfig), each of them once, and returns a result for each, in the same order. Each
-    /// key keeps an outcome of its own: it is retried, given up or asks to come back by itself. When the whole fails, by an error, a
-    /// panic, or as it takes too long, or says more or less than it was asked, that is a failure of every key in it.
+    /// `reconcile` receives the keys of one [batch](BatchConfig), each of them once, and returns a result for each, in the
+    /// same order. Each key has its own outcome: it is retried, given up or requeued independently of the others. If the
+    /// whole call fails (it returns an error, panics, times out, or returns another number of results than keys), that
+    /// counts as a failure of every key in the batch.
     ///
-    /// One worker at a time collects a batch, and only while it is not busy, so what no worker is free for stays in the
-    /// queue. Keys that wait in a batch for others are held, and as old as if they were worked on; not more than eight batches' worth
-    /// of them. Everything else, [`finally`](Self::finally) too, is by key.
+    /// One worker at a time collects a batch, and only while that worker is not busy, so keys stay in the queue while all
+    /// workers are busy. Keys in an open batch are leased, and their age counts as if they were being reconciled; at most
+    /// eight batches' worth of keys is collected at a time. All other settings, [`finally`](Self::finally) included, apply
+    /// to single keys.
     ///
     /// # Errors
-    /// As `run`.
+    /// Like `run`.
     ///
     /// # Panics
-    /// As `run`.
+    /// Like `run`.
     ///
     /// # Cancel safety
-    /// As `run`; keys that wait in a batch are keys that are worked on.
+    /// Like `run`; keys in an open batch are treated like keys whose reconcile is running.
     ///
     /// # Examples
     /// ```

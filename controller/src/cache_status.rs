@@ -1,14 +1,14 @@
-//! PURE. How a cache of a controller fares.
+//! PURE. The status of a cache of a controller.
 
 use std::fmt;
 use std::sync::Arc;
 
 use flyball_informer_cache::InformerState;
 
-/// How a cache of a controller fares.
+/// The status of a cache of a controller.
 ///
 /// # Examples
-/// What a program logs as long as its controller is not ready:
+/// The caches that a program logs while its controller is not ready:
 /// ```
 /// use flyball_controller::{CacheStatus, Health};
 ///
@@ -21,9 +21,9 @@ use flyball_informer_cache::InformerState;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheStatus {
-    /// Which one, in the order in which the watches were added to the controller, from 0.
+    /// The number of the watch, in the order in which the watches were added to the controller, from 0.
     pub index: usize,
-    /// The type of its objects, for people: how it is written is not promised.
+    /// The name of the type of its objects, for people; its format is not stable.
     pub object_type: &'static str,
     /// Whether workers wait for it; see [`WatchOptions::optional`](crate::WatchOptions::optional).
     pub required: bool,
@@ -31,7 +31,7 @@ pub struct CacheStatus {
     pub synced: bool,
     /// What its informer is doing.
     pub state: InformerState,
-    /// What went wrong last, in the words of the source, unless it has answered since.
+    /// The message of the source's last error, `None` once the source has answered again.
     pub last_error: Option<Arc<str>>,
 }
 

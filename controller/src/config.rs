@@ -1,14 +1,15 @@
-//! PURE. How a controller runs, as data.
+//! PURE. The configuration of a controller, as data.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::InvalidControllerConfig;
 
-/// How a controller runs, as data: with the feature `serde`, a section of a configuration file. See
+/// The configuration of a controller, as data: with the feature `serde`, a section of a configuration file. See
+/// [`Controller::with_config`](crate::Controller::with_config).
 /// [`Controller::with_config`](crate::Controller::with_config).
 ///
-/// What is left out is as it is by default; what is unknown is an error. Durations are text: `"250ms"`, `"5s"`, `"2m"`.
+/// Missing settings have their defaults; unknown settings are errors. Durations are text: `"250ms"`, `"5s"`, `"2m"`.
 ///
 /// # Examples
 /// ```
@@ -27,9 +28,10 @@ use crate::InvalidControllerConfig;
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 #[non_exhaustive]
 pub struct ControllerConfig {
-    /// How many keys are worked on at once: [`workers`](crate::Controller::workers).
+    /// How many keys are reconciled at once: [`workers`](crate::Controller::workers).
     pub workers: usize,
-    /// How many it may become while all are busy: [`workers_between`](crate::Controller::workers_between). As many as `workers`, unless set.
+    /// The maximum number of workers, which is reached while all are busy:
+    /// [`workers_between`](crate::Controller::workers_between). Equal to `workers` unless set.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub max_workers: Option<usize>,
     /// [`worker_idle_timeout`](crate::Controller::worker_idle_timeout).
@@ -64,10 +66,10 @@ pub struct ControllerConfig {
 }
 
 impl ControllerConfig {
-    /// Whether a controller can run so.
+    /// Checks whether a controller can run with this configuration.
     ///
     /// # Errors
-    /// The first thing that makes no sense; [`InvalidControllerConfig::setting`] names it.
+    /// Returns the first invalid setting; [`InvalidControllerConfig::setting`] names it.
     pub fn validate(&self) -> Result<(), InvalidControllerConfig> {
         match self {
             Self { workers: 0, .. } => Err(InvalidControllerConfig::ZeroWorkers),
@@ -96,15 +98,15 @@ impl ControllerConfig {
 }
 
 impl ControllerConfig {
-    /// The backoff after conflicts: the first, and the longest.
+    /// The delays of the backoff after conflicts: the initial one, and the maximum.
     pub(crate) fn conflict_backoff(&self) -> RangeInclusive<Duration> {
         self.conflict_backoff_initial..=self.conflict_backoff_max
     }
 }
 
 impl Default for ControllerConfig {
-    /// The grace and the abort together take less than the 30 s that Kubernetes gives a pod, with time left to release a lease and to exit. The limit of
-    /// the sync is controller-runtime's.
+    /// The grace and the abort timeout together are below the 30 s that Kubernetes gives a pod, with time left to release a
+    /// lease and to exit. The sync timeout is controller-runtime's.
     fn default() -> Self {
         Self {
             workers: 1,

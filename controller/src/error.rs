@@ -1,4 +1,4 @@
-//! PURE. Why a controller did not run.
+//! PURE. The errors of a controller that did not run.
 
 use std::error::Error;
 use std::fmt;
@@ -8,7 +8,7 @@ use flyball_informer_cache::InformerState;
 
 use crate::CacheStatus;
 
-/// A controller that makes no sense as it is configured. Nothing was started.
+/// An invalid configuration of a controller. Nothing was started.
 ///
 /// # Examples
 /// ```
@@ -24,32 +24,34 @@ use crate::CacheStatus;
 pub enum InvalidControllerConfig {
     /// No worker would ever take a key.
     ZeroWorkers,
-    /// There may be fewer workers at most than at least.
+    /// The maximum number of workers is below the minimum.
     MaxWorkersBelowMin,
-    /// Workers would come and go at once.
+    /// Idle workers would stop immediately.
     ZeroWorkerIdleTimeout,
-    /// A batch of no keys would never be full, and never be anything else.
+    /// A batch of zero keys can never hold a key.
     ZeroBatchSize,
-    /// Every reconcile would time out before it began.
+    /// Every reconcile would time out before its first poll.
     ZeroReconcileTimeout,
-    /// Every key would be given up before it was tried.
+    /// Every key would be given up before its first attempt.
     ZeroMaxAttempts,
-    /// A conflict would be tried again at once, and again.
+    /// A key would be retried immediately after each conflict.
     ZeroConflictBackoff,
-    /// The first wait after a conflict is longer than the longest.
+    /// The initial wait after a conflict is longer than the maximum wait.
     ConflictBackoffMaxBelowInitial,
     /// The queue has no limiter that counts the failures of a key.
     LimiterCountsNoFailures,
-    /// [`stop_when_idle`](crate::Controller::stop_when_idle) without an informer: such a controller waits for keys from elsewhere.
+    /// [`stop_when_idle`](crate::Controller::stop_when_idle) without an informer: a controller without informers waits for
+    /// keys that other code adds.
     NoInformers,
-    /// All objects would be resynced without end: see [`WatchOptions::resync_every`](crate::WatchOptions::resync_every).
+    /// All objects would be resynced continuously: see [`WatchOptions::resync_every`](crate::WatchOptions::resync_every).
     ZeroResyncPeriod,
-    /// No cache would ever sync in no time.
+    /// No cache can sync within zero time.
     ZeroCacheSyncTimeout,
 }
 
 impl InvalidControllerConfig {
-    /// The setting to change, as it is called in [`ControllerConfig`](crate::ControllerConfig) or, for what is none, as a method.
+    /// Returns the name of the setting to change: the field of [`ControllerConfig`](crate::ControllerConfig), or the method
+    /// if there is no such field.
     #[must_use]
     pub const fn setting(self) -> &'static str {
         match self {
@@ -96,7 +98,7 @@ impl Error for InvalidControllerConfig {}
 /// Why a controller did not run, or ended.
 ///
 /// # Examples
-/// Which of them a program can do something about:
+/// The errors that a program can handle:
 /// ```
 /// use flyball_controller::{RunError, StartCondition};
 ///
@@ -113,25 +115,26 @@ impl Error for InvalidControllerConfig {}
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RunError {
-    /// It makes no sense as it is configured. Nothing was started.
+    /// The configuration is invalid. Nothing was started.
     Config(InvalidControllerConfig),
-    /// An informer ended before it had synced, or something else that workers had to wait for will not be, so the workers never started. The queue is as it was, with the keys of
-    /// the changes so far.
+    /// An informer ended before it had synced, or another start condition of the workers failed, so the workers never
+    /// started. The queue is unchanged, and holds the keys of the changes so far.
     SyncFailed(StartCondition),
-    /// Not all caches had synced within the [time for it](crate::Controller::cache_sync_timeout), so the workers never started. The queue is
-    /// as it was, with the keys of the changes so far.
+    /// Not all caches had synced within the [sync timeout](crate::Controller::cache_sync_timeout), so the workers never
+    /// started. The queue is unchanged, and holds the keys of the changes so far.
     SyncTimeout {
-        /// The time.
+        /// The timeout.
         limit: Duration,
-        /// The caches that workers wait for and that had not synced.
+        /// The required caches that had not synced.
         missing: Vec<CacheStatus>,
     },
-    /// The informer of a cache failed, or was shut down, while the controller ran: its changes do not come any more. Running reconciles have
-    /// ended as at a [shutdown](crate::Controller::graceful_shutdown_on); the queue goes on, with all other keys, for a controller over new caches.
+    /// The informer of a cache failed, or was shut down, while the controller ran, so its changes are no longer delivered.
+    /// Running reconciles have ended as at a [shutdown](crate::Controller::graceful_shutdown_on); the queue is not shut
+    /// down and keeps all other keys, for a controller over new caches.
     CacheEnded(CacheStatus),
 }
 
-/// What workers wait for before they start.
+/// A condition that workers wait for before they start.
 ///
 /// # Examples
 /// ```
@@ -152,14 +155,14 @@ pub enum RunError {
 pub enum StartCondition {
     /// The cache of an informer that the controller watches.
     Cache {
-        /// Which one, in the order in which they were given to it, from 0.
+        /// The number of the watch, in the order in which the watches were added to the controller, from 0.
         index: usize,
-        /// The type of its objects, for people: how it is written is not promised.
+        /// The name of the type of its objects, for people; its format is not stable.
         object_type: &'static str,
     },
-    /// What was given to [`wait_for_cache`](crate::Controller::wait_for_cache).
+    /// A future that was passed to [`wait_for_cache`](crate::Controller::wait_for_cache).
     Future {
-        /// Which one, in the order in which they were given to it, from 0.
+        /// The number of the future, in the order of the calls, from 0.
         index: usize,
     },
 }

@@ -1,6 +1,6 @@
-//! EDGE. Whether a controller is ready, and whether it is alive.
+//! EDGE. The readiness and liveness of a controller.
 //!
-//! Everything is read from the set of watches, the caches and the queue when it is asked for: there is no second truth.
+//! Each call reads the set of watches, the caches and the queue; no second copy of their state is kept.
 //!
 //! Cancel safety: nothing here waits.
 
@@ -12,8 +12,8 @@ use std::time::Duration;
 use crate::CacheStatus;
 use crate::run::watch_set::{Lifecycle, WatchSet};
 
-/// Whether a controller is ready and alive: for probes. See
-/// [`Controller::health`](crate::Controller::health). A clone costs a reference count.
+/// The readiness and liveness of a controller, for probes. See [`Controller::health`](crate::Controller::health). A clone costs
+/// a reference count.
 ///
 /// # Examples
 /// The answers to the probes of a kubelet:
@@ -33,7 +33,7 @@ use crate::run::watch_set::{Lifecycle, WatchSet};
 #[derive(Clone)]
 pub struct Health {
     watches: WatchSet,
-    /// For how long the oldest lease has been held.
+    /// Returns the age of the oldest lease.
     oldest: Arc<dyn Fn() -> Option<Duration> + Send + Sync>,
 }
 
@@ -45,11 +45,12 @@ impl Health {
         Self { watches, oldest: Arc::new(oldest) }
     }
 
-    /// Whether the controller runs, or [stands by](crate::Controller::standby_until) with all required caches synced; none has ended, and the controller
-    /// is not shutting down. A watch that is added to a controller that runs does not change that: it goes on with what it has.
+    /// Returns `Ok` if the controller runs, or is [in standby](crate::Controller::standby_until) with all required caches
+    /// synced, no cache has ended, and the controller is not shutting down. A watch that is added to a running controller
+    /// does not change the readiness: the workers go on while the new cache syncs.
     ///
     /// # Errors
-    /// Why not.
+    /// Returns the reason why the controller is not ready.
     pub fn ready(&self) -> Result<(), NotReady> {
         if let Some(CacheStatus { index, object_type, .. }) = self.watches.ended_cache() {
             return Err(NotReady::CacheEnded { index, object_type });
@@ -66,14 +67,15 @@ impl Health {
         }
     }
 
-    /// Whether the controller can still make progress: no key has been held for longer than `longest`, none of the caches it watches has ended,
-    /// and the run is not over. A controller that has not begun, or waits for its caches, is alive.
+    /// Returns `Ok` if the controller can still make progress: no key has been leased for longer than `longest`, none of
+    /// the caches it watches has ended, and the run is not over. A controller that has not started, or waits for its
+    /// caches, is alive.
     ///
-    /// Choose `longest` well above the [`reconcile_timeout`](crate::Controller::reconcile_timeout), which drops only what
-    /// awaits something: this finds what blocks its thread, too.
+    /// Choose `longest` well above the [`reconcile_timeout`](crate::Controller::reconcile_timeout). The timeout drops a
+    /// reconcile only at an await point; this check also detects reconciles that block their thread.
     ///
     /// # Errors
-    /// Why not.
+    /// Returns the reason why the controller is not alive.
     pub fn live(&self, longest: Duration) -> Result<(), NotLive> {
         if self.watches.ended_cache().is_some() {
             return Err(NotLive::CacheEnded);
@@ -87,7 +89,8 @@ impl Health {
         }
     }
 
-    /// How the caches fare that the controller watches, in the order in which they were added. None after it has ended.
+    /// Returns the status of each cache that the controller watches, in the order in which they were added. Empty after the
+    /// controller has ended.
     #[must_use]
     pub fn caches(&self) -> Vec<CacheStatus> {
         self.watches.statuses()
@@ -104,21 +107,21 @@ impl fmt::Debug for Health {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotReady {
-    /// It does not run yet.
+    /// The controller has not started.
     NotStarted,
-    /// A cache has not synced, or something else that workers come [after](crate::Controller::wait_for_cache) is not there.
+    /// A cache has not synced, or another [condition](crate::Controller::wait_for_cache) that workers wait for is not met.
     Syncing,
-    /// A cache has ended, so its changes do not come any more: the run ends as
-    /// [`RunError::CacheEnded`](crate::RunError::CacheEnded), which says why.
+    /// A cache has ended, so its changes are no longer delivered: the run ends with
+    /// [`RunError::CacheEnded`](crate::RunError::CacheEnded), which holds the reason.
     CacheEnded {
-        /// Which one, in the order in which they were given to the controller, from 0.
+        /// The number of the watch, in the order in which the watches were added to the controller, from 0.
         index: usize,
-        /// The type of its objects, for people: how it is written is not promised.
+        /// The name of the type of its objects, for people; its format is not stable.
         object_type: &'static str,
     },
-    /// It shuts down.
+    /// The controller is shutting down.
     ShuttingDown,
-    /// It has ended, or was dropped.
+    /// The controller has ended, or was dropped.
     Ended,
 }
 
@@ -138,16 +141,16 @@ impl fmt::Display for NotReady {
 
 impl Error for NotReady {}
 
-/// Why there is no hope for a controller.
+/// Why a controller is not alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotLive {
-    /// A key has been held for this long.
+    /// A key has been leased for this long.
     Stuck(Duration),
-    /// A cache of the controller has ended and delivers no more changes. A cache that was stopped in order is not reported if the
-    /// controller ends [once it has settled](crate::Controller::stop_when_idle).
+    /// A cache of the controller has ended and delivers no more changes. A cache that was shut down normally is not
+    /// reported if the controller [stops when idle](crate::Controller::stop_when_idle).
     CacheEnded,
-    /// It has ended, or was dropped.
+    /// The controller has ended, or was dropped.
     Ended,
 }
 

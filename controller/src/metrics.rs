@@ -1,4 +1,4 @@
-//! EDGE. What a controller reports of its reconciles as they happen.
+//! EDGE. The metrics of a controller: reports of its reconciles as they happen.
 //!
 //! Cancel safety: nothing here waits. A reconcile that is dropped with its worker is reported as dropped, by a guard.
 
@@ -8,16 +8,16 @@ use std::time::Duration;
 use crate::{FailureClass, ReconcileOutcome};
 use flyball_sync::panics;
 
-/// What a controller reports of its reconciles as they happen: a sink, given to [`Controller::metrics`](crate::Controller::metrics).
+/// A sink for the metrics of a controller, set by [`Controller::metrics`](crate::Controller::metrics).
 ///
-/// Every method has an empty body; implement those you need. They are called by the workers, so they should be quick. They
-/// decide nothing: a panic in one is caught and [counted](crate::RunReport::callback_panics). No key is reported: as a label it would
-/// make a series of each.
+/// Every method has an empty default body; implement those you need. The workers call the methods, so keep them quick. A panic
+/// in one is caught and [counted](crate::RunReport::callback_panics), and has no other effect. Keys are not reported: a key as
+/// a label would make one series per key.
 ///
-/// The queue reports what is queued, and for how long: see its [metrics](flyball_workqueue::QueueBuilder::metrics).
+/// The queue reports its depth and the waiting times of keys: see its [metrics](flyball_workqueue::QueueBuilder::metrics).
 ///
 /// # Examples
-/// Failures per kind, and how long the slowest reconcile took:
+/// Counts failures by kind, and measures the slowest reconcile:
 /// ```
 /// # use flyball_controller::{Action, Controller, ControllerMetrics, ReconcileOutcome};
 /// # use flyball_ratelimit::Exponential;
@@ -54,7 +54,7 @@ use flyball_sync::panics;
 /// # }
 /// ```
 ///
-/// All that is reported, as lines:
+/// Prints all reports as lines:
 /// ```
 /// use flyball_controller::testing::Simulation;
 /// use flyball_controller::{Action, Controller, ControllerMetrics, FailureClass, ReconcileOutcome};
@@ -115,49 +115,49 @@ use flyball_sync::panics;
     note = "metrics of a queue are given to the queue: `Queue::builder().metrics(..)`"
 )]
 pub trait ControllerMetrics: Send + Sync + 'static {
-    /// The controller begins, and will have so many workers at most. Not called if there is no bound.
+    /// The controller starts with this maximum number of workers. Not called if the number is unbounded.
     fn max_workers(&self, workers: usize) {
         let _ = workers;
     }
 
-    /// A worker starts: from the start on, or [as all others are busy](crate::Controller::workers_between).
+    /// A worker starts: at the start of the run, or [because all others are busy](crate::Controller::workers_between).
     fn worker_started(&self) {}
 
-    /// A worker stopped: it was idle for too long, or the controller ends.
+    /// A worker stopped: it was idle for longer than its timeout, or the controller ends.
     fn worker_stopped(&self) {}
 
-    /// A reconcile begins.
+    /// A reconcile starts.
     fn reconcile_started(&self) {}
 
-    /// A batch of so many keys begins. Each of them is reported as a reconcile of its own, too.
+    /// A batch of this many keys starts. Each key is also reported as a reconcile of its own.
     fn batch_started(&self, keys: usize) {
         let _ = keys;
     }
 
-    /// A reconcile has ended, so long after its key was handed out. The lease of its key ends with it or, after a success, right after
-    /// this call, in the step in which the worker takes its next key.
+    /// A reconcile has ended, this long after its key was handed out. The lease of its key ends with this call or, after a
+    /// success, right after this call, in the poll in which the worker takes its next key.
     fn reconcile_ended(&self, outcome: ReconcileOutcome, took: Duration) {
         let _ = (outcome, took);
     }
 
-    /// A reconcile was dropped with its worker: the controller was, or the grace of its shutdown was over.
+    /// A reconcile was dropped with its worker: the controller was dropped, or the grace of its shutdown was over.
     fn reconcile_dropped(&self) {}
 
-    /// A key succeeded after `failures` failures, conflicts included. Called before its lease ends.
+    /// A key succeeded after `failures` failures, conflicts included. Called before the lease of the key ends.
     fn retry_succeeded(&self, failures: u32) {
         let _ = failures;
     }
 
-    /// A key was given up, after a failure of this class. Called before its lease ends.
+    /// A key was given up, after a failure of this class. Called before the lease of the key ends.
     fn gave_up(&self, class: FailureClass) {
         let _ = class;
     }
 }
 
-/// Drops everything: for the [times](crate::RunReport::durations) in the report alone.
+/// Ignores all reports: use it if you only need the [durations](crate::RunReport::durations) in the report of the run.
 impl ControllerMetrics for () {}
 
-/// For a sink of which the caller keeps a handle.
+/// Lets the caller keep a handle to the sink.
 impl<M: ControllerMetrics + ?Sized> ControllerMetrics for Arc<M> {
     fn max_workers(&self, workers: usize) {
         (**self).max_workers(workers);
@@ -196,7 +196,7 @@ impl<M: ControllerMetrics + ?Sized> ControllerMetrics for Arc<M> {
     }
 }
 
-/// A worker whose start was reported.
+/// A worker whose start was reported; reports its end on drop.
 pub(crate) struct WorkerMetricsGuard<'a>(pub(crate) Option<&'a dyn ControllerMetrics>);
 
 impl Drop for WorkerMetricsGuard<'_> {
@@ -208,7 +208,7 @@ impl Drop for WorkerMetricsGuard<'_> {
     }
 }
 
-/// A reconcile whose start was reported, and whose end is to be.
+/// A reconcile whose start was reported and whose end is not reported yet.
 pub(crate) struct ReconcileMetricsGuard<'a>(Option<&'a dyn ControllerMetrics>);
 
 impl<'a> ReconcileMetricsGuard<'a> {
@@ -216,7 +216,7 @@ impl<'a> ReconcileMetricsGuard<'a> {
         Self(sink)
     }
 
-    /// It has ended, which is reported elsewhere.
+    /// Disables the report on drop: the end of the reconcile is reported elsewhere.
     pub(crate) fn disarm(mut self) {
         self.0 = None;
     }
@@ -225,7 +225,7 @@ impl<'a> ReconcileMetricsGuard<'a> {
 impl Drop for ReconcileMetricsGuard<'_> {
     fn drop(&mut self) {
         if let Some(sink) = self.0 {
-            // Nobody is left to count a panic.
+            // No report is left to count a panic in.
             panics::caught(|| sink.reconcile_dropped());
         }
     }

@@ -1,9 +1,10 @@
-//! PURE. Which changes are worth a reconcile.
+//! PURE. Predicates: which changes cause a reconcile.
 //!
-//! A predicate is any function of a change: `|change| all(change) && any(change)` is the conjunction of two. These are the
-//! usual ones, for [`WatchOptions::filter`](crate::WatchOptions::filter). All of them let deletions through.
+//! A predicate is any function of a change: `|change| all(change) && any(change)` is the conjunction of two. This module has
+//! the usual ones, for [`WatchOptions::filter`](crate::WatchOptions::filter). All of them accept deletions.
 //!
-//! They see every change, unmerged. So an object that goes from A to B and back is two changes, however slow the workers are.
+//! Predicates see every change before changes coalesce. An object that goes from A to B and back is two changes, however slow
+//! the workers are.
 //!
 //! # Examples
 //! ```
@@ -26,9 +27,10 @@
 
 use flyball_informer_cache::{Change, ChangeKind};
 
-/// Whether this part of an object is another one after an update: its generation, its labels, its version.
+/// Returns whether an update changed this part of the object: its generation, its labels or its version, say.
 ///
-/// Additions count, too: one may be all that is seen of what happened while the watch was down.
+/// Returns `true` for additions, too: an addition may be the only event that is delivered of changes made while the watch was
+/// down.
 pub fn changed<K, V, P: PartialEq>(
     part: impl Fn(&V) -> P + Send + Sync + 'static,
 ) -> impl Fn(&Change<K, V>) -> bool + Send + Sync + 'static {
@@ -38,11 +40,11 @@ pub fn changed<K, V, P: PartialEq>(
     }
 }
 
-/// Whether what an object asks for has yet to be acted on: its generation is not the one that its status says was
-/// observed. `generations` gives both, in this order.
+/// Returns whether the spec of an object has yet to be acted on: its generation differs from the observed generation in its
+/// status. `generations` returns both, in this order.
 ///
-/// An addition counts only if that is so: after a start, objects that are up to date cost nothing. For reconciles of
-/// which nothing but the object itself is an input, then.
+/// Returns `true` for an addition only if the generations differ: after a start, objects that are up to date cause no
+/// reconcile. Use it only for reconciles whose single input is the object itself.
 ///
 /// # Examples
 /// ```

@@ -1,4 +1,4 @@
-//! PURE. What one reconcile is given, what it returns and how it ended.
+//! PURE. The context, the result and the outcome of a reconcile.
 
 mod action;
 pub(crate) mod context;
