@@ -1,4 +1,4 @@
-//! SHELL. What a controller did.
+//! SHELL. The report of a run.
 //!
 //! | guarded by | |
 //! |---|---|
@@ -11,7 +11,7 @@ use flyball_workqueue::Leftovers;
 
 use crate::{FailureClass, ReconcileOutcome};
 
-/// What a controller did from its start until its end.
+/// The report of a controller's run, from its start until its end.
 ///
 /// # Examples
 /// ```
@@ -43,67 +43,69 @@ use crate::{FailureClass, ReconcileOutcome};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RunReport<K> {
-    /// Keys that changes were mapped to and that the queue took, those merged with a waiting one included.
+    /// Keys of changes that the queue accepted, those that coalesced with a queued key included.
     pub keys_added: u64,
-    /// Keys that were taken out of the queue, as they are not [this controller's](crate::Controller::filter_keys).
+    /// Keys that were removed from the queue because the [key filter](crate::Controller::filter_keys) rejects them.
     pub filtered_keys: u64,
-    /// Reconciles that ended, well or not.
+    /// Reconciles that ended, successful or not.
     pub reconciles: u64,
-    /// Batches that were [reconciled](crate::Controller::run_batches). Each of their keys counts as a reconcile of its own.
+    /// Batches that were [reconciled](crate::Controller::run_batches). Each of their keys also counts as a reconcile.
     pub batches: u64,
-    /// Reconciles that ended well and asked to come back.
+    /// Successful reconciles that asked for a requeue.
     pub requeues: u64,
     /// Reconciles that returned an error.
     pub errors: u64,
     /// Reconciles that panicked.
     pub panics: u64,
-    /// Reconciles that took too long.
+    /// Reconciles that timed out.
     pub timeouts: u64,
-    /// Failures that were conflicts; they are among the three above, too.
+    /// Failures that were conflicts; each of them is also in one of the three counts above.
     pub conflicts: u64,
     /// Failures after which the key was given up.
     pub given_up: u64,
-    /// Failures of what is called [finally](crate::Controller::finally). Of a reconcile that had ended well it counts as one of the
-    /// kinds of failure above, too.
+    /// Failures of the [`finally`](crate::Controller::finally) function. If the reconcile itself had succeeded, the failure
+    /// also counts as one of the kinds above.
     pub finally_failures: u64,
-    /// Reconciles that ended well of keys that had failed before: retries that were worth it.
+    /// Successful reconciles of keys that had failed before.
     pub successful_retries: u64,
-    /// How long reconciles took. Zero without [metrics](crate::Controller::metrics), as the clock is not read then.
+    /// The total durations of reconciles. Zero without [metrics](crate::Controller::metrics), because the clock is not read
+    /// then.
     pub durations: ReconcileDurations,
-    /// Panics in mappers and other functions that were given to the controller; what they were called for was left out, but a change is
-    /// mapped again.
+    /// Panics in mappers and other functions that were passed to the controller. The result of the call is missing, but a
+    /// change whose mapper panicked is mapped again.
     pub callback_panics: u64,
-    /// Changes whose mapper panicked each time, so that their keys are not known.
+    /// Changes whose mapper panicked at each attempt, so their keys are unknown.
     pub mapper_failures: u64,
-    /// What the queue still held. `ready` and `waiting` were left queued; `leased` are the keys whose reconciles were
-    /// [dropped](crate::Controller::abort_after), and those that others hold who share the queue.
+    /// The keys that the queue still held. `ready` and `waiting` were left queued; `leased` are the keys whose reconciles
+    /// were [dropped](crate::Controller::abort_after), and those leased by other users of the queue.
     pub leftovers: Leftovers<K>,
 }
 
-/// How long reconciles took, all together, by how they ended: up to 584 years each, which ten thousand workers fill in three weeks.
+/// The total durations of reconciles, by outcome. Each sum is at most 584 years, which ten thousand workers reach in three
+/// weeks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReconcileDurations {
-    /// Those that ended well, and asked for nothing.
+    /// Reconciles that succeeded without a requeue.
     pub successes: Duration,
-    /// Those that asked to come back.
+    /// Reconciles that succeeded and asked for a requeue.
     pub requeues: Duration,
-    /// Those that returned an error.
+    /// Reconciles that returned an error.
     pub errors: Duration,
-    /// Those that panicked.
+    /// Reconciles that panicked.
     pub panics: Duration,
-    /// Those that took too long.
+    /// Reconciles that timed out.
     pub timeouts: Duration,
 }
 
 impl<K> RunReport<K> {
-    /// Failures that were answered by a retry.
+    /// Returns the number of failures after which the key was retried.
     #[must_use]
     pub fn retries(&self) -> u64 {
         self.failures() - self.given_up
     }
 
-    /// Reconciles that failed.
+    /// Returns the number of reconciles that failed.
     #[must_use]
     pub fn failures(&self) -> u64 {
         self.errors + self.panics + self.timeouts
@@ -119,7 +121,7 @@ impl Counter {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Stays at the highest number there is.
+    /// Adds to the counter, which saturates at its maximum.
     fn add(&self, amount: u64) {
         // Ordering: Relaxed, it counts and publishes nothing.
         let _ =
@@ -132,7 +134,7 @@ impl Counter {
     }
 }
 
-/// Reconciles that ended in one way.
+/// The counters of one outcome.
 #[derive(Debug, Default)]
 struct OutcomeCounters {
     count: Counter,
@@ -145,7 +147,7 @@ impl OutcomeCounters {
     }
 }
 
-/// The report in the making, shared by the workers and mappers of a controller.
+/// The counters of the report, shared by the workers and mappers of a controller.
 #[derive(Debug, Default)]
 pub(crate) struct ReportCounters {
     pub(crate) keys_added: Counter,
@@ -164,7 +166,7 @@ pub(crate) struct ReportCounters {
 }
 
 impl ReportCounters {
-    /// A reconcile has ended.
+    /// Records the outcome and the duration of a reconcile.
     pub(crate) fn record(&self, outcome: ReconcileOutcome, took: Duration) {
         let ends = match outcome {
             ReconcileOutcome::Succeeded => &self.successes,

@@ -1,7 +1,7 @@
 //! EDGE. The run of a controller: the order in which its tasks start and end.
 //!
-//! Cancel safety: the workers are aborted and the watches dropped with the future; see `Controller::run` for what that
-//! leaves behind.
+//! Cancel safety: dropping the future aborts the workers and drops the watches; `Controller::run` documents the state that is
+//! left.
 
 pub(crate) mod attempt;
 pub(crate) mod batch;
@@ -39,24 +39,25 @@ use crate::run::watched_informer::{BoxFuture, KeySink};
 use crate::run::worker::WorkerContext;
 use crate::{Context, RunError, RunReport, StartCondition};
 
-/// Everything a run is made of, but the reconcile.
+/// All parts of a run except the reconcile function.
 pub(crate) struct RunSetup<K, O: Order<K>, L, T> {
     pub(crate) queue: Queue<K, O, L, T>,
     pub(crate) config: RunConfig<K>,
     pub(crate) watches: WatchSet,
     pub(crate) sink: Arc<OnceLock<KeySink<K, O, L, T>>>,
-    /// Of initial objects.
+    /// The priority of the keys of initial objects.
     pub(crate) initial_priority: i8,
-    /// What else workers wait for.
+    /// The other conditions that workers wait for.
     pub(crate) conditions: Vec<BoxFuture<Result<(), ()>>>,
-    /// Until when it stands by, with its caches synced.
+    /// Ends the standby, in which the caches sync but no change becomes a key.
     pub(crate) standby: Option<BoxFuture<()>>,
     pub(crate) stop: BoxFuture<()>,
-    /// The controller has ended wherever this is dropped, also before it runs.
+    /// Marks the controller as ended when it is dropped, also before the run.
     pub(crate) guard: RunGuard,
 }
 
-/// `worker` is what one worker does; `release` gives back what none of them has begun.
+/// Runs the controller. `worker` is the future of one worker; `release` gives back the leases that no worker has started to
+/// reconcile.
 pub(crate) async fn run<X, K, O, L, T, F, W>(
     runtime: X,
     setup: RunSetup<K, O, L, T>,
@@ -86,7 +87,7 @@ where
         initial_priority,
         counters: counters.clone(),
     };
-    // It is the first: a controller runs once.
+    // The cell is empty: a controller runs once.
     let _ = sink.set(keys);
     let workers = WorkerContext::new(
         runtime.clone(),
@@ -98,18 +99,18 @@ where
     );
     let workers = Arc::new(workers);
 
-    // No bound is no number, which would be summed up with others.
+    // An unbounded maximum is not reported, because it would be added to the others.
     if max_workers < usize::MAX {
         workers.report(|metrics| metrics.max_workers(max_workers));
     }
     if measures {
-        // For how long a key has been held is how long its reconcile took.
+        // The age of a lease is the duration of its reconcile.
         queue.track_ages();
     }
 
     watches.begin(stop_when_idle);
-    // Before its caches have synced, so that no change is missed; one that stands by looks at all objects when it begins: until then, keys of objects that
-    // come and go would pile up in its queue.
+    // Before the caches have synced, so that no change is missed. A controller in standby observes all objects only when
+    // the standby ends: until then, keys of objects that are created and deleted would accumulate in its queue.
     if standby.is_none() {
         watches.start_all();
     }
@@ -130,11 +131,11 @@ where
             begins.await;
             watches.start_all();
         }
-        // Some may have been added meanwhile.
+        // Watches may have been added in the meantime.
         all_synced(&watches).await?;
         workers.open();
         watches.enter(Lifecycle::Running);
-        // They end when the queue is closed: because it is idle, or from elsewhere.
+        // The workers end when the queue is closed, either because it is idle or by other code.
         workers.run_workers(&mut working, &worker).await;
         Ok(())
     };
@@ -152,7 +153,7 @@ where
             };
             tokio::select! {
                 biased;
-                // There is one more to wait for, which may fail.
+                // Another watch was added, whose cache may fail.
                 () = watches.more_than(added) => {
                     workers.phase.resume();
                     continue;
@@ -163,12 +164,12 @@ where
                 queue.shut_down();
                 return pending().await;
             }
-            // One was added at the last moment.
+            // A watch was added at the last moment.
             workers.phase.resume();
         }
     };
     let lived: Result<(), RunError> = tokio::select! {
-        // In a fixed order, so that a simulated run replays. A signal that is there already lets nothing start.
+        // In a fixed order, so that a simulated run replays. If the signal has already fired, nothing is started.
         biased;
         () = stop => Ok(()),
         lived = live => lived,
@@ -181,8 +182,8 @@ where
     };
     let active = watches.shut_down(ended);
     context.enter(ShutdownStage::ShuttingDown);
-    // Stops the events. A change that is being mapped on another thread may still add its keys; they are left over, or
-    // refused.
+    // Stops the events. A change that is being mapped on another thread may still add its keys; they become leftovers, or
+    // are refused.
     let mappers: Vec<_> = active.into_iter().map(|active| active.mapper).collect();
 
     if settings.drain_on_shutdown && lived.is_ok() {
@@ -192,17 +193,17 @@ where
     } else {
         workers.phase.raise(RunPhase::Stopping);
     }
-    // A drain is worked off by as many workers as before.
+    // A drain uses as many workers as before.
     let finish = workers.run_workers(&mut working, &worker);
     if runtime.timeout(settings.shutdown_grace, finish).await.is_none() {
         workers.phase.raise(RunPhase::Stopping);
         context.enter(ShutdownStage::Cancelled);
-        // What still runs after that is dropped below; whether it is there is seen then.
+        // Reconciles that still run after the timeout are dropped below; the leftovers show whether there are any.
         runtime.timeout(settings.abort_after, workers.run_workers(&mut working, &worker)).await;
     }
     release(&workers);
-    // Shuts down, and looks at what there is. Before the abort, which makes failures of leases. After an error the queue goes
-    // on, for another controller.
+    // Shuts the queue down and collects the leftovers. This happens before the abort, which turns leases into failures.
+    // After an error the queue stays open for another controller.
     let ended = lived.map(|()| queue.blocking_drain_timeout(Duration::ZERO));
     working.abort_all();
     while working.join_next().await {}
@@ -210,7 +211,7 @@ where
     ended.map(|leftovers| counters.report(leftovers, mapper_failures))
 }
 
-/// A wait before workers start, by its number.
+/// Awaits a start condition, and names it by its number if it fails.
 fn condition((index, ready): (usize, BoxFuture<Result<(), ()>>)) -> BoxFuture<Result<(), RunError>> {
     let failed = RunError::SyncFailed(StartCondition::Future { index });
     Box::pin(async move { ready.await.map_err(|()| failed) })

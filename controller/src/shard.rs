@@ -1,9 +1,9 @@
 //! PURE. A fixed share of all keys.
 //!
 //! # Invariants
-//! 1. For each number of shards, every name is in exactly one.
-//! 2. Which one never changes: not with the process, the machine, or the version of this crate. Replicas of two versions
-//!    run side by side while one is rolled out. So the hash is written out here, and pinned by a test.
+//! 1. For each number of shards, every name is in exactly one shard.
+//! 2. The shard of a name never changes: not with the process, the machine, or the version of this crate, because replicas of
+//!    two versions run side by side during a rollout. So the hash is implemented here, and pinned by a test.
 
 use std::error::Error;
 use std::fmt;
@@ -12,12 +12,12 @@ use flyball_sync::random::mix;
 
 /// A fixed share of all keys, for one of several replicas; see [`Controller::filter_keys`](crate::Controller::filter_keys).
 ///
-/// What decides is a name, in bytes: that of the namespace, so that a namespace is one replica's, or the whole key. The
-/// same name is in the same shard in every process and every version of this crate. Shards are about equal where there
+/// A name, in bytes, determines the shard: use the namespace, so that each namespace belongs to one replica, or the whole key.
+/// The same name is in the same shard in every process and every version of this crate. Shards are about equal in size if there
 /// are many names; when their number changes, most names move.
 ///
-/// While a replica is away nobody does its share: this shares the work, it is no substitute for electing a leader
-/// for each shard.
+/// While a replica is down, no other replica reconciles its shard: sharding divides the work, and does not replace electing a
+/// leader for each shard.
 ///
 /// # Examples
 /// ```
@@ -35,7 +35,7 @@ pub struct Shard {
     of: u32,
 }
 
-/// As it is written in a file.
+/// The serialised form, not validated yet.
 #[cfg(feature = "serde")]
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -54,25 +54,25 @@ impl TryFrom<Unchecked> for Shard {
 }
 
 impl Shard {
-    /// The shard of this index, from 0, of so many.
+    /// Returns the shard with this index, from 0, of `of` shards.
     ///
     /// # Errors
-    /// When there is no such shard.
+    /// Returns an error if there is no such shard.
     pub const fn new(index: u32, of: u32) -> Result<Self, InvalidShard> {
         if index < of { Ok(Self { index, of }) } else { Err(InvalidShard { index, of }) }
     }
 
-    /// Whether this name is in it.
+    /// Returns whether this name is in the shard.
     #[must_use]
     pub fn contains(&self, name: impl AsRef<[u8]>) -> bool {
-        // The high half of the product: no division, and no bias worth the name.
+        // The high half of the product: no division, and a negligible bias.
         let place = (u128::from(hash(name.as_ref())) * u128::from(self.of)) >> 64;
         place == u128::from(self.index)
     }
 }
 
-/// FNV-1a, 64 bits (Fowler, Noll, Vo), then the mix of splitmix64, as the high bits of the former know little of the last
-/// bytes.
+/// FNV-1a, 64 bits (Fowler, Noll, Vo), followed by the mix of splitmix64, because the last bytes barely change the high bits of
+/// FNV-1a.
 fn hash(name: &[u8]) -> u64 {
     let fnv = name.iter().fold(0xCBF2_9CE4_8422_2325, |hash: u64, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01B3)
@@ -80,7 +80,7 @@ fn hash(name: &[u8]) -> u64 {
     mix(fnv)
 }
 
-/// There is no shard of this index.
+/// The error for an index outside the number of shards.
 ///
 /// # Examples
 /// ```

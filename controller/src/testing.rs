@@ -1,8 +1,8 @@
-//! EDGE. Tests of reconcilers without a cluster, without threads and without sleeping: a [`Simulation`] runs the very
-//! controller that ships, one step after another, in an order that a seed decides, on a clock that stands still until it
-//! is moved.
+//! EDGE. Tests of reconcilers without a cluster, without threads and without sleeping: a [`Simulation`] runs the same
+//! controller code as in production, one step after another, in an order that a seed determines, on a clock that only the test
+//! advances.
 //!
-//! The cluster is a [`TestServer`](flyball_informer_cache::testing::TestServer), whose faults are ordered by the test.
+//! The cluster is a [`TestServer`](flyball_informer_cache::testing::TestServer), into which the test injects faults.
 
 mod runtime;
 mod scheduler;

@@ -1,4 +1,4 @@
-//! EDGE. What counts as a failure, and what becomes of the key then.
+//! EDGE. The settings for failures: what counts as one, and what happens to the key.
 //!
 //! Cancel safety: nothing here waits.
 
@@ -12,7 +12,7 @@ use flyball_workqueue::{Key, Order, QueueLimiter, SupportsAsync, SupportsDelays}
 use crate::run::retry::{QueueClock, schedule};
 use crate::{Action, Context, Controller, FailureClass, ReconcileError};
 
-/// What counts as a failure, and what becomes of the key then.
+/// Settings for failures: what counts as one, and what happens to the key.
 impl<K, O, L, T> Controller<K, O, L, T>
 where
     K: Key,
@@ -20,40 +20,41 @@ where
     L: QueueLimiter<K>,
     T: SupportsAsync + SupportsDelays,
 {
-    /// A reconcile that is not done after this long is dropped, and counts as a failure. No limit by default.
+    /// Drops a reconcile that is not done after this time, and counts it as a failure. No limit by default.
     ///
-    /// It is dropped where it awaits something: one that blocks its thread is not interrupted.
+    /// The reconcile is dropped at an await point: one that blocks its thread is not interrupted.
     pub fn reconcile_timeout(mut self, limit: Duration) -> Self {
         self.setup.config.settings.reconcile_timeout = Some(limit);
         self
     }
 
-    /// Gives a key up at its `n`-th failure in a row, instead of retrying it: [`on_give_up`](Self::on_give_up) is called, and the failures
-    /// are forgotten. The next change brings the key back. By default it is retried for ever; 0 is an error of the run.
+    /// Gives a key up at its `n`-th failure in a row, instead of retrying it: [`on_give_up`](Self::on_give_up) is called,
+    /// and the failures are forgotten. The next change adds the key again. By default keys are retried without limit; 0
+    /// makes the run return an error.
     ///
-    /// Failures are those the queue's limiter counts: one of a key that ran before its backoff was over, because it
-    /// was added, does not count. So a storm of changes gives no key up.
+    /// The failures are those that the queue's limiter counts. If a key is added and runs before its backoff is over, a
+    /// failure of that run does not count, so a burst of changes does not make the controller give up a key.
     pub fn max_attempts(mut self, n: u32) -> Self {
         self.setup.config.settings.max_attempts = Some(n);
         self
     }
 
-    /// Calls this with every key that is given up, and its last error: after the last of its [attempts](Self::max_attempts), or a
-    /// [permanent](FailureClass::Permanent) one.
+    /// Calls `on_give_up` with every key that is given up and its last error: after the last of its
+    /// [attempts](Self::max_attempts), or after a [permanent](FailureClass::Permanent) failure.
     ///
-    /// It is called by the worker while the key is still leased, and a panic in it is caught.
+    /// The worker calls it while the key is still leased; a panic in it is caught.
     pub fn on_give_up(mut self, on_give_up: impl Fn(&K, &ReconcileError) + Send + Sync + 'static) -> Self {
         self.setup.config.on_give_up = Some(Box::new(on_give_up));
         self
     }
 
-    /// Has this done after every reconcile, also after one that returned an error, panicked, or took too long: what is to be
-    /// written whatever happened, such as a status that says why it failed.
+    /// Runs `finally` after every reconcile, including those that returned an error, panicked, or timed out: for writes
+    /// that must happen in each case, such as a status that holds the reason of the failure.
     ///
-    /// It gets the key and how the reconcile ended, runs while the key is still held, and has the time of
-    /// [`reconcile_timeout`](Self::reconcile_timeout) for itself. When it fails, so has the reconcile; but it never hides
-    /// an earlier failure, which decides what becomes of the key. It is not called for a reconcile that is dropped with
-    /// its worker.
+    /// `finally` receives the key and the result of the reconcile, runs while the key is still leased, and has a
+    /// [`reconcile_timeout`](Self::reconcile_timeout) of its own. If `finally` fails after a successful reconcile, the
+    /// reconcile counts as failed. After a failed reconcile, the first failure determines what happens to the key.
+    /// `finally` is not called for a reconcile that is dropped with its worker.
     ///
     /// # Examples
     /// ```
@@ -102,11 +103,12 @@ where
         self
     }
 
-    /// Runs every reconcile, and what comes [finally](Self::finally), within a span of `tracing`: `reconcile`, at the level `INFO`, under the
-    /// target `flyball_controller`, with the fields `controller`, which is this name, `key`, and, once it has ended, `outcome`.
+    /// Runs every reconcile, and its [`finally`](Self::finally), within a `tracing` span: `reconcile`, at the level `INFO`,
+    /// under the target `flyball_controller`, with the fields `controller` (this name), `key`, and, after the end,
+    /// `outcome`.
     ///
-    /// A [batch](Self::run_batches) runs within a `reconcile_batch`, with its number of `keys`; each of them has its `reconcile` after it.
-    /// A key that panics as it is shown, or a subscriber that does, fails its own key at most.
+    /// A [batch](Self::run_batches) runs within a span `reconcile_batch`, with the number of its `keys`; after the batch,
+    /// each key gets its own span `reconcile`. If formatting a key panics, or a subscriber does, at most that key fails.
     ///
     /// # Examples
     /// ```
@@ -136,7 +138,7 @@ where
         self
     }
 
-    /// Says what kind of failure each one is. By default, and where this panics, all are [transient](FailureClass::Transient).
+    /// Classifies failures. By default, and if the function panics, all failures are [transient](FailureClass::Transient).
     ///
     /// # Examples
     /// ```
@@ -170,11 +172,12 @@ where
         self
     }
 
-    /// After a [transient](FailureClass::Transient) failure the key waits for at least so long, whatever the limiter says: for a server that
-    /// says when to come back. The later of the two holds; `None` leaves it to the limiter, and so does a panic.
+    /// Sets a minimum wait after a [transient](FailureClass::Transient) failure: for a server that returns a time after
+    /// which to retry. The key waits for the longer of this minimum and the limiter's delay; after `None` or a panic the
+    /// limiter's delay applies alone.
     ///
-    /// It is asked by the worker that holds the key, once for each transient failure. A change of the key runs it at once all the
-    /// same, unless the queue's backoff is [strict](flyball_workqueue::QueueBuilder::strict_backoff).
+    /// The worker that leases the key calls the function once for each transient failure. A change of the key still ends
+    /// the wait, unless the queue's backoff is [strict](flyball_workqueue::QueueBuilder::strict_backoff).
     ///
     /// # Examples
     /// ```
@@ -211,11 +214,13 @@ where
         self
     }
 
-    /// When a key is tried again after a [conflict](FailureClass::Conflict): 10 ms, doubling up to a second, unless set here.
+    /// Sets the backoff after a [conflict](FailureClass::Conflict). By default the wait is 10 ms after the first conflict,
+    /// and doubles up to 1 s.
     ///
-    /// The policy counts the conflicts in a row of each key, until the key succeeds or is given up, also by the queue's
-    /// [dead letters](flyball_workqueue::QueueBuilder::give_up_after); for a key that was added meanwhile, until the next of these. A key has one
-    /// open wait: if it is added, runs before the wait is over and conflicts again, neither the count nor the end of the wait changes.
+    /// The policy counts the consecutive conflicts of each key. The count ends when the key succeeds or is given up, also
+    /// by the queue's [dead letters](flyball_workqueue::QueueBuilder::give_up_after); if the key was added in the meantime,
+    /// the count ends at the next of these events. A key has one open wait: if it is added, runs before the wait is over
+    /// and conflicts again, neither the count nor the end of the wait changes.
     ///
     /// Use a policy with jitter if two writers conflict with each other, so that they do not retry at the same time.
     ///

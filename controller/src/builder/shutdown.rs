@@ -1,4 +1,4 @@
-//! EDGE. When a controller ends, and what becomes of what it has begun.
+//! EDGE. The settings for shutdown: when a controller ends, and what happens to running reconciles and queued keys.
 //!
 //! Cancel safety: nothing here waits.
 
@@ -9,7 +9,7 @@ use flyball_workqueue::{Key, Order, QueueLimiter, SupportsAsync, SupportsDelays}
 
 use crate::Controller;
 
-/// When it ends, and what becomes of what it has begun.
+/// Settings for shutdown: when the controller ends, and what happens to running reconciles and queued keys.
 impl<K, O, L, T> Controller<K, O, L, T>
 where
     K: Key,
@@ -17,8 +17,8 @@ where
     L: QueueLimiter<K>,
     T: SupportsAsync + SupportsDelays,
 {
-    /// Shuts down when `signal` is done. Running reconciles end; no other key is started, and what is queued is left, unless it
-    /// [drains](Self::drain_on_shutdown).
+    /// Shuts down when `signal` completes. Running reconciles end; no other key is started, and queued keys are left in the
+    /// queue, unless the controller [drains](Self::drain_on_shutdown) it.
     ///
     /// | from the signal on | by default | |
     /// |---|---|---|
@@ -26,8 +26,8 @@ where
     /// | after [`shutdown_grace`](Self::shutdown_grace) | 20 s | reconciles that still run see [`Context::cancelled`](crate::Context::cancelled); a drain ends |
     /// | after [`abort_after`](Self::abort_after) more | 5 s | they are dropped where they await something |
     ///
-    /// The run ends as soon as no reconcile runs. [`RunReport::leftovers`](crate::RunReport::leftovers) has the keys that were left queued, and
-    /// those of the reconciles that were dropped.
+    /// The run ends as soon as no reconcile runs. [`RunReport::leftovers`](crate::RunReport::leftovers) holds the keys that
+    /// were left in the queue, and those of the reconciles that were dropped.
     ///
     /// # Examples
     /// ```
@@ -63,17 +63,20 @@ where
         self
     }
 
-    /// How long running reconciles, and a [drain](Self::drain_on_shutdown), may take at shutdown. Then they are
-    /// [cancelled](crate::Context::cancelled), and nothing is started any more. 20 s by default; `Duration::MAX` is no limit.
+    /// Sets how long running reconciles, and a [drain](Self::drain_on_shutdown), may take at shutdown. After this time
+    /// running reconciles are [cancelled](crate::Context::cancelled), and no key is started any more. 20 s by default;
+    /// `Duration::MAX` means no limit.
     pub fn shutdown_grace(mut self, limit: Duration) -> Self {
         self.setup.config.settings.shutdown_grace = limit;
         self
     }
 
-    /// How long a reconcile that was [cancelled](crate::Context::cancelled) at shutdown may still run. Then it is dropped where it
-    /// awaits something, and its key is a [leftover](crate::RunReport::leftovers); a panic while it is dropped is caught. 5 s by default.
+    /// Sets how long a reconcile that was [cancelled](crate::Context::cancelled) at shutdown may still run. After this time
+    /// it is dropped at an await point, and its key is a [leftover](crate::RunReport::leftovers); a panic while it is
+    /// dropped is caught. 5 s by default.
     ///
-    /// With the default of the [grace](Self::shutdown_grace) that makes 25 s at most: a pod has 30.
+    /// Together with the default [grace](Self::shutdown_grace) the shutdown takes at most 25 s; Kubernetes gives a pod 30
+    /// s.
     pub fn abort_after(mut self, limit: Duration) -> Self {
         self.setup.config.settings.abort_after = limit;
         self
@@ -113,13 +116,13 @@ where
         self
     }
 
-    /// Ends by itself, in order, once all is done that can ever come: every informer has stopped, and with it every
-    /// change has become a key, and the queue is idle (retries and delayed keys included).
+    /// Ends the run without a signal once no work is left: every informer has stopped, every change has become a key, and
+    /// the queue is idle (no retry and no delayed key is left).
     ///
-    /// A watch that is [added](crate::ControllerHandle::add_watch) meanwhile is waited for. One that is the last to be removed leaves nothing to wait for: to replace it,
-    /// add the new one first.
+    /// The run also waits for watches that are [added](crate::ControllerHandle::add_watch) while it runs. Removing the last
+    /// watch leaves nothing to wait for: to replace a watch, add the new one first.
     ///
-    /// For jobs and tests. A key that always asks to be requeued keeps it running.
+    /// For jobs and tests. A key whose reconcile always asks for a requeue keeps the controller running.
     ///
     /// # Examples
     /// ```

@@ -1,4 +1,4 @@
-//! EDGE. Which informers a controller watches, and which keys come of their changes.
+//! EDGE. The settings for watches: which informers a controller watches, and how changes become keys.
 //!
 //! Cancel safety: nothing runs before the controller does.
 
@@ -12,7 +12,7 @@ use flyball_workqueue::{Key, Order, Priority, QueueLimiter, SupportsAsync, Suppo
 use crate::run::watched_informer::watched;
 use crate::{Controller, ControllerHandle, IntoKeys, WatchOptions};
 
-/// Which informers it watches, and which keys come of their changes.
+/// Settings for watches: which informers the controller watches, and how changes become keys.
 impl<K, O, L, T> Controller<K, O, L, T>
 where
     K: Key,
@@ -20,16 +20,17 @@ where
     L: QueueLimiter<K>,
     T: SupportsAsync + SupportsDelays,
 {
-    /// Adds the keys that `mapper` returns to the queue, for every change of the informer's objects, beginning with those it has: a key, an
-    /// [`Option`] of one, or [several](IntoKeys).
+    /// Adds the keys that `mapper` returns to the queue, for every change of the informer's objects. The mapper is called
+    /// for the existing objects first, and returns a key, an [`Option`] of one, or [several](IntoKeys).
     ///
-    /// Every change is mapped, unmerged: when a key of yours depends on what an object said before, the mapper gets that
-    /// state, too. The informer itself calls the mapper, right after it published the change, so it must be
-    /// quick: the informer waits for it.
+    /// Every change is mapped separately, before changes coalesce: the mapper also receives the state before the change,
+    /// for keys that depend on it. The informer calls the mapper right after it published the change, and waits for it, so
+    /// the mapper must be quick.
     ///
-    /// A change at which the mapper panics is mapped again, after 100 ms, doubling up to a minute, until it returns; other objects do not
-    /// wait for that. Of one object at most 16 such changes are kept, the newest. [`RunReport::callback_panics`](crate::RunReport::callback_panics) counts the
-    /// panics, [`RunReport::mapper_failures`](crate::RunReport::mapper_failures) the changes that are left in the end.
+    /// A change whose mapper panics is mapped again, after 100 ms, doubling up to a minute, until the mapper returns; other
+    /// objects do not wait for that. At most the 16 newest such changes of an object are kept.
+    /// [`RunReport::callback_panics`](crate::RunReport::callback_panics) counts the panics,
+    /// [`RunReport::mapper_failures`](crate::RunReport::mapper_failures) the changes that are never mapped.
     ///
     /// # Examples
     /// ```no_run
@@ -57,7 +58,8 @@ where
         self.watches_with(informer, mapper, WatchOptions::new())
     }
 
-    /// As [`watches`](Self::watches), with [options](WatchOptions): a filter, a priority, a resync, whether workers wait for it, and how keys are added.
+    /// Like [`watches`](Self::watches), with [options](WatchOptions): a filter, a priority, a resync period, whether
+    /// workers wait for the informer, and how keys are added.
     ///
     /// # Examples
     /// ```no_run
@@ -89,22 +91,22 @@ where
         R: IntoKeys<K, M>,
     {
         self.setup.config.zero_resync_period |= options.resync_every == Some(Duration::ZERO);
-        // It has not shut down before it runs.
+        // The controller does not shut down before it runs.
         self.setup.watches.add(watched(informer, mapper, options, &self.setup.sink));
         self
     }
 
-    /// Adds and removes watches, also while the controller runs.
+    /// Returns a handle that adds and removes watches, also while the controller runs.
     #[must_use]
     pub fn handle(&self) -> ControllerHandle<K, O, L, T> {
         ControllerHandle { watches: self.setup.watches.clone(), sink: Arc::downgrade(&self.setup.sink) }
     }
 
-    /// How long the informers that workers wait for may take to sync, from the start of the run. Then it ends as
-    /// [`RunError::SyncTimeout`](crate::RunError::SyncTimeout), which names those that are missing, with their last errors.
-    /// 2 minutes by default, as with controller-runtime; `Duration::MAX` is no limit.
+    /// Sets how long the required informers may take to sync, from the start of the run. After this time the run ends with
+    /// [`RunError::SyncTimeout`](crate::RunError::SyncTimeout), which lists the caches that have not synced, with their
+    /// last errors. 2 minutes by default, as in controller-runtime; `Duration::MAX` means no limit.
     ///
-    /// What is given to [`wait_for_cache`](Self::wait_for_cache) may take longer.
+    /// The timeout does not apply to futures passed to [`wait_for_cache`](Self::wait_for_cache).
     ///
     /// # Examples
     /// ```
@@ -135,10 +137,10 @@ where
         self
     }
 
-    /// Workers start only when this is done, too, beside the informers that the controller watches: for caches that reconciles read and
-    /// another controller watches, or for anything else.
+    /// Delays the start of the workers until `ready` completes, in addition to the informers that the controller watches:
+    /// for caches that reconciles read and another controller watches, or for any other condition.
     ///
-    /// When it is an error, the run ends as with an informer that ends too early.
+    /// If `ready` returns an error, the run ends as it does when an informer ends before it has synced.
     ///
     /// # Examples
     /// ```no_run
@@ -160,10 +162,10 @@ where
         self
     }
 
-    /// Starts workers before the watched informers have synced. What is given to [`wait_for_cache`](Self::wait_for_cache) is
-    /// still awaited: the caches that reconciles read, say.
+    /// Starts workers before the watched informers have synced. Futures passed to [`wait_for_cache`](Self::wait_for_cache)
+    /// are still awaited, such as the caches that reconciles read.
     ///
-    /// The objects of an informer that syncs later become keys then, as any change does.
+    /// The objects of an informer that syncs later become keys at that time, like any change.
     ///
     /// # Examples
     /// ```
@@ -194,11 +196,12 @@ where
         self
     }
 
-    /// Works on these keys only, and leaves all others to other replicas: no change becomes one of those, and if one is
-    /// added to the queue from elsewhere, it is taken out and [counted](crate::RunReport::filtered_keys), no more.
+    /// Restricts this controller to the keys for which `mine` returns `true`, and leaves all others to other replicas.
+    /// Changes do not add other keys; if other code adds one to the queue, a worker removes and
+    /// [counts](crate::RunReport::filtered_keys) it.
     ///
-    /// The caches still hold everything. It is called for every key of a change, by the informer; a panic is one of the
-    /// mapper.
+    /// The caches still hold all objects. The informer calls `mine` for every key of a change; a panic in it is treated
+    /// like a panic of the mapper.
     ///
     /// # Examples
     /// One of three replicas, each with its namespaces:
@@ -227,18 +230,19 @@ where
     }
 }
 
-/// For a queue of [priorities](Priority).
+/// Settings for a queue with [priorities](Priority).
 impl<K, L, T> Controller<K, Priority, L, T>
 where
     K: Key,
     L: QueueLimiter<K>,
     T: SupportsAsync + SupportsDelays,
 {
-    /// The priority of keys of the objects an informer begins with, be its first
-    /// list published before the controller runs or after: 0 unless set here or in the [options](WatchOptions::initial_priority) of a watch.
+    /// Sets the priority of the keys of initial objects, whether the first list is published before the run or during it: 0
+    /// unless set here or in the [options](WatchOptions::initial_priority) of a watch.
     ///
-    /// Below 0, objects that change after a start go before those of the first list. The latter run all the same, by their
-    /// [share](flyball_workqueue::Priority::share) of the hand-outs.
+    /// With a priority below 0, objects that change after the start are reconciled before those of the first list. Keys of
+    /// the first list are still served, by their [share](flyball_workqueue::Priority::share) of the keys that are handed
+    /// out.
     ///
     /// # Examples
     /// ```

@@ -1,4 +1,4 @@
-//! EDGE. How many workers there are.
+//! EDGE. The settings for workers: how many there are.
 //!
 //! Cancel safety: nothing here waits.
 
@@ -9,7 +9,7 @@ use flyball_workqueue::{Key, Order, QueueLimiter, SupportsAsync, SupportsDelays}
 
 use crate::Controller;
 
-/// How many workers there are.
+/// Settings for workers: how many there are.
 impl<K, O, L, T> Controller<K, O, L, T>
 where
     K: Key,
@@ -17,16 +17,18 @@ where
     L: QueueLimiter<K>,
     T: SupportsAsync + SupportsDelays,
 {
-    /// How many keys are worked on at once. 1 by default.
+    /// Sets how many keys are reconciled at once. 1 by default.
     pub fn workers(self, workers: usize) -> Self {
         self.workers_between(workers..=workers)
     }
 
-    /// How many keys are worked on at once, at least and at most: as long as all workers are busy another one comes, up to the upper
-    /// bound, and one that has had nothing to do [for a while](Self::worker_idle_timeout) goes, down to the lower one.
+    /// Sets the minimum and maximum number of keys that are reconciled at once. While all workers are busy, another worker
+    /// is started, up to the maximum; a worker that was idle [for a while](Self::worker_idle_timeout) stops, down to the
+    /// minimum.
     ///
-    /// So a key waits for a worker only while there are as many as there may be. Each is a task, cheap to start; the bound is
-    /// for what reconciles use. [`ControllerMetrics`](crate::ControllerMetrics) reports those that start and stop.
+    /// A key waits for a worker only while all workers of the maximum are busy. Each worker is a task, which is cheap to
+    /// start; the maximum limits the resources that reconciles use. [`ControllerMetrics`](crate::ControllerMetrics) reports
+    /// the workers that start and stop.
     ///
     /// # Examples
     /// ```
@@ -53,7 +55,7 @@ where
         self
     }
 
-    /// How long a worker stays that has nothing to do and is one more than there have to be: 10 s by default.
+    /// Sets how long a worker above the minimum stays idle before it stops: 10 s by default.
     pub fn worker_idle_timeout(mut self, idle_timeout: Duration) -> Self {
         self.setup.config.settings.worker_idle_timeout = idle_timeout;
         self

@@ -1,10 +1,10 @@
-//! PURE. What a successful reconcile asks for.
+//! PURE. The result of a successful reconcile.
 
 use std::time::Duration;
 
 use flyball_workqueue::LeaseOutcome;
 
-/// What comes after a successful reconcile of a key.
+/// The result of a successful reconcile: when its key is reconciled again.
 ///
 /// # Examples
 /// ```
@@ -20,15 +20,15 @@ use flyball_workqueue::LeaseOutcome;
 pub struct Action(Option<Duration>);
 
 impl Action {
-    /// Nothing: the next change brings the key back.
+    /// Requests nothing: the next change adds the key again.
     pub const fn await_change() -> Self {
         Self(None)
     }
 
-    /// The key comes back after `delay`, or with the next change if that is earlier; zero is at once, at the tail of
-    /// the queue.
+    /// Requeues the key after `delay`, or at its next change if that is earlier. A zero delay adds it immediately, at the
+    /// tail of the queue.
     ///
-    /// The delay counts from the end of the reconcile. After shutdown has begun the key is a leftover instead.
+    /// The delay counts from the end of the reconcile. If shutdown has begun, the key is a leftover instead.
     pub const fn requeue_after(delay: Duration) -> Self {
         Self(Some(delay))
     }
@@ -40,7 +40,7 @@ impl Action {
         }
     }
 
-    /// The delay it asks for.
+    /// Returns the requested delay, `None` if no requeue is requested.
     #[must_use]
     pub const fn requeue_delay(self) -> Option<Duration> {
         self.0

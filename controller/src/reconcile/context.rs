@@ -1,12 +1,13 @@
-//! EDGE. What a reconcile gets beside its key.
+//! EDGE. The context of a reconcile.
 //!
-//! Cancel safety: a context only looks; dropping [`Context::shutdown_started`] or [`Context::cancelled`] stops looking.
+//! Cancel safety: a context only reads the state of the controller; dropping [`Context::shutdown_started`] or
+//! [`Context::cancelled`] ends the wait and changes nothing else.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// What a reconcile gets beside its key. A clone costs a reference count.
+/// The context that a reconcile receives besides its key. A clone costs a reference count.
 ///
 /// # Examples
 /// ```
@@ -41,7 +42,7 @@ pub struct Context {
     stage: Arc<watch::Sender<ShutdownStage>>,
 }
 
-/// How far a controller is in its shutdown.
+/// The stage of a controller's shutdown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ShutdownStage {
     #[default]
@@ -59,33 +60,33 @@ impl Context {
         self.stage.send_replace(stage);
     }
 
-    /// Whether the controller is shutting down: no change is mapped any more, and no other key is started, unless it
-    /// [drains](crate::Controller::drain_on_shutdown).
+    /// Returns whether the controller is shutting down: no change is mapped any more, and no other key is started, unless
+    /// the controller [drains](crate::Controller::drain_on_shutdown) its queue.
     #[must_use]
     pub fn is_shutting_down(&self) -> bool {
         *self.stage.borrow() >= ShutdownStage::ShuttingDown
     }
 
-    /// Waits until the controller begins to shut down. For long reconciles that want to end early then.
+    /// Waits until the controller begins to shut down. For long reconciles that return early at shutdown.
     ///
     /// # Cancel safety
-    /// Dropping the future only stops waiting.
+    /// Cancel-safe: dropping the future has no effect other than ending the wait.
     pub async fn shutdown_started(&self) {
         self.reached(ShutdownStage::ShuttingDown).await;
     }
 
-    /// Whether the [grace](crate::Controller::shutdown_grace) of the shutdown is over: a reconcile that has not returned
-    /// [soon](crate::Controller::abort_after) is dropped.
+    /// Returns whether the [grace](crate::Controller::shutdown_grace) of the shutdown is over: a reconcile that does not
+    /// return [soon](crate::Controller::abort_after) is dropped.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         *self.stage.borrow() >= ShutdownStage::Cancelled
     }
 
-    /// Waits until the [grace](crate::Controller::shutdown_grace) of the shutdown is over. For reconciles that must not be dropped
-    /// halfway: return then.
+    /// Waits until the [grace](crate::Controller::shutdown_grace) of the shutdown is over. For reconciles that must not be
+    /// dropped at an arbitrary await point: return when this completes.
     ///
     /// # Cancel safety
-    /// Dropping the future only stops waiting.
+    /// Cancel-safe: dropping the future has no effect other than ending the wait.
     ///
     /// # Examples
     /// ```
@@ -107,7 +108,7 @@ impl Context {
     }
 
     async fn reached(&self, stage: ShutdownStage) {
-        // It cannot fail: the sender is ours.
+        // The wait cannot fail, because `self` holds the sender.
         let _ = self.stage.subscribe().wait_for(|now| *now >= stage).await;
     }
 }

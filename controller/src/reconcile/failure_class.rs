@@ -1,22 +1,22 @@
-//! PURE. Kinds of failures, by what helps against them.
+//! PURE. The classes of failures.
 
-/// What kind of failure it is, and with it what becomes of the key.
+/// The class of a failure, which determines what happens to the key.
 ///
 /// | | the key | counted as a failure | after shutdown |
 /// |---|---|---|---|
-/// | `Transient` | is retried when the queue's limiter says, and [no sooner than asked for](crate::Controller::retry_after_at_least), up to [`max_attempts`](crate::Controller::max_attempts) | yes | a leftover |
-/// | `Conflict` | is retried on [a schedule of its own](crate::Controller::conflict_backoff) | no: what was counted stays | a leftover |
-/// | `Permanent` | is [given up](crate::Controller::on_give_up): the next change brings it back | no: what was counted is forgotten | is given up |
+/// | `Transient` | is retried after the delay of the queue's limiter, and [not before the minimum wait](crate::Controller::retry_after_at_least), up to [`max_attempts`](crate::Controller::max_attempts) | yes | a leftover |
+/// | `Conflict` | is retried with [a backoff of its own](crate::Controller::conflict_backoff) | no: the count of failures stays | a leftover |
+/// | `Permanent` | is [given up](crate::Controller::on_give_up): the next change adds it again | no: the count of failures is reset | is given up |
 ///
-/// A key that was added meanwhile runs again at once, whatever became of it.
+/// A key that was added while it was reconciled runs again immediately in all three cases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FailureClass {
-    /// It may go by itself: something is overloaded, or away.
+    /// The failure may go away without a change: a server is overloaded, or down.
     #[default]
     Transient,
-    /// Somebody else was faster, so what the reconcile had read was out of date. Right after the cache has seen it, it
-    /// will do.
+    /// Another writer was faster, so the reconcile had read an outdated object. A retry succeeds once the cache has the
+    /// newer object.
     Conflict,
-    /// Trying again cannot help, as long as nothing changes.
+    /// A retry cannot succeed until something changes.
     Permanent,
 }

@@ -1,32 +1,34 @@
-//! PURE. How a reconcile failed.
+//! PURE. The failure of a reconcile.
 
 use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-/// How a reconcile failed.
+/// The failure of a reconcile.
 ///
-/// All three are retried when the queue's limiter says, unless the controller [classifies](crate::Controller::classify) them.
+/// All three variants are retried after the delay of the queue's limiter, unless the controller
+/// [classifies](crate::Controller::classify) them.
 ///
-/// A reconcile around another one may hand on how that failed: one that returns a `ReconcileError` as its error has failed in this way.
+/// A reconcile that wraps another one can pass on its failure: if a reconcile returns a `ReconcileError` as its error, that
+/// error becomes its failure.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ReconcileError {
-    /// It returned this error.
+    /// The reconcile returned this error.
     Error(Box<dyn Error + Send + Sync>),
-    /// It panicked, with this message.
+    /// The reconcile panicked with this message.
     Panic(String),
-    /// It was not done after this time, and was dropped.
+    /// The reconcile was not done after this time, and was dropped.
     Timeout(Duration),
 }
 
 impl ReconcileError {
-    /// What a reconcile returned as its error.
+    /// Wraps the error that a reconcile returned.
     pub(crate) fn of(error: Box<dyn Error + Send + Sync>) -> Self {
         error.downcast().map_or_else(Self::Error, |failure| *failure)
     }
 
-    /// The error of this type that the reconcile returned, or the first one among what it says was its cause.
+    /// Returns the error of type `E` that the reconcile returned, or the first error of that type in its chain of sources.
     ///
     /// # Examples
     /// ```
@@ -64,7 +66,7 @@ impl fmt::Display for ReconcileError {
 impl Error for ReconcileError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            // The error itself is the message.
+            // The message is that of the error itself.
             Self::Error(error) => error.source(),
             Self::Panic(_) | Self::Timeout(_) => None,
         }

@@ -1,20 +1,20 @@
-//! PURE. How a reconcile ended.
+//! PURE. The outcome of a reconcile.
 
 use crate::{Action, FailureClass, ReconcileError};
 
-/// How a reconcile ended.
+/// The outcome of a reconcile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ReconcileOutcome {
-    /// Well, and it waits for the next change.
+    /// The reconcile succeeded, and its key waits for the next change.
     Succeeded,
-    /// Well, and it asked to come back.
+    /// The reconcile succeeded, and asked for a requeue.
     Requeued,
-    /// It returned an error.
+    /// The reconcile returned an error.
     Failed(FailureClass),
-    /// It panicked.
+    /// The reconcile panicked.
     Panicked(FailureClass),
-    /// It took too long.
+    /// The reconcile timed out.
     TimedOut(FailureClass),
 }
 
@@ -29,7 +29,7 @@ impl ReconcileOutcome {
         }
     }
 
-    /// Of which class the failure was; `None` if it ended well.
+    /// Returns the class of the failure; `None` for a success.
     ///
     /// # Examples
     /// ```
@@ -47,7 +47,7 @@ impl ReconcileOutcome {
         }
     }
 
-    /// In one word, as a label of metrics: `success`, `requeue`, `error`, `panic` or `timeout`.
+    /// Returns the outcome as one word, for a metrics label: `success`, `requeue`, `error`, `panic` or `timeout`.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
