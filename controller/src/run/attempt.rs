@@ -1,6 +1,6 @@
-//! EDGE. One call of the user's: whatever it does, it ends, as a value.
+//! EDGE. One call of a user future, whose result, error, panic or timeout becomes a value.
 //!
-//! Cancel safety: the future of the user is dropped with this one, and a panic while it is dropped goes no further.
+//! Cancel safety: the user future is dropped with this one, and a panic while it is dropped does not propagate.
 
 use std::error::Error;
 use std::future::{Future, poll_fn};
@@ -11,9 +11,9 @@ use crate::ReconcileError;
 use crate::run::runtime::Runtime;
 use flyball_sync::panics;
 
-/// Runs one future of the user on the worker's own task. It is dropped when this returns, and when this is dropped.
+/// Runs one user future on the worker's own task. The future is dropped when this one returns or is dropped.
 ///
-/// A task for each would catch panics, too, but costs an allocation and a hand-over for each key.
+/// A task for each call would also catch panics, but costs an allocation and a context switch per key.
 pub(crate) async fn attempt<X, R, A, E>(
     runtime: &X,
     start: impl FnOnce() -> R,
@@ -41,7 +41,7 @@ where
     outcome
 }
 
-/// The future of the user. An option, so that dropping it can be guarded as polling it is, wherever its worker ends.
+/// The user future, in an option, so that its drop can be guarded like its polls, wherever the worker ends.
 struct Running<'a, R>(Pin<&'a mut Option<R>>);
 
 impl<R> Running<'_, R> {
@@ -52,7 +52,7 @@ impl<R> Running<'_, R> {
 
 impl<R> Drop for Running<'_, R> {
     fn drop(&mut self) {
-        // Has something to do only when the worker is aborted. The panic is not reported: the key is a leftover.
+        // Does something only if the worker is aborted. The panic is not reported: the key is a leftover.
         let _ = self.end();
     }
 }

@@ -1,15 +1,16 @@
-//! SHELL. One worker that takes batches: collects one, reconciles it, says for each key how it went; until the queue is closed.
+//! SHELL. A worker for batches: collects a batch, reconciles it, and ends the lease of each key with its result; until the
+//! queue is closed.
 //!
 //! | guarded by | |
 //! |---|---|
-//! | `collected` | a lock that is held across awaits: by the one worker whose turn it is to collect. The others wait for it as they would for a key |
+//! | `collected` | a lock that is held across awaits, by the worker that collects. The other workers wait for it as they would for a key |
 //!
-//! Only one collects, or the keys of a group would be spread over as many batches as there are workers. While all are busy
-//! nobody does, and keys stay where they are, in their order.
+//! Only one worker collects, otherwise the keys of a group would be spread over as many batches as there are workers. While all
+//! workers are busy none collects, and keys stay in the queue, in its order.
 //!
-//! Cancel safety: what was collected is in the accumulator, not in the future of who collects: dropping that drops no lease,
-//! and the next one goes on with it. Whatever is in there when the controller is dropped comes back, as what was being worked on
-//! does: each key counts as failed.
+//! Cancel safety: the collected leases are in the accumulator, not in the future of the collecting worker: dropping that future
+//! drops no lease, and the next worker continues with them. The leases that are in the accumulator when the controller is
+//! dropped are treated like running reconciles: each key counts as failed, and is retried.
 
 pub(crate) mod accumulator;
 
@@ -33,13 +34,14 @@ use crate::{Action, Context, ReconcileError};
 use flyball_sync::panics;
 use tokio::sync::Mutex as Turn;
 
-/// So many batches may be in the making, by number of keys: the queue's order holds for what is in the queue.
+/// The maximum number of keys in open batches, in units of full batches: the queue's order applies only to keys that are still
+/// in the queue.
 const MAX_OPEN_BATCHES: usize = 8;
 
-/// So many keys may come into no batch before it is looked which batch is due.
+/// The maximum number of dequeued keys that join no batch before due batches are checked.
 const MAX_DROPPED: usize = 64;
 
-/// What a batch is, how it is reconciled, and what was collected so far.
+/// The batch configuration, the reconcile function, and the keys that were collected so far.
 pub(crate) struct Batching<K, G, T, F> {
     batches: BatchConfig<K, G>,
     reconcile: F,
@@ -64,7 +66,7 @@ where
     G: Key,
     F: Send + Sync + 'static,
 {
-    /// Serves the queue until it is closed, or the worker is expired.
+    /// Serves the queue until it is closed, or the worker expires.
     pub(crate) async fn work_batches<R, E>(self: Arc<Self>)
     where
         F: Fn(Vec<K>, Context) -> R,
@@ -81,9 +83,9 @@ where
         }
     }
 
-    /// Gives back what is in the making, when no worker will reconcile it any more.
+    /// Gives back the leases of open batches, when no worker will reconcile them any more.
     pub(crate) fn release(&self) {
-        // Nobody collects then. One who does is cut off, and drops nothing that is in there.
+        // No worker collects at that time. A worker that does was cancelled, and drops no lease of the accumulator.
         let Some(mut collected) = self.reconcile.collected.try_lock().ok() else { return };
         while collected.next_due().is_some() {
             let batch = self.call(|| collected.oldest()).flatten();
@@ -91,13 +93,13 @@ where
         }
     }
 
-    /// The next batch, when it is this worker's turn; `None` once the queue is closed.
+    /// Collects the next batch, once this worker has the lock; `None` once the queue is closed.
     async fn collect(&self) -> Option<Vec<Lease<K, T>>> {
         let mut collected = self.reconcile.collected.lock().await;
         loop {
-            // What is Ready comes first, so that a batch that waits for nothing has what there is; but not before a batch whose time is
-            // over, as there may always be something Ready.
-            // One that comes into no batch may come back at once, and again: that need not end.
+            // Ready keys are taken first, so that a batch without a wait gets all that are Ready; but not before a
+            // batch whose time is over, because there may always be a Ready key. A key that joins no batch may be
+            // added again immediately, so their number is limited.
             let (mut dropped, mut held_back) = (0, false);
             while dropped < MAX_DROPPED {
                 if self.phase.has(RunPhase::Stopping) {
@@ -118,7 +120,8 @@ where
                 self.runtime.yield_now().await;
             }
             let now = self.runtime.now();
-            // What is Ready and not handed out is held back by a cap of its group, for which keys in the making count.
+            // Ready keys that are not handed out are held back by a cap of their group; keys in open batches count
+            // for that cap.
             let waits = !held_back && !self.is_draining();
             let batch = self.call(|| if waits { collected.due(now) } else { collected.oldest() });
             if let Some(batch) = batch.flatten() {
@@ -143,7 +146,7 @@ where
                     }
                     self.runtime.yield_now().await;
                 }
-                // Closed: nothing more comes to what is in the making.
+                // The queue is closed, so no more keys join the open batches.
                 Some(None) if collected.next_due().is_none() => return None,
                 Some(None) => {}
                 None => {}
@@ -151,12 +154,12 @@ where
         }
     }
 
-    /// Whether no change will bring a key any more.
+    /// Returns whether no change adds a key any more.
     fn is_draining(&self) -> bool {
         self.phase.has(RunPhase::Draining) || self.queue.is_shutting_down()
     }
 
-    /// Waits for that, beside a `get` of this task: the queue wakes it when it is shut down.
+    /// Waits for the drain while this task also polls a `get`: the queue wakes the task when it is shut down.
     async fn draining(&self) {
         let mut paced = pin!(self.phase.reached(RunPhase::Draining));
         poll_fn(|cx| {
@@ -166,9 +169,10 @@ where
         .await;
     }
 
-    /// Takes a key in.
+    /// Adds a key to the accumulator.
     fn put(&self, collected: &mut Accumulator<G, Lease<K, T>>, lease: Lease<K, T>) -> Put<Lease<K, T>> {
-        // `Eq` and `Hash` of the group, and the clock, are user code, too: the lease is dropped then, and so a failure.
+        // `Eq` and `Hash` of the group, and the clock, are user code, too. If they panic, the lease is dropped, which
+        // is a failure.
         let taken = self.filter_key(lease).and_then(|lease| {
             self.call(|| {
                 let group = (self.reconcile.batches.group)(lease.key());
@@ -189,7 +193,8 @@ where
         E: Into<Box<dyn Error + Send + Sync>> + Send,
     {
         let metrics = self.config.metrics.as_deref();
-        // `Clone` of a key is user code, too: where it panics, that key has failed, and the others are the batch.
+        // `Clone` of a key is user code, too: a key whose clone panics has failed, and the batch consists of the
+        // others.
         let (mut keys, mut leases) = (Vec::with_capacity(batch.len()), Vec::with_capacity(batch.len()));
         for lease in batch {
             match copied(&lease) {
@@ -221,10 +226,11 @@ where
         let results = results.and_then(|results| check_results(results, count));
         let results = match results {
             Ok(results) => results,
-            // The failure of the batch is that of each of its keys.
+            // The failure of the batch is the failure of each of its keys.
             Err(failure) => vec![Err(Arc::new(failure)); count],
         };
-        // At once: none waits for what comes after another one, and one that is cut off then takes no others along.
+        // All at once: no key waits for the `finally` of another one, and if one of them is cancelled, the others are
+        // not lost with it.
         let ends = held.into_iter().zip(results);
         let mut ends: Vec<_> = ends
             .map(|((lease, metrics_guard), result)| Box::pin(self.end_of(lease, metrics_guard, result)))
@@ -236,7 +242,7 @@ where
         .await;
     }
 
-    /// The end of one key of a batch. What comes after is of each key, and so is its span.
+    /// Ends the lease of one key of a batch. `finally` runs for each key, within a span of its own.
     async fn end_of(
         &self,
         lease: Lease<K, T>,
@@ -255,25 +261,25 @@ where
     }
 }
 
-/// What became of a key that was to be put into a batch.
+/// The outcome of adding a key to a batch.
 enum Put<L> {
-    /// It made one full, or one too many.
+    /// The key completed a batch, or exceeded the limit of collected keys.
     Full(Vec<L>),
     Open,
-    /// It is another replica's, or a failure: not held any more.
+    /// The key belongs to another replica, or failed: it is not leased any more.
     Dropped,
 }
 
 type Results = Vec<Result<Action, Arc<ReconcileError>>>;
 
-/// What was said of each key, if something was said of each.
+/// Checks that there is one result per key, and returns the results.
 fn check_results<E>(results: Vec<Result<Action, E>>, count: usize) -> Result<Results, ReconcileError>
 where
     E: Into<Box<dyn Error + Send + Sync>>,
 {
     let said = results.len();
     let error = |error: E| Arc::new(ReconcileError::of(error.into()));
-    // What becomes of an error is user code.
+    // Converting an error is user code.
     let results: Results =
         panics::attempt(|| results.into_iter().map(|result| result.map_err(error)).collect())
             .map_err(ReconcileError::Panic)?;

@@ -1,10 +1,10 @@
-//! PURE. What makes a batch, as it is said by the user.
+//! PURE. The configuration of batches.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What makes a batch: so many keys, for so long, of one group. See
+/// The configuration of batches: the maximum size, the maximum wait, and the group of a key. See
 /// [`Controller::run_batches`](crate::Controller::run_batches).
 ///
 /// # Examples
@@ -26,22 +26,23 @@ pub struct BatchConfig<K, G = ()> {
 }
 
 impl<K> BatchConfig<K> {
-    /// Up to so many keys of what is Ready, whatever they are, and without waiting for more.
+    /// Creates batches of up to `max_size` Ready keys of any group, which do not wait for more keys.
     pub fn new(max_size: usize) -> Self {
         Self { max_size, max_wait: Duration::ZERO, group: Arc::new(|_| ()) }
     }
 }
 
 impl<K, G> BatchConfig<K, G> {
-    /// A batch that is not full waits so long for others, from its first key on.
+    /// Sets how long a batch that is not full waits for more keys, from its first key on.
     ///
-    /// It waits no longer while a cap of [`Fair`](flyball_workqueue::Fair) holds Ready keys back: the keys of open batches count for that cap, and
-    /// whether it is theirs is not known here. So as long as a group is at its cap, batches of other groups are smaller, too.
+    /// While a cap of [`Fair`](flyball_workqueue::Fair) holds Ready keys back, open batches do not wait any longer: their
+    /// keys count for that cap, and the controller cannot tell whether they caused it. So while one group is at its cap,
+    /// batches of other groups are smaller, too.
     pub fn max_wait(self, max_wait: Duration) -> Self {
         Self { max_wait, ..self }
     }
 
-    /// All keys of a batch are of one group. A key whose group is not found out, as this panics, is a failure.
+    /// Groups keys: all keys of a batch are of one group. If `group` panics, the key counts as failed.
     pub fn group_by<H>(self, group: impl Fn(&K) -> H + Send + Sync + 'static) -> BatchConfig<K, H> {
         BatchConfig { max_size: self.max_size, max_wait: self.max_wait, group: Arc::new(group) }
     }

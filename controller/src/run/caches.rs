@@ -1,6 +1,6 @@
-//! EDGE. Waiting for the caches of a controller, while some are added and others removed.
+//! EDGE. Waiting for the caches of a controller, while watches are added and removed.
 //!
-//! Cancel safety: dropping a wait only stops waiting.
+//! Cancel safety: dropping a wait has no effect other than ending it.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -31,11 +31,11 @@ pub(crate) async fn synced<X: Runtime>(
             tokio::select! {
                 // In a fixed order, so that a simulated run replays.
                 biased;
-                // It cannot fail: the sender is ours.
+                // The wait cannot fail, because the set holds the sender.
                 _ = changes.changed() => {}
                 synced = all(waits.collect()) => match synced {
                     Err((index, error)) if watches.contains(index) => return Err(error),
-                    // Removed meanwhile.
+                    // The watch was removed in the meantime.
                     Err(_) => {}
                     Ok(()) => return Ok(()),
                 }
@@ -49,8 +49,8 @@ pub(crate) async fn synced<X: Runtime>(
     })
 }
 
-/// Waits for the end of a cache that the controller needs, which is an error, or until every cache was stopped, if that is none: how many watches there
-/// were until then.
+/// Waits until a required cache ends, which is an error, or until every cache was stopped, if `stop_when_idle` is set. Returns
+/// the number of watches that had been added by then.
 pub(crate) async fn ended(watches: &WatchSet, stop_when_idle: bool) -> Result<usize, RunError> {
     let mut changes = watches.subscribe();
     loop {
@@ -78,7 +78,7 @@ pub(crate) async fn ended(watches: &WatchSet, stop_when_idle: bool) -> Result<us
     }
 }
 
-/// Waits for all of them at once, so that one that fails is noticed while others are still awaited.
+/// Waits for all of them concurrently, so that a failure is noticed while others are still awaited.
 pub(crate) async fn all<E>(mut waits: Vec<BoxFuture<Result<(), E>>>) -> Result<(), E> {
     poll_fn(|cx| {
         let mut failed = None;

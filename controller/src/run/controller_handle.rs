@@ -1,4 +1,4 @@
-//! EDGE. Watches of a controller that are added and removed while it runs.
+//! EDGE. Adding and removing watches of a running controller.
 //!
 //! Cancel safety: nothing here waits.
 
@@ -15,12 +15,12 @@ use crate::run::watch_options::WatchOptions;
 use crate::run::watch_set::{WatchSet, WeakSet};
 use crate::run::watched_informer::{KeySink, watched};
 
-/// Adds watches to a controller, and removes them: before it runs, while it waits for its caches, in standby, and while it works. Made by
-/// [`Controller::handle`](crate::Controller::handle). A clone costs two reference counts; dropping all of them changes nothing, and one that is kept keeps nothing of a controller that
-/// has ended.
+/// A handle that adds watches to a controller, and removes them: before it runs, while it waits for its caches, in standby, and
+/// while it reconciles. Created by [`Controller::handle`](crate::Controller::handle). A clone costs two reference counts.
+/// Dropping all handles changes nothing, and a handle keeps no part of a controller alive that has ended.
 ///
 /// # Examples
-/// A kind that comes into being while the controller runs, and goes again:
+/// Watches a kind that is created while the controller runs, and deleted later:
 /// ```
 /// # use flyball_controller::{Action, Controller, TokioTimer};
 /// # use flyball_informer_cache::testing::TestServer;
@@ -55,11 +55,11 @@ use crate::run::watched_informer::{KeySink, watched};
 /// ```
 pub struct ControllerHandle<K, O: Order<K> = Fifo, L = NoLimiter, T = NoDelays> {
     pub(crate) watches: WatchSet,
-    /// Not held: a handle that outlives its controller keeps neither its queue nor its key filter.
+    /// Weak: a handle that outlives its controller keeps neither its queue nor its key filter.
     pub(crate) sink: Weak<OnceLock<KeySink<K, O, L, T>>>,
 }
 
-/// A watch that was added to a running controller, to [remove](ControllerHandle::remove_watch) it again.
+/// The id of a watch that was added to a running controller, to [remove](ControllerHandle::remove_watch) it.
 ///
 /// # Examples
 /// ```
@@ -97,21 +97,22 @@ where
     L: QueueLimiter<K>,
     T: TimeMode,
 {
-    /// Watches one more informer, as [`Controller::watches`](crate::Controller::watches) does.
+    /// Watches one more informer, like [`Controller::watches`](crate::Controller::watches).
     ///
-    /// | the controller | |
+    /// | the controller | the effect |
     /// |---|---|
-    /// | has not started | as if it were built so |
-    /// | waits for its caches | its objects become keys; workers wait for it, too |
-    /// | stands by | its objects become keys when that ends; workers wait for it then, for the [same time](crate::Controller::cache_sync_timeout) again |
-    /// | works | its objects become keys before this returns, and those of a first list that is published later when they arrive; workers go on meanwhile |
+    /// | has not started | the watch is added as by the builder |
+    /// | waits for its caches | its objects become keys; workers wait for its cache, too |
+    /// | is in standby | its objects become keys when the standby ends; workers then wait for its cache, for the [same timeout](crate::Controller::cache_sync_timeout) again |
+    /// | reconciles | its objects become keys before this returns, and those of a first list that is published later when they arrive; workers go on during that time |
     /// | shuts down, or has ended | an error |
     ///
-    /// The mapper is called here for the objects there are. [`Health::caches`](crate::Health::caches) shows the cache from now on.
+    /// This call runs the mapper for the existing objects. [`Health::caches`](crate::Health::caches) lists the cache from
+    /// now on.
     ///
     /// # Errors
-    /// [`AddWatchError::Ended`] once the controller shuts down. Then the watch is not added, though keys of its objects may be left in the queue, if the
-    /// shutdown began meanwhile.
+    /// [`AddWatchError::Ended`] once the controller shuts down. The watch is not added in that case, though keys of its
+    /// objects may be left in the queue if the shutdown began during the call.
     pub fn add_watch<OK, V, R, M>(
         &self,
         informer: &Informer<OK, V>,
@@ -125,10 +126,10 @@ where
         self.add_watch_with(informer, mapper, WatchOptions::new())
     }
 
-    /// As [`add_watch`](Self::add_watch), with [options](WatchOptions).
+    /// Like [`add_watch`](Self::add_watch), with [options](WatchOptions).
     ///
     /// # Errors
-    /// As there, and [`AddWatchError::ZeroResyncPeriod`].
+    /// Like `add_watch`, and [`AddWatchError::ZeroResyncPeriod`].
     pub fn add_watch_with<OK, V, R, M>(
         &self,
         informer: &Informer<OK, V>,
@@ -149,18 +150,19 @@ where
         Ok(WatchId { index, watches: self.watches.downgrade() })
     }
 
-    /// Ends a watch; whether it was there, and of this controller.
+    /// Removes a watch. Returns `false` if the controller has no such watch.
     ///
-    /// No change that is published from now on becomes a key. One that another thread is mapping may still add the key it is about to add. Keys that are queued
-    /// stay. Changes whose mapper panicked are not mapped again, and the end of the informer does not end the run any more. The informer itself
-    /// goes on.
+    /// No change that is published after this call becomes a key. A thread that is mapping a change may still add the key
+    /// it is about to add. Keys in the queue stay there. Changes whose mapper panicked are not mapped again, and the end of
+    /// the informer no longer ends the run. The informer itself goes on.
     pub fn remove_watch(&self, watch: &WatchId) -> bool {
         self.watches.is(&watch.watches) && self.watches.remove(watch.index)
     }
 }
 
 impl WatchId {
-    /// The number of the watch, as in [`CacheStatus::index`](crate::CacheStatus::index). Never given twice by one controller.
+    /// Returns the number of the watch, as in [`CacheStatus::index`](crate::CacheStatus::index). A controller never reuses
+    /// a number.
     #[must_use]
     pub fn index(&self) -> usize {
         self.index
@@ -191,7 +193,7 @@ impl fmt::Debug for WatchId {
 pub enum AddWatchError {
     /// The controller shuts down, or has ended.
     Ended,
-    /// All objects would be resynced without end: see [`WatchOptions::resync_every`].
+    /// All objects would be resynced continuously: see [`WatchOptions::resync_every`].
     ZeroResyncPeriod,
 }
 

@@ -1,11 +1,11 @@
-//! PURE. What a mapper may return.
+//! PURE. The return types of a mapper.
 
 use std::iter::once;
 
-/// What a mapper may return: a key, an [`Option`] of one, or several in anything that can be iterated, such as a [`Vec`].
+/// The return types of a mapper: a key, an [`Option`] of one, or several in any iterable, such as a [`Vec`].
 ///
-/// `M` says which of them it is, and is found by the compiler. A `Result` is iterated, too, so an error of a mapper is no key, and neither counted nor retried:
-/// panic where it must be, and the change is mapped again.
+/// `M` tells these cases apart, and is inferred by the compiler. A `Result` is iterable, too, so an error of a mapper yields no
+/// key, and is neither counted nor retried: panic instead if the change must be mapped again.
 ///
 /// # Examples
 /// ```no_run
@@ -38,7 +38,7 @@ use std::iter::once;
     note = "a mapper returns a key of the queue, an `Option` of one, or an iterator of several"
 )]
 pub trait IntoKeys<K, M> {
-    /// The keys, in their order.
+    /// Returns the keys, in their order.
     ///
     /// # Examples
     /// ```
@@ -52,11 +52,11 @@ pub trait IntoKeys<K, M> {
     fn into_keys(self) -> impl Iterator<Item = K>;
 }
 
-/// It is the key.
+/// The marker of a type that is the key itself.
 #[derive(Debug)]
 pub struct OneKey;
 
-/// It is iterated.
+/// The marker of an iterable of keys.
 #[derive(Debug)]
 pub struct ManyKeys;
 

@@ -1,9 +1,9 @@
-//! SHELL. Mapping again: changes whose mapper panicked, until they are mapped after all, and all objects at each resync.
+//! SHELL. Mapping again: changes whose mapper panicked, until it succeeds, and all objects at each resync.
 //!
 //! | guarded by | |
 //! |---|---|
-//! | `failed` | a `watch` channel: changes that failed for the first time, pushed by the informer and taken out by the run future. No user code runs under it |
-//! | `waiting` | what the run future has taken in, with a backoff for each object. A lock that nobody else takes: it is `Hash`, `Eq` and `Clone` of keys that run under it |
+//! | `failed` | a `watch` channel: changes that failed for the first time, pushed by the informer and taken out by the run future. No user code runs under its lock |
+//! | `waiting` | the changes that the run future has taken in, with a backoff for each object. Its lock is never contended, because `Hash`, `Eq` and `Clone` of keys run under it |
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::future::poll_fn;
@@ -22,15 +22,15 @@ use crate::run::watched_informer::BoxFuture;
 use flyball_sync::panics;
 use tokio::sync::Mutex as Turn;
 
-/// When the changes of one object are mapped again: after the first, doubling up to the last.
+/// The first and the longest wait before the changes of an object are mapped again; each wait is twice the previous one.
 const WAITS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(60)];
 
-/// So many changes of one object are kept.
+/// The maximum number of failed changes that are kept for an object.
 const KEPT: usize = 16;
 
-/// The mapper of one informer, and the changes that it panicked at.
+/// The mapper of one informer, and the changes at which it panicked.
 pub(crate) struct Mapper<OK, V, M> {
-    /// Taken out when this is dropped, and only then.
+    /// `None` only while this is dropped.
     map: Option<M>,
     informer: Informer<OK, V>,
     resync_every: Option<Duration>,
@@ -39,34 +39,34 @@ pub(crate) struct Mapper<OK, V, M> {
     counters: Arc<ReportCounters>,
 }
 
-/// A [`Mapper`], its types out of sight.
+/// A type-erased [`Mapper`].
 pub(crate) trait RetryMapping: Send + Sync {
-    /// When something is to be mapped again, with what has failed by now.
+    /// Returns when the next change is to be mapped again, including those that have failed by now.
     fn next_due(&self, now: Duration) -> Option<Duration>;
 
-    /// Maps the changes of one object that are due once more; `false` if there are none.
+    /// Maps the changes of one object again that are due; `false` if there are none.
     fn remap_due(&self, now: Duration) -> bool;
 
-    /// Maps all of them once more.
+    /// Maps all failed changes again.
     fn remap_all(&self, now: Duration);
 
-    /// How many there are.
+    /// Returns the number of failed changes.
     fn pending(&self, now: Duration) -> usize;
 
-    /// Waits until there is something to be taken in.
+    /// Waits until there is a failed change to take in.
     fn failed(&self) -> BoxFuture<()>;
 
-    /// In which period all objects are mapped again, if they are.
+    /// The period in which all objects are mapped again, if there is one.
     fn resync_every(&self) -> Option<Duration>;
 
-    /// Maps all objects there are, one at each poll. It is to be polled again without being woken.
+    /// Maps all existing objects, one at each poll. The caller must poll it again without a wake-up.
     fn resync(self: Arc<Self>) -> BoxFuture<()>;
 }
 
-/// The changes of each object, oldest first, in the order in which they are mapped again.
+/// The failed changes of each object, oldest first, in the order in which objects are mapped again.
 ///
 /// # Invariants
-/// 1. `objects` has the place in `order` of each object that has changes there, and no others.
+/// 1. `objects` maps each object that has changes in `order` to its key there, and no others.
 /// 2. Each object has 1 to `KEPT` changes.
 struct Waiting<OK, V> {
     objects: HashMap<OK, Place>,
@@ -74,17 +74,17 @@ struct Waiting<OK, V> {
     tickets: u64,
 }
 
-/// When, and a ticket, as several may be due at once.
+/// The key in `order`: the deadline, and a ticket, because several objects may be due at the same time.
 type Place = (Duration, u64);
 
 struct Failed<OK, V> {
     changes: VecDeque<Change<OK, V>>,
-    /// How long the next wait is.
+    /// The duration of the next wait.
     wait: Duration,
 }
 
 impl<OK: Clone + Eq, V, M: Fn(&Change<OK, V>, bool)> Mapper<OK, V, M> {
-    /// `map` gets whether it maps a change, or an object at a resync.
+    /// `map` receives whether it maps a change, or an object at a resync.
     pub(crate) fn new(
         map: M,
         informer: Informer<OK, V>,
@@ -106,7 +106,7 @@ impl<OK: Clone + Eq, V, M: Fn(&Change<OK, V>, bool)> Mapper<OK, V, M> {
         if self.maps(change, false) {
             return;
         }
-        // A key whose `Clone` panics, too, is lost.
+        // If `Clone` of the key panics, too, the key is lost.
         let Ok(change) = panics::attempt(|| change.clone()) else { return };
         self.failed.send_modify(|failed| failed.push(change));
     }
@@ -121,7 +121,7 @@ impl<OK: Clone + Eq, V, M: Fn(&Change<OK, V>, bool)> Mapper<OK, V, M> {
 }
 
 impl<OK: Clone + Eq + Hash, V> Waiting<OK, V> {
-    /// Adds a change, after those of its object. Where a function of the key panics, it is lost.
+    /// Adds a change after those of the same object. If a function of the key panics, the change is lost.
     fn add(&mut self, change: Change<OK, V>, now: Duration) {
         let place = match self.objects.get(change.key()) {
             Some(place) => *place,
@@ -135,7 +135,7 @@ impl<OK: Clone + Eq + Hash, V> Waiting<OK, V> {
         let fresh = || Failed { changes: VecDeque::new(), wait: WAITS[0] };
         let failed = self.order.entry(place).or_insert_with(fresh);
         failed.changes.push_back(change);
-        // What is left names its keys now, and before.
+        // The remaining changes still map to the keys of the newest state and of the one before it.
         if failed.changes.len() > KEPT {
             discard(failed.changes.pop_front());
         }
@@ -151,7 +151,7 @@ impl<OK: Clone + Eq + Hash, V> Waiting<OK, V> {
         Some(failed)
     }
 
-    /// Puts back what has failed again.
+    /// Puts an object back whose mapper panicked again.
     fn put_back(&mut self, mut failed: Failed<OK, V>, now: Duration) {
         let Some(change) = failed.changes.front() else { return };
         let wait = failed.wait.saturating_mul(2).min(WAITS[1]);
@@ -163,7 +163,7 @@ impl<OK: Clone + Eq + Hash, V> Waiting<OK, V> {
     }
 }
 
-/// Drops what is the user's.
+/// Drops a value of the user, and catches a panic in its drop.
 fn discard<T>(what: T) {
     panics::caught(|| drop(what));
 }
@@ -173,12 +173,12 @@ where
     OK: Clone + Eq + Hash,
     M: Fn(&Change<OK, V>, bool),
 {
-    /// Runs `act` on what waits. Only the run future comes here, and never from within.
+    /// Runs `act` on the waiting changes. Only the run future calls this, and never recursively.
     fn waiting<T>(&self, act: impl FnOnce(&mut Waiting<OK, V>) -> T) -> Option<T> {
         Some(act(&mut *self.waiting.try_lock().ok()?))
     }
 
-    /// Takes in what has failed: it is mapped again after a wait.
+    /// Takes in the changes that failed: they are mapped again after a wait.
     fn take_in(&self, now: Duration) {
         let mut taken = Vec::new();
         self.failed.send_if_modified(|failed| {
@@ -238,11 +238,11 @@ where
 
     fn failed(&self) -> BoxFuture<()> {
         let mut changes = self.failed.subscribe();
-        // Those that are there were seen, or are.
+        // Failed changes that are already there must not be missed.
         let there = !self.failed.borrow().is_empty();
         Box::pin(async move {
             if !there {
-                // It cannot fail: the sender is in use.
+                // The wait cannot fail: `self` holds the sender.
                 let _ = changes.changed().await;
             }
         })
@@ -256,7 +256,7 @@ where
         Box::pin(async move {
             let objects = self.informer.snapshot();
             for change in objects.initial_changes() {
-                // One that has stopped would keep a controller from being idle.
+                // Once the informer has stopped, a resync would keep a controller from being idle.
                 if self.informer.is_stopped() {
                     return;
                 }
@@ -274,7 +274,7 @@ where
 
 impl<OK, V, M> Drop for Mapper<OK, V, M> {
     fn drop(&mut self) {
-        // One whose drop panics takes neither the others along nor who drops this.
+        // A panic in one drop must affect neither the other drops nor the caller.
         discard(self.map.take());
         let waiting = self.waiting.get_mut();
         std::mem::take(&mut waiting.order).into_values().flat_map(|failed| failed.changes).for_each(discard);
@@ -286,7 +286,7 @@ impl<OK, V, M> Drop for Mapper<OK, V, M> {
     }
 }
 
-/// Maps again what failed, each object with its own backoff, and all objects at each resync. Never done.
+/// Maps failed changes again, each object with its own backoff, and all objects at each resync. Never completes.
 async fn map_again<X: Runtime>(mapper: Arc<dyn RetryMapping>, runtime: X) {
     let period = mapper.resync_every();
     let mut resync_at = period.map(|period| runtime.now().saturating_add(period));
@@ -296,7 +296,7 @@ async fn map_again<X: Runtime>(mapper: Arc<dyn RetryMapping>, runtime: X) {
             None => mapper.failed().await,
             Some(due) if due > now => _ = runtime.timeout(due - now, mapper.failed()).await,
             Some(_) => {
-                // One object at a time, so that the end of the run, and others on this thread, get their turn.
+                // One object at a time, so that the run future can end and other tasks of this thread can run.
                 while mapper.remap_due(now) {
                     runtime.yield_now().await;
                 }
@@ -312,7 +312,7 @@ async fn map_again<X: Runtime>(mapper: Arc<dyn RetryMapping>, runtime: X) {
     }
 }
 
-/// Does so for every active watch. Never done.
+/// Runs `map_again` for every active watch. Never completes.
 pub(crate) async fn map_all_again<X: Runtime>(watches: &WatchSet, runtime: &X) {
     let mut changes = watches.subscribe();
     let mut running: Vec<(usize, BoxFuture<()>)> = Vec::new();
@@ -326,14 +326,14 @@ pub(crate) async fn map_all_again<X: Runtime>(watches: &WatchSet, runtime: &X) {
         }
         let run_all = poll_fn(|cx| {
             running.iter_mut().for_each(|(_, retry)| _ = retry.as_mut().poll(cx));
-            // The first has the task's budget first.
+            // The future that is polled first uses the task's budget first.
             let first = usize::from(!running.is_empty());
             running.rotate_left(first);
             Poll::<()>::Pending
         });
         tokio::select! {
             biased;
-            // It cannot fail: the sender is ours.
+            // The wait cannot fail, because the set holds the sender.
             _ = changes.changed() => {}
             () = run_all => {}
         }

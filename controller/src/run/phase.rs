@@ -1,24 +1,24 @@
-//! SHELL. How far workers are to go, said once for all of them.
+//! SHELL. The phase of a run, which is published to all workers at once.
 //!
 //! | guarded by | |
 //! |---|---|
-//! | the pace | a `watch` channel: written by the run future alone, read by the workers |
+//! | the phase | a `watch` channel: written by the run future alone, read by the workers |
 //!
-//! It only ever rises, but for a drain that one more watch ends.
+//! The phase only advances, except when a new watch ends a drain.
 
 use tokio::sync::watch;
 
-/// How far workers are to go.
+/// The phase of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum RunPhase {
-    /// There are none yet.
+    /// No workers have started.
     #[default]
     Starting,
-    /// They take keys, and wait for them.
+    /// Workers take keys, and wait for them.
     Working,
-    /// They take keys, but no batch waits for more of them.
+    /// Workers take keys, but no batch waits for more of them.
     Draining,
-    /// They take no key any more.
+    /// Workers take no key any more.
     Stopping,
 }
 
@@ -34,7 +34,7 @@ impl PhaseSignal {
         });
     }
 
-    /// There is more to come: a drain is over.
+    /// Ends a drain because more changes may come.
     pub(crate) fn resume(&self) {
         self.0.send_if_modified(|pace| {
             let drains = *pace == RunPhase::Draining;
@@ -49,9 +49,9 @@ impl PhaseSignal {
         *self.0.borrow() >= reached
     }
 
-    /// Waits until it is at least this.
+    /// Waits until the phase is at least `pace`.
     pub(crate) async fn reached(&self, pace: RunPhase) {
-        // It cannot fail: the sender is ours.
+        // The wait cannot fail, because `self` holds the sender.
         let _ = self.0.subscribe().wait_for(|now| *now >= pace).await;
     }
 }

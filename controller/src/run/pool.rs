@@ -1,15 +1,15 @@
-//! SHELL. The worker pool: when a worker is started, and when an idle one stops.
+//! SHELL. The worker pool, which starts workers and stops idle ones.
 //!
 //! | guarded by | |
 //! |---|---|
-//! | `pool` | the lock of a `watch` channel. Every decision is one call of the state machine under it; a worker that wants another one wakes the run future, which alone starts them |
+//! | `pool` | the lock of a `watch` channel. Every decision is one call of the state machine under it; a worker that needs another worker wakes the run future, and only the run future starts workers |
 //!
 //! A pool of a fixed size is never locked.
 //!
 //! # A key waits only while all `max` workers are busy
-//! A worker that takes a key leaves an idle one behind, or the pool is at its maximum (invariant 2 of the state machine). An
-//! idle worker has looked at the queue after it was counted as idle, or is about to. One that stops while it is woken passes
-//! the wake-up on to another idle one; there is one, or it would not stop.
+//! When a worker takes a key, another idle worker remains, or the pool is at its maximum (invariant 2 of the state machine). An
+//! idle worker has checked the queue after it was counted as idle, or is about to. A worker that is woken while it stops passes
+//! the wake-up on to another idle worker; there is one, otherwise it would not stop.
 
 pub(crate) mod state;
 
@@ -25,7 +25,7 @@ use crate::run::runtime::Runtime;
 pub(crate) struct WorkerPool {
     pool: watch::Sender<PoolState>,
     scalable: bool,
-    /// So long an idle worker waits for a key before it stops.
+    /// How long an idle worker waits for a key before it stops.
     idle_timeout: Duration,
 }
 
@@ -40,7 +40,7 @@ impl WorkerPool {
         self.pool.send_modify(PoolState::begin);
     }
 
-    /// How many are to be started now.
+    /// Takes the number of workers to start now.
     pub(crate) fn take_wanted(&self) -> usize {
         let mut wanted = 0;
         self.pool.send_if_modified(|pool| {
@@ -50,12 +50,12 @@ impl WorkerPool {
         wanted
     }
 
-    /// Done when workers may be wanted.
+    /// Returns a receiver that is notified when workers may have to be started.
     pub(crate) fn changes(&self) -> watch::Receiver<PoolState> {
         self.pool.subscribe()
     }
 
-    /// What an idle worker takes next; `None` when it is to stop, or there is nothing more to take.
+    /// Returns the next key for an idle worker; `None` if the worker has to stop, or the queue is closed.
     pub(crate) async fn next<X, A, W>(
         &self,
         runtime: &X,
@@ -78,29 +78,29 @@ impl WorkerPool {
             match taken {
                 Some(taken) => {
                     if taken.is_some() {
-                        // `true` wakes the run future, which starts it.
+                        // `true` wakes the run future, which starts the worker.
                         self.pool.send_if_modified(PoolState::worker_busy);
                     }
                     return taken;
                 }
                 None if self.ask(PoolState::worker_expired) => return None,
-                // It is needed; one that becomes idle after it may stop instead.
+                // This worker is needed; a worker that becomes idle later may stop instead.
                 None => may_expire = false,
             }
         }
     }
 
-    /// A worker is idle again; whether it may stop if no key comes.
+    /// Counts a worker as idle again; returns whether it may stop if no key comes.
     pub(crate) fn worker_idle(&self) -> bool {
         self.scalable && self.ask(PoolState::worker_idle)
     }
 
-    /// Whether a worker that starts may stop if no key comes.
+    /// Returns whether a worker that starts may stop if no key comes.
     pub(crate) fn exceeds_min(&self) -> bool {
         self.scalable && self.pool.borrow().exceeds_min()
     }
 
-    /// What the state machine answers. Wakes nothing.
+    /// Returns the answer of the state machine, and wakes no task.
     fn ask(&self, question: impl FnOnce(&mut PoolState) -> bool) -> bool {
         let mut answer = false;
         self.pool.send_if_modified(|pool| {

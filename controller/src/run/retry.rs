@@ -1,4 +1,4 @@
-//! EDGE. Who says of which class a failure is, and when a key is tried again, beside the limiter.
+//! EDGE. The classes of failures, and the waits before retries that the queue's limiter does not determine.
 //!
 //! Cancel safety: nothing here waits.
 
@@ -11,31 +11,31 @@ use flyball_workqueue::{Key, Order, Queue, SupportsDelays};
 
 use crate::{FailureClass, ReconcileError};
 
-/// Who says for how long at least a key waits after a failure.
+/// Returns the minimum wait of a key after a failure.
 type LeastWait<K> = dyn Fn(&K, &ReconcileError) -> Option<Duration> + Send + Sync;
 
-/// Who says of which class a failure is.
+/// Returns the class of a failure.
 type Classify = dyn Fn(&ReconcileError) -> FailureClass + Send + Sync;
 
 pub(crate) struct FailurePolicy<K> {
-    /// Without one all are transient, and the schedule is not used.
+    /// `None`: all failures are transient, and the conflict schedule is not used.
     pub(crate) of: Option<Box<Classify>>,
     pub(crate) conflicts: Box<dyn Schedule<K>>,
-    /// Of those that are transient.
+    /// The minimum wait after transient failures.
     pub(crate) least: Option<Box<LeastWait<K>>>,
 }
 
-/// A limiter, its policy and its clock out of sight.
+/// A type-erased limiter, with its policy and clock.
 pub(crate) trait Schedule<K>: Send + Sync {
-    /// Counts a conflict of the key, and says how long it waits.
+    /// Counts a conflict of the key, and returns how long it waits.
     fn next(&self, key: &K) -> Duration;
 
-    /// Forgets the conflicts of the key, and says how many there were.
+    /// Forgets the conflicts of the key, and returns how many there were.
     fn forget(&self, key: &K) -> u32;
 }
 
 impl<K: Key> FailurePolicy<K> {
-    /// With this backoff after conflicts.
+    /// Creates a schedule with this backoff after conflicts.
     pub(crate) fn new(conflicts: RangeInclusive<Duration>, clock: impl Clock) -> Self {
         Self { of: None, conflicts: schedule(Exponential::new(conflicts), clock), least: None }
     }
@@ -44,24 +44,25 @@ impl<K: Key> FailurePolicy<K> {
         self.of.as_ref().map_or(FailureClass::Transient, |of| of(failure))
     }
 
-    /// For how long at least the key waits after it; zero leaves that to the limiter.
+    /// Returns the minimum wait of the key after this failure; zero leaves the wait to the limiter.
     pub(crate) fn least_wait(&self, key: &K, failure: &ReconcileError) -> Duration {
         self.least.as_ref().and_then(|least| least(key, failure)).unwrap_or_default()
     }
 
-    /// Whether there may be conflicts to forget.
+    /// Returns whether there may be conflicts to forget.
     pub(crate) fn counts(&self) -> bool {
         self.of.is_some()
     }
 
-    /// Forgets the conflicts of a key that is done with, and says how many there were.
+    /// Forgets the conflicts of a key that succeeded or was given up, and returns how many there were.
     pub(crate) fn forget(&self, key: &K) -> u32 {
         self.of.as_ref().map_or(0, |_| self.conflicts.forget(key))
     }
 }
 
-/// A schedule that counts a conflict once for each wait, as the queue does with failures: a key that runs before its wait is over,
-/// because it was added, and conflicts again waits for the rest of it. Otherwise a burst of changes would drive the wait up.
+/// Creates a schedule that counts one conflict for each wait, as the queue does with failures: if a key is added, runs before
+/// its wait is over, and conflicts again, it waits for the rest of that wait. Otherwise a burst of changes would increase the
+/// wait.
 pub(crate) fn schedule<K: Key>(
     policy: impl Policy<K> + Send + 'static,
     clock: impl Clock,
@@ -69,7 +70,7 @@ pub(crate) fn schedule<K: Key>(
     Box::new(Limiter::with_clock(OncePerBackoff::new(policy), clock))
 }
 
-/// The clock of a queue: on any other one, a wait would not be over when the key comes back.
+/// The clock of a queue: with any other clock, a wait might not be over when the queue hands out the key again.
 pub(crate) struct QueueClock<K, O: Order<K>, L, T>(pub(crate) Queue<K, O, L, T>);
 
 impl<K, O, L, T> Clock for QueueClock<K, O, L, T>

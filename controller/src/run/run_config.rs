@@ -1,4 +1,4 @@
-//! PURE. How a controller runs, checked before anything is started.
+//! PURE. The configuration of a run, checked before anything is started.
 
 use std::error::Error;
 use std::fmt;
@@ -13,16 +13,16 @@ use crate::run::span::ReconcileSpans;
 use crate::run::watched_informer::{BoxFuture, KeyFilter};
 use crate::{Action, Context, ControllerConfig, ControllerMetrics, InvalidControllerConfig, ReconcileError};
 
-/// What becomes of a key that is given up.
+/// The function that is called with each key that is given up.
 pub(crate) type OnGiveUp<K> = dyn Fn(&K, &ReconcileError) + Send + Sync;
 
-/// What comes after every reconcile.
+/// The function that runs after every reconcile.
 pub(crate) type Finally<K> =
     dyn Fn(K, Result<Action, Arc<ReconcileError>>, Context) -> BoxFuture<Result<(), BoxError>> + Send + Sync;
 
 pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
 
-/// How a controller runs: its settings, and the functions that it was given.
+/// The configuration of a run: its settings, and the functions that were passed to it.
 pub(crate) struct RunConfig<K> {
     pub(crate) settings: ControllerConfig,
     pub(crate) filter_key: Arc<KeyFilter<K>>,
@@ -32,14 +32,14 @@ pub(crate) struct RunConfig<K> {
     pub(crate) metrics: Option<Box<dyn ControllerMetrics>>,
     pub(crate) spans: ReconcileSpans<K>,
     pub(crate) stop_when_idle: bool,
-    /// A watch is to be resynced without end.
+    /// Whether a watch has a resync period of zero.
     pub(crate) zero_resync_period: bool,
-    /// Workers do not wait for the informers that are watched.
+    /// Whether workers start without waiting for the watched informers.
     pub(crate) start_before_sync: bool,
 }
 
 impl<K: Key> RunConfig<K> {
-    /// The defaults. Backoff after conflicts is measured by this clock.
+    /// Returns the defaults. The backoff after conflicts is measured by this clock.
     pub(crate) fn new(clock: impl Clock) -> Self {
         let settings = ControllerConfig::default();
         Self {
@@ -58,7 +58,7 @@ impl<K: Key> RunConfig<K> {
 }
 
 impl<K> RunConfig<K> {
-    /// Whether a controller with this many informers and a limiter of type `L` can run with it.
+    /// Checks whether a controller with this many informers and a limiter of type `L` can run with this configuration.
     pub(crate) fn check<L: Policy<K>>(&self, informers: usize) -> Result<(), InvalidControllerConfig> {
         self.settings.validate()?;
         match self {

@@ -1,7 +1,7 @@
-//! EDGE. What a controller runs on: tasks that can be aborted and joined, and time.
+//! EDGE. The runtime of a controller: tasks that can be aborted and joined, and time.
 //!
-//! It is a trait so that the same controller runs on tokio and in a simulation. Nothing else in this crate may spawn,
-//! sleep or yield: what is simulated is what ships.
+//! `Runtime` is a trait so that the same controller runs on tokio and in a simulation. No other code in this crate may spawn,
+//! sleep or yield, so that the simulated code is the code that ships.
 //!
 //! Cancel safety: dropping [`Tasks`] aborts all of them, as tokio's [`JoinSet`] does; dropping a future of
 //! [`Tasks::join_next`] only stops waiting.
@@ -13,37 +13,38 @@ use std::time::Duration;
 use tokio::task::{JoinError, JoinSet, coop};
 use tokio::time::Instant;
 
-/// What a controller runs on.
+/// The runtime of a controller.
 pub(crate) trait Runtime: Clone + Send + Sync + 'static {
     type Tasks: Tasks;
 
-    /// No task yet.
+    /// Returns an empty set of tasks.
     fn tasks(&self) -> Self::Tasks;
 
-    /// The output of `future`, or `None` when it takes longer than `limit`. It is polled before time is looked at.
+    /// Returns the output of `future`, or `None` if it takes longer than `limit`. The future is polled before the time is
+    /// checked.
     fn timeout<F>(&self, limit: Duration, future: F) -> impl Future<Output = Option<F::Output>> + Send
     where
         F: Future<Output: Send> + Send;
 
-    /// How much time has passed since some moment.
+    /// Returns the time that has passed since a fixed moment.
     fn now(&self) -> Duration;
 
-    /// Lets others have their turn, for a task that may always have something to do.
+    /// Yields to other tasks, for a task that may always have work.
     fn yield_now(&self) -> impl Future<Output = ()> + Send;
 }
 
-/// A set of tasks, which are dropped with it.
+/// A set of tasks, which are dropped with the set.
 pub(crate) trait Tasks: Send {
     fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static);
 
-    /// Drops all of them, where they next await something.
+    /// Aborts all tasks: each is dropped at its next await point.
     fn abort_all(&mut self);
 
-    /// Waits until a task has ended or was dropped; `false` when there is none. A panic of the task goes on here.
+    /// Waits until a task has ended or was dropped; returns `false` if the set is empty. Propagates a panic of the task.
     fn join_next(&mut self) -> impl Future<Output = bool> + Send;
 }
 
-/// The tokio runtime this is polled in, since it was made.
+/// The current tokio runtime, with the time of its creation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tokio(Instant);
 

@@ -1,6 +1,6 @@
-//! EDGE. A reconcile as a span of `tracing`, with the feature of that name and where it is wanted.
+//! EDGE. The `tracing` span of a reconcile, with the feature `tracing` and if the controller enables it.
 //!
-//! Cancel safety: as that of the future that runs within one.
+//! Cancel safety: that of the future that runs within the span.
 
 #[cfg(not(feature = "tracing"))]
 pub(crate) use off::{ReconcileSpan, ReconcileSpans};
@@ -20,7 +20,7 @@ mod on {
 
     const TARGET: &str = "flyball_controller";
 
-    /// Who makes spans, if anybody does.
+    /// Creates spans, if tracing is enabled.
     pub(crate) struct ReconcileSpans<K>(Option<Tracing<K>>);
 
     struct Tracing<K> {
@@ -42,13 +42,13 @@ mod on {
     }
 
     impl<K> ReconcileSpans<K> {
-        /// Of a reconcile. Shows the key, which is user code.
+        /// Returns the span of a reconcile. Formats the key, which is user code.
         pub(crate) fn of(&self, key: &K) -> ReconcileSpan {
             let tracing = self.0.as_ref();
             ReconcileSpan(tracing.map_or_else(Span::none, |tracing| (tracing.of)(&tracing.controller, key)))
         }
 
-        /// Of a batch of so many keys.
+        /// Returns the span of a batch with this many keys.
         pub(crate) fn of_batch(&self, keys: usize) -> ReconcileSpan {
             let of = |tracing: &Tracing<K>| {
                 let controller = &*tracing.controller;
@@ -58,7 +58,7 @@ mod on {
         }
     }
 
-    /// One span, or none.
+    /// A span, or none.
     pub(crate) struct ReconcileSpan(Span);
 
     impl Default for ReconcileSpan {
@@ -67,7 +67,7 @@ mod on {
         }
     }
 
-    /// To close a span is the subscriber's business, and no worker's.
+    /// Closing a span calls the subscriber, whose panic must not affect a worker.
     impl Drop for ReconcileSpan {
         fn drop(&mut self) {
             // The panic hook has reported it.
@@ -76,7 +76,7 @@ mod on {
     }
 
     impl ReconcileSpan {
-        /// The future, called for, polled and dropped within the span.
+        /// Calls `future`, and polls and drops the returned future, within the span.
         pub(crate) fn start<R: Future>(&self, future: impl FnOnce() -> R) -> impl Future<Output = R::Output> {
             self.0.in_scope(future).instrument(self.0.clone())
         }
@@ -93,7 +93,7 @@ mod off {
 
     use crate::ReconcileOutcome;
 
-    /// Nobody makes spans.
+    /// Creates no spans.
     pub(crate) struct ReconcileSpans<K>(PhantomData<fn(K)>);
 
     impl<K> Default for ReconcileSpans<K> {

@@ -1,4 +1,4 @@
-//! PURE. Which changes of an informer become keys, and how.
+//! PURE. The options of a watch: which changes become keys, and how.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,7 +6,8 @@ use std::time::Duration;
 use flyball_informer_cache::Change;
 use flyball_workqueue::{AddError, Added, Fifo, Key, NoDelays, NoLimiter, Order, Priority, Queue};
 
-/// Which changes of an informer become keys, and how; see [`Controller::watches_with`](crate::Controller::watches_with).
+/// The options of a watch: which changes of an informer become keys, and how; see
+/// [`Controller::watches_with`](crate::Controller::watches_with).
 ///
 /// # Examples
 /// ```no_run
@@ -38,7 +39,7 @@ pub struct WatchOptions<OK, V, K, O: Order<K> = Fifo, L = NoLimiter, T = NoDelay
 }
 
 impl<OK, V, K: Key, O: Order<K>, L, T> WatchOptions<OK, V, K, O, L, T> {
-    /// Every change becomes keys, and workers wait until the informer has synced.
+    /// Creates the default options: every change becomes keys, and workers wait until the informer has synced.
     pub fn new() -> Self {
         Self {
             filter: None,
@@ -52,18 +53,19 @@ impl<OK, V, K: Key, O: Order<K>, L, T> WatchOptions<OK, V, K, O, L, T> {
 
     /// Maps only the changes for which this returns `true`; [`predicate`](crate::predicate) has the usual ones.
     ///
-    /// A change that is filtered out is lost: another reason to look at the same key does not bring it back. The reconcile reads the
-    /// newest state anyway. A panic in it is one of the mapper.
+    /// A change that is filtered out is lost: another event of the same key does not map it later. The reconcile reads the
+    /// newest state anyway. A panic in the filter is treated like a panic of the mapper.
     pub fn filter(mut self, filter: impl Fn(&Change<OK, V>) -> bool + Send + Sync + 'static) -> Self {
         self.filter = Some(Box::new(filter));
         self
     }
 
-    /// Adds each key by this function: later, debounced, with a priority of its own. It is called for the objects the informer begins with,
-    /// too: see [`Change::is_initial`]. A panic in it is one of the mapper.
+    /// Adds each key by this function: with a delay, debounced, or with its own priority. The function is also called for
+    /// initial objects: see [`Change::is_initial`]. A panic in it is treated like a panic of the mapper.
     ///
     /// # Examples
-    /// A storm of changes of one pod is one reconcile when there has been none for 100 ms, and one each second while it lasts:
+    /// Reconciles a burst of changes of a pod once there was no change for 100 ms, and once per second while the burst
+    /// lasts:
     /// ```no_run
     /// # use flyball_controller::{Controller, TokioTimer, WatchOptions};
     /// # use flyball_informer_cache::{Change, Informer};
@@ -91,22 +93,26 @@ impl<OK, V, K: Key, O: Order<K>, L, T> WatchOptions<OK, V, K, O, L, T> {
 
     /// Lets workers start before this informer has synced. The objects of its first list become keys when they arrive.
     ///
-    /// Reconciles must be able to do without that cache. An informer that ends, synced or not, ends the run all the same.
+    /// Reconciles must work without that cache. If the informer ends, synced or not, the run still ends.
     pub fn optional(mut self) -> Self {
         self.required = false;
         self
     }
 
-    /// Maps every object of the informer again in each such period, so that drift of what reconciles manage is found without a change. Never by
-    /// default; zero is an error of the run, or of [`add_watch_with`](crate::ControllerHandle::add_watch_with).
+    /// Maps every object of the informer again in each such period, so that drift of external state is found without a
+    /// change. Off by default; zero makes the run, or [`add_watch_with`](crate::ControllerHandle::add_watch_with), return
+    /// an error.
     ///
-    /// An object is mapped as at a start, as an [initial](Change::is_initial) addition, and filtered. Its keys are added behind all others: only those that the
-    /// queue does not have, so that no key is raised, lowered, taken out of its backoff or made dirty; with the lowest priority in a queue of
-    /// [priorities](Priority), at the tail of any other; and not by [`add_with`](Self::add_with). A key that enters the queue at that very moment is
-    /// coalesced as by any add.
+    /// Each object is mapped as an [initial](Change::is_initial) addition, as at a start, and filtered. Its keys are added
+    /// behind all others. Only keys that the queue does not hold are added, so a resync neither changes a key's priority
+    /// nor ends its backoff nor makes it dirty. In a queue with [priorities](Priority) they get the lowest priority, in any
+    /// other queue they go to the tail; [`add_with`](Self::add_with) is not called. If a key enters the queue at the same
+    /// moment, both adds coalesce like any others.
     ///
-    /// Periods count from when changes become keys; one that passes while the objects are still mapped is skipped. The objects are mapped one by one, and other tasks
-    /// run in between. In a queue with a capacity, a resync fills what room there is with the first objects, period after period: give it none. Stopped informers are not resynced. A mapper that panics then is counted, and called again in the next period.
+    /// The first period starts when changes start to become keys; a period that ends while the objects are still being
+    /// mapped is skipped. The objects are mapped one by one, and other tasks run in between. In a queue with a capacity,
+    /// each resync would fill the remaining capacity with the first objects, so give the queue no capacity. Stopped
+    /// informers are not resynced. A mapper that panics during a resync is counted, and called again in the next period.
     ///
     /// # Examples
     /// ```no_run
@@ -129,9 +135,10 @@ impl<OK, V, K: Key, O: Order<K>, L, T> WatchOptions<OK, V, K, O, L, T> {
     }
 }
 
-/// For a queue of [priorities](Priority).
+/// Options for a queue with [priorities](Priority).
 impl<OK, V, K: Key, L, T> WatchOptions<OK, V, K, Priority, L, T> {
-    /// Adds the keys of this watch with this priority, those of initial objects too, unless they have [their own](Self::initial_priority).
+    /// Adds the keys of this watch with this priority, those of initial objects too, unless they have [their own
+    /// priority](Self::initial_priority).
     pub fn priority(mut self, priority: i8) -> Self {
         self.priority = Some(priority);
         self

@@ -1,13 +1,13 @@
-//! SHELL. The watches of a controller, and how far its run is: shared by the run, its handles and its health.
+//! SHELL. The watches of a controller and the stage of its run: shared by the run, its handles and its health.
 //!
 //! | guarded by | |
 //! |---|---|
-//! | everything | the lock of a `watch` channel: how far the run is, is written by the run future alone, the list by anybody. What begins, ends or drops a watch is user code, and runs outside: it is taken out first |
+//! | everything | the lock of a `watch` channel: the stage is written by the run future alone, the list by any thread. Starting, stopping or dropping a watch is user code, and runs outside the lock: the watch is taken out first |
 //!
 //! # A change is mapped by one watch, or by none
-//! A watch is registered, starting, or active; who takes it out of "registered" starts it. One that was removed meanwhile, or whose run
-//! has ended, is dropped there. Until then its flag keeps changes from becoming keys. A run that ends when it is idle is not while one is
-//! starting: the objects there are may be about to become keys.
+//! A watch is registered, starting, or active. The thread that takes it out of "registered" starts it, and drops it again if it
+//! was removed in the meantime, or if the run has ended. Until that drop, a flag of the removed watch keeps changes from
+//! becoming keys. A controller is not idle while a watch is starting: its existing objects may be about to become keys.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Weak};
@@ -23,17 +23,17 @@ use crate::run::watched_informer::{ActiveWatch, Observe, WatchedInformer};
 #[derive(Clone, Default)]
 pub(crate) struct WatchSet(Arc<watch::Sender<State>>);
 
-/// The set that a number belongs to. It keeps nothing of it alive but its address.
+/// The set that a number belongs to. The weak reference keeps only its allocation.
 pub(crate) type WeakSet = Weak<watch::Sender<State>>;
 
 #[derive(Default)]
 pub(crate) struct State {
     lifecycle: Lifecycle,
-    /// Whether changes become keys: not before the run, nor in standby.
+    /// Whether changes become keys: `false` before the run and in standby.
     observing: bool,
-    /// Whether informers may be stopped while it runs.
+    /// Whether informers may be stopped during the run.
     stop_when_idle: bool,
-    /// How many there were so far: the number of the next.
+    /// The number of watches that were added so far, which is the number of the next watch.
     added: usize,
     watches: Vec<Entry>,
     /// The cache that ended the run.
@@ -48,18 +48,18 @@ struct Entry {
 
 enum Stage {
     Registered(Observe),
-    /// Its first objects are becoming keys, on whatever thread adds it.
+    /// The objects of the watch are becoming keys, on the thread that adds it.
     Starting,
     Active(ActiveWatch),
 }
 
-/// How far a controller is.
+/// The stage of a controller's run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Lifecycle {
     #[default]
     NotStarted,
     Syncing,
-    /// All caches have synced; it waits to lead.
+    /// All caches have synced; the controller waits for its leadership.
     Standby,
     Running,
     ShuttingDown,
@@ -67,12 +67,13 @@ pub(crate) enum Lifecycle {
 }
 
 impl WatchSet {
-    /// Changes the state, and wakes those who follow it if `change` returns `true`.
+    /// Changes the state, and notifies its receivers if `change` returns `true`.
     fn change(&self, change: impl FnOnce(&mut State) -> bool) {
         self.0.send_if_modified(change);
     }
 
-    /// Adds a watch, and starts it if changes become keys already; its number, or nothing once the controller shuts down.
+    /// Adds a watch, and starts it if changes already become keys. Returns its number, or `None` once the controller shuts
+    /// down.
     pub(crate) fn add(&self, (informer, observe): (Arc<WatchedInformer>, Observe)) -> Option<usize> {
         let (mut new, mut index, mut observing) = (Some((informer, Stage::Registered(observe))), 0, false);
         self.change(|state| {
@@ -88,7 +89,7 @@ impl WatchSet {
         if new.is_some() || (observing && !self.start_watch(index)) { None } else { Some(index) }
     }
 
-    /// No change that is published from now on becomes a key of this watch; whether there was one.
+    /// Removes a watch: no change that is published from now on becomes a key of it. Returns whether it was there.
     pub(crate) fn remove(&self, index: usize) -> bool {
         let mut removed = None;
         self.change(|state| {
@@ -101,7 +102,7 @@ impl WatchSet {
         was_there
     }
 
-    /// Starts every watch, and from now on those that are added.
+    /// Starts every watch, and from now on each watch that is added.
     pub(crate) fn start_all(&self) {
         let mut registered = Vec::new();
         self.change(|state| {
@@ -114,7 +115,7 @@ impl WatchSet {
         }
     }
 
-    /// Starts a watch, unless another one does; `false` if the run has ended meanwhile.
+    /// Starts a watch, unless another thread does; returns `false` if the run has ended in the meantime.
     fn start_watch(&self, index: usize) -> bool {
         let mut observe = None;
         self.change(|state| {
@@ -130,7 +131,8 @@ impl WatchSet {
             false
         });
         let Some(observe) = observe else { return self.lifecycle() < Lifecycle::ShuttingDown };
-        // What the user's `Clone` of a key panics with is raised once the watch is out: a run would wait for its start for ever.
+        // A panic of the user's `Clone` of a key is resumed after the watch was removed: otherwise the run would wait
+        // for its start forever.
         let mut active = match catch_unwind(AssertUnwindSafe(observe)) {
             Ok(active) => Some(active),
             Err(panic) => {
@@ -144,7 +146,7 @@ impl WatchSet {
             let Some(entry) = state.find(index).filter(|_| open) else { return false };
             active.take().map(|active| entry.stage = Stage::Active(active)).is_some()
         });
-        // Dropped here, if it was removed.
+        // Dropped here, if the watch was removed.
         open
     }
 
@@ -160,7 +162,7 @@ impl WatchSet {
         std::ptr::eq(Arc::as_ptr(&self.0), other.as_ptr())
     }
 
-    /// The run begins.
+    /// Begins the run.
     pub(crate) fn begin(&self, stop_when_idle: bool) {
         self.change(|state| {
             (state.lifecycle, state.stop_when_idle) = (Lifecycle::Syncing, stop_when_idle);
@@ -175,19 +177,19 @@ impl WatchSet {
         });
     }
 
-    /// Waits until there were more than so many watches.
+    /// Waits until more than `added` watches were added.
     pub(crate) async fn more_than(&self, added: usize) {
-        // It cannot fail: the sender is ours.
+        // The wait cannot fail, because `self` holds the sender.
         let _ = self.0.subscribe().wait_for(|state| state.added > added).await;
     }
 
     /// Waits until no watch is starting.
     pub(crate) async fn all_started(&self) {
-        // It cannot fail: the sender is ours.
+        // The wait cannot fail, because `self` holds the sender.
         let _ = self.0.subscribe().wait_for(|state| !state.is_starting()).await;
     }
 
-    /// Shuts down, unless watches were added since there were so many, or one is starting.
+    /// Shuts down, unless more than `added` watches were added, or one is starting.
     pub(crate) fn shut_down_after(&self, added: usize) -> bool {
         let mut shut = false;
         self.change(|state| {
@@ -200,13 +202,13 @@ impl WatchSet {
         shut
     }
 
-    /// Shuts down: no watch is added or started from now on. Returns those that were active.
+    /// Shuts down: no watch is added or started from now on. Returns the active watches.
     pub(crate) fn shut_down(&self, ended: Option<CacheStatus>) -> Vec<ActiveWatch> {
         let mut stages = Vec::new();
         self.change(|state| {
             (state.lifecycle, state.ended) = (Lifecycle::ShuttingDown, ended);
             let taken = |entry: &mut Entry| {
-                // One that is being added maps no more changes either.
+                // A watch that is being added must not map changes any more, either.
                 entry.informer.remove();
                 std::mem::replace(&mut entry.stage, Stage::Starting)
             };
@@ -224,7 +226,7 @@ impl WatchSet {
         self.0.borrow().lifecycle
     }
 
-    /// How many watches there are.
+    /// Returns the number of watches.
     pub(crate) fn len(&self) -> usize {
         self.0.borrow().watches.len()
     }
@@ -233,17 +235,18 @@ impl WatchSet {
         self.0.borrow().watches.iter().any(|entry| entry.index == index)
     }
 
-    /// The informers, by number. None of them is called while this is borrowed: the run future would wait for it.
+    /// Returns the informers, by number. No informer is called while the state is borrowed, because the run future would
+    /// wait for that call.
     pub(crate) fn informers(&self) -> Vec<(usize, Arc<WatchedInformer>)> {
         self.0.borrow().informers()
     }
 
-    /// How the caches fare.
+    /// Returns the status of each cache.
     pub(crate) fn statuses(&self) -> Vec<CacheStatus> {
         self.informers().iter().map(|(index, informer)| informer.status(*index)).collect()
     }
 
-    /// The first cache that has ended while the controller needs it.
+    /// Returns the first required cache that has ended.
     pub(crate) fn ended_cache(&self) -> Option<CacheStatus> {
         let state = self.0.borrow();
         let (lifecycle, stop_when_idle, ended) = (state.lifecycle, state.stop_when_idle, state.ended.clone());
@@ -265,7 +268,7 @@ impl State {
         self.watches.iter().any(|entry| matches!(entry.stage, Stage::Starting))
     }
 
-    /// How many there were so far.
+    /// Returns the number of watches that were added so far.
     pub(crate) fn added(&self) -> usize {
         self.added
     }
@@ -274,7 +277,7 @@ impl State {
         self.watches.iter().map(|entry| (entry.index, entry.informer.clone())).collect()
     }
 
-    /// The mappers of those that are active.
+    /// Returns the mappers of the active watches.
     pub(crate) fn mappers(&self) -> Vec<(usize, Arc<dyn RetryMapping>)> {
         let active = |entry: &Entry| match &entry.stage {
             Stage::Active(active) => Some((entry.index, active.mapper.clone())),
@@ -284,12 +287,12 @@ impl State {
     }
 }
 
-/// Whether a cache will never change again, though the controller needs it. One that stops when idle needs none that was stopped.
+/// Returns whether a required cache will never change again. With `stop_when_idle`, a cache that was stopped is not required.
 pub(crate) fn has_ended(cache: &CacheStatus, stop_when_idle: bool) -> bool {
     cache.state.is_final() && !(stop_when_idle && cache.state == InformerState::Stopped)
 }
 
-/// The controller has ended when this is dropped, wherever that is.
+/// Marks the controller as ended when it is dropped.
 pub(crate) struct RunGuard(pub(crate) WatchSet);
 
 impl Drop for RunGuard {
@@ -301,7 +304,7 @@ impl Drop for RunGuard {
             watches.iter().for_each(|entry| entry.informer.remove());
             true
         });
-        // They hold the caches' handles, and the user's functions.
+        // The entries hold the caches' handles, and user functions.
         watches.into_iter().for_each(|entry| _ = panics::caught(|| drop(entry)));
     }
 }

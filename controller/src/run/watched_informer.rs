@@ -1,7 +1,8 @@
-//! EDGE. One informer that a controller watches: its changes become keys, and two signals report how far it is.
+//! EDGE. An informer that a controller watches: its changes become keys, and two signals report whether it has synced or
+//! stopped.
 //!
-//! Cancel safety: nothing is awaited between a change and its keys. The informer itself maps a change when it
-//! publishes it, so a change cannot be lost in between; the key of a new state is added after that was published.
+//! Cancel safety: nothing is awaited between a change and its keys. The informer itself maps a change when it publishes it, so
+//! no change is lost in between; the key is added after the new state was published.
 
 use std::any::Any;
 use std::future::Future;
@@ -23,25 +24,25 @@ use crate::run::watch_options::WatchOptions;
 
 pub(crate) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Which keys are this controller's.
+/// Returns whether a key belongs to this controller.
 pub(crate) type KeyFilter<K> = dyn Fn(&K) -> bool + Send + Sync;
 
-/// Where the keys of all watches go. Set when the controller runs.
+/// The destination of the keys of all watches. Set when the controller runs.
 pub(crate) struct KeySink<K, O: Order<K>, L, T> {
     pub(crate) queue: Queue<K, O, L, T>,
     pub(crate) filter_key: Arc<KeyFilter<K>>,
-    /// Of initial objects.
+    /// The priority of the keys of initial objects.
     pub(crate) initial_priority: i8,
     pub(crate) counters: Arc<ReportCounters>,
 }
 
-/// One informer, its types out of sight.
+/// A type-erased informer.
 pub(crate) struct WatchedInformer {
     pub(crate) object_type: &'static str,
     /// Whether workers wait for it.
     pub(crate) required: bool,
     informer: Box<dyn AnyInformer>,
-    /// Set once. A change that is mapped after that adds no key.
+    /// Set once. Changes that are mapped after that add no key.
     removed: AtomicBool,
 }
 
@@ -49,10 +50,10 @@ pub(crate) struct WatchedInformer {
 trait AnyInformer: Send + Sync {
     fn status(&self) -> CacheStatus;
 
-    /// Done when its first list is published.
+    /// Completes when the first list is published.
     fn synced(&self) -> BoxFuture<Result<(), Stopped>>;
 
-    /// Done when every change has become keys.
+    /// Completes when every change has become keys.
     fn stopped(&self) -> BoxFuture<()>;
 }
 
@@ -85,7 +86,7 @@ where
 }
 
 impl WatchedInformer {
-    /// How the cache fares of the watch of this number.
+    /// Returns the status of the cache of the watch with this number.
     pub(crate) fn status(&self, index: usize) -> CacheStatus {
         CacheStatus { index, required: self.required, ..self.informer.status() }
     }
@@ -110,17 +111,17 @@ impl WatchedInformer {
     }
 }
 
-/// Changes become keys until the observer is dropped.
+/// A watch whose changes become keys until the observer is dropped.
 pub(crate) struct ActiveWatch {
     pub(crate) _observer: Box<dyn Send + Sync>,
-    /// The mapper, and the changes that it could not map.
+    /// The mapper, and the changes at which it panicked.
     pub(crate) mapper: Arc<dyn RetryMapping>,
 }
 
-/// Begins to map changes, those of the objects there are first.
+/// Starts to map changes, beginning with those of the existing objects.
 pub(crate) type Observe = Box<dyn FnOnce() -> ActiveWatch + Send + Sync>;
 
-/// An informer to watch, and how to begin with it once the sink is set.
+/// Creates a watched informer, and the function that observes it once the sink is set.
 pub(crate) fn watched<OK, V, R, M, K, O, L, T>(
     informer: &Informer<OK, V>,
     mapper: impl Fn(&Change<OK, V>) -> R + Send + Sync + 'static,
@@ -163,9 +164,10 @@ where
                 };
                 match added {
                     Ok(_) => sink.counters.keys_added.count(),
-                    // A change that was published as this ended.
+                    // A change that was published during the shutdown.
                     Err(refused) if refused.kind() == AddErrorKind::ShutDown => break,
-                    // Of this key alone: the others of the change may be in the queue, and need no room.
+                    // The error concerns this key alone: other keys of the change may already be in the
+                    // queue, and need no capacity.
                     Err(_) => {}
                 }
             }
@@ -191,7 +193,7 @@ impl<OK, V, K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> WatchOptions<O
     }
 }
 
-/// Adds the key at this priority, if the queue has priorities.
+/// Adds the key with this priority, if the queue has priorities.
 fn add_at<K, O, L, T>(queue: &Queue<K, O, L, T>, key: K, priority: i8) -> Result<Added, AddError<K>>
 where
     K: Key,

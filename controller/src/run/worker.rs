@@ -1,8 +1,8 @@
-//! EDGE. One worker: takes a key, reconciles it, says how it went; until the queue is closed.
+//! EDGE. A worker: takes a key, reconciles it, and ends its lease with the outcome; until the queue is closed.
 //!
-//! Cancel safety: a worker dropped in the middle of a reconcile drops the reconcile first and its lease after it. The
-//! lease without an outcome is a failure to the queue, so the key comes back, to another worker. A reconcile that panics
-//! when it is dropped changes nothing about that.
+//! Cancel safety: dropping a worker during a reconcile drops the reconcile first and the lease after it. The queue counts a
+//! lease that is dropped without an outcome as a failure, so the key is retried by another worker. A panic in the drop of the
+//! reconcile does not change that.
 
 use std::error::Error;
 use std::future::{Future, poll_fn};
@@ -27,17 +27,17 @@ use crate::run::span::ReconcileSpan;
 use crate::{Action, Context, FailureClass, ReconcileError, ReconcileOutcome};
 use flyball_sync::panics;
 
-/// The key for a call of the user's, or the panic of its `Clone`, which is user code, too.
+/// Clones the key for a call of user code; returns the message if `Clone` panics, which is user code, too.
 pub(crate) fn copied<K: Clone, T>(lease: &Lease<K, T>) -> Result<K, String> {
     panics::attempt(|| lease.key().clone())
 }
 
-/// The key, or that panic, within the guard of the call.
+/// Returns the key, or raises that panic within the guard of the call.
 fn given<K>(key: Result<K, String>) -> K {
     key.unwrap_or_else(|message| resume_unwind(Box::new(message)))
 }
 
-/// What all workers of a controller share.
+/// The state that all workers of a controller share.
 pub(crate) struct WorkerContext<X, K, O: Order<K>, L, T, F> {
     pub(crate) runtime: X,
     pub(crate) queue: Queue<K, O, L, T>,
@@ -69,15 +69,16 @@ where
         Self { runtime, queue, reconcile, config, context, counters, pool, phase: PhaseSignal::default() }
     }
 
-    /// From now on there are workers.
+    /// Opens the pool: workers run from now on.
     pub(crate) fn open(&self) {
         self.pool.begin();
         self.phase.raise(RunPhase::Working);
     }
 
-    /// Starts workers as they are wanted, until all have ended.
+    /// Starts workers when they are needed, until all have ended.
     ///
-    /// One panics only where no guard is, inside a `get` of the queue: a reconcile that is aborted is dropped under a guard, too.
+    /// A worker panics only inside a `get` of the queue, the one unguarded call: the reconcile of an aborted worker is
+    /// dropped under a guard, too.
     pub(crate) async fn run_workers<W>(
         self: &Arc<Self>,
         working: &mut X::Tasks,
@@ -94,27 +95,28 @@ where
                 // In a fixed order, so that a simulated run replays.
                 biased;
                 joined = working.join_next() => if !joined { return },
-                // It cannot fail: the sender is ours.
+                // The wait cannot fail, because `self` holds the sender.
                 _ = changes.changed() => {}
             }
         }
     }
 
-    /// What a worker that is idle takes next; `None` when it is to end.
+    /// Returns the next key for an idle worker; `None` if the worker has to end.
     pub(crate) async fn next<A, W>(&self, may_expire: bool, take: impl FnMut() -> W + Send) -> Option<A>
     where
         A: Send,
         W: Future<Output = Option<A>> + Send,
     {
         tokio::select! {
-            // The pace first, at each poll: there may always be a key, and one may come with the signal.
+            // The phase is polled first each time: there may always be a key, and a key may arrive together with
+            // the signal.
             biased;
             () = self.phase.reached(RunPhase::Stopping) => None,
             taken = self.pool.next(&self.runtime, may_expire, take) => taken,
         }
     }
 
-    /// Serves the queue until it is closed, or the worker is expired.
+    /// Serves the queue until it is closed, or the worker expires.
     pub(crate) async fn work<R, E>(self: Arc<Self>)
     where
         F: Fn(K, Context) -> R + Send + Sync,
@@ -124,21 +126,21 @@ where
         self.report(|metrics| metrics.worker_started());
         let _metrics_guard = WorkerMetricsGuard(self.config.metrics.as_deref());
         let mut may_expire = self.pool.exceeds_min();
-        // Dropped, it ends its lease all the same.
+        // If this is dropped, the lease ends all the same.
         let mut ending = None;
         while let Some(lease) = self.next(may_expire, || self.end_and_get(ending.take())).await {
-            // Nothing is awaited from here until the next key is.
+            // Nothing is awaited between here and the next `get`.
             ending = self.serve(lease).await;
             may_expire = self.pool.worker_idle();
         }
-        // The pace came first. The end of a lease calls user code.
+        // The phase changed before the next `get`. Ending the lease calls user code.
         self.call(|| drop(ending));
     }
 
-    /// The next key; the lease before it, if that is still to end, ends in the same step.
+    /// Returns the next key. If the previous lease has not ended yet, it ends in the same poll.
     ///
-    /// What the end calls is user code, such as the limiter: a panic in the poll that ends the lease is counted, and the worker goes on
-    /// with a `get`.
+    /// Ending a lease calls user code, such as the limiter: a panic in the poll that ends the lease is counted, and the
+    /// worker goes on with a `get`.
     fn end_and_get<'a>(
         &'a self,
         mut ending: Option<EndAndGet<'a, K, O, L, T>>,
@@ -154,7 +156,7 @@ where
         })
     }
 
-    /// The lease has ended, or ends with what is given back.
+    /// Reconciles a key. Returns `None` if the lease has ended, otherwise a future that ends it.
     async fn serve<R, E>(&self, lease: Lease<K, T>) -> Option<EndAndGet<'_, K, O, L, T>>
     where
         F: Fn(K, Context) -> R,
@@ -176,14 +178,15 @@ where
                 self.finish(copied(&lease), result, &**finally, &span).await
             }
         };
-        // A reconcile that never waits would keep others from the thread. Before its end is counted: aborted in here it has not ended.
+        // A reconcile that never waits would block other tasks of the thread. The worker yields before the end is
+        // counted: if it is aborted here, the reconcile has not ended.
         self.runtime.yield_now().await;
         metrics_guard.disarm();
         let (lease, outcome) = self.ended(lease, &result, &span)?;
         Some(self.queue.end_and_get(lease, outcome))
     }
 
-    /// Takes out what is another replica's.
+    /// Removes a key that belongs to another replica.
     pub(crate) fn filter_key(&self, lease: Lease<K, T>) -> Option<Lease<K, T>> {
         let mine = self.call(|| (self.config.filter_key)(lease.key()));
         if mine == Some(false) {
@@ -194,7 +197,8 @@ where
         Some(lease)
     }
 
-    /// What comes after the reconcile, whatever became of that. It hides no failure.
+    /// Runs `finally` after the reconcile, whatever its outcome. A failure of `finally` does not replace one of the
+    /// reconcile.
     pub(crate) async fn finish(
         &self,
         key: Result<K, String>,
@@ -213,7 +217,8 @@ where
         }
     }
 
-    /// Says how a reconcile went. A lease that has not ended comes back, with how it is to end.
+    /// Ends the lease with the outcome of the reconcile. If the lease has not ended yet, returns it with the outcome to end
+    /// it with.
     pub(crate) fn ended(
         &self,
         lease: Lease<K, T>,
@@ -222,8 +227,8 @@ where
     ) -> Option<(Lease<K, T>, LeaseOutcome)> {
         let classified = result.as_ref().map_err(|failure| (&**failure, self.class_of(failure)));
         let outcome = ReconcileOutcome::of(classified);
-        // What follows calls the limiter and the clock, which are user code: whatever they do, the worker lives on, and
-        // the queue says what becomes of the key.
+        // The code below calls the limiter and the clock, which are user code: if they panic, the worker goes on, and
+        // the queue decides what happens to the key.
         let took = match &self.config.metrics {
             None => Duration::ZERO,
             Some(_) => self.call(|| lease.age()).flatten().unwrap_or_default(),
@@ -264,7 +269,7 @@ where
                     .unwrap_or_default();
                 let key = self.config.failure_policy.counts().then(|| lease.key().clone());
                 let retried = match self.config.settings.max_attempts {
-                    // By the limiter's count: a failure within an open backoff is none.
+                    // Uses the limiter's count: a failure within an open backoff is not counted.
                     Some(most) => lease.retry_up_to(most, least),
                     None => {
                         lease.retry_after_at_least(least);
@@ -274,7 +279,7 @@ where
                 if let Err(last) = retried {
                     return self.give_up(last, failure, class);
                 }
-                // The queue may have given the key up, or it was cancelled: its conflicts are forgotten with it.
+                // The queue may have given the key up, or the key was cancelled: its conflicts are forgotten.
                 if let Some(key) = key.filter(|key| self.queue.state(key) == KeyState::Absent) {
                     self.config.failure_policy.forget(&key);
                 }
@@ -290,7 +295,7 @@ where
     fn give_up(&self, lease: Lease<K, T>, failure: &ReconcileError, class: FailureClass) {
         self.counters.given_up.count();
         if let Some(given_up) = &self.config.on_give_up {
-            // While the key is still leased, so that no other worker has it meanwhile.
+            // Called while the key is still leased, so that no other worker gets it.
             self.call(|| given_up(lease.key(), failure));
         }
         self.report(|metrics| metrics.gave_up(class));
@@ -304,7 +309,7 @@ where
         }
     }
 
-    /// Calls user code, and counts it if that panics.
+    /// Calls user code, and counts a panic.
     pub(crate) fn call<A>(&self, user: impl FnOnce() -> A) -> Option<A> {
         let called = panics::caught(user);
         if called.is_none() {

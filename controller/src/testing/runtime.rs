@@ -1,6 +1,6 @@
-//! EDGE. A controller's tasks and limits, simulated.
+//! EDGE. The tasks and timeouts of a controller, simulated.
 //!
-//! Cancel safety: as the trait asks for.
+//! Cancel safety: as the trait `Runtime` requires.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -42,7 +42,7 @@ impl Runtime for Simulated {
     }
 
     async fn yield_now(&self) {
-        // As a budget, but one that ends anywhere.
+        // Like tokio's budget, but it may end at any poll.
         if self.0.random() % 2 == 0 {
             SimulatedTime::new(self.0.clock.clone()).sleep(Duration::ZERO).await;
         }
@@ -51,7 +51,7 @@ impl Runtime for Simulated {
 
 pub(super) struct SimulatedTasks {
     scheduler: Arc<Scheduler>,
-    /// Those that were not joined.
+    /// The tasks that were not joined.
     ids: Vec<u64>,
 }
 

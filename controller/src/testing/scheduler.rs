@@ -1,12 +1,12 @@
-//! SHELL. Tasks that run one at a time; a seed decides whose turn it is.
+//! SHELL. Tasks that run one at a time, in an order that a seed determines.
 //!
 //! | guarded by `state` | |
 //! |---|---|
-//! | tasks, whose turn it may be, the random numbers | a task's future is taken out while it is polled or dropped, so nothing of it runs under the lock; wakers are woken outside |
+//! | tasks, ready tasks, the random numbers | a task's future is taken out while it is polled or dropped, so none of its code runs under the lock; wakers are woken outside |
 //!
 //! # Invariants
-//! 1. `ready` holds tasks that are there. One that is woken while it runs is ready again.
-//! 2. Whose turn it is depends on the seed and on *which* tasks are ready, not on the order in which they were woken: tokio's
+//! 1. `ready` holds only existing tasks. A task that is woken while it runs is ready again.
+//! 2. The next task depends on the seed and on *which* tasks are ready, not on the order in which they were woken: tokio's
 //!    channels wake several waiters in an order of their own.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,19 +34,19 @@ struct State {
     ready: BTreeSet<u64>,
     spawned: u64,
     steps: u64,
-    /// They wait for the end of any task.
+    /// Wakers that are woken at the end of any task.
     joiners: Vec<Waker>,
 }
 
 struct Slot {
-    /// Not there while it is polled.
+    /// `None` while it is polled.
     future: Option<BoxFuture<()>>,
     waker: Waker,
     aborted: bool,
 }
 
-/// A turn in this many is given to a task that nobody woke, as long as somebody else has something to do. Under every other
-/// seed: it would hide a wake-up that is lost.
+/// One step in this many polls a task that was not woken, as long as another task is ready. Only for every other seed, because
+/// such polls would hide a lost wake-up.
 const IDLE_TURNS: u64 = 16;
 
 impl Scheduler {
@@ -80,7 +80,7 @@ impl Scheduler {
         id
     }
 
-    /// The task is dropped when its turn comes.
+    /// Aborts the task: it is dropped at its next step.
     pub(super) fn abort(&self, id: u64) {
         let mut state = self.state.lock();
         if let Some(task) = state.tasks.get_mut(&id) {
@@ -93,7 +93,7 @@ impl Scheduler {
         !self.state.lock().tasks.contains_key(&id)
     }
 
-    /// One of these that is over; if none is, the next end of a task wakes the waker.
+    /// Returns one of these tasks that has ended; if there is none, the next end of a task wakes the waker.
     pub(super) fn poll_finished(&self, ids: &[u64], cx: &Context<'_>) -> Poll<usize> {
         let waker = cx.waker().clone();
         let mut state = self.state.lock();
@@ -106,7 +106,7 @@ impl Scheduler {
         }
     }
 
-    /// Gives one task its turn; `false` when none has anything to do.
+    /// Runs one task; returns `false` if none is ready.
     pub(super) fn step(&self, idle_turns: bool) -> bool {
         let mut state = self.state.lock();
         let Some(id) = state.pick(idle_turns) else { return false };
@@ -117,7 +117,8 @@ impl Scheduler {
         let aborted = task.aborted;
         drop(state);
         let ending = Ending { scheduler: self, id };
-        // Without a budget: when the test itself runs in a tokio task, its budget is not ours to use up.
+        // Without a budget: if the test itself runs in a tokio task, the simulation must not use up the budget of that
+        // task.
         let over = aborted
             || Pin::new(&mut unconstrained(future.as_mut()))
                 .poll(&mut Context::from_waker(&waker))
@@ -143,14 +144,14 @@ impl Scheduler {
         joiners.into_iter().for_each(Waker::wake);
     }
 
-    /// Drops all tasks, those too that are spawned meanwhile.
+    /// Drops all tasks, including those that are spawned during the drops.
     pub(super) fn clear(&self) {
         loop {
             let mut state = self.state.lock();
             let Some((id, task)) = state.tasks.pop_first() else { return };
             state.ready.remove(&id);
             drop(state);
-            // It may panic while the test unwinds already.
+            // The drop may panic while the test already unwinds.
             panics::caught(|| drop(task));
         }
     }
@@ -170,7 +171,7 @@ impl State {
     }
 }
 
-/// Ends a task when this is dropped: it is over, or has panicked.
+/// Marks a task as ended when this is dropped: the task has completed, or has panicked.
 struct Ending<'a> {
     scheduler: &'a Scheduler,
     id: u64,
@@ -184,7 +185,7 @@ impl Drop for Ending<'_> {
 
 struct TaskWaker {
     id: u64,
-    /// Weak: what is waited for may outlive the simulation.
+    /// Weak: a handle may outlive the simulation.
     scheduler: Weak<Scheduler>,
 }
 

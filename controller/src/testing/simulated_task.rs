@@ -1,4 +1,4 @@
-//! EDGE. A task of a simulation, seen from outside.
+//! EDGE. The handle of a simulated task.
 //!
 //! Cancel safety: dropping a handle does nothing; the task goes on.
 
@@ -9,7 +9,7 @@ use flyball_sync::locks::Mutex;
 
 use super::scheduler::Scheduler;
 
-/// A task of a [`Simulation`](super::Simulation). The task goes on when this is dropped.
+/// A handle to a task of a [`Simulation`](super::Simulation). The task goes on when the handle is dropped.
 pub struct SimulatedTask<T> {
     scheduler: Arc<Scheduler>,
     id: u64,
@@ -21,19 +21,19 @@ impl<T> SimulatedTask<T> {
         Self { scheduler, id, output }
     }
 
-    /// Whether it has ended or was dropped.
+    /// Returns whether the task has ended or was dropped.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.scheduler.is_finished(self.id)
     }
 
-    /// What it returned; once, and not before it has ended.
+    /// Takes the output of the task; `None` before the task has ended, and after the first call that returned it.
     #[must_use]
     pub fn take_output(&self) -> Option<T> {
         self.output.lock().take()
     }
 
-    /// Drops it, when its turn comes, where it awaits something.
+    /// Aborts the task: it is dropped at an await point, at its next step.
     ///
     /// # Examples
     /// ```

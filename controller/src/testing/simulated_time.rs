@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use flyball_sync::{Clock, ManualClock, Nanos, Timer};
 
-/// The time of a [`Simulation`](super::Simulation), to be cloned into reconciles.
+/// The time of a [`Simulation`](super::Simulation). Clone it into reconciles.
 #[derive(Clone, Debug)]
 pub struct SimulatedTime {
     clock: ManualClock,
@@ -19,13 +19,13 @@ impl SimulatedTime {
         Self { clock }
     }
 
-    /// What time it is.
+    /// Returns the current time.
     #[must_use]
     pub fn now(&self) -> Nanos {
         self.clock.now()
     }
 
-    /// Waits for `time` to pass. Others have their turn even when it is zero.
+    /// Waits for `time` to pass. Other tasks run in between even if `time` is zero.
     pub fn sleep(&self, time: Duration) -> impl Future<Output = ()> + Send + 'static {
         let timer = self.clock.timer();
         let mut due = None;

@@ -1,4 +1,4 @@
-//! EDGE. A controller and all around it on one thread, in an order and a time that a test decides.
+//! EDGE. The simulation: a controller and its environment on one thread, in an order and at times that a test determines.
 //!
 //! Cancel safety: dropping the simulation drops all of its tasks.
 
@@ -20,18 +20,18 @@ use super::scheduler::Scheduler;
 use super::{SimulatedTask, SimulatedTime};
 use crate::{Action, BatchConfig, Context, Controller, RunError, RunReport};
 
-/// A controller and all around it on one thread, in an order and a time that a test decides.
+/// Runs a controller and its environment on one thread, in an order and at times that a test determines.
 ///
-/// Informers, workers and whatever else is [spawned](Self::spawn) are tasks. They run within [`run_until_stalled`](Self::run_until_stalled) and
-/// [`advance`](Self::advance), one step after another; the seed decides whose turn it is, so one seed is one run, and it can be had again. Simulated time
-/// passes in [`advance`](Self::advance) alone. Queues and reconciles have to use it: a queue is built on
-/// [`timer`](Self::timer) and seeded by [`next_random`](Self::next_random), a reconcile sleeps by [`SimulatedTime::sleep`]. Timers of a real
-/// runtime know nothing of it.
+/// Informers, workers and all futures that are [spawned](Self::spawn) are tasks. They run within
+/// [`run_until_stalled`](Self::run_until_stalled) and [`advance`](Self::advance), one step after another. The seed determines
+/// which task runs next, so a run can be repeated by its seed. Only [`advance`](Self::advance) moves the simulated time. Queues
+/// and reconciles must use it: build queues with [`timer`](Self::timer), seed them by [`next_random`](Self::next_random), and
+/// let reconciles sleep by [`SimulatedTime::sleep`]. Timers of a real runtime do not follow it.
 ///
-/// A panic in a reconcile is caught by the controller, as always; one in any other task goes on in the call that ran it.
+/// The controller catches panics in reconciles, as usual; a panic in any other task propagates to the call that ran it.
 ///
 /// # Examples
-/// The test of a reconciler that gives every pod an address, and has to bear that the network is slow, and that it fails:
+/// Tests a reconciler that assigns an address to every pod, on a slow network with failures:
 /// ```
 /// use flyball_controller::testing::Simulation;
 /// use flyball_controller::{Action, Controller};
@@ -85,18 +85,19 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    /// The run that belongs to this seed.
+    /// Creates the simulation of this seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self { scheduler: Arc::new(Scheduler::new(seed)), seed, loaded: false }
     }
 
-    /// Runs the test under each of this many seeds, and prints the seed under which it panics.
+    /// Runs the test under each of `seeds` seeds, and prints the seed at which it panics.
     ///
-    /// The environment variable `FLYBALL_SEED` chooses one seed, which repeats that run; `FLYBALL_CASES` another number of seeds.
+    /// The environment variable `FLYBALL_SEED` selects one seed, to repeat its run; `FLYBALL_CASES` sets another number of
+    /// seeds.
     ///
     /// # Panics
-    /// As the test does. When a variable is not a number.
+    /// Panics if the test panics, or if one of these variables is not a number.
     pub fn explore(seeds: u64, test: impl Fn(&mut Self)) {
         let number = |name| {
             let text = std::env::var(name).ok()?;
@@ -114,37 +115,37 @@ impl Simulation {
         }
     }
 
-    /// The seed of this run.
+    /// Returns the seed of this run.
     #[must_use]
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// The next of the run's random numbers, uniform over `u64`: to seed a queue, or to choose what the test does.
+    /// Returns the next random number of the run, uniform over `u64`: to seed a queue, or for choices of the test.
     pub fn next_random(&self) -> u64 {
         self.scheduler.random()
     }
 
-    /// The clock. Move it with [`advance`](Self::advance) rather than by hand.
+    /// Returns the clock. Move it with [`advance`](Self::advance) rather than directly.
     #[must_use]
     pub fn clock(&self) -> &ManualClock {
         &self.scheduler.clock
     }
 
-    /// A timer of its own on the clock, for a queue.
+    /// Returns a new timer on the clock, for a queue.
     #[must_use]
     pub fn timer(&self) -> ManualTimer {
         self.scheduler.clock.timer()
     }
 
-    /// The time, for reconciles.
+    /// Returns the time, for reconciles.
     #[must_use]
     pub fn time(&self) -> SimulatedTime {
         SimulatedTime::new(self.scheduler.clock.clone())
     }
 
-    /// Whether time passes while tasks still have something to do, as on a machine under load: what was due at different
-    /// times comes together then. Not by default: then everybody is done with what they can do before the clock moves.
+    /// Sets whether time passes while tasks are still ready, as on a machine under load: events that are due at different
+    /// times then coincide. By default all tasks run until they are stalled before the clock moves.
     ///
     /// # Examples
     /// ```
@@ -165,7 +166,7 @@ impl Simulation {
         self.loaded = loaded;
     }
 
-    /// Steps that tasks have made.
+    /// Returns the number of steps that tasks have made.
     #[must_use]
     pub fn poll_count(&self) -> u64 {
         self.scheduler.steps()
@@ -205,10 +206,10 @@ impl Simulation {
         SimulatedTask::new(self.scheduler.clone(), id, output)
     }
 
-    /// An informer, seeded and run as a task, on the time of this simulation.
+    /// Builds an informer, seeds it and runs it as a task, on the time of this simulation.
     ///
     /// # Errors
-    /// As [`InformerBuilder::build`].
+    /// Like [`InformerBuilder::build`].
     pub fn informer<K, V, S, T>(
         &self,
         builder: InformerBuilder<K, V, S, T>,
@@ -223,7 +224,7 @@ impl Simulation {
         Ok(informer)
     }
 
-    /// Runs the controller; see [`Controller::run`]. Its workers are tasks, its timeout and its grace are of this time.
+    /// Runs the controller; see [`Controller::run`]. Its workers are tasks, and its timeouts use the simulated time.
     pub fn run<K, O, L, T, F, R, E>(
         &self,
         controller: Controller<K, O, L, T>,
@@ -261,10 +262,10 @@ impl Simulation {
         self.spawn(controller.run_batches_on(Simulated(self.scheduler.clone()), batches, reconcile))
     }
 
-    /// Lets every task do what it can. The clock stands still.
+    /// Runs every task until all are stalled. The clock does not move.
     ///
     /// # Panics
-    /// When there is no end to it. As a task does that is no reconcile.
+    /// Panics if the tasks never stall, or if a task other than a reconcile panics.
     #[track_caller]
     pub fn run_until_stalled(&mut self) {
         for _ in 0..1_000_000 {
@@ -275,10 +276,10 @@ impl Simulation {
         panic!("a million steps, and the tasks still wake each other without waiting for time");
     }
 
-    /// Lets time pass, from one alarm to the next; in between, every task does what it can.
+    /// Lets time pass, from one alarm to the next; every task runs in between until it is stalled.
     ///
     /// # Panics
-    /// As [`run_until_stalled`](Self::run_until_stalled).
+    /// Like [`run_until_stalled`](Self::run_until_stalled).
     #[track_caller]
     pub fn advance(&mut self, time: Duration) {
         let clock = self.scheduler.clock.clone();
@@ -286,7 +287,7 @@ impl Simulation {
         loop {
             match self.loaded {
                 false => self.run_until_stalled(),
-                // Somewhere between here and settled.
+                // Anywhere between no step and all tasks stalled.
                 true => while self.next_random() % 8 != 0 && self.step() {},
             }
             match clock.next_alarm().filter(|alarm| *alarm <= end) {

@@ -1,11 +1,11 @@
-//! PURE. Things of one group come together, up to a size and for a time.
+//! PURE. Collects items by group, up to a size and for a limited time.
 //!
 //! # Invariants
-//! 1. A group is open at most once, and an open group has at least one thing and fewer than `size`.
-//! 2. Open groups are in the order in which they were opened, and so in the order in which their time is over.
-//! 3. `held` counts the things in open groups, and is below `most`.
+//! 1. A group is open at most once, and an open group has at least one item and fewer than `size`.
+//! 2. Open groups are in the order in which they were opened, and so in the order of their deadlines.
+//! 3. `held` counts the items in open groups, and is below `most`.
 //!
-//! Times are spans since some moment, and never go back.
+//! Times are durations since a fixed moment, and never decrease.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -15,12 +15,12 @@ use std::time::Duration;
 pub(crate) struct Accumulator<G, T> {
     size: usize,
     window: Duration,
-    /// So many things are one too many: the oldest group goes then.
+    /// The number of items at which the oldest group is closed.
     most: usize,
     held: usize,
-    /// Things that came so far.
+    /// The number of items that were added so far.
     came: u64,
-    /// By a number that ascends.
+    /// The open groups, by an ascending number.
     open: BTreeMap<u64, Open<G, T>>,
     numbers: HashMap<G, u64>,
     opened: u64,
@@ -30,13 +30,14 @@ pub(crate) struct Accumulator<G, T> {
 struct Open<G, T> {
     group: G,
     until: Duration,
-    /// So many things had come before it was opened.
+    /// The number of items that had been added before this group was opened.
     since: u64,
     things: Vec<T>,
 }
 
 impl<G: Clone + Eq + Hash, T> Accumulator<G, T> {
-    /// BatchConfig of up to `size`, which is positive, for up to `window` after the first of each.
+    /// Creates an accumulator of batches of up to `size` items, which must be positive, and for up to `window` after the
+    /// first item of each.
     pub(crate) fn new(size: usize, window: Duration, most: usize) -> Self {
         Self {
             size,
@@ -50,12 +51,12 @@ impl<G: Clone + Eq + Hash, T> Accumulator<G, T> {
         }
     }
 
-    /// Takes one in; a batch, if that makes one.
+    /// Adds an item; returns a batch if that completes one.
     ///
-    /// `Eq`, `Hash` and `Clone` of the group may panic, here and where a batch comes out: `thing` or that batch is dropped then, and
-    /// nothing else.
+    /// `Eq`, `Hash` and `Clone` of the group may panic, here and where a batch is returned: only `thing` or that batch is
+    /// dropped in that case.
     pub(crate) fn put(&mut self, group: G, thing: T, now: Duration) -> Option<Vec<T>> {
-        // One that is not there any more is left from a panic.
+        // A number that is not open any more is left from a panic.
         let number = match self.numbers.get(&group).filter(|number| self.open.contains_key(number)) {
             Some(number) => *number,
             None => {
@@ -77,14 +78,14 @@ impl<G: Clone + Eq + Hash, T> Accumulator<G, T> {
         }
     }
 
-    /// A batch whose time is over.
+    /// Returns a batch whose deadline has passed.
     pub(crate) fn due(&mut self, now: Duration) -> Option<Vec<T>> {
         self.next_due().filter(|until| *until <= now)?;
         self.oldest()
     }
 
-    /// A batch that must not wait for what else there is: its time is over. One that has no time to wait has until `most` things have
-    /// come after it.
+    /// Returns a batch that must not wait for Ready keys: its deadline has passed. With a `window` of zero, a batch may
+    /// wait until `most` items were added after it.
     pub(crate) fn overdue(&mut self, now: Duration) -> Option<Vec<T>> {
         let (_, Open { since, .. }) = self.open.first_key_value()?;
         let passed_over = self.came.saturating_sub(*since) > self.most as u64;
@@ -94,12 +95,12 @@ impl<G: Clone + Eq + Hash, T> Accumulator<G, T> {
         self.due(now)
     }
 
-    /// When the next one's time is over.
+    /// Returns the next deadline.
     pub(crate) fn next_due(&self) -> Option<Duration> {
         self.open.first_key_value().map(|(_, open)| open.until)
     }
 
-    /// What there is of the oldest group, before its time.
+    /// Returns the items of the oldest group, before its deadline.
     pub(crate) fn oldest(&mut self) -> Option<Vec<T>> {
         let number = *self.open.first_key_value()?.0;
         self.close(number)

@@ -1,36 +1,37 @@
-//! PURE. How many workers there are, within bounds.
+//! PURE. The number of workers, within bounds.
 //!
-//! As long as all of them are busy, another one is started; one that has been idle for a while stops, if it may. So at
-//! each moment a worker is free for the next key, or the pool is at its maximum; and no clock and no backlog is read to find
-//! that out.
+//! While all workers are busy, another one is started; a worker that has been idle for a while stops, if it may. So at each
+//! moment a worker is free for the next key, or the pool is at its maximum; and no clock and no backlog is read to determine
+//! that.
 //!
 //! # Invariants
-//! 1. `least <= workers <= most`, once it has [begun](PoolState::begin).
-//! 2. `idle > 0`, or `workers == most`. A worker is idle from the moment at which it is wanted.
+//! 1. `least <= workers <= most`, once the pool has [begun](PoolState::begin).
+//! 2. `idle > 0`, or `workers == most`. A worker counts as idle from the moment at which it is requested.
 //! 3. `idle <= workers`, and `wanted <= idle`.
 //!
-//! Hence, once all are idle, the pool shrinks to `least`: a worker that was kept as the only idle one is one, those that
-//! were kept because there were no more than `least` were kept when none had been wanted since, and all others stop in time.
+//! Hence, once all workers are idle, the pool shrinks to `least`: at most one worker was kept because it was the only idle one,
+//! those that were kept because there were no more than `least` were kept when none had been requested since, and all others
+//! stop after their timeout.
 
-/// The workers of a controller, by number.
+/// The numbers of workers of a controller.
 #[derive(Debug)]
 pub(crate) struct PoolState {
     least: usize,
     most: usize,
     workers: usize,
-    /// Those who wait for a key, or are about to.
+    /// Workers that wait for a key, or are about to.
     idle: usize,
-    /// Those who are to be started.
+    /// Workers that are to be started.
     wanted: usize,
 }
 
 impl PoolState {
-    /// At least one, and no fewer at most than at least.
+    /// Requires `1 <= least <= most`.
     pub(crate) fn new(least: usize, most: usize) -> Self {
         Self { least, most, workers: 0, idle: 0, wanted: 0 }
     }
 
-    /// Whether there is anything to decide.
+    /// Returns whether the number of workers can change.
     pub(crate) fn is_scalable(&self) -> bool {
         self.least < self.most
     }
@@ -39,12 +40,12 @@ impl PoolState {
         (self.workers, self.idle, self.wanted) = (self.least, self.least, self.least);
     }
 
-    /// How many are to be started now.
+    /// Takes the number of workers to start now.
     pub(crate) fn take_wanted(&mut self) -> usize {
         std::mem::take(&mut self.wanted)
     }
 
-    /// An idle one takes a key; whether another one is wanted for that.
+    /// Counts an idle worker as busy; returns whether another worker is needed.
     pub(crate) fn worker_busy(&mut self) -> bool {
         self.idle -= 1;
         let wanted = self.idle == 0 && self.workers < self.most;
@@ -56,20 +57,20 @@ impl PoolState {
         wanted
     }
 
-    /// A busy one is idle; whether it may stop if no key comes for a while.
+    /// Counts a busy worker as idle; returns whether it may stop if no key comes for a while.
     pub(crate) fn worker_idle(&mut self) -> bool {
         self.idle += 1;
         self.exceeds_min()
     }
 
-    /// Whether there are more than have to be.
+    /// Returns whether there are more workers than `least`.
     pub(crate) fn exceeds_min(&self) -> bool {
         self.workers > self.least
     }
 
-    /// No key has come to an idle one for a while; whether it stops.
+    /// Called when an idle worker got no key for a while; returns whether it stops.
     pub(crate) fn worker_expired(&mut self) -> bool {
-        // The only idle one is kept for the next key.
+        // The only idle worker is kept for the next key.
         let leaves = self.exceeds_min() && self.idle > 1;
         if leaves {
             self.workers -= 1;
@@ -83,7 +84,7 @@ impl PoolState {
 mod tests {
     use super::*;
 
-    /// A worker as the shell has it: busy, or idle and, if so, whether it may still stop.
+    /// A worker as the shell tracks it: busy, or idle and, if so, whether it may still stop.
     #[derive(Clone, Copy, PartialEq)]
     enum Worker {
         Busy,
@@ -132,7 +133,7 @@ mod tests {
                     }
                 }
             }
-            // All come to rest, and wait for long.
+            // All workers become idle, and wait for long.
             for _ in 0..pool.take_wanted() {
                 workers.push(Worker::Idle { may_expire: pool.exceeds_min() });
             }
