@@ -1,4 +1,4 @@
-//! PURE. How a controller runs.
+//! PURE. The configuration of a controller.
 
 pub(crate) mod boxed_policy;
 pub(crate) mod classify;
@@ -18,23 +18,23 @@ use flyball_ratelimit::{Exponential, Policy};
 use self::boxed_policy::BoxedPolicy;
 use self::classify::Classifier;
 
-/// The wait after a first failure, and the longest, where objects have a backoff: 5 ms to 5 minutes.
+/// The default initial and maximum wait of the backoff per object, if one is configured: 5 ms to 5 minutes.
 pub(crate) const BACKOFF: [Duration; 2] = [Duration::from_millis(5), Duration::from_secs(300)];
-/// The wait after a first conflict, and the longest, where there is a schedule for conflicts.
+/// The default initial and maximum wait after conflicts, if a conflict backoff is configured.
 const CONFLICTS: [Duration; 2] = [Duration::from_millis(10), BACKOFF[1]];
-/// How many objects are reconciled at once, as recommended.
+/// The recommended number of concurrent reconciles.
 const CONCURRENCY: u16 = 64;
-/// How long reconciles in flight may take at a shutdown, as recommended.
+/// The recommended grace for reconciles in flight at a shutdown.
 const GRACE: Duration = Duration::from_secs(20);
-/// How long they may still run after that, if nothing is said.
+/// The default time between the end of the grace and the abort of reconciles that still run.
 const ABORT_AFTER: Duration = Duration::from_secs(5);
-/// A debounce may become this much longer, if nothing is said.
+/// The default maximum wait of a debounce, in units of its quiet period.
 const DEBOUNCES: u32 = 10;
 
-/// How a controller runs: kube-runtime's `controller::Config`, with more options.
+/// The configuration of a controller: kube-runtime's `controller::Config`, with more options.
 ///
-/// The defaults are kube-runtime's: what a program does not say is as it was there. [`recommended`](Self::recommended) has the options
-/// that most programs want.
+/// The defaults are kube-runtime's: options that a program does not set behave as they do there.
+/// [`recommended`](Self::recommended) sets the options that most programs want.
 ///
 /// # Examples
 /// ```
@@ -70,7 +70,7 @@ pub struct Config {
     pub(crate) concurrency: u16,
     pub(crate) debounce: Option<Debounce>,
     pub(crate) queue_order: QueueOrder,
-    /// The backoff of each object; `None` leaves errors to the error policy.
+    /// The backoff of each object; `None` leaves the wait after errors to the error policy.
     pub(crate) backoff: Option<Arc<dyn Fn() -> BoxedPolicy + Send + Sync>>,
     pub(crate) classifier: Classifier,
     pub(crate) conflicts: RangeInclusive<Duration>,
@@ -85,7 +85,7 @@ pub struct Config {
     pub(crate) queue_metrics: Option<Arc<dyn flyball_workqueue::QueueMetrics>>,
 }
 
-/// A change is not reconciled at once, but so long after it, unless another one comes meanwhile.
+/// Delays the reconcile after a change until no other change has come for `quiet`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Debounce {
     pub(crate) quiet: Duration,
@@ -98,17 +98,19 @@ pub(crate) struct Debounce {
 pub enum QueueOrder {
     /// FIFO.
     Fifo,
-    /// Objects from the initial list get the lowest priority: an object that changes meanwhile is reconciled before them. Each priority is
-    /// FIFO, and while both have work one of five reconciles is of the initial list, so that nothing starves.
+    /// Objects from the initial list get the lowest priority: an object that changes in the meantime is reconciled before
+    /// them. Each priority is FIFO. While both priorities have waiting objects, one of five reconciles is of the initial
+    /// list, so no object starves.
     Priority {
-        /// The priority of objects from the initial list; changes have 0. A change raises the priority of its object for one
-        /// reconcile.
+        /// The priority of objects from the initial list; changes have priority 0. A change raises the priority of its
+        /// object for one reconcile.
         initial_priority: i8,
     },
     /// Round robin over namespaces, FIFO within each: ten thousand objects of one namespace do not delay those of
     /// others.
     FairByNamespace {
-        /// The most objects of one namespace that are reconciled at once; 0 counts as 1. Objects without a namespace are one group.
+        /// The maximum number of objects of one namespace that are reconciled at once; 0 counts as 1. Objects without a
+        /// namespace are one group.
         max_in_flight: Option<u32>,
     },
 }
@@ -121,16 +123,17 @@ impl Default for QueueOrder {
 }
 
 impl Config {
-    /// What is better than kube-runtime's defaults for most programs, all at once; each can be set by itself, too:
+    /// Sets the options that are better than kube-runtime's defaults for most programs; each can also be set by itself:
     ///
     /// - at most 64 reconciles at once ([`concurrency`](Self::concurrency));
     /// - a backoff for each object, 5 ms to 5 minutes, beside the delay of the error policy ([`backoff`](Self::backoff));
     /// - a schedule for conflicts, 10 ms to 5 minutes ([`conflict_backoff`](Self::conflict_backoff));
-    /// - at least the delay that the API server asks for ([`respect_retry_after`](Self::respect_retry_after));
-    /// - reconciles begin when all caches are filled ([`wait_for_all_caches`](Self::wait_for_all_caches));
-    /// - reconciles in flight have 20 s to end at a shutdown, and are dropped after 5 s more ([`shutdown_grace`](Self::shutdown_grace)).
+    /// - at least the delay that the API server requests ([`respect_retry_after`](Self::respect_retry_after));
+    /// - reconciles start when all caches have synced ([`wait_for_all_caches`](Self::wait_for_all_caches));
+    /// - reconciles in flight may take 20 s at a shutdown, and are dropped 5 s later
+    ///   ([`shutdown_grace`](Self::shutdown_grace)).
     ///
-    /// What is queued at a shutdown is left all the same: the next process lists all objects anyway.
+    /// Objects that are queued at a shutdown are still left in the queue: the next process lists all objects anyway.
     ///
     /// # Examples
     /// ```
@@ -150,55 +153,58 @@ impl Config {
             .shutdown_grace(GRACE)
     }
 
-    /// Puts off what a change brings until nothing has happened to the object for so long: several changes become one
-    /// reconcile. None by default; zero is none.
+    /// Delays the reconcile after a change until the object has not changed for `quiet`: several changes become one
+    /// reconcile. Off by default, and for zero.
     ///
-    /// It waits for at most ten times this, however often the object changes; see [`debounce_with_max_wait`](Self::debounce_with_max_wait).
-    /// What is asked for from outside, by [`reconcile_on`](crate::Controller::reconcile_on) say, is put off as a change is. What a reconcile asks
-    /// for itself does not wait, and retries do not.
+    /// A change waits for at most ten times `quiet`, however often the object changes; see
+    /// [`debounce_with_max_wait`](Self::debounce_with_max_wait). Requests from other sources, such as
+    /// [`reconcile_on`](crate::Controller::reconcile_on), are delayed like changes. Requeues that a reconcile returns and
+    /// retries are not delayed.
     pub fn debounce(self, quiet: Duration) -> Self {
         self.debounce_with_max_wait(quiet, quiet.saturating_mul(DEBOUNCES))
     }
 
-    /// As [`debounce`](Self::debounce), but no change waits for longer than `max_wait`.
+    /// Like [`debounce`](Self::debounce), but no change waits for longer than `max_wait`.
     pub fn debounce_with_max_wait(mut self, quiet: Duration, max_wait: Duration) -> Self {
         self.debounce = (!quiet.is_zero()).then_some(Debounce { quiet, max_wait: max_wait.max(quiet) });
         self
     }
 
-    /// How many objects are reconciled at once, at most. 0, the default, is no bound, as in kube-runtime.
+    /// Sets the maximum number of objects that are reconciled at once. 0, the default, means no limit, as in kube-runtime.
     ///
-    /// Without a bound the first list of ten thousand objects starts ten thousand reconciles, which share the client's connections and
-    /// the memory limit of the pod; [`recommended`](Self::recommended) has 64. With a bound, objects wait for slow reconciles of others.
-    /// [`Monitor::stats`](crate::Monitor::stats) reports how many are in flight, and a warning is logged, at most once a minute, when there are 256 or more.
+    /// Without a limit the first list of ten thousand objects starts ten thousand reconciles, which share the client's
+    /// connections and the memory limit of the pod; [`recommended`](Self::recommended) sets 64. With a limit, objects wait
+    /// for slow reconciles of others. [`Monitor::stats`](crate::Monitor::stats) reports the number of reconciles in flight,
+    /// and a warning is logged, at most once a minute, when there are 256 or more.
     pub fn concurrency(mut self, most: u16) -> Self {
         self.concurrency = most;
         self
     }
 
-    /// The order in which waiting objects are reconciled; [`QueueOrder::Priority`] by default.
+    /// Sets the order in which waiting objects are reconciled; [`QueueOrder::Priority`] by default.
     pub fn queue_order(mut self, order: QueueOrder) -> Self {
         self.queue_order = order;
         self
     }
 
-    /// Sets a backoff for each object: after failures in a row it waits from the first to the longest of these, doubling. None by default.
+    /// Sets a backoff for each object: the wait after consecutive failures starts at the lower bound and doubles up to the
+    /// upper bound. None by default.
     ///
-    /// The later of this and of the delay of the error policy holds. The first success resets it. An object has one open wait: if it
-    /// changes, is reconciled before the wait is over and fails again, neither the count nor the end of the wait changes. Panics and
-    /// timeouts count, too.
+    /// An object waits for the longer of this backoff and the delay of the error policy. Its first success resets the
+    /// backoff. An object has one open wait: if it changes, is reconciled before the wait is over and fails again, neither
+    /// the count nor the end of the wait changes. Panics and timeouts count, too.
     ///
-    /// A `first` of zero is a nanosecond, and a longest that is shorter than the first is the first.
+    /// A lower bound of zero is replaced by 1 ns, and an upper bound below the lower one by the lower one.
     pub fn backoff(self, waits: RangeInclusive<Duration>) -> Self {
         let first = (*waits.start()).max(Duration::from_nanos(1));
         let longest = (*waits.end()).max(first);
         self.backoff_policy(move || Exponential::new(first..=longest))
     }
 
-    /// As [`backoff`](Self::backoff), with a policy of choice: `make` makes it when the controller runs.
+    /// Like [`backoff`](Self::backoff), with any policy: `make` creates it when the controller runs.
     ///
     /// # Examples
-    /// client-go's: a backoff for each object, and at most ten retries a second of all objects together:
+    /// client-go's defaults: a backoff for each object, and at most ten retries per second for all objects together:
     /// ```
     /// use flyball_kube::Config;
     /// use flyball_ratelimit::controller_default;
@@ -215,11 +221,12 @@ impl Config {
         self
     }
 
-    /// The delay of the error policy, exactly, as by default: undoes [`backoff`](Self::backoff), [`backoff_policy`](Self::backoff_policy),
-    /// [`conflict_backoff`](Self::conflict_backoff) and [`respect_retry_after`](Self::respect_retry_after).
+    /// Uses exactly the delay of the error policy, as by default: undoes [`backoff`](Self::backoff),
+    /// [`backoff_policy`](Self::backoff_policy), [`conflict_backoff`](Self::conflict_backoff) and
+    /// [`respect_retry_after`](Self::respect_retry_after).
     ///
-    /// A reconcile that panics, or [takes too long](Self::reconcile_timeout), has no error for the policy: its object waits from 5 ms to
-    /// 5 minutes, doubling with each in a row.
+    /// A reconcile that panics, or [times out](Self::reconcile_timeout), has no error that the policy could be called with:
+    /// its object waits from 5 ms to 5 minutes, doubling with each consecutive failure.
     ///
     /// # Examples
     /// ```
@@ -236,31 +243,32 @@ impl Config {
         self
     }
 
-    /// Waits at least as long as the API server asks for in the status that it answers with, such as 429. Off by default: the error
-    /// policy decides.
+    /// Waits at least as long as the API server requests in the status of its answer, such as 429. Off by default: the
+    /// error policy decides.
     ///
-    /// kube's client does not pass on what a `Retry-After` header alone says.
+    /// kube's client does not pass on a delay that is only in a `Retry-After` header.
     pub fn respect_retry_after(mut self) -> Self {
         self.classifier.respects_retry_after = true;
         self
     }
 
-    /// The class of errors of requests that were answered with this status, such as 403, 404 or 422. By default all of them are
-    /// [transient](FailureClass::Transient), and the delay of the error policy holds.
+    /// Sets the class of errors whose request was answered with this status, such as 403, 404 or 422. By default all of
+    /// them are [transient](FailureClass::Transient), and the object waits for the delay of the error policy.
     ///
     /// | class | retried |
     /// |---|---|
     /// | [`Transient`](FailureClass::Transient) | after the delay of the error policy, and [backoff](Self::backoff) if there is one |
-    /// | [`Conflict`](FailureClass::Conflict) | on the schedule of [`conflict_backoff`](Self::conflict_backoff), 10 ms to 5 minutes unless set there |
+    /// | [`Conflict`](FailureClass::Conflict) | with the backoff of [`conflict_backoff`](Self::conflict_backoff), 10 ms to 5 minutes unless set there |
     /// | [`Permanent`](FailureClass::Permanent) | not until the object changes |
     pub fn classify_status(mut self, code: u16, class: FailureClass) -> Self {
         self.classifier.statuses.push((code, class));
         self
     }
 
-    /// The class of an error of a reconcile, as [`classify_status`](Self::classify_status) describes them; where `of` returns `None`, the status decides.
+    /// Sets the class of a reconcile's error, as described at [`classify_status`](Self::classify_status); where `of`
+    /// returns `None`, the status decides.
     ///
-    /// A panic of it counts as `None`.
+    /// A panic of `of` counts as `None`.
     ///
     /// # Examples
     /// ```
@@ -280,11 +288,13 @@ impl Config {
         self
     }
 
-    /// Sets a schedule for conflicts (409): after conflicts in a row an object waits from the first to the longest of these, doubling,
-    /// whatever the error policy says. None by default: a conflict is an error as any other.
+    /// Sets a backoff for conflicts (409): the wait after consecutive conflicts of an object starts at the lower bound and
+    /// doubles up to the upper bound, whatever the error policy returns. None by default: a conflict is an error like any
+    /// other.
     ///
-    /// A conflict of versions is over when the cache has the next version. A conflict of field managers, or over a name, lasts. A change is
-    /// reconciled at once; if that conflicts again, neither the count nor the end of the wait changes.
+    /// A conflict of versions is over when the cache has the next version. A conflict of field managers, or of names,
+    /// lasts. A change is reconciled immediately; if that reconcile conflicts again, neither the count nor the end of the
+    /// wait changes.
     pub fn conflict_backoff(mut self, waits: RangeInclusive<Duration>) -> Self {
         self.classifier.conflicts = true;
         let first = (*waits.start()).max(Duration::from_nanos(1));
@@ -292,54 +302,58 @@ impl Config {
         self
     }
 
-    /// A reconcile that is not done after this long is dropped, where it awaits something, and counts as failed. No limit by default.
+    /// Drops a reconcile that is not done after this time, at an await point, and counts it as failed. No limit by default.
     ///
-    /// The time in which nobody takes its result does not count.
+    /// The time in which the result waits for the consumer of the stream does not count.
     pub fn reconcile_timeout(mut self, limit: Duration) -> Self {
         self.timeout = (!limit.is_zero()).then_some(limit);
         self
     }
 
-    /// Begins when all caches are filled, those of [`owns`](crate::Controller::owns) and [`watches`](crate::Controller::watches), too: an
-    /// object is not reconciled once for itself and once more for what it owns.
+    /// Starts reconciles when all caches have synced, including those of [`owns`](crate::Controller::owns) and
+    /// [`watches`](crate::Controller::watches), so that an object is not reconciled once for itself and once more for its
+    /// owned objects.
     ///
-    /// By default it begins when the cache of its own objects and those that are [shared](crate::Controller::owns_shared) with the program
-    /// are, as reconciles read no others. The objects of the others raise what they concern when they come, and a warning names the kinds
-    /// that are missing after five seconds. With this, a kind that may not be listed keeps all objects from being reconciled.
+    /// By default reconciles start when the cache of the controller's own objects and the informers that are
+    /// [shared](crate::Controller::owns_shared) with the program have synced, because reconciles read no others. Objects of
+    /// the other caches add their keys when they arrive, and after five seconds a warning names the kinds that have not
+    /// synced. With this option, a kind that the controller may not list keeps all objects from being reconciled.
     pub fn wait_for_all_caches(mut self) -> Self {
         self.waits_for_all_caches = true;
         self
     }
 
-    /// Reconciles what is queued when a shutdown begins, too, within the [grace](Self::shutdown_grace): set one. By default it is left, as in
-    /// kube-runtime: the next process lists all objects anyway.
+    /// Also reconciles the objects that are queued when a shutdown begins, within the [grace](Self::shutdown_grace): set
+    /// one. By default they are left, as in kube-runtime: the next process lists all objects anyway.
     ///
-    /// What waits for a later time, retries among it, is left all the same.
+    /// Delayed objects, including retries, are left in either case.
     pub fn drain_on_shutdown(mut self) -> Self {
         self.drains = true;
         self
     }
 
-    /// How long reconciles in flight, and a [drain](Self::drain_on_shutdown), may take at a shutdown. Then nothing is started any more, and
-    /// what still runs has [some more time](Self::abort_after). No limit by default, as in kube-runtime.
+    /// Sets how long reconciles in flight, and a [drain](Self::drain_on_shutdown), may take at a shutdown. After this time
+    /// no reconcile is started any more, and those that still run have [some more time](Self::abort_after). No limit by
+    /// default, as in kube-runtime.
     ///
-    /// A pod has 30 s, unless it says otherwise, until it is killed; [`recommended`](Self::recommended) has 20 s, and 5 s more to end. That
-    /// leaves time to give a lease away.
+    /// Kubernetes kills a pod after 30 s unless configured otherwise; [`recommended`](Self::recommended) sets 20 s, and 5 s
+    /// until the abort. That leaves time to release a lease.
     pub fn shutdown_grace(mut self, limit: Duration) -> Self {
         self.grace = Some(limit);
         self
     }
 
-    /// How long a list of the controller's own caches may make no progress, and how long the opening of a watch may take; then it is
-    /// asked for again, after a wait. 2 minutes by default, and no limit for zero.
+    /// Sets how long a list of the controller's own caches may make no progress, and how long opening a watch may take;
+    /// after that the request is retried, after a wait. 2 minutes by default; zero means no limit.
     ///
-    /// A list whose bytes go on arriving is never cut off. For an informer of your own, see [`ReflectorConfig::request_timeout`].
+    /// A list whose bytes keep arriving is never cancelled. For an informer of your own, see
+    /// [`ReflectorConfig::request_timeout`].
     pub fn request_timeout(mut self, limit: Duration) -> Self {
         self.request_timeout = Some(if limit.is_zero() { Duration::MAX } else { limit });
         self
     }
 
-    /// The size of the pages of every list of the controller's own caches, whatever their watcher's configuration says.
+    /// Sets the page size of every list of the controller's own caches, whatever the configuration of their watchers.
     ///
     /// A server before Kubernetes 1.34 reads paged relists from etcd, not from its cache.
     pub fn page_size(mut self, size: NonZeroU32) -> Self {
@@ -347,15 +361,15 @@ impl Config {
         self
     }
 
-    /// The reflector of a cache of the controller's own, which its watcher's configuration wants like this.
+    /// Applies this configuration to the reflector of a cache of the controller's own.
     pub(crate) fn reflector(&self, mut reflector: ReflectorConfig) -> ReflectorConfig {
         reflector.request_timeout = self.request_timeout.unwrap_or(reflector.request_timeout);
         reflector.page_size = self.page_size.or(reflector.page_size);
         reflector
     }
 
-    /// How long reconciles in flight may still run after the [grace](Self::shutdown_grace) is over. Then they are dropped where they await
-    /// something. 5 s by default.
+    /// Sets how long reconciles in flight may still run after the [grace](Self::shutdown_grace) is over. After this time
+    /// they are dropped at an await point. 5 s by default.
     pub fn abort_after(mut self, limit: Duration) -> Self {
         self.abort_after = limit;
         self
@@ -370,7 +384,8 @@ impl Config {
     /// Reports the queue to these metrics: depth, latency and the others of client-go.
     ///
     /// # Examples
-    /// flyball-ops has adapters for Prometheus, `metrics` and `tracing`. A sink of your own has the methods that it needs:
+    /// flyball-ops has adapters for Prometheus, `metrics` and `tracing`. A sink of your own implements only the methods it
+    /// needs:
     /// ```
     /// use flyball_controller::ReconcileOutcome;
     /// use flyball_kube::{Config, ControllerMetrics, QueueMetrics};

@@ -1,6 +1,7 @@
 //! EDGE. kube-runtime's `Controller`, over flyball's caches, queue and loop.
 //!
-//! Cancel safety: nothing runs before the stream of [`Controller::run`] is polled; its docs say what dropping the stream does.
+//! Cancel safety: nothing runs before the stream of [`Controller::run`] is polled; its docs describe the effect of dropping the
+//! stream.
 
 mod action;
 mod applier;
@@ -39,7 +40,7 @@ use tokio::sync::mpsc;
 
 /// The target of spans and events of controllers: kube-runtime's, so that filters such as `kube=warn` match.
 pub(crate) const TARGET: &str = "kube_runtime::controller";
-/// Errors of watches that nobody has taken yet.
+/// The maximum number of errors of watches that wait for the consumer of the stream.
 pub(crate) const UNTAKEN_ERRORS: usize = 64;
 
 pub(crate) use self::action::read_duration;
@@ -60,12 +61,13 @@ use crate::source::api_error::watcher_error;
 use crate::{ApiSource, Config, reflector_config};
 use flyball_kube_lease::Leadership;
 
-/// Runs a function for objects of a kind when they, or objects that concern them, change: kube-runtime's `Controller`, with the same
-/// functions of the user and the same results, over caches that lose no change and a queue that starves no object.
+/// Runs a function for objects of a kind when they, or objects related to them, change: kube-runtime's `Controller`, with the
+/// same user functions and the same results, over caches that lose no change and a queue that starves no object.
 ///
-/// To come from kube-runtime, change the import; `reconcile` and `error_policy` stay as they are, and so does what they say: the delay of the
-/// error policy, how many objects are reconciled at once, what a shutdown waits for. [`Config::recommended`] has what is better beyond
-/// that. The [crate's documentation](crate#coming-from-kube-runtime) lists what differs.
+/// To migrate from kube-runtime, change the import; `reconcile` and `error_policy` stay as they are and keep their meaning: the
+/// delay of the error policy, the number of concurrent reconciles, and the reconciles that a shutdown waits for.
+/// [`Config::recommended`] sets the options that are better beyond that. The [crate's
+/// documentation](crate#coming-from-kube-runtime) lists the differences.
 ///
 /// # Examples
 /// ```
@@ -116,31 +118,32 @@ where
     main: Objects<K>,
     dyntype: K::DynamicType,
     config: Config,
-    /// Its own objects, if they come from an informer.
+    /// The trigger of its own objects, if they come from an informer.
     own: Option<Box<dyn Trigger>>,
-    /// Others that concern them.
+    /// The triggers of related objects.
     triggers: Vec<Box<dyn Trigger>>,
-    /// Waits for the caches that reconciles read, beside its own.
+    /// Waits for the caches that reconciles read, besides the controller's own.
     required: Vec<BoxFuture<'static, Result<(), Stopped>>>,
-    /// What comes by streams.
+    /// The triggers that are streams.
     streams: Vec<StreamTrigger>,
-    /// The informers that are this controller's own: they run as long as it does.
+    /// The informers that belong to this controller: they run as long as it does.
     informers: Vec<OwnInformer>,
-    /// What its own informers and streams have to say about their watches.
+    /// The errors of its own informers and streams.
     watch_errors: WatchErrors,
-    /// How long they wait after a failure, if the program says so.
+    /// Their backoff after a failure, if the program sets one.
     backoff: Option<TriggerBackoff>,
     shutdown: ShutdownSignals,
-    /// As long as which it reconciles, if it is one of several replicas.
+    /// The leadership during which it reconciles, if it is one of several replicas.
     leadership: Option<Leadership>,
     monitor: Monitor,
 }
 
-/// An informer that runs as long as its controller does, and is configured as that one is.
+/// An informer that runs as long as its controller does, and has its configuration.
 pub(crate) type OwnInformer =
     Box<dyn FnOnce(&Config, Option<&TriggerBackoff>) -> BoxFuture<'static, ()> + Send>;
 
-/// Errors of watches, on their way to the stream of results. Bounded: of what an informer reports and nobody reads, the newest is lost; a stream waits.
+/// Errors of watches that wait to be sent to the stream of results. Bounded: if the channel is full, the newest error of an
+/// informer is dropped; a stream waits for capacity.
 struct WatchErrors {
     tell: mpsc::Sender<watcher::Error>,
     told: mpsc::Receiver<watcher::Error>,
@@ -158,10 +161,10 @@ where
     K: Resource + DeserializeOwned + Debug + Clone + Send + Sync + 'static,
     K::DynamicType: Debug + Eq + Hash + Clone + Send + Sync + Unpin,
 {
-    /// A controller of the objects that `api` gives, and `config` selects.
+    /// Creates a controller of the objects that `api` lists and `config` selects.
     ///
     /// # Panics
-    /// Outside a tokio runtime with time enabled: its informer is timed by it. It does not run yet.
+    /// Panics outside a tokio runtime with time enabled, which the informer uses. Nothing runs yet.
     #[track_caller]
     pub fn new(api: Api<K>, config: watcher::Config) -> Self
     where
@@ -170,10 +173,10 @@ where
         Self::new_with(api, config, K::DynamicType::default())
     }
 
-    /// As [`new`](Self::new), of a kind that is known at run time.
+    /// Like [`new`](Self::new), for a kind that is known at run time.
     ///
     /// # Panics
-    /// As `new`.
+    /// Like `new`.
     ///
     /// # Examples
     /// Custom resources without a type in the program:
@@ -233,8 +236,8 @@ where
     K: Resource + Clone + Send + Sync + 'static,
     K::DynamicType: Debug + Eq + Hash + Clone + Send + Sync + Unpin,
 {
-    /// A controller of the objects of an informer: one that others use, too, has indexes, or is fed by a
-    /// [`StreamSource`](crate::StreamSource). It runs and ends by itself, before the controller or after it.
+    /// Creates a controller of the objects of an informer that is shared with other code, has indexes, or is fed by a
+    /// [`StreamSource`](crate::StreamSource). The informer runs and ends independently of the controller.
     ///
     /// # Examples
     /// Informers that the program reads from, too:
@@ -284,7 +287,7 @@ where
         Self::for_shared_with(informer, K::DynamicType::default())
     }
 
-    /// As [`for_shared`](Self::for_shared), of a kind that is known at run time.
+    /// Like [`for_shared`](Self::for_shared), for a kind that is known at run time.
     ///
     /// # Examples
     /// ```
@@ -304,7 +307,7 @@ where
         controller
     }
 
-    /// A controller of these objects, which nothing reconciles.
+    /// Creates a controller of these objects without a trigger.
     fn over(main: Objects<K>, dyntype: K::DynamicType) -> Self {
         if let Objects::Kube { dyntype: known, .. } = &main {
             let _ = known.set(dyntype.clone());
@@ -326,30 +329,34 @@ where
         }
     }
 
-    /// The objects it reads; filled when it runs. All handles share one [`to_kube`](ControllerStore::to_kube).
+    /// Returns the objects that the controller reads; the store is filled during the run. All handles share one
+    /// [`to_kube`](ControllerStore::to_kube).
     #[must_use]
     pub fn store(&self) -> ControllerStore<K> {
         ControllerStore::new(self.main.clone())
     }
 }
 
-/// How it runs.
+/// The configuration of the controller.
 impl<K> Controller<K>
 where
     K: Resource + 'static,
     K::DynamicType: Eq + Hash,
 {
-    /// Replaces the configuration: by a [`Config`], or by kube-runtime's own.
+    /// Replaces the configuration with a [`Config`], or with kube-runtime's own.
     pub fn with_config(mut self, config: impl Into<Config>) -> Self {
         self.config = config.into();
         self
     }
 
-    /// How long lists, watches and streams of the controller's own wait after a failure: as `backoff` says, in place of 800 ms to 30 s with jitter for each of them. A
-    /// server that asks for more has more. An informer that is shared has a backoff of its own.
+    /// Sets the wait of the controller's own lists, watches and streams after a failure: `backoff` replaces the default of
+    /// 800 ms to 30 s with jitter for each of them. If the server requests a longer wait, that applies. A shared informer
+    /// has its own backoff.
     ///
-    /// It is one backoff for all of them, as in kube-runtime: the wait after a failure is its next one, whatever failed, and any list, event or item that arrives
-    /// [resets](Backoff::reset) it. Only what failed waits. When it has no further wait, the controller ends [in order](Self::graceful_shutdown_on). It is called under a lock.
+    /// One backoff is shared by all of them, as in kube-runtime: the wait after a failure is its next one, whichever of
+    /// them failed, and any list, event or item that arrives [resets](Backoff::reset) it. Only the one that failed waits.
+    /// When the backoff has no further wait, the controller [shuts down](Self::graceful_shutdown_on). The backoff is called
+    /// under a lock.
     ///
     /// # Examples
     /// A controller that ends when lists and watches have failed three times in a row:
@@ -406,7 +413,7 @@ where
         self
     }
 
-    /// What says how it fares, also while it runs: for probes and debug views.
+    /// Returns a monitor that reports the state of the controller, also while it runs: for probes and debug views.
     #[must_use]
     pub fn monitor(&self) -> Monitor {
         self.monitor.clone()
@@ -428,7 +435,7 @@ where
     }
 }
 
-/// Waits until an informer has its first list.
+/// Waits until an informer has synced.
 pub(crate) fn filled<V: Send + Sync + 'static>(
     informer: &Informer<NamespacedName, V>,
 ) -> BoxFuture<'static, Result<(), Stopped>> {
@@ -436,7 +443,7 @@ pub(crate) fn filled<V: Send + Sync + 'static>(
     Box::pin(async move { informer.synced().await })
 }
 
-/// An informer that begins when its controller does.
+/// Creates an informer that starts with its controller.
 #[track_caller]
 fn informer<K>(
     source: ApiSource<K>,
@@ -450,7 +457,7 @@ where
     own(source.counted_by(monitor.unreadable_counter()).into_informer(), kind, watch_errors, monitor)
 }
 
-/// An informer of which keys the objects of `source` concern, as `map` says. The objects are not kept.
+/// Creates an informer that stores, for each object of `source`, the keys that `map` returns. The objects are not kept.
 #[track_caller]
 fn rows<K>(
     source: ApiSource<K>,
@@ -486,7 +493,7 @@ where
         .on_error(move |failure| {
             let error = watcher_error(failure);
             failing.failed(failure, &error);
-            // Nobody reads the stream, or too slowly.
+            // The consumer does not read the stream, or reads it too slowly.
             let _ = tell.try_send(error);
         })
         .timer(TokioTimer::current())

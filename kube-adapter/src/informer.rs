@@ -1,4 +1,4 @@
-//! EDGE. An informer of an `Api`. Nothing runs here, so there is nothing to cancel.
+//! EDGE. An informer of an `Api`. Nothing runs here, so this module has no cancel safety to document.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use serde::de::DeserializeOwned;
 
 use crate::{ApiSource, schema};
 
-/// Kube's, in seconds: a watch must end before the client's read timeout of 295 s takes its silence for a lost connection.
+/// kube's limit in seconds: a watch must end before the client's read timeout of 295 s treats its silence as a lost connection.
 const LONGEST_WATCH: u32 = 290;
 
-/// An informer of the objects of an `Api`, as far as the configuration selects them: an [`ApiSource`] with a reflector as
-/// [`reflector_config`] says.
+/// Returns a builder of an informer of the objects of an `Api` that the configuration selects: an [`ApiSource`] with the
+/// reflector configuration of [`reflector_config`].
 ///
-/// It is built and started as any informer of the family is: with indexes, a transformation, an error function; by
-/// `start()` in a task of tokio's.
+/// Build and start it like any informer of flyball: add indexes, a transformation or an error handler, and call `start()` in a
+/// tokio task.
 ///
 /// # Examples
 /// ```no_run
@@ -53,16 +53,20 @@ where
     Informer::builder(schema(), source).reflector_config(reflector).on_build(on_build)
 }
 
-/// What a watcher's configuration says about lists and watches, in the words of a reflector. Its other periods are the default ones.
+/// Converts the list and watch options of a watcher's configuration to the configuration of a reflector. Periods that a watcher
+/// does not configure keep their defaults.
 ///
-/// - `page_size`: of each page of every list. 500 is kube's default and cannot be distinguished from it: the reflector then asks for pages of 500 where a
-///   server would otherwise read everything from storage at once, and for everything where it has a cache.
-///   [`InformerBuilder::page_size`] and [`Config::page_size`](crate::Config::page_size) ask for pages of 500 in every list. No size, or 0, means never in pages.
-/// - `list_semantic`: of the first list alone. Later lists are none older than what is known, which a server answers from its cache.
-/// - `timeout`: how long a watch may last, 290 s by default. Each lasts a random time between half of this and all of it, so that watches
-///   do not end together. The client's `read_timeout`, 295 s by default, must be longer: it takes a watch on which nothing happens for a
-///   lost one. Zero leaves it to the server, which ends watches within an hour.
-/// - `initial_list_strategy`: lists as part of the watch, and plain ones where that fails.
+/// - `page_size`: of each page of every list. 500 is kube's default and cannot be distinguished from an explicit 500: the
+///   reflector then requests pages of 500 where a server would otherwise read everything from storage at once, and everything
+///   where the server has a cache. [`InformerBuilder::page_size`] and [`Config::page_size`](crate::Config::page_size) request
+///   pages of 500 in every list. No size, or 0, turns paging off.
+/// - `list_semantic`: of the first list alone. Later lists are at least as new as the state in the cache, which a server
+///   answers from its own cache.
+/// - `timeout`: how long a watch may last, 290 s by default. Each watch lasts a random time between half of this and all of it,
+///   so that watches do not end together. The client's `read_timeout`, 295 s by default, must be longer, because the client
+///   treats a watch without events as a lost connection. Zero leaves the duration to the server, which ends watches within an
+///   hour.
+/// - `initial_list_strategy`: streaming lists, or plain lists; plain lists are also used where a streaming list fails.
 ///
 /// # Examples
 /// ```
@@ -87,7 +91,7 @@ pub fn reflector_config(config: &watcher::Config) -> ReflectorConfig {
         page_size: page_size.and_then(NonZeroU32::new),
         unpaged: config.page_size.is_none_or(|size| size == 0),
         initial_list_most_recent: config.list_semantic == ListSemantic::MostRecent,
-        // At least one second, as a watch that ends within one counts as failed.
+        // At least one second, because a watch that ends within one second counts as failed.
         min_watch_timeout: (Duration::from_secs(longest.into()) / 2).max(Duration::from_secs(1)),
         streaming_lists: config.initial_list_strategy == InitialListStrategy::StreamingList,
         ..ReflectorConfig::default()

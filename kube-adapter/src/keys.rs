@@ -1,4 +1,4 @@
-//! PURE. What a cache has to know about a Kubernetes object, whatever its kind: its key, its version and its identity.
+//! PURE. The schema of Kubernetes objects of any kind: key, version and identity.
 
 use flyball_informer_cache::{NamespacedName, ParseNamespacedNameError, Schema, Version};
 use kube::Resource;
@@ -6,17 +6,18 @@ use kube::runtime::reflector::ObjectRef;
 
 use crate::unreadable_reason;
 
-/// How a cache reads objects of Kubernetes: the key is `namespace/name`, or `name` of a kind without namespaces, the version is the
-/// `resourceVersion`, and two objects of one key are the same object if their `uid` is.
+/// Returns the schema of Kubernetes objects: the key is `namespace/name`, or `name` for a kind without namespaces, the version
+/// is the `resourceVersion`, and two objects with one key are the same object if they have the same `uid`.
 ///
-/// An object without a name has no key; the sources of this crate hand none out.
+/// An object without a name has no key; the sources of this crate never return one.
 ///
-/// A relist takes an object at the `resourceVersion` it is stored with as unchanged. New defaults of a custom resource, and conversions between its versions, come
-/// without a new `resourceVersion`, so a cache that is running sees them with the next write to the object. `schema().content(|a, b| a == b)` makes each relist
-/// compare the objects; see [`Schema::with_content_eq`].
+/// A relist treats an object that has the stored `resourceVersion` as unchanged. New defaults of a custom resource, and
+/// conversions between its versions, change an object without a new `resourceVersion`, so a running cache receives them with
+/// the next write to the object. `schema().content(|a, b| a == b)` makes each relist compare the objects; see
+/// [`Schema::with_content_eq`].
 ///
 /// # Panics
-/// The schema's key, for an object without a name, or with a slash in one.
+/// The schema's key function panics for an object without a name, or with a slash in its name.
 ///
 /// # Examples
 /// ```
@@ -38,14 +39,15 @@ use crate::unreadable_reason;
 pub fn schema<K: Resource>() -> Schema<NamespacedName, K> {
     Schema::new(|object: &K| object_key(object).expect("an object of a source has a name"), version_of)
         .with_identity(|a, b| a.meta().uid == b.meta().uid)
-        // One that could not be read is replaced when it can, which may take no write: a new default is enough.
+        // An object that could not be decoded is replaced when it can be decoded again, which may happen without a
+        // write: a new default is enough.
         .with_content_eq(|a, b| unreadable_reason(a).is_some() == unreadable_reason(b).is_some())
 }
 
-/// The key of an object: `namespace/name`, or `name` of a kind without namespaces.
+/// Returns the key of an object: `namespace/name`, or `name` for a kind without namespaces.
 ///
 /// # Errors
-/// When it has no name, or one that no API server gives.
+/// Returns an error if the object has no name, or one that no API server assigns.
 ///
 /// # Examples
 /// ```
@@ -63,10 +65,10 @@ pub fn object_key(object: &impl Resource) -> Result<NamespacedName, ParseNamespa
     named(meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default())
 }
 
-/// The key of the object a reference means.
+/// Returns the key of the object that a reference names.
 ///
 /// # Errors
-/// When it names none, or one that no API server has.
+/// Returns an error if the reference has no name, or one that no API server accepts.
 pub(crate) fn reference_key<K>(reference: &ObjectRef<K>) -> Result<NamespacedName, ParseNamespacedNameError>
 where
     K: kube::runtime::reflector::Lookup,
@@ -74,7 +76,7 @@ where
     named(reference.namespace.as_deref(), &reference.name)
 }
 
-/// A reference to the object of this key, as kube's functions want it.
+/// Returns a reference to the object with this key, for kube's functions.
 pub(crate) fn object_ref<K: Resource>(key: &NamespacedName, dyntype: K::DynamicType) -> ObjectRef<K> {
     let reference = ObjectRef::new_with(key.name(), dyntype);
     match key.namespace() {
@@ -83,7 +85,8 @@ pub(crate) fn object_ref<K: Resource>(key: &NamespacedName, dyntype: K::DynamicT
     }
 }
 
-/// A version that is none counts as no version, as a source without versions has: the object replaces what is there.
+/// Returns the version of an object. An invalid version counts as no version, as for a source without versions: the object
+/// replaces the stored one.
 pub(crate) fn version_of(object: &impl Resource) -> Version {
     object.meta().resource_version.as_deref().and_then(|text| text.parse().ok()).unwrap_or_default()
 }

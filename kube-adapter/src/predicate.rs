@@ -1,7 +1,7 @@
-//! PURE. Which changes are worth a reconcile: flyball-controller's predicates, and kube-runtime's.
+//! PURE. Predicates, which decide which changes cause a reconcile: flyball-controller's, and kube-runtime's.
 //!
-//! A predicate is any function of a [`Change`]: `|change| all(change) && any(change)` is the conjunction of two. These are for
-//! [`Controller::filter_changes`](crate::Controller::filter_changes). All of them let deletions through.
+//! A predicate is any function of a [`Change`]: `|change| all(change) && any(change)` is the conjunction of two. Use them with
+//! [`Controller::filter_changes`](crate::Controller::filter_changes). All of them accept deletions.
 
 #[doc(no_inline)]
 pub use flyball_controller::predicate::{changed, generation_unobserved};
@@ -9,9 +9,10 @@ pub use flyball_controller::predicate::{changed, generation_unobserved};
 use flyball_informer_cache::{Change, ChangeKind};
 use kube::runtime::Predicate;
 
-/// Whether what a predicate of kube-runtime's looks at is another after an update: its hash is, or it has none.
+/// Returns whether an update changed the part of the object that a predicate of kube-runtime hashes: its hash differs, or the
+/// predicate returns none.
 ///
-/// Additions count, too, and another object of the same name does.
+/// Returns `true` for additions, too, and if another object has replaced the one with the same name.
 ///
 /// # Examples
 /// ```

@@ -11,13 +11,14 @@ use kube::{Resource, ResourceExt};
 
 /// Conversions of a [`Selector`] from and to the label selectors of kube and Kubernetes, so that a program needs one type.
 ///
-/// What one type cannot express is an error, never left out. A selector that was converted selects the same objects, and a round trip gives an equal
-/// [`Selector`]. For a watcher's or a list's `labels(…)` its text is enough: `selector.to_string()`.
+/// A requirement that the other type cannot express is an error, and never left out. A converted selector selects the same
+/// objects, and a round trip returns an equal [`Selector`]. For `labels(…)` of a watcher or a list, use the text:
+/// `selector.to_string()`.
 ///
 /// | | from | to |
 /// |---|---|---|
-/// | [`kube::core::Selector`] | always | but for [`nothing`](Selector::nothing), `>` and `<` |
-/// | [`LabelSelector`] | but for unknown operators, values that do not fit the operator, and what no label can be | but for `nothing`, `>` and `<` |
+/// | [`kube::core::Selector`] | always | except [`nothing`](Selector::nothing), `>` and `<` |
+/// | [`LabelSelector`] | except unknown operators, values that do not fit the operator, and invalid labels | except `nothing`, `>` and `<` |
 ///
 /// # Examples
 /// ```
@@ -40,36 +41,38 @@ use kube::{Resource, ResourceExt};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait SelectorExt: Sized + private::Sealed {
-    /// The selector with the requirements of kube's.
+    /// Converts kube's selector.
     #[must_use]
     fn from_kube(selector: &KubeSelector) -> Self;
 
-    /// This selector as kube's.
+    /// Converts this selector to kube's.
     ///
     /// # Errors
     /// [`SelectorError::Nothing`], [`SelectorError::Comparison`].
     fn to_kube(&self) -> Result<KubeSelector, SelectorError>;
 
-    /// The selector in the spec of an object. One without requirements selects everything, as in Kubernetes.
+    /// Converts the selector in the spec of an object. A selector without requirements selects everything, as in
+    /// Kubernetes.
     ///
     /// # Errors
     /// [`SelectorError::Operator`], [`SelectorError::Values`], [`SelectorError::Label`].
     fn from_label_selector(selector: &LabelSelector) -> Result<Self, SelectorError>;
 
-    /// This selector for the spec of an object: `matchLabels` for the first equality of each key, `matchExpressions` for all else.
+    /// Converts this selector for the spec of an object: `matchLabels` for the first equality of each key,
+    /// `matchExpressions` for all other requirements.
     ///
     /// # Errors
     /// [`SelectorError::Nothing`], [`SelectorError::Comparison`].
     fn to_label_selector(&self) -> Result<LabelSelector, SelectorError>;
 
-    /// Whether it selects an object by its labels.
+    /// Returns whether the selector selects an object by its labels.
     #[must_use]
     fn selects(&self, object: &impl Resource) -> bool;
 }
 
 impl SelectorExt for Selector {
     fn from_kube(selector: &KubeSelector) -> Self {
-        // kube's has no getter but this.
+        // kube's selector has no other getter.
         selector.clone().into_iter().fold(Self::everything(), |all, expression| match expression {
             Expression::In(key, values) => all.in_set(key, values),
             Expression::NotIn(key, values) => all.not_in(key, values),
@@ -121,7 +124,7 @@ impl SelectorExt for Selector {
                 _ => Err(SelectorError::Operator { key: key.to_owned(), operator: operator.clone() }),
             }
         })?;
-        // Texts know which labels there can be, and anything else would not be read as it is written.
+        // The parser accepts only valid labels; others would not be parsed as they are written.
         let text = selector.to_string();
         match selector.is_nothing() || text.parse().is_ok_and(|read: Self| read == selector) {
             true => Ok(selector),
@@ -173,7 +176,7 @@ mod private {
     impl Sealed for flyball_informer_cache::Selector {}
 }
 
-/// A selector cannot be converted.
+/// The error for a selector that cannot be converted.
 ///
 /// # Examples
 /// ```
@@ -191,9 +194,9 @@ mod private {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SelectorError {
-    /// The selector matches nothing; only the caches' type can say so.
+    /// The selector matches nothing; only flyball's [`Selector`] can express that.
     Nothing,
-    /// A requirement compares numbers (`>`, `<`); only the caches' type and texts can say so.
+    /// A requirement compares numbers (`>`, `<`); only flyball's [`Selector`] and the text form can express that.
     Comparison {
         /// The key of the label.
         key: String,
@@ -205,12 +208,12 @@ pub enum SelectorError {
         /// The operator.
         operator: String,
     },
-    /// A key or a value that no label can have. An API server refuses it, too.
+    /// An invalid label key or value. An API server refuses it, too.
     Label {
         /// The selector, as text.
         selector: String,
     },
-    /// `In` or `NotIn` without values, or `Exists` or `DoesNotExist` with some. An API server refuses them, too.
+    /// `In` or `NotIn` without values, or `Exists` or `DoesNotExist` with values. An API server refuses them, too.
     Values {
         /// The key of the label.
         key: String,

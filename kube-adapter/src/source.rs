@@ -1,7 +1,7 @@
-//! EDGE. The objects of an `Api` as a source of an informer: lists page by page, watches, streaming lists.
+//! EDGE. The objects of an `Api` as the source of an informer: lists in pages, watches, streaming lists.
 //!
-//! Cancel safety: a dropped request ends with its connection. A page that is being read on a thread for blocking work is read to
-//! its end there, and thrown away. A dropped watch closes its connection; nothing else is held.
+//! Cancel safety: a dropped request ends with its connection. A page that is being decoded on a blocking thread is decoded to
+//! its end there, and dropped. A dropped watch closes its connection, and holds no other resource.
 
 pub(crate) mod api_error;
 mod decode;
@@ -38,24 +38,26 @@ pub use self::watch::ApiWatch;
 use crate::keys::object_key;
 use crate::source::api_error::source_error;
 
-/// A page larger than this is read on a thread for blocking work: about a millisecond's worth.
+/// Pages larger than this, which take about a millisecond to decode, are decoded on a blocking thread.
 const INLINE: usize = 64 * 1024;
 
-/// The objects of a [`kube::Api`], to be listed and watched by an informer: typed ones, dynamic ones or, of an
-/// `Api<PartialObjectMeta<K>>`, metadata alone; of a namespace or of all; those a selector selects.
+/// The objects of a [`kube::Api`], to be listed and watched by an informer: typed ones, dynamic ones or, for an
+/// `Api<PartialObjectMeta<K>>`, metadata only; of one namespace or of all; all objects or those a selector selects.
 ///
-/// Requests are those of client-go's reflector. Only the first list differs, if the configuration asks for the
-/// [most recent](watcher::ListSemantic::MostRecent) one, which is kube's default: it is read from storage, not from the server's cache. Later lists
-/// are read from the cache.
+/// Requests are those of client-go's reflector. Only the first list differs, if the configuration requests the [most
+/// recent](watcher::ListSemantic::MostRecent) one, which is kube's default: it is read from storage, not from the server's
+/// cache. Later lists are read from the cache.
 ///
-/// An object that cannot be read, or that has no name, is logged, [counted](Self::unreadable_counter) and skipped. It is not in the cache then, unless it
-/// was before: an object that becomes unreadable keeps what was read last, gets its new metadata, so that a `deletionTimestamp` is seen, and is marked:
-/// [`unreadable_reason`](crate::unreadable_reason) reports it. (A transformation runs again on it. The cache of a source that wraps this one has the object as it was.)
-/// To find it, the cache needs its name: a transformation that takes that away gives this up. When it is deleted while it cannot be read, its last known state is
-/// delivered, as one whose end was [missed](flyball_informer_cache::ChangeKind::Missed); in a cache whose [schema](crate::schema) is another one, which does not
-/// look at the `uid`, its metadata alone.
+/// An object that cannot be decoded, or that has no name, is logged, [counted](Self::unreadable_counter) and skipped. It is not
+/// in the cache unless an earlier state is: an object that becomes unreadable keeps the state that was decoded last, gets its
+/// new metadata, so that a `deletionTimestamp` is visible, and is marked: [`unreadable_reason`](crate::unreadable_reason)
+/// returns the mark. (A transformation runs again on this object. The cache of a source that wraps this one keeps the object
+/// unchanged.) The source finds the object in the cache by its name, so this does not work with a transformation that removes
+/// the name. If the object is deleted while it cannot be decoded, its last known state is delivered, with the kind
+/// [`Missed`](flyball_informer_cache::ChangeKind::Missed); in a cache with a custom [schema](crate::schema) that does not
+/// compare the `uid`, only its metadata is delivered.
 ///
-/// A large page is read on a thread of tokio's for blocking work, so neither the informers nor anything else of the runtime waits for it.
+/// A large page is decoded on a blocking thread of tokio, so it delays neither the informers nor other tasks of the runtime.
 ///
 /// # Examples
 /// ```no_run
@@ -80,7 +82,7 @@ pub struct ApiSource<K> {
     counter: UnreadableCounter,
     listing: Listing,
     fed: StoredObjects<K>,
-    /// Bytes of lists that have arrived.
+    /// The number of bytes of lists that have arrived.
     arrived: AtomicU64,
     objects: PhantomData<fn() -> K>,
 }
@@ -90,7 +92,7 @@ where
     K: Resource + Clone + Send + Sync + 'static,
     PartialObjectMeta<K>: Resource + DeserializeOwned,
 {
-    /// The metadata alone of the objects of this `Api`.
+    /// Creates a source of the metadata of the objects of this `Api`.
     ///
     /// # Examples
     /// ```
@@ -126,10 +128,10 @@ impl<K> ApiSource<K>
 where
     K: Resource + DeserializeOwned + Send + Sync + 'static,
 {
-    /// The objects of this `Api`, as far as the configuration selects them.
+    /// Creates a source of the objects of this `Api` that the configuration selects.
     ///
-    /// Of the configuration, the page size, the semantic and the strategy of the initial list and the timeout belong to the reflector, which
-    /// [`into_informer`](Self::into_informer) gives them to.
+    /// The page size, the semantic and the strategy of the initial list, and the timeout of the configuration belong to the
+    /// reflector: [`into_informer`](Self::into_informer) passes them on.
     #[must_use]
     pub fn new(api: Api<K>, config: watcher::Config) -> Self {
         let request = Request::new(api.resource_url());
@@ -152,19 +154,20 @@ where
         }
     }
 
-    /// How many objects could not be read so far; goes on counting when the source belongs to an informer.
+    /// Returns a counter of the objects that could not be decoded; it keeps counting when the source belongs to an
+    /// informer.
     #[must_use]
     pub fn unreadable_counter(&self) -> UnreadableCounter {
         self.counter.clone()
     }
 
-    /// What it could not read is counted there.
+    /// Counts the objects that cannot be decoded in this counter.
     pub(crate) fn counted_by(self, counter: &UnreadableCounter) -> Self {
         Self { counter: counter.clone(), ..self }
     }
 
-    /// Whether the object of this key and `uid` was in the last list, but could not be read: [`Source::is_unreadable`] for a source that makes something else of
-    /// the objects of this one. Without a `uid` the key decides.
+    /// Returns whether the object with this key and `uid` was in the last list, but could not be decoded: implements
+    /// [`Source::is_unreadable`] for a source that converts the objects of this one. Without a `uid` the key decides.
     ///
     /// # Examples
     /// ```
@@ -199,7 +202,7 @@ where
         self.listing.has(key, uid)
     }
 
-    /// A page of what `map` makes of the objects, each of which is dropped before the next is read.
+    /// Lists a page, and converts each object by `map` before the next one is decoded.
     pub(crate) async fn list_as<V: Send + 'static>(
         &self,
         request: ListRequest,
@@ -209,7 +212,8 @@ where
         page.map_err(|error| source_error(watcher::Error::InitialListFailed(error)))
     }
 
-    /// An informer of these objects, with a reflector as the configuration wants it; see [`reflector_config`](crate::reflector_config).
+    /// Returns a builder of an informer of these objects, with the reflector options of the configuration; see
+    /// [`reflector_config`](crate::reflector_config).
     pub fn into_informer(self) -> InformerBuilder<NamespacedName, K, Self>
     where
         K: Clone,
@@ -217,7 +221,7 @@ where
         crate::informer::over(self)
     }
 
-    /// Gives it the cache that it feeds.
+    /// Passes the source the cache that it feeds.
     pub(crate) fn on_build(&self) -> impl FnOnce(&Store<NamespacedName, K>) + Send + Sync + 'static
     where
         K: Clone,
@@ -243,13 +247,14 @@ where
             false => self.request.list(&params),
         };
         let mut built = built.map_err(kube::Error::BuildRequest)?;
-        // Added here, since `ListParams` drops a version of "0" beside a limit, which makes a read of the server's cache one of its storage.
+        // Added here, because `ListParams` drops a version of "0" beside a limit, which turns a read of the server's
+        // cache into one of its storage.
         let version = match request.min_version {
             _ if params.continue_token.is_some() => None,
             ListVersion::MostRecent => None,
             ListVersion::Any => Some("resourceVersion=0".to_owned()),
-            // A limit beside a version means "exactly" unless it is said otherwise. Without one this is what it means anyway, and servers before
-            // 1.19 do not know the word.
+            // A limit beside a version means "exactly" unless the request specifies otherwise. Without a limit "not
+            // older than" is the default, and servers before 1.19 do not support the parameter.
             ListVersion::NotOlderThan(version) if request.limit.is_some() => {
                 Some(format!("resourceVersion={version}&resourceVersionMatch=NotOlderThan"))
             }
@@ -270,7 +275,7 @@ where
             label_selector: self.config.label_selector.clone(),
             field_selector: self.config.field_selector.clone(),
             timeout: Some(request.timeout.as_secs().clamp(1, u32::MAX.into()) as u32),
-            // A streaming list ends with one.
+            // A streaming list ends with a bookmark.
             bookmarks: self.config.bookmarks || request.streaming_list,
             send_initial_events: request.streaming_list,
         };
@@ -337,7 +342,7 @@ where
     }
 
     fn list_progress(&self) -> u64 {
-        // Ordering: read by the task that adds to it, or by none.
+        // Ordering: Relaxed, the value is read by the task that adds to it, or by no other.
         self.arrived.load(Ordering::Relaxed)
     }
 
@@ -353,7 +358,7 @@ impl<K> fmt::Debug for ApiSource<K> {
     }
 }
 
-/// Computes something on a thread for blocking work.
+/// Runs a computation on a blocking thread.
 async fn elsewhere<T: Send + 'static>(
     compute: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, kube::Error> {

@@ -1,4 +1,4 @@
-//! EDGE. How many requests a client may send: client-go's `QPS` and `Burst`, on a bucket.
+//! EDGE. A limit for the requests of a client: client-go's `QPS` and `Burst`, on a token bucket.
 //!
 //! Cancel safety: see [`Throttled`].
 
@@ -23,23 +23,24 @@ use stats::StatsCounters;
 pub use stats::ThrottleStats;
 pub use throttled::{Throttled, ThrottledFuture};
 
-/// A rate and a burst for the requests of a client: a tower layer for
-/// [`ClientBuilder::with_layer`](kube::client::ClientBuilder::with_layer), and the handle by which it is watched and changed.
+/// Limits the rate and the burst of a client's requests: a tower layer for
+/// [`ClientBuilder::with_layer`](kube::client::ClientBuilder::with_layer), and the handle to observe and change the limit.
 ///
-/// kube has no limit of its own. client-go has one for every client, [`CLIENT_GO_DEFAULT`](Self::CLIENT_GO_DEFAULT) if nothing is said; controller-runtime has switched it
-/// off, as an API server has priority and fairness. It still protects a server from a mistake in a controller, and one part of a
-/// program from another. So here it is a choice, and its numbers must be said.
+/// kube has no limit of its own. client-go has one for every client, [`CLIENT_GO_DEFAULT`](Self::CLIENT_GO_DEFAULT) unless
+/// configured; controller-runtime has turned it off, because an API server has priority and fairness. A limit still protects a
+/// server from a bug in a controller, and one part of a program from another. So it is opt-in here, and its quota must be set
+/// explicitly.
 ///
-/// A request costs one token when it is called, however long its answer takes: a watch costs one, as in client-go. What comes before this layer
-/// in the stack, such as kube's retry of a request, is not seen: put the layer on last, so that it is the outermost.
+/// A request costs one token when it is called, however long its answer takes: a watch costs one, as in client-go. The layer
+/// does not see work of outer layers, such as kube's retry of a request: add this layer last, so that it is the outermost.
 ///
-/// **First come, first served**, over all clients that share it: clones are handles to the same bucket. **Exact**: in no span of `d`
-/// are more than `burst` + rate × `d` requests sent. **Nothing herds**: a request that waits is woken once, with its token. A request that need
-/// not wait takes one atomic compare-and-exchange.
+/// **FIFO** over all clients that share the layer: clones are handles to the same bucket. **Exact**: no span of `d` contains
+/// more than `burst` + rate × `d` requests. **No thundering herd**: a waiting request is woken once, with its token. A request
+/// that does not have to wait takes one atomic compare-and-exchange.
 ///
 /// # Events
-/// Target `flyball_kube`. A request that had to wait for 50 ms or more: debug; for a second or more: warn, at most one
-/// in ten seconds, as there is then more to ask of the server than the quota grants.
+/// Target `flyball_kube`. A request that waited for 50 ms or more is logged at the level debug. A request that waited for a
+/// second or more is logged as a warning, at most once in ten seconds, because the demand exceeds the quota.
 ///
 /// # Examples
 /// ```
@@ -77,20 +78,20 @@ struct Shared {
 // === impl ThrottleLayer ===
 
 impl ThrottleLayer {
-    /// What client-go grants a client that does not say what it wants: 5 a second, and 10 at once after a rest.
+    /// client-go's default quota: 5 requests per second, with a burst of 10.
     pub const CLIENT_GO_DEFAULT: Quota =
         Quota::per_second(NonZeroU32::new(5).unwrap()).allow_burst(NonZeroU32::new(10).unwrap());
 
-    /// A wait that is worth a line of debug, as in client-go.
+    /// The shortest wait that is logged at the level debug, as in client-go.
     const LONG: Duration = Duration::from_millis(50);
 
-    /// A wait that is worth a warning, as in client-go.
+    /// The shortest wait that is logged as a warning, as in client-go.
     const TOO_LONG: Duration = Duration::from_secs(1);
 
-    /// A full bucket, for the clients that it is layered on.
+    /// Creates a layer with a full bucket, for the clients that it is added to.
     ///
     /// # Panics
-    /// Outside a tokio runtime, whose clock it uses. A client panics there, too.
+    /// Panics outside a tokio runtime, whose clock it uses. A client panics there, too.
     #[must_use]
     #[track_caller]
     pub fn new(quota: Quota) -> Self {
@@ -98,30 +99,31 @@ impl ThrottleLayer {
         Self { shared: Arc::new(Shared { bucket, tally: StatsCounters::default() }) }
     }
 
-    /// Changes rate and burst from now on, also for the requests that wait.
+    /// Changes the rate and the burst from now on, also for waiting requests.
     pub fn set_quota(&self, quota: Quota) {
         self.shared.bucket.set_quota(quota);
     }
 
-    /// The quota in force.
+    /// Returns the current quota.
     #[must_use]
     pub fn quota(&self) -> Quota {
         self.shared.bucket.quota()
     }
 
-    /// How many requests wait now.
+    /// Returns how many requests are waiting.
     #[must_use]
     pub fn waiters(&self) -> usize {
         self.shared.bucket.waiters()
     }
 
-    /// The waits so far.
+    /// Returns the statistics of the waits so far.
     #[must_use]
     pub fn stats(&self) -> ThrottleStats {
         self.shared.tally.read()
     }
 
-    /// Takes a token, or joins the wait queue at once: tokens are granted in the order of the calls, not of the first polls.
+    /// Takes a token, or joins the wait queue immediately: tokens are granted in the order of the calls, not of the first
+    /// polls.
     fn join(&self) -> Option<Waiting> {
         let bucket = self.shared.bucket.clone();
         if bucket.try_acquire().is_ok() {
@@ -130,8 +132,8 @@ impl ThrottleLayer {
         }
         let since = bucket.now();
         let mut token: Token = Box::pin(async move { bucket.acquire().await });
-        // The first poll joins the wait queue, unless it yields to other tasks: then the second one does. The no-op waker is replaced by
-        // the next poll, which passes the task's.
+        // The first poll joins the wait queue. If it yields to other tasks instead, the second poll joins. The no-op
+        // waker is replaced by the next poll, which passes the task's waker.
         let mut poll = || token.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
         let come = poll() || poll();
         Some(Waiting { throttle: self.clone(), since, token: (!come).then_some(token) })
@@ -158,11 +160,11 @@ impl fmt::Debug for ThrottleLayer {
 
 type Token = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A place in the line; dropping it leaves.
+/// A position in the wait queue; dropping it leaves the queue.
 struct Waiting {
     throttle: ThrottleLayer,
     since: Nanos,
-    /// `None` if it came at once, after all.
+    /// `None` if the token was granted without a wait.
     token: Option<Token>,
 }
 

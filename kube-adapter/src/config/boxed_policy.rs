@@ -1,4 +1,4 @@
-//! PURE. A limiter of the user's choice, its type out of sight.
+//! PURE. A type-erased limiter of the user.
 
 use std::any::Any;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use flyball_informer_cache::NamespacedName;
 use flyball_ratelimit::Policy;
 use flyball_sync::Nanos;
 
-/// Any policy over the keys of a controller. Costs a call through a table, and a box where a failure takes from a budget.
+/// Any policy over the keys of a controller. Costs a virtual call, and a box for each failure that takes from a budget.
 pub(crate) struct BoxedPolicy(Box<dyn Erased>);
 
 type Reservation = Box<dyn Any + Send>;
@@ -54,7 +54,7 @@ where
     }
 
     fn cancel(&mut self, reservation: Reservation, now: Nanos) -> bool {
-        // Of no other type: what is cancelled was reserved here.
+        // The downcast always succeeds: a reservation that is cancelled here was made here.
         reservation.downcast().is_ok_and(|reservation| Policy::cancel(self, *reservation, now))
     }
 

@@ -8,28 +8,27 @@ use std::time::Duration;
 use flyball_controller::FailureClass;
 use kube::core::Status;
 
-/// How far the causes of an error are followed: a `source` that leads in a circle must not hang its reader.
+/// The maximum depth to which the causes of an error are followed: a cycle of `source`s must not cause an infinite loop.
 pub(crate) const DEEPEST_CAUSE: usize = 16;
 
-/// Says of an error what helps against it; `None` when it cannot say.
+/// Returns the class of an error; `None` if the function cannot tell.
 pub(crate) type Classify = Arc<dyn Fn(&(dyn Error + 'static)) -> Option<FailureClass> + Send + Sync>;
 
-/// The class of an error of a reconcile: that of the status that the API server answered with, if there is one among the error and its
-/// causes.
+/// Classifies the error of a reconcile by the status of the API server's answer, if the error or one of its causes has one.
 ///
 /// | status | class |
 /// |---|---|
 /// | those set by [`Config::classify_status`](crate::Config::classify_status) | as set |
-/// | 409 `Conflict`, if there is a [schedule for conflicts](crate::Config::conflict_backoff) | [`Conflict`](FailureClass::Conflict) |
-/// | all others, `429` and `5xx` among them; timeouts; errors that are not the server's | [`Transient`](FailureClass::Transient) |
+/// | 409 `Conflict`, if there is a [conflict backoff](crate::Config::conflict_backoff) | [`Conflict`](FailureClass::Conflict) |
+/// | all others, including `429` and `5xx`; timeouts; errors without a status | [`Transient`](FailureClass::Transient) |
 ///
 /// 409 with the reason `AlreadyExists` is not a conflict of versions, but the remedy is the same: read the current state.
 #[derive(Clone, Default)]
 pub(crate) struct Classifier {
     pub(crate) statuses: Vec<(u16, FailureClass)>,
-    /// 409 is a conflict.
+    /// Whether 409 is a conflict.
     pub(crate) conflicts: bool,
-    /// The delay that the server asks for holds.
+    /// Whether the delay that the server requests applies.
     pub(crate) respects_retry_after: bool,
     pub(crate) first: Option<Classify>,
 }
@@ -40,7 +39,7 @@ impl Classifier {
             return class;
         }
         let Some(status) = status_of(error) else { return FailureClass::Transient };
-        // The last word is the one said last.
+        // The last setting for a status applies.
         match self.statuses.iter().rev().find(|(code, _)| *code == status.code) {
             Some((_, class)) => *class,
             None if self.conflicts && status.code == 409 => FailureClass::Conflict,
@@ -48,31 +47,31 @@ impl Classifier {
         }
     }
 
-    /// The delay that the server asks for, if it is to be respected.
+    /// Returns the delay that the server requests, if it applies.
     pub(crate) fn retry_after(&self, error: &(dyn Error + 'static)) -> Option<Duration> {
         if self.respects_retry_after { retry_after(error) } else { None }
     }
 }
 
-/// A panic of the user's is no answer.
+/// Calls user code; a panic counts as `None`.
 fn guarded<T>(user: impl FnOnce() -> Option<T>) -> Option<T> {
     catch_unwind(AssertUnwindSafe(user)).unwrap_or(None)
 }
 
-/// How long the server asks to be left alone.
+/// Returns the delay that the server requests.
 fn retry_after(error: &(dyn Error + 'static)) -> Option<Duration> {
     let seconds = status_of(error)?.details.as_ref()?.retry_after_seconds;
     (seconds > 0).then(|| Duration::from_secs(seconds.into()))
 }
 
-/// The API server's answer, in the error or the first of its causes that has one.
+/// Returns the API server's status in the error, or in the first of its causes that has one.
 fn status_of<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Status> {
     let causes = std::iter::successors(Some(error), |&error| error.source());
     for error in causes.take(DEEPEST_CAUSE) {
         if let Some(kube::Error::Api(status)) = error.downcast_ref() {
             return Some(status);
         }
-        // Some put the status itself into the chain, kube does so for its own error.
+        // Some errors have the status itself as a cause; kube's own error does.
         if let Some(status) = error.downcast_ref::<Status>() {
             return Some(status);
         }

@@ -1,4 +1,4 @@
-//! PURE. kube-runtime's configuration of a controller as one of ours.
+//! PURE. The conversion from kube-runtime's configuration of a controller.
 
 use std::time::Duration;
 
@@ -7,12 +7,14 @@ use kube::runtime::controller::Config as KubeConfig;
 use crate::Config;
 use crate::controller::read_duration;
 
-/// kube-runtime's configuration, with its debounce and its concurrency.
+/// Converts kube-runtime's configuration, with its debounce and its concurrency.
 ///
-/// kube 5 has no getters for them; as for [`action_delay`](crate::action_delay) they are read from its `{:?}` text, and taken only if a configuration made of them shows the same.
+/// kube 5 has no getters for them. As for [`action_delay`](crate::action_delay) the values are parsed from its `{:?}` text, and
+/// accepted only if a configuration that is built from them has the same text.
 ///
 /// # Panics
-/// With a kube that shows its configuration otherwise: better than a bound that is silently lost.
+/// Panics with a version of kube that formats its configuration differently, because the alternative is to lose a limit
+/// silently.
 impl From<KubeConfig> for Config {
     #[track_caller]
     fn from(config: KubeConfig) -> Self {

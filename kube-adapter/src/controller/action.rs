@@ -1,4 +1,4 @@
-//! PURE. What kube's `Action` asks for.
+//! PURE. The delay of kube's `Action`.
 
 use std::error::Error;
 use std::fmt;
@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use kube::runtime::controller::Action;
 
-/// When a reconcile wants to be run again, or `None` to wait for a change.
+/// Returns the delay after which a reconcile is to run again, or `None` to wait for a change.
 ///
-/// kube 5 keeps the duration to itself: there is no getter. It does show it with `Debug`, exactly, and it compares. So this reads
-/// what is shown, makes an action of it, and takes it only if that is equal. A kube that shows it in another way is an
-/// error here, and never a wrong time.
+/// kube 5 has no getter for the delay. But `Action` shows it exactly in its `Debug` text, and implements `PartialEq`. So this
+/// function parses the text, builds an action from the result, and accepts the result only if both actions are equal. A version
+/// of kube with another text returns an error here, and never a wrong delay.
 ///
 /// # Errors
-/// What is shown, if it cannot be read.
+/// Returns the text if it cannot be parsed.
 ///
 /// # Examples
 /// ```
@@ -36,7 +36,7 @@ pub fn action_delay(action: &Action) -> Result<Option<Duration>, UnknownAction> 
     }
 }
 
-/// An action of a kube that shows it in a way this version does not know.
+/// The error for an action whose `Debug` text this version of flyball cannot parse.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownAction(String);
 
@@ -55,7 +55,7 @@ fn read(shown: &str) -> Option<Duration> {
     read_duration(duration)
 }
 
-/// A duration as `Debug` shows it, exactly.
+/// Parses the `Debug` text of a duration, exactly.
 pub(crate) fn read_duration(duration: &str) -> Option<Duration> {
     let unit_at = duration.find(|c: char| !c.is_ascii_digit() && c != '.')?;
     let (number, unit) = duration.split_at(unit_at);

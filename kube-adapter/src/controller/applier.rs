@@ -1,4 +1,4 @@
-//! EDGE. kube-runtime's `applier`: a controller over a store and a queue of requests that the program has.
+//! EDGE. kube-runtime's `applier`: a controller over the program's own store and queue of requests.
 //!
 //! Cancel safety: that of the stream, see [`ReconcileStream`].
 
@@ -24,22 +24,27 @@ use super::{Monitor, ReconcileStream, TARGET, UNTAKEN_ERRORS};
 use crate::Config;
 use crate::keys::reference_key;
 
-/// Reconciles the objects that a queue asks for, as they are in a store of kube-runtime's: kube-runtime's `applier`, over the queue and the loop of a [`Controller`](crate::Controller).
+/// Reconciles the objects that a queue requests, read from a store of kube-runtime: kube-runtime's `applier`, over the queue
+/// and the loop of a [`Controller`](crate::Controller).
 ///
-/// It does what [`Controller::run`](crate::Controller::run) does for a [controller over a stream](crate::Controller::for_stream), which it is for programs that merge their triggers themselves.
-/// Reconciles begin when the store is ready. An error of the queue is a [`QueueError`](kube::runtime::controller::Error::QueueError), and the queue is polled again at once; an object that
-/// is not in the store is an [`ObjectNotFound`](kube::runtime::controller::Error::ObjectNotFound). When the queue has ended, what was asked for is reconciled, and the stream ends; what a reconcile asks for at a later
-/// time is left. The reason of a request is the `object.reason` of the [span](crate::Controller::run), and in [`Monitor::in_flight`](crate::Monitor::in_flight).
+/// It is for programs that merge their triggers themselves, and behaves like [`Controller::run`](crate::Controller::run) of a
+/// [controller over a stream](crate::Controller::for_stream). Reconciles start when the store is ready. An error of the queue
+/// is a [`QueueError`](kube::runtime::controller::Error::QueueError), and the queue is polled again without a wait; an object
+/// that is not in the store is an [`ObjectNotFound`](kube::runtime::controller::Error::ObjectNotFound). When the queue has
+/// ended, the objects requested so far are reconciled, and the stream ends; delayed requeues of reconciles are left. The reason
+/// of a request is the `object.reason` of the [span](crate::Controller::run), and is listed in
+/// [`Monitor::in_flight`](crate::Monitor::in_flight).
 ///
-/// All requests are for one kind, that of the first: no store has two. A request for another one is logged and dropped.
+/// All requests must be for one kind, that of the first request, because a store holds only one kind. A request for another
+/// kind is logged and dropped.
 ///
 /// `config` is a [`Config`], or kube-runtime's own.
 ///
 /// # Panics
-/// The stream, when it is polled for the first time outside a tokio runtime, and when the queue panics.
+/// The stream panics if it is polled for the first time outside a tokio runtime, and if the queue panics.
 ///
 /// # Cancel safety
-/// Dropping the stream ends everything at once.
+/// Dropping the stream stops the controller immediately.
 ///
 /// # Examples
 /// ```
@@ -113,13 +118,13 @@ where
         leadership: None,
         monitor: Monitor::default(),
         watch_errors,
-        // Kube's stores have none.
+        // Objects of kube's stores are never unreadable.
         unreadable: |_| None,
     };
     setup.run(reconciler, error_policy, context)
 }
 
-/// The key of a request, and its reason.
+/// Returns the key of a request, and its reason.
 fn requested<K>(
     main: Objects<K>,
     kind: Arc<OnceLock<K::DynamicType>>,

@@ -1,11 +1,11 @@
-//! SHELL. The caches that are a controller's own: whether they are filled, and what is wrong with their watches.
+//! SHELL. The controller's own caches: whether they have synced, and which of their requests fail.
 //!
 //! | guarded by | |
 //! |---|---|
 //! | `Caches::all` | the list; caches are added before the controller runs |
-//! | `Cache::trouble` | what the last failures were, and what has been logged of them. It is logged after unlocking |
+//! | `Cache::trouble` | the last failures, and which of them have been logged. Logs are written after unlocking |
 //!
-//! Cancel safety: dropping [`Caches::attend`] stops logging recoveries and nothing else.
+//! Cancel safety: dropping [`Caches::attend`] stops logging recoveries and has no other effect.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -21,16 +21,16 @@ use tokio::time::{Instant, sleep};
 
 use flyball_sync::locks::Mutex;
 
-/// The target of what is logged of watches: kube-runtime's, so that filters such as `kube=warn` match.
+/// The log target of watches: kube-runtime's, so that filters such as `kube=warn` match.
 const TARGET: &str = "kube_runtime::watcher";
-/// At most one warning of a cache in this time.
+/// The minimum time between two warnings of a cache.
 const WARNS_EVERY: Duration = Duration::from_secs(60);
-/// A cache that fails, or is not filled, is looked at so often.
+/// The interval at which caches that fail, or have not synced, are checked.
 const LOOKS_EVERY: Duration = Duration::from_secs(1);
-/// A cache that is not filled so long after the controller has begun is worth a warning.
+/// A cache that has not synced after this time from the start of the controller is logged as a warning.
 const SLOW: Duration = Duration::from_secs(5);
 
-/// How one of a controller's own caches fares: that of its objects, and those of [`owns`](crate::Controller::owns) and
+/// The status of one of a controller's own caches: that of its objects, and those of [`owns`](crate::Controller::owns) and
 /// [`watches`](crate::Controller::watches). See [`Monitor::caches`](crate::Monitor::caches).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -39,21 +39,21 @@ pub struct CacheStatus {
     pub kind: String,
     /// Whether its first list is complete.
     pub synced: bool,
-    /// Lists and watches that failed so far.
+    /// The number of lists and watches that failed so far.
     pub failures: u64,
-    /// What is wrong with its lists and watches; `None` if nothing is.
+    /// The current failure of its lists and watches; `None` if they work.
     pub failure: Option<WatchFailure>,
 }
 
-/// What is wrong with the lists and watches of a cache.
+/// A failure of the lists and watches of a cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WatchFailure {
-    /// The request that failed last: `list` or `watch`.
+    /// The kind of the last request that failed: `list` or `watch`.
     pub request: &'static str,
-    /// Why it failed last.
+    /// The error of the last failed request.
     pub message: String,
-    /// How many requests in a row have failed.
+    /// How many consecutive requests have failed.
     pub consecutive_failures: u64,
     /// How long requests have been failing.
     pub failing_for: Duration,
@@ -66,11 +66,11 @@ pub(crate) struct Caches(Arc<Shared>);
 #[derive(Default)]
 struct Shared {
     all: Mutex<Vec<Arc<Cache>>>,
-    /// Something fails.
+    /// Notified when a request fails.
     failed: Notify,
 }
 
-/// One of them.
+/// One cache.
 pub(crate) struct Cache {
     kind: String,
     known: OnceLock<CacheInfo>,
@@ -86,20 +86,20 @@ struct CacheInfo {
 
 #[derive(Default)]
 struct CacheFailures {
-    /// In all.
+    /// The total number of failures.
     failures: u64,
     current: Option<Current>,
     warned: Option<Instant>,
 }
 
-/// Requests that have failed in a row.
+/// A series of consecutive failed requests.
 struct Current {
     begun: Instant,
     failures: u64,
     request: &'static str,
     message: String,
     at: Nanos,
-    /// The earliest moment at which it can be seen that the next request did not fail.
+    /// The earliest time at which the next request can be known not to have failed.
     next: Instant,
     warned: bool,
 }
@@ -120,7 +120,7 @@ impl Caches {
         self.all().iter().map(|cache| cache.state()).collect()
     }
 
-    /// Logs what recovers, and what is missing once the controller has begun. Never done.
+    /// Logs recoveries, and caches that have not synced after the controller has started. Never completes.
     pub(crate) async fn attend(&self, controller: &str, has_begun: impl Fn() -> bool) {
         let caches = self.all();
         let (mut begun, mut missed): (Option<Instant>, Option<Vec<bool>>) = (None, None);
@@ -159,7 +159,7 @@ impl Caches {
                 }
                 _ => {}
             }
-            // Nothing is looked at while nothing is wrong.
+            // No cache is checked while none fails.
             if quiet && missed.is_some() && !missing.contains(&true) {
                 self.0.failed.notified().await;
             }
@@ -199,7 +199,8 @@ impl Cache {
         CacheStatus { kind: self.kind.clone(), synced, failures: trouble.failures, failure }
     }
 
-    /// A request has failed. A version that is too old, or not there yet, is part of how watches work.
+    /// Records a failed request. A version that is too old, or not available yet, is part of the normal operation of
+    /// watches.
     pub(crate) fn failed(&self, failure: &SourceFailure<'_>, error: &watcher::Error) {
         use SourceErrorKind::{Expired, VersionTooLarge};
         let (request, message) = (request(failure, error), failure.to_string());
@@ -244,7 +245,7 @@ impl Cache {
         }
     }
 
-    /// Whether requests still fail. Logs that they do not any more.
+    /// Returns whether requests still fail. Logs a recovery.
     fn recovers(&self) -> bool {
         let Some(known) = self.known.get() else { return false };
         let Some((at, next)) = self.trouble.lock().current.as_ref().map(|current| (current.at, current.next))
@@ -259,7 +260,7 @@ impl Cache {
             return true;
         }
         let mut trouble = self.trouble.lock();
-        // Another request may have failed meanwhile.
+        // Another request may have failed in the meantime.
         let Some(current) = trouble.current.take_if(|current| current.at == at) else { return true };
         drop(trouble);
         if current.warned {
@@ -270,7 +271,7 @@ impl Cache {
     }
 }
 
-/// What was asked for.
+/// Returns the kind of the request.
 fn request(failure: &SourceFailure<'_>, error: &watcher::Error) -> &'static str {
     match (failure.error, error) {
         (Some(_), watcher::Error::InitialListFailed(_)) => "list",

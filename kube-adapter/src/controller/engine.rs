@@ -1,7 +1,7 @@
-//! EDGE. A controller at work, the user's types out of sight: so it is compiled once for each order, and not once more for each
-//! controller of a program.
+//! EDGE. A running controller with the user's types erased, so that it is compiled once for each queue order, and not again for
+//! each controller of a program.
 //!
-//! Cancel safety: dropping [`Engine::run`] stops everything it has: informers of its own, workers, streams of requests.
+//! Cancel safety: dropping [`Engine::run`] stops all of its parts: its own informers, workers, streams of requests.
 
 use std::future::pending;
 use std::panic::resume_unwind;
@@ -33,26 +33,27 @@ use crate::controller::reconcile_failed::ReconcileFailed;
 use crate::{Config, Monitor, QueueOrder};
 use flyball_kube_lease::Leadership;
 
-/// The user's functions, as the loop calls them.
+/// The user's functions, as called by the loop.
 pub(crate) type Reconcile = Arc<
     dyn Fn(NamespacedName, Context) -> BoxFuture<'static, Result<Reconciled, ReconcileError>> + Send + Sync,
 >;
 
-/// What came of a key.
+/// The outcome of a key.
 pub(crate) enum Reconciled {
     Done(Action),
-    /// The object has another key: it was named with a namespace that it does not have, before it was known.
+    /// The object has another key: the key had a namespace that the object does not have, and was added before the object
+    /// was known.
     HasKey(NamespacedName, Reason),
 }
 
-/// Everything a controller consists of.
+/// All parts of a controller.
 pub(crate) struct Engine {
     pub(crate) kind: String,
     pub(crate) config: Config,
     pub(crate) triggers: Vec<Box<dyn Trigger>>,
     pub(crate) required: Vec<BoxFuture<'static, Result<(), Stopped>>>,
     pub(crate) streams: Vec<StreamTrigger>,
-    /// Waits for its own objects, and gives the keys of all of them, if they are in a store of kube's.
+    /// Waits for the controller's own objects, and returns all their keys, if they are in a store of kube.
     pub(crate) all_keys: Option<BoxFuture<'static, Vec<NamespacedName>>>,
     pub(crate) reasons: Arc<Reasons>,
     pub(crate) informers: Vec<OwnInformer>,
@@ -102,13 +103,14 @@ impl Engine {
         let options = AddOptions { debounce: config.debounce, initial_priority, reasons };
         let queue = queue(order, &config);
         let crash_backoff = Arc::new(CrashBackoff::new());
-        // What comes by streams alone ends with them.
+        // A controller whose triggers are streams alone ends with them.
         let ends = triggers.is_empty() && informers.is_empty();
         let controller = flyball_controller::Controller::new(queue.clone());
         let mut controller = configured(controller, &config, &crash_backoff);
         if let Some(leadership) = leadership.clone() {
             shutdown.graceful.push(leadership.lost().boxed());
-            // The second is asked when a key is handed out: the signal alone may come a moment too late, and lets a backlog be drained.
+            // The filter is checked when a key is handed out: the signal alone may arrive a moment too late, and
+            // lets a backlog be drained.
             controller =
                 controller.standby_until(leadership.elected()).filter_keys(move |_| leadership.is_leader());
         }
@@ -126,7 +128,7 @@ impl Engine {
         }
         // As in kube-runtime, streams are not polled after the signal: what they deliver would not be reconciled, and one that panics would take reconciles in flight with it.
         let (graceful, (stopping, stopped)) = (any(shutdown.graceful), oneshot::channel());
-        // Workers are tasks of their own, and in no span.
+        // Workers are tasks of their own, and are not in the current span.
         let (of, within) = (kind.clone(), Span::current());
         let reporting = within.clone();
         let controller = controller
@@ -162,9 +164,9 @@ impl Engine {
                 match reconcile.await? {
                     Reconciled::Done(next) => Ok::<_, ReconcileError>(next),
                     Reconciled::HasKey(key, reason) => {
-                        // Not reconciled here: it may be in flight under its own key.
+                        // Not reconciled here: the object may be in flight under its own key.
                         noted.note(&key, || reason);
-                        // Refused only when the queue is being finished.
+                        // Refused only when the queue is shut down.
                         let _ = O::add(&queue, key, 0);
                         Ok(Action::await_change())
                     }
@@ -172,7 +174,7 @@ impl Engine {
             }
         };
         let has_begun = || monitor.ready().is_ok() && leadership.as_ref().is_none_or(Leadership::is_leader);
-        // Whatever ends first, the others are dropped with it, running reconciles among them.
+        // When one of these ends, the others are dropped with it, including running reconciles.
         tokio::select! {
             ended = controller.run(reconcile) => match ended {
                 Ok(report) => {
@@ -191,7 +193,8 @@ impl Engine {
                     };
                     tokio::join!(elected, watched(&mut feeding));
                     if ends {
-                        // Keys that are debounced are due by then. It ends when what is queued is reconciled.
+                        // Debounced keys are due after this sleep. The run ends when all queued keys
+                        // are reconciled.
                         sleep(config.debounce.map_or(Duration::ZERO, |debounce| debounce.quiet)).await;
                         queue.shut_down();
                     }
@@ -208,22 +211,22 @@ impl Engine {
             () = monitor.own_caches().attend(&kind, has_begun) => {}
             never = async { watched(&mut running).await; pending().await } => never,
         }
-        // One that panicked before its first list is why the controller cannot run.
+        // If a task panicked before its first list, its panic is the reason why the controller cannot run.
         running.abort_all();
         watched(&mut running).await;
     }
 }
 
-/// Adds all objects, as at any start.
+/// Adds all objects, as at a start.
 fn add_all<O: OrderedLoop>(keys: Vec<NamespacedName>, queue: &Keys<O>, options: &AddOptions) {
     for key in keys {
-        // Refused only when the queue is being finished.
+        // Refused only when the queue is shut down.
         let _ = options.add(queue, key, true, || Reason::ObjectUpdated);
     }
 }
 
-/// Until none of these tasks runs. Informers do not end by themselves, so one that has panicked is a cache that stays as it is, for
-/// ever and unseen, and so is a stream that has: its panic is the controller's.
+/// Waits until none of these tasks runs. Informers do not end by themselves, so an informer that has panicked would leave a
+/// cache that never changes again, unnoticed; the same holds for a stream. So their panics propagate to the controller.
 async fn watched(tasks: &mut JoinSet<()>) {
     while let Some(ended) = tasks.join_next().await {
         if let Err(error) = ended
@@ -234,7 +237,7 @@ async fn watched(tasks: &mut JoinSet<()>) {
     }
 }
 
-/// The waits after panics and timeouts, which no error policy is asked about, where objects have no backoff of their own.
+/// The waits after panics and timeouts, for which the error policy is not called, if objects have no backoff of their own.
 struct CrashBackoff(
     Limiter<NamespacedName, OncePerBackoff<NamespacedName, Exponential<NamespacedName>>, TokioTimer>,
 );
@@ -250,7 +253,7 @@ fn queue<O: OrderedLoop>(order: O, config: &Config) -> Keys<O> {
     const AT_ONCE: Duration = Duration::from_nanos(1);
     let policy = match &config.backoff {
         Some(make) => make(),
-        // It counts failures, and leaves the wait to the error policy.
+        // Counts failures, and leaves the wait to the error policy.
         None => BoxedPolicy::new(Exponential::new(AT_ONCE..=AT_ONCE)),
     };
     let queue = Queue::builder().order(order).limiter(policy).timer(TokioTimer::current());
@@ -278,7 +281,7 @@ fn configured<O: OrderedLoop>(
         })
         .conflict_backoff(Exponential::new(config.conflicts.clone()));
     let grace = config.grace.unwrap_or(Duration::MAX);
-    // As in kube-runtime, which waits for a cache for as long as it takes; what is missing is logged.
+    // As in kube-runtime, which waits for a cache without a timeout; caches that have not synced are logged.
     controller = controller.cache_sync_timeout(Duration::MAX);
     controller = controller.shutdown_grace(grace).abort_after(config.abort_after);
     if config.drains {
@@ -290,7 +293,7 @@ fn configured<O: OrderedLoop>(
     }
 }
 
-/// What the stream of results has no word for.
+/// Logs failures that the stream of results has no variant for.
 fn report(kind: &str, key: &NamespacedName, failure: Option<&ReconcileError>) {
     match failure {
         Some(ReconcileError::Panic(message)) => {

@@ -1,4 +1,4 @@
-//! EDGE. Owned and watched kinds of which the controller has a watch of its own, all changes of them or those that a predicate lets through.
+//! EDGE. Owned and watched kinds that the controller watches itself: all of their changes, or those that a predicate accepts.
 //!
 //! Cancel safety: nothing runs before the controller does.
 
@@ -18,22 +18,24 @@ use super::{Controller, rows};
 use crate::ApiSource;
 use crate::keys::reference_key;
 
-/// Owned and watched kinds, and which of their changes count.
+/// Owned and watched kinds, with a filter of their changes.
 impl<K> Controller<K>
 where
     K: Resource + Clone + Send + Sync + 'static,
     K::DynamicType: Debug + Eq + Hash + Clone + Send + Sync + Unpin,
 {
-    /// As [`owns`](Self::owns), but of the changes of an object those alone that change what the predicate looks at: kube-runtime's own predicates, as for its `predicate_filter`.
+    /// Like [`owns`](Self::owns), but only changes that change the result of the predicate cause a reconcile:
+    /// kube-runtime's own predicates, as for its `predicate_filter`.
     ///
-    /// A change passes if the object is new, is gone, is another one of the same name, if the predicate gives another hash than for the state before, or if it gives
-    /// none. So unlike kube-runtime's filter it lets every deletion through, forgets nothing after an hour, and keeps nothing of objects that are gone.
+    /// A change is accepted if the object is new, was deleted, or was replaced by another one with the same name, if the
+    /// hash of the predicate differs from that of the state before, or if the predicate returns none. Unlike kube-runtime's
+    /// filter it accepts every deletion, forgets nothing after an hour, and stores nothing for deleted objects.
     ///
-    /// Only metadata is asked for, so the predicate gets a `PartialObjectMeta`. It is called where the object is read; one that panics is as a
-    /// [mapper](Self::watches) that does, and its change passes.
+    /// Only metadata is requested, so the predicate receives a `PartialObjectMeta`. It is called where the object is
+    /// decoded; a panic in it is handled like one in a [mapper](Self::watches), and the change is accepted.
     ///
     /// # Panics
-    /// Outside a tokio runtime.
+    /// Panics outside a tokio runtime.
     ///
     /// # Examples
     /// ```
@@ -62,10 +64,11 @@ where
         self.owns_where(api, &(), config, move |child| predicate.hash_property(child))
     }
 
-    /// As [`watches`](Self::watches), but of the changes of an object those alone that change what the predicate looks at, as for [`owns_filtered`](Self::owns_filtered).
+    /// Like [`watches`](Self::watches), but only changes that change the result of the predicate cause a reconcile, as for
+    /// [`owns_filtered`](Self::owns_filtered).
     ///
     /// # Panics
-    /// Outside a tokio runtime.
+    /// Panics outside a tokio runtime.
     ///
     /// # Examples
     /// ```
@@ -146,7 +149,8 @@ where
         self.informers.push(Box::new(move |config, backoff| {
             let run = run(config, backoff);
             Box::pin(async move {
-                // A mapper that looks for its objects there has to find them. Where that cache ends, so does the controller.
+                // A mapper that looks up its objects in that cache must find them. If that cache ends, so does
+                // the controller.
                 let _ = main.ready().await;
                 run.await;
             })
@@ -156,7 +160,7 @@ where
     }
 }
 
-/// The keys of what these references mean, without those that no API server has.
+/// Returns the keys of these references, without those that no API server accepts.
 fn keys<K: Resource>(references: impl IntoIterator<Item = ObjectRef<K>>) -> Vec<NamespacedName> {
     references.into_iter().filter_map(|reference| reference_key(&reference).ok()).collect()
 }

@@ -1,8 +1,8 @@
-//! SHELL. How many reconciles of a controller are in flight, and a warning when they are many.
+//! SHELL. The number of reconciles of a controller that are in flight, and a warning when there are many.
 //!
 //! | guarded by | |
 //! |---|---|
-//! | `state` | the number, and when the last warning was logged. It is logged after unlocking |
+//! | `state` | the number, and the time of the last warning. Warnings are logged after unlocking |
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use tokio::time::Instant;
 
 use flyball_sync::locks::Mutex;
 
-/// This many reconciles in flight are worth a warning.
+/// The number of reconciles in flight from which a warning is logged.
 const MANY: usize = 256;
-/// At most one warning in this time.
+/// The minimum time between two warnings.
 const WARNS_EVERY: Duration = Duration::from_secs(60);
 
-/// The reconciles of one controller.
+/// The number of reconciles in flight of one controller.
 pub(crate) struct InFlight {
     kind: String,
     state: Mutex<State>,
@@ -29,12 +29,12 @@ struct State {
 }
 
 impl InFlight {
-    /// For controllers of this kind.
+    /// Creates the counter of a controller of this kind.
     pub(crate) fn new(kind: String) -> Arc<Self> {
         Arc::new(Self { kind, state: Mutex::default() })
     }
 
-    /// Counts a reconcile until the guard is dropped. `oldest` is called for a warning alone.
+    /// Counts a reconcile until the guard is dropped. `oldest` is called only for a warning.
     pub(crate) fn begin(self: &Arc<Self>, oldest: impl FnOnce() -> Option<Duration>) -> Running {
         let mut state = self.state.lock();
         state.running += 1;

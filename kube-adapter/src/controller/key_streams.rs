@@ -1,6 +1,6 @@
-//! EDGE. Streams that bring keys to a controller: those of objects, and reconciles that are asked for from outside.
+//! EDGE. Streams that add keys to a controller: streams of objects, and reconcile requests from other code.
 //!
-//! Cancel safety: a stream that is dropped between two of its items loses none that it gave.
+//! Cancel safety: dropping a stream between two items loses no item that it has returned.
 
 use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,14 +24,14 @@ use super::trigger::{AddOptions, Keys, OrderedLoop};
 use super::trigger_backoff::TriggerBackoff;
 use crate::keys::{object_key, reference_key};
 
-/// Keys, and why. Errors have gone to the stream of results.
+/// Keys, and the reason. Errors have been sent to the stream of results.
 pub(crate) type KeyStream = BoxStream<'static, (Vec<NamespacedName>, Reason)>;
 
-/// A stream of keys that begins with its controller, whose backoff is known then.
+/// A stream of keys that starts with its controller, because the controller's backoff is known only then.
 pub(crate) type StreamTrigger = Box<dyn FnOnce(Option<&TriggerBackoff>) -> KeyStream + Send>;
 
-/// The keys that `map` makes of the items of a stream. After an error the stream is asked again after a wait, as in kube-runtime; each stream has a wait of
-/// its own.
+/// Maps the items of a stream to keys. After an error the stream is polled again after a wait, as in kube-runtime; each stream
+/// has its own wait.
 pub(crate) fn fallible<T, E>(
     stream: impl Stream<Item = Result<T, E>> + Send + 'static,
     errors: mpsc::Sender<E>,
@@ -50,7 +50,7 @@ where
     })
 }
 
-/// The keys that `map` makes of the items of a stream without errors.
+/// Maps the items of a stream without errors to keys.
 pub(crate) fn infallible<T: Send + 'static>(
     stream: impl Stream<Item = T> + Send + 'static,
     map: impl FnMut(T) -> (Vec<NamespacedName>, Reason) + Send + 'static,
@@ -58,7 +58,7 @@ pub(crate) fn infallible<T: Send + 'static>(
     Box::new(move |_| stream.map(map).boxed())
 }
 
-/// The keys that `map` makes of the items of a stream, whose errors are reported. They wait until somebody takes them, and so does the stream.
+/// Maps the items of a stream to keys, and reports its errors. The stream is not polled while an error waits for the consumer.
 pub(crate) fn reporting<T, E>(
     stream: impl Stream<Item = Result<T, E>> + Send + 'static,
     errors: mpsc::Sender<E>,
@@ -75,7 +75,8 @@ where
                 match mapped {
                     Ok(keys) => Some(keys),
                     Err(error) => {
-                        // Refused when nobody listens any more: then all of this is being dropped.
+                        // Refused if the receiver was dropped: the controller is being dropped in that
+                        // case.
                         let _ = errors.send(error).await;
                         None
                     }
@@ -85,7 +86,7 @@ where
         .boxed()
 }
 
-/// The keys of what an item of a stream concerns, and that it is why; none where the mapper panics.
+/// Returns the keys that an item of a stream is mapped to, and the item as the reason; none if the mapper panics.
 pub(crate) fn related<K, O, T, I, F>(
     main: &Objects<K>,
     dyntype: &O::DynamicType,
@@ -115,7 +116,7 @@ where
     }
 }
 
-/// Adds the keys of a stream until it ends.
+/// Adds the keys of a stream until the stream ends.
 pub(crate) async fn feed<O: OrderedLoop>(
     mut keys: KeyStream,
     queue: Keys<O>,
@@ -123,13 +124,13 @@ pub(crate) async fn feed<O: OrderedLoop>(
     leadership: Option<Leadership>,
 ) {
     while let Some((keys, reason)) = keys.next().await {
-        // All objects are reconciled when it is elected.
+        // All objects are reconciled when this replica is elected.
         let keys = if leadership.as_ref().is_none_or(Leadership::is_leader) { keys } else { Vec::new() };
         for key in keys {
-            // Refused only when the queue is being finished.
+            // Refused only when the queue is shut down.
             let _ = options.add(&queue, key, false, || reason.clone());
         }
-        // A stream that always has another one would keep the thread, and signals would not be heard.
+        // A stream that is always ready would block the thread, and signals would not be polled.
         consume_budget().await;
     }
 }

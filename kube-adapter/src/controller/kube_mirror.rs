@@ -1,12 +1,13 @@
-//! SHELL. An informer as a store of kube-runtime's, for programs that have that type in their signatures.
+//! SHELL. A store of kube-runtime that mirrors an informer, for programs with that type in their signatures.
 //!
 //! | guarded by | |
 //! |---|---|
-//! | `Mirror` | what was reported and not written, and kube's writer. `Clone` and `Drop` of objects run under it, since kube's writer clones each |
+//! | `Mirror` | the changes that were reported and not written, and kube's writer. `Clone` and `Drop` of objects run under it, because kube's writer clones each object |
 //!
 //! # Invariants
-//! 1. What the reader has is what the informer reported to its observers, in that order: a change is written where it is published.
-//! 2. The reader is ready when the first list was reported as a whole, and not before.
+//! 1. The reader has the changes that the informer reported to its observers, in that order: a change is written where it is
+//!    published.
+//! 2. The reader is ready when the first list was reported completely, and not before.
 
 use std::hash::Hash;
 use std::sync::{Arc, OnceLock};
@@ -20,7 +21,7 @@ use kube::runtime::watcher::Event;
 
 use super::TARGET;
 
-/// A store of kube's that an informer writes.
+/// A store of kube that an informer writes.
 pub(crate) struct KubeMirror<K>
 where
     K: Resource + 'static,
@@ -41,7 +42,7 @@ where
 }
 
 enum Phase<K> {
-    /// The snapshot is being reported; a writer on another thread may report newer changes in between.
+    /// The snapshot is being reported; a writer on another thread may report newer changes in the meantime.
     Registering(Vec<Change<NamespacedName, K>>),
     /// The first list is not complete.
     Listing,
@@ -53,10 +54,10 @@ where
     K: Resource + Clone + Send + Sync + 'static,
     K::DynamicType: Eq + Hash + Clone + Send + Sync,
 {
-    /// It lives as long as the informer's store.
+    /// The mirror lives as long as the informer's store.
     ///
     /// # Panics
-    /// Outside a tokio runtime, unless the informer has synced.
+    /// Panics outside a tokio runtime, unless the informer has synced.
     #[track_caller]
     pub(crate) fn new(informer: &Informer<NamespacedName, K>, dyntype: K::DynamicType) -> Self {
         let writer = Writer::new(dyntype);
@@ -64,7 +65,7 @@ where
         let mirror =
             Arc::new(Mutex::new(Mirror { phase: Phase::Registering(Vec::new()), writer: Some(writer) }));
         let (reported, observer) = (mirror.clone(), Arc::<OnceLock<Observer<NamespacedName, K>>>::default());
-        // Kept by its own function, so both go when the store drops that.
+        // The observer owns its own handle, so both are dropped when the store drops the function.
         let held = observer.clone();
         let registered = informer.observe(move |change| {
             let _held = &held;
@@ -86,7 +87,7 @@ where
         Self { reader, complete: Box::new(move || mirror.lock().complete()) }
     }
 
-    /// The first list was reported as a whole.
+    /// Called when the first list was reported completely.
     pub(crate) fn complete(&self) {
         (self.complete)();
     }
@@ -108,7 +109,7 @@ where
         }
     }
 
-    /// The snapshot was reported: it is older than whatever was reported beside it.
+    /// Called when the snapshot was reported: it is older than all changes that were reported at the same time.
     fn registered(&mut self) {
         let Phase::Registering(reported) = std::mem::replace(&mut self.phase, Phase::Listing) else { return };
         let (first, later): (Vec<_>, Vec<_>) = reported.into_iter().partition(Change::is_initial);
@@ -117,7 +118,7 @@ where
 
     fn write(&mut self, change: &Change<NamespacedName, K>) {
         if !change.is_initial() {
-            // The list was before that.
+            // The list was complete before the mirror was created.
             self.complete();
         }
         let listing = matches!(self.phase, Phase::Listing);
@@ -153,7 +154,7 @@ mod tests {
         Arc::new(from_value(json!({ "metadata": metadata })).unwrap())
     }
 
-    /// A writer on another thread is quicker than the snapshot.
+    /// A writer on another thread is faster than the snapshot.
     #[test]
     fn changes_beside_the_snapshot_are_newer_than_it() {
         let key: NamespacedName = "default/a".parse().unwrap();

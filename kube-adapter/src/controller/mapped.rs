@@ -1,6 +1,6 @@
-//! EDGE. What a controller keeps of objects that only name others: which of its own they concern, not the objects.
+//! EDGE. A compact form of related objects: the keys that they map to are kept, the objects are not.
 //!
-//! Cancel safety: that of the source underneath.
+//! Cancel safety: that of the wrapped source.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
@@ -16,59 +16,59 @@ use tokio::task::yield_now;
 use crate::keys::{object_key, version_of};
 use crate::{ApiSource, ApiWatch};
 
-/// One object that others depend on.
+/// The stored form of one related object.
 pub(crate) struct MappedObject {
     key: NamespacedName,
     uid: Option<Box<str>>,
     version: Version,
-    /// The hash of what a predicate looks at; none if there is no predicate, or it has no answer.
+    /// The hash of the predicate; `None` without a predicate, or if the predicate returns none.
     property: Option<u64>,
-    /// Those it concerns, as far as it said last.
+    /// The keys that its last state mapped to.
     pub(crate) concerns: Box<[NamespacedName]>,
 }
 
-/// What a controller wants to know of an object.
+/// The data that a controller keeps of an object.
 pub(crate) struct Concern {
     pub(crate) property: Option<u64>,
     pub(crate) concerns: Vec<NamespacedName>,
 }
 
 impl MappedObject {
-    /// How a cache of rows reads them.
+    /// The schema of a cache of rows.
     pub(crate) fn schema() -> Schema<NamespacedName, Self> {
         Schema::new(|row: &Self| row.key.clone(), |row| row.version).with_identity(|a, b| a.uid == b.uid)
     }
 
-    /// Whether a change is worth a reconcile: not if what the predicate looks at is known to be the same.
+    /// Returns whether a change causes a reconcile: not if the hash of the predicate is known to be equal.
     pub(crate) fn passes(change: &Change<NamespacedName, Self>) -> bool {
         let old = change.old().filter(|_| change.kind() == ChangeKind::Updated);
         old.is_none_or(|old| change.object().property.is_none_or(|now| old.property != Some(now)))
     }
 }
 
-/// A source of rows over one of objects, each of which is dropped as soon as it is mapped.
+/// A source of rows over a source of objects; each object is dropped as soon as it is mapped.
 pub(crate) struct MappedSource<K, F> {
     source: ApiSource<K>,
     map: Arc<F>,
     stored: Stored,
 }
 
-/// The cache of rows, once it is built.
+/// The cache of rows, set once it is built.
 pub(crate) type Stored = Arc<OnceLock<Store<NamespacedName, MappedObject>>>;
 
 impl<K, F: Fn(K) -> Concern> MappedSource<K, F> {
-    /// The objects of `source`, and the keys `map` says that each of them concerns.
+    /// Creates a source of the keys to which `map` maps each object of `source`.
     pub(crate) fn new(source: ApiSource<K>, map: F) -> Self {
         Self { source, map: Arc::new(map), stored: Arc::default() }
     }
 
-    /// To be given the cache.
+    /// Returns the cell for the cache.
     pub(crate) fn stored(&self) -> Stored {
         self.stored.clone()
     }
 }
 
-/// The row of an object; where the mapper panics, the error is one that concerns none.
+/// Returns the row of an object. If the mapper panics, returns an error with a row that maps to no key.
 fn row<K: Resource>(object: K, map: &impl Fn(K) -> Concern) -> Result<MappedObject, MappedObject> {
     let key = object_key(&object).expect("an object of a source has a name");
     let uid = object.meta().uid.as_deref().map(Box::from);
@@ -84,7 +84,7 @@ fn row<K: Resource>(object: K, map: &impl Fn(K) -> Concern) -> Result<MappedObje
     }
 }
 
-/// Those that the stored row concerns, if it is one of the same object.
+/// Adds the keys of the stored row, if it is one of the same object.
 fn as_before(row: MappedObject, stored: &Stored) -> MappedObject {
     let before = stored.get().and_then(|store| store.get(&row.key)).filter(|before| before.uid == row.uid);
     MappedObject { concerns: before.map(|before| before.concerns.clone()).unwrap_or_default(), ..row }
@@ -138,7 +138,7 @@ where
             Err(error) => return Some(Err(error)),
         };
         if matches!(event.object(), Some(Err(_))) {
-            // Pending once: what was delivered before is stored then.
+            // Pending once: events that were delivered before are stored by the next poll.
             yield_now().await;
         }
         Some(Ok(event.map(|row| row.unwrap_or_else(|row| as_before(row, &self.stored)))))

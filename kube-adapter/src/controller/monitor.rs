@@ -1,4 +1,4 @@
-//! EDGE. How a controller fares, for who asks from outside.
+//! EDGE. The state of a controller, for callers outside of it.
 //!
 //! Cancel safety: nothing here waits.
 
@@ -15,8 +15,9 @@ use crate::controller::caches::Caches;
 use crate::controller::reconcile_reasons::{Reasons, ReconcileInFlight};
 use crate::controller::trigger::{Keys, OrderedLoop};
 
-/// How a controller fares: for probes and debug views. Made before it runs, by [`Controller::monitor`](crate::Controller::monitor);
-/// until then it is not ready, but alive. A clone costs a reference count.
+/// Reports the state of a controller, for probes and debug views. Created before the run by
+/// [`Controller::monitor`](crate::Controller::monitor); until the run starts it reports that the controller is alive and not
+/// ready. A clone costs a reference count.
 ///
 /// # Examples
 /// ```
@@ -71,7 +72,7 @@ use crate::controller::trigger::{Keys, OrderedLoop};
 /// ```
 #[derive(Clone, Default)]
 pub struct Monitor {
-    /// What runs, once it does.
+    /// The running controller, set once it runs.
     watched: Arc<OnceLock<Watched>>,
     unreadable: UnreadableCounter,
     caches: Caches,
@@ -91,34 +92,36 @@ impl Monitor {
         let _ = self.watched.set(watched);
     }
 
-    /// Whether it does its work, or waits to [lead](crate::Controller::with_leadership): the caches that it
-    /// [waits for](crate::Config::wait_for_all_caches) are filled, and it is not shutting down. [`caches`](Self::caches) reports the others.
+    /// Returns `Ok` if the controller reconciles, or waits to [lead](crate::Controller::with_leadership): the caches that
+    /// it [waits for](crate::Config::wait_for_all_caches) have synced, and it is not shutting down.
+    /// [`caches`](Self::caches) reports the other caches.
     ///
     /// # Errors
-    /// Why not.
+    /// Returns the reason why the controller is not ready.
     pub fn ready(&self) -> Result<(), NotReady> {
         self.watched.get().map_or(Err(NotReady::NotStarted), |watched| watched.health.ready())
     }
 
-    /// Whether there is hope: no object has been worked on for longer than `longest`, no cache has ended, and the run is not over.
+    /// Returns `Ok` if the controller can make progress: no object has been reconciled for longer than `longest`, no cache
+    /// has ended, and the run is not over.
     ///
     /// # Errors
-    /// Why not.
+    /// Returns the reason why the controller is not alive.
     pub fn live(&self, longest: Duration) -> Result<(), NotLive> {
         self.watched.get().map_or(Ok(()), |watched| watched.health.live(longest))
     }
 
-    /// How many objects wait for their turn, wait for a later time, and are worked on, and how long the oldest of them have; `None`
-    /// before it runs.
+    /// Returns how many objects are ready, are delayed, and are being reconciled, and the age of the oldest of each; `None`
+    /// before the run.
     #[must_use]
     pub fn stats(&self) -> Option<QueueStats> {
         self.watched.get().map(|watched| (watched.stats)())
     }
 
-    /// The reconciles that run now and why, the one that has run longest first. For debug views.
+    /// Returns the running reconciles with their reasons, the longest-running first. For debug views.
     ///
-    /// Reasons are noted from the first call on, and while a subscriber of `tracing` wants the span of a reconcile: a reconcile that was queued before has the
-    /// reason "unknown", and one that began before is not listed.
+    /// Reasons are recorded from the first call on, and while a subscriber of `tracing` enables the span of a reconcile: a
+    /// reconcile that was queued before has the reason "unknown", and one that started before is not listed.
     ///
     /// # Examples
     /// ```
@@ -142,14 +145,15 @@ impl Monitor {
         self.reasons.in_flight()
     }
 
-    /// How many objects the caches that are its own could not read so far; see [`ApiSource`](crate::ApiSource). One that is listed again is counted again.
+    /// Returns how many objects the controller's own caches could not decode so far; see [`ApiSource`](crate::ApiSource).
+    /// An object that is listed again is counted again.
     #[must_use]
     pub fn unreadable_count(&self) -> u64 {
         self.unreadable.get()
     }
 
-    /// How the caches that are its own fare, the one of its objects first: whether they are filled, and which lists and watches fail, and
-    /// why. A kind that may not be listed is seen here.
+    /// Returns the status of each of the controller's own caches, that of its objects first: whether they have synced, and
+    /// which lists and watches fail, and why. Reports kinds that the controller may not list.
     #[must_use]
     pub fn caches(&self) -> Vec<CacheStatus> {
         self.caches.states()
@@ -163,7 +167,7 @@ impl Monitor {
         &self.caches
     }
 
-    /// Where its own caches count them.
+    /// Returns the counter that the controller's own caches use.
     pub(crate) const fn unreadable_counter(&self) -> &UnreadableCounter {
         &self.unreadable
     }

@@ -1,6 +1,6 @@
-//! EDGE. What a controller reads its objects from: an informer, or a store of kube-runtime's.
+//! EDGE. The objects of a controller: an informer, or a store of kube-runtime.
 //!
-//! Cancel safety: dropping [`Objects::ready`] forgets the wait and nothing else.
+//! Cancel safety: dropping [`Objects::ready`] ends the wait and has no other effect.
 
 use std::fmt;
 use std::hash::Hash;
@@ -17,10 +17,11 @@ use tokio::time::timeout;
 use super::kube_mirror::KubeMirror;
 use crate::keys::{object_key, object_ref};
 
-/// A store of kube's is asked again this often whether it is ready: it wakes the one that asked last, and nobody else.
+/// The interval at which a store of kube is asked whether it is ready, because it wakes only the last waiter.
 const ASKS_EVERY: Duration = Duration::from_secs(1);
 
-/// What a controller reads its objects from. An enum, as a [`ControllerStore`](super::ControllerStore) gives back what it was made of.
+/// The objects of a controller. An enum, because a [`ControllerStore`](super::ControllerStore) returns the informer or the
+/// store that it was created from.
 pub(crate) enum Objects<K>
 where
     K: Resource + 'static,
@@ -29,14 +30,15 @@ where
     Informer {
         informer: Informer<NamespacedName, K>,
         dyntype: K::DynamicType,
-        /// The same as a store of kube's, once it was asked for.
+        /// The mirror as a store of kube, once it was requested.
         mirror: Arc<OnceLock<KubeMirror<K>>>,
     },
     Kube {
         store: reflector::Store<K>,
-        /// Known before there is a key: what makes keys has the kind.
+        /// Set before there is a key: the code that creates keys has the kind.
         dyntype: Arc<OnceLock<K::DynamicType>>,
-        /// It is known whether the store will be ready: that it is, or that its writer is gone. Only one task asks the store, and all are woken.
+        /// Set when it is known whether the store will be ready: it is ready, or its writer was dropped. Only one task
+        /// asks the store, and all waiters are woken.
         decided: Arc<OnceCell<()>>,
     },
 }
@@ -68,7 +70,7 @@ where
         }
     }
 
-    /// A reference to the object of this key.
+    /// Returns a reference to the object with this key.
     pub(crate) fn reference(&self, key: &NamespacedName) -> ObjectRef<K> {
         let dyntype = match self {
             Self::Informer { dyntype, .. } => dyntype,
@@ -77,18 +79,19 @@ where
         object_ref(key, dyntype.clone())
     }
 
-    /// The object of exactly this key.
+    /// Returns the object with exactly this key.
     pub(crate) fn get(&self, key: &NamespacedName) -> Option<Arc<K>> {
         match self {
             Self::Informer { informer, .. } => informer.store().get(key),
-            // Kube's finds an object without a namespace also under a reference that has one: two keys for one object.
+            // kube's store finds an object without a namespace also by a reference that has one, which would give
+            // one object two keys.
             Self::Kube { store, .. } => store.get(&self.reference(key)).filter(|object| {
                 object.meta().namespace.as_deref().filter(|it| !it.is_empty()) == key.namespace()
             }),
         }
     }
 
-    /// The keys of all objects.
+    /// Returns the keys of all objects.
     pub(crate) fn keys(&self) -> Vec<NamespacedName> {
         match self {
             Self::Informer { informer, .. } => informer.snapshot().keys().cloned().collect(),
@@ -98,8 +101,8 @@ where
         }
     }
 
-    /// The key of what a key of a reference means. The owner of an object in a namespace need not be in one itself: kube's references to such
-    /// an owner name the namespace all the same, and the same object must not have two keys.
+    /// Resolves the key of a reference to the key of its object. The owner of an object in a namespace may be
+    /// cluster-scoped: kube's references to such an owner still have the namespace, and one object must not have two keys.
     pub(crate) fn resolve(&self, key: NamespacedName) -> NamespacedName {
         if key.namespace().is_none() {
             return key;
@@ -115,12 +118,12 @@ where
         if has_no_namespace { without } else { key }
     }
 
-    /// Waits until the first list is there. Any number may wait.
+    /// Waits until the first list is complete. Any number of tasks may wait.
     pub(crate) async fn ready(&self) -> Result<(), NeverReady> {
         match self {
             Self::Informer { informer, mirror, .. } => {
                 informer.synced().await.map_err(NeverReady::Informer)?;
-                // Reconciles may read that one.
+                // Reconciles may read the mirror.
                 mirror.get().inspect(|mirror| mirror.complete());
                 Ok(())
             }

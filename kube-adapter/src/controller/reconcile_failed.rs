@@ -1,4 +1,5 @@
-//! PURE. How a reconcile failed, as the loop has to know it. The user's own error has gone to the stream of results by then.
+//! PURE. The failure of a reconcile, as the loop receives it. The user's own error has been sent to the stream of results by
+//! then.
 
 use std::error::Error;
 use std::fmt;
@@ -8,17 +9,17 @@ use flyball_controller::{FailureClass, ReconcileError};
 
 use crate::UnknownAction;
 
-/// What becomes of the object after a failure.
+/// The retry that follows a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReconcileFailed {
     pub(crate) class: FailureClass,
-    /// The delay that is asked for; `None` when there is none, or it cannot be read.
+    /// The requested delay; `None` if there is none, or it cannot be read.
     pub(crate) delay: Option<Duration>,
 }
 
 impl ReconcileFailed {
-    /// What becomes of it when the error policy returns `action`. A policy that waits for a change decides alone; otherwise the
-    /// later of its delay and the server's holds, where the latter is to be respected.
+    /// Creates the failure for the `action` that the error policy returned. A policy that waits for a change decides alone;
+    /// otherwise the longer of its delay and the server's applies, if the server's delay is to be respected.
     pub(crate) fn new(
         action: Result<Option<Duration>, UnknownAction>,
         class: FailureClass,
@@ -35,7 +36,7 @@ impl ReconcileFailed {
         failure.downcast_ref::<Self>().map_or(FailureClass::Transient, |failed| failed.class)
     }
 
-    /// The delay that the error policy asked for; a panic and a timeout have none.
+    /// Returns the delay of the error policy; a panic and a timeout have none.
     pub(crate) fn delay_of(failure: &ReconcileError) -> Option<Duration> {
         failure.downcast_ref::<Self>().and_then(|failed| failed.delay)
     }

@@ -1,12 +1,12 @@
-//! SHELL. Why objects are reconciled, for the spans of reconciles and for debug views: kube-runtime's reasons, in its words.
+//! SHELL. The reasons of reconciles, for the spans of reconciles and for debug views: kube-runtime's reasons and their texts.
 //!
 //! | guarded by | |
 //! |---|---|
-//! | `Reasons::noted` | for each key that is queued, the first reason and how many there were |
+//! | `Reasons::noted` | for each queued key, the first reason and the number of reasons |
 //! | `Reasons::in_flight` | for each key that is being reconciled, the reason |
 //! | `Reasons::asked` | itself, an atomic; set once |
 //!
-//! Nothing is noted while no subscriber wants the span, and no debug view has asked.
+//! Nothing is recorded while no subscriber enables the span, and no debug view has asked.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -24,7 +24,7 @@ use super::TARGET;
 /// Why an object is reconciled.
 #[derive(Clone, Debug)]
 pub(crate) enum Reason {
-    /// Through `reconcile_on`, or not known.
+    /// Requested through `reconcile_on`, or unknown.
     Unknown,
     ObjectUpdated,
     RelatedObjectUpdated {
@@ -34,7 +34,7 @@ pub(crate) enum Reason {
     ReconcilerRequestedRetry,
     ErrorPolicyRequestedRetry,
     BulkReconcile,
-    /// By a request of kube-runtime's.
+    /// The reason of a request of kube-runtime.
     Given(ReconcileReason),
 }
 
@@ -54,13 +54,13 @@ impl fmt::Display for Reason {
     }
 }
 
-/// A reconcile that runs, and why; see [`Monitor::in_flight`](crate::Monitor::in_flight).
+/// A running reconcile and its reason; see [`Monitor::in_flight`](crate::Monitor::in_flight).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReconcileInFlight {
     /// The key of the object.
     pub object: NamespacedName,
-    /// Why it runs, in kube-runtime's words; of several reasons that became one reconcile, the first.
+    /// The text of the reason, as in kube-runtime; if several reasons coalesced into one reconcile, the first.
     pub reason: String,
     /// How many reasons there were.
     pub reasons: u32,
@@ -68,19 +68,19 @@ pub struct ReconcileInFlight {
     pub running_for: Duration,
 }
 
-/// Those of the keys of one controller.
+/// The reasons of the keys of one controller.
 #[derive(Default)]
 pub(crate) struct Reasons {
     noted: Mutex<HashMap<NamespacedName, PendingReason>>,
     in_flight: Mutex<HashMap<NamespacedName, Running>>,
-    /// A debug view has asked.
+    /// Whether a debug view has asked.
     asked: AtomicBool,
 }
 
 struct PendingReason {
     reason: Reason,
     count: u32,
-    /// For a later time: a change before that is the reason instead.
+    /// Whether the reason is for a delayed key: the reason of an earlier change replaces it.
     later: bool,
 }
 
@@ -91,7 +91,7 @@ struct Running {
 }
 
 impl Reasons {
-    /// Notes why a key is about to be added. Of several reasons the first is kept, and all are counted.
+    /// Records the reason of a key that is about to be added. Of several reasons the first is kept, and all are counted.
     pub(crate) fn note(&self, key: &NamespacedName, reason: impl FnOnce() -> Reason) {
         if !self.wanted() {
             return;
@@ -105,7 +105,7 @@ impl Reasons {
         }
     }
 
-    /// Notes why a key comes back later, unless there is a reason for it to come sooner.
+    /// Records the reason of a retry, unless the key has a reason to run earlier.
     pub(crate) fn note_retry(&self, key: &NamespacedName, reason: Reason) {
         if self.wanted() {
             let noted = PendingReason { reason, count: 1, later: true };
@@ -113,7 +113,8 @@ impl Reasons {
         }
     }
 
-    /// Why a key is reconciled now, and how many reasons there were. It is in flight until the guard is dropped.
+    /// Returns the reason of a key whose reconcile starts, and the number of reasons. The key is in flight until the guard
+    /// is dropped.
     pub(crate) fn begin(self: &Arc<Self>, key: &NamespacedName) -> (Reason, u32, Option<InFlightReason>) {
         if !self.wanted() {
             return (Reason::Unknown, 1, None);
@@ -125,7 +126,7 @@ impl Reasons {
         (reason, count, Some(InFlightReason { of: self.clone(), key: key.clone() }))
     }
 
-    /// Those in flight, from the first call on, the one that has run longest first.
+    /// Returns the reconciles in flight, recorded from the first call on, the longest-running first.
     pub(crate) fn in_flight(&self) -> Vec<ReconcileInFlight> {
         // Ordering: Relaxed, it publishes nothing.
         self.asked.store(true, Ordering::Relaxed);

@@ -1,6 +1,6 @@
-//! EDGE. The results of a controller as a stream, which runs it.
+//! EDGE. The stream of a controller's results, which runs the controller.
 //!
-//! Cancel safety: dropping the stream ends the controller at once, as it does in kube-runtime.
+//! Cancel safety: dropping the stream stops the controller immediately, as in kube-runtime.
 
 use std::fmt;
 use std::panic::resume_unwind;
@@ -19,10 +19,11 @@ use tracing::Instrument;
 
 pub(super) type ReconcileResult<K, E, Q> = Result<(ObjectRef<K>, Action), Outcome<E, Q>>;
 
-/// What comes of each reconcile; the stream of [`Controller::run`](crate::Controller::run) and [`applier`](crate::applier). Dropping it ends the controller.
+/// The results of a controller's reconciles: the stream of [`Controller::run`](crate::Controller::run) and
+/// [`applier`](crate::applier). Dropping it stops the controller.
 ///
 /// # Examples
-/// A controller as a task of its own:
+/// Runs a controller as a task:
 /// ```
 /// use flyball_kube::{Action, Controller, ReconcileStream};
 /// use futures_util::StreamExt;
@@ -50,7 +51,7 @@ pub struct ReconcileStream<K: Resource, E: 'static, Q: 'static = watcher::Error>
 }
 
 impl<K: Resource, E, Q> ReconcileStream<K, E, Q> {
-    /// Runs `run` from when it is polled first.
+    /// Creates a stream that starts `run` at its first poll.
     pub(super) fn new(
         run: BoxFuture<'static, ()>,
         untaken: mpsc::Receiver<ReconcileResult<K, E, Q>>,
@@ -72,19 +73,20 @@ impl<K: Resource, E, Q> Stream for ReconcileStream<K, E, Q> {
     type Item = ReconcileResult<K, E, Q>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        // A task of its own: while the results are being looked at, the controller goes on.
+        // A task of its own, so that the controller goes on while the consumer handles the results.
         self.state = match std::mem::replace(&mut self.state, State::Over) {
             State::Begin(run) => State::Running(tokio::spawn(run.in_current_span())),
             state => state,
         };
-        // First, as they are few: results may never end. When nobody is left who could be in trouble, the results alone say when it is over.
+        // Polled first, because errors are few and results may never end. When no sender of errors is left, the results
+        // alone determine the end.
         if let Poll::Ready(Some(error)) = self.watch_errors.poll_recv(context) {
             return Poll::Ready(Some(Err(Outcome::QueueError(error))));
         }
         if let Some(result) = ready!(self.untaken.poll_recv(context)) {
             return Poll::Ready(Some(result));
         }
-        // All who could say something are gone.
+        // All senders are dropped.
         if let State::Running(task) = &mut self.state {
             let ended = ready!(task.poll_unpin(context));
             self.state = State::Over;
@@ -94,7 +96,7 @@ impl<K: Resource, E, Q> Stream for ReconcileStream<K, E, Q> {
                 resume_unwind(error.into_panic());
             }
         }
-        // What a stream said last.
+        // The last error of a stream.
         Poll::Ready(self.watch_errors.try_recv().ok().map(|error| Err(Outcome::QueueError(error))))
     }
 }

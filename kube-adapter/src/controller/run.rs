@@ -1,8 +1,8 @@
 //! EDGE. Adapts the user's functions to the controller loop, and the loop's results to a stream.
 //!
-//! Cancel safety: dropping the stream ends the controller at once, as it does in kube-runtime: running reconciles are dropped
-//! at their next await. A result is sent before its object is released. A consumer that does not poll the stream
-//! holds up the reconciles; no result is lost.
+//! Cancel safety: dropping the stream stops the controller immediately, as in kube-runtime: running reconciles are dropped at
+//! their next await. A result is sent before its object is released. A consumer that does not poll the stream delays the
+//! reconciles; no result is lost.
 
 use std::error::Error;
 use std::fmt;
@@ -37,7 +37,7 @@ use crate::controller::reconcile_failed::ReconcileFailed;
 use crate::unreadable_reason;
 use flyball_kube_lease::Leadership;
 
-/// Results that nobody has taken yet; then reconciles wait.
+/// The number of results that may wait for the consumer; when there are more, reconciles wait.
 const UNTAKEN: usize = 256;
 
 impl<K> Controller<K>
@@ -45,41 +45,47 @@ where
     K: Resource + Clone + Send + Sync + 'static,
     K::DynamicType: fmt::Debug + Eq + Hash + Clone + Send + Sync + Unpin,
 {
-    /// What comes of each reconcile, from when it is polled first; it ends when the controller is shut down.
+    /// Returns the stream of results, which runs the controller from its first poll on; it ends when the controller is shut
+    /// down.
     ///
-    /// `reconcile` is called for each object that is new, changed, or concerned by another one: never twice at once for one object, and
-    /// once more after a change while it ran. `error_policy` is called after each error; the object is retried after exactly the delay
-    /// that it returns, or sooner if it changes. [`Config::backoff`](crate::Config::backoff),
-    /// [`conflict_backoff`](crate::Config::conflict_backoff), [`respect_retry_after`](crate::Config::respect_retry_after) and
-    /// [`status`](crate::Config::classify_status) change that. After [`Action::await_change`] the object is not retried until it changes.
+    /// `reconcile` is called for each object that is new or changed, or to which another object maps: never concurrently
+    /// for one object, and once more after a change during the call. `error_policy` is called after each error; the object
+    /// is retried after exactly the delay that it returns, or earlier if it changes.
+    /// [`Config::backoff`](crate::Config::backoff), [`conflict_backoff`](crate::Config::conflict_backoff),
+    /// [`respect_retry_after`](crate::Config::respect_retry_after) and [`classify_status`](crate::Config::classify_status)
+    /// change that. After [`Action::await_change`] the object is not retried until it changes.
     ///
-    /// It begins when the cache of its own objects is filled, and those that are shared with the program are; with
-    /// [`wait_for_all_caches`](crate::Config::wait_for_all_caches), when all of them are. A reconcile that panics, or takes [too long](crate::Config::reconcile_timeout), has no result here:
-    /// it is logged, counted, and tried again. An object that is gone when its turn comes is an
-    /// [`ObjectNotFound`](Outcome::ObjectNotFound), and what goes wrong with a watch that is the controller's own a [`QueueError`](Outcome::QueueError).
-    /// Neither ends anything.
+    /// Reconciles start when the cache of the controller's own objects and the informers that are shared with the program
+    /// have synced; with [`wait_for_all_caches`](crate::Config::wait_for_all_caches), when all caches have. A reconcile
+    /// that panics, or [times out](crate::Config::reconcile_timeout), has no result in the stream: it is logged, counted,
+    /// and retried. An object that was deleted before its reconcile starts is an
+    /// [`ObjectNotFound`](Outcome::ObjectNotFound), and a failure of one of the controller's own watches is a
+    /// [`QueueError`](Outcome::QueueError). Neither ends the controller.
     ///
-    /// An object that becomes unreadable, as its JSON does not fit its type any more, is not reconciled: it is a `QueueError` that names it, each time that its
-    /// turn comes. While it is being deleted, it is reconciled all the same, so that finalizers run: with its new metadata, and everything else as it was
-    /// read last. [`unreadable_reason`](crate::unreadable_reason) reports them. When it can be read again it is reconciled, whatever
-    /// [`filter_changes`](Self::filter_changes) says.
+    /// An object that becomes unreadable, because its JSON does not fit its type any more, is not reconciled: each time it
+    /// would be, the stream returns a `QueueError` that names it. While such an object is being deleted, it is still
+    /// reconciled, so that finalizers run: with its new metadata, and the rest of the state that was decoded last.
+    /// [`unreadable_reason`](crate::unreadable_reason) returns why an object is unreadable. Once it can be decoded again it
+    /// is reconciled, whatever [`filter_changes`](Self::filter_changes) returns.
     ///
-    /// Each reconcile is a span of `tracing`, within the one in which the stream is polled first: `reconciling object`, under kube-runtime's
-    /// own target `kube_runtime::controller`, with `object.ref`, `object.reason` (of several reasons that became one reconcile, the
-    /// first) and `object.reasons` (how many there were).
+    /// Each reconcile has a `tracing` span, within the span in which the stream is polled first: `reconciling object`,
+    /// under kube-runtime's own target `kube_runtime::controller`, with `object.ref`, `object.reason` (if several reasons
+    /// coalesced into one reconcile, the first) and `object.reasons` (their number).
     ///
     /// # Where kube-runtime accepts more
-    /// Reconciles run in tasks of their own, so all that is given here is `Send + 'static`, and `error_policy` is `Sync`. A reference to a local variable becomes an `Arc` in the context or in the
-    /// closure; an `Rc` or a `RefCell` an `Arc` or a lock. `reconcile` may be `FnMut`: it is called under a lock, which is released before its future runs, so what it does before it returns
-    /// the future should be little. An `error_policy` that counts uses an atomic.
+    /// Reconciles run in tasks of their own, so all arguments must be `Send + 'static`, and `error_policy` must be `Sync`.
+    /// Replace a reference to a local variable by an `Arc` in the context or in the closure; an `Rc` or a `RefCell` by an
+    /// `Arc` or a lock. `reconcile` may be `FnMut`: it is called under a lock, which is released before its future runs, so
+    /// it should do little before it returns the future. An `error_policy` that counts uses an atomic.
     ///
     /// # Panics
-    /// The stream, when it is polled for the first time outside a tokio runtime, when a stream of
-    /// [`reconcile_on`](Self::reconcile_on), [`reconcile_all_on`](Self::reconcile_all_on) or of [objects](Self::for_stream) panics, and when an informer of the controller's
-    /// own does, as it reads an object, say: nothing would come of changes any more.
+    /// The stream panics if it is polled for the first time outside a tokio runtime, if a stream of
+    /// [`reconcile_on`](Self::reconcile_on), [`reconcile_all_on`](Self::reconcile_all_on) or of [objects](Self::for_stream)
+    /// panics, and if one of the controller's own informers panics, for example when it decodes an object: no change would
+    /// become a key any more.
     ///
     /// # Cancel safety
-    /// Dropping the stream ends the controller at once.
+    /// Dropping the stream stops the controller immediately.
     pub fn run<F, R, C>(
         self,
         reconcile: F,
@@ -111,7 +117,7 @@ where
     }
 }
 
-/// What runs, beside the user's functions. `Q` is an error of what brings keys.
+/// The parts of a run besides the user's functions. `Q` is an error of a trigger.
 pub(super) struct RunSetup<K, Q>
 where
     K: Resource + 'static,
@@ -129,7 +135,7 @@ where
     pub(super) leadership: Option<Leadership>,
     pub(super) monitor: Monitor,
     pub(super) watch_errors: mpsc::Receiver<Q>,
-    /// What an object that cannot be read is; nothing, where there can be none.
+    /// The error for an object that cannot be decoded; `None` if there can be no such object.
     pub(super) unreadable: fn(watcher::Error) -> Option<Q>,
 }
 
@@ -161,7 +167,7 @@ where
                 Err(NeverReady::Informer(stopped)) => Err(stopped),
                 Err(NeverReady::Kube(dropped)) => {
                     let error = Outcome::RunnerError(RunnerError::Readiness(dropped));
-                    // Refused when nobody listens any more.
+                    // Refused if the receiver was dropped.
                     let _ = failed.send(Err(error)).await;
                     Err(Stopped)
                 }
@@ -208,7 +214,7 @@ where
     }
 }
 
-/// The user's side of a controller.
+/// The user functions of a controller.
 struct Callbacks<K, C, F, P, E, Q>
 where
     K: Resource + 'static,
@@ -222,7 +228,7 @@ where
     context: Arc<C>,
     main: Objects<K>,
     classifier: Classifier,
-    /// Of the user's reconcile alone: it is not to blame if nobody takes its result.
+    /// Applies to the user's reconcile alone, not to the time in which its result waits for the consumer.
     limit: Option<Duration>,
     reasons: Arc<Reasons>,
     unreadable: fn(watcher::Error) -> Option<Q>,
@@ -243,7 +249,7 @@ where
     async fn reconcile(self: Arc<Self>, key: NamespacedName) -> Result<Reconciled, ReconcileError> {
         let (reason, reasons, _in_flight) = self.reasons.begin(&key);
         let mut reference = self.main.reference(&key);
-        // Read when its turn has come: the newest state there is.
+        // Read when the reconcile starts: the newest state there is.
         let Some(object) = self.main.get(&key) else {
             let known = self.main.resolve(key.clone());
             if known != key {
@@ -252,7 +258,8 @@ where
             self.tell(Err(Outcome::ObjectNotFound(Box::new(reference.erase())))).await;
             return Ok(Reconciled::Done(Next::await_change()));
         };
-        // What it asks for is not known, so there is nothing to enforce; but what is to be cleaned up does not change any more.
+        // The desired state is unknown, so there is nothing to apply; but the state that a finalizer cleans up does not
+        // change any more.
         if object.meta().deletion_timestamp.is_none()
             && let Some(why) = unreadable_reason(&*object)
             && let Some(error) = (self.unreadable)(cannot_be_read(&reference, why))
@@ -260,7 +267,7 @@ where
             self.tell(Err(Outcome::QueueError(error))).await;
             return Ok(Reconciled::Done(Next::await_change()));
         }
-        // An Event about the object, made from its reference, is found by these.
+        // An Event about the object that is created from its reference is found by these fields.
         reference.extra.uid = object.meta().uid.clone();
         reference.extra.resource_version = object.meta().resource_version.clone();
         let span = tracing::info_span!(
@@ -270,7 +277,8 @@ where
             object.reason = %reason,
             object.reasons = reasons
         );
-        // Waited for without holding a thread: a function that blocks before it returns its future may wait for what another task does.
+        // An async lock does not block the thread: a function that blocks before it returns its future may wait for
+        // another task.
         let mut reconcile = self.reconcile.lock().await;
         let run = span.in_scope(|| reconcile(object.clone(), self.context.clone()));
         drop(reconcile);
@@ -309,18 +317,18 @@ where
     }
 
     async fn tell(&self, result: ReconcileResult<K, R::Error, Q>) {
-        // Refused when nobody listens any more: then all of this is being dropped.
+        // Refused if the receiver was dropped: the controller is being dropped in that case.
         let _ = self.results.send(result).await;
     }
 }
 
-/// In the words of a watcher that meets such an object.
+/// The error that a watcher returns for such an object.
 fn cannot_be_read(object: &impl fmt::Display, why: &str) -> watcher::Error {
     let error = serde::de::Error::custom(format_args!("{object} cannot be read: {why}"));
     watcher::Error::WatchFailed(kube::Error::SerdeError(error))
 }
 
-/// Reconciled too often is better than never again: what cannot be read is a failure.
+/// An action whose delay cannot be read counts as a failure: an extra reconcile is better than none.
 fn next(
     key: &NamespacedName,
     asked: Result<Option<Duration>, UnknownAction>,

@@ -1,6 +1,6 @@
-//! EDGE. When a controller ends: in order, and at once.
+//! EDGE. The shutdown of a controller: graceful, and immediate.
 //!
-//! Cancel safety: signals are waited for while the controller runs, and no longer.
+//! Cancel safety: signals are awaited only while the controller runs.
 
 use std::hash::Hash;
 
@@ -11,14 +11,14 @@ use kube::Resource;
 use super::Controller;
 use flyball_kube_lease::Leadership;
 
-/// The signals that end a controller. Any of a list will do.
+/// The signals that shut a controller down. Any of a list suffices.
 #[derive(Default)]
 pub(crate) struct ShutdownSignals {
     pub(crate) graceful: Vec<BoxFuture<'static, ()>>,
     pub(crate) forceful: Vec<BoxFuture<'static, ()>>,
 }
 
-/// Done when the first of them is; never, if there is none.
+/// Completes when the first of the signals does; never, if there is none.
 pub(crate) fn any(signals: Vec<BoxFuture<'static, ()>>) -> BoxFuture<'static, ()> {
     match signals.is_empty() {
         true => pending().boxed(),
@@ -26,26 +26,26 @@ pub(crate) fn any(signals: Vec<BoxFuture<'static, ()>>) -> BoxFuture<'static, ()
     }
 }
 
-/// When it ends.
+/// Settings for shutdown.
 impl<K> Controller<K>
 where
     K: Resource + 'static,
     K::DynamicType: Eq + Hash,
 {
-    /// Ends in order when `signal` is done, or any other that was given: changes bring nothing any more, reconciles in flight end, and
-    /// what is queued is left, as in kube-runtime.
+    /// Shuts down gracefully when `signal` completes, or any other signal that was added: changes add no keys any more,
+    /// reconciles in flight end, and queued objects are left, as in kube-runtime.
     ///
-    /// [`Config::shutdown_grace`](crate::Config::shutdown_grace) bounds the time for it. With
-    /// [`Config::drain_on_shutdown`](crate::Config::drain_on_shutdown) what is queued is reconciled, too.
+    /// [`Config::shutdown_grace`](crate::Config::shutdown_grace) limits the time for that. With
+    /// [`Config::drain_on_shutdown`](crate::Config::drain_on_shutdown) queued objects are reconciled, too.
     pub fn graceful_shutdown_on(mut self, signal: impl Future<Output = ()> + Send + 'static) -> Self {
         self.shutdown.graceful.push(signal.boxed());
         self
     }
 
-    /// Ends at once when `signal` is done: running reconciles are dropped where they await something.
+    /// Stops immediately when `signal` completes: running reconciles are dropped at an await point.
     ///
     /// # Examples
-    /// Reconciles have an hour to end, and not a second more:
+    /// Reconciles may run for at most an hour:
     /// ```
     /// # use flyball_kube_testing::ApiServer;
     /// use flyball_kube::{Action, Controller};
@@ -82,13 +82,15 @@ where
         self
     }
 
-    /// Reconciles only while this process leads: the caches fill before, and the controller is [ready](crate::Monitor::ready) then. When it is elected, all
-    /// objects are reconciled; when the election is stopped, or the leadership is lost, it ends
-    /// [in order](Self::graceful_shutdown_on). No reconcile begins once the lease is past its
-    /// [renew deadline](flyball_kube_lease::ElectionBuilder::renew_deadline), whatever waits for its turn.
+    /// Reconciles only while this process leads. The caches sync before that, and the controller is
+    /// [ready](crate::Monitor::ready) then. When this process is elected, all objects are reconciled; when the election is
+    /// stopped, or the leadership is lost, the controller [shuts down](Self::graceful_shutdown_on). No reconcile starts
+    /// after the [renew deadline](flyball_kube_lease::ElectionBuilder::renew_deadline) of the lease, even if objects are
+    /// queued.
     ///
-    /// For the work of [`Election::run_as_standby`](flyball_kube_lease::Election::run_as_standby), or of the other forms. What
-    /// [`reconcile_on`](Self::reconcile_on) asks for before it leads is dropped, as all objects are reconciled later. The last one that was given counts.
+    /// Use it in the function passed to [`Election::run_as_standby`](flyball_kube_lease::Election::run_as_standby), or to
+    /// the other methods. Requests of [`reconcile_on`](Self::reconcile_on) before this process leads are dropped, because
+    /// all objects are reconciled later. The last leadership that was set applies.
     ///
     /// # Examples
     /// ```
@@ -123,9 +125,10 @@ where
         self
     }
 
-    /// Ends [in order](Self::graceful_shutdown_on) on Ctrl+C or SIGTERM, and at once on the second of them.
+    /// [Shuts down gracefully](Self::graceful_shutdown_on) on the first Ctrl+C or SIGTERM, and stops immediately on the
+    /// second.
     ///
-    /// The signals are caught from when the controller runs on, and for the rest of the process: what else runs in it must
+    /// The signals are caught from the start of the run on, and for the rest of the process: other code in the process must
     /// end by itself.
     pub fn shutdown_on_signal(mut self) -> Self {
         let (first, graceful) = tokio::sync::oneshot::channel();
@@ -133,7 +136,7 @@ where
         let signals = async move {
             signal().await;
             tracing::info!(target: super::TARGET, "shutting down; press ctrl+c again to end at once");
-            // Nobody listens if it is ending already.
+            // Refused if the controller is already shutting down.
             let _ = first.send(());
             signal().await;
             tracing::info!(target: super::TARGET, "ending at once");
@@ -143,7 +146,7 @@ where
     }
 }
 
-/// The next signal that asks a process to end.
+/// Waits for the next signal that asks the process to end.
 async fn signal() {
     #[cfg(unix)]
     {
@@ -158,7 +161,7 @@ async fn signal() {
     uncaught(tokio::signal::ctrl_c().await).await;
 }
 
-/// A signal that cannot be caught is never seen: better than one that is seen at once.
+/// Never completes if the signal cannot be caught: that is better than a shutdown without a signal.
 async fn uncaught(caught: std::io::Result<()>) {
     if let Err(error) = caught {
         tracing::warn!(target: super::TARGET, %error, "cannot listen to signals");

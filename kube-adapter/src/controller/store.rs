@@ -1,6 +1,6 @@
-//! EDGE. A controller's objects, under the names that kube-runtime's readers use.
+//! EDGE. The objects of a controller, with the API of kube-runtime's readers.
 //!
-//! Cancel safety: dropping [`ControllerStore::wait_until_ready`] forgets the wait and nothing else.
+//! Cancel safety: dropping [`ControllerStore::wait_until_ready`] ends the wait and has no other effect.
 
 use std::fmt;
 use std::hash::Hash;
@@ -15,22 +15,22 @@ use super::kube_mirror::KubeMirror;
 use super::objects::Objects;
 use crate::keys::reference_key;
 
-/// The objects a controller reads, as kube-runtime's `Store` gives them: same names, same meanings. A clone costs a
+/// The objects a controller reads, with the methods of kube-runtime's `Store`: the same names and meanings. A clone costs a
 /// reference count.
 ///
-/// It is a handle over an informer, or over a `Store` of kube-runtime's:
+/// A `ControllerStore` is a handle to an informer, or to a `Store` of kube-runtime:
 ///
 /// | from | by |
 /// |---|---|
 /// | a controller | [`Controller::store`](crate::Controller::store) |
 /// | an informer | `ControllerStore::from(informer)` |
-/// | a store of kube's | `ControllerStore::from(store)`: filled by hand in a test, say |
+/// | a store of kube | `ControllerStore::from(store)`: for a store that a test fills, for example |
 ///
-/// [`informer`](Self::informer) has the rest: views of one instant that nobody waits for, indexes, labels, changes, how the
-/// watch fares. [`to_kube`](Self::to_kube) is for signatures that have kube's type.
+/// [`informer`](Self::informer) has the rest: consistent snapshots that block no writer, indexes, labels, changes, the status
+/// of the watch. [`to_kube`](Self::to_kube) is for signatures with kube's type.
 ///
 /// # Examples
-/// A mapper that looks for its objects in a store, in a test without an informer:
+/// Tests a mapper that looks up its objects in a store, without an informer:
 /// ```
 /// use flyball_kube::ControllerStore;
 /// use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -53,7 +53,7 @@ use crate::keys::reference_key;
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 ///
-/// What it gives:
+/// Its methods:
 /// ```
 /// # use flyball_kube_testing::ApiServer;
 /// use flyball_kube::{ControllerStore, informer};
@@ -100,7 +100,7 @@ where
         Self { objects }
     }
 
-    /// The informer behind it; `None` if it was made of a store of kube's.
+    /// Returns the informer behind it; `None` if it was created from a store of kube.
     ///
     /// # Examples
     /// ```
@@ -117,19 +117,23 @@ where
         self.objects.informer()
     }
 
-    /// The same objects as a store of kube-runtime's: the one that this was made of, or one that mirrors the informer.
+    /// Returns the same objects as a store of kube-runtime: the one that this handle was created from, or one that mirrors
+    /// the informer.
     ///
-    /// A mirror is made at the first call, once for all clones of this handle, and lives as long as the informer's store, not as long as the handle: keep one handle, and do not make
-    /// one by `ControllerStore::from(informer)` for each call. While the informer has not synced, a task of the present runtime completes the mirror. Each change is written to it where the informer publishes it,
-    /// before the controllers that were started later are notified. That costs two clones of the object and an entry with the strings of its name, namespace, `uid` and version (D14 and D16 of
-    /// the [crate's documentation](crate#coming-from-kube-runtime)). The store is kube's, with what that lacks: `wait_until_ready` wakes one of several waiters (D6), a
-    /// `find` or `state_filter` of a reader keeps the informer waiting (D13), and there is no index (D15).
+    /// The first call creates the mirror, once for all clones of this handle. The mirror lives as long as the informer's
+    /// store, not as long as the handle: keep one handle, and do not create one by `ControllerStore::from(informer)` for
+    /// each call. While the informer has not synced, a task of the current runtime completes the mirror. Each change is
+    /// written to it where the informer publishes it, before the controllers that were started later are notified. That
+    /// costs two clones of the object and an entry with the strings of its name, namespace, `uid` and version (D14 and D16
+    /// of the [crate's documentation](crate#coming-from-kube-runtime)). The store has the limits of kube's:
+    /// `wait_until_ready` wakes one of several waiters (D6), a `find` or `state_filter` of a reader blocks the informer
+    /// (D13), and there is no index (D15).
     ///
-    /// The store is ready when the first list is complete. A controller begins after that with its own objects; for an informer that is shared, await
-    /// `wait_until_ready` of the mirror first.
+    /// The store is ready when the first list is complete. A controller starts to reconcile its own objects after that; for
+    /// a shared informer, await `wait_until_ready` of the mirror first.
     ///
     /// # Panics
-    /// Outside a tokio runtime, if a mirror is to be made of an informer that has not synced.
+    /// Panics outside a tokio runtime if it creates a mirror of an informer that has not synced.
     ///
     /// # Examples
     /// ```
@@ -156,19 +160,21 @@ where
         }
     }
 
-    /// Waits until the first list is there. Any number may wait for an informer, and all are woken; a store of kube's wakes the one that waited last, and the others
-    /// a second later.
+    /// Waits until the first list is complete. Any number of tasks may wait for an informer, and all are woken; a store of
+    /// kube wakes the last waiter, and the others are woken a second later.
     ///
     /// # Errors
-    /// When the informer ended before, as its controller was dropped, say, or the writer of kube's store was dropped.
+    /// Returns an error if the informer ended before, for example because its controller was dropped, or if the writer of
+    /// kube's store was dropped.
     ///
     /// # Cancel safety
-    /// Dropping the future forgets the wait and nothing else.
+    /// Dropping the future ends the wait and has no other effect.
     pub async fn wait_until_ready(&self) -> Result<(), Stopped> {
         self.objects.ready().await.map_err(|_| Stopped)
     }
 
-    /// The object a reference means. Of a kind without namespaces it is found also under a reference that has one.
+    /// Returns the object that a reference names. An object of a kind without namespaces is found even if the reference has
+    /// a namespace.
     #[must_use]
     pub fn get(&self, reference: &ObjectRef<K>) -> Option<Arc<K>> {
         match &self.objects {
@@ -184,7 +190,7 @@ where
         }
     }
 
-    /// All objects, as of now, in no promised order. O(n).
+    /// Returns all objects, in unspecified order. O(n).
     #[must_use]
     pub fn state(&self) -> Vec<Arc<K>> {
         match &self.objects {
@@ -193,10 +199,10 @@ where
         }
     }
 
-    /// Some object that `wanted` says yes to. O(n); an index of the informer is O(1).
+    /// Returns any object for which `wanted` returns `true`. O(n); an index of the informer is O(1).
     pub fn find(&self, mut wanted: impl FnMut(&K) -> bool) -> Option<Arc<K>> {
         match &self.objects {
-            // Not by kube's own, which keeps writers waiting meanwhile.
+            // Not by kube's own `find`, which blocks writers during the search.
             Objects::Kube { store, .. } => store.state().into_iter().find(|object| wanted(object)),
             Objects::Informer { informer, .. } => {
                 informer.snapshot().objects().find(|object| wanted(object)).cloned()
@@ -204,7 +210,7 @@ where
         }
     }
 
-    /// The objects that `wanted` says yes to. O(n).
+    /// Returns the objects for which `wanted` returns `true`. O(n).
     pub fn state_filter(&self, mut wanted: impl FnMut(&K) -> bool) -> Vec<Arc<K>> {
         match &self.objects {
             Objects::Kube { store, .. } => {
@@ -216,13 +222,13 @@ where
         }
     }
 
-    /// The objects whose labels this selector selects. O(n).
+    /// Returns the objects whose labels this selector selects. O(n).
     #[must_use]
     pub fn state_filter_selector(&self, selector: &Selector) -> Vec<Arc<K>> {
         self.state_filter(|object| selector.matches(object.labels()))
     }
 
-    /// How many objects there are.
+    /// Returns the number of objects.
     #[must_use]
     pub fn len(&self) -> usize {
         match &self.objects {
@@ -231,14 +237,14 @@ where
         }
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no objects.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Of an informer that others use, too.
+/// Creates a store of a shared informer.
 impl<K> From<Informer<NamespacedName, K>> for ControllerStore<K>
 where
     K: Resource + Clone + Send + Sync + 'static,
@@ -249,7 +255,7 @@ where
     }
 }
 
-/// Of a store of kube-runtime's.
+/// Creates a store from one of kube-runtime.
 impl<K> From<reflector::Store<K>> for ControllerStore<K>
 where
     K: Resource + Clone + Send + Sync + 'static,

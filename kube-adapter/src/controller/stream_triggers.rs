@@ -1,4 +1,5 @@
-//! EDGE. Controllers over streams of objects, as kube-runtime's `reflector`, `reflect_shared` and `predicate_filter` give them.
+//! EDGE. Controllers over streams of objects, such as those of kube-runtime's `reflector`, `reflect_shared` and
+//! `predicate_filter`.
 //!
 //! Cancel safety: nothing runs before the controller does.
 
@@ -18,25 +19,28 @@ use super::reconcile_reasons::Reason;
 use super::trigger::owners_of;
 use crate::keys::object_key;
 
-/// Controllers over streams and stores of kube-runtime's: the same calls as there.
+/// Controllers over streams and stores of kube-runtime, with the same methods as there.
 ///
-/// A stream and a store lose what kube-runtime's lose; an informer does not. See the [crate's documentation](crate#streams-and-stores-of-kube-runtime).
+/// A stream and a store lose the changes that kube-runtime loses; an informer does not. See the [crate's
+/// documentation](crate#streams-and-stores-of-kube-runtime).
 ///
-/// Each stream is polled in a task of its own, from when the controller runs on. An error is a
-/// [`QueueError`](kube::runtime::controller::Error::QueueError) in the stream of results, and the stream is polled again after a wait, by default
-/// kube-runtime's; no other stream waits. A mapper that panics loses that change alone, and is logged. When all streams have ended, and the controller has no informer,
-/// it reconciles what is queued and ends; what a reconcile asks for at a later time is left.
+/// Each stream is polled in a task of its own while the controller runs. An error is a
+/// [`QueueError`](kube::runtime::controller::Error::QueueError) in the stream of results, and the stream is polled again after
+/// a wait, by default kube-runtime's; no other stream waits. A change whose mapper panics is logged and lost, other changes are
+/// not affected. When all streams have ended, and the controller has no informer, it reconciles the queued objects and ends;
+/// delayed requeues of reconciles are left.
 impl<K> Controller<K>
 where
     K: Resource + Clone + Send + Sync + 'static,
     K::DynamicType: Debug + Eq + Hash + Clone + Send + Sync + Unpin,
 {
-    /// A controller of the objects of a store of kube-runtime's, which are reconciled when the stream gives them.
+    /// Creates a controller of the objects of a kube-runtime store, which are reconciled when the stream returns them.
     ///
-    /// The store has to be the one that the stream is reflected into: an object that is not there is an
-    /// [`ObjectNotFound`](kube::runtime::controller::Error::ObjectNotFound). Reconciles begin when it is ready. Of a controller with
-    /// [`with_leadership`](Self::with_leadership) all objects of the store are reconciled when it is elected.
-    /// [`filter_changes`](Self::filter_changes) has no effect: a stream has no change to compare; filter the stream.
+    /// The stream must be reflected into that store: an object that is not there is an
+    /// [`ObjectNotFound`](kube::runtime::controller::Error::ObjectNotFound). Reconciles start when the store is ready. With
+    /// [`with_leadership`](Self::with_leadership) all objects of the store are reconciled when this process is elected.
+    /// [`filter_changes`](Self::filter_changes) has no effect, because a stream has no change to compare; filter the stream
+    /// instead.
     ///
     /// [`new`](Self::new), or [`for_shared`](Self::for_shared) with an informer, loses no change.
     ///
@@ -67,7 +71,7 @@ where
         Self::for_stream_with(trigger, reader, K::DynamicType::default())
     }
 
-    /// As [`for_stream`](Self::for_stream), of a kind that is known at run time.
+    /// Like [`for_stream`](Self::for_stream), for a kind that is known at run time.
     ///
     /// # Examples
     /// Kinds that are known at run time. The streams are two lists here, so the controller ends:
@@ -118,10 +122,10 @@ where
         controller
     }
 
-    /// As [`for_stream`](Self::for_stream), of a stream of shared objects: a `ReflectHandle` of kube-runtime's, say.
+    /// Like [`for_stream`](Self::for_stream), but for a stream of shared objects, such as kube-runtime's `ReflectHandle`.
     ///
     /// # Examples
-    /// Objects of one watch for several controllers. What writes the store has to be polled, too:
+    /// Objects of one watch for several controllers. The stream that writes the store has to be polled, too:
     /// ```
     /// # use flyball_kube::Controller;
     /// # use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret};
@@ -158,7 +162,7 @@ where
         Self::for_shared_stream_with(trigger, reader, K::DynamicType::default())
     }
 
-    /// As [`for_shared_stream`](Self::for_shared_stream), of a kind that is known at run time.
+    /// Like [`for_shared_stream`](Self::for_shared_stream), for a kind that is known at run time.
     ///
     /// # Examples
     /// ```
@@ -198,11 +202,11 @@ where
         controller
     }
 
-    /// As [`owns`](Self::owns), of a stream of the objects that are owned. A deletion brings the owner if the stream gives what was deleted, as
-    /// kube-runtime's `touched_objects` does; one that the stream does not see brings nobody.
+    /// Like [`owns`](Self::owns), but for a stream of owned objects. A deletion adds the key of the owner if the stream
+    /// returns deleted objects, as kube-runtime's `touched_objects` does; a deletion that the stream misses adds no key.
     ///
     /// # Examples
-    /// Streams for objects that are owned, and for others that concern those of the controller:
+    /// Streams for owned objects, and for objects that map to those of the controller:
     /// ```
     /// # use flyball_kube::Controller;
     /// # use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret};
@@ -228,7 +232,7 @@ where
         self.owns_stream_with(trigger, ())
     }
 
-    /// As [`owns_stream`](Self::owns_stream), of a kind that is known at run time.
+    /// Like [`owns_stream`](Self::owns_stream), for a kind that is known at run time.
     pub fn owns_stream_with<Child>(
         mut self,
         trigger: impl Stream<Item = Result<Child, watcher::Error>> + Send + 'static,
@@ -245,7 +249,7 @@ where
         self
     }
 
-    /// As [`owns_stream`](Self::owns_stream), of a stream of shared objects.
+    /// Like [`owns_stream`](Self::owns_stream), but for a stream of shared objects.
     pub fn owns_shared_stream<Child>(self, trigger: impl Stream<Item = Arc<Child>> + Send + 'static) -> Self
     where
         Child: Resource<DynamicType = ()> + Send + Sync + 'static,
@@ -253,7 +257,7 @@ where
         self.owns_shared_stream_with(trigger, ())
     }
 
-    /// As [`owns_shared_stream`](Self::owns_shared_stream), of a kind that is known at run time.
+    /// Like [`owns_shared_stream`](Self::owns_shared_stream), for a kind that is known at run time.
     pub fn owns_shared_stream_with<Child>(
         mut self,
         trigger: impl Stream<Item = Arc<Child>> + Send + 'static,
@@ -270,7 +274,8 @@ where
         self
     }
 
-    /// As [`watches`](Self::watches), of a stream of the objects that concern others. The mapper is called for what the stream gives, and not for the state before.
+    /// Like [`watches`](Self::watches), but for a stream of related objects. The mapper is called for the objects that the
+    /// stream returns, and not for the state before a change.
     pub fn watches_stream<Other, I>(
         self,
         trigger: impl Stream<Item = Result<Other, watcher::Error>> + Send + 'static,
@@ -284,7 +289,7 @@ where
         self.watches_stream_with(trigger, mapper, Other::DynamicType::default())
     }
 
-    /// As [`watches_stream`](Self::watches_stream), of a kind that is known at run time.
+    /// Like [`watches_stream`](Self::watches_stream), for a kind that is known at run time.
     pub fn watches_stream_with<Other, I>(
         mut self,
         trigger: impl Stream<Item = Result<Other, watcher::Error>> + Send + 'static,
@@ -301,7 +306,7 @@ where
         self
     }
 
-    /// As [`watches_stream`](Self::watches_stream), of a stream of shared objects.
+    /// Like [`watches_stream`](Self::watches_stream), but for a stream of shared objects.
     pub fn watches_shared_stream<Other, I>(
         self,
         trigger: impl Stream<Item = Arc<Other>> + Send + 'static,
@@ -315,7 +320,7 @@ where
         self.watches_shared_stream_with(trigger, mapper, Other::DynamicType::default())
     }
 
-    /// As [`watches_shared_stream`](Self::watches_shared_stream), of a kind that is known at run time.
+    /// Like [`watches_shared_stream`](Self::watches_shared_stream), for a kind that is known at run time.
     pub fn watches_shared_stream_with<Other, I>(
         mut self,
         trigger: impl Stream<Item = Arc<Other>> + Send + 'static,

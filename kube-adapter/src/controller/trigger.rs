@@ -1,4 +1,4 @@
-//! EDGE. What brings keys to a controller: changes of its own objects, and of others that concern them.
+//! EDGE. The triggers of a controller: changes of its own objects, and of related ones, become keys.
 //!
 //! Cancel safety: a change becomes keys where the informer publishes it; nothing is awaited in between.
 
@@ -20,18 +20,18 @@ use crate::config::boxed_policy::BoxedPolicy;
 use crate::keys::reference_key;
 use crate::unreadable_reason;
 
-/// One informer and what its changes mean, its types out of sight: of the three, the one that fits the queue is called.
+/// A type-erased informer and its mapper: one of the three methods is called, which fits the order of the queue.
 pub(crate) trait Trigger: Send {
     fn fifo(self: Box<Self>, to: Loop<Fifo>, options: AddOptions) -> Loop<Fifo>;
     fn priority(self: Box<Self>, to: Loop<Priority>, options: AddOptions) -> Loop<Priority>;
     fn fair(self: Box<Self>, to: Loop<ByNamespace>, options: AddOptions) -> Loop<ByNamespace>;
 }
 
-/// An informer, and which keys a change of its objects brings.
+/// An informer, and the mapper from its changes to keys.
 struct Mapped<V, F> {
     informer: Informer<NamespacedName, V>,
     keys: F,
-    /// The kind of its objects; `None` if they are those that are reconciled.
+    /// The kind of its objects; `None` if they are the reconciled objects themselves.
     related: Option<Arc<str>>,
 }
 
@@ -70,8 +70,8 @@ where
     }
 }
 
-/// The objects that are reconciled: every change that is worth it, but no deletion. Who wants to do something then has a finalizer, or owns what
-/// is left.
+/// Creates the trigger of the reconciled objects: every change that passes the filter adds the key, except deletions. To act on
+/// deletions, use a finalizer, or own the remaining objects.
 pub(crate) fn own<K>(
     informer: &Informer<NamespacedName, K>,
     worth: impl Fn(&Change<NamespacedName, K>) -> bool + Send + Sync + 'static,
@@ -79,7 +79,7 @@ pub(crate) fn own<K>(
 where
     K: Resource + Send + Sync + 'static,
 {
-    // What was due meanwhile was not done.
+    // Work that was due in the meantime was not done.
     let is_unreadable = |change: &Change<NamespacedName, K>| {
         states(change).any(|state| unreadable_reason(&**state).is_some())
     };
@@ -90,7 +90,7 @@ where
     Box::new(Mapped { informer: informer.clone(), keys, related: None })
 }
 
-/// Objects that say who owns them: the owners they have, and those they had.
+/// Creates the trigger of owned objects: maps to the owners in both states of a change.
 pub(crate) fn owned<K, C>(
     informer: &Informer<NamespacedName, C>,
     owners: &Objects<K>,
@@ -105,7 +105,7 @@ where
     watched(informer, owners, kind, move |child: &Arc<C>| owners_of(&**child, &dyntype))
 }
 
-/// The owners of this kind that an object says it has.
+/// Returns the owners of this kind that an object names.
 pub(crate) fn owners_of<K>(child: &impl Resource, dyntype: &K::DynamicType) -> Vec<ObjectRef<K>>
 where
     K: Resource,
@@ -116,7 +116,8 @@ where
     child.owner_references().iter().filter_map(owner).collect()
 }
 
-/// Objects of which nothing is kept but the keys they concern: those of the state before a change, and those of the one after it.
+/// Creates the trigger of objects of which only the related keys are kept: maps to the keys of the state before a change and of
+/// the state after it.
 pub(crate) fn concerned<K>(
     informer: &Informer<NamespacedName, MappedObject>,
     main: &Objects<K>,
@@ -139,7 +140,7 @@ where
     Box::new(Mapped { informer: informer.clone(), keys, related: Some(kind.into()) })
 }
 
-/// Objects that concern others, as `concerned` knows: it is asked of the state before a change, and of the one after it.
+/// Creates the trigger of related objects: calls `concerned` for the state before a change and for the state after it.
 pub(crate) fn watched<K, W, I>(
     informer: &Informer<NamespacedName, W>,
     main: &Objects<K>,
@@ -157,7 +158,7 @@ where
     })
 }
 
-/// Objects whose changes concern others, as `concerned` knows.
+/// Creates the trigger of related objects: calls `concerned` for each change.
 pub(crate) fn watched_changes<K, W, I>(
     informer: &Informer<NamespacedName, W>,
     main: &Objects<K>,
@@ -175,33 +176,33 @@ where
         let references = concerned(change).into_iter();
         let keys = references.filter_map(|reference| Some(main.resolve(reference_key(&reference).ok()?)));
         let mut keys: Vec<_> = keys.collect();
-        // Mostly the two states say the same.
+        // Both states usually map to the same keys.
         keys.dedup();
         keys
     };
     Box::new(Mapped { informer: informer.clone(), keys, related: Some(kind.into()) })
 }
 
-/// The state before and the one after, as far as there are such and they differ.
+/// Returns the states before and after the change, as far as they exist and differ.
 fn states<W>(change: &Change<NamespacedName, W>) -> impl Iterator<Item = &Arc<W>> {
     let old = change.old().filter(|old| !Arc::ptr_eq(old, change.object()));
     old.into_iter().chain([change.object()])
 }
 
-/// The queue of every controller of this crate, in one of three orders.
+/// The queue of every controller of this crate, with one of three orders.
 pub(crate) type Keys<O> = Queue<NamespacedName, O, BoxedPolicy, WithTimer<TokioTimer>>;
-/// The loop over it. Its types know nothing of the user's: it is compiled once for each order, here.
+/// The loop over the queue. Its types do not depend on the user's, so it is compiled once for each order, here.
 pub(crate) type Loop<O> =
     flyball_controller::Controller<NamespacedName, O, BoxedPolicy, WithTimer<TokioTimer>>;
-/// Namespaces as groups; those of objects without one are one group.
+/// Namespaces as groups; objects without a namespace are one group.
 pub(crate) type ByNamespace = Fair<NamespacedName, Arc<str>>;
 
-/// A loop over a queue in one of three orders.
+/// A loop over a queue with one of three orders.
 pub(crate) trait OrderedLoop: Order<NamespacedName> + Sized {
     /// Attaches a trigger to the loop.
     fn attach(trigger: Box<dyn Trigger>, to: Loop<Self>, options: AddOptions) -> Loop<Self>;
 
-    /// Adds a key at a priority, where there are some.
+    /// Adds a key with a priority, if the order has priorities.
     fn add(queue: &Keys<Self>, key: NamespacedName, priority: i8) -> Result<Added, AddError<NamespacedName>>;
 }
 
@@ -235,7 +236,7 @@ impl OrderedLoop for ByNamespace {
     }
 }
 
-/// How a key is added.
+/// The options for adding a key.
 #[derive(Clone)]
 pub(crate) struct AddOptions {
     pub(crate) debounce: Option<Debounce>,
@@ -253,7 +254,7 @@ impl AddOptions {
         initial: bool,
         reason: impl FnOnce() -> Reason,
     ) -> Result<Added, AddError<NamespacedName>> {
-        // Before the key is added: it may be handed out at once.
+        // Recorded before the key is added, because the key may be handed out immediately.
         self.reasons.note(&key, reason);
         match self.debounce {
             _ if initial => O::add(queue, key, self.initial_priority),

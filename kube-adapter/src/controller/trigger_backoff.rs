@@ -1,4 +1,4 @@
-//! SHELL. One backoff of the program's for all lists, watches and streams of a controller.
+//! SHELL. One backoff, set by the program, for all lists, watches and streams of a controller.
 //!
 //! | guarded by | |
 //! |---|---|
@@ -17,7 +17,7 @@ pub(crate) struct TriggerBackoff(Arc<Shared>);
 
 struct Shared {
     backoff: Mutex<Box<dyn Backoff>>,
-    /// The backoff has no further wait.
+    /// Notified when the backoff has no further wait.
     gave_up: Notify,
 }
 
@@ -26,19 +26,19 @@ impl TriggerBackoff {
         Self(Arc::new(Shared { backoff: Mutex::new(Box::new(backoff)), gave_up: Notify::new() }))
     }
 
-    /// For one cache, or one stream.
+    /// Returns a handle for one cache, or one stream.
     pub(crate) fn handle(&self) -> BackoffHandle {
         BackoffHandle(self.0.clone())
     }
 
-    /// Waits until it has no further wait.
+    /// Waits until the backoff has no further wait.
     pub(crate) fn gave_up(&self) -> impl Future<Output = ()> + Send + use<> + 'static {
         let shared = self.0.clone();
         async move { shared.gave_up.notified().await }
     }
 }
 
-/// The waits of one cache, or one stream.
+/// The handle of one cache, or one stream.
 pub(crate) struct BackoffHandle(Arc<Shared>);
 
 impl Iterator for BackoffHandle {
@@ -54,8 +54,9 @@ impl Iterator for BackoffHandle {
 }
 
 impl Backoff for BackoffHandle {
-    /// Also where another one fails: in kube-runtime, whatever any of its streams delivers resets the backoff of all. Counting those that fail instead would let a kind
-    /// that may not be listed raise the wait of every other one to the longest, and end the controller where there is an end of waits.
+    /// Resets the backoff even if another list or watch still fails: in kube-runtime, an item of any of its streams resets
+    /// the backoff of all. Otherwise a kind that the controller may not list would raise the wait of all others to the
+    /// maximum, and end the controller if the number of waits is limited.
     fn reset(&mut self) {
         self.0.backoff.lock().reset();
     }
@@ -63,7 +64,7 @@ impl Backoff for BackoffHandle {
 
 impl RetryBackoff for BackoffHandle {
     fn failed(&mut self) -> Duration {
-        // The controller ends then.
+        // The controller ends in that case.
         self.next().unwrap_or(Duration::MAX)
     }
 
@@ -76,7 +77,7 @@ impl RetryBackoff for BackoffHandle {
 mod tests {
     use super::*;
 
-    /// One second more each time.
+    /// One more second each time.
     struct Linear(u64);
 
     impl Iterator for Linear {

@@ -1,4 +1,4 @@
-//! EDGE. Which other objects concern those that are reconciled.
+//! EDGE. The settings for related objects, whose changes map to the reconciled objects.
 //!
 //! Cancel safety: nothing runs before the controller does.
 
@@ -19,17 +19,19 @@ use super::trigger::{own, owned, watched, watched_changes};
 use super::{Controller, filled};
 use crate::keys::reference_key;
 
-/// Which other objects concern those that are reconciled.
+/// Settings for related objects, whose changes map to the reconciled objects.
 impl<K> Controller<K>
 where
     K: Resource + Clone + Send + Sync + 'static,
     K::DynamicType: Debug + Eq + Hash + Clone + Send + Sync + Unpin,
 {
-    /// Of the changes of its own objects, those alone that `worth` says yes to bring a reconcile: kube-runtime's `predicate_filter`. All
-    /// do by default, those that a reconcile makes by writing a status among them; a deletion never does.
+    /// Reconciles an object only after changes for which `worth` returns `true`: kube-runtime's `predicate_filter`. By
+    /// default every change of the controller's own objects causes a reconcile, including a status write of the reconcile
+    /// itself; a deletion never does.
     ///
-    /// [`predicate`](crate::predicate) has the usual ones, and takes those of kube-runtime. It is called by the informer; one that panics loses its change. What is said
-    /// last holds. A controller [over a stream](Self::for_stream) has no changes to compare: there it has no effect.
+    /// [`predicate`](crate::predicate) has the usual predicates, and accepts those of kube-runtime. The informer calls the
+    /// filter; a change at which it panics is lost. The last filter that was set applies. It has no effect on a controller
+    /// [over a stream](Self::for_stream), which has no changes to compare.
     ///
     /// # Examples
     /// ```
@@ -55,14 +57,15 @@ where
         self
     }
 
-    /// Objects that name one of this controller's as an owner: when one is new, changes or goes, its owner is reconciled. One that
-    /// changes hands brings both owners; one that went unseen, while the watch was down, brings its owner, too.
+    /// Reconciles the owners of the objects of this kind: when an owned object is created, changed or deleted, its owner is
+    /// reconciled. If its owner changes, both owners are reconciled. A deletion that was missed while the watch was down
+    /// also reconciles the owner.
     ///
-    /// Only their metadata is asked for. Of each object only its name, its version and the owners it named last are kept, a few hundred bytes.
-    /// [`owns_shared`](Self::owns_shared) takes an informer that keeps the objects.
+    /// Only metadata is requested. Of each object only its name, its version and its last owners are kept, a few hundred
+    /// bytes. [`owns_shared`](Self::owns_shared) takes an informer that keeps the objects.
     ///
     /// # Panics
-    /// Outside a tokio runtime.
+    /// Panics outside a tokio runtime.
     ///
     /// # Examples
     /// ```
@@ -82,10 +85,10 @@ where
         self.owns_with(api, (), config)
     }
 
-    /// As [`owns`](Self::owns), of a kind that is known at run time.
+    /// Like [`owns`](Self::owns), for a kind that is known at run time.
     ///
     /// # Panics
-    /// Outside a tokio runtime.
+    /// Panics outside a tokio runtime.
     #[track_caller]
     pub fn owns_with<C>(self, api: Api<C>, dyntype: C::DynamicType, config: watcher::Config) -> Self
     where
@@ -95,7 +98,8 @@ where
         self.owns_where(api, &dyntype, config, |_| None)
     }
 
-    /// As [`owns`](Self::owns), of an informer that others use, too. It runs and ends by itself. Reconciles begin when it is filled.
+    /// Like [`owns`](Self::owns), for an informer that is shared with other code. The informer runs and ends independently
+    /// of the controller. Reconciles start when it has synced.
     pub fn owns_shared<C>(mut self, informer: &Informer<NamespacedName, C>) -> Self
     where
         C: Resource + Send + Sync + 'static,
@@ -105,19 +109,21 @@ where
         self
     }
 
-    /// Objects that concern others, as `mapper` says: when one is new, changes or goes, those are reconciled, and so are those that the
-    /// mapper named for the state before.
+    /// Reconciles the objects that `mapper` returns for related objects: when a related object is created, changed or
+    /// deleted, the objects that the mapper returns for its state are reconciled, and those that it returned for the state
+    /// before.
     ///
-    /// The mapper is called when a state of an object is read, also for the last one of an object whose deletion is seen, and again for each object of a later
-    /// list. The first list is read when the [store](Self::store) of this controller is filled, so a mapper may look there. Of each object only its name, its
-    /// version and the keys it was mapped to last are kept: when it goes unseen, while the watch was down, those are reconciled.
+    /// The mapper is called when a state of an object is decoded, also for the last state of an object whose deletion is
+    /// received, and again for each object of a later list. The first list is decoded when the [store](Self::store) of this
+    /// controller has synced, so a mapper may read the store. Of each object only its name, its version and its last keys
+    /// are kept: if a deletion was missed while the watch was down, the objects of those keys are reconciled.
     /// [`watches_shared`](Self::watches_shared) keeps the objects, and maps the state before as well as the one after.
     ///
-    /// It is called by the informer, or on a thread for blocking work. If it panics, that is logged with the name of the object: the keys it was mapped to before
-    /// are reconciled, and it is mapped again when it changes.
+    /// The informer, or a blocking thread, calls the mapper. If the mapper panics, the panic is logged with the name of the
+    /// object: the objects of its last keys are reconciled, and it is mapped again when it changes.
     ///
     /// # Panics
-    /// Outside a tokio runtime.
+    /// Panics outside a tokio runtime.
     ///
     /// # Examples
     /// A mapper that looks for the objects that use a secret:
@@ -152,10 +158,10 @@ where
         self.watches_with(api, Default::default(), config, mapper)
     }
 
-    /// As [`watches`](Self::watches), of a kind that is known at run time.
+    /// Like [`watches`](Self::watches), for a kind that is known at run time.
     ///
     /// # Panics
-    /// Outside a tokio runtime.
+    /// Panics outside a tokio runtime.
     #[track_caller]
     pub fn watches_with<W, I>(
         self,
@@ -173,8 +179,9 @@ where
         self.watches_where(api, &dyntype, config, |_| None, mapper)
     }
 
-    /// As [`watches`](Self::watches), of an informer that others use, too. It runs and ends by itself. The mapper is called at each change, for the
-    /// state before and the one after it. Reconciles begin when it is filled.
+    /// Like [`watches`](Self::watches), for an informer that is shared with other code. The informer runs and ends
+    /// independently of the controller. The mapper is called at each change, for the state before and the one after it.
+    /// Reconciles start when the informer has synced.
     pub fn watches_shared<W, I>(
         mut self,
         informer: &Informer<NamespacedName, W>,
@@ -189,11 +196,11 @@ where
         self
     }
 
-    /// As [`watches_shared`](Self::watches_shared), but the mapper gets the change: what it was, the state before and the one after it. It names all that is to be reconciled, for both
-    /// states.
+    /// Like [`watches_shared`](Self::watches_shared), but the mapper receives the change: its kind, the state before and
+    /// the one after it. The mapper returns all objects to reconcile, for both states.
     ///
     /// # Examples
-    /// Pods that become ready, or are no more:
+    /// Pods that become ready, or are deleted:
     /// ```
     /// # use flyball_kube::{Change, Controller, Informer, NamespacedName};
     /// # use k8s_openapi::api::core::v1::{Pod, Service};
@@ -228,17 +235,19 @@ where
         self
     }
 
-    /// Reconciles every object each time `trigger` says so. Its end ends nothing else, unless all comes [by streams](Self::for_stream).
+    /// Reconciles every object each time `trigger` returns an item. The end of the stream ends nothing else, unless all
+    /// triggers are [streams](Self::for_stream).
     pub fn reconcile_all_on(mut self, trigger: impl Stream<Item = ()> + Send + 'static) -> Self {
         let main = self.main.clone();
         self.streams.push(infallible(trigger, move |()| (main.keys(), Reason::BulkReconcile)));
         self
     }
 
-    /// Reconciles each object that `trigger` names. Its end ends nothing else, unless all comes [by streams](Self::for_stream).
+    /// Reconciles each object that `trigger` returns. The end of the stream ends nothing else, unless all triggers are
+    /// [streams](Self::for_stream).
     ///
     /// # Examples
-    /// Reconciles that something outside the cluster asks for, and one of all objects each hour:
+    /// Reconciles that an external source requests, and one of all objects each hour:
     /// ```
     /// # use flyball_kube_testing::ApiServer;
     /// use flyball_kube::{Action, Controller};
@@ -289,7 +298,7 @@ where
     }
 }
 
-/// What objects are called whose kind is not known here: their type, without its path.
+/// The name of a kind that is not known here: its type, without the path.
 pub(crate) fn named<T>() -> &'static str {
     let name = std::any::type_name::<T>();
     let path = name.split('<').next().unwrap_or(name);
