@@ -1,4 +1,4 @@
-//! EDGE. Configures an election. Nothing here waits.
+//! EDGE. The builder of an election. Nothing here waits.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -21,7 +21,7 @@ use crate::status::LeaderStatus;
 /// | [`lease_duration`](Self::lease_duration) | 15 s | longer than the renew deadline |
 /// | [`renew_deadline`](Self::renew_deadline) | 10 s | longer than 1.2 retry periods |
 /// | [`retry_period`](Self::retry_period) | 2 s | not zero |
-/// | [`stop_grace`](Self::stop_grace) | half of what lies between the first two: 2.5 s | shorter than all of it |
+/// | [`stop_grace`](Self::stop_grace) | half of the difference of the first two: 2.5 s | shorter than that difference |
 ///
 /// # Examples
 /// ```
@@ -83,46 +83,47 @@ impl ElectionBuilder {
         }
     }
 
-    /// How long other candidates wait after the last renewal that they have seen. The Lease has it in whole seconds, rounded up.
+    /// Sets how long other candidates wait after the last renewal that they have seen. The Lease stores it in whole
+    /// seconds, rounded up.
     pub fn lease_duration(mut self, duration: Duration) -> Self {
         self.timing.lease_duration = duration;
         self
     }
 
-    /// How long a leader leads after it sent its last successful renewal.
+    /// Sets how long a leader leads after it sent its last successful renewal.
     pub fn renew_deadline(mut self, deadline: Duration) -> Self {
         self.timing.renew_deadline = deadline;
         self
     }
 
-    /// The time between two tries: exact for a leader; other candidates add up to 1.2 times as much, at random.
+    /// Sets the time between two attempts: exact for a leader; other candidates add a random time of up to 1.2 times this.
     pub fn retry_period(mut self, period: Duration) -> Self {
         self.timing.retry_period = period;
         self
     }
 
-    /// How long the work may go on after its leadership is over, to stop in order; then it is dropped.
+    /// Sets how long the work may continue after its leadership is over, to stop gracefully; after this time it is dropped.
     pub fn stop_grace(mut self, stop_grace: Duration) -> Self {
         self.stop_grace = Some(stop_grace);
         self
     }
 
-    /// Whether the lease is released when the work has ended, so that others need not wait for it to expire. On by default, unlike client-go's `ReleaseOnCancel`: here
-    /// the work is known to have ended.
+    /// Sets whether the lease is released when the work has ended, so that other candidates need not wait for it to expire.
+    /// On by default, unlike client-go's `ReleaseOnCancel`, because the work is known to have ended here.
     #[doc(alias = "ReleaseOnCancel")]
     pub fn release_on_exit(mut self, release: bool) -> Self {
         self.release = release;
         self
     }
 
-    /// Calls a function with the identity of every new leader, also with this candidate's. It runs in the task of the election and must not block. A panic in it is
-    /// caught and logged.
+    /// Calls a function with the identity of every new leader, including this candidate's. It runs in the task of the
+    /// election and must not block. A panic in it is caught and logged.
     pub fn on_new_leader(mut self, call: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.on_new_leader = Some(Arc::new(call));
         self
     }
 
-    /// The seed of the jitter, for tests.
+    /// Sets the seed of the jitter, for tests.
     #[doc(hidden)]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
@@ -132,7 +133,7 @@ impl ElectionBuilder {
     /// Builds the election. It sends no request before it [runs](Election::run).
     ///
     /// # Errors
-    /// [`InvalidElectionConfig`] for periods that break a rule above, or an empty identity.
+    /// Returns [`InvalidElectionConfig`] if the periods break a rule above, or if the identity is empty.
     pub fn build(self) -> Result<Election, InvalidElectionConfig> {
         let ElectionTiming { lease_duration, renew_deadline, retry_period, .. } = self.timing;
         let mut timing = ElectionTiming::new(lease_duration, renew_deadline, retry_period)?;
@@ -168,8 +169,8 @@ impl fmt::Debug for ElectionBuilder {
     }
 }
 
-/// An identity that no other process has: `prefix`, an underscore and random digits. With the name of the pod or the host as prefix, the Lease shows
-/// which one leads.
+/// Returns an identity that no other process has: `prefix`, an underscore and random digits. With the name of the pod or the
+/// host as the prefix, the Lease shows which of them leads.
 ///
 /// # Examples
 /// ```
@@ -180,7 +181,7 @@ impl fmt::Debug for ElectionBuilder {
 /// ```
 #[must_use]
 pub fn unique_identity(prefix: &str) -> String {
-    // Its keys are the operating system's random numbers.
+    // The keys of a `RandomState` are random numbers of the operating system.
     let random = |n: u8| RandomState::new().hash_one(n);
     format!("{prefix}_{:016x}{:016x}", random(0), random(1))
 }

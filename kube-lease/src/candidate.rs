@@ -1,24 +1,25 @@
-//! PURE. One candidate of an election, as a state machine: time, wall clock, responses and the seed of its jitter are arguments.
+//! PURE. A candidate of an election, as a state machine: time, wall clock, responses and the seed of its jitter are arguments.
 //!
 //! # Invariants
-//! 1. It leads at most until `renew_deadline` after it **sent** the last write that it knows to have succeeded, and its work goes on for at most `stop_grace`
-//!    longer. Together that is less than `lease_duration`.
-//! 2. It overwrites only the version of a record that it has seen, and only a record without a holder, with itself as the holder, or one that it
-//!    has seen unchanged, on its own clock, for the lease duration of that record.
+//! 1. A candidate leads at most until `renew_deadline` after it **sent** the last write that it knows to have succeeded, and
+//!    its work continues for at most `stop_grace` longer. Together that is less than `lease_duration`.
+//! 2. It overwrites only the version of a record that it has seen. The record must have no holder, have this candidate as its
+//!    holder, or have been seen unchanged, on the candidate's own clock, for the lease duration of that record.
 //! 3. Once its leadership is over it does not lead, whatever responses arrive later, until it campaigns again.
-//! 4. One request is open at a time, for half of the renew deadline at most. Its outcome is unknown after that.
-//! 5. A new holder adds one to the transitions; a renewal changes the time of renewal alone, and moves it on.
-//! 6. A candidate that releases the lease ends when the outcome of its last write is known, or has been looked up: no lease is left to expire
-//!    because a candidate was stopped while it took it.
+//! 4. One request is open at a time, for at most half of the renew deadline. After that its outcome is unknown.
+//! 5. A new holder increments the transitions; a renewal changes the renew time alone, and increases it.
+//! 6. A candidate that releases the lease ends when the outcome of its last write is known, or has been read: a candidate that
+//!    is stopped while it acquires the lease does not leave it to expire.
 //!
-//! # Never two at once
-//! Let A lead by a write that it sent at s, that was done at w ≥ s, and of which the server kept the record R. Another candidate B writes over R only if B has seen R
-//! unchanged for the lease duration (invariants 2, 5): from o ≥ w on. So B leads not before o + lease duration > s + renew deadline + wind-down, when A's work
-//! is over (invariant 1). All of these are lengths of time, measured by clocks that need to agree on nothing but how long a second is; no wall clock
-//! is compared. client-go measures the deadline from the response on, so a slow response can make two lead.
+//! # Never two leaders at once
+//! Let A lead by a write that it sent at s, that was executed at w ≥ s, and of which the server stored the record R. Another
+//! candidate B overwrites R only if B has seen R unchanged for the lease duration (invariants 2, 5): from o ≥ w on. So B leads
+//! not before o + lease duration > s + renew deadline + wind-down, when A's work is over (invariant 1). All of these are
+//! durations, measured by clocks that need to agree only on the length of a second; no wall clock is compared. client-go
+//! measures the deadline from the response on, so with a slow response two candidates can lead.
 //!
-//! That needs what any lease needs: it is not deleted or overwritten by hand, the server does not go back to an old state, identities are unique, and
-//! work that was dropped does nothing any more.
+//! The proof assumes what every lease assumes: the lease is not deleted or overwritten by hand, the server does not return to
+//! an old state, identities are unique, and dropped work has no further effect.
 
 mod lease_request;
 mod loss_reason;
@@ -38,9 +39,9 @@ pub use self::timing::{ElectionTiming, InvalidElectionConfig};
 
 use self::timing::JITTER_PERCENT;
 
-/// One candidate of an election, without time or requests of its own.
+/// A candidate of an election, without a clock or requests of its own.
 ///
-/// Call [`step`](Self::step) whenever the time of the last one has come, and after every response.
+/// Call [`step`](Self::step) when the time that the last step returned has come, and after every response.
 ///
 /// # Examples
 /// ```
@@ -66,7 +67,7 @@ pub struct Candidate {
     timing: ElectionTiming,
     random: SplitMix64,
     seen: Option<Seen>,
-    /// The outcome of its last write is unknown, and it has not read the Lease since.
+    /// Whether the outcome of the last write is unknown, and the Lease has not been read since.
     outcome_unknown: bool,
     role: Role,
     phase: Phase,
@@ -77,18 +78,18 @@ pub struct Candidate {
 struct Seen {
     record: LeaderElectionRecord,
     version: String,
-    /// Unchanged since then, as far as is known.
+    /// The time since which the record is known to be unchanged.
     since: Nanos,
 }
 
 #[derive(Clone, Debug)]
 enum Role {
     Campaigns,
-    /// By a write that was sent then.
+    /// Leads by a write that was sent at this time.
     Leads(Nanos),
-    /// Its work may go on until then.
+    /// Has lost its leadership; its work may continue until this time.
     Lost(LossReason, Nanos),
-    /// Releases the lease, with this many tries left.
+    /// Releases the lease, with this number of attempts left.
     Releases(u8),
     Ended,
 }
@@ -102,7 +103,7 @@ enum Phase {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// A write over the version last seen, without reading it first.
+    /// A write over the version that was seen last, without reading the Lease first.
     Fast,
     Look,
     Write,
@@ -111,7 +112,7 @@ enum Kind {
 // === impl Candidate ===
 
 impl Candidate {
-    /// A candidate that campaigns; `seed` is for its jitter.
+    /// Creates a candidate that campaigns; `seed` is for its jitter.
     #[must_use]
     pub fn new(identity: impl Into<String>, timing: ElectionTiming, seed: u64) -> Self {
         let phase = Phase::Next(Kind::Look);
@@ -126,20 +127,21 @@ impl Candidate {
         }
     }
 
-    /// Campaigns again, and keeps what it has seen.
+    /// Campaigns again, and keeps the record it has seen.
     pub fn campaign(&mut self) {
         self.role = Role::Campaigns;
         self.phase = Phase::Next(Kind::Look);
     }
 
-    /// Releases the lease. To be called when the work has ended, not before. A candidate that does not lead ends at once, unless the lease may be its own
-    /// all the same, by a write that has no response yet or never got one: it waits for that response, or reads the Lease, and then releases it.
+    /// Releases the lease. Call this when the work has ended, not before. A candidate that does not lead ends immediately,
+    /// unless a write whose response is missing may have acquired the lease: it waits for that response, or reads the
+    /// Lease, and releases the lease then.
     pub fn release(&mut self, now: Nanos) {
         let campaigns = matches!(self.role, Role::Campaigns);
         let own = self.seen.as_ref().is_some_and(|seen| seen.record.holder_identity == self.identity);
         let phase = match self.phase {
             _ if self.leads(now) => Phase::Next(Kind::Fast),
-            // Invariant 6: no other candidate may release what this takes.
+            // Invariant 6: no other candidate could release the lease that this write acquires.
             Phase::Requested { kind: Kind::Fast | Kind::Write, .. } if campaigns => self.phase,
             _ if campaigns && (own || self.outcome_unknown) => Phase::Next(Kind::Look),
             _ => {
@@ -150,7 +152,7 @@ impl Candidate {
         (self.role, self.phase) = (Role::Releases(TRIES), phase);
     }
 
-    /// Ends a leadership, as if it had not been renewed in time.
+    /// Ends a leadership, as if the lease had not been renewed in time.
     pub fn abandon(&mut self, now: Nanos) {
         if let Role::Leads(sent) = self.role {
             let until = sent + self.timing.renew_deadline + self.timing.stop_grace;
@@ -159,7 +161,7 @@ impl Candidate {
         }
     }
 
-    /// What to do at `now`, when the wall clock shows `wall`.
+    /// Returns the next step at `now`, when the wall clock shows `wall`.
     pub fn step(&mut self, now: Nanos, wall: Timestamp) -> CandidateStep {
         self.expire(now);
         match self.phase {
@@ -181,9 +183,9 @@ impl Candidate {
         }
     }
 
-    /// Takes the response to the last request.
+    /// Handles the response to the last request.
     pub fn on_response(&mut self, response: LeaseResponse, now: Nanos) {
-        // Invariant 3: before the response, which may be older than the deadline.
+        // Invariant 3: checked before the response, which may have been sent before the deadline.
         self.expire(now);
         let Phase::Requested { kind, sent, .. } = self.phase else { return };
         self.outcome_unknown &= response == LeaseResponse::Failed;
@@ -204,13 +206,13 @@ impl Candidate {
         }
     }
 
-    /// Whether it leads.
+    /// Returns whether the candidate leads.
     #[must_use]
     pub fn leads(&self, now: Nanos) -> bool {
         self.leads_until().is_some_and(|until| now < until)
     }
 
-    /// Until when it leads if it does not renew its lease.
+    /// Returns the time until which it leads if it does not renew its lease.
     #[must_use]
     pub fn leads_until(&self) -> Option<Nanos> {
         match self.role {
@@ -219,7 +221,7 @@ impl Candidate {
         }
     }
 
-    /// Whether the work of a leader may go on: while it leads, and for the stop grace.
+    /// Returns whether the work of a leader may continue: while it leads, and for the stop grace.
     #[must_use]
     pub fn may_work(&self, now: Nanos) -> bool {
         match self.role {
@@ -229,7 +231,7 @@ impl Candidate {
         }
     }
 
-    /// Why its leadership is over, unless it was released.
+    /// Returns why its leadership is over; `None` if it was released.
     #[must_use]
     pub fn lost(&self) -> Option<&LossReason> {
         match &self.role {
@@ -238,25 +240,25 @@ impl Candidate {
         }
     }
 
-    /// Whether it has released the lease, or has tried to.
+    /// Returns whether the candidate has released the lease, or has tried to.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         matches!(self.role, Role::Ended)
     }
 
-    /// Whether it waits for a response.
+    /// Returns whether it waits for a response.
     #[must_use]
     pub fn waits_for_response(&self) -> bool {
         matches!(self.phase, Phase::Requested { .. })
     }
 
-    /// The leader by the record last seen.
+    /// Returns the leader according to the record seen last.
     #[must_use]
     pub fn leader(&self) -> Option<&str> {
         self.seen.as_ref().map(|seen| &*seen.record.holder_identity).filter(|holder| !holder.is_empty())
     }
 
-    /// Walks the invariants.
+    /// Checks the invariants.
     #[doc(hidden)]
     pub fn check(&self, now: Nanos) -> Result<(), String> {
         let fail = |number: u8| Err(format!("invariant {number}: {self:?} at {now:?}"));
@@ -299,14 +301,14 @@ impl Candidate {
         }
     }
 
-    /// The record that it writes.
+    /// Returns the record to write.
     fn record(&self, wall: Timestamp) -> LeaderElectionRecord {
         let releases = matches!(self.role, Role::Releases(_));
         let old = self.seen.as_ref().map(|seen| &seen.record);
         let own = old.filter(|old| old.holder_identity == self.identity);
         let wall = microseconds(wall);
-        // Invariant 5: later than the last one even if the clock stands still or went back. A different time is not enough: a reader of every second
-        // renewal must see a change, too.
+        // Invariant 5: later than the last one even if the clock stands still or went back. A different time is not
+        // enough: a reader that sees only every second renewal must see a change, too.
         let next = own
             .and_then(|own| own.renew_time)
             .map_or(wall, |last| last.checked_add(MICROSECOND).unwrap_or(last));
@@ -350,18 +352,19 @@ impl Candidate {
         let own = record.holder_identity == self.identity;
         self.seen = Some(Seen { record, version, since: now });
         match &mut self.role {
-            // The lease that it was taking when it was stopped.
+            // The lease that the candidate was acquiring when it was stopped.
             Role::Releases(tries @ 1..) if own => {
                 *tries -= 1;
                 self.phase = Phase::Next(Kind::Fast);
             }
             Role::Releases(_) => self.role = Role::Ended,
-            // Invariant 1: from when it was sent. It may have been done then, and others may have seen it since.
+            // Invariant 1: counts from the time of sending. The write may have been executed then, and others may
+            // have seen it since.
             _ if own && now < sent + self.timing.renew_deadline => {
                 self.role = Role::Leads(sent);
                 self.phase = Phase::Rest(sent + self.timing.retry_period);
             }
-            // The response came too late, or is not what was written.
+            // The response came too late, or does not hold the record that was written.
             _ => self.phase = Phase::Rest(self.tick(now)),
         }
         self.settle();
@@ -383,7 +386,7 @@ impl Candidate {
         };
     }
 
-    /// The first request of a try.
+    /// Returns the first request of an attempt.
     fn first(&self) -> Kind {
         if matches!(self.role, Role::Leads(_)) { Kind::Fast } else { Kind::Look }
     }
@@ -400,7 +403,7 @@ impl Candidate {
         }
     }
 
-    /// When a candidate that does not lead reads the Lease again.
+    /// Returns when a candidate that does not lead reads the Lease again.
     fn tick(&mut self, now: Nanos) -> Nanos {
         let part = u32::try_from(self.random.next() >> 40).unwrap_or_default();
         let most = self.timing.retry_period.saturating_mul(JITTER_PERCENT) / 100;
@@ -408,7 +411,7 @@ impl Candidate {
     }
 }
 
-/// As exact as a Lease keeps it.
+/// Truncates to microseconds, the precision of a Lease.
 fn microseconds(time: Timestamp) -> Timestamp {
     Timestamp::from_microsecond(time.as_microsecond()).unwrap_or(time)
 }

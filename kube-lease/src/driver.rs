@@ -1,6 +1,6 @@
 //! EDGE. Drives a candidate: its clock, requests and logs.
 //!
-//! Cancel safety: everything is polled, nothing is spawned. Dropping the driver ends its term, and stops waiting for its request.
+//! Cancel safety: everything is polled, nothing is spawned. Dropping the driver ends its term, and drops its open request.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -21,7 +21,7 @@ pub(crate) struct Driver<'a> {
     request: Option<PendingReply>,
     sleep: Pin<Box<Sleep>>,
     pub(crate) term: Leadership,
-    /// The end that the term has.
+    /// The current end of the term.
     until: Option<Nanos>,
     lost: bool,
 }
@@ -29,7 +29,7 @@ pub(crate) struct Driver<'a> {
 // === impl Driver ===
 
 impl<'a> Driver<'a> {
-    /// Begins to campaign.
+    /// Starts to campaign.
     pub(crate) fn new(election: &'a mut Election) -> Self {
         election.candidate.campaign();
         tracing::info!(target: "flyball_kube_lease", lease = election.lease, identity = election.identity, "campaigns for a lease");
@@ -51,7 +51,7 @@ impl<'a> Driver<'a> {
         self.election.clock()
     }
 
-    /// Sends requests and takes replies as far as possible now, and registers the waker.
+    /// Sends requests and handles replies until it has to wait, and registers the waker.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) {
         loop {
             let now = self.now();
@@ -61,7 +61,7 @@ impl<'a> Driver<'a> {
                 self.request = None;
                 self.on_reply(reply, now);
             }
-            // The one reading of the wall clock: it is written to the Lease, and never compared.
+            // The only use of the wall clock: its time is written to the Lease, and never compared.
             let step = self.election.candidate.step(now, Timestamp::now());
             self.update_term(now);
             self.update_leader();
@@ -89,7 +89,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// The work has ended: others may lead.
+    /// Called when the work has ended: other candidates may lead.
     pub(crate) fn end_of_work(&self) {
         self.election.status.state.send_modify(|state| state.others_from = None);
     }
@@ -114,7 +114,7 @@ impl<'a> Driver<'a> {
         self.election.status.state.send_modify(|state| state.last_error = Some(error.into()));
     }
 
-    /// Prolongs or ends the term as the candidate says.
+    /// Extends or ends the term according to the candidate.
     fn update_term(&mut self, now: Nanos) {
         let Election { candidate, lease, identity, timing, status, origin, .. } = &mut *self.election;
         if let Some(until) = candidate.leads_until()

@@ -1,4 +1,4 @@
-//! EDGE. Takes part in an election, and runs the work of the leader.
+//! EDGE. The election: campaigns for the lease, and runs the work of the leader.
 //!
 //! Cancel safety: see [`Election::run`].
 
@@ -21,10 +21,11 @@ use crate::leadership::Leadership;
 use crate::lease_api::LeaseApi;
 use crate::status::LeaderStatus;
 
-/// A candidate of a leader election by a Lease: of all processes that take part, one at a time does the work.
+/// A candidate of a leader election by a Lease: at any time at most one of the participating processes does the work.
 ///
-/// Record and periods are client-go's, so that processes in Go can take part in the same election; the [crate's documentation](crate#client-gos-rules) lists what
-/// differs. Everything happens in the future of [`run`](Self::run): no task is spawned.
+/// The record and the periods are client-go's, so processes in Go can take part in the same election; the [crate's
+/// documentation](crate#client-gos-rules) lists the differences. The future of [`run`](Self::run) does everything: no task is
+/// spawned.
 ///
 /// # Examples
 /// ```
@@ -58,22 +59,22 @@ pub struct Election {
     pub(crate) origin: Instant,
 }
 
-/// How [`Election::run`] ended.
+/// The outcome of [`Election::run`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ElectionOutcome<T> {
-    /// The work ended with this result: while it led, or before, as a [standby](Election::run_as_standby).
+    /// The work ended with this result: while this candidate led, or before, as a [standby](Election::run_as_standby).
     Done(T),
-    /// The leadership was lost; with the result of the work, if it ended in time.
+    /// The leadership was lost; with the result of the work, if it ended within the stop grace.
     Lost(LossReason, Option<T>),
-    /// It was stopped before it led.
+    /// The election was stopped before this candidate led.
     Stopped,
 }
 
 // === impl Election ===
 
 impl Election {
-    /// Configures a candidate for the Lease of this name. Identities must be unique, or two processes take each other's lease for their own: see
-    /// [`unique_identity`](crate::unique_identity).
+    /// Returns a builder of a candidate for the Lease with this name. Identities must be unique, otherwise two processes
+    /// treat each other's lease as their own: see [`unique_identity`](crate::unique_identity).
     ///
     /// The service account needs `get`, `create` and `update` of `leases` in `coordination.k8s.io`.
     pub fn builder(
@@ -85,27 +86,29 @@ impl Election {
         ElectionBuilder::new(client, namespace, name, identity)
     }
 
-    /// The status of the election, for probes and metrics.
+    /// Returns the status of the election, for probes and metrics.
     #[must_use]
     pub fn status(&self) -> LeaderStatus {
         self.status.clone()
     }
 
-    /// Campaigns until it leads, then runs the work, and renews the lease meanwhile. It ends with the work or with the leadership, and can run again.
+    /// Campaigns until this candidate leads, then runs the work, and renews the lease while the work runs. The future
+    /// completes when the work or the leadership ends; the election can be run again.
     ///
-    /// [`Leadership::lost`] completes when the leadership is over, and the work is dropped a [stop grace](ElectionBuilder::stop_grace) later, before others can lead; at
-    /// once if another candidate leads already. From then on it is not polled, even if its process was suspended meanwhile. A thread that
-    /// computes is not interrupted, and tasks that the work spawned go on: have them end by [`Leadership::lost`]. A request that was sent
-    /// cannot be recalled: guard it by `resourceVersion`, or an owner in the object.
+    /// [`Leadership::lost`] completes when the leadership is over. The work is dropped a [stop
+    /// grace](ElectionBuilder::stop_grace) later, before others can lead, or immediately if another candidate already
+    /// leads. After that the work is not polled, even if its process was suspended in the meantime. A thread that computes
+    /// is not interrupted, and tasks that the work spawned continue: end them by [`Leadership::lost`]. A request that was
+    /// sent cannot be recalled: guard it by `resourceVersion`, or by an owner in the object.
     ///
-    /// Work that blocks its thread keeps its own lease from being renewed, and loses it.
+    /// Work that blocks its thread prevents the renewal of its own lease, and loses it.
     ///
     /// # Panics
-    /// When the work does; the lease is released first.
+    /// Panics if the work panics; the lease is released first.
     ///
     /// # Cancel safety
-    /// Dropping the future drops the work. The lease is not released then, as that takes a request: others wait until it has expired. To release it, let the
-    /// work end.
+    /// Dropping the future drops the work. The lease is not released in this case, because that takes a request: other
+    /// candidates wait until it has expired. To release it, let the work end.
     pub async fn run<T, F>(&mut self, work: impl FnOnce(Leadership) -> F) -> ElectionOutcome<T>
     where
         F: Future<Output = T>,
@@ -113,17 +116,19 @@ impl Election {
         self.run_until(std::future::pending(), work).await
     }
 
-    /// As [`run`](Self::run), until `stop` completes: a candidate ends then, and the work of a leader is asked to end, by
-    /// [`Leadership::lost`]. It leads, and renews its lease, until the work has ended, without a time limit.
+    /// Like [`run`](Self::run), until `stop` completes: a candidate that does not lead ends then, and the work of a leader
+    /// is notified by [`Leadership::lost`]. The candidate leads, and renews its lease, until the work has ended, without a
+    /// time limit.
     ///
-    /// A candidate ends at once, unless it is just taking the lease: then it waits for the response, for half of the [renew deadline](ElectionBuilder::renew_deadline) at
-    /// most, and releases the lease if it got it.
+    /// A candidate that does not lead ends immediately, unless it is acquiring the lease at that moment: it waits for the
+    /// response, for at most half of the [renew deadline](ElectionBuilder::renew_deadline), and releases the lease if it
+    /// acquired it.
     ///
     /// # Panics
-    /// When the work or `stop` does; the lease is released first.
+    /// Panics if the work or `stop` panics; the lease is released first.
     ///
     /// # Cancel safety
-    /// As [`run`](Self::run).
+    /// Like [`run`](Self::run).
     pub async fn run_until<T, F>(
         &mut self,
         stop: impl Future<Output = ()>,
@@ -135,19 +140,21 @@ impl Election {
         self.take_part(false, stop, work).await
     }
 
-    /// As [`run_until`](Self::run_until), but the work begins at once: it fills its caches, and changes nothing before it
-    /// [is elected](Leadership::elected). A replica with warm caches is ready, so that a rolling update goes on, and takes over without a list.
+    /// Like [`run_until`](Self::run_until), but the work starts immediately: it fills its caches, and must change nothing
+    /// before it [is elected](Leadership::elected). A replica with warm caches is ready, so a rolling update proceeds, and
+    /// takes over without a new list.
     ///
-    /// **The work itself has to wait.** A controller of flyball-kube does, with
+    /// **The work itself has to wait for the leadership.** A controller of flyball-kube does, with
     /// `Controller::with_leadership`; other work awaits [`Leadership::elected`], or uses `run_until`.
     ///
-    /// It is dropped when `stop` completes before it has led. Once it leads, everything is as in `run_until`.
+    /// The work is dropped if `stop` completes before this candidate has led. Once it leads, everything is as in
+    /// `run_until`.
     ///
     /// # Panics
-    /// When the work or `stop` does; the lease is released first.
+    /// Panics if the work or `stop` panics; the lease is released first.
     ///
     /// # Cancel safety
-    /// As [`run`](Self::run).
+    /// Like [`run`](Self::run).
     ///
     /// # Examples
     /// ```
@@ -182,7 +189,7 @@ impl Election {
         self.take_part(true, stop, work).await
     }
 
-    /// `standby`: the work begins before it leads.
+    /// `standby`: the work starts before the candidate leads.
     async fn take_part<T, F>(
         &mut self,
         standby: bool,
@@ -200,7 +207,7 @@ impl Election {
         let mut working = pin!(None);
         let mut work = Some(work);
         let ended = poll_fn(|context| {
-            // A signal that was given before lets nothing begin.
+            // If `stop` has already completed, nothing starts.
             if !stopped {
                 match caught(|| stop.as_mut().poll(context).map(Some)) {
                     Poll::Ready(Some(Err(panic))) => return Poll::Ready(Some(Err(panic))),
@@ -214,7 +221,7 @@ impl Election {
             if stopped && !term.has_begun() {
                 return Poll::Ready(None);
             }
-            // Before the work: it decides what the work may still do.
+            // Polled before the work, because it decides whether the work may continue.
             driver.poll(context);
             let now = driver.now();
             if term.has_begun() && !driver.candidate().may_work(now) {
@@ -233,7 +240,7 @@ impl Election {
             })
         })
         .await;
-        // Dropping the work may panic, too.
+        // The drop of the work may panic, too.
         let dropped = catch_unwind(AssertUnwindSafe(|| working.set(None)));
         let ended = match (ended, dropped) {
             (Some(Err(panic)), _) | (_, Err(panic)) => Some(Err(panic)),
@@ -265,7 +272,7 @@ impl Election {
         }
     }
 
-    /// The monotonic clock of the candidate.
+    /// Returns the time of the candidate's monotonic clock.
     pub(crate) fn clock(&self) -> Nanos {
         Nanos::ZERO + self.origin.elapsed()
     }
@@ -286,7 +293,7 @@ impl fmt::Debug for Election {
     }
 }
 
-/// A panic ends the work as a value does.
+/// Converts a panic to a value: both end the work.
 fn caught<T>(poll: impl FnOnce() -> Poll<Option<T>>) -> Poll<Option<Result<T, Box<dyn Any + Send>>>> {
     match catch_unwind(AssertUnwindSafe(poll)) {
         Ok(poll) => poll.map(|output| output.map(Ok)),
@@ -294,5 +301,5 @@ fn caught<T>(poll: impl FnOnce() -> Poll<Option<T>>) -> Poll<Option<Result<T, Bo
     }
 }
 
-/// The furthest deadline that tokio's clock can represent; longer than a process lives.
+/// The furthest deadline that tokio's clock can represent; longer than any process runs.
 const FAR: Duration = Duration::from_secs(20 * 365 * 24 * 60 * 60);

@@ -1,11 +1,11 @@
-//! SHELL. One term of a leader, for its work and for everything that waits on it.
+//! SHELL. One term of a leader, for its work and for all tasks that wait for the term.
 //!
 //! | guarded by | |
 //! |---|---|
-//! | begin, end and loss of the term | a `watch` channel: written by the election, and by `is_leader` when the time has passed |
+//! | start, end and loss of the term | a `watch` channel: written by the election, and by `is_leader` when the deadline has passed |
 //!
-//! Whether the time has passed, and whether a renewal is in time, is decided under that one lock. So a term that was reported as over is not
-//! prolonged, and no part of the work goes on while another has ended.
+//! Whether the deadline has passed, and whether a renewal is in time, is decided under that one lock. So a term that was
+//! reported as over is never extended, and no part of the work continues after another part has ended.
 
 use std::fmt;
 use std::future::{Future, pending};
@@ -16,11 +16,11 @@ use tokio::time::{Instant, sleep_until};
 
 /// The term of a candidate as the leader, for its work. Clones share the term.
 ///
-/// For the work of [`run_as_standby`](crate::Election::run_as_standby) it begins later. A controller of flyball-kube keeps to it
-/// by `Controller::with_leadership`.
+/// For the work of [`run_as_standby`](crate::Election::run_as_standby) the term starts later. A controller of flyball-kube
+/// reconciles only during the term with `Controller::with_leadership`.
 ///
 /// # Examples
-/// Work that waits for its turn, and ends in order:
+/// Work that waits for its election, and stops gracefully:
 /// ```
 /// # use flyball_kube_testing::ApiServer;
 /// # use k8s_openapi::api::coordination::v1::Lease;
@@ -59,43 +59,44 @@ pub struct Leadership {
 
 #[derive(Clone, Copy)]
 struct Term {
-    /// None before it was elected.
+    /// `None` before the election.
     until: Option<Instant>,
     lost: bool,
-    /// The election was stopped.
+    /// Whether the election was stopped.
     stop: bool,
 }
 
 // === impl Leadership ===
 
 impl Leadership {
-    /// A term that has not begun.
+    /// Creates a term that has not started.
     pub(crate) fn new() -> Self {
         Self { term: Arc::new(watch::Sender::new(Term { until: None, lost: false, stop: false })) }
     }
 
-    /// Completes when this candidate leads; at once for the work of [`run`](crate::Election::run) and [`run_until`](crate::Election::run_until). Never completes if
-    /// the term ends before, or is over already.
+    /// Completes when this candidate leads; immediately for the work of [`run`](crate::Election::run) and
+    /// [`run_until`](crate::Election::run_until). Never completes if the term ends before that, or is already over.
     ///
     /// # Cancel safety
-    /// Dropping the future only stops waiting.
+    /// Cancel-safe: dropping the future has no effect other than ending the wait.
     pub fn elected(&self) -> impl Future<Output = ()> + Send + use<> + 'static {
         let this = self.clone();
         async move {
             let mut changes = this.term.subscribe();
             while !this.is_leader() {
-                // It cannot fail: the sender is ours.
+                // The wait cannot fail, because `self` holds the sender.
                 let _ = changes.changed().await;
             }
         }
     }
 
-    /// Completes when the work has to end, also before it has led: the lease was lost, was not renewed in time, or the election was
-    /// [stopped](crate::Election::run_until). The work then has the [stop grace](crate::ElectionBuilder::stop_grace) to end in order, and is dropped after it; after a
-    /// stop it has as long as it leads.
+    /// Completes when the work has to end, also before the candidate has led: the lease was lost, was not renewed in time,
+    /// or the election was [stopped](crate::Election::run_until). The work then has the [stop
+    /// grace](crate::ElectionBuilder::stop_grace) to end gracefully, and is dropped after it; after a stop the work may
+    /// continue as long as the candidate leads.
     ///
-    /// For a controller's `graceful_shutdown_on`. The future has a timer of its own: awaited in another task, it completes in time even while the task of the
-    /// election is blocked.
+    /// Pass it to a controller's `graceful_shutdown_on`. The future has a timer of its own: awaited in another task, it
+    /// completes in time even while the task of the election is blocked.
     pub fn lost(&self) -> impl Future<Output = ()> + Send + use<> + 'static {
         let this = self.clone();
         async move {
@@ -119,7 +120,8 @@ impl Leadership {
         }
     }
 
-    /// Whether it leads now, by the clock. A request that is sent now may still arrive later.
+    /// Returns whether this candidate leads now, by the clock. A request that is sent now may still arrive after the end of
+    /// the term.
     #[must_use]
     pub fn is_leader(&self) -> bool {
         let now = Instant::now();
@@ -132,12 +134,12 @@ impl Leadership {
         term.until.is_some() && !term.lost
     }
 
-    /// Whether it leads or has led.
+    /// Returns whether the term has started.
     pub(crate) fn has_begun(&self) -> bool {
         self.term.borrow().until.is_some()
     }
 
-    /// Begins or prolongs the term; false if that is too late.
+    /// Starts or extends the term; returns `false` if it is too late for that.
     pub(crate) fn prolong(&self, until: Instant) -> bool {
         let in_time = self.is_leader() || !self.has_begun();
         self.term.send_if_modified(|term| {

@@ -1,6 +1,6 @@
 //! EDGE. The requests of an election, sent to the API server.
 //!
-//! Cancel safety: a write whose future is dropped may be carried out all the same; the candidate allows for it.
+//! Cancel safety: a write whose future is dropped may still be executed; the candidate accounts for that.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,11 +15,11 @@ use crate::candidate::{LeaderElectionRecord, LeaseRequest, LeaseResponse};
 pub(crate) struct LeaseApi {
     api: Api<Lease>,
     name: String,
-    /// As last read or written: its other fields are written back.
+    /// The Lease as last read or written: a write preserves its other fields.
     last: Option<Lease>,
 }
 
-/// A response, its Lease, and its error, but for conflicts.
+/// A response, its Lease, and its error except for conflicts.
 pub(crate) struct LeaseReply {
     pub(crate) response: LeaseResponse,
     pub(crate) lease: Option<Lease>,
@@ -57,7 +57,7 @@ impl LeaseApi {
         })
     }
 
-    /// Keeps the Lease of a reply.
+    /// Stores the Lease of a reply.
     pub(crate) fn keep(&mut self, reply: &mut LeaseReply) {
         if let Some(lease) = reply.lease.take() {
             self.last = Some(lease);
@@ -65,7 +65,7 @@ impl LeaseApi {
     }
 }
 
-/// `may_be_missing`: a 404 says that there is no Lease, rather than no namespace.
+/// `may_be_missing`: a 404 means that there is no Lease, not that there is no namespace.
 fn reply(may_be_missing: bool, result: kube::Result<Lease>) -> LeaseReply {
     match result {
         Ok(lease) => {
@@ -76,7 +76,7 @@ fn reply(may_be_missing: bool, result: kube::Result<Lease>) -> LeaseReply {
         Err(kube::Error::Api(status)) if status.code == 404 && may_be_missing => {
             LeaseReply { response: LeaseResponse::NotFound, lease: None, error: None }
         }
-        // Another candidate was first: not worth a warning.
+        // Another candidate was first: not logged as a warning.
         Err(kube::Error::Api(status)) if status.code == 409 => {
             LeaseReply { response: LeaseResponse::Failed, lease: None, error: None }
         }

@@ -3,7 +3,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod builder;
-// Hidden: for the tests that play random elections on the pure state machine.
+// Hidden: for tests that run random elections on the pure state machine.
 #[doc(hidden)]
 pub mod candidate;
 mod driver;

@@ -54,9 +54,9 @@ pub struct LeaderStatus {
 pub(crate) struct StatusState {
     pub(crate) leader: Option<Arc<str>>,
     pub(crate) term: Option<Leadership>,
-    /// When the last successful renewal was sent.
+    /// The time at which the last successful renewal was sent.
     pub(crate) last_renewal: Option<Instant>,
-    /// When others may lead, while the work of a term goes on.
+    /// The time from which others may lead, while the work of a term continues.
     pub(crate) others_from: Option<Instant>,
     pub(crate) times_elected: u64,
     pub(crate) last_error: Option<Arc<str>>,
@@ -69,41 +69,42 @@ impl LeaderStatus {
         Self { state: Arc::default() }
     }
 
-    /// Whether this candidate leads now, by the clock.
+    /// Returns whether this candidate leads now, by the clock.
     #[must_use]
     pub fn is_leader(&self) -> bool {
         self.state.borrow().term.as_ref().is_some_and(Leadership::is_leader)
     }
 
-    /// The identity of the leader, by the Lease as it was seen last; `None` if it was not seen, or released.
+    /// Returns the identity of the leader according to the Lease as read last; `None` if it was not read, or is released.
     #[must_use]
     pub fn leader(&self) -> Option<Arc<str>> {
         self.state.borrow().leader.clone()
     }
 
-    /// How often this candidate was elected.
+    /// Returns how many times this candidate was elected.
     #[must_use]
     pub fn times_elected(&self) -> u64 {
         self.state.borrow().times_elected
     }
 
-    /// The time since the last successful renewal was sent.
+    /// Returns the time since the last successful renewal was sent.
     #[must_use]
     pub fn since_last_renewal(&self) -> Option<Duration> {
         self.state.borrow().last_renewal.map(|at| at.elapsed())
     }
 
-    /// Why the last request failed; `None` once one has succeeded.
+    /// Returns the error of the last request; `None` once one has succeeded.
     #[must_use]
     pub fn last_error(&self) -> Option<Arc<str>> {
         self.state.borrow().last_error.clone()
     }
 
-    /// A liveness check, as client-go's `HealthzAdaptor`: fails if the work of a leader goes on for longer than `tolerated` after others may lead. The task of
-    /// the election is blocked then, and only a restart of the process helps.
+    /// Checks liveness, like client-go's `HealthzAdaptor`: fails if the work of a leader continues for longer than
+    /// `tolerated` after others may lead. The task of the election is blocked in that case, and only a restart of the
+    /// process helps.
     ///
     /// # Errors
-    /// [`LeaseOverrun`]: how long others may have led.
+    /// Returns [`LeaseOverrun`] with the time for which others may have led.
     pub fn live(&self, tolerated: Duration) -> Result<(), LeaseOverrun> {
         match self.state.borrow().others_from.map(|at| at.elapsed()) {
             Some(since) if since > tolerated => Err(LeaseOverrun(since)),
@@ -121,7 +122,7 @@ impl fmt::Debug for LeaderStatus {
     }
 }
 
-/// The work of a leader has gone on for this long after others may lead.
+/// The error for work of a leader that has continued for this long after others may lead.
 ///
 /// # Examples
 /// ```

@@ -2,8 +2,8 @@
 //!
 //! | guarded by `Shared::inner` | |
 //! |---|---|
-//! | `state`, `faults`, `log` | what the server knows, what goes wrong, what was asked |
-//! | `wakers` | of watches without anything to send; all are woken by every change, after unlocking |
+//! | `state`, `faults`, `log` | the state of the server, the injected faults, the requests so far |
+//! | `wakers` | wakers of watches without pending events; every change wakes all of them, after unlocking |
 
 mod body;
 mod client;
@@ -40,17 +40,20 @@ use crate::state::watches::Next;
 
 /// An API server in memory.
 ///
-/// Clones are handles of one server: make a [`client`](Self::client) of it, and change and inspect it beside that client.
+/// Clones are handles to the same server: create a [`client`](Self::client), and change and inspect the server beside that
+/// client.
 ///
-/// It is deterministic: versions count from 1, uids and the endings of generated names are counted, and its clock begins at
-/// 2026-01-01 and is tokio's, so paused time pauses it.
+/// The server is deterministic: versions count from 1, uids and the suffixes of generated names are counted, and its clock
+/// starts at 2026-01-01 and follows tokio's, so paused time pauses it.
 ///
-/// The crate's documentation has the table of what it does as a real server, and of what it does not do, and answers then. What is done runs in
-/// scripts of requests against this server and a kube-apiserver 1.36, which have to answer the same. Beyond what that table says:
+/// The crate's documentation has a table of the behaviour that matches a real server, and of requests that are refused as not
+/// implemented. Implemented behaviour is tested by scripts of requests that run against this server and a kube-apiserver 1.36,
+/// and must have the same responses. In addition to that table:
 ///
 /// - A read always sees every write: there are no stale caches.
-/// - Garbage is collected, and definitions of custom resources are served, within the write that causes it, right after its answer.
-/// - Bookmarks come only at a watch's end, and by [`send_bookmarks`](Self::send_bookmarks).
+/// - Garbage collection, and serving the definitions of custom resources, happens within the write that causes it, right after
+///   its response.
+/// - Bookmarks are sent only at the end of a watch, and by [`send_bookmarks`](Self::send_bookmarks).
 ///
 /// # Examples
 /// ```
@@ -88,14 +91,14 @@ pub(crate) struct Inner {
     pub(crate) state: State,
     pub(crate) faults: Faults,
     log: Vec<RecordedRequest>,
-    /// Of watches that have nothing to send.
+    /// The wakers of watches without pending events.
     wakers: BTreeMap<u64, Waker>,
     began: Option<Instant>,
 }
 
 /// Setup.
 impl ApiServer {
-    /// A server without kinds.
+    /// Creates a server without kinds.
     #[must_use]
     pub fn new() -> Self {
         let inner = Inner {
@@ -108,13 +111,13 @@ impl ApiServer {
         Self(Arc::new(Shared { inner: Mutex::new(inner), resumed: Arc::new(Notify::new()) }))
     }
 
-    /// Adds a kind. Requests for a kind that is not registered are answered with 404.
+    /// Registers a kind. Requests for a kind that is not registered are answered with 404.
     ///
-    /// A kind of Kubernetes has the `status` subresource, the generation and the fields of selectors that Kubernetes gives it; a custom one is as
-    /// [`Registration::of`] says.
+    /// A built-in kind of Kubernetes has the `status` subresource, the generation and the selectable fields that Kubernetes
+    /// gives it; a custom kind has those that [`Registration::of`] describes.
     ///
     /// # Panics
-    /// For a second version of a kind of Kubernetes, as its versions are not converted.
+    /// Panics for a second version of a built-in kind, because its versions are not converted.
     #[track_caller]
     pub fn register<K>(&self) -> &Self
     where
@@ -123,10 +126,10 @@ impl ApiServer {
         self.register_as(Registration::of::<K>())
     }
 
-    /// As [`register`](Self::register), for a kind without a type, or whose scope is known only at run time.
+    /// Like [`register`](Self::register), for a kind without a type, or whose scope is known only at run time.
     ///
     /// # Panics
-    /// As [`register`](Self::register).
+    /// Like [`register`](Self::register).
     ///
     /// # Examples
     /// ```
@@ -150,32 +153,33 @@ impl ApiServer {
         self.register_as(Registration::dynamic(resource, namespaced))
     }
 
-    /// As [`register`](Self::register), for a custom kind with rules of its own. Another version of a custom kind is served with the same objects.
+    /// Like [`register`](Self::register), for a custom kind with rules of its own. Another version of a registered custom
+    /// kind serves the same objects.
     ///
     /// # Panics
-    /// As [`register`](Self::register).
+    /// Like [`register`](Self::register).
     #[track_caller]
     pub fn register_as(&self, registration: Registration) -> &Self {
         self.0.inner.lock().state.register(registration.kind);
         self
     }
 
-    /// A client of this server. Its default namespace is `default`.
+    /// Creates a client of this server. Its default namespace is `default`.
     ///
     /// # Panics
-    /// Outside of a tokio runtime: the client has a task of its own.
+    /// Panics outside of a tokio runtime, because the client spawns a task.
     #[must_use]
     pub fn client(&self) -> kube::Client {
         kube::Client::new(self.clone(), "default")
     }
 }
 
-/// The objects, past all faults.
+/// Direct access to the objects, which faults do not affect.
 impl ApiServer {
-    /// All objects of a kind, by namespace and name.
+    /// Returns all objects of a kind, sorted by namespace and name.
     ///
     /// # Panics
-    /// If the kind is not registered, or a stored object is not of this type.
+    /// Panics if the kind is not registered, or a stored object is not of this type.
     #[must_use]
     #[track_caller]
     pub fn list<K>(&self) -> Vec<K>
@@ -187,10 +191,10 @@ impl ApiServer {
         inner.state.objects(kind_id).values().map(|object| read(object)).collect()
     }
 
-    /// One object; `namespace` is ignored for a kind without namespaces.
+    /// Returns one object; `namespace` is ignored for a kind without namespaces.
     ///
     /// # Panics
-    /// If the kind is not registered, or the stored object is not of this type.
+    /// Panics if the kind is not registered, or the stored object is not of this type.
     #[must_use]
     #[track_caller]
     pub fn get<K>(&self, namespace: &str, name: &str) -> Option<K>
@@ -203,11 +207,11 @@ impl ApiServer {
         inner.state.objects(kind_id).get(&key).map(|object| read(object))
     }
 
-    /// Creates or replaces an object, status included, without conflicts and generated names. Watches get an event as of any write. A new object
-    /// keeps the `uid` that it has, so that others can name it as their owner.
+    /// Creates or replaces an object, status included, without conflicts and generated names. Watches receive an event as
+    /// for any write. A new object keeps its `uid` if it has one, so that other objects can name it as their owner.
     ///
     /// # Panics
-    /// If the kind is not registered, or the object has no name.
+    /// Panics if the kind is not registered, or the object has no name.
     #[track_caller]
     pub fn put<K>(&self, object: &K) -> K
     where
@@ -226,10 +230,10 @@ impl ApiServer {
         })
     }
 
-    /// Deletes an object at once, whatever finalizers it has, and returns whether it existed.
+    /// Deletes an object immediately, whatever finalizers it has, and returns whether it existed.
     ///
     /// # Panics
-    /// If the kind is not registered.
+    /// Panics if the kind is not registered.
     #[track_caller]
     pub fn delete<K>(&self, namespace: &str, name: &str) -> bool
     where
@@ -246,22 +250,22 @@ impl ApiServer {
         })
     }
 
-    /// The `resourceVersion` of the last write.
+    /// Returns the `resourceVersion` of the last write.
     #[must_use]
     pub fn resource_version(&self) -> u64 {
         self.0.inner.lock().state.version
     }
 
-    /// The number of open watches of all kinds, without [stalled](Self::stall_watches) ones.
+    /// Returns the number of open watches of all kinds, except [stalled](Self::stall_watches) ones.
     #[must_use]
     pub fn open_watches(&self) -> usize {
         self.0.inner.lock().state.watches.count(None)
     }
 
-    /// The number of open watches of a kind, without [stalled](Self::stall_watches) ones.
+    /// Returns the number of open watches of a kind, except [stalled](Self::stall_watches) ones.
     ///
     /// # Panics
-    /// If the kind is not registered.
+    /// Panics if the kind is not registered.
     #[must_use]
     #[track_caller]
     pub fn open_watches_of<K: Resource<DynamicType: Default>>(&self) -> usize {
@@ -270,26 +274,26 @@ impl ApiServer {
         inner.state.watches.count(Some(kind_id))
     }
 
-    /// All requests so far, oldest first.
+    /// Returns all requests so far, oldest first.
     #[must_use]
     pub fn requests(&self) -> Vec<RecordedRequest> {
         self.0.inner.lock().log.clone()
     }
 
-    /// The requests that match, oldest first.
+    /// Returns the requests that match, oldest first.
     #[must_use]
     pub fn requests_matching(&self, matcher: &RequestMatcher) -> Vec<RecordedRequest> {
         let inner = self.0.inner.lock();
         inner.log.iter().filter(|request| matcher.matches(request)).cloned().collect()
     }
 
-    /// Empties the log of requests.
+    /// Clears the log of requests.
     pub fn clear_requests(&self) {
         self.0.inner.lock().log.clear();
     }
 }
 
-/// For the HTTP service.
+/// Methods for the HTTP service.
 impl ApiServer {
     pub(crate) fn log(&self, request: &RecordedRequest) {
         self.0.inner.lock().log.push(request.clone());
@@ -338,7 +342,7 @@ impl ApiServer {
         inner.wakers.remove(&id);
     }
 
-    /// Changes the state, and wakes every watch: each finds out for itself whether it has something to send.
+    /// Changes the state, and wakes every watch, which then checks whether it has pending events.
     #[track_caller]
     pub(crate) fn change<R>(&self, change: impl FnOnce(&mut Inner) -> R) -> R {
         let mut inner = self.0.inner.lock();

@@ -44,36 +44,36 @@ pub struct RecordedRequest {
     pub group: String,
     /// The version of the group.
     pub version: String,
-    /// The plural name of the resource, such as `pods`; empty for a request of discovery, whose verb is [`Verb::Get`].
+    /// The plural name of the resource, such as `pods`; empty for a discovery request, whose verb is [`Verb::Get`].
     pub plural: String,
     /// `None` for all namespaces, and for kinds without namespaces.
     pub namespace: Option<String>,
     /// `None` for a collection.
     pub name: Option<String>,
-    /// `status`, for a request for that subresource.
+    /// `status`, for a request to that subresource.
     pub subresource: Option<String>,
     /// The query parameters, such as `limit` and `resourceVersion`.
     pub query: BTreeMap<String, String>,
-    /// Whether the client wants only the metadata of objects.
+    /// Whether the client requests only the metadata of objects.
     pub metadata_only: bool,
     pub(crate) representation: Representation,
     pub(crate) path: Vec<String>,
     content_type: String,
 }
 
-/// In which form the client accepts an answer.
+/// The representation that the client accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Representation {
     Object,
     Metadata,
-    /// All groups and their kinds in one.
+    /// Aggregated discovery: all groups and their kinds in one response.
     Discovery,
-    /// None that this server has.
+    /// No representation that this server supports.
     Unknown,
 }
 
 impl Representation {
-    /// The first that the server has, of those that the client accepts.
+    /// Returns the first representation accepted by the client that the server supports.
     fn read(accept: &str) -> Self {
         if accept.trim().is_empty() {
             return Self::Object;
@@ -113,7 +113,7 @@ impl RecordedRequest {
                 "paths with /watch/: the parameter watch=true does the same",
             ));
         }
-        // `/namespaces/a` is an object without a namespace, `/namespaces/a/pods` what is in one.
+        // `/namespaces/a` is an object without a namespace, `/namespaces/a/pods` a collection within one.
         let (namespace, rest) = match rest {
             ["namespaces", _] | ["namespaces", _, "status"] => (None, rest),
             ["namespaces", namespace, rest @ ..] => (Some(*namespace), rest),
@@ -124,7 +124,7 @@ impl RecordedRequest {
             [plural] => (*plural, None, None),
             [plural, name] => (*plural, Some(*name), None),
             [plural, name, subresource] => (*plural, Some(*name), Some(*subresource)),
-            // What is behind it has paths of its own.
+            // The rest of the path belongs to the proxied server.
             [plural, name, subresource @ "proxy", ..] => (*plural, Some(*name), Some(*subresource)),
             _ => return Err(status_error::no_such_path()),
         };
@@ -138,7 +138,7 @@ impl RecordedRequest {
             (&Method::GET, None) if watch => Verb::Watch,
             (&Method::GET, None) => Verb::List,
             (&Method::POST, None) => Verb::Create,
-            // Of a subresource such as `eviction`.
+            // Creates a subresource such as `eviction`.
             (&Method::POST, Some(_)) if subresource.is_some() => Verb::Create,
             (&Method::PUT, Some(_)) => Verb::Update,
             (&Method::PATCH, Some(_)) => Verb::Patch,
@@ -163,19 +163,19 @@ impl RecordedRequest {
         })
     }
 
-    /// A query parameter; an empty one counts as none, as on a real server.
+    /// Returns a query parameter; an empty one counts as missing, as on a real server.
     #[must_use]
     pub fn query_param(&self, name: &str) -> Option<&str> {
         self.query.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    /// The `apiVersion` of the objects that it is for.
+    /// Returns the `apiVersion` of the requested objects.
     pub(crate) fn api_version(&self) -> String {
         let Self { group, version, .. } = self;
         if group.is_empty() { version.clone() } else { format!("{group}/{version}") }
     }
 
-    /// The type of the body, without parameters.
+    /// Returns the media type of the body, without parameters.
     pub(crate) fn media_type(&self) -> &str {
         self.content_type.split(';').next().unwrap_or_default().trim()
     }

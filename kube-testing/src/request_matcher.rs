@@ -1,10 +1,10 @@
-//! PURE. Selects requests: those that a fault is for, or those to take from the log.
+//! PURE. Matches requests, to inject faults and to filter the log.
 
 use kube::Resource;
 
 use crate::request::RecordedRequest;
 
-/// The verb of a request, as Kubernetes' authorisation names it.
+/// The verb of a request, with the names of Kubernetes' authorisation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Verb {
@@ -26,7 +26,8 @@ pub enum Verb {
     DeleteCollection,
 }
 
-/// Selects requests. Starts with all of them ([`any`](Self::any)) or those of a [`verb`](Self::verb); each method narrows the selection.
+/// Selects requests. Starts with all of them ([`any`](Self::any)) or those of a [`verb`](Self::verb); each method narrows the
+/// selection.
 ///
 /// # Examples
 /// ```
@@ -94,13 +95,13 @@ impl RequestMatcher {
         Self { namespace: Some(namespace.into()), ..self }
     }
 
-    /// Matches only requests for the object of this name. A create has the name in its body, which is not looked at.
+    /// Matches only requests for the object of this name. The name of a create is in its body, which is not matched.
     #[must_use]
     pub fn name(self, name: impl Into<String>) -> Self {
         Self { name: Some(name.into()), ..self }
     }
 
-    /// Whether it matches this request.
+    /// Returns whether the matcher matches this request.
     #[must_use]
     pub fn matches(&self, request: &RecordedRequest) -> bool {
         fn agrees<T: PartialEq>(wanted: &Option<T>, actual: Option<&T>) -> bool {

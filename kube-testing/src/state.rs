@@ -1,9 +1,9 @@
 //! PURE. The state of the server: kinds, objects, one counter of versions, the history and the watches.
 //!
 //! # Invariants
-//! 1. Every write takes a version of its own, and leaves a [`Change`].
-//! 2. An object is kept under its own name and namespace, with the version of its last write.
-//! 3. The place of a kind never changes: one that is gone is retired, and registered again it is another.
+//! 1. Every write has a version of its own, and adds a [`Change`].
+//! 2. An object is stored under its own name and namespace, with the version of its last write.
+//! 3. The index of a kind never changes: a removed kind is retired, and registering it again adds a new kind.
 
 pub(crate) mod answer;
 mod create;
@@ -47,10 +47,10 @@ pub(crate) struct State {
     pub(crate) history: History,
     pub(crate) watches: Watches,
     pub(crate) version: u64,
-    /// A dry run: what is written is answered, and not kept.
+    /// A dry run: a write is answered, and not stored.
     pub(crate) dry: bool,
     pub(crate) owners: Owners,
-    /// Definitions of custom resources whose kinds are to be registered, changed or removed.
+    /// Definitions of custom resources whose kinds have to be registered, changed or removed.
     definitions: BTreeSet<String>,
     uids: u64,
     names: u64,
@@ -65,21 +65,21 @@ struct Served {
 }
 
 impl State {
-    /// Begins with version 1, as 0 means "any" in requests.
+    /// Starts with version 1, because 0 means "any" in requests.
     pub(crate) fn new() -> Self {
         Self { version: 1, ..Self::default() }
     }
 
-    /// Adds a kind, or a version of one that is there.
+    /// Registers a kind, or another version of a registered one.
     ///
     /// # Panics
-    /// For a second version of a kind of Kubernetes: its versions have fields of their own.
+    /// Panics for a second version of a built-in kind, because its versions have different fields.
     #[track_caller]
     pub(crate) fn register(&mut self, mut kind: Kind) {
         let ApiResource { group, version, plural, .. } = kind.resource.clone();
         let Some(kind_id) = self.kind_in_any_version(&group, &plural) else {
             self.kinds.push(Served { kind, objects: Objects::new(), retired: false });
-            // An owner of this kind was unknown so far.
+            // Owners of this kind could not be looked up so far.
             self.owners.reconsider_all();
             return;
         };
@@ -91,7 +91,7 @@ impl State {
                 known.resource.version
             );
         }
-        // Objects stay as they are stored.
+        // Objects keep the version in which they are stored.
         kind.resource.version.clone_from(&known.resource.version);
         kind.resource.api_version.clone_from(&known.resource.api_version);
         let versions = known.versions.iter().chain(&kind.versions).cloned().collect::<Vec<_>>();
@@ -134,7 +134,7 @@ impl State {
         &self.kinds[kind_id].kind
     }
 
-    /// All kinds that are served.
+    /// Returns all kinds that are served.
     pub(crate) fn kinds(&self) -> impl Iterator<Item = &Kind> {
         self.kinds.iter().filter(|served| !served.retired).map(|served| &served.kind)
     }
@@ -143,10 +143,10 @@ impl State {
         &self.kinds[kind_id].objects
     }
 
-    /// Writes an object, or, with none, deletes the one of this key, and returns its last state.
+    /// Writes an object, or, for `None`, deletes the one with this key, and returns its last state.
     pub(crate) fn commit(&mut self, kind_id: usize, key: String, object: Option<Value>) -> Arc<Value> {
         if self.dry {
-            // With the old version.
+            // A dry run keeps the old version.
             return object.map_or_else(|| self.objects(kind_id)[&key].clone(), Arc::new);
         }
         self.version += 1;
@@ -170,17 +170,18 @@ impl State {
         now
     }
 
-    /// Does what the controllers of a cluster do a moment after a write: collects garbage, and serves the kinds of definitions.
+    /// Runs the controllers of a cluster, which act a moment after a write: collects garbage, and serves the kinds of
+    /// definitions.
     pub(crate) fn settle(&mut self, now: Timestamp) {
         while self.collect(now) || self.define(now) {}
     }
 
-    /// Sets the metadata that every new object gets.
+    /// Sets the metadata of a new object.
     pub(crate) fn init_metadata(&mut self, kind_id: usize, object: &mut Value, now: Timestamp) {
         self.uids += 1;
         let kind = &self.kinds[kind_id].kind;
         kind.store_types(object);
-        // Those that clients ask for are removed before.
+        // A `uid` in a client's request is removed before.
         if metadata::text(object, "uid").is_none() {
             metadata::set(object, "uid", format!("00000000-0000-4000-8000-{:012x}", self.uids));
         }
@@ -191,11 +192,11 @@ impl State {
         }
     }
 
-    /// The ending of a name for `generateName`: five characters, as on a real server, but the same in every run.
+    /// Returns the suffix of a name for `generateName`: five characters, as on a real server, but the same in every run.
     pub(crate) fn ending(&mut self) -> String {
         const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
         self.names += 1;
-        // Multiplied by a number prime to 27^5, so that neighbours do not look alike and none comes twice.
+        // The factor is coprime to 27^5, so consecutive names differ and none is repeated.
         let mut number = self.names.wrapping_mul(7_368_787);
         let letter = |_| {
             let letter = LETTERS[(number % 27) as usize];
@@ -205,14 +206,14 @@ impl State {
         (0..5).map(letter).collect()
     }
 
-    /// Forgets the history up to now, but for what open watches have not sent.
+    /// Drops the history up to now, except events that open watches have not sent.
     pub(crate) fn compact(&mut self) {
         let sent = self.watches.slowest().unwrap_or(u64::MAX);
         self.history.forget(self.version, sent);
     }
 }
 
-/// Kubernetes' times have whole seconds.
+/// Formats a time as Kubernetes does, in whole seconds.
 pub(crate) fn seconds(now: Timestamp) -> String {
     now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-/// Bucket bounds that do not rise, are not finite, or are none at all.
+/// The error for bucket bounds that do not increase, are not finite, or are empty.
 ///
 /// # Examples
 /// ```

@@ -4,12 +4,12 @@ use flyball_sync::Nanos;
 
 use super::record::LeaderElectionRecord;
 
-/// What a driver does next.
+/// The next step of a driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CandidateStep {
-    /// Sends this request. It replaces the one before, if that has not been answered.
+    /// Sends this request. It replaces the previous request if that one has no response yet.
     Request(LeaseRequest),
-    /// Waits for a response, until this time at most.
+    /// Waits for a response, at most until this time.
     Wait(Nanos),
 }
 
@@ -18,13 +18,13 @@ pub enum CandidateStep {
 pub enum LeaseRequest {
     /// Reads the Lease.
     Get,
-    /// Creates it.
+    /// Creates the Lease.
     Create(LeaderElectionRecord),
-    /// Replaces it, if it still has this version.
+    /// Replaces the Lease if it still has this version.
     Update {
         /// The new record.
         record: LeaderElectionRecord,
-        /// The `resourceVersion` it must have.
+        /// The expected `resourceVersion`.
         version: String,
     },
 }
@@ -32,15 +32,15 @@ pub enum LeaseRequest {
 /// A response of the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeaseResponse {
-    /// The Lease as it was read or written.
+    /// The Lease that was read or written.
     Found {
-        /// Its record.
+        /// The record of the Lease.
         record: LeaderElectionRecord,
-        /// Its `resourceVersion`.
+        /// The `resourceVersion` of the Lease.
         version: String,
     },
     /// There is no Lease to read.
     NotFound,
-    /// Any other: a conflict, an error, no response. It is not known whether a write was carried out.
+    /// Any other response: a conflict, an error, or none. Whether a write was executed is unknown.
     Failed,
 }

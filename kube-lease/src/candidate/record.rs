@@ -4,23 +4,23 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::LeaseSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 
-/// The fields of a Lease that client-go's elections use, with its meanings.
+/// The fields of a Lease that client-go's elections use, with the same meanings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeaderElectionRecord {
     /// The leader; empty if there is none.
     pub holder_identity: String,
-    /// How long others wait after they have seen this record.
+    /// How long other candidates wait after they have seen this record.
     pub lease_duration_seconds: i32,
-    /// When the holder became the leader, by its wall clock. Not compared with any clock.
+    /// When the holder became the leader, by its wall clock. Never compared with a clock.
     pub acquire_time: Option<Timestamp>,
-    /// When the holder wrote this, by its wall clock. Not compared with any clock.
+    /// When the holder wrote this record, by its wall clock. Never compared with a clock.
     pub renew_time: Option<Timestamp>,
-    /// How often the holder has changed.
+    /// How many times the holder has changed.
     pub leader_transitions: i32,
 }
 
 impl LeaderElectionRecord {
-    /// The record of a Lease.
+    /// Reads the record of a Lease.
     pub(crate) fn from_spec(spec: &LeaseSpec) -> Self {
         let time = |time: &Option<MicroTime>| time.as_ref().map(|time| time.0);
         Self {
@@ -32,7 +32,7 @@ impl LeaderElectionRecord {
         }
     }
 
-    /// Writes the record to a Lease, and leaves its other fields.
+    /// Writes the record to a Lease, and preserves its other fields.
     pub(crate) fn write_spec(&self, spec: &mut LeaseSpec) {
         spec.holder_identity = Some(self.holder_identity.clone());
         spec.lease_duration_seconds = Some(self.lease_duration_seconds);

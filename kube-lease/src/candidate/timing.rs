@@ -7,26 +7,26 @@ use std::time::Duration;
 /// The periods of an election; see [`ElectionBuilder`](crate::ElectionBuilder).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ElectionTiming {
-    /// How long others wait, from when they see a record first.
+    /// How long other candidates wait after they first see a record.
     pub lease_duration: Duration,
     /// How long a leader leads after it sent its last successful renewal.
     pub renew_deadline: Duration,
-    /// The time between two tries.
+    /// The time between two attempts.
     pub retry_period: Duration,
-    /// How long the work may go on after the leadership is over.
+    /// How long the work may continue after the leadership is over.
     pub stop_grace: Duration,
 }
 
-/// A candidate waits for a retry period and up to this many hundredths of it more.
+/// The maximum jitter, in percent of the retry period, which is added to the wait of a candidate.
 pub(crate) const JITTER_PERCENT: u32 = 120;
 
 // === impl ElectionTiming ===
 
 impl ElectionTiming {
-    /// Checks the periods. The stop grace is half of what lies between renew deadline and lease duration.
+    /// Checks the periods. The stop grace is half of the difference of lease duration and renew deadline.
     ///
     /// # Errors
-    /// [`InvalidElectionConfig`] for periods that do not fit.
+    /// Returns [`InvalidElectionConfig`] if the periods do not fit together.
     pub fn new(
         lease_duration: Duration,
         renew_deadline: Duration,
@@ -39,7 +39,7 @@ impl ElectionTiming {
     /// Replaces the stop grace.
     ///
     /// # Errors
-    /// [`InvalidElectionConfig::StopGrace`] if others could lead before it is over.
+    /// Returns [`InvalidElectionConfig::StopGrace`] if others could lead before the grace is over.
     pub fn with_stop_grace(self, stop_grace: Duration) -> Result<Self, InvalidElectionConfig> {
         Self { stop_grace, ..self }.valid()
     }
@@ -58,12 +58,13 @@ impl ElectionTiming {
         }
     }
 
-    /// The longest time for one request: a hanging one leaves time for another before the deadline.
+    /// Returns the timeout of a request: after a request that hangs there is time for another one before the deadline.
     pub(crate) fn request_deadline(&self) -> Duration {
         self.renew_deadline / 2
     }
 
-    /// The lease duration in whole seconds, as the record has it. Rounded up, as others must not come too early; client-go rounds down.
+    /// Returns the lease duration in whole seconds for the record. Rounded up, because others must not lead too early;
+    /// client-go rounds down.
     pub(crate) fn lease_seconds(&self) -> i32 {
         let rounded_up =
             self.lease_duration.as_secs().saturating_add(u64::from(self.lease_duration.subsec_nanos() > 0));
@@ -86,7 +87,7 @@ impl Default for ElectionTiming {
 
 const LONGEST: Duration = Duration::from_secs(i32::MAX as u64);
 
-/// Why an [`ElectionBuilder`](crate::ElectionBuilder) builds no election.
+/// Why an [`ElectionBuilder`](crate::ElectionBuilder) built no election.
 ///
 /// # Examples
 /// ```
@@ -104,7 +105,8 @@ const LONGEST: Duration = Duration::from_secs(i32::MAX as u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidElectionConfig {
-    /// The renew deadline is not shorter than the lease duration, or that is longer than a Lease can say (68 years).
+    /// The renew deadline is not shorter than the lease duration, or the lease duration is longer than a Lease can store
+    /// (68 years).
     RenewDeadline,
     /// The retry period is zero, or 1.2 retry periods are not shorter than the renew deadline.
     RetryPeriod,

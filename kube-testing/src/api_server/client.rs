@@ -1,6 +1,7 @@
-//! EDGE. The HTTP of the server: a tower service under `kube`'s client.
+//! EDGE. The HTTP service of the server: a tower service under `kube`'s client.
 //!
-//! Cancel safety: a request that is dropped before its answer was not carried out, or wholly; a real server gives no more.
+//! Cancel safety: a request that is dropped before its response was executed either completely or not at all; a real server
+//! guarantees no more.
 
 use std::io;
 use std::pin::Pin;
@@ -44,7 +45,7 @@ impl ApiServer {
             tokio::time::sleep(latency).await;
         }
         let verdict = loop {
-            // Before the check, so that a `resume` in between is not missed.
+            // Subscribed before the check, so that a `resume` in between is not missed.
             let resumed = self.resumed();
             match self.verdict(&request) {
                 Verdict::Hang => resumed.await,

@@ -1,4 +1,4 @@
-//! SHELL. Injects faults; [`Faults`](super::faults::Faults) are guarded by the server's lock.
+//! SHELL. Fault injection; the server's lock guards the [`Faults`](super::faults::Faults).
 
 use std::time::Duration;
 
@@ -10,19 +10,19 @@ use super::faults::Failure;
 use crate::request_matcher::RequestMatcher;
 use crate::state::watch::{End, Watch};
 
-/// Faults.
+/// Fault injection.
 impl ApiServer {
-    /// Answers the next `times` of these requests with this status, and does not carry them out. Where several faults match a request, the
-    /// one that was injected first applies.
+    /// Answers the next `times` of these requests with this status, and does not execute them. If several faults match a
+    /// request, the one that was injected first applies.
     pub fn fail_next(&self, requests: RequestMatcher, times: u32, status: Status) {
         self.inject(Failure { requests, left: times, status, carried_out: false });
     }
 
-    /// Carries out the next `times` of these requests, and answers them with this status all the same: the client does not learn that its request
-    /// succeeded.
+    /// Executes the next `times` of these requests, but answers them with this status, so the client does not learn that
+    /// its request succeeded.
     ///
     /// # Examples
-    /// A creation that times out for the client only:
+    /// A create that times out only for the client:
     /// ```
     /// use flyball_kube_testing::{ApiServer, RequestMatcher, Verb};
     /// use k8s_openapi::api::core::v1::ConfigMap;
@@ -53,7 +53,7 @@ impl ApiServer {
         }
     }
 
-    /// Answers none of these requests before [`resume`](Self::resume). Open watches go on.
+    /// Answers none of these requests before [`resume`](Self::resume). Open watches continue.
     ///
     /// # Examples
     /// ```
@@ -90,13 +90,14 @@ impl ApiServer {
         self.0.inner.lock().faults.hanging.push(requests);
     }
 
-    /// Ends every [`hang`](Self::hang): the requests that wait are answered.
+    /// Ends every [`hang`](Self::hang): waiting requests are answered.
     pub fn resume(&self) {
         self.0.inner.lock().faults.hanging.clear();
         self.0.resumed.notify_waiters();
     }
 
-    /// Answers these requests after this long from now on; zero removes the latency that was set with an equal matcher.
+    /// Delays the responses to these requests by this time from now on; zero removes the latency that was set with an equal
+    /// matcher.
     pub fn set_latency(&self, requests: RequestMatcher, latency: Duration) {
         let latencies = &mut self.0.inner.lock().faults.latencies;
         latencies.retain(|(other, _)| *other != requests);
@@ -105,11 +106,11 @@ impl ApiServer {
         }
     }
 
-    /// Ends all open watches without an error, as a real server does when their time is over. Events that were not sent yet are lost to them: the
-    /// next watch has to ask for them.
+    /// Ends all open watches without an error, as a real server does at their timeout. Events that were not sent yet are
+    /// lost for these watches: the next watch has to request them.
     ///
     /// # Examples
-    /// The ways in which a watch can end, or not:
+    /// The ways in which a watch can end or hang:
     /// ```
     /// use flyball_kube_testing::ApiServer;
     /// use futures_util::{StreamExt, TryStreamExt};
@@ -150,10 +151,10 @@ impl ApiServer {
         self.each_watch(|watch| watch.ended = Some(End::Closed));
     }
 
-    /// Ends the open watches of one kind, as [`close_watches`](Self::close_watches) ends all.
+    /// Ends the open watches of one kind, like [`close_watches`](Self::close_watches).
     ///
     /// # Panics
-    /// If the kind is not registered.
+    /// Panics if the kind is not registered.
     ///
     /// # Examples
     /// ```
@@ -189,7 +190,7 @@ impl ApiServer {
         self.each_watch(|watch| watch.ended = Some(End::Broken));
     }
 
-    /// Sends nothing on the open watches any more, and does not end them: connections that died unnoticed. New watches work.
+    /// Stops sending on the open watches without ending them, like a connection that was lost unnoticed. New watches work.
     pub fn stall_watches(&self) {
         self.each_watch(|watch| watch.stalled = true);
     }
@@ -199,10 +200,11 @@ impl ApiServer {
         self.each_watch(|watch| watch.bookmark_due = watch.bookmarks);
     }
 
-    /// Forgets the history: watches from an earlier version, and lists that continue one, are answered with 410. Open watches go on.
+    /// Drops the history: watches from an earlier version, and lists that continue one, are answered with 410. Open watches
+    /// continue.
     ///
     /// # Examples
-    /// A list whose second page is asked for too late:
+    /// A list whose second page is requested too late:
     /// ```
     /// use flyball_kube_testing::ApiServer;
     /// use k8s_openapi::api::core::v1::ConfigMap;

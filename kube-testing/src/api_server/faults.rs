@@ -1,4 +1,4 @@
-//! PURE. The faults in force, and what they make of a request.
+//! PURE. The active faults, and their effect on a request.
 
 use std::time::Duration;
 
@@ -19,19 +19,19 @@ pub(crate) struct Faults {
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) requests: RequestMatcher,
-    /// How many more of them.
+    /// How many more requests fail.
     pub(crate) left: u32,
     pub(crate) status: Status,
-    /// Whether the request is carried out before.
+    /// Whether the request is executed before the error.
     pub(crate) carried_out: bool,
 }
 
-/// What becomes of a request.
+/// The effect of the faults on a request.
 #[derive(Debug)]
 pub(crate) enum Verdict {
     Answer,
     Fail(Status),
-    /// It is carried out and answered with this.
+    /// The request is executed and answered with this status.
     FailResponse(Status),
     Hang,
     RefuseConnection,

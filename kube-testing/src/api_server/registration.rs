@@ -1,4 +1,4 @@
-//! PURE. How a kind is registered.
+//! PURE. The registration of a kind.
 
 use std::any::TypeId;
 
@@ -7,7 +7,8 @@ use kube::core::{ApiResource, NamespaceResourceScope};
 
 use crate::state::kind::Kind;
 
-/// A kind to register with [`ApiServer::register_as`](crate::ApiServer::register_as), with what a definition of a custom resource says about it.
+/// A kind to register with [`ApiServer::register_as`](crate::ApiServer::register_as), with the options of a custom resource
+/// definition.
 ///
 /// # Examples
 /// ```
@@ -26,7 +27,8 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// A kind by its type. A custom kind has the `status` subresource, and its objects are selected by name and namespace alone.
+    /// Creates the registration of a kind by its type. A custom kind has the `status` subresource, and only name and
+    /// namespace as selectable fields.
     #[must_use]
     pub fn of<K>() -> Self
     where
@@ -36,21 +38,21 @@ impl Registration {
         Self::dynamic(resource, TypeId::of::<K::Scope>() == TypeId::of::<NamespaceResourceScope>())
     }
 
-    /// As [`of`](Self::of), for a kind without a type.
+    /// Like [`of`](Self::of), for a kind without a type.
     #[must_use]
     pub fn dynamic(resource: ApiResource, namespaced: bool) -> Self {
         Self { kind: Kind::new(resource, namespaced) }
     }
 
-    /// A custom kind without the `status` subresource: updates write `status` with the rest, and it raises the generation. A kind of Kubernetes
-    /// stays as Kubernetes has it.
+    /// Removes the `status` subresource of a custom kind: updates write `status` with the other fields, and a change of
+    /// `status` raises the generation. Has no effect on a built-in kind.
     #[must_use]
     pub fn without_status(mut self) -> Self {
         self.kind.custom_status = false;
         self
     }
 
-    /// Adds a path that field selectors of a custom kind may name, such as `spec.color`.
+    /// Adds a path that field selectors of a custom kind may use, such as `spec.color`.
     #[must_use]
     pub fn selectable_field(mut self, path: impl Into<String>) -> Self {
         self.kind.selectable_fields.push(path.into());

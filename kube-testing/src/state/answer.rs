@@ -16,12 +16,12 @@ use crate::state::patch::parse;
 use crate::state::update::Updated;
 use crate::state::{State, metadata, options, status_error};
 
-/// What is sent back.
+/// A response.
 #[derive(Debug)]
 pub(crate) enum Answer {
     /// Code and body.
     Whole(u16, Vec<u8>),
-    /// A watch, by its number.
+    /// A watch, by its id.
     Stream(u64),
 }
 
@@ -92,7 +92,7 @@ impl State {
         })
     }
 
-    /// Checks the type of the body and the options of a write, and returns those that are in the body of a deletion.
+    /// Checks the media type of the body and the options of a write, and returns those in the body of a deletion.
     fn options(&mut self, request: &RecordedRequest, body: &[u8]) -> Result<Value, Box<Status>> {
         let sends = matches!(request.verb, Verb::Create | Verb::Update);
         if sends && !["", "application/json"].contains(&request.media_type()) {
@@ -144,7 +144,7 @@ fn list(kind: &Kind, request: &RecordedRequest, page: &Page) -> Vec<u8> {
     bytes(&List { kind: &name, api_version: &api_version, metadata, items })
 }
 
-/// An object without `kind` and `apiVersion`, as lists of built-in kinds have them.
+/// An object without `kind` and `apiVersion`, as in lists of built-in kinds.
 struct Untyped<'a>(&'a Value);
 
 impl Serialize for Untyped<'_> {
@@ -154,7 +154,7 @@ impl Serialize for Untyped<'_> {
     }
 }
 
-/// A status as the body of an answer.
+/// Returns a status as the body of a response.
 fn said(status: &Status) -> Vec<u8> {
     let mut body = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}});
     if let (Some(body), Ok(Value::Object(status))) = (body.as_object_mut(), serde_json::to_value(status)) {

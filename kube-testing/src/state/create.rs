@@ -1,4 +1,4 @@
-//! PURE. Creates objects: names, namespaces, and what the server sets.
+//! PURE. Creates objects: names, namespaces, and the fields that the server sets.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ impl State {
         Ok(self.commit(kind_id, key, Some(object)))
     }
 
-    /// Gives the object the namespace of the request; it must not name another.
+    /// Sets the namespace of the request; the object must not name another.
     pub(crate) fn set_namespace(
         &self,
         kind_id: usize,

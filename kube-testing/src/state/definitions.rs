@@ -1,4 +1,4 @@
-//! PURE. Definitions of custom resources: their kinds are served as long as they exist.
+//! PURE. Definitions of custom resources, whose kinds are served as long as they exist.
 
 use std::mem;
 
@@ -11,11 +11,11 @@ use crate::state::garbage_collection::Dependents;
 use crate::state::kind::Kind;
 use crate::state::{State, metadata, seconds, status_error};
 
-/// Holds a definition until its objects are gone.
+/// The finalizer that keeps a definition until its objects are deleted.
 pub(crate) const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 impl State {
-    /// Refuses a definition that cannot be served.
+    /// Rejects a definition that cannot be served.
     pub(crate) fn check_definition(
         &self,
         kind_id: usize,
@@ -56,7 +56,7 @@ impl State {
         self.objects(definitions).get(&kind.title()).map(|definition| &**definition)
     }
 
-    /// Serves and removes the kinds of definitions that were written, and returns whether anything was written.
+    /// Registers and removes the kinds of definitions that were written, and returns whether anything was written.
     pub(crate) fn define(&mut self, now: Timestamp) -> bool {
         let Some(definitions) = self.find_kind(Kind::is_definition) else { return false };
         let version = self.version;
@@ -105,7 +105,7 @@ impl State {
         }
     }
 
-    /// Deletes the objects of a definition that goes, and the definition after them.
+    /// Deletes the objects of a definition that is being deleted, and the definition after them.
     fn clean_up(&mut self, definitions: usize, key: String, definition: &Value, now: Timestamp) {
         let (group, plural) = (&definition["spec"]["group"], &definition["spec"]["names"]["plural"]);
         let names = group.as_str().zip(plural.as_str());
@@ -118,7 +118,7 @@ impl State {
                 }
             }
             if !self.objects(kind_id).is_empty() {
-                // Looked at again after the next write.
+                // Checked again after the next write.
                 self.definitions.insert(key);
                 return;
             }
@@ -133,7 +133,7 @@ impl State {
     }
 }
 
-/// The kind that a definition describes; none without a version that is served.
+/// Returns the kind that a definition describes; `None` if it serves no version.
 fn read(definition: &Value) -> Option<Kind> {
     let spec = &definition["spec"];
     let text = |value: &Value| value.as_str().map(str::to_owned);
@@ -157,7 +157,7 @@ fn read(definition: &Value) -> Option<Kind> {
     Some(kind)
 }
 
-/// The names of a definition, with those that the server fills in.
+/// Returns the names of a definition, including those that the server fills in.
 fn names(definition: &Value) -> Value {
     let mut names = definition["spec"]["names"].clone();
     let kind = names["kind"].as_str().unwrap_or_default().to_owned();

@@ -13,7 +13,7 @@ use crate::state::kind::Kind;
 use crate::state::selection::Selection;
 use crate::state::{State, metadata, seconds, status_error};
 
-/// How an object is deleted.
+/// The options of a deletion.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Deletion {
     pub(crate) dependents: Dependents,
@@ -35,7 +35,7 @@ impl Deletion {
         Self { dependents: Dependents::asked(request, options), grace }
     }
 
-    /// The grace period of an object that is not deleted yet.
+    /// Returns the grace period of an object that is not being deleted yet.
     fn grace_of(self, kind: &Kind, object: &Value) -> i64 {
         let spec = &object["spec"];
         let is_over = matches!(object["status"]["phase"].as_str(), Some("Failed" | "Succeeded"));
@@ -43,7 +43,7 @@ impl Deletion {
         if !kind.is_pod() || is_over || !is_scheduled {
             return 0;
         }
-        // What a real server writes where a pod leaves it out.
+        // The default of a real server for pods without a value.
         let default = || spec["terminationGracePeriodSeconds"].as_i64().unwrap_or(30);
         let grace = self.grace.unwrap_or_else(default);
         if grace < 0 { 1 } else { grace }
@@ -51,7 +51,7 @@ impl Deletion {
 }
 
 impl State {
-    /// Deletes an object, or marks it while finalizers keep it.
+    /// Deletes an object, or marks it as being deleted while it has finalizers.
     pub(crate) fn delete(
         &mut self,
         kind_id: usize,
@@ -65,7 +65,7 @@ impl State {
         Ok(self.begin_delete(kind_id, kind.key_of(&before), &before, Deletion::of(request, options), now))
     }
 
-    /// Deletes the selected objects, and returns them as they were.
+    /// Deletes the selected objects, and returns their previous states.
     pub(crate) fn delete_collection(
         &mut self,
         kind_id: usize,
@@ -119,7 +119,7 @@ impl State {
         Deleted::Terminating(self.commit(kind_id, key, Some(after)))
     }
 
-    /// A grace period that runs is only made shorter, and zero ends it.
+    /// Shortens a running grace period; it is never extended, and zero ends it.
     fn shorten_grace(
         &mut self,
         kind_id: usize,
@@ -167,7 +167,7 @@ fn check_preconditions(kind: &Kind, object: &Value, options: &Value) -> Result<(
                 "the {title} in the precondition ({asked}) does not match the {title} in record ({is}). \
                  The object might have been {change}"
             );
-            // Here the message names the kind.
+            // This message names the kind.
             return Err(status_error::conflict(&kind.qualified_kind(), kind, name, &why));
         }
     }

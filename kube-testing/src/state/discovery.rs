@@ -1,4 +1,4 @@
-//! PURE. Discovery: which groups, versions and kinds are served, apart or all in one answer.
+//! PURE. Discovery: the groups, versions and kinds that are served, separately or aggregated in one response.
 
 use kube::core::Status;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list",
 const STATUS_VERBS: [&str; 3] = ["get", "patch", "update"];
 
 impl State {
-    /// Answers a request that names no resource.
+    /// Answers a discovery request, which names no resource.
     pub(crate) fn discover(&self, request: &RecordedRequest) -> Result<Value, Box<Status>> {
         let aggregated = request.representation == Representation::Discovery;
         let group = request.group.as_str();
@@ -35,7 +35,7 @@ impl State {
             }
             [path, ..] if matches!(&**path, "api" | "apis") && !request.version.is_empty() => {
                 let resources = self.resources(group, &request.version);
-                // The core group is there, whatever is in it.
+                // The core group exists even if it is empty.
                 if resources.is_empty() && request.api_version() != "v1" {
                     return Err(status_error::no_such_path());
                 }
@@ -51,7 +51,7 @@ impl State {
         })
     }
 
-    /// In the order of their names.
+    /// Returns the groups, sorted by name.
     fn groups(&self) -> Vec<String> {
         let mut groups: Vec<_> = self.kinds().map(|kind| kind.resource.group.clone()).collect();
         groups.sort();
@@ -59,7 +59,7 @@ impl State {
         groups
     }
 
-    /// The newest first.
+    /// Returns the versions, newest first.
     fn versions(&self, group: &str) -> Vec<String> {
         let kinds = self.kinds().filter(|kind| kind.resource.group == group);
         let mut versions: Vec<_> = kinds.flat_map(|kind| kind.versions.iter().cloned()).collect();
@@ -143,7 +143,7 @@ fn aggregated_resource(kind: &Kind, version: &str) -> Value {
     found
 }
 
-/// The version of Kubernetes whose answers these are.
+/// Returns the version of Kubernetes that this server imitates.
 fn version() -> Value {
     json!({
         "major": "1", "minor": "36", "gitVersion": "v1.36.3", "gitCommit": "", "gitTreeState": "",

@@ -1,13 +1,13 @@
 //! PURE. Garbage collection, as kube-controller-manager does it, a moment after the write that causes it.
 //!
-//! | an object whose owners | |
+//! | owners of the object | effect on the object |
 //! |---|---|
-//! | are all gone | is deleted in the background, or as its own finalizers say |
-//! | are there, some of them | loses the references to the others |
-//! | wait for their dependents, and none else is there | is deleted; in the foreground where it has dependents of its own |
-//! | are of a kind that is not registered, or in a namespace while it has none | stays: whether they exist cannot be looked up |
+//! | all are deleted | it is deleted in the background, or as its own finalizers require |
+//! | some exist | the references to the others are removed |
+//! | all that exist wait for their dependents | it is deleted; in the foreground if it has dependents of its own |
+//! | an owner's kind is not registered, or has namespaces while the object has none | it stays, because the owner cannot be looked up |
 //!
-//! An owner is looked up in the namespace of its dependent, so one in another namespace is gone.
+//! An owner is looked up in the namespace of its dependent, so an owner in another namespace counts as deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -24,24 +24,24 @@ use crate::state::{State, metadata};
 const FOREGROUND: &str = "foregroundDeletion";
 const ORPHAN: &str = "orphan";
 
-/// The place of an object.
+/// The kind and the key of an object.
 type Place = (usize, String);
 
 /// The `propagationPolicy` of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dependents {
-    /// None: the finalizers of the object decide, then its kind.
+    /// No policy: the finalizers of the object decide, then its kind.
     Default,
-    /// The object waits for no dependents.
+    /// The object does not wait for its dependents.
     Background,
     /// Dependents that block the deletion are deleted first.
     Foreground,
-    /// Dependents stay, without this owner.
+    /// Dependents stay, without the reference to this owner.
     Orphan,
 }
 
 impl Dependents {
-    /// From the options in the body, or else the parameters of the request.
+    /// Reads the policy from the options in the body, or else from the parameters of the request.
     pub(crate) fn asked(request: &RecordedRequest, options: &Value) -> Self {
         let asked =
             options["propagationPolicy"].as_str().or_else(|| request.query_param("propagationPolicy"));
@@ -53,7 +53,7 @@ impl Dependents {
         }
     }
 
-    /// Sets the finalizer that this policy needs.
+    /// Adds the finalizer that this policy needs.
     pub(crate) fn hold(self, kind: &Kind, object: &mut Value) {
         let held = metadata::finalizers(object).into_iter().any(|held| [FOREGROUND, ORPHAN].contains(&held));
         let finalizer = match self {
@@ -74,25 +74,25 @@ fn release(object: &mut Value) {
     }
 }
 
-/// Whether an object waits for its dependents, to be deleted or to be left alone.
+/// Returns whether an object waits for its dependents to be deleted or orphaned.
 fn waits(object: &Value) -> bool {
     let mut finalizers = metadata::finalizers(object).into_iter();
     metadata::is_terminating(object) && finalizers.any(|finalizer| [FOREGROUND, ORPHAN].contains(&finalizer))
 }
 
-/// Who owns what, and what is to be looked at.
+/// The owner references, and the objects to check.
 #[derive(Debug, Default)]
 pub(crate) struct Owners {
-    /// By the owner's uid.
+    /// The dependents by the owner's uid.
     dependents: BTreeMap<String, BTreeSet<Place>>,
-    /// Objects with owners, one of which, or the object itself, has changed.
+    /// Objects with owners that have to be checked, because an owner or the object itself has changed.
     due: BTreeSet<Place>,
     /// Deleted objects that wait for their dependents.
     waiting: BTreeSet<Place>,
 }
 
 impl Owners {
-    /// Notes a write of an object.
+    /// Records a write of an object.
     pub(crate) fn observe(
         &mut self,
         kind_id: usize,
@@ -131,22 +131,22 @@ impl Owners {
         }
     }
 
-    /// Looks at every dependent again.
+    /// Marks all dependents as due.
     pub(crate) fn reconsider_all(&mut self) {
         self.due.extend(self.dependents.values().flatten().cloned());
     }
 }
 
-/// What a reference of an object to an owner is worth.
+/// The state of the owner that a reference names.
 enum Owner {
     There,
     Gone,
-    /// It is deleted in the foreground.
+    /// The owner is being deleted in the foreground.
     Waiting,
 }
 
 impl State {
-    /// Goes on with all that is due, and returns whether anything was written.
+    /// Processes all objects that are due, and returns whether anything was written.
     pub(crate) fn collect(&mut self, now: Timestamp) -> bool {
         let version = self.version;
         for (kind_id, key) in mem::take(&mut self.owners.due) {
@@ -191,7 +191,7 @@ impl State {
             () => Dependents::Background,
         };
         if waits && own.iter().any(|(kind_id, key)| self.owners.waiting.contains(&(*kind_id, key.clone()))) {
-            // A circle: one of its dependents waits for it. It no longer blocks its owners.
+            // A cycle: one of its dependents waits for it. The object no longer blocks its owners.
             let mut unblocked = Value::clone(object);
             let references = unblocked["metadata"]["ownerReferences"].as_array_mut();
             references.into_iter().flatten().for_each(|owner| owner["blockOwnerDeletion"] = false.into());
@@ -201,7 +201,7 @@ impl State {
         self.begin_delete(kind_id, key, &object, Deletion { dependents, grace: None }, now);
     }
 
-    /// `None` where that cannot be looked up.
+    /// Returns `None` if the owner cannot be looked up.
     fn owner(&self, object: &Value, reference: &Value) -> Option<Owner> {
         let api_version = reference["apiVersion"].as_str()?;
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
@@ -228,7 +228,7 @@ impl State {
         })
     }
 
-    /// Ends the wait of an owner, once nothing that blocks it is left.
+    /// Ends the wait of an owner once no dependent blocks it any more.
     fn release_owner(&mut self, kind_id: usize, key: String, owner: &Value) {
         let uid = metadata::text(owner, "uid").unwrap_or_default();
         let orphan = metadata::finalizers(owner).contains(&ORPHAN);
@@ -254,7 +254,7 @@ impl State {
         self.commit(kind_id, key, left);
     }
 
-    /// All objects that name this one as an owner.
+    /// Returns all objects that name this one as an owner.
     fn dependents(&self, uid: &str) -> Vec<Place> {
         self.owners.dependents.get(uid).into_iter().flatten().cloned().collect()
     }

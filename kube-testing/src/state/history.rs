@@ -1,8 +1,8 @@
-//! PURE. What changed, in order.
+//! PURE. The history of changes.
 //!
 //! # Invariants
-//! 1. Versions of changes grow.
-//! 2. No change that a watch can still ask for is missing: those after `floor`, and those that an open watch has not sent.
+//! 1. Versions of changes increase.
+//! 2. No change is missing that a watch can still request: those after `floor`, and those that an open watch has not sent.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use serde_json::Value;
 #[derive(Debug, Clone)]
 pub(crate) struct Change {
     pub(crate) version: u64,
-    /// Which of the server's kinds.
+    /// The index of the kind.
     pub(crate) kind: usize,
     pub(crate) key: String,
     pub(crate) before: Option<Arc<Value>>,
-    /// None: deleted.
+    /// The new state; `None` for a deletion.
     pub(crate) after: Option<Arc<Value>>,
 }
 
@@ -32,18 +32,18 @@ impl History {
         self.changes.push_back(change);
     }
 
-    /// All that came after a version, oldest first.
+    /// Returns all changes after a version, oldest first.
     pub(crate) fn after(&self, version: u64) -> impl DoubleEndedIterator<Item = &Change> {
         let from = self.changes.partition_point(|change| change.version <= version);
         self.changes.range(from..)
     }
 
-    /// The oldest version that can be asked for.
+    /// Returns the oldest version that can be requested.
     pub(crate) fn floor(&self) -> u64 {
         self.floor
     }
 
-    /// Forgets all up to a version, but for what open watches have not sent yet.
+    /// Drops all changes up to a version, except those that open watches have not sent.
     pub(crate) fn forget(&mut self, up_to: u64, sent: u64) {
         self.floor = self.floor.max(up_to);
         let keep = self.changes.partition_point(|change| change.version <= up_to.min(sent));

@@ -1,4 +1,4 @@
-//! PURE. A registered kind: its names, its versions, and the rules that the server has for its objects.
+//! PURE. A registered kind: its names, its versions, and the server's rules for its objects.
 
 mod built_in;
 mod names;
@@ -12,17 +12,17 @@ use crate::request::RecordedRequest;
 use crate::state::metadata;
 use crate::state::status_error;
 
-/// A kind as it was registered.
+/// A registered kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Kind {
-    /// With the version that objects are stored in.
+    /// The resource, with the version in which objects are stored.
     pub(crate) resource: ApiResource,
-    /// Of the same objects, in the order of registration.
+    /// The versions of the same objects, in the order of registration.
     pub(crate) versions: Vec<String>,
     pub(crate) namespaced: bool,
-    /// Of a custom kind. Those of Kubernetes have the subresource where Kubernetes has it.
+    /// Whether a custom kind has the `status` subresource. Built-in kinds have it where Kubernetes has it.
     pub(crate) custom_status: bool,
-    /// Of a custom kind: paths as of JSON, without the dot in front.
+    /// The selectable fields of a custom kind: JSON paths without the leading dot.
     pub(crate) selectable_fields: Vec<String>,
 }
 
@@ -32,12 +32,12 @@ impl Kind {
         Self { resource, versions, namespaced, custom_status: true, selectable_fields: Vec::new() }
     }
 
-    /// The name in messages: `deployments.apps`.
+    /// Returns the resource name for messages: `deployments.apps`.
     pub(crate) fn title(&self) -> String {
         qualified(&self.resource.plural, &self.resource.group)
     }
 
-    /// The kind in messages: `Deployment.apps`.
+    /// Returns the kind name for messages: `Deployment.apps`.
     pub(crate) fn qualified_kind(&self) -> String {
         qualified(&self.resource.kind, &self.resource.group)
     }
@@ -46,7 +46,7 @@ impl Kind {
         built_in::is(&self.resource.group, &self.resource.plural, kinds)
     }
 
-    /// Whether it is one of Kubernetes' own, not a custom resource.
+    /// Returns whether the kind is built into Kubernetes, not a custom resource.
     pub(crate) fn is_built_in(&self) -> bool {
         built_in::is_group(&self.resource.group)
     }
@@ -55,7 +55,8 @@ impl Kind {
         if self.is_built_in() { self.is(BuiltIn::Status) } else { self.custom_status }
     }
 
-    /// The fields of the metadata that a write to `status` leaves alone; all of them for custom resources, and for newer kinds of Kubernetes.
+    /// Returns the metadata fields that a write to `status` does not change; `None` means all, for custom resources and
+    /// newer built-in kinds.
     pub(crate) fn metadata_kept_by_status(&self) -> Option<&'static [&'static str]> {
         if !self.is_built_in() || self.is(BuiltIn::StatusAlone) {
             return None;
@@ -67,12 +68,12 @@ impl Kind {
         })
     }
 
-    /// Whether objects have a `generation`.
+    /// Returns whether objects have a `generation`.
     pub(crate) fn has_generation(&self) -> bool {
         !self.is_built_in() || self.is(BuiltIn::Generation)
     }
 
-    /// Whether the difference of two objects raises the generation.
+    /// Returns whether the difference of two objects raises the generation.
     pub(crate) fn is_new_generation(&self, before: &Value, after: &Value) -> bool {
         let counts = |name: &str| match name {
             "metadata" | "apiVersion" | "kind" => false,
@@ -86,24 +87,24 @@ impl Kind {
         self.has_generation() && fields(before) != fields(after)
     }
 
-    /// Whether an update may leave out the version: most of Kubernetes' own kinds, and no custom resource.
+    /// Returns whether an update may omit the version: true for most built-in kinds, and for no custom resource.
     pub(crate) fn allows_unconditional_update(&self) -> bool {
         const STRICT: [&str; 3] =
             ["admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io"];
         self.is_built_in() && !STRICT.contains(&&*self.resource.group) && !self.is(BuiltIn::ConditionalUpdate)
     }
 
-    /// Whether an update of an object that does not exist creates it.
+    /// Returns whether an update of a missing object creates it.
     pub(crate) fn creates_on_update(&self) -> bool {
         self.is(BuiltIn::CreateOnUpdate)
     }
 
-    /// Whether a deletion that is done is answered with the object, not with a status.
+    /// Returns whether a completed deletion is answered with the object instead of a status.
     pub(crate) fn returns_deleted(&self) -> bool {
         self.is(BuiltIn::ReturnsDeleted)
     }
 
-    /// Whether a deletion without a policy orphans dependents.
+    /// Returns whether a deletion without a policy orphans dependents.
     pub(crate) fn orphans_dependents(&self) -> bool {
         self.is(BuiltIn::OrphansDependents)
     }
@@ -116,7 +117,7 @@ impl Kind {
         self.resource.group == "apiextensions.k8s.io" && self.resource.plural == "customresourcedefinitions"
     }
 
-    /// The status that the server gives to a new object.
+    /// Returns the status that the server sets in a new object.
     pub(crate) fn initial_status(&self) -> Option<Value> {
         match (&*self.resource.group, &*self.resource.plural) {
             ("", "pods" | "persistentvolumes" | "persistentvolumeclaims") => {
@@ -131,7 +132,7 @@ impl Kind {
         NameRule::of(&self.resource.group, &self.resource.plural)
     }
 
-    /// The path in objects of a field of a field selector.
+    /// Returns the path in objects of a field of a field selector.
     pub(crate) fn selectable(&self, field: &str) -> Result<String, Box<Status>> {
         let found = match field {
             "metadata.name" => Some(field),
@@ -159,18 +160,19 @@ impl Kind {
         })
     }
 
-    /// Whether the kind says which fields are selected by; the others have name and namespace, whatever their scope.
+    /// Returns whether the kind defines selectable fields of its own; other kinds have name and namespace, whatever their
+    /// scope.
     fn has_own_fields(&self) -> bool {
         !self.is_built_in() || built_in::has_selectable(&self.resource.group, &self.resource.plural)
     }
 
-    /// Gives an object the types that it is stored with.
+    /// Sets `kind` and `apiVersion` to the stored ones.
     pub(crate) fn store_types(&self, object: &mut Value) {
         object["apiVersion"] = self.resource.api_version.clone().into();
         object["kind"] = self.resource.kind.clone().into();
     }
 
-    /// Refuses an object that says it is of another kind or version than the one that the request names.
+    /// Rejects an object whose `kind` or `apiVersion` differs from the request's.
     pub(crate) fn check_types(&self, request: &RecordedRequest, object: &Value) -> Result<(), Box<Status>> {
         let expected = request.api_version();
         let given = object["apiVersion"].as_str().filter(|given| *given != expected);
@@ -189,7 +191,7 @@ impl Kind {
         }
     }
 
-    /// The key of an object. As in etcd, so that lists have the order of a real server.
+    /// Returns the key of an object. As in etcd, so that lists have the order of a real server.
     pub(crate) fn key(&self, namespace: Option<&str>, name: &str) -> String {
         match namespace {
             Some(namespace) if self.namespaced => format!("{namespace}/{name}"),
@@ -197,7 +199,7 @@ impl Kind {
         }
     }
 
-    /// The storage key on a real server, which some error messages contain.
+    /// Returns the storage key on a real server, which some error messages contain.
     pub(crate) fn storage_key(&self, object: &Value) -> String {
         let ApiResource { group, plural, .. } = &self.resource;
         let resource = if self.is_built_in() { plural.clone() } else { format!("{group}/{plural}") };
@@ -208,7 +210,7 @@ impl Kind {
         self.key(metadata::text(object, "namespace"), metadata::name(object))
     }
 
-    /// Refuses what is not done for this kind.
+    /// Rejects requests that are not implemented for this kind.
     pub(crate) fn check_subresource(&self, request: &RecordedRequest) -> Result<(), Box<Status>> {
         if matches!(&*self.resource.group, "authentication.k8s.io" | "authorization.k8s.io") {
             return Err(status_error::not_implemented("reviews of tokens and access"));

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-/// Requirements that all have to hold.
+/// A list of requirements, all of which must match.
 #[derive(Debug, Clone)]
 pub(crate) struct LabelSelector(Vec<Requirement>);
 
@@ -23,12 +23,12 @@ enum Operator {
 }
 
 impl LabelSelector {
-    /// Whether there is no requirement.
+    /// Returns whether there is no requirement.
     pub(crate) fn is_everything(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether an object matches whose labels `label` looks up by key.
+    /// Returns whether an object matches; `label` returns its labels by key.
     pub(crate) fn matches<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.0.iter().all(|requirement| requirement.operator.matches(label(&requirement.key)))
     }
@@ -69,7 +69,7 @@ impl FromStr for LabelSelector {
     }
 }
 
-/// Words and symbols; the empty one is the end.
+/// Words and symbols; the empty one marks the end.
 struct Tokens<'a>(std::vec::IntoIter<&'a str>);
 
 impl<'a> Tokens<'a> {
@@ -127,7 +127,7 @@ impl<'a> Tokens<'a> {
         })
     }
 
-    /// A missing value is the empty one.
+    /// A missing value is the empty string.
     fn value(&mut self) -> Result<String, String> {
         match self.peek() {
             "" | "," | ")" => Ok(String::new()),
@@ -166,7 +166,7 @@ fn is_symbol(byte: u8) -> bool {
     b"=!(),<>".contains(&byte)
 }
 
-/// `name`, or `prefix/name`, where the prefix is a DNS subdomain.
+/// Accepts `name`, or `prefix/name`, where the prefix is a DNS subdomain.
 pub(crate) fn is_key(text: &str) -> bool {
     let lower = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let part = |part: &str| framed(part, lower) && part.bytes().all(|byte| lower(byte) || byte == b'-');
@@ -183,7 +183,7 @@ pub(crate) fn is_name(text: &str) -> bool {
         && text.bytes().all(|byte| alphanumeric(byte) || b"-_.".contains(&byte))
 }
 
-/// Whether there is a first and a last byte, and both are of this kind.
+/// Returns whether the text is not empty, and its first and last bytes are of this kind.
 fn framed(text: &str, kind: impl Fn(u8) -> bool) -> bool {
     let ends = text.bytes().next().zip(text.bytes().next_back());
     ends.is_some_and(|(first, last)| kind(first) && kind(last))

@@ -1,4 +1,4 @@
-//! PURE. Reads: single objects, and lists in pages, of the current version or an earlier one.
+//! PURE. Reads: single objects, and lists in pages, at the current version or an earlier one.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(crate) struct Page {
     pub(crate) remaining: Option<usize>,
 }
 
-/// Where a page begins. Its token is `version/key of the last object`.
+/// The start of a page. Its token is `version/key of the last object`.
 struct Place {
     version: u64,
     after: String,
@@ -66,7 +66,7 @@ impl State {
         Ok(Page { items, version: begin.version, more, remaining })
     }
 
-    /// The version of a list, and where it begins.
+    /// Returns the version of a list, and where it starts.
     fn begin(&self, request: &RecordedRequest, asked: Option<u64>) -> Result<Place, Box<Status>> {
         check_match(request)?;
         if let Some(token) = request.query_param("continue") {
@@ -96,7 +96,7 @@ impl State {
         Ok(Place { version, after: String::new() })
     }
 
-    /// All objects as of an earlier version: the current ones, with later changes undone.
+    /// Returns all objects at an earlier version: the current ones, with later changes undone.
     fn objects_at(&self, kind_id: usize, version: u64) -> Objects {
         let mut objects = self.objects(kind_id).clone();
         for change in self.history.after(version).rev().filter(|change| change.kind == kind_id) {
@@ -109,7 +109,7 @@ impl State {
     }
 }
 
-/// Which parameters of a list go together.
+/// Checks which parameters of a list can be combined.
 fn check_match(request: &RecordedRequest) -> Result<(), Box<Status>> {
     let mut wrong = Vec::new();
     if let Some(matching) = request.query_param("resourceVersionMatch") {
@@ -141,7 +141,7 @@ fn check_match(request: &RecordedRequest) -> Result<(), Box<Status>> {
 }
 
 impl Place {
-    /// A token without a version goes on with the objects as they are then.
+    /// Returns a continue token. Without a version, the list continues with the objects of that time.
     fn token(version: Option<u64>, after: &str) -> String {
         let version = version.map_or("-1".to_owned(), |version| version.to_string());
         format!("{version}/{after}")
@@ -159,7 +159,7 @@ impl Place {
     }
 }
 
-/// A numeric parameter.
+/// Parses a numeric parameter.
 pub(crate) fn number(request: &RecordedRequest, name: &str) -> Result<Option<u64>, Box<Status>> {
     let Some(text) = request.query_param(name) else { return Ok(None) };
     let problem = |_| status_error::bad_request(&format!("{name}: Invalid value: {text:?}"));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-/// The string at `/metadata/…`; an empty one counts as none.
+/// Returns the string at `/metadata/…`; an empty one counts as missing.
 pub(crate) fn text<'a>(object: &'a Value, field: &str) -> Option<&'a str> {
     object.get("metadata")?.get(field)?.as_str().filter(|text| !text.is_empty())
 }
@@ -17,7 +17,7 @@ pub(crate) fn name(object: &Value) -> &str {
     text(object, "name").unwrap_or_default()
 }
 
-/// The metadata, made where there is none.
+/// Returns the metadata, which is created if it is missing.
 pub(crate) fn of(object: &mut Value) -> &mut Map<String, Value> {
     if !object.is_object() {
         *object = json!({});
@@ -33,7 +33,7 @@ pub(crate) fn set(object: &mut Value, field: &str, value: impl Into<Value>) {
     of(object).insert(field.to_owned(), value.into());
 }
 
-/// Copies a field of another object, also its absence.
+/// Copies a field from another object, or removes it if that object has none.
 pub(crate) fn take_over(object: &mut Value, field: &str, from: &Value) {
     match from.get("metadata").and_then(|meta| meta.get(field)) {
         Some(value) => set(object, field, value.clone()),
@@ -53,7 +53,7 @@ pub(crate) fn is_terminating(object: &Value) -> bool {
     text(object, "deletionTimestamp").is_some()
 }
 
-/// Whether a grace period runs that is not over.
+/// Returns whether a grace period is running.
 pub(crate) fn has_grace(object: &Value) -> bool {
     object["metadata"]["deletionGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds > 0)
 }
@@ -68,7 +68,7 @@ pub(crate) fn references(object: &Value) -> &[Value] {
     object["metadata"]["ownerReferences"].as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Removes what a real server does not keep: fields without a value, and empty lists and maps.
+/// Removes what a real server does not store: fields without a value, and empty lists and maps.
 pub(crate) fn normalize(object: &mut Value) {
     of(object).retain(|_, value| match value {
         Value::Null => false,
@@ -78,7 +78,7 @@ pub(crate) fn normalize(object: &mut Value) {
     });
 }
 
-/// The object for a request for metadata only.
+/// Returns the object for a request for metadata only.
 pub(crate) fn partial(object: &Value) -> Value {
     json!({
         "kind": "PartialObjectMetadata",
@@ -93,7 +93,7 @@ pub(crate) fn with_version(object: &Value, version: u64) -> Value {
     object
 }
 
-/// The object as of another version of its kind, whose fields are the same.
+/// Returns the object in another version of its kind, which has the same fields.
 pub(crate) fn in_version(object: &Arc<Value>, api_version: &str) -> Arc<Value> {
     if object["apiVersion"] == *api_version {
         return object.clone();

@@ -25,7 +25,7 @@ impl State {
         }
         let before = self.get(kind_id, request)?;
         let mut object = Value::clone(&before);
-        // A patch is of the version that the request names.
+        // A patch applies to the version that the request names.
         object["apiVersion"] = request.api_version().into();
         match patch {
             MERGE => json_patch::merge(&mut object, &parse(body)?),
@@ -40,7 +40,7 @@ impl State {
     }
 }
 
-/// The media types of patches; the last one is for Kubernetes' own kinds alone.
+/// The media types of patches; the last one is only for built-in kinds.
 const PATCHES: [&str; 4] = ["application/json-patch+json", MERGE, APPLY, STRATEGIC];
 const MERGE: &str = "application/merge-patch+json";
 pub(crate) const APPLY: &str = "application/apply-patch+yaml";
@@ -51,7 +51,7 @@ pub(crate) fn parse(body: &[u8]) -> Result<Value, Box<Status>> {
         .map_err(|error| status_error::bad_request(&format!("unable to decode: {error}")))
 }
 
-/// A test for null passes for a missing field, too, as on a real server.
+/// A `test` for null also passes if the field is missing, as on a real server.
 fn edit(object: &mut Value, patch: &json_patch::Patch) -> Result<(), Box<Status>> {
     for operation in patch.iter() {
         if let json_patch::PatchOperation::Test(test) = operation

@@ -9,7 +9,7 @@ use crate::state::label_selector::LabelSelector;
 use crate::state::metadata;
 use crate::state::status_error;
 
-/// What a list or a watch selects.
+/// The objects that a list or a watch selects.
 #[derive(Debug, Clone)]
 pub(crate) struct Selection {
     namespace: Option<String>,
@@ -37,7 +37,7 @@ impl Selection {
         Ok(Self { namespace: request.namespace.clone(), labels, fields })
     }
 
-    /// Whether only the namespace narrows it.
+    /// Returns whether nothing but the namespace restricts the selection.
     pub(crate) fn is_everything(&self) -> bool {
         self.labels.is_everything() && self.fields.is_empty()
     }
@@ -54,7 +54,7 @@ impl Selection {
 
 impl FieldTest {
     fn parse(kind: &Kind, term: &str) -> Result<Self, Box<Status>> {
-        // `!=` and `==` contain `=`, so they come first.
+        // `!=` and `==` contain `=`, so they are tried first.
         let found = ["!=", "==", "="].into_iter().find_map(|operator| {
             term.split_once(operator).map(|(path, value)| (path, value, operator != "!="))
         });
@@ -65,7 +65,7 @@ impl FieldTest {
         Ok(Self { path: kind.selectable(path)?, value: value.to_owned(), equal })
     }
 
-    /// Numbers and booleans are compared by their text. A missing field is what the server has for it in its own types.
+    /// Numbers and booleans are compared by their text. A missing field has the value that the server's own types give it.
     fn matches(&self, object: &Value) -> bool {
         let field = self.path.split('.').try_fold(object, |value, part| value.get(part));
         let text = match field {
@@ -74,7 +74,7 @@ impl FieldTest {
             _ => match &*self.path {
                 "spec.unschedulable" | "spec.hostNetwork" => "false".to_owned(),
                 "status.replicas" | "status.succeeded" => "0".to_owned(),
-                // An event whose source is not named is of its reporting controller.
+                // An event without a source is selected by its reporting controller.
                 "source.component" => object["reportingComponent"].as_str().unwrap_or_default().to_owned(),
                 _ => String::new(),
             },

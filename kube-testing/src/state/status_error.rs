@@ -51,7 +51,7 @@ pub(crate) fn not_acceptable() -> Box<Status> {
     failure(406, reason::NOT_ACCEPTABLE, message).boxed()
 }
 
-/// What a real server does, and this one does not.
+/// A feature of a real server that is not implemented here.
 pub(crate) fn not_implemented(what: &str) -> Box<Status> {
     failure(501, "NotImplemented", &format!("flyball-kube-testing does not implement {what}")).boxed()
 }
@@ -71,7 +71,7 @@ pub(crate) fn already_exists(kind: &Kind, name: &str) -> Box<Status> {
     failure(409, reason::ALREADY_EXISTS, &message).with_details(of(kind, name)).boxed()
 }
 
-/// With the name of the kind, or of its resource, that the message has.
+/// `title` is the name of the kind, or of its resource, for the message.
 pub(crate) fn conflict(title: &str, kind: &Kind, name: &str, why: &str) -> Box<Status> {
     let message = format!("Operation cannot be fulfilled on {title} {name:?}: {why}");
     let mut details = of(kind, name);
@@ -88,13 +88,13 @@ pub(crate) fn modified(kind: &Kind, name: &str) -> Box<Status> {
     )
 }
 
-/// An object whose fields are wrong, each for a reason that begins with its sort.
+/// An object with invalid fields; the text of each starts with its kind of error.
 pub(crate) fn invalid(kind: &Kind, name: &str, wrong: &[(impl AsRef<str>, String)]) -> Box<Status> {
     let details = StatusDetails { kind: kind.resource.kind.clone(), ..of(kind, name) };
     refused(&kind.qualified_kind(), details, wrong)
 }
 
-/// Options of a request that are wrong.
+/// Invalid options of a request.
 pub(crate) fn invalid_options(kind: &str, wrong: &[(impl AsRef<str>, String)]) -> Box<Status> {
     let group = "meta.k8s.io";
     let details = StatusDetails {
@@ -127,13 +127,13 @@ fn refused(title: &str, details: StatusDetails, wrong: &[(impl AsRef<str>, Strin
     failure(422, reason::INVALID, &message).with_details(details).boxed()
 }
 
-/// An update without a version, of a kind that needs one. Here the message names the plural.
+/// An update without a version, for a kind that requires one. This message names the plural.
 pub(crate) fn version_required(kind: &Kind, name: &str) -> Box<Status> {
     let why = "Invalid value: 0: must be specified for an update".to_owned();
     refused(&kind.title(), of(kind, name), &[("metadata.resourceVersion", why)])
 }
 
-/// New finalizers of an object that is being deleted.
+/// New finalizers for an object that is being deleted.
 pub(crate) fn late_finalizers(kind: &Kind, name: &str, added: &[&str]) -> Box<Status> {
     let added: Vec<_> = added.iter().map(|added| format!("{added:?}")).collect();
     let why = format!(
@@ -152,12 +152,12 @@ pub(crate) fn patch_failed() -> Box<Status> {
     failure(422, reason::INVALID, "the server rejected our request due to an error in our request").boxed()
 }
 
-/// The history that a list needs has been forgotten.
+/// The history that a list needs was dropped.
 pub(crate) fn expired(message: &str) -> Box<Status> {
     failure(410, reason::EXPIRED, message).boxed()
 }
 
-/// The history that a continued list needs has been forgotten; the token goes on without it.
+/// The history that a continued list needs was dropped; the token continues without it.
 pub(crate) fn continue_expired(token: String) -> Box<Status> {
     let mut status = expired(
         "The provided continue parameter is too old to display a consistent list result. You can start a new list \
@@ -170,12 +170,12 @@ pub(crate) fn continue_expired(token: String) -> Box<Status> {
     status
 }
 
-/// The history that a watch needs has been forgotten.
+/// The history that a watch needs was dropped.
 pub(crate) fn too_old(asked: u64, oldest: u64) -> Box<Status> {
     expired(&format!("too old resource version: {asked} ({oldest})"))
 }
 
-/// The server has not seen this version yet.
+/// The server has not reached this version yet.
 pub(crate) fn too_large(asked: u64, current: u64) -> Box<Status> {
     let message = format!("Too large resource version: {asked}, current: {current}");
     let cause = StatusCause {

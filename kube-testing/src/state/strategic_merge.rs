@@ -1,4 +1,4 @@
-//! PURE. Strategic merge patch: lists of Kubernetes' own kinds are merged by the keys that its types declare.
+//! PURE. Strategic merge patch: lists of built-in kinds are merged by the keys that their types declare.
 
 use kube::core::Status;
 use serde_json::{Map, Value};
@@ -11,18 +11,18 @@ enum List {
     Keyed(&'static str),
     /// Items are strings; those of the patch are added.
     Set,
-    /// The patch replaces it.
+    /// The patch replaces the list.
     Atomic,
 }
 
-/// How a list is patched, by its name and that of the list or object which it is in.
+/// Returns the merge strategy of a list, by its name and the name of its parent.
 fn list(parent: &str, field: &str) -> List {
     let in_container = matches!(parent, "containers" | "initContainers" | "ephemeralContainers");
     let key = match field {
         "finalizers" if parent == "metadata" => return List::Set,
         "podCIDRs" => return List::Set,
         "ports" if in_container => "containerPort",
-        // Of a service; not of endpoints and network policies.
+        // Of a service; endpoints and network policies differ.
         "ports" if parent == "spec" => "port",
         "ownerReferences" | "reservedFor" => "uid",
         "conditions" if parent == "status" => "type",
@@ -52,7 +52,7 @@ fn list(parent: &str, field: &str) -> List {
     List::Keyed(key)
 }
 
-/// The object with the patch merged into it.
+/// Returns the object with the patch merged into it.
 pub(crate) fn merge(object: &Value, patch: &Value) -> Result<Value, Box<Status>> {
     let (Value::Object(object), Value::Object(patch)) = (object, patch) else {
         return Err(status_error::bad_request("a strategic merge patch is an object"));
@@ -146,7 +146,7 @@ fn merge_list(
     Ok(in_order(&left, patched, |item| item.get(key)))
 }
 
-/// Items of the patch and those that only the server has: new ones come first, the others stay where they were.
+/// Orders the items of the patch and those that only the server has: new items come first, the others keep their positions.
 fn in_order(before: &[Value], patched: Vec<Value>, id: impl Fn(&Value) -> Option<&Value>) -> Vec<Value> {
     let is_patched = |item: &Value| patched.iter().any(|other| id(other) == id(item));
     let mut kept = before.iter().enumerate().filter(|(_, item)| !is_patched(item)).peekable();

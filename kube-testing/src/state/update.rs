@@ -1,4 +1,4 @@
-//! PURE. Updates objects: conflicts, status apart, generations, finalizers.
+//! PURE. Updates objects: conflicts, separate status, generations, finalizers.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::request_matcher::Verb;
 use crate::state::kind::Kind;
 use crate::state::{State, metadata, status_error, validation};
 
-/// Fields of the metadata that clients do not write.
+/// Metadata fields that clients cannot write.
 pub(crate) const SERVER_FIELDS: [&str; 6] =
     ["uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"];
 
@@ -23,7 +23,7 @@ pub(crate) enum Updated {
 }
 
 impl State {
-    /// Updates an object, or creates it where this kind allows that.
+    /// Updates an object, or creates it if this kind allows that.
     pub(crate) fn put_object(
         &mut self,
         kind_id: usize,
@@ -87,7 +87,7 @@ impl State {
         if kind.is_new_generation(&before, &after) {
             metadata::raise_generation(&mut after);
         }
-        // A write that changes nothing is none: no version, no event.
+        // A write that changes nothing has no effect: no version, no event.
         if after == *before {
             return Ok(before);
         }
@@ -96,14 +96,14 @@ impl State {
             && !metadata::has_finalizers(&after)
             && !metadata::has_grace(&after)
         {
-            // Its last event has what was there; the answer is what was written.
+            // The last event has the previous state; the response has the written one.
             self.commit(kind_id, key, None);
             return Ok(Arc::new(after));
         }
         Ok(self.commit(kind_id, key, Some(after)))
     }
 
-    /// Writes an object as it is, status included, past the rules for clients.
+    /// Writes an object unchanged, status included, without the rules for clients.
     pub(crate) fn put(&mut self, kind_id: usize, mut object: Value, now: Timestamp) -> Arc<Value> {
         let kind = self.kind(kind_id);
         let key = kind.key_of(&object);
@@ -123,7 +123,7 @@ impl State {
             && !metadata::has_finalizers(&object)
             && !metadata::has_grace(&object);
         if is_over && self.objects(kind_id).contains_key(&key) {
-            // With its last finalizer, as by a client.
+            // The last finalizer was removed, as by a client.
             self.commit(kind_id, key, None);
             return Arc::new(object);
         }
@@ -143,7 +143,7 @@ fn check_name(name: &str, object: &Value) -> Result<(), Box<Status>> {
     }
 }
 
-/// Whether the object is written over the version, and the object, that the client means.
+/// Checks that the stored object has the version and the `uid` that the client expects.
 fn check_version(
     kind: &Kind,
     request: &RecordedRequest,
@@ -153,7 +153,7 @@ fn check_version(
     let name = metadata::name(before);
     let uid = metadata::text(before, "uid").unwrap_or_default();
     let other_uid = metadata::text(object, "uid").filter(|given| *given != uid);
-    // An update has it as a precondition, a patch as a change.
+    // For an update the `uid` is a precondition, for a patch it is a change.
     if let Some(given) = other_uid.filter(|_| request.verb == Verb::Update) {
         let why = format!(
             "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: \
@@ -182,7 +182,7 @@ fn check_version(
     }
 }
 
-/// Copies a field of another object, also its absence.
+/// Copies a field from another object, or removes it if that object has none.
 fn copy(object: &mut Value, field: &str, from: &Value) {
     let Some(fields) = object.as_object_mut() else { return };
     match from.get(field) {

@@ -7,10 +7,10 @@ use crate::state::kind::Kind;
 use crate::state::label_selector::{is_key, is_name};
 use crate::state::{metadata, status_error};
 
-/// Fields, and what is wrong with them.
+/// Invalid fields, and the error of each.
 type Wrong = Vec<(String, String)>;
 
-/// Checks a new object, whose name may be generated from a stem.
+/// Checks a new object, whose name may be generated from a prefix.
 pub(crate) fn check_create(kind: &Kind, object: &Value, stem: Option<&str>) -> Result<(), Box<Status>> {
     let name = metadata::name(object);
     let rule = kind.name_rule();
@@ -53,7 +53,7 @@ fn end(kind: &Kind, name: &str, wrong: &Wrong) -> Result<(), Box<Status>> {
 }
 
 fn is_finalizer(kind: &Kind, finalizer: &str) -> bool {
-    // Of custom resources any name is one.
+    // Custom resources accept any name.
     !kind.is_built_in()
         || finalizer.contains('/')
         || ["foregroundDeletion", "orphan", "kubernetes"].contains(&finalizer)

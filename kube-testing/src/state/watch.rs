@@ -1,4 +1,4 @@
-//! PURE. One watch: what it selects, what it has sent, and how it ends.
+//! PURE. One watch: its selection, what it has sent, and how it ends.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(crate) enum Event {
     Added(Arc<Value>),
     Modified(Arc<Value>),
     Deleted(Arc<Value>),
-    /// Everything up to this version is sent; `initial_end` marks the end of the initial objects.
+    /// All events up to this version are sent; `initial_end` marks the end of the initial objects.
     Bookmark {
         version: u64,
         initial_end: bool,
@@ -37,25 +37,25 @@ pub(crate) enum End {
 pub(crate) struct Watch {
     pub(crate) kind_id: usize,
     pub(crate) selection: Selection,
-    /// Of the objects, where it differs from that they are stored in.
+    /// The version of the objects, if it differs from the one in which they are stored.
     pub(crate) api_version: String,
     pub(crate) metadata_only: bool,
     pub(crate) bookmarks: bool,
-    /// Everything up to this version is sent, or not selected.
+    /// All events up to this version are sent, or not selected.
     pub(crate) sent: u64,
-    /// Sent first, before the events of the history.
+    /// Events that are sent before those of the history.
     pub(crate) first: VecDeque<Event>,
     pub(crate) bookmark_due: bool,
-    /// Ends when all is sent.
+    /// Ends when all events are sent.
     pub(crate) closing: bool,
-    /// Has ended, whatever was left to send.
+    /// Has ended; events that were not sent are lost.
     pub(crate) ended: Option<End>,
     /// Sends nothing any more, not even its end.
     pub(crate) stalled: bool,
 }
 
 impl Watch {
-    /// The event of a change: an object that begins to match is added, one that ceases to match is deleted.
+    /// Returns the event of a change: an object that starts to match is added, one that stops matching is deleted.
     pub(crate) fn event(&self, change: &Change) -> Option<Event> {
         let matches = |object: &&Arc<Value>| self.selection.matches(object);
         let before = change.before.as_ref().filter(matches);

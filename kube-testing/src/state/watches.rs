@@ -1,4 +1,4 @@
-//! PURE. The open watches, and what each sends next.
+//! PURE. The open watches, and the next event of each.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(crate) struct Watches {
     open: BTreeMap<u64, Watch>,
 }
 
-/// What a watch does next.
+/// The next action of a watch.
 #[derive(Debug)]
 pub(crate) enum Next {
     Send { event: Event, metadata_only: bool },
@@ -33,7 +33,7 @@ impl Watches {
         self.open.values_mut().filter(|watch| watch.ended.is_none())
     }
 
-    /// The number of open watches of a kind, or of all.
+    /// Returns the number of open watches of a kind, or of all.
     pub(crate) fn count(&self, kind_id: Option<usize>) -> usize {
         let counted = |watch: &&Watch| {
             watch.ended.is_none() && !watch.stalled && kind_id.is_none_or(|kind_id| watch.kind_id == kind_id)
@@ -41,7 +41,7 @@ impl Watches {
         self.open.values().filter(counted).count()
     }
 
-    /// How far the history has to be kept.
+    /// Returns the version from which the history must be kept.
     pub(crate) fn slowest(&self) -> Option<u64> {
         let living = self.open.values().filter(|watch| watch.ended.is_none() && !watch.stalled);
         living.map(|watch| watch.sent).min()
@@ -51,7 +51,7 @@ impl Watches {
         self.open.remove(&id);
     }
 
-    /// The time of a watch is over: it sends what is left, then a bookmark, and ends.
+    /// Handles the timeout of a watch: it sends the remaining events, then a bookmark, and ends.
     pub(crate) fn run_out(&mut self, id: u64) {
         if let Some(watch) = self.open.get_mut(&id) {
             watch.bookmark_due = watch.bookmarks;
@@ -70,7 +70,7 @@ impl State {
         let mut first = VecDeque::new();
         let mut sent = from;
         if all_first && from > self.version {
-            // As the first event, as below.
+            // Sent as the first event, as below.
             first.push_back(Event::Error(status_error::too_large(from, self.version)));
         } else if all_first || from == 0 {
             let objects = self.objects(kind_id).values().filter(|object| selection.matches(object));
@@ -80,7 +80,7 @@ impl State {
                 first.push_back(Event::Bookmark { version: sent, initial_end: true });
             }
         } else if from < self.history.floor() {
-            // As the first event, as a real server does: it has sent the status 200 by then.
+            // Sent as the first event, as on a real server, which has already sent the status 200.
             first.push_back(Event::Error(status_error::too_old(from, self.history.floor())));
         }
         self.watches.opened += 1;
@@ -137,7 +137,7 @@ impl State {
         Next::Wait
     }
 
-    /// The event as a line of the answer's body.
+    /// Returns the event as a line of the response body.
     pub(crate) fn line(&self, id: u64, event: &Event, metadata_only: bool) -> Vec<u8> {
         let Some(watch) = self.watches.open.get(&id) else { return Vec::new() };
         let api_version = &watch.api_version;
@@ -173,7 +173,7 @@ impl State {
     }
 }
 
-/// Which parameters of a watch go together.
+/// Checks which parameters of a watch can be combined.
 fn check_match(request: &RecordedRequest) -> Result<(), Box<Status>> {
     let mut wrong = Vec::new();
     let matching = request.query_param("resourceVersionMatch");

@@ -1,4 +1,5 @@
-//! EDGE. One scrape, metric by metric. The first eight are controller-runtime's, with its meanings; the others are flyball's own.
+//! EDGE. One scrape, metric by metric. The first eight metrics are controller-runtime's, with its meanings; the others are
+//! flyball's own.
 //!
 //! Cancel safety: nothing here waits.
 
@@ -98,7 +99,7 @@ struct Page<'e, 's> {
 }
 
 impl<'s> Page<'_, 's> {
-    /// A value of each controller.
+    /// Encodes one value for each controller.
     fn one<M>(&mut self, name: &str, help: &str, value: impl Fn(&'s Series) -> &'s M) -> fmt::Result
     where
         M: EncodeMetric + TypedMetric + 's,
@@ -106,7 +107,7 @@ impl<'s> Page<'_, 's> {
         self.by(name, help, |own| vec![(None, value(own))])
     }
 
-    /// Values of each controller, with a label more.
+    /// Encodes several values for each controller, one for each value of another label.
     fn by<M>(
         &mut self,
         name: &str,

@@ -14,22 +14,23 @@ use super::prometheus_controller::PrometheusController;
 use super::series::Series;
 use crate::buckets::{InvalidBuckets, buckets};
 
-/// From 5 ms to a minute: controller-runtime's, so that its dashboards work.
+/// From 5 ms to a minute: controller-runtime's buckets, so that its dashboards work.
 const DEFAULT_BUCKETS: [f64; 40] = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25,
     1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0,
     50.0, 60.0,
 ];
 
-/// Controllers as series in a registry of [`prometheus_client`].
+/// Exports controllers as series in a registry of [`prometheus_client`].
 ///
-/// Register a clone, and give each controller a [`controller`](Self::controller). All controllers share the same metric families and
-/// differ by the label `controller`. The series of a controller exist as long as it does. Controllers of the same name share one series,
-/// which is their sum.
+/// Register a clone, and pass each controller a [`controller`](Self::controller). All controllers share the same metric
+/// families and differ by the label `controller`. The series of a controller exist as long as the controller does. Controllers
+/// of the same name share one series, which is their sum.
 ///
-/// Names that begin with `controller_runtime_` count what controller-runtime counts under them; those that begin with
-/// `flyball_controller_` are flyball's own. Give the registry no prefix if dashboards for controller-runtime are to work. The book says
-/// what each name means. How many keys are queued, and for how long, is in the [queue's metrics](crate::PrometheusQueues).
+/// Names with the prefix `controller_runtime_` are controller-runtime's, with its meanings; names with the prefix
+/// `flyball_controller_` are flyball's own. Do not give the registry a prefix if you use dashboards for controller-runtime. The
+/// book documents every name. The depth and the waiting times of the queue are in the [queue's
+/// metrics](crate::PrometheusQueues).
 ///
 /// # Examples
 /// ```
@@ -72,16 +73,17 @@ pub struct PrometheusControllers {
 }
 
 impl PrometheusControllers {
-    /// With controller-runtime's buckets: from 5 ms to a minute.
+    /// Uses controller-runtime's buckets: from 5 ms to a minute.
     #[must_use]
     pub fn new() -> Self {
         Self::of(DEFAULT_BUCKETS.into())
     }
 
-    /// With these upper bounds, in seconds, for the buckets of the duration of reconciles. A bucket without a bound is added.
+    /// Uses these upper bounds, in seconds, for the buckets of the duration of reconciles. A bucket without a bound is
+    /// added.
     ///
     /// # Errors
-    /// [`InvalidBuckets`] unless there is at least one bound, and all are finite and rise.
+    /// Returns [`InvalidBuckets`] unless there is at least one bound, all bounds are finite, and they increase.
     ///
     /// # Examples
     /// ```
@@ -97,7 +99,7 @@ impl PrometheusControllers {
         Self { buckets, series: Arc::default() }
     }
 
-    /// The metrics of one controller, under the label `controller`.
+    /// Returns the metrics of one controller, under the label `controller`.
     pub fn controller(&self, name: impl Into<String>) -> PrometheusController {
         let name = name.into();
         let mut series = self.series.lock();

@@ -8,14 +8,14 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 
-/// A level: each decrement follows its increment.
+/// A gauge: each decrement follows its increment.
 pub(super) type Level = Gauge<u64, AtomicU64>;
 
 pub(super) struct Series {
     pub(super) controller: String,
     pub(super) successes: Counter,
     pub(super) requeues: Counter,
-    /// Panics and timeouts included.
+    /// The failed reconciles, including panics and timeouts.
     pub(super) errors: Counter,
     pub(super) panics: Counter,
     pub(super) timeouts: Counter,

@@ -5,12 +5,12 @@
 pub(crate) struct ByLabel<W, C, const N: usize>([(W, &'static str, C); N]);
 
 impl<W: Copy + PartialEq, C, const N: usize> ByLabel<W, C, N> {
-    /// `values` are the cases with their label values.
+    /// Creates the series; `values` are the cases with their label values.
     pub(crate) fn new(values: [(W, &'static str); N], mut make: impl FnMut(&'static str) -> C) -> Self {
         Self(values.map(|(case, value)| (case, value, make(value))))
     }
 
-    /// `None` for a case that a later version of flyball-workqueue has added.
+    /// Returns `None` for a case that a later version of flyball-workqueue has added.
     pub(crate) fn get(&self, case: W) -> Option<&C> {
         self.0.iter().find(|(own, ..)| *own == case).map(|(.., series)| series)
     }

@@ -54,18 +54,18 @@ struct Page<'e, 's> {
 }
 
 impl<'s> Page<'_, 's> {
-    /// A value of each queue.
+    /// Encodes one value for each queue.
     fn all<M: EncodeMetric>(&mut self, metric: &Metric, value: impl Fn(&Read) -> M) -> fmt::Result {
         self.some(metric, |read| Some(value(read)))
     }
 
-    /// A value of those queues that have one.
+    /// Encodes one value for each queue that has one.
     fn some<M: EncodeMetric>(&mut self, metric: &Metric, value: impl Fn(&Read) -> Option<M>) -> fmt::Result {
         let values = self.series.iter().filter_map(|read| Some((&read.0.labels, value(read)?)));
         encode_family(&mut self.encoder, metric, values)
     }
 
-    /// A value of each queue for each value of a label.
+    /// Encodes one value for each queue and each value of a label.
     fn by<W, M, const N: usize>(
         &mut self,
         metric: &Metric,

@@ -3,8 +3,8 @@
 use std::error::Error;
 use std::fmt;
 
-/// A label name that is not an identifier of ASCII letters, digits and underscores, that is used twice, or that is reserved
-/// (`name`, `reason`, `outcome`, `le`, and all that begin with two underscores).
+/// The error for a label name that is not an identifier of ASCII letters, digits and underscores, that is used twice, or that
+/// is reserved (`name`, `reason`, `outcome`, `le`, and all that start with two underscores).
 ///
 /// # Examples
 /// ```
@@ -30,12 +30,12 @@ const RESERVED: [&str; 4] = ["name", "reason", "outcome", "le"];
 
 pub(crate) type Labels = Vec<(String, String)>;
 
-/// The label `name` alone.
+/// Returns the label `name` alone.
 pub(crate) fn named(name: impl Into<String>) -> Labels {
     vec![("name".to_owned(), name.into())]
 }
 
-/// The label `name`, and `more` sorted by name: the same labels are the same series, in whatever order they are given.
+/// Returns the label `name`, and `more` sorted by name: equal labels are one series, whatever their order.
 pub(crate) fn labels<N, V>(
     name: impl Into<String>,
     more: impl IntoIterator<Item = (N, V)>,

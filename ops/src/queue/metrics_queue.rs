@@ -1,4 +1,4 @@
-//! EDGE. A queue behind the facade crate `metrics`.
+//! EDGE. A queue's metrics through the facade crate `metrics`.
 //!
 //! Cancel safety: nothing here waits.
 
@@ -16,16 +16,17 @@ use super::names::{self, Metric, OUTCOMES, REASONS};
 use super::outcome_label::outcome_label;
 use super::totals::Totals;
 
-/// The metrics of one queue through the facade [`metrics`](::metrics).
+/// Exports the metrics of one queue through the facade [`metrics`](::metrics).
 ///
-/// Names begin with `workqueue_`. The first seven are client-go's, with its meanings; the book (docs/book) says what each name means.
+/// Names have the prefix `workqueue_`. The first seven are client-go's, with its meanings; the book (docs/book) documents every
+/// name.
 ///
 /// Histograms, and counters of rare events, are recorded as they happen. Gauges, adds and retries are recorded by
-/// [`record`](Self::record): call it before each scrape, since nothing polls. Clones are handles to the same metrics: pass one to the
-/// queue, and keep one.
+/// [`record`](Self::record): call it before each scrape, because nothing polls. Clones are handles to the same metrics: pass
+/// one to the queue, and keep one.
 ///
-/// Install the recorder first: handles that are made without one record nothing, ever. The facade cannot end a series: once the queue
-/// is gone, `record` sets its gauges to zero and returns `false`.
+/// Install the recorder first: handles that are created without a recorder never record anything. The facade cannot remove a
+/// series: once the queue is dropped, `record` sets its gauges to zero and returns `false`.
 ///
 /// # Examples
 /// ```
@@ -46,7 +47,7 @@ pub struct MetricsQueue(Arc<Inner>);
 struct Inner {
     labels: Labels,
     totals: Totals,
-    /// How many of the adds and delays that were read have been recorded.
+    /// The numbers of adds and delays that have already been passed to the recorder.
     recorded: Mutex<(u64, u64)>,
     adds: Counter,
     delays: Counter,
@@ -56,7 +57,8 @@ struct Inner {
     unfinished: Gauge,
     longest: Gauge,
     oldest: Gauge,
-    /// Registered at the first reading with a capacity; other queues have no such series.
+    /// The gauge of the remaining capacity, registered at the first reading with a capacity; queues without one have no
+    /// such series.
     room: Mutex<Option<Gauge>>,
     queued: Histogram,
     late: Histogram,
@@ -69,16 +71,16 @@ struct Inner {
 }
 
 impl MetricsQueue {
-    /// The metrics of one queue, under the label `name`, in the recorder that is installed now.
+    /// Creates the metrics of one queue, under the label `name`, in the recorder that is currently installed.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         Self::of(named(name))
     }
 
-    /// The metrics of one queue, under the label `name` and others.
+    /// Creates the metrics of one queue, under the label `name` and others.
     ///
     /// # Errors
-    /// [`InvalidLabel`] for the first label name that is not usable.
+    /// Returns [`InvalidLabel`] for the first label name that is not valid.
     ///
     /// # Examples
     /// ```
@@ -137,17 +139,18 @@ impl MetricsQueue {
         }))
     }
 
-    /// Reads the queue and records its figures. Returns `false` if there is no queue yet, or no longer; then all gauges are set to zero.
+    /// Reads the queue and records its metrics. Returns `false` if the queue does not exist yet, or was dropped; in that
+    /// case all gauges are set to zero.
     ///
-    /// Adds after the last `record` before the queue is dropped are missing in `workqueue_adds_total`.
+    /// Adds between the last `record` and the drop of the queue are missing in `workqueue_adds_total`.
     ///
     /// # Panics
-    /// When the queue's clock or the recorder does.
+    /// Panics if the queue's clock or the recorder panics.
     pub fn record(&self) -> bool {
         let inner = &*self.0;
         let read = inner.totals.read();
         if let Some(read) = read {
-            // Concurrent calls must not increment the counters twice for one add.
+            // Concurrent calls must not count an add twice.
             let mut recorded = inner.recorded.lock();
             let new = (read.adds.saturating_sub(recorded.0), read.delayed_adds.saturating_sub(recorded.1));
             *recorded = (recorded.0 + new.0, recorded.1 + new.1);
@@ -171,7 +174,7 @@ impl Inner {
         let made = self.room.lock().clone();
         let room = match (made, read.capacity_left) {
             (None, Some(_)) => {
-                // Two concurrent registrations are one gauge to the recorder.
+                // The recorder treats two concurrent registrations as one gauge.
                 let made = gauge(&names::ROOM, &self.labels);
                 *self.room.lock() = Some(made.clone());
                 Some(made)

@@ -8,7 +8,7 @@ use flyball_workqueue::AddErrorKind;
 /// One metric.
 #[derive(Debug)]
 pub(crate) struct Metric {
-    /// Ends in `_total` if it is a counter, in `_seconds` if it is a time.
+    /// Ends in `_total` for a counter, in `_seconds` for a duration.
     pub(crate) name: &'static str,
     pub(crate) help: &'static str,
 }
@@ -64,7 +64,7 @@ pub(crate) const REASONS: [(AddErrorKind, &str); 3] = [
     (AddErrorKind::GivenUp, "exhausted"),
 ];
 
-/// The values of the label `outcome`, each as its own case.
+/// The values of the label `outcome`, one for each case.
 pub(crate) const OUTCOMES: [(&str, &str); 5] = [
     ("done", "done"),
     ("succeeded", "succeeded"),

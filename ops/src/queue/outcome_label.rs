@@ -2,7 +2,7 @@
 
 use flyball_workqueue::LeaseOutcome;
 
-/// The value of the label `outcome`. How long the key waits then is not in it.
+/// Returns the value of the label `outcome`, without the delay of a requeue.
 pub(super) fn outcome_label(outcome: LeaseOutcome) -> &'static str {
     match outcome {
         LeaseOutcome::Done | LeaseOutcome::DoneAndRequeueAfter(_) => "done",
@@ -10,7 +10,7 @@ pub(super) fn outcome_label(outcome: LeaseOutcome) -> &'static str {
         LeaseOutcome::SucceededAndRequeueAfter(_) => "requeued",
         LeaseOutcome::Failed { .. } => "failed",
         LeaseOutcome::Dropped => "dropped",
-        // Not reported, or of a later version of flyball-workqueue: it has no series.
+        // Not reported, or added by a later version of flyball-workqueue: there is no series for it.
         _ => "other",
     }
 }

@@ -16,20 +16,20 @@ use super::prometheus_queue::PrometheusQueue;
 use super::series::Series;
 use crate::buckets::{InvalidBuckets, buckets};
 
-/// From 1 µs to 1000 s, three a decade: 1, 2.5, 5.
+/// From 1 µs to 1000 s, three per decade: 1, 2.5, 5.
 const DEFAULT_BUCKETS: [f64; 28] = [
     1e-6, 2.5e-6, 5e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1,
     0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0,
 ];
 
-/// Queues as series in a registry of [`prometheus_client`].
+/// Exports queues as series in a registry of [`prometheus_client`].
 ///
-/// Register a clone, and give each queue a [`queue`](Self::queue). All queues share the same metric families and differ by the label
-/// `name`. Gauges, adds and retries are read from the queue at each scrape; nothing polls. The series of a queue exist as long as the
-/// queue does. Queues with the same labels share one series, which is their sum.
+/// Register a clone, and pass each queue a [`queue`](Self::queue). All queues share the same metric families and differ by the
+/// label `name`. Gauges, adds and retries are read from the queue at each scrape; nothing polls. The series of a queue exist as
+/// long as the queue does. Queues with the same labels share one series, which is their sum.
 ///
-/// Names begin with `workqueue_`. The first seven are client-go's, with its meanings; give the registry no prefix if dashboards for
-/// client-go are to work. The book says what each name means.
+/// Names have the prefix `workqueue_`. The first seven are client-go's, with its meanings; do not give the registry a prefix if
+/// you use dashboards for client-go. The book documents every name.
 ///
 /// # Examples
 /// ```
@@ -62,16 +62,16 @@ pub struct PrometheusQueues {
 }
 
 impl PrometheusQueues {
-    /// With buckets from 1 µs to 1000 s, three for each power of ten.
+    /// Uses buckets from 1 µs to 1000 s, three per decade.
     #[must_use]
     pub fn new() -> Self {
         Self::of(DEFAULT_BUCKETS.into())
     }
 
-    /// With these upper bounds, in seconds, for the buckets of all histograms. A bucket without a bound is added.
+    /// Uses these upper bounds, in seconds, for the buckets of all histograms. A bucket without a bound is added.
     ///
     /// # Errors
-    /// [`InvalidBuckets`] unless there is at least one bound, and all are finite and rise.
+    /// Returns [`InvalidBuckets`] unless there is at least one bound, all bounds are finite, and they increase.
     ///
     /// # Examples
     /// ```
@@ -87,15 +87,15 @@ impl PrometheusQueues {
         Self { buckets, series: Arc::default() }
     }
 
-    /// The metrics of one queue, under the label `name`.
+    /// Returns the metrics of one queue, under the label `name`.
     pub fn queue(&self, name: impl Into<String>) -> PrometheusQueue {
         self.queue_of(named(name))
     }
 
-    /// The metrics of one queue, under the label `name` and others.
+    /// Returns the metrics of one queue, under the label `name` and others.
     ///
     /// # Errors
-    /// [`InvalidLabel`] for the first label name that is not usable.
+    /// Returns [`InvalidLabel`] for the first label name that is not valid.
     ///
     /// # Examples
     /// ```
@@ -127,7 +127,7 @@ impl PrometheusQueues {
         }))
     }
 
-    /// The series of all queues that exist. Each queue is read once, so that its figures are of one moment.
+    /// Reads the series of all existing queues. Each queue is read once, so its values are consistent.
     fn read(&self) -> Vec<(Arc<Series>, QueueStats)> {
         let series: Vec<_> = self.series.lock().iter().filter_map(Weak::upgrade).collect();
         series.into_iter().filter_map(|own| own.totals.read().map(|read| (own, read))).collect()

@@ -1,4 +1,5 @@
-//! EDGE. The series of one set of labels: histograms and counters that are incremented as things happen. The rest is read at the scrape.
+//! EDGE. The series of one set of labels: histograms and counters that are incremented as events happen. All other values are
+//! read at the scrape.
 //!
 //! Cancel safety: nothing here waits.
 

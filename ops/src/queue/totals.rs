@@ -1,11 +1,11 @@
-//! SHELL. All queues with the same labels, added up.
+//! SHELL. The sum of all queues with the same labels.
 //!
 //! | what | guarded by |
 //! |---|---|
 //! | the queues, and the counts of their adds and delays so far | `inner`; a queue is read without it, since that runs the queue's clock |
 //!
-//! Usually there is one queue. There are two while a controller is replaced before the old one is gone; they must not become two
-//! series of the same name, and a counter must not fall when one of them goes.
+//! Usually there is one queue. There are two while a controller is replaced and the old one is not dropped yet; they must share
+//! one series with that name, and a counter must not decrease when one of them is dropped.
 
 use flyball_sync::locks::Mutex;
 use flyball_workqueue::{QueueStats, StatsReader};
@@ -40,7 +40,7 @@ impl Totals {
         inner.queues.push(Counted { id, reader: queue, adds: 0, delays: 0 });
     }
 
-    /// Reads all queues; `None` if none is left.
+    /// Reads all queues; returns `None` if no queue is left.
     pub(crate) fn read(&self) -> Option<QueueStats> {
         let queues: Vec<(u64, StatsReader)> =
             self.inner.lock().queues.iter().map(|counted| (counted.id, counted.reader.clone())).collect();
@@ -49,7 +49,7 @@ impl Totals {
         let Inner { queues, adds, delays, .. } = &mut *inner;
         for (id, read) in &read {
             let Some(counted) = queues.iter_mut().find(|counted| counted.id == *id) else { continue };
-            // A concurrent scrape may have read later and locked earlier.
+            // A concurrent scrape may have read the queue later and taken the lock earlier.
             if let Some(read) = read {
                 *adds += read.adds.saturating_sub(counted.adds);
                 *delays += read.delayed_adds.saturating_sub(counted.delays);

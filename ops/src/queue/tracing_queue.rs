@@ -1,4 +1,4 @@
-//! EDGE. One queue as events of `tracing`.
+//! EDGE. A queue's metrics as events of `tracing`.
 //!
 //! Cancel safety: nothing here waits.
 
@@ -8,7 +8,8 @@ use super::outcome_label::outcome_label;
 use flyball_workqueue::{AddErrorKind, LeaseOutcome, QueueMetrics};
 use tracing::{debug, trace, warn};
 
-/// One queue as events of [`tracing`], with the target `flyball_workqueue` and the queue's name in the field `queue`.
+/// Reports the metrics of one queue as [`tracing`] events, with the target `flyball_workqueue` and the queue's name in the
+/// field `queue`.
 ///
 /// | level | events |
 /// |---|---|
@@ -36,7 +37,7 @@ pub struct TracingQueue {
 const TARGET: &str = "flyball_workqueue";
 
 impl TracingQueue {
-    /// For a queue of this name.
+    /// Creates the sink for a queue with this name.
     #[must_use]
     pub fn new(queue: impl Into<String>) -> Self {
         Self { queue: queue.into() }

@@ -1,9 +1,9 @@
-//! SHELL. Named checks, and the page that a probe gets, in the format of the API server. No lock: every request runs the checks.
+//! SHELL. Named checks, and the response to a probe, in the format of the API server. No lock: every request runs the checks.
 
 use std::fmt::{Display, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Checks of one endpoint.
+/// The checks of one endpoint.
 #[derive(Default)]
 pub(super) struct Checks(Vec<(String, Check)>);
 
@@ -19,7 +19,8 @@ impl Checks {
         self.0.push((name.to_owned(), Box::new(check)));
     }
 
-    /// Whether all pass, and a page with one line for each check that fails; with `verbose`, for each that passes, too.
+    /// Returns whether all checks pass, and a page with one line for each failed check; with `verbose`, for each passed
+    /// check, too.
     pub(super) fn page(&self, endpoint: &str, verbose: bool) -> (bool, String) {
         let (mut passed, mut page) = (true, String::new());
         for (name, check) in &self.0 {
@@ -30,7 +31,7 @@ impl Checks {
                 Ok(()) => Ok(()),
                 Err(reason) => {
                     passed = false;
-                    // One line: reasons may be of many.
+                    // On one line, because a reason may span several.
                     writeln!(page, "[-]{name} failed: {}", reason.replace(['\r', '\n'], " "))
                 }
             };

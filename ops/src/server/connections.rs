@@ -1,4 +1,4 @@
-//! SHELL. The open connections, and which of them is closed for another.
+//! SHELL. The open connections, and the choice of the one to close when there are too many.
 //!
 //! | guarded by | |
 //! |---|---|
@@ -25,17 +25,18 @@ struct Table {
 struct Row {
     id: u64,
     peer: IpAddr,
-    /// Of its last request, or of its beginning.
+    /// The count at its last request, or at its start.
     last: u64,
     task: AbortHandle,
 }
 
 impl Connections {
-    /// Adds the connection that `start` starts under an id of its own. Closes others first, so that there are at most `max` afterwards.
+    /// Adds the connection that `start` starts with an id of its own. Closes others first, so that there are at most `max`
+    /// afterwards.
     pub(super) fn add(&self, peer: IpAddr, max: usize, start: impl FnOnce(Connection) -> AbortHandle) {
         let full = || self.0.lock().rows.len() >= max.max(1);
         while full() && self.close_one() {}
-        // Started under the lock: its end, on another thread, finds its row.
+        // Started under the lock, so that the end of the connection on another thread finds the row.
         let mut table = self.0.lock();
         table.count += 1;
         let id = table.count;
@@ -43,8 +44,8 @@ impl Connections {
         table.rows.push(Row { id, peer, last: id, task });
     }
 
-    /// Closes the least recently used connection of the peer with the most connections, so that a flood closes its own. Returns whether
-    /// there was one.
+    /// Closes the least recently used connection of the peer with the most connections, so that a flood of connections
+    /// closes its own. Returns whether there was one.
     pub(super) fn close_one(&self) -> bool {
         let mut table = self.0.lock();
         let of_peer = |row: &Row| table.rows.iter().filter(|other| other.peer == row.peer).count();
@@ -52,7 +53,7 @@ impl Connections {
         let spare = rows.max_by_key(|(_, row)| (of_peer(row), u64::MAX - row.last)).map(|(at, _)| at);
         let closed = spare.map(|at| table.rows.swap_remove(at));
         drop(table);
-        // Outside the lock, which the connection's end takes.
+        // Outside the lock, because the end of the connection takes it.
         closed.map(|row| row.task.abort()).is_some()
     }
 }
@@ -64,7 +65,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Marks it as in use: a request has arrived.
+    /// Marks the connection as used: a request has arrived.
     pub(super) fn requested(&self) {
         let mut table = self.all.0.lock();
         table.count += 1;

@@ -1,4 +1,4 @@
-//! SHELL. From a request to its response. No lock: everything is read from handles for each request.
+//! SHELL. Routes a request to its response. No lock: every request reads all values from handles.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -12,7 +12,7 @@ use super::checks::Checks;
 use super::debug_view::DebugView;
 use super::response::{JSON, OPEN_METRICS, PLAIN, text};
 
-/// What the server answers from.
+/// The sources of the server's responses.
 pub(super) struct Endpoints {
     pub(super) registry: Registry,
     pub(super) liveness: Checks,

@@ -14,7 +14,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::unit::stem_and_unit;
 
-/// An [`Informer`] without its types.
+/// A type-erased [`Informer`].
 pub(super) trait InformerView: Send + Sync {
     fn status(&self) -> InformerStatus;
     fn objects(&self) -> usize;
@@ -51,7 +51,7 @@ pub(super) struct InformerGauges(pub(super) Vec<(String, Arc<dyn InformerView>)>
 impl Collector for InformerGauges {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut families = Families(encoder);
-        // Each status is read once, so that its figures are of one moment.
+        // Each status is read once, so its values are consistent.
         let read: Vec<_> = self
             .0
             .iter()
@@ -89,7 +89,7 @@ impl fmt::Debug for InformerGauges {
 pub(super) struct Families<'e>(pub(super) DescriptorEncoder<'e>);
 
 impl Families<'_> {
-    /// One value for each thing, with its name as the label `name`; no family if there is none.
+    /// Adds one value for each item, with its name as the label `name`; adds no family if there is no item.
     pub(super) fn add<T, M: EncodeMetric>(
         &mut self,
         name: &str,

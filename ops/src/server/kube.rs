@@ -1,4 +1,4 @@
-//! EDGE. What flyball-kube adds to the server: its controllers, client quotas and leader elections.
+//! EDGE. The part of the server for flyball-kube: its controllers, client quotas and leader elections.
 //!
 //! Cancel safety: nothing here waits.
 
@@ -11,14 +11,15 @@ use serde_json::{Value, json};
 use super::debug_view::{self, seconds};
 use super::ops_server::OpsServer;
 
-/// How late a leader may be to stop its work after its lease has expired.
+/// The tolerated time between the expiry of a lease and the end of its leader's work.
 const ELECTION_TOLERANCE: Duration = Duration::from_secs(5);
 
 impl OpsServer {
-    /// Adds a controller of flyball-kube: ready while it works, alive unless one object is reconciled for longer than `max_lease`; its
-    /// metrics, its queue in `/debug` under `queues`, and under `reconciles` what is being reconciled and why.
+    /// Adds a controller of flyball-kube. It is ready while it reconciles, and alive unless one object is reconciled for
+    /// longer than `max_lease`. Adds its metrics, its queue in `/debug` under `queues`, and the running reconciles with
+    /// their reasons under `reconciles`.
     ///
-    /// Reasons are noted from the first request of `/debug` on; see [`Monitor::in_flight`].
+    /// Reasons are recorded from the first request of `/debug` on; see [`Monitor::in_flight`].
     ///
     /// See [`Monitor::ready`] and [`Monitor::live`].
     ///
@@ -78,8 +79,9 @@ impl OpsServer {
         self
     }
 
-    /// Adds a leader election: alive unless the leader's work goes on after its lease has expired; its metrics, and a section of `/debug`
-    /// under `elections`. It adds no readiness check: a candidate that does not lead is ready.
+    /// Adds a leader election. It is alive unless the leader's work continues after its lease has expired. Adds its
+    /// metrics, and a section of `/debug` under `elections`. Adds no readiness check: a candidate that does not lead is
+    /// ready.
     pub fn election(mut self, name: &str, status: &LeaderStatus) -> Self {
         self.kube.elections.push((name.to_owned(), status.clone()));
         let shown = status.clone();

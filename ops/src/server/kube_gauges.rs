@@ -1,6 +1,6 @@
-//! EDGE. Controllers, quotas and elections of `flyball_kube` as metrics, read at the scrape.
+//! EDGE. Metrics of the controllers, quotas and elections of `flyball_kube`, read at the scrape.
 //!
-//! Cancel safety: nothing here stats.
+//! Cancel safety: nothing here waits.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 
 use super::gauges::{Families, flag, level};
 
-/// Handles by name.
+/// The handles by name.
 #[derive(Debug, Default)]
 pub(super) struct KubeGauges {
     pub(super) controllers: Vec<(String, Monitor)>,
@@ -53,7 +53,7 @@ fn encode_controllers(families: &mut Families<'_>, controllers: &[(String, Monit
 }
 
 fn encode_throttles(families: &mut Families<'_>, throttles: &[(String, ThrottleLayer)]) -> fmt::Result {
-    // Each is read once, so that its figures are of one moment.
+    // Each handle is read once, so its values are consistent.
     let read: Vec<_> =
         throttles.iter().map(|(name, throttle)| (name.clone(), (throttle.stats(), throttle))).collect();
     let help = "Requests that were let through";

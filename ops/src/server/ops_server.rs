@@ -1,4 +1,4 @@
-//! EDGE. The server: what is registered, and how it is served.
+//! EDGE. The server: its registrations, and how it is served.
 //!
 //! Cancel safety: see [`OpsServer::serve`].
 
@@ -28,22 +28,23 @@ use super::serve::{Limits, serve};
 /// | path | response |
 /// |---|---|
 /// | `/metrics` | the [registry](Self::registry), and the metrics below, in OpenMetrics text |
-/// | `/healthz`, `/livez` | the liveness checks: 200, or 503 with a line for each that fails; `?verbose` lists all |
+/// | `/healthz`, `/livez` | the liveness checks: 200, or 503 with a line for each failed check; `?verbose` lists all |
 /// | `/readyz` | the readiness checks, in the same way |
-/// | `/debug` | everything that is registered, as JSON |
+/// | `/debug` | all registered handles, as JSON |
 ///
-/// Every request reads the handles and runs the checks. Checks must not block; one that panics has failed. The server speaks HTTP/1.1 and
-/// answers `GET` and `HEAD`, with 405 for other methods and 404 for other paths. There is no TLS and no authentication: put a proxy in
-/// front of it where that matters, as for the probes of a kubelet.
+/// Every request reads the handles and runs the checks. Checks must not block; a check that panics counts as failed. The server
+/// supports HTTP/1.1 and the methods `GET` and `HEAD`; it answers other methods with 405 and other paths with 404. There is no
+/// TLS and no authentication: put a proxy in front of it if you need them, as for the probes of a kubelet.
 ///
-/// At most 64 connections are open ([`max_connections`](Self::max_connections)). One more closes the least recently used connection of the
-/// peer with the most connections, so no probe waits for idle or slow ones. A connection has 10 seconds for the header of each request
-/// ([`header_timeout`](Self::header_timeout)), and is closed after a minute.
+/// At most 64 connections are open ([`max_connections`](Self::max_connections)). When another one arrives, the server closes
+/// the least recently used connection of the peer with the most connections, so no probe waits for idle or slow ones. A
+/// connection that takes more than 10 seconds for the header of a request ([`header_timeout`](Self::header_timeout)) is closed,
+/// and every connection is closed after a minute.
 ///
 /// # Metrics
-/// With the label `name`, as registered.
+/// All metrics have the label `name`, with the name at the registration.
 ///
-/// | of | names |
+/// | source | names |
 /// |---|---|
 /// | informers | `informer_objects`, `informer_synced`, `informer_over`, `informer_version`, `informer_relists_total`, `informer_watch_restarts_total` |
 /// | controllers of flyball-kube | `controller_objects_skipped_total`, `controller_watch_failures_total`, `controller_caches_failing`, `controller_caches_unfilled`, `controller_reconciles_in_flight` |
@@ -85,7 +86,7 @@ pub struct OpsServer {
 }
 
 impl OpsServer {
-    /// A server without checks: alive and ready.
+    /// Creates a server without checks, which is alive and ready.
     pub fn new() -> Self {
         Self::default()
     }
@@ -96,7 +97,7 @@ impl OpsServer {
         self
     }
 
-    /// Adds a check to `/healthz` and `/livez`. Let it fail only if a restart of the process is what helps.
+    /// Adds a check to `/healthz` and `/livez`. The check should fail only if a restart of the process helps.
     pub fn liveness_check<E: Display>(
         mut self,
         name: &str,
@@ -106,7 +107,7 @@ impl OpsServer {
         self
     }
 
-    /// Adds a check to `/readyz`. Let it fail while the process starts, and while it shuts down.
+    /// Adds a check to `/readyz`. The check should fail while the process starts, and while it shuts down.
     pub fn readiness_check<E: Display>(
         mut self,
         name: &str,
@@ -122,7 +123,8 @@ impl OpsServer {
         self
     }
 
-    /// Adds an informer: ready once it has synced, alive until it has ended; its metrics, and a section of `/debug` under `caches`.
+    /// Adds an informer. It is ready once it has synced, and alive until it has ended. Adds its metrics, and a section of
+    /// `/debug` under `caches`.
     pub fn informer<K, V>(mut self, name: &str, informer: &Informer<K, V>) -> Self
     where
         K: Clone + Eq + Hash + Send + Sync + 'static,
@@ -144,11 +146,11 @@ impl OpsServer {
         .liveness_check(name, move || if view.is_stopped() { Err("the cache has ended") } else { Ok(()) })
     }
 
-    /// Adds a queue to `/debug`, under `queues`: how many keys are in each state, and how old the oldest are. It does not keep the
-    /// queue: one that is gone shows as `null`.
+    /// Adds a queue to `/debug`, under `queues`: how many keys are in each state, and the age of the oldest. The server
+    /// does not keep the queue alive: a dropped queue is shown as `null`.
     ///
-    /// Ages are shown if the queue [tracks](Queue::track_ages) them. Build the queue with a sink of
-    /// [`PrometheusQueues`](crate::PrometheusQueues) for its metrics.
+    /// Ages are shown if the queue [tracks](Queue::track_ages) them. For the metrics of the queue, build it with a sink of
+    /// [`PrometheusQueues`](crate::PrometheusQueues).
     pub fn queue<K, O, L, T>(mut self, name: &str, queue: &Queue<K, O, L, T>) -> Self
     where
         K: Key,
@@ -161,7 +163,7 @@ impl OpsServer {
         self
     }
 
-    /// Adds a controller: ready while it works, alive unless one key is leased for longer than `max_lease`.
+    /// Adds a controller. It is ready while it reconciles, and alive unless one key is leased for longer than `max_lease`.
     ///
     /// See [`Health::ready`] and [`Health::live`].
     pub fn controller(self, name: &str, health: &Health, max_lease: Duration) -> Self {
@@ -169,28 +171,29 @@ impl OpsServer {
         self.readiness_check(name, move || ready.ready()).liveness_check(name, move || live.live(max_lease))
     }
 
-    /// How long a connection may take to send the header of a request before it is closed: 10 seconds unless set.
+    /// Sets how long a connection may take to send the header of a request before it is closed: 10 seconds by default.
     pub fn header_timeout(mut self, timeout: Duration) -> Self {
         self.limits.header_timeout = timeout;
         self
     }
 
-    /// How many connections may be open: 64 unless set, and at least one.
+    /// Sets the maximum number of open connections: 64 by default, and at least one.
     pub fn max_connections(mut self, max: usize) -> Self {
         self.limits.max_connections = max;
         self
     }
 
-    /// Serves until `shutdown` completes. Then it accepts no connection, and gives the open ones five seconds to end.
+    /// Serves until `shutdown` completes. After that it accepts no connection, and the open ones have five seconds to end.
     ///
     /// # Errors
-    /// None today: an error of one connection ends that connection, and an error of `listener` is logged and the accept retried.
+    /// Never returns an error today: an error of one connection ends that connection, and an error of `listener` is logged
+    /// and the accept is retried.
     ///
     /// # Cancel safety
     /// Dropping the future closes all connections.
     ///
     /// # Examples
-    /// What a kubelet is answered:
+    /// The responses to a kubelet:
     /// ```
     /// use flyball_informer_cache::testing::TestServer;
     /// use flyball_informer_cache::{Informer, Schema, Version};

@@ -1,4 +1,4 @@
-//! PURE. Responses with the headers that each of them has.
+//! PURE. Responses, and the headers that all of them have.
 
 use http::{Response, StatusCode, header};
 use http_body_util::Full;

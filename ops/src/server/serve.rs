@@ -1,6 +1,6 @@
-//! EDGE. Accepts connections and serves them, within bounds.
+//! EDGE. Accepts connections and serves them, within limits.
 //!
-//! Cancel safety: connections are tasks of a set that ends with the future.
+//! Cancel safety: connections are tasks of a set that is dropped with the future.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -46,14 +46,15 @@ pub(super) async fn serve(
             () = &mut shutdown => break,
             // Frees the memory of connections that have ended.
             Some(_) = connections.join_next() => {}
-            // Never blocked: a connection in the listener's backlog may be a probe.
+            // Never delayed: a connection in the listener's backlog may be a probe.
             accepted = listener.accept() => match accepted {
                 Ok((stream, peer)) => open.add(peer.ip(), limits.max_connections, |this| {
                     connections.spawn(connection(stream, this, endpoints.clone(), limits.header_timeout, closes.clone()))
                 }),
                 Err(error) => {
                     tracing::warn!(target: "flyball_ops", %error, "a connection could not be accepted");
-                    // Such as no file descriptors left: frees one, and tries again soon.
+                    // An error such as a lack of file descriptors: frees one, and retries after a short
+                    // wait.
                     open.close_one();
                     sleep(ACCEPT_RETRY).await;
                 }
@@ -63,7 +64,7 @@ pub(super) async fn serve(
     drop(listener);
     drop(closing);
     let ended = async { while connections.join_next().await.is_some() {} };
-    // The others are dropped with the set.
+    // The remaining connections are dropped with the set.
     let _ = timeout(GRACE, ended).await;
 }
 
@@ -83,7 +84,7 @@ async fn connection(
     builder.timer(TokioTimer::new()).header_read_timeout(header_timeout).max_buf_size(MAX_HEADER_BYTES);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     tokio::select! {
-        // Its errors are the peer's: it disconnected, or sent something that is not HTTP.
+        // Errors are caused by the peer: it disconnected, or did not send HTTP.
         _ = connection.as_mut() => return,
         _ = closes.changed() => {}
         () = sleep(MAX_AGE) => {}

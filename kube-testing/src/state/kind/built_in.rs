@@ -1,25 +1,25 @@
-//! PURE. What differs between Kubernetes' own kinds, as of Kubernetes 1.36.
+//! PURE. The differences between built-in kinds, as of Kubernetes 1.36.
 
 /// A rule that only some kinds have.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum BuiltIn {
-    /// The subresource `status`.
+    /// Has the subresource `status`.
     Status,
-    /// A write to `status` leaves the metadata alone, as it does for custom resources.
+    /// A write to `status` does not change the metadata, as for custom resources.
     StatusAlone,
-    /// A `generation`.
+    /// Has a `generation`.
     Generation,
-    /// An update has to name a version.
+    /// An update must name a version.
     ConditionalUpdate,
     /// An update of a missing object creates it.
     CreateOnUpdate,
-    /// A deletion that is done answers with the object.
+    /// A completed deletion is answered with the object.
     ReturnsDeleted,
     /// A deletion without a policy orphans dependents.
     OrphansDependents,
 }
 
-/// Groups and their plurals.
+/// Groups and the plurals of their kinds.
 type Kinds = &'static [(&'static str, &'static [&'static str])];
 
 impl BuiltIn {
@@ -179,7 +179,7 @@ pub(super) fn is_group(group: &str) -> bool {
     !group.contains('.') || GROUPS.contains(&group)
 }
 
-/// Whether Kubernetes has a subresource of this name, `status` aside.
+/// Returns whether Kubernetes has a subresource with this name, other than `status`.
 pub(super) fn has_subresource(name: &str) -> bool {
     const NAMES: [&str; 13] = [
         "approval",
@@ -199,7 +199,7 @@ pub(super) fn has_subresource(name: &str) -> bool {
     NAMES.contains(&name)
 }
 
-/// The paths that a field selector may name beside name and namespace; none where the kind has only these.
+/// Returns the paths that a field selector may use besides name and namespace; `None` if the kind has no others.
 fn fields(group: &str, plural: &str) -> Option<&'static [(&'static str, &'static str)]> {
     Some(match (group, plural) {
         ("", "pods") => &[
@@ -262,7 +262,7 @@ pub(super) fn has_selectable(group: &str, plural: &str) -> bool {
     fields(group, plural).is_some()
 }
 
-/// Where in objects a field of a selector is.
+/// Returns the path in objects of a selectable field.
 pub(super) fn selectable(group: &str, plural: &str, field: &str) -> Option<&'static str> {
     fields(group, plural)?.iter().find(|(name, _)| *name == field).map(|(_, path)| *path)
 }

@@ -1,13 +1,13 @@
-//! PURE. Which names objects may have.
+//! PURE. The rules for the names of objects.
 
-/// What a kind demands of a name.
+/// The rule for the names of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NameRule {
-    /// A DNS subdomain, as most.
+    /// A DNS subdomain, the rule of most kinds.
     Subdomain,
     /// A DNS label.
     Label,
-    /// Any segment of a path, as roles.
+    /// Any path segment, the rule for roles.
     PathSegment,
 }
 
@@ -22,7 +22,7 @@ impl NameRule {
         }
     }
 
-    /// What is wrong with a name. With `prefix` it is the beginning of a generated one, which may end with a dash.
+    /// Returns the error of a name. With `prefix` it is the prefix of a generated name, which may end with a dash.
     pub(crate) fn problem(self, name: &str, prefix: bool) -> Option<String> {
         let masked = if prefix && name.ends_with('-') {
             format!("{}a", name.trim_end_matches('-'))
