@@ -4,7 +4,7 @@ use std::iter::once;
 
 /// The return types of a mapper: a key, an [`Option`] of one, or several in any iterable, such as a [`Vec`].
 ///
-/// `M` tells these cases apart, and is inferred by the compiler. A `Result` is iterable, too, so an error of a mapper yields no
+/// `M` distinguishes these cases, and is inferred by the compiler. A `Result` is iterable, too, so an error of a mapper yields no
 /// key, and is neither counted nor retried: panic instead if the change must be mapped again.
 ///
 /// # Examples
