@@ -1,6 +1,6 @@
 //! EDGE. The builder of a controller.
 //!
-//! Cancel safety: nothing runs until [`Controller::run`] is polled; its docs say what dropping that does.
+//! Cancel safety: nothing runs until [`Controller::run`] is polled; its docs describe the effect of dropping the future.
 
 mod failures;
 mod shutdown;

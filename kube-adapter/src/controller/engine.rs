@@ -126,7 +126,8 @@ impl Engine {
         for trigger in triggers {
             controller = O::attach(trigger, controller, options.clone());
         }
-        // As in kube-runtime, streams are not polled after the signal: what they deliver would not be reconciled, and one that panics would take reconciles in flight with it.
+        // As in kube-runtime, streams are not polled after the signal: their items would not be reconciled, and a panic
+        // in a stream would abort the reconciles in flight.
         let (graceful, (stopping, stopped)) = (any(shutdown.graceful), oneshot::channel());
         // Workers are tasks of their own, and are not in the current span.
         let (of, within) = (kind.clone(), Span::current());

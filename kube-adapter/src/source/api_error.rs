@@ -1,4 +1,4 @@
-//! PURE. What an error of the API server means to an informer, as client-go sees it, and the way back to kube's own errors.
+//! PURE. Maps errors of the API server to the error kinds of an informer, as client-go does, and back to kube's own errors.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -13,8 +13,8 @@ use kube::runtime::watcher;
 
 use crate::config::classify::DEEPEST_CAUSE;
 
-/// Why a request of a source failed: kube's own error, and what it happened to. The [cause](SourceError::cause) of every error of
-/// the sources of this crate; clones share it.
+/// The error of a failed request of a source: kube's own error, with the kind of the request. It is the
+/// [cause](SourceError::cause) of every error of the sources of this crate; clones share it.
 ///
 /// # Examples
 /// ```
@@ -35,18 +35,20 @@ use crate::config::classify::DEEPEST_CAUSE;
 #[derive(Clone, Debug)]
 pub struct ApiError {
     error: Arc<watcher::Error>,
-    /// Another error wraps this one and names the failed request, so this one displays the client's error alone.
+    /// Whether another error wraps this one and names the failed request, so that this one displays the client's error
+    /// alone.
     within: bool,
 }
 
 impl ApiError {
-    /// The error that kube's watcher would have returned. Its variant says what failed: a list, the request that opens a watch, or a watch.
+    /// Returns the error that kube's watcher would have returned. Its variant names the failed operation: a list, the
+    /// request that opens a watch, or a watch.
     #[must_use]
     pub fn watcher_error(&self) -> &watcher::Error {
         &self.error
     }
 
-    /// What the client said, if it said anything.
+    /// Returns the client's error, if there is one.
     #[must_use]
     pub fn kube_error(&self) -> Option<&kube::Error> {
         match &*self.error {
@@ -57,7 +59,7 @@ impl ApiError {
         }
     }
 
-    /// What the API server said, if it was it who answered.
+    /// Returns the status of the API server, if the server answered.
     #[must_use]
     pub fn status(&self) -> Option<&Status> {
         match &*self.error {
@@ -69,19 +71,19 @@ impl ApiError {
         }
     }
 
-    /// What an informer goes by.
+    /// Returns the kind that determines how an informer reacts.
     #[must_use]
     pub fn kind(&self) -> SourceErrorKind {
         match (self.status(), self.kube_error()) {
             (Some(status), _) => kind_of_status(status),
-            // No answer at all: it says nothing against the version asked for, so nothing need be listed again.
+            // There is no answer: the requested version may still be valid, so no relist is needed.
             (None, Some(error)) if is_connection_lost(error) => SourceErrorKind::ConnectionRefused,
             _ => SourceErrorKind::Other,
         }
     }
 
-    /// The client's error, where that is all there is to say. What kube puts in front of an error of a service is said by the error around
-    /// this one.
+    /// Returns the client's error, if it is the only information. kube's prefix for an error of a service is displayed by
+    /// the error that wraps this one.
     fn within(&self) -> Option<&(dyn StdError + 'static)> {
         match self.kube_error().filter(|_| self.within)? {
             kube::Error::Service(error) => Some(&**error),
@@ -89,7 +91,7 @@ impl ApiError {
         }
     }
 
-    /// An owned copy: an answer of the server is copied, any other error is shared.
+    /// Returns an owned copy: a status of the server is copied, any other error is shared.
     fn to_watcher(&self) -> watcher::Error {
         let copy = |error: &kube::Error| match error {
             kube::Error::Api(status) => kube::Error::Api(status.clone()),
@@ -105,7 +107,7 @@ impl ApiError {
     }
 }
 
-/// An error of a source, as informers want it.
+/// Converts an error to the error type of informers' sources.
 pub(crate) fn source_error(error: watcher::Error) -> SourceError {
     ApiError::from(error).into()
 }
@@ -140,7 +142,8 @@ impl StdError for ApiError {
     }
 }
 
-/// Converts the failure of a source of this crate to the error that kube's watcher would have returned, for streams and functions that take those.
+/// Converts the failure of a source of this crate to the error that kube's watcher would have returned, for streams and
+/// functions that use that type.
 ///
 /// A failure without a variant in kube's watcher, such as a request timeout, becomes
 /// [`WatchFailed`](watcher::Error::WatchFailed) with the failure's message inside.
@@ -153,7 +156,7 @@ pub(crate) fn watcher_error(failure: &SourceFailure<'_>) -> watcher::Error {
     }
 }
 
-/// The order is client-go's: an answer may be of several kinds.
+/// The order is client-go's, because a status may match several kinds.
 fn kind_of_status(status: &Status) -> SourceErrorKind {
     if status.code == 429 || status.reason == "TooManyRequests" {
         let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
@@ -172,7 +175,7 @@ fn kind_of_status(status: &Status) -> SourceErrorKind {
     }
 }
 
-/// "Too large resource version", as servers since 1.19, from 1.17 on, and before 1.17 say it.
+/// Returns whether the status is "Too large resource version", in the forms of servers since 1.19, since 1.17, and before 1.17.
 fn is_too_large_version(status: &Status) -> bool {
     const WORDS: &str = "Too large resource version";
     let mut causes = status.details.iter().flat_map(|details| &details.causes);
@@ -181,9 +184,10 @@ fn is_too_large_version(status: &Status) -> bool {
             && (causes.any(|cause| cause.message == WORDS) || status.message.contains(WORDS)))
 }
 
-/// Whether a connection could not be opened or was lost, as opposed to a malformed answer.
+/// Returns whether a connection could not be opened or was lost, as opposed to a malformed answer.
 ///
-/// client-go checks for a refused connection alone, and relists after any other error. A server that stops or starts makes connections fail in more ways.
+/// client-go checks only for a refused connection, and relists after any other error. But when a server stops or starts,
+/// connections fail in more ways.
 pub(crate) fn is_connection_lost(error: &(dyn StdError + 'static)) -> bool {
     std::iter::successors(Some(error), |error| beneath(*error)).take(DEEPEST_CAUSE).any(|error| {
         error.downcast_ref().is_some_and(is_io_connection_lost)
@@ -211,7 +215,7 @@ fn is_io_connection_lost(error: &io::Error) -> bool {
 }
 
 fn beneath<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a (dyn StdError + 'static)> {
-    // The `source` of an I/O error skips the error it holds.
+    // The `source` of an I/O error skips the error that it wraps.
     match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
         Some(held) => Some(held),
         None => error.source(),

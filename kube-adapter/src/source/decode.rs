@@ -1,4 +1,4 @@
-//! PURE. Decodes bytes to pages and events. Objects that cannot be decoded are returned beside them, and do not fail the rest.
+//! PURE. Decodes bytes to pages and events. Objects that cannot be decoded are returned separately, and do not fail the others.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,28 +13,28 @@ use serde_json::value::RawValue;
 
 use crate::keys::{object_key, version_of};
 
-/// On the bookmark that ends a streaming list.
+/// The annotation of the bookmark that ends a streaming list.
 const INITIAL_END: &str = "k8s.io/initial-events-end";
 
-/// An object that could not be read, or has no name.
+/// An object that could not be decoded, or has no name.
 pub(super) struct Unreadable {
-    /// `namespace/name`, as far as that can be read.
+    /// The name as `namespace/name`, if it can be decoded.
     pub(super) name: Option<String>,
-    /// As far as that can be read.
+    /// The `uid`, if it can be decoded.
     pub(super) uid: Option<String>,
-    /// As far as that can be read.
+    /// The version, if it can be decoded.
     pub(super) version: Version,
-    /// If all of it can be read.
+    /// The metadata, if all of it can be decoded.
     pub(super) meta: Option<Box<ObjectMeta>>,
     pub(super) error: String,
 }
 
-/// What a line of a watch says.
+/// A decoded line of a watch.
 pub(super) enum Line<K> {
     Event(WatchEvent<K>),
     /// The watch failed.
     Failed(Box<Status>),
-    /// The object cannot be decoded; what to do instead.
+    /// The object cannot be decoded; the fallback replaces the event.
     Unreadable(Unreadable, Fallback<K>),
 }
 
@@ -58,10 +58,10 @@ fn or_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Ve
     Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
-/// A page of a list.
+/// Decodes a page of a list.
 ///
 /// # Errors
-/// When it is none.
+/// Returns an error if the bytes are not a page.
 pub(super) fn page<K>(bytes: &[u8]) -> serde_json::Result<(Page<K>, Vec<Unreadable>)>
 where
     K: Resource + DeserializeOwned,
@@ -70,7 +70,8 @@ where
         trim(&mut object);
         object
     };
-    // One of them, or something else altogether. Read one by one only then, as each is gone through twice.
+    // At least one object cannot be decoded, or the bytes are not a list. Only then are the objects decoded one by one,
+    // because each is parsed twice.
     let Ok(list) = serde_json::from_slice::<List<K>>(bytes) else { return page_as(bytes, &trimmed) };
     let (mut unreadable, List { metadata, mut items }) = (Vec::new(), list);
     items.retain_mut(|object| match object_key(object) {
@@ -86,10 +87,10 @@ where
     Ok((of(metadata, items), unreadable))
 }
 
-/// A page of a list of which each object is read by itself, and becomes what `map` makes of it before the next is read.
+/// Decodes a page of a list object by object; each object is converted by `map` before the next one is decoded.
 ///
 /// # Errors
-/// When it is none.
+/// Returns an error if the bytes are not a page.
 pub(super) fn page_as<K, V>(
     bytes: &[u8],
     map: &impl Fn(K) -> V,
@@ -98,7 +99,7 @@ where
     K: Resource + DeserializeOwned,
 {
     let mut unreadable = Vec::new();
-    // As text, since an object may also be too deep to be read as anything else.
+    // As raw text, because an object may be nested too deeply to be decoded in any form.
     let List { metadata, items } = serde_json::from_slice::<List<&RawValue>>(bytes)?;
     let read = |item: &RawValue| -> Result<V, Unreadable> {
         let object: K = serde_json::from_str(item.get()).map_err(|error| Unreadable::new(item, error))?;
@@ -117,8 +118,8 @@ fn of<V>(metadata: ListMeta, items: Vec<V>) -> Page<V> {
     Page { items, version, continuation: metadata.continue_ }
 }
 
-/// Gives back the room that is left in the lists of the metadata. What reads JSON makes room for four, and all objects have managed fields, mostly
-/// one or two: that is half a kibibyte of each object, as long as it is in the cache.
+/// Shrinks the lists of the metadata to their lengths. The JSON decoder allocates a capacity of four, and all objects have
+/// managed fields, mostly one or two: that wastes half a kibibyte per object in the cache.
 pub(super) fn trim(object: &mut impl Resource) {
     let meta = object.meta_mut();
     meta.managed_fields.iter_mut().for_each(Vec::shrink_to_fit);
@@ -126,7 +127,7 @@ pub(super) fn trim(object: &mut impl Resource) {
     meta.finalizers.iter_mut().for_each(Vec::shrink_to_fit);
 }
 
-/// A line of a watch.
+/// Decodes a line of a watch.
 pub(super) fn line<K>(bytes: &[u8]) -> Line<K>
 where
     K: Resource + DeserializeOwned,
@@ -136,7 +137,7 @@ where
             trim(&mut object);
             Line::Event(event(object))
         }
-        // Never in the cache, whatever happened to it.
+        // An object without a name is never in the cache, whatever the event.
         Err(error) => {
             let instead = Fallback::Deliver(WatchEvent::Bookmark(version_of(&object)));
             Line::Unreadable(Unreadable::unnamed(&object, error), instead)
@@ -157,7 +158,7 @@ where
     }
 }
 
-/// What a line says, whatever it is about.
+/// A line of unknown content.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Other<'a> {
@@ -168,7 +169,7 @@ struct Other<'a> {
     object: Option<&'a RawValue>,
 }
 
-/// A line that is no event of the type.
+/// Decodes a line that is not an event of the type.
 fn other_line<K: Resource + DeserializeOwned>(bytes: &[u8], error: serde_json::Error) -> Line<K> {
     let Other { kind, event, object } = serde_json::from_slice(bytes).unwrap_or_default();
     if kind == "Status"
@@ -187,26 +188,26 @@ fn other_line<K: Resource + DeserializeOwned>(bytes: &[u8], error: serde_json::E
             Fallback::Deliver(WatchEvent::Deleted(object))
         }
         None if event == "DELETED" => Fallback::List,
-        // The next watch starts after this version, and does not deliver the object again.
+        // The next watch starts after this version, and does not deliver this event again.
         _ => Fallback::Deliver(WatchEvent::Bookmark(at)),
     };
     Line::Unreadable(unread, instead)
 }
 
-/// An object with nothing but its metadata, if its type allows that.
+/// Returns an object with nothing but its metadata, if its type allows that.
 fn bare<K: DeserializeOwned>(object: &RawValue) -> Option<K> {
     let mut fields: BTreeMap<String, &RawValue> = serde_json::from_str(object.get()).ok()?;
     fields.retain(|name, _| ["apiVersion", "kind", "metadata"].contains(&&**name));
     serde_json::from_str(&serde_json::to_string(&fields).ok()?).ok()
 }
 
-/// All that is said about an object besides what it is.
+/// The fields of an object that identify it.
 #[derive(Deserialize)]
 struct About {
     metadata: ObjectMeta,
 }
 
-/// What names an object, however deep or odd all the rest of it is: that is passed over.
+/// The names in an object, however deep or invalid the rest of it is: the decoder skips the rest.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Head {
@@ -244,7 +245,7 @@ impl Unreadable {
         }
     }
 
-    /// One that can be read, and has no key.
+    /// Creates the error for an object that can be decoded, and has no key.
     fn unnamed(object: &impl Resource, error: impl fmt::Display) -> Self {
         let name = object.meta().name.clone();
         Self { name, uid: None, version: version_of(object), meta: None, error: error.to_string() }

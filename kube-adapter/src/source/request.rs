@@ -1,4 +1,5 @@
-//! EDGE. One request, one answer. Kube's own client does the same, but drops how long a server asks to wait, and reads text.
+//! EDGE. One request and its response. kube's own client does the same, but drops the delay that a server requests, and reads
+//! text.
 
 use http::header::{ACCEPT_ENCODING, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, Request, StatusCode};
@@ -11,24 +12,25 @@ use tokio::task::coop::consume_budget;
 
 use flyball_sync::locks::{AtomicU64, Ordering};
 
-/// Watches are not compressed: from Kubernetes 1.37 on a server would compress each event by itself, which kube's client cannot read.
+/// Requests an uncompressed watch: from Kubernetes 1.37 on a server would compress each event separately, which kube's client
+/// cannot decode.
 pub(super) fn uncompressed(mut request: Request<Vec<u8>>) -> Request<Vec<u8>> {
     request.headers_mut().entry(ACCEPT_ENCODING).or_insert(HeaderValue::from_static("identity"));
     request
 }
 
-/// Sends a request; an answer that says no is an error.
+/// Sends a request; a response with an error status is an error.
 pub(super) async fn send(client: &Client, request: Request<Vec<u8>>) -> Result<Body, kube::Error> {
     let (head, body) = client.send(request.map(Body::from)).await?.into_parts();
     if !head.status.is_client_error() && !head.status.is_server_error() {
         return Ok(body);
     }
-    // That it failed is known, also if the reason got lost.
+    // The failure is known from the code, also if the body could not be read.
     let words = body.collect_bytes().await.unwrap_or_default();
     Err(kube::Error::Api(Box::new(status(head.status, &head.headers, &words))))
 }
 
-/// The whole body, piece by piece, each counted as it arrives: the task gives way in between.
+/// Reads the whole body in chunks, and counts each as it arrives; the task yields in between.
 pub(super) async fn read(mut body: Body, arrived: &AtomicU64) -> Result<Vec<u8>, kube::Error> {
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
@@ -42,7 +44,8 @@ pub(super) async fn read(mut body: Body, arrived: &AtomicU64) -> Result<Vec<u8>,
     Ok(bytes)
 }
 
-/// What the server said. A refusal by its flow control is plain text, and says in a header alone when to come again.
+/// Returns the status of a response. The server's flow control rejects requests in plain text, and gives the delay in a header
+/// alone.
 fn status(code: StatusCode, headers: &HeaderMap, words: &[u8]) -> Status {
     let mut status = serde_json::from_slice::<Status>(words).unwrap_or_else(|_| {
         Status::failure(String::from_utf8_lossy(words).trim(), "Failed to parse error data")

@@ -1,7 +1,7 @@
 //! EDGE. A stream of kube's `watcher()` as a source of an informer.
 //!
-//! Cancel safety: the stream and the half list live in the source, and what the stream gave is put there or handed out without an await in
-//! between, so a dropped future or watch loses nothing; the next one goes on where it was.
+//! Cancel safety: the stream and the incomplete list are stored in the source, and items of the stream are stored there or
+//! returned without an await in between. So a dropped future or watch loses nothing; the next one continues where it was.
 
 use std::fmt;
 use std::pin::Pin;
@@ -54,13 +54,14 @@ type Events<K> = Pin<Box<dyn Stream<Item = watcher::Result<watcher::Event<K>>> +
 pub struct StreamSource<K>(Arc<Turn<State<K>>>);
 
 struct State<K> {
-    /// Fused: it is polled again after its end.
+    /// Fused, because it is polled again after its end.
     events: Events<K>,
-    /// Objects listed since the last `Init`; `None` if that list is complete.
+    /// Objects listed since the last `Init`; `None` if the list is complete.
     half: Option<Vec<K>>,
 }
 
-/// An informer of the objects that a stream of [`watcher()`](watcher::watcher) yields; see [`StreamSource`].
+/// Returns a builder of an informer of the objects that a stream of [`watcher()`](watcher::watcher) yields; see
+/// [`StreamSource`].
 pub fn informer_from_stream<K, S>(events: S) -> InformerBuilder<NamespacedName, K, StreamSource<K>>
 where
     K: Resource + Send + Sync + 'static,
@@ -70,7 +71,7 @@ where
 }
 
 impl<K: Resource + Send + Sync + 'static> StreamSource<K> {
-    /// The objects that this stream yields.
+    /// Creates a source of the objects that this stream yields.
     ///
     /// # Examples
     /// ```
@@ -101,7 +102,7 @@ impl<K: Resource + Send + Sync + 'static> StreamSource<K> {
         Self(Arc::new(Turn::new(State { events: Box::pin(events.fuse()), half: None })))
     }
 
-    /// An informer of these objects, whose reflector requests no list by itself.
+    /// Returns a builder of an informer of these objects, whose reflector requests no list by itself.
     fn into_informer(self) -> InformerBuilder<NamespacedName, K, Self> {
         let config = ReflectorConfig {
             // Internal errors never lead to a list, and a watch does not end by itself.
@@ -124,7 +125,8 @@ impl<K: Resource + Send + Sync + 'static> Source for StreamSource<K> {
             let event = state.events.next().await.ok_or_else(over)?;
             let items = state.collect(event.map_err(source_error)?);
             if let Some(items) = items {
-                // Not that of an older list: if the server went back, so must the cache. Not none: that would be a watch from any state.
+                // Not the version of an older list, because if the server went back, the cache must follow. Not
+                // an empty one, which would be a watch from any state.
                 let newest = items.iter().map(version_of).max().unwrap_or_default();
                 return Ok(Page { items, version: newest.max(Version::new(1)), continuation: None });
             }
@@ -138,7 +140,7 @@ impl<K: Resource + Send + Sync + 'static> Source for StreamSource<K> {
 }
 
 impl<K: Resource> State<K> {
-    /// Takes what belongs to a list, and gives it when it is complete.
+    /// Collects events of a list, and returns its objects when it is complete.
     fn collect(&mut self, event: watcher::Event<K>) -> Option<Vec<K>> {
         match event {
             watcher::Event::Init => self.half = Some(Vec::new()),
@@ -188,7 +190,7 @@ impl<K: Resource + Send + Sync + 'static> WatchStream for StreamWatch<K> {
                     let error = ApiError::from(watcher::Error::WatchFailed(words("the stream began anew")));
                     return Some(Err(SourceError::new(SourceErrorKind::Expired, error)));
                 }
-                // Outside a list these say nothing.
+                // Outside a list these events have no meaning.
                 watcher::Event::InitApply(_) | watcher::Event::InitDone => {}
                 watcher::Event::Apply(_) | watcher::Event::Delete(_) => {}
             }
@@ -196,7 +198,7 @@ impl<K: Resource + Send + Sync + 'static> WatchStream for StreamWatch<K> {
     }
 }
 
-/// An error in the middle of a watch. The stream goes on as a watch, unless it says that its version expired.
+/// Handles an error in the middle of a watch. The stream continues as a watch, unless the error is an expired version.
 fn failed(error: watcher::Error) -> SourceError {
     let restarts = matches!(error, watcher::Error::WatchError(_));
     let error = ApiError::from(error);

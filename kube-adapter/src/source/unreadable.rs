@@ -17,10 +17,11 @@ use crate::keys::version_of;
 
 const MARK: &str = "unreadable: ";
 
-/// Why the newest state of this object cannot be read, such as "missing field `spec`"; `None` if it can. All of the object but its metadata is then
-/// as it was read last.
+/// Returns why the newest state of this object cannot be decoded, such as "missing field `spec`"; `None` if it can be decoded.
+/// An object that cannot be decoded has its newest metadata, and otherwise the state that was decoded last.
 ///
-/// Caches that an [`ApiSource`](crate::ApiSource) feeds have such objects, where one that was read becomes unreadable.
+/// Caches that are fed by an [`ApiSource`](crate::ApiSource) hold such objects after an object that was decoded becomes
+/// unreadable.
 ///
 /// # Examples
 /// ```
@@ -55,7 +56,7 @@ pub fn unreadable_reason<K: Resource>(object: &K) -> Option<&str> {
     object.meta().self_link.as_deref()?.strip_prefix(MARK)
 }
 
-/// The cache that a source feeds: where the last state of an object is that could be read. Clones share it.
+/// The cache that a source feeds, which holds the last decoded state of each object. Clones share it.
 pub(super) struct StoredObjects<K>(Arc<OnceLock<Stored<K>>>);
 
 /// A copy of the stored object.
@@ -87,7 +88,8 @@ impl<K: Resource + Send + Sync + 'static> StoredObjects<K> {
         self.0.get().is_some()
     }
 
-    /// The stored object with the metadata it has now, marked; nothing if there is none, or that is no news. Everything that was delivered has to be stored.
+    /// Returns the stored object with its new metadata and the mark; `None` if no object is stored, or it already has this
+    /// version. All delivered events must be stored before the call.
     pub(super) fn renewed(&self, key: &NamespacedName, unread: Unreadable) -> Option<WatchEvent<K>> {
         let Unreadable { uid, version, meta, error, .. } = unread;
         let mut object = self.0.get().and_then(|stored| stored(key))?;
@@ -97,7 +99,7 @@ impl<K: Resource + Send + Sync + 'static> StoredObjects<K> {
         }
         match meta {
             Some(meta) => *object.meta_mut() = *meta,
-            // Not even they can be read: those of before, at the version of now.
+            // The metadata cannot be decoded either: keeps the previous metadata, with the new version.
             None => object.meta_mut().resource_version = Some(version.to_string()),
         }
         object.meta_mut().self_link = Some(format!("{MARK}{error}"));

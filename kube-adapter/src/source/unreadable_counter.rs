@@ -1,4 +1,4 @@
-//! EDGE. What could not be read, for people and for graphs.
+//! EDGE. Counts objects that could not be decoded.
 
 use std::sync::Arc;
 
@@ -6,15 +6,15 @@ use flyball_sync::locks::{AtomicU64, Ordering};
 
 use super::decode::Unreadable;
 
-/// How many objects a source could not read. A handle: clones share it, and it outlives the source.
+/// The number of objects that a source could not decode. A handle: clones share the counter, and it outlives the source.
 #[derive(Clone, Debug, Default)]
 pub struct UnreadableCounter(Arc<AtomicU64>);
 
 impl UnreadableCounter {
-    /// So many, since the source was made: an object that is listed again is counted again.
+    /// Returns the number since the source was created: an object that is listed again is counted again.
     #[must_use]
     pub fn get(&self) -> u64 {
-        // Ordering: a figure for people; nothing else is read by it.
+        // Ordering: Relaxed, the counter publishes nothing.
         self.0.load(Ordering::Relaxed)
     }
 

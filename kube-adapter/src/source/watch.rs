@@ -1,6 +1,6 @@
-//! EDGE. A running watch: lines of a body that has no end.
+//! EDGE. A running watch: lines of a body without an end.
 //!
-//! Cancel safety: see the parent module. It is not used again after a future of it was dropped.
+//! Cancel safety: see the parent module. The watch is not used again after one of its futures was dropped.
 
 use std::fmt;
 use std::io;
@@ -24,7 +24,7 @@ use super::unreadable_counter::UnreadableCounter;
 use crate::keys::object_key;
 use crate::source::api_error::{is_connection_lost, source_error};
 
-/// The room a line may take for good, and what costs one unit of the task's budget to read.
+/// The capacity that a line buffer keeps, and the number of bytes per unit of the task's budget.
 const PIECE: usize = 4096;
 
 type Lines = IntoAsyncRead<MapErr<BodyDataStream<Body>, fn(kube::Error) -> io::Error>>;
@@ -57,7 +57,8 @@ type Lines = IntoAsyncRead<MapErr<BodyDataStream<Body>, fn(kube::Error) -> io::E
 pub struct ApiWatch<K> {
     lines: Lines,
     line: Vec<u8>,
-    /// The watch begins with all existing objects in no order, so the version of one object says nothing about the others.
+    /// The watch starts with all existing objects in no order, so the version of one object implies nothing about the
+    /// others.
     unordered: bool,
     counter: UnreadableCounter,
     /// The list before this watch, or the streaming list at its start.
@@ -84,7 +85,7 @@ impl<K> ApiWatch<K> {
         let lines = body.into_data_stream().map_err(failed).into_async_read();
         let lists = request.streaming_list;
         let unordered = request.from_version == Version::ZERO && !lists;
-        // A list in pages is stored before the watch after it is opened.
+        // A list in pages is stored before the watch that follows it is opened.
         let owed = if lists { Vec::new() } else { listing.take() };
         let line = Vec::new();
         Self { lines, line, unordered, counter, listing, lists, fed, owed, url, objects: PhantomData }
@@ -97,7 +98,7 @@ impl<K> ApiWatch<K> {
         match self.lines.read_until(b'\n', &mut self.line).await {
             Ok(_) if self.line.ends_with(b"\n") => Some(Ok(())),
             Ok(_) => None,
-            // The watch is over, and can go on where it was.
+            // The watch has ended, and can be resumed.
             Err(error) if is_connection_lost(&error) => {
                 tracing::debug!(url = self.url, %error, "the connection of a watch is lost");
                 None
@@ -108,14 +109,14 @@ impl<K> ApiWatch<K> {
 }
 
 impl<K: Resource + Send + Sync + 'static> ApiWatch<K> {
-    /// Notes what is delivered as part of a list.
+    /// Tracks events that are part of a list.
     fn delivered(&mut self, event: WatchEvent<K>) -> WatchEvent<K> {
         if self.lists {
             match &event {
                 WatchEvent::Added(object) | WatchEvent::Modified(object) | WatchEvent::Deleted(object) => {
                     drop(object_key(object).map(|key| self.listing.remove(&key)));
                 }
-                // The informer stores the list before it asks for more.
+                // The informer stores the list before it polls for the next event.
                 WatchEvent::InitialListEnd(_) => (self.lists, self.owed) = (false, self.listing.take()),
                 WatchEvent::Bookmark(_) => {}
             }
@@ -123,7 +124,8 @@ impl<K: Resource + Send + Sync + 'static> ApiWatch<K> {
         event
     }
 
-    /// The event for an object that could not be decoded, if an older state is stored: that state with the new metadata.
+    /// Returns the event for an object that could not be decoded, if an older state is stored: that state with the new
+    /// metadata.
     async fn renewed(&mut self, key: &NamespacedName, unread: Unreadable) -> Option<WatchEvent<K>> {
         if !self.fed.is_attached() {
             return None;
@@ -133,7 +135,8 @@ impl<K: Resource + Send + Sync + 'static> ApiWatch<K> {
     }
 }
 
-/// Pending once. The informer stores what it was given whenever its watch is pending, so all that was delivered is stored then.
+/// Pending once. The informer stores all events it has received before its watch is pending, so all delivered events are stored
+/// by the next poll.
 async fn all_is_stored() {
     yield_now().await;
 }
@@ -155,7 +158,8 @@ where
             if let Err(error) = self.line().await? {
                 return failed(watcher::Error::WatchFailed(kube::Error::ReadEvents(error)));
             }
-            // A connection that always has more to read, and a runtime with one thread: others get their turn.
+            // Yields to other tasks, because the connection may always have more data, and the runtime may have one
+            // thread.
             for _ in 0..=self.line.len() / PIECE {
                 consume_budget().await;
             }

@@ -1,16 +1,16 @@
-//! SHELL. One service shared by many requests; none owns it while it waits.
+//! SHELL. One service that is shared by many requests; no request owns it while it waits.
 //!
 //! | guarded by `idle` | |
 //! |---|---|
 //! | the service | taken out while a request polls it for readiness and calls it, both in one poll; so it runs without a lock |
-//! | `missed` | another request was polled meanwhile, and is woken when the service is back |
+//! | `missed` | another request was polled in the meantime, and is woken when the service is put back |
 //!
 //! | guarded by `wakers` | |
 //! |---|---|
-//! | the waiters for readiness | all are taken out, and woken after unlocking, when the service may be ready |
+//! | the wakers of requests that wait for readiness | all are taken out, and woken after unlocking, when the service may be ready |
 //!
-//! A waiting request is a waker in a list, so one that is kept and never polled again holds up no other. Rejected: an
-//! async mutex, which assigns the lock to the first waiter whether or not it is polled. Cost: all requests that wait for an inner
+//! A waiting request is a waker in a list, so a request that is kept and never polled again blocks no other. Rejected: an async
+//! mutex, which assigns the lock to the first waiter whether or not it is polled. Cost: all requests that wait for an inner
 //! service are polled when it becomes ready.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -48,7 +48,7 @@ impl<S> SharedService<S> {
         Self { idle: Mutex::new(Idle { service: Some(service), missed: false }), waiting, waker }
     }
 
-    /// Calls the service with `request` if it is ready; else `waker` is woken when it may be.
+    /// Calls the service with `request` if it is ready; otherwise `waker` is woken when it may be ready.
     pub(super) fn poll_call<R>(
         &self,
         request: &mut Option<R>,
@@ -67,7 +67,8 @@ impl<S> SharedService<S> {
                 let mut taken = Taken { shared: self, service: Some(service), called: false };
                 let Some(service) = taken.service.as_mut() else { return Poll::Ready(None) };
                 if let Poll::Ready(ready) = service.poll_ready(&mut Context::from_waker(&self.waker)) {
-                    // Its waker, if it has joined, stays until all are woken: another request of the same task may wait with it.
+                    // The waker of this request, if it has joined, stays until all are woken: another
+                    // request of the same task may wait with it.
                     taken.called = true;
                     return Poll::Ready(match ready {
                         Ok(()) => request.take().map(|request| Ok(service.call(request))),
@@ -78,18 +79,18 @@ impl<S> SharedService<S> {
             if joined {
                 return Poll::Pending;
             }
-            // And looks again: it may have become ready, or been put back, before there was somebody to wake.
+            // Checks again: the service may have become ready, or been put back, before this waker was registered.
             self.waiting.join(waker);
             joined = true;
         }
     }
 }
 
-/// Puts the service back, also where it panics.
+/// Puts the service back, also if it panics.
 struct Taken<'a, S> {
     shared: &'a SharedService<S>,
     service: Option<S>,
-    /// It may be ready for the next.
+    /// Whether the service was called, and may be ready for the next request.
     called: bool,
 }
 
@@ -114,7 +115,7 @@ impl Waiting {
         }
     }
 
-    /// Each of them, also after one that panics.
+    /// Wakes each waiter, also after one that panics.
     fn wake_all(&self) {
         let wakers = std::mem::take(&mut *self.wakers.lock());
         let mut panicked = Ok(());

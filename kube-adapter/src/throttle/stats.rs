@@ -1,5 +1,5 @@
-//! SHELL. How much requests have waited. Every number is an atomic of its own: they are read one after another, and may be of slightly
-//! different moments.
+//! SHELL. Statistics of waits. Every number is a separate atomic: they are read one after another, and may be from slightly
+//! different times.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use flyball_sync::locks::{AtomicU64, Ordering};
 
 use crate::ThrottleLayer;
 
-/// How much the requests of a [`ThrottleLayer`](crate::ThrottleLayer) have waited for it since it was made.
+/// Statistics of the waits of requests for a [`ThrottleLayer`](crate::ThrottleLayer) since its creation.
 ///
 /// # Examples
 /// ```
@@ -24,11 +24,11 @@ use crate::ThrottleLayer;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ThrottleStats {
-    /// Requests that were let through.
+    /// The number of requests that were granted a token.
     pub requests: u64,
-    /// Those of them that had to wait.
+    /// The number of these requests that had to wait.
     pub delayed: u64,
-    /// For how long, all of them together.
+    /// The sum of all waits.
     pub total_wait: Duration,
     /// The longest wait.
     pub longest_wait: Duration,
@@ -40,17 +40,17 @@ pub(super) struct StatsCounters {
     delayed: AtomicU64,
     total: AtomicU64,
     longest: AtomicU64,
-    /// No long wait is reported before this time.
+    /// No long wait is logged before this time.
     quiet_until: AtomicU64,
 }
 
 impl StatsCounters {
     pub(super) fn passed(&self) {
-        // Ordering: none needed here and below, the numbers say nothing about other memory.
+        // Ordering: Relaxed here and below, the numbers publish nothing.
         self.requests.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a wait that has ended. Returns whether to report it as too long.
+    /// Counts a wait that has ended. Returns whether to log it as too long.
     pub(super) fn waited(&self, waited: Duration, now: Nanos) -> bool {
         let nanos = u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX);
         self.passed();
@@ -65,7 +65,7 @@ impl StatsCounters {
 
     fn breaks_the_silence(&self, now: Nanos) -> bool {
         let (now, until) = (now.get(), (now + SILENCE).get());
-        // Ordering: as above; of several at the same time one succeeds.
+        // Ordering: as above; of several concurrent updates one succeeds.
         let quiet_until = self.quiet_until.load(Ordering::Relaxed);
         if now < quiet_until {
             return false;

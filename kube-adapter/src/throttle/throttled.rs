@@ -1,14 +1,15 @@
-//! EDGE. The service that a throttle makes of another.
+//! EDGE. The service that a throttle layer returns.
 //!
 //! # Tower's contract
-//! The inner service that was polled ready is the one that is called: both happen in one poll of a request, which has the service to itself meanwhile.
-//! Not in [`poll_ready`](Service::poll_ready), where a token taken for a request that is then dropped would be kept, and spent at some later time on top of a full
-//! burst; where a request would hold a place in the inner service while it waits for its token; and where a client, which is one `Buffer` with one
-//! task behind it, would be one in the line, however many of its requests wait.
+//! The inner service that was polled ready is the one that is called: both happen in one poll of a request, which has exclusive
+//! access to the service during the poll. The token is not taken in [`poll_ready`](Service::poll_ready) for three reasons. A
+//! token taken for a request that is then dropped would be kept, and spent later on top of a full burst. A request would hold a
+//! reservation in the inner service while it waits for its token. And a client, which is one `Buffer` with one task behind it,
+//! would be a single waiter, however many of its requests wait.
 //!
 //! # Cancel safety
-//! A request that is dropped while it waits leaves the line, and takes no token; those behind it move up. One that is kept and never polled again costs
-//! the others its token, and nothing else.
+//! A request that is dropped while it waits leaves the wait queue, and takes no token; the waiters behind it move up. A request
+//! that is kept and never polled again costs the others its token, and nothing else.
 
 use std::fmt;
 use std::future::Future;
@@ -24,11 +25,13 @@ use super::{ThrottleLayer, Waiting};
 
 /// A service whose requests wait for the tokens of a [`ThrottleLayer`].
 ///
-/// It is always ready: a request waits after the call, first for its token, in the order of the calls, then for the inner service to be
-/// ready. So a layer that bounds the requests in flight belongs outside this one. Clones share the inner service, which need not be `Clone`.
+/// The service is always ready: a request waits after the call, first for its token, in the order of the calls, then for the
+/// inner service to be ready. So add a layer that limits the requests in flight outside this one. Clones share the inner
+/// service, which need not be `Clone`.
 ///
 /// # Cancel safety
-/// A request that is dropped while it waits for its token takes none. One that is kept and never polled costs the others its token, and nothing else.
+/// A request that is dropped while it waits for its token takes none. A request that is kept and never polled costs the others
+/// its token, and nothing else.
 ///
 /// # Examples
 /// ```
@@ -80,13 +83,13 @@ where
 }
 
 pin_project! {
-    /// A request of a [`Throttled`] service. It is on the heap only while it has to wait for its token.
+    /// A request to a [`Throttled`] service. It allocates only while it has to wait for its token.
     ///
     /// # Panics
-    /// Where it is polled again after an error, or a panic, of the inner service.
+    /// Panics if it is polled again after an error, or a panic, of the inner service.
     ///
     /// # Cancel safety
-    /// Dropped while it waits for its token, it takes none.
+    /// A request that is dropped while it waits for its token takes none.
     #[must_use = "futures do nothing unless awaited"]
     pub struct ThrottledFuture<S, R>
     where
@@ -94,7 +97,7 @@ pin_project! {
     {
         waiting: Option<Waiting>,
         inner: Arc<SharedService<S>>,
-        // Until the inner service is called.
+        // `None` once the inner service is called.
         request: Option<R>,
         #[pin]
         response: Option<S::Future>,
