@@ -28,12 +28,12 @@ use crate::{
 
 /// The reconcile loop: changes become keys, keys become reconciles.
 ///
-/// Workers take keys from the queue, each at most one, and never two the same key. They start when every informer has
-/// synced. A reconcile that returns an error, panics or takes too long is a failure of its key alone: the key is
-/// retried when the queue's limiter says.
+/// Each worker takes one key at a time from the queue, and no two workers have the same key. Workers start when every informer
+/// has synced. A reconcile that returns an error, panics or times out is a failure of its key alone: the key is retried after
+/// the delay of the queue's limiter.
 ///
 /// # Examples
-/// A controller that ends by itself, once a closed cache has been worked off:
+/// A controller that ends by itself when all changes of a closed cache are reconciled:
 /// ```
 /// # use flyball_controller::{Action, Controller};
 /// # use flyball_ratelimit::Exponential;

@@ -22,7 +22,7 @@ where
     ///
     /// | from the signal on | by default | |
     /// |---|---|---|
-    /// | at once | | changes are not mapped any more; reconciles see [`Context::shutdown_started`](crate::Context::shutdown_started) |
+    /// | immediately | | changes are not mapped any more; reconciles see [`Context::shutdown_started`](crate::Context::shutdown_started) |
     /// | after [`shutdown_grace`](Self::shutdown_grace) | 20 s | reconciles that still run see [`Context::cancelled`](crate::Context::cancelled); a drain ends |
     /// | after [`abort_after`](Self::abort_after) more | 5 s | they are dropped where they await something |
     ///
