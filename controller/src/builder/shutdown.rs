@@ -24,7 +24,7 @@ where
     /// |---|---|---|
     /// | immediately | | changes are not mapped any more; reconciles see [`Context::shutdown_started`](crate::Context::shutdown_started) |
     /// | after [`shutdown_grace`](Self::shutdown_grace) | 20 s | reconciles that still run see [`Context::cancelled`](crate::Context::cancelled); a drain ends |
-    /// | after [`abort_after`](Self::abort_after) more | 5 s | they are dropped where they await something |
+    /// | after [`abort_after`](Self::abort_after) more | 5 s | reconciles that still run are dropped at an await point |
     ///
     /// The run ends as soon as no reconcile runs. [`RunReport::leftovers`](crate::RunReport::leftovers) holds the keys that
     /// were left in the queue, and those of the reconciles that were dropped.

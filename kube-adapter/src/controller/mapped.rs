@@ -118,7 +118,7 @@ where
     }
 }
 
-/// A running watch of [`Rows`].
+/// A running watch of a [`MappedSource`].
 pub(crate) struct MappedWatch<K, F> {
     watch: ApiWatch<K>,
     map: Arc<F>,

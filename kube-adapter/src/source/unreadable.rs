@@ -88,8 +88,8 @@ impl<K: Resource + Send + Sync + 'static> StoredObjects<K> {
         self.0.get().is_some()
     }
 
-    /// Returns the stored object with its new metadata and the mark; `None` if no object is stored, or it already has this
-    /// version. All delivered events must be stored before the call.
+    /// Returns the stored object with its new metadata and the mark; `None` if no object with this `uid` is stored, or it has this
+    /// version or a newer one. All delivered events must be stored before the call.
     pub(super) fn renewed(&self, key: &NamespacedName, unread: Unreadable) -> Option<WatchEvent<K>> {
         let Unreadable { uid, version, meta, error, .. } = unread;
         let mut object = self.0.get().and_then(|stored| stored(key))?;
