@@ -166,8 +166,8 @@ where
         Self { counter: counter.clone(), ..self }
     }
 
-    /// Returns whether the object with this key and `uid` was in the last list, but could not be decoded: implements
-    /// [`Source::is_unreadable`] for a source that converts the objects of this one. Without a `uid` the key decides.
+    /// Returns whether the object with this key and `uid` was in the last list, but could not be decoded. Use it to
+    /// implement [`Source::is_unreadable`] for a source that converts the objects of this one. Without a `uid` the key decides.
     ///
     /// # Examples
     /// ```

@@ -135,8 +135,8 @@ impl<K: Resource + Send + Sync + 'static> ApiWatch<K> {
     }
 }
 
-/// Pending once. The informer stores all events it has received before its watch is pending, so all delivered events are stored
-/// by the next poll.
+/// Pending once. The informer stores all received events whenever its watch is pending, so all delivered events are
+/// stored by the next poll.
 async fn all_is_stored() {
     yield_now().await;
 }
