@@ -1,9 +1,9 @@
-//! PURE. One small error per operation.
+//! PURE. The errors of the queue: one small type per operation.
 
 use std::error::Error;
 use std::fmt;
 
-/// The key was not added; it is handed back.
+/// The error of an add: the key was not added, and the error hands it back.
 ///
 /// # Examples
 /// ```
@@ -22,13 +22,13 @@ pub struct AddError<K> {
     kind: AddErrorKind,
 }
 
-/// Why a key was not added.
+/// The reason why a key was not added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AddErrorKind {
     /// The queue is shut down.
     ShutDown,
-    /// The key is absent, and the queue holds as many as it may.
+    /// The key is absent, and the queue is at its capacity.
     Full,
     /// The key has failed too often, see [`give_up_after`](crate::QueueBuilder::give_up_after).
     GivenUp,
@@ -44,13 +44,13 @@ impl<K> AddError<K> {
         self.key
     }
 
-    /// Why.
+    /// The reason why the key was not added.
     pub fn kind(&self) -> AddErrorKind {
         self.kind
     }
 }
 
-/// Needs nothing of the key.
+/// Does not require `Debug` of the key.
 impl<K> fmt::Debug for AddError<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AddError").field("kind", &self.kind).finish_non_exhaustive()
@@ -77,7 +77,7 @@ impl fmt::Display for AddErrorKind {
 
 impl Error for AddErrorKind {}
 
-/// Why `try_get` gave no lease.
+/// The error of `try_get`: the reason why it returned no lease.
 ///
 /// # Examples
 /// ```
@@ -90,9 +90,9 @@ impl Error for AddErrorKind {}
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TryGetError {
-    /// Nothing is Ready now, or the queue is paused.
+    /// No key is Ready now, or the queue is paused.
     Empty,
-    /// The queue is shut down and nothing can become Ready.
+    /// The queue is shut down, and no key can become Ready.
     Closed,
 }
 
@@ -107,7 +107,7 @@ impl fmt::Display for TryGetError {
 
 impl Error for TryGetError {}
 
-/// Why a `get` with a limit gave no lease.
+/// The error of a `get` with a time limit: the reason why it returned no lease.
 ///
 /// # Examples
 /// A worker that shuts an idle queue down:
@@ -130,9 +130,9 @@ impl Error for TryGetError {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GetTimeoutError {
-    /// Nothing became Ready in time.
+    /// No key became Ready within the limit.
     TimedOut,
-    /// The queue is shut down and nothing can become Ready.
+    /// The queue is shut down, and no key can become Ready.
     Closed,
 }
 
@@ -147,7 +147,7 @@ impl fmt::Display for GetTimeoutError {
 
 impl Error for GetTimeoutError {}
 
-/// The key is not held by a lease that was detached; nothing was done.
+/// The error of ending a lease by its key: no detached lease holds the key. Nothing is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotDetached;
 

@@ -1,4 +1,5 @@
-//! EDGE. Operations that are awaited, a future each. Cancel safety: each says what dropping it does.
+//! EDGE. The futures of the queue, one type per async operation. Cancel safety: each type documents what dropping it
+//! does.
 
 pub(crate) mod add_when_room;
 pub(crate) mod drain;

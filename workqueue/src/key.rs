@@ -1,11 +1,11 @@
-//! PURE. What a key is.
+//! PURE. The bounds on keys.
 
 use std::hash::Hash;
 
-/// What a key must be able to do: any cheap-to-clone, hashable value. Implemented for all of them.
+/// The bounds on a key: any hashable value that is cheap to clone. A blanket implementation covers all such types.
 ///
-/// The queue clones a key once for each lease: free for ids and `Arc<str>`, an allocation for a `String`. `Eq` and
-/// `Clone` run under the queue's lock and must not call back into it.
+/// The queue clones the key once for each lease. This is free for ids and cheap for `Arc<str>`, but allocates for a
+/// `String`. `Eq` and `Clone` run under the queue's lock and must not call the queue.
 ///
 /// # Examples
 /// ```

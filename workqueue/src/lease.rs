@@ -1,4 +1,4 @@
-//! SHELL. The right to work on a key, and the duty to say how it went.
+//! SHELL. Leases: a worker's exclusive right to a key, until it ends the lease with an outcome.
 
 mod leasing;
 pub(crate) mod outcome;
@@ -18,19 +18,19 @@ use crate::time_mode::{NoDelays, SupportsDelays};
 pub(crate) use leasing::Leasing;
 pub use outcome::LeaseOutcome;
 
-/// The right to work on a key. While it lives nobody else gets the key.
+/// The exclusive right to work on a key. As long as the lease exists, the queue hands the key out to no other worker.
 ///
-/// It ends by one of its outcomes. A key that was added meanwhile is Ready again then, at the tail, whatever the
-/// outcome. **Dropped without an outcome, by a cancelled future, a timeout or a panic, it is a failure**, as
-/// [`retry`](Self::retry): no key is ever lost.
+/// A lease ends with one of its outcomes. A key that was added while it was leased becomes Ready at the tail when the
+/// lease ends, whatever the outcome. **A lease that is dropped without an outcome, because of a cancelled future, a
+/// timeout or a panic, counts as a failure**, as with [`retry`](Self::retry), so no key is ever lost.
 ///
-/// After [`stop_now`](crate::Queue::stop_now) every lease ends into nothing.
+/// After [`stop_now`](crate::Queue::stop_now), ending a lease has no effect.
 ///
-/// `T` is what the queue knows of time: a worker that serves any queue takes a `Lease<K, T>`.
+/// `T` is the queue's [time mode](crate::TimeMode). A worker that serves any queue takes a `Lease<K, T>`.
 ///
 /// # Panics
-/// Ending a lease panics when the clock, the limiter's policy or a waker does. The lease has ended then; if what would
-/// have become of the key was not decided yet, it is Ready at the tail.
+/// Ending a lease panics if the clock, the limiter's policy or a waker panics. The lease has ended in that case. If the
+/// panic came before the outcome was decided, the key is Ready at the tail.
 ///
 /// # Examples
 /// ```
@@ -62,7 +62,7 @@ pub use outcome::LeaseOutcome;
 pub struct Lease<K, T = NoDelays> {
     key: K,
     id: LeaseId,
-    /// `None` once an outcome was given.
+    /// `None` once the lease has been given an outcome.
     queue: Option<Arc<dyn Leasing<K>>>,
     time: PhantomData<fn() -> T>,
 }
@@ -77,7 +77,7 @@ impl<K, T> Lease<K, T> {
         self.id
     }
 
-    /// Takes the handle of its queue out, if that is `queue`: the lease is for the caller to end then.
+    /// Takes the queue's handle out of the lease if the handle is `queue`. The caller must then end the lease.
     #[inline]
     pub(crate) fn take_queue_if<O, L>(
         &mut self,
@@ -95,24 +95,27 @@ impl<K, T> Lease<K, T> {
         &self.key
     }
 
-    /// Failures of this key that were counted and not forgotten: 0 on the first try, and without a limiter.
+    /// The number of this key's failures that were counted and not forgotten: 0 on the first try, and without a
+    /// limiter.
     pub fn num_requeues(&self) -> u32 {
         self.queue.as_ref().map_or(0, |queue| queue.requeues(&self.key))
     }
 
-    /// How long it has been held; `None` unless the queue [keeps ages](crate::Queue::track_ages).
+    /// How long the lease has been held; `None` unless the queue [tracks ages](crate::Queue::track_ages).
     pub fn age(&self) -> Option<Duration> {
         self.queue.as_ref().and_then(|queue| queue.age(self.id))
     }
 
-    /// Turns the lease into its key, without ending it: the key stays leased until [`Queue::done`](crate::Queue::done) is called with it, or
-    /// [`Queue::attach`](crate::Queue::attach) makes it a lease again.
+    /// Turns the lease into its key, without ending the lease. The key stays leased until you call
+    /// [`Queue::done`](crate::Queue::done) with the key, or turn the key into a lease again with
+    /// [`Queue::attach`](crate::Queue::attach).
     ///
-    /// For frameworks that pass the key alone. Dropping the key does not end the lease: without a call of `done` the key never
-    /// runs again, and [`next_overdue`](crate::Queue::next_overdue) reports the lease.
+    /// This is for frameworks that pass only the key to a worker. Dropping the key does not end the lease: unless
+    /// `done` is called, the key is never handed out again, and [`next_overdue`](crate::Queue::next_overdue) reports
+    /// the lease.
     ///
     /// # Panics
-    /// When `Clone` of the key does; it is a failure then.
+    /// Panics if `Clone` of the key panics; the lease counts as a failure in that case.
     ///
     /// # Examples
     /// ```
@@ -136,16 +139,17 @@ impl<K, T> Lease<K, T> {
         key
     }
 
-    /// Ends the lease and says nothing about success: failures stay counted (client-go's `Done`).
+    /// Ends the lease without reporting success: failures stay counted (client-go's `Done`).
     pub fn done(self) {
         self.end(LeaseOutcome::Done);
     }
 
-    /// Ends the lease, says nothing about success, and has the key come back after `delay`; zero is at once, at the tail.
+    /// Ends the lease without reporting success, and makes the key Ready again after `delay`. A `delay` of zero makes
+    /// it Ready immediately, at the tail.
     ///
-    /// For what is neither a success nor a failure, such as a conflict with somebody who was faster. One step, unlike a delayed
-    /// add and [`done`](Self::done): the key keeps its priority, and cannot be lost in between. After shutdown it is a leftover
-    /// instead.
+    /// Use this for an outcome that is neither a success nor a failure, such as a write conflict. Unlike a delayed add
+    /// followed by [`done`](Self::done), this is one step: the key keeps its priority, and cannot be lost in between.
+    /// After shutdown the key becomes a leftover instead.
     ///
     /// # Examples
     /// ```
@@ -170,17 +174,18 @@ impl<K, T> Lease<K, T> {
         self.end(LeaseOutcome::DoneAndRequeueAfter(delay));
     }
 
-    /// Ends the lease with success: the failures of the key are forgotten.
+    /// Ends the lease with success and forgets the failures of the key.
     pub fn succeed(self) {
         self.end(LeaseOutcome::Succeeded);
     }
 
-    /// Ends the lease with success and has the key come back after `delay`; zero is at once, at the tail.
+    /// Ends the lease with success, and makes the key Ready again after `delay`. A `delay` of zero makes it Ready
+    /// immediately, at the tail.
     ///
-    /// After shutdown the key is a leftover instead.
+    /// After shutdown the key becomes a leftover instead.
     ///
     /// # Examples
-    /// Looks at the object again every five minutes:
+    /// Runs the key again every five minutes:
     /// ```
     /// # use flyball_workqueue::{ManualClock, Queue};
     /// # use std::time::Duration;
@@ -202,11 +207,11 @@ impl<K, T> Lease<K, T> {
         self.end(LeaseOutcome::SucceededAndRequeueAfter(delay));
     }
 
-    /// Ends the lease as a failure: with a limiter it is counted and the key comes back when the limiter says;
-    /// without one it is Ready again at once, at the tail.
+    /// Ends the lease as a failure. With a limiter, the failure is counted and the key is Ready again after the
+    /// limiter's delay. Without a limiter, the key is Ready again immediately, at the tail.
     ///
-    /// A key that ran before its backoff was over, because it was added, goes back to that same backoff: neither
-    /// the count nor the deadline moves. After shutdown the key is a leftover instead.
+    /// If an add ran the key before its backoff was over, the key returns to the same backoff: the count and the
+    /// deadline stay unchanged. After shutdown the key becomes a leftover instead.
     ///
     /// # Examples
     /// ```
@@ -227,11 +232,12 @@ impl<K, T> Lease<K, T> {
         self.end(LeaseOutcome::Failed { at_least: Duration::ZERO });
     }
 
-    /// As [`retry`](Self::retry), and the key comes back no sooner than `least` from now; zero is `retry`.
+    /// Like [`retry`](Self::retry), but the key is Ready again no earlier than after `least`. With zero this is
+    /// `retry`.
     ///
-    /// For a `Retry-After` of a server, or another minimum: the key waits for the longer of `least` and the limiter's delay.
-    /// The failure counts as any other, and the limiter's delay does not depend on `least`. An add still runs the key at once,
-    /// unless backoff is [strict](crate::QueueBuilder::strict_backoff).
+    /// Use this for a server's `Retry-After`, or for another minimum: the key waits for the longer of `least` and the
+    /// limiter's delay. The failure counts like any other, and the limiter's delay does not depend on `least`. An add
+    /// still runs the key immediately, unless backoff is [strict](crate::QueueBuilder::strict_backoff).
     ///
     /// # Examples
     /// ```
@@ -258,15 +264,15 @@ impl<K, T> Lease<K, T> {
         self.end(LeaseOutcome::Failed { at_least: least });
     }
 
-    /// As [`retry_after_at_least`](Self::retry_after_at_least), unless this is failure number `most` of the key: then its failures are forgotten,
-    /// and the lease is handed back, for the caller to end.
+    /// Like [`retry_after_at_least`](Self::retry_after_at_least), unless this is failure number `most` of the key. In
+    /// that case the failures of the key are forgotten, and the lease is returned to the caller, who ends it.
     ///
-    /// For a limit of attempts beside that of the [queue](crate::QueueBuilder::give_up_after), by the same rule: a failure that the limiter
-    /// does not count, as the key ran before its backoff was over, is never the last one. Without a limiter none is. Where the
-    /// queue's limit is lower, it holds.
+    /// Use this to limit the attempts of a key in addition to the [queue's limit](crate::QueueBuilder::give_up_after);
+    /// the lower limit applies. Both follow the same rule: a failure that the limiter does not count, because the key
+    /// ran before its backoff was over, is never the last one. Without a limiter no failure is the last one.
     ///
     /// # Errors
-    /// The lease, after failure number `most`.
+    /// Returns the lease after failure number `most`.
     ///
     /// # Examples
     /// ```
@@ -304,9 +310,11 @@ impl<K, T> Lease<K, T> {
         }
     }
 
-    /// Ends the lease as if the key had not been handed out: it is Ready again, at the tail, and no failure is counted.
+    /// Ends the lease as if the key had not been handed out: the key is Ready again at the tail, and no failure is
+    /// counted.
     ///
-    /// For a worker that stops before it has begun. After shutdown the key is a leftover instead.
+    /// Use this for a worker that stops before it has started on the key. After shutdown the key becomes a leftover
+    /// instead.
     ///
     /// # Examples
     /// ```
@@ -325,10 +333,11 @@ impl<K, T> Lease<K, T> {
         self.end(LeaseOutcome::Requeued);
     }
 
-    /// Ends the lease by an outcome that is a value: each is described where it has a method of its own.
+    /// Ends the lease with an outcome that is passed as a value. Each outcome is described at the method of the same
+    /// name.
     ///
-    /// A queue without delays ignores the delay of an outcome: the key is Ready again at once, at the tail. To end a lease and take
-    /// the next key, use [`Queue::end_and_get`](crate::Queue::end_and_get).
+    /// A queue without delays ignores the delay of an outcome: the key is Ready again immediately, at the tail. To end
+    /// a lease and take the next key in one call, use [`Queue::end_and_get`](crate::Queue::end_and_get).
     ///
     /// # Examples
     /// ```
@@ -348,7 +357,7 @@ impl<K, T> Lease<K, T> {
     }
 }
 
-/// [`retry`](Lease::retry), unless an outcome was given.
+/// Does the same as [`retry`](Lease::retry), unless the lease was given an outcome.
 impl<K, T> Drop for Lease<K, T> {
     fn drop(&mut self) {
         if let Some(queue) = self.queue.take() {
@@ -357,7 +366,7 @@ impl<K, T> Drop for Lease<K, T> {
     }
 }
 
-/// What it shares with the queue is whole after a panic; the key is as safe as it is by itself.
+/// A panic leaves the state that the lease shares with the queue consistent, so only the key has to be unwind-safe.
 impl<K: UnwindSafe, T> UnwindSafe for Lease<K, T> {}
 impl<K: RefUnwindSafe, T> RefUnwindSafe for Lease<K, T> {}
 

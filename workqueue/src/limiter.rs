@@ -1,12 +1,12 @@
-//! SHELL. The failures of all keys, under a lock of their own.
+//! SHELL. The limiter of a queue: the failures of all keys, under their own lock.
 //!
 //! | what | guarded by |
 //! |---|---|
 //! | the policy and the state of the generator | `inner`; held while the policy, and `Hash`, `Eq`, `Clone` of keys, run; the queue's lock is taken under it, for a look whether a key is in the queue, and never the other way round |
 //! | `tracked`: zero promises that no key has failures | written under `inner`; read without it |
 //!
-//! A policy is a pure function of its arguments and must not call back into the queue. Keys that it evicts are dropped after
-//! unlocking, also when a panic unwinds.
+//! A policy is a pure function of its arguments and must not call the queue. Keys that the policy evicts are dropped
+//! after unlocking, also when a panic unwinds.
 //!
 //! The failures of a key are kept as long as the key is in the queue: a policy checks `in_use` before it evicts a key. Rejected:
 //! to notify the policy when a key enters and leaves the queue (a lock and a hash for each, and the order would have to be kept
@@ -23,7 +23,7 @@ use flyball_sync::random::SplitMix64;
 
 use crate::key::Key;
 
-/// No limiter: a retry is Ready again at once, at the tail, and failures are not counted.
+/// No limiter: a key that is retried is Ready again immediately, at the tail, and failures are not counted.
 ///
 /// # Examples
 /// ```
@@ -63,10 +63,10 @@ impl<K: ?Sized> Policy<K> for NoLimiter {
     }
 }
 
-/// A limiter that a queue can hold: any [`Policy`] that can be sent to another thread. Implemented for all of them.
+/// A limiter that a queue can use: any [`Policy`] that is `Send`. A blanket implementation covers all such policies.
 ///
 /// # Examples
-/// A function for queues with any limiter:
+/// A function that builds a queue with any limiter:
 /// ```
 /// use flyball_ratelimit::{Exponential, FastSlow};
 /// use flyball_workqueue::{Fifo, Queue, QueueLimiter, WithClock};
@@ -82,7 +82,7 @@ impl<K: ?Sized> Policy<K> for NoLimiter {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// What threads and tasks wait for is not one:
+/// A rate limiter that threads and tasks wait for is not a `QueueLimiter`:
 /// ```compile_fail,E0277
 /// use flyball_ratelimit::{Quota, RateLimiter};
 /// use flyball_workqueue::Queue;
@@ -100,10 +100,10 @@ pub trait QueueLimiter<K: ?Sized>: Policy<K> + Send + 'static {}
 
 impl<K: ?Sized, L: Policy<K> + Send + 'static> QueueLimiter<K> for L {}
 
-/// What comes of a failure.
+/// The outcome of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// The key may run again then. Not counted where its backoff was open already.
+    /// The key may run again at `until`. `counted` is false if its backoff was not over yet.
     Backoff { until: Nanos, counted: bool },
     /// The key is given up: its failures are forgotten, and the give-up hook still has to be called.
     Last { failures: u32 },
@@ -125,14 +125,15 @@ impl<K: Key, L: Policy<K> + 'static> Limiter<K, L> {
         Self { inner: Mutex::new(inner), tracked: AtomicUsize::new(0) }
     }
 
-    /// Whether failures are counted at all; if not, a retry needs no clock. Folded at compile time.
+    /// Returns whether failures are counted at all; if not, a retry needs no clock. Evaluated at compile time.
     pub(crate) fn limits() -> bool {
         TypeId::of::<L>() != TypeId::of::<NoLimiter>()
     }
 
-    /// Counts a failure of `key`. One that makes `most` of them is the last, and all are forgotten: in one step, or two
-    /// who fail at once would both be the last. One that is not counted is not, as the failures before it may be more than a
-    /// caller allows. The failures of keys that are `in_queue` are kept.
+    /// Counts a failure of `key`. Failure number `most` is the last, and forgets all failures of the key. Counting and
+    /// forgetting are one step; otherwise two concurrent failures could both be the last. A failure that is not counted
+    /// is never the last, because the key may have more failures already than a caller allows. Failures of keys that
+    /// are `in_queue` are not evicted.
     pub(crate) fn failed(
         &self,
         key: &K,
@@ -142,15 +143,16 @@ impl<K: Key, L: Policy<K> + 'static> Limiter<K, L> {
     ) -> Failure {
         self.change(|inner, tracked, dead| {
             let random = inner.random.next();
-            // Ordering: Relaxed. `forget` of this key comes after the end of the lease that failed, and leases of one key
-            // follow one another through the queue's lock. Before the policy runs: what it counts, it may count and panic.
+            // Ordering: Relaxed. `forget` of this key comes after the end of the lease that failed, and leases of one
+            // key follow one another through the queue's lock. Stored before the policy runs, as the policy may count a
+            // failure and then panic.
             tracked.store(1, Ordering::Relaxed);
             let (delay, taken) = inner.policy.record_failure_keeping(key, now, random, &mut in_queue);
             let counted = Self::limits() && taken.is_some();
             let failures = if counted && most.is_some() { inner.policy.num_requeues(key) } else { 0 };
-            // A policy that counts nothing always says 0.
+            // A policy that counts nothing always returns 0.
             if failures > 0 && most.is_some_and(|most| failures >= most) {
-                // Before the policy is called again, which drops what nobody has taken.
+                // Before the policy is called again, because that call would drop the evicted keys under the lock.
                 inner.policy.take_evicted(dead);
                 inner.policy.forget(key);
                 return Failure::Last { failures };
@@ -170,8 +172,8 @@ impl<K: Key, L: Policy<K> + 'static> Limiter<K, L> {
         });
     }
 
-    /// Runs `work` on the policy, and takes the keys that the policy evicts, also when it panics: otherwise the next operation
-    /// would drop them under the lock.
+    /// Runs `work` on the policy, and takes the keys that the policy evicts, also when `work` panics: otherwise the
+    /// next operation would drop them under the lock.
     fn change<R>(&self, work: impl FnOnce(&mut Inner<K, L>, &AtomicUsize, &mut Vec<K>) -> R) -> R {
         // Declared before the guard, so that keys are dropped after it.
         let mut dead = Vec::new();
@@ -187,7 +189,7 @@ impl<K: Key, L: Policy<K> + 'static> Limiter<K, L> {
         if self.is_empty() { 0 } else { self.inner.lock().policy.num_requeues(key) }
     }
 
-    /// Nothing fails: then a success pays one load, not a lock and a hash.
+    /// Returns whether no key has failures: a success then costs one load instead of a lock and a hash.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         // Ordering: Relaxed, see `failed`.

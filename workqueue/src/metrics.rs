@@ -1,7 +1,7 @@
 //! EDGE. The metrics of a queue.
 //!
-//! Counters of frequent operations, and all gauges, are *read* (`QueueStats`): the queue updates them under the lock it
-//! holds anyway. Durations and rare events are *reported* (`QueueMetrics`), after unlocking.
+//! Counters of frequent operations, and all gauges, are *read* (`QueueStats`): the queue updates them under a lock that
+//! it holds anyway. Durations and rare events are *reported* (`QueueMetrics`) after unlocking.
 //!
 //! Cancel safety: nothing here waits.
 
@@ -18,12 +18,13 @@ use crate::lease::outcome::LeaseOutcome;
 
 /// A sink for the events of a queue, given to [`QueueBuilder::metrics`](crate::QueueBuilder::metrics).
 ///
-/// Every method has an empty body; implement those you need. They run outside every lock of the queue, in the thread of
-/// the call that they report, so they should be quick, and may call the queue. **They do not affect the queue**: a panic in one
-/// is caught after the panic hook has run.
+/// Every method has an empty default body; implement those that you need. They are called outside every lock of the
+/// queue, on the thread of the operation that they report, so they should be quick, and may call the queue. **They do
+/// not affect the queue**: a panic in a method is caught after the panic hook has run.
 ///
-/// No method takes a key: as a label it would make a series of each. Gauges, and counters that change at each add, are not reported
-/// but read: see [`QueueStats`](crate::QueueStats), and [`register`](Self::register).
+/// No method takes a key, because a metric labelled by key would have one series per key. Gauges, and counters that
+/// change with each add, are not reported but read: see [`QueueStats`](crate::QueueStats) and
+/// [`register`](Self::register).
 ///
 /// # Examples
 /// ```
@@ -51,7 +52,7 @@ use crate::lease::outcome::LeaseOutcome;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// All that a queue reports, as a log:
+/// A sink that logs all events of a queue:
 /// ```
 /// use flyball_ratelimit::Exponential;
 /// use flyball_workqueue::{AddErrorKind, LeaseOutcome, ManualClock, Queue, QueueMetrics, StatsReader};
@@ -105,44 +106,46 @@ use crate::lease::outcome::LeaseOutcome;
     note = "implement `QueueMetrics` for it, or take an adapter of flyball-ops; an `Arc` of a sink is a sink, a reference is not"
 )]
 pub trait QueueMetrics: Send + Sync + 'static {
-    /// The queue is built, and `queue` reads its statistics from now on. Called first, and once for each queue.
+    /// The queue was built; from now on the sink can read its statistics from `queue`. Called before any other method,
+    /// once for each queue.
     fn register(&self, queue: StatsReader) {
         let _ = queue;
     }
 
-    /// A key was handed out, `queued` after it was asked for: since its add; since the mark, for one that was added
-    /// while a lease held it; since its deadline, for one that waited. Then it is `delayed`, and so much later than it
-    /// was to be.
+    /// A key was handed out after `queued`. That is the time since its add; for a dirty key, since it became dirty; for
+    /// a waiting key, since its deadline. In the last case `delayed` is true, and `queued` is how late the key was
+    /// handed out.
     fn dequeued(&self, queued: Duration, delayed: bool) {
         let _ = (queued, delayed);
     }
 
-    /// A lease ended, so long after its key was handed out.
+    /// A lease ended, `worked` after its key was handed out.
     fn lease_ended(&self, outcome: LeaseOutcome, worked: Duration) {
         let _ = (outcome, worked);
     }
 
-    /// The limiter counted a failure of a key. Not called for a key that fails before its backoff is over: failures
-    /// count once per wait.
+    /// The limiter counted a failure of a key. Not called for a key that fails before its backoff is over, because
+    /// failures count once per wait.
     fn failure_counted(&self) {}
 
-    /// A key was given up after so many failures, see [`give_up_after`](crate::QueueBuilder::give_up_after).
+    /// The queue gave a key up after this number of failures, see
+    /// [`give_up_after`](crate::QueueBuilder::give_up_after).
     fn gave_up(&self, failures: u32) {
         let _ = failures;
     }
 
-    /// A key was not added. One that waits for room is not refused.
+    /// An add was refused. An add that waits for room is not refused.
     fn add_refused(&self, reason: AddErrorKind) {
         let _ = reason;
     }
 
-    /// A lease that has been held for so long was reported by [`next_overdue`](crate::Queue::next_overdue).
+    /// [`next_overdue`](crate::Queue::next_overdue) reported a lease that has been held for `age`.
     fn lease_overdue(&self, age: Duration) {
         let _ = age;
     }
 }
 
-/// For a sink of which the caller keeps a handle.
+/// For a sink that the caller keeps a handle to.
 impl<M: QueueMetrics + ?Sized> QueueMetrics for Arc<M> {
     fn register(&self, queue: StatsReader) {
         (**self).register(queue);

@@ -1,4 +1,4 @@
-//! SHELL. The queue itself. What it does is in the files below, by what it is for.
+//! SHELL. The queue. Its operations are in the files below, grouped by purpose.
 
 mod add;
 pub(crate) mod adders;
@@ -37,14 +37,15 @@ use crate::queue::shared::Shared;
 use crate::state::order::{Fifo, Order};
 use crate::time_mode::{NoDelays, TimeMode};
 
-/// Which key runs next, and never twice at once.
+/// A work queue of distinct keys: each key is queued once, and leased to one worker at a time.
 ///
-/// A key is held once, however often it is added. It is handed out to one [`Lease`](crate::Lease) at a time; added
-/// meanwhile, it comes once more when the lease ends. Keys come first in, first out, unless it is built with another order; a delayed key takes its place at
-/// its deadline. Clones are handles to the same queue. Nothing runs in the background.
+/// The queue holds a key once, however often the key is added, and hands the key out to one [`Lease`](crate::Lease) at
+/// a time. If a leased key is added, it runs once more when the lease ends. Keys are handed out first in, first out,
+/// unless the queue is built with another order; a delayed key is queued at its deadline. Clones are handles to the
+/// same queue. The queue runs no background task or thread.
 ///
-/// The type says what the queue can do: its order `O`, its limiter `L` and what it knows of time `T` (see
-/// [`TimeMode`]). [`Queue::new`] has neither limiter nor delays; [`Queue::builder`] adds them.
+/// The type of a queue determines its operations: its order `O`, its limiter `L` and its time mode `T` (see
+/// [`TimeMode`]). [`Queue::new`] creates a queue with neither limiter nor delays; [`Queue::builder`] adds them.
 ///
 /// # Examples
 /// ```
@@ -62,13 +63,14 @@ pub struct Queue<K, O: Order<K> = Fifo, L = NoLimiter, T = NoDelays> {
 }
 
 impl<K: Key> Queue<K> {
-    /// A queue without delays and without a limiter. It has no clock, and its `get` runs on any executor.
+    /// Creates a queue without delays and without a limiter. The queue has no clock, and its `get` runs on any
+    /// executor.
     #[must_use]
     pub fn new() -> Self {
         Self::builder().build()
     }
 
-    /// A queue with a limiter, a clock or a timer, or with bounds.
+    /// Returns a builder for a queue, for example one with a limiter, a clock or timer, or a capacity.
     pub fn builder() -> QueueBuilder<K> {
         QueueBuilder::new()
     }
@@ -86,7 +88,7 @@ impl<K, O: Order<K>, L, T> Clone for Queue<K, O, L, T> {
     }
 }
 
-/// A panic in a key, a waker or a clock leaves a queue whole.
+/// A panic in a key, a waker or a clock leaves the queue consistent.
 impl<K, O: Order<K>, L, T> UnwindSafe for Queue<K, O, L, T> {}
 impl<K, O: Order<K>, L, T> RefUnwindSafe for Queue<K, O, L, T> {}
 

@@ -1,6 +1,6 @@
-//! EDGE. What a queue looks like from outside: small traits, one for an ability.
+//! EDGE. Traits over queues: a small trait for each ability, so that other queues can stand in for [`Queue`].
 //!
-//! Cancel safety: as the queue behind them says; for ours, [`GetKeys::get`] is [`Queue::get`].
+//! Cancel safety: that of the queue behind the trait; for [`Queue`], [`GetKeys::get`] is [`Queue::get`].
 
 use std::future::Future;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::queue::Queue;
 use crate::state::order::Order;
 use crate::time_mode::{SupportsAsync, SupportsDelays, TimeMode};
 
-/// Where keys are added: what an event handler needs of a queue.
+/// A queue that keys can be added to: the part of a queue that an event handler needs.
 ///
-/// Every [`Queue`] is one. As `dyn AddKeys<K>` it hides order, limiter and time, so that one handler feeds queues of
-/// several types.
+/// Every [`Queue`] implements this trait. `dyn AddKeys<K>` erases order, limiter and time mode, so that one handler can
+/// feed queues of several types.
 ///
 /// # Examples
 /// ```
@@ -31,16 +31,16 @@ use crate::time_mode::{SupportsAsync, SupportsDelays, TimeMode};
 /// # Ok::<(), &str>(())
 /// ```
 pub trait AddKeys<K> {
-    /// Has a key run, once more if it runs already. Never waits.
+    /// Adds a key; a leased key runs once more after its lease has ended. Never waits.
     ///
     /// # Errors
-    /// The key, if the queue does not take it: it is shut down, or full.
+    /// Returns the key if the queue refuses it, because the queue is shut down or full.
     fn add(&self, key: K) -> Result<(), K>;
 }
 
-/// Where keys are added for later.
+/// A queue that keys can be added to with a delay.
 ///
-/// Every [`Queue`] with delays is one.
+/// Every [`Queue`] with delays implements this trait.
 ///
 /// # Examples
 /// ```
@@ -58,20 +58,23 @@ pub trait AddKeys<K> {
 /// # Ok::<(), String>(())
 /// ```
 pub trait DelayKeys<K>: AddKeys<K> {
-    /// Has a key run no earlier than after `delay`, unless it is added meanwhile; the earliest of several times holds.
+    /// Adds a key that becomes Ready after `delay`, unless the key is added without a delay before. Of several
+    /// deadlines the earliest applies.
     ///
-    /// A worker may call it for the key that it holds: the key comes back then, after that.
+    /// A worker may call this for the key that it has leased: the key waits for `delay` once the lease has ended.
     ///
     /// # Errors
-    /// As [`add`](AddKeys::add).
+    /// Like [`add`](AddKeys::add).
     fn add_after(&self, key: K, delay: Duration) -> Result<(), K>;
 }
 
-/// How work on a key ends: what a worker needs of a queue, besides [`GetKeys`] or [`BlockingGetKeys`].
+/// A queue that can end the work on a key: the part of a queue that a worker needs besides [`GetKeys`] or
+/// [`BlockingGetKeys`].
 ///
-/// Every [`Queue`] is one, and hands out its [`Lease`]. A queue in client-go's shape hands out the bare key and has
-/// three lines here: `succeed` is `forget` and `done`, `retry` is `add_rate_limited` and `done`. What is leased and then
-/// dropped is for the queue to say: a lease is a failure then, and comes back; a bare key never runs again.
+/// Every [`Queue`] implements this trait, and hands out its [`Lease`]. For a queue in client-go's shape, which hands
+/// out the bare key, an implementation takes three lines: `succeed` is `forget` and `done`, `retry` is
+/// `add_rate_limited` and `done`. The queue defines what happens if a leased key is dropped: a dropped lease is a
+/// failure, and its key runs again; a dropped bare key never runs again.
 ///
 /// # Examples
 /// ```
@@ -94,28 +97,28 @@ pub trait DelayKeys<K>: AddKeys<K> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait EndKeys {
-    /// What is queued.
+    /// The type of the queued keys.
     type Key;
 
-    /// What is handed out: a lease, or the bare key.
+    /// The type that the queue hands out: a lease, or the bare key.
     type Leased;
 
-    /// The key that is leased.
+    /// Returns the key of a leased item.
     fn key<'a>(&self, leased: &'a Self::Leased) -> &'a Self::Key;
 
-    /// The work is done, and the failures of the key are forgotten.
+    /// Ends the work on the key with success, and forgets the failures of the key.
     fn succeed(&self, leased: Self::Leased);
 
-    /// The work failed: the key comes back, when the queue thinks fit.
+    /// Ends the work on the key with failure: the queue schedules the key again.
     fn retry(&self, leased: Self::Leased);
 }
 
-/// Where threads take keys.
+/// A queue that threads take keys from.
 ///
-/// Every [`Queue`] is one. There is a `dyn BlockingGetKeys<Key = K, Leased = H>`.
+/// Every [`Queue`] implements this trait. It is dyn-compatible: `dyn BlockingGetKeys<Key = K, Leased = H>`.
 ///
 /// # Examples
-/// A worker for any such queue:
+/// A worker for any queue with this trait:
 /// ```
 /// use flyball_workqueue::{BlockingGetKeys, Queue};
 ///
@@ -132,17 +135,17 @@ pub trait EndKeys {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait BlockingGetKeys: EndKeys {
-    /// Waits for a key, blocking the thread; `None` once there will be none.
+    /// Waits for a key, blocking the thread; `None` once the queue is closed.
     fn blocking_get(&self) -> Option<Self::Leased>;
 }
 
-/// Where tasks take keys.
+/// A queue that tasks take keys from.
 ///
-/// Every [`Queue`] whose keys can be awaited is one. The future is `Send`, so that a generic worker can be spawned
-/// on any runtime.
+/// Every [`Queue`] with an async `get` implements this trait. The future is `Send`, so that a generic worker can be
+/// spawned on any runtime.
 ///
 /// # Examples
-/// A worker for any such queue:
+/// A worker for any queue with this trait:
 /// ```
 /// use flyball_sync::block_on;
 /// use flyball_workqueue::{GetKeys, Queue};
@@ -160,10 +163,10 @@ pub trait BlockingGetKeys: EndKeys {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait GetKeys: EndKeys {
-    /// Waits for a key; `None` once there will be none.
+    /// Waits for a key; `None` once the queue is closed.
     ///
     /// # Cancel safety
-    /// Dropping the future must take no key.
+    /// An implementation must ensure that dropping the future takes no key.
     fn get(&self) -> impl Future<Output = Option<Self::Leased>> + Send;
 }
 

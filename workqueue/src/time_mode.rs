@@ -1,4 +1,5 @@
-//! EDGE. What a queue knows of time; it decides which operations there are.
+//! EDGE. The time modes of a queue: whether it has delays, and how it waits for deadlines. The mode decides which
+//! operations exist.
 //!
 //! | type | delays | async `get` | blocking `get` |
 //! |---|---|---|---|
@@ -12,31 +13,31 @@ use std::task::Waker;
 
 use flyball_sync::{Clock, Monotonic, Nanos, Timer};
 
-/// A queue without delays: it has no clock at all.
+/// A queue without delays. It has no clock.
 ///
 /// # Examples
 /// See [`TimeMode`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoDelays;
 
-/// A queue with delays for threads: its blocking getters wait for deadlines by themselves, with no runtime.
+/// A queue with delays, for threads: its blocking getters wait for deadlines without a runtime.
 ///
 /// # Examples
 /// See [`TimeMode`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WithClock<C = Monotonic>(pub(crate) C);
 
-/// A queue with delays for tasks and threads: deadlines wake it through a timer.
+/// A queue with delays, for tasks and threads: a timer wakes the queue at deadlines.
 ///
 /// # Examples
 /// See [`TimeMode`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WithTimer<T>(pub(crate) T);
 
-/// What a queue knows of time. Sealed: [`NoDelays`], [`WithClock`] or [`WithTimer`].
+/// The time mode of a queue. Sealed: [`NoDelays`], [`WithClock`] or [`WithTimer`].
 ///
 /// # Examples
-/// The types of three queues, and a function for all of them:
+/// Three queues with their types, and a function for all of them:
 /// ```
 /// use flyball_workqueue::{Fifo, NoDelays, NoLimiter, Queue, ThreadTimer, TimeMode, WithClock, WithTimer};
 ///
@@ -61,7 +62,7 @@ pub struct WithTimer<T>(pub(crate) T);
 /// ```
 pub trait TimeMode: sealed::TimeMode {}
 
-/// A queue that can delay a key.
+/// The time mode of a queue that can delay keys.
 ///
 /// # Examples
 /// ```
@@ -75,7 +76,7 @@ pub trait TimeMode: sealed::TimeMode {}
 /// add_in_an_hour(&Queue::builder().with_delays().build(), "a");
 /// ```
 ///
-/// The same with a queue that has no delays:
+/// This does not compile for a queue without delays:
 /// ```compile_fail,E0277
 /// # use flyball_workqueue::{Fifo, NoLimiter, Queue, SupportsDelays};
 /// # fn add_in_an_hour<T: SupportsDelays>(queue: &Queue<&'static str, Fifo, NoLimiter, T>, key: &'static str) {}
@@ -87,7 +88,7 @@ pub trait TimeMode: sealed::TimeMode {}
 )]
 pub trait SupportsDelays: TimeMode {}
 
-/// A queue whose keys can be awaited.
+/// The time mode of a queue with an async `get`.
 ///
 /// # Examples
 /// ```
@@ -115,7 +116,7 @@ pub trait SupportsAsync: TimeMode {}
 pub(crate) mod sealed {
     use super::{Nanos, SupportsDelays, Waker};
 
-    /// The operations behind the marker traits.
+    /// The operations behind the sealed marker traits.
     pub trait TimeMode: Send + Sync + 'static {
         const DELAYS: bool;
         const TIMER: bool;

@@ -1,4 +1,4 @@
-//! SHELL. Waiting for room, as a task.
+//! SHELL. The async add that waits for room.
 
 use std::fmt;
 use std::future::Future;
@@ -18,14 +18,15 @@ use crate::time_mode::{NoDelays, TimeMode};
 /// The future of [`Queue::add_when_room`].
 ///
 /// # Panics
-/// When it is polled again after it has given its answer.
+/// Panics if it is polled again after it has completed.
 ///
 /// # Cancel safety
-/// Dropping it adds nothing, and drops the key. If it had been woken for room, the wake-up is passed on. So drop it, or
-/// poll it again when it is woken: one that is kept and never polled keeps at most one wake-up from the others.
+/// Dropping the future adds nothing and drops the key. If the future had been woken for room, the wake-up is passed on
+/// to another adder. So either drop the future, or poll it again when it is woken: a future that is kept and never
+/// polled holds back at most one wake-up.
 ///
 /// # Examples
-/// A future that is dropped has added nothing:
+/// Dropping the future adds nothing:
 /// ```
 /// use flyball_workqueue::{AddWhenRoom, KeyState, Queue};
 ///
@@ -38,10 +39,10 @@ use crate::time_mode::{NoDelays, TimeMode};
 pub struct AddWhenRoom<'a, K: Key, O: Order<K> = Fifo, L: QueueLimiter<K> = NoLimiter, T: TimeMode = NoDelays>
 {
     queue: &'a Queue<K, O, L, T>,
-    /// Its key is gone once it is in the queue, or handed back.
+    /// `Some` until the key is added or handed back.
     new: NewKey<K, Tag<O::ReadyQueue>>,
     ticket: Option<AdderPlace>,
-    /// As in `Get`.
+    /// See `Get::gave_way`.
     gave_way: bool,
 }
 
@@ -50,7 +51,7 @@ impl<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> AddWhenRoom<'a, K
         Self { queue, new: queue.shared.new_key(key, tag), ticket: None, gave_way: false }
     }
 
-    /// Waits no longer. There may be room, where it has given way to others.
+    /// Stops waiting and tries to add the key: there may be room if the last poll yielded to other tasks.
     pub(crate) fn add_now(mut self) -> Result<Added, AddError<K>> {
         let Queue { shared } = self.queue;
         let now = shared.now_if_timed();
@@ -80,7 +81,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Future for AddWhenRoo
             let now = shared.now_if_timed();
             let mut locked = shared.lock_to_add(None, &mut this.new);
             if locked.is_spent() && !this.gave_way && !waited && !locked.state.is_full_for(&mut this.new) {
-                // To look for room may have brought a group's limits, with which others can go on.
+                // Checking for room may have updated the limits of a group, so other adders may be able to go on.
                 shared.finish(locked, now);
                 this.gave_way = true;
                 context.waker().wake_by_ref();
@@ -90,18 +91,19 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Future for AddWhenRoo
             if added == Err(AddErrorKind::Full) && waker.is_none() {
                 let is_parked = |own| locked.adder_waits_for(own, &this.new.tag, context.waker());
                 if this.ticket.as_ref().is_some_and(is_parked) {
-                    // It may have brought what its class has room for by now.
+                    // The update of the group's limits may have made room for other adders of its class.
                     shared.finish(locked, now);
                     return Poll::Pending;
                 }
-                // As in `Get`: the waker is cloned outside the lock, and room may come up meanwhile.
+                // As in `Get`: the waker is cloned outside the lock, and room may come up before the lock is taken
+                // again.
                 drop(locked);
                 waker = Some(context.waker().clone());
                 continue;
             }
             let own = this.ticket.take();
             if let (Err(AddErrorKind::Full), Some(waker)) = (added, waker.take()) {
-                // Before it leaves its old place, which may be what its class is kept for.
+                // Parked before it leaves its old slot, which may be all that keeps the record of its class.
                 this.ticket = Some(locked.park_adder(&this.new.tag, waker));
                 let old = own.and_then(|own| locked.unpark_adder(own));
                 shared.finish(locked, now);
@@ -130,7 +132,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Drop for AddWhenRoom<
         };
         let mut locked = shared.lock();
         let old = locked.unpark_adder(ticket);
-        // Passes the room on; without the clock, which may panic.
+        // Passes the wake-up on. The clock is not read here, as it may panic.
         shared.finish(locked, None);
         drop(old);
     }

@@ -1,4 +1,4 @@
-//! SHELL. Waiting for the queue to run dry, as a task.
+//! SHELL. The async drain.
 
 use std::fmt;
 use std::future::Future;
@@ -17,7 +17,7 @@ use crate::time_mode::{NoDelays, TimeMode};
 /// The future of [`Queue::drain`].
 ///
 /// # Cancel safety
-/// It does nothing before its first poll. Dropping it after that only stops waiting; the queue stays shut down.
+/// Nothing happens before the first poll. Dropping the future after that only stops waiting; the queue stays shut down.
 ///
 /// # Examples
 /// The future does nothing before its first poll, so adds go on until then:
@@ -41,7 +41,7 @@ pub struct Drain<K: Key, O: Order<K> = Fifo, L: QueueLimiter<K> = NoLimiter, T: 
 }
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Drain<K, O, L, T> {
-    /// Of a queue that is being drained already, if it has `begun`.
+    /// The future of a drain; `begun` if the queue is being drained already.
     pub(crate) fn new(queue: Queue<K, O, L, T>, begun: bool) -> Self {
         Self { queue, begun, ticket: None }
     }
@@ -60,7 +60,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Future for Drain<K, O
         // Cloned before locking: a waker's vtable is user code.
         let waker = context.waker().clone();
         let now = shared.now_if_timed();
-        // Declared before the guard, to die after it, also when a key's `Clone` panics.
+        // Declared before the guard, so that it is dropped after the guard, also when a key's `Clone` panics.
         let mut left = Leftovers::new();
         let old;
         let mut locked = shared.lock();

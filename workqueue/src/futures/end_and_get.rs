@@ -1,4 +1,4 @@
-//! SHELL. Ending a lease and waiting for the next key, as a task.
+//! SHELL. Ending a lease and waiting for the next key, as one future.
 
 use std::fmt;
 use std::future::Future;
@@ -17,7 +17,8 @@ use crate::time_mode::{NoDelays, SupportsAsync};
 /// The future of [`Queue::end_and_get`](crate::Queue::end_and_get).
 ///
 /// # Cancel safety
-/// The lease ends by its outcome, at the first poll or when this is dropped before it. Otherwise that of [`Get`].
+/// The first poll ends the lease with its outcome; so does dropping the future before the first poll. Apart from that,
+/// the future is as cancel-safe as [`Get`].
 ///
 /// # Examples
 /// The lease ends even if the future is dropped before its first poll:
@@ -40,7 +41,7 @@ pub struct EndAndGet<
     L: QueueLimiter<K> = NoLimiter,
     T: SupportsAsync = NoDelays,
 > {
-    /// Until the first poll.
+    /// The lease to end and its outcome; `None` after the first poll.
     ending: Option<(Lease<K, T>, LeaseOutcome)>,
     get: Get<'a, K, O, L, T>,
 }
@@ -63,7 +64,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Future for EndAn
             let queue = this.get.queue();
             let next = queue.end_and_take(lease, outcome, |locked, now| {
                 if locked.is_spent() {
-                    // Where there is a key, `get` gives way.
+                    // `get` yields if a key is Ready.
                     return NextKey::Empty;
                 }
                 let next = queue.shared.next(locked, now);

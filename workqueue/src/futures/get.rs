@@ -1,4 +1,4 @@
-//! SHELL. Waiting for a key, as a task.
+//! SHELL. The async get.
 
 use std::fmt;
 use std::future::Future;
@@ -20,11 +20,12 @@ use crate::time_mode::{NoDelays, SupportsAsync};
 /// The future of [`Queue::get`].
 ///
 /// # Cancel safety
-/// Dropping it takes no key. If it had been woken for one, the wake-up is passed on to another getter. So drop it, or
-/// poll it again when it is woken: one that is kept and never polled keeps at most one wake-up from the others.
+/// Dropping the future takes no key. If the future had been woken for a key, the wake-up is passed on to another
+/// getter. So either drop the future, or poll it again when it is woken: a future that is kept and never polled holds
+/// back at most one wake-up.
 ///
 /// # Examples
-/// A future that is dropped takes no key, so `get` may stand in a `select!`:
+/// Dropping the future takes no key, so you can use `get` in a `select!`:
 /// ```
 /// use flyball_sync::{block_on, block_on_timeout};
 /// use flyball_workqueue::{Get, Queue};
@@ -41,7 +42,8 @@ use crate::time_mode::{NoDelays, SupportsAsync};
 pub struct Get<'a, K: Key, O: Order<K> = Fifo, L: QueueLimiter<K> = NoLimiter, T: SupportsAsync = NoDelays> {
     queue: &'a Queue<K, O, L, T>,
     ticket: Option<Place>,
-    /// It does so once, or one that is always polled after many others would never be served.
+    /// Whether the last poll yielded to other tasks. A future yields only once; otherwise one that is always polled
+    /// after many others would never be served.
     gave_way: bool,
     stop: Option<Arc<StopFlag>>,
 }
@@ -79,13 +81,14 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Future for Get<'
             };
             if matches!(next, NextKey::Wait(_) | NextKey::Empty) {
                 if this.ticket.as_ref().is_some_and(|own| locked.getters.waits_for(own, context.waker())) {
-                    // It waits as before. Wake-ups are collected all the same: a deadline may have moved since.
+                    // The task is parked already. Wake-ups are collected all the same, because a deadline may have
+                    // moved since.
                     shared.finish(locked, now);
                     return Poll::Pending;
                 }
                 let Some(waker) = waker.take() else {
-                    // Lost wake-up if we parked without looking again: the waker is cloned outside the lock, as its
-                    // vtable is user code, and a key may be added meanwhile.
+                    // The waker is cloned outside the lock, as its vtable is user code, and a key may be added
+                    // meanwhile. Parking without a second check would lose that wake-up.
                     drop(locked);
                     waker = Some(context.waker().clone());
                     continue;
@@ -105,7 +108,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Future for Get<'
             if !waited {
                 locked.serve_at_once();
             }
-            // A stream goes on.
+            // Reset, because a stream polls this future again.
             this.gave_way = false;
             return Poll::Ready(Some(this.queue.lease(locked, now, id, key)));
         }
@@ -123,9 +126,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Drop for Get<'_,
         };
         let mut locked = shared.lock();
         let old = locked.getters.leave(ticket);
-        // Passes the hint on: without this, a key whose getter was woken and then cancelled would sit until the
-        // next add. Model: queue::cancelled_getter_passes_hint.
-        // The clock stays out of it, as it may panic: a deadline that has passed rings at once.
+        // Passes the wake-up on: without this, a key whose getter was woken and then cancelled would not be handed out
+        // before the next add. Model: queue::cancelled_getter_passes_hint.
+        // The clock is not read here, as it may panic; the alarm of a deadline that has passed fires immediately.
         shared.finish(locked, None);
         drop(old);
     }

@@ -1,4 +1,4 @@
-//! SHELL. Waiting for a batch of keys, as a task.
+//! SHELL. The async get of a batch of keys.
 
 use std::fmt;
 use std::future::Future;
@@ -15,7 +15,7 @@ use crate::time_mode::{NoDelays, SupportsAsync};
 /// The future of [`Queue::get_many`](crate::Queue::get_many).
 ///
 /// # Cancel safety
-/// That of [`Get`].
+/// Dropping the future takes no key, as with [`Get`].
 ///
 /// # Examples
 /// ```

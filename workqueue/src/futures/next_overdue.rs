@@ -1,4 +1,4 @@
-//! SHELL. Waiting for a lease to be overdue, as a task.
+//! SHELL. The async wait for an overdue lease.
 
 use std::fmt;
 use std::future::Future;
@@ -20,7 +20,7 @@ use crate::time_mode::{SupportsAsync, SupportsDelays, TimeMode};
 ///
 /// # Cancel safety
 /// Dropping it reports nothing.
-///
+/// Dropping the future reports no lease.
 /// # Examples
 /// See [`Queue::next_overdue`].
 #[must_use = "futures do nothing unless awaited"]
@@ -65,7 +65,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays + SupportsAsync>
                     _ => None,
                 };
                 let others = &mut locked.others;
-                // Watchers wait either for a lease or for a moment, never both: `collect_wakeups` wakes the former.
+                // A watcher waits either for a lease or for a time, never for both: `collect_wakeups` wakes the
+                // watchers that wait for a lease.
                 others.watch_at = match others.watch_at {
                     Some(other) if others.watchers.waiting() > 0 => at.map(|at| at.min(other)),
                     _ => at,
@@ -77,7 +78,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays + SupportsAsync>
                 return Poll::Pending;
             }
         };
-        // A lease is reported once, so the report must reach the caller even if another waiter's waker panics.
+        // Each lease is reported only once, so the report must reach the caller even if another waiter's waker panics.
         let _panic = catch_unwind(AssertUnwindSafe(|| shared.finish(locked, Some(now))));
         drop((old, waker));
         if let Some(overdue) = &found {

@@ -1,6 +1,6 @@
-//! EDGE. Leases as a stream.
+//! EDGE. The stream of leases.
 //!
-//! Cancel safety: a dropped stream takes no key, as a dropped [`Get`].
+//! Cancel safety: dropping the stream takes no key, as with [`Get`].
 
 use std::fmt;
 use std::future::Future;
@@ -16,10 +16,11 @@ use crate::limiter::{NoLimiter, QueueLimiter};
 use crate::state::order::{Fifo, Order};
 use crate::time_mode::{NoDelays, SupportsAsync};
 
-/// The stream of [`Queue::stream`](crate::Queue::stream): it ends once the queue is closed.
+/// The stream of [`Queue::stream`](crate::Queue::stream). It ends once the queue is closed.
 ///
 /// # Cancel safety
-/// Dropping it takes no key. If it had been woken for one, the wake-up is passed on to another getter.
+/// Dropping the stream takes no key. If the stream had been woken for a key, the wake-up is passed on to another
+/// getter.
 ///
 /// # Examples
 /// ```
@@ -57,7 +58,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Stream for Lease
     type Item = Lease<K, T>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        // A getter that has given its answer begins anew.
+        // A `Get` that has completed can be polled again for the next key.
         Pin::new(&mut self.get).poll(context)
     }
 }

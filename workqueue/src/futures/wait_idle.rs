@@ -1,4 +1,4 @@
-//! SHELL. Waiting for the queue to be idle, or empty, as a task.
+//! SHELL. The async wait for an idle or empty queue.
 
 use std::fmt;
 use std::future::Future;
@@ -20,7 +20,7 @@ use crate::time_mode::{NoDelays, TimeMode};
 #[must_use = "futures do nothing unless awaited"]
 pub struct WaitIdle<'a, K: Key, O: Order<K> = Fifo, L: QueueLimiter<K> = NoLimiter, T: TimeMode = NoDelays> {
     queue: &'a Queue<K, O, L, T>,
-    /// Whether no key may wait for a deadline, either.
+    /// Whether to wait for an empty queue, so that no key may wait for a deadline, either.
     empty: bool,
     ticket: Option<Place>,
 }

@@ -1,6 +1,7 @@
-//! SHELL. Another future of the queue, with a limit by the queue's clock.
+//! SHELL. A time limit, by the queue's clock, on another future of the queue.
 //!
-//! Every future of this crate is cancel-safe, so a limit only drops it. The timer is the queue's own: one alarm for all.
+//! Every future of this crate is cancel-safe, so the limit just drops the future. The limit uses the queue's timer, so
+//! one alarm serves all limits.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,10 +17,11 @@ use crate::queue::timeouts::Timeout;
 use crate::state::order::Order;
 use crate::time_mode::TimeMode;
 
-/// What `future` gives, or nothing once the queue's clock shows `until`. It is looked at first, also where that has passed.
+/// Resolves to the output of `future`, or to `None` once the queue's clock reaches `until`. `future` is polled first,
+/// even if `until` has passed.
 ///
 /// # Cancel safety
-/// Dropping it only stops waiting for the time.
+/// Dropping the future drops `future`, and has no other effect.
 pub(crate) struct Within<'a, F, K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> {
     queue: &'a Queue<K, O, L, T>,
     future: &'a mut F,
@@ -62,7 +64,7 @@ where
         }
         this.ticket = Some(timeouts.insert(this.until, now, waker));
         locked.others.any = true;
-        // Sets the alarm.
+        // Arms the alarm for the new timeout.
         shared.finish(locked, Some(now));
         drop(old);
         Poll::Pending

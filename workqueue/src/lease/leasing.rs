@@ -1,4 +1,4 @@
-//! SHELL. What a lease asks of its queue.
+//! SHELL. The operations of a queue that its leases call.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::state::LeaseId;
 use crate::state::order::Order;
 use crate::time_mode::TimeMode;
 
-/// What a lease needs of its queue, with order and limiter out of sight.
+/// The operations of a queue that its leases call, with the order and the limiter type-erased.
 pub(crate) trait Leasing<K>: Send + Sync {
     fn end(&self, id: LeaseId, key: &K, outcome: LeaseOutcome);
     fn requeues(&self, key: &K) -> u32;

@@ -1,13 +1,13 @@
-//! PURE. How a lease ends.
+//! PURE. The outcomes of a lease.
 
 use std::time::Duration;
 
-/// How a lease ends, in the words of its methods.
+/// The outcome of a lease: one variant for each method of [`Lease`](crate::Lease) that ends it.
 ///
-/// A worker passes it to the [`Lease`](crate::Lease), and the queue reports it to its [`QueueMetrics`](crate::QueueMetrics).
+/// A worker passes the outcome to the lease, and the queue reports it to its [`QueueMetrics`](crate::QueueMetrics).
 ///
 /// # Examples
-/// A function that decides, apart from the lease:
+/// A function that chooses the outcome without access to the lease:
 /// ```
 /// use flyball_workqueue::LeaseOutcome;
 /// use std::io::{Error, ErrorKind};
@@ -27,7 +27,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LeaseOutcome {
-    /// [`done`](crate::Lease::done): it says nothing about success, and failures stay counted.
+    /// [`done`](crate::Lease::done): reports no success, and failures stay counted.
     Done,
     /// [`done_and_requeue_after`](crate::Lease::done_and_requeue_after).
     DoneAndRequeueAfter(Duration),
@@ -35,19 +35,22 @@ pub enum LeaseOutcome {
     Succeeded,
     /// [`succeed_and_requeue_after`](crate::Lease::succeed_and_requeue_after).
     SucceededAndRequeueAfter(Duration),
-    /// [`retry`](crate::Lease::retry) where it is zero, else [`retry_after_at_least`](crate::Lease::retry_after_at_least): a failure.
+    /// A failure: [`retry`](crate::Lease::retry) if `at_least` is zero, else
+    /// [`retry_after_at_least`](crate::Lease::retry_after_at_least).
     Failed {
-        /// The key comes back no sooner than after this.
+        /// The minimum time before the key is Ready again.
         at_least: Duration,
     },
-    /// The lease was dropped without an outcome: by a panic, a timeout, or a dropped future. Counts as a failure.
+    /// The lease was dropped without an outcome, because of a panic, a timeout or a dropped future. Counts as a
+    /// failure.
     Dropped,
-    /// [`requeue`](crate::Lease::requeue): the work was not begun. It is not reported to metrics.
+    /// [`requeue`](crate::Lease::requeue): the worker did not start on the key. This outcome is not reported to
+    /// metrics.
     Requeued,
 }
 
 impl LeaseOutcome {
-    /// Whether it is a failure.
+    /// Returns whether the outcome is a failure.
     #[must_use]
     pub fn is_failure(self) -> bool {
         matches!(self, Self::Failed { .. } | Self::Dropped)

@@ -1,14 +1,15 @@
-//! EDGE. Reading a queue from afar.
+//! EDGE. A weak handle that reads the statistics of a queue.
 
 use std::fmt;
 use std::sync::Weak;
 
 use crate::state::QueueStats;
 
-/// A queue to read, without keeping it: what [`QueueMetrics::register`](crate::QueueMetrics::register) is given.
+/// A weak handle that reads the statistics of a queue, without keeping the queue alive.
+/// [`QueueMetrics::register`](crate::QueueMetrics::register) receives one.
 ///
 /// # Examples
-/// A sink that keeps the reader, to show the depth when it is asked for it:
+/// A sink that keeps the reader, and reads the depth of the queue on request:
 /// ```
 /// use flyball_workqueue::{Queue, QueueMetrics, StatsReader};
 /// use std::sync::{Arc, OnceLock};
@@ -34,7 +35,7 @@ use crate::state::QueueStats;
 #[derive(Clone)]
 pub struct StatsReader(Weak<dyn ReadStats>);
 
-/// What a reader needs of a queue, with its types out of sight.
+/// The operation of a queue that a reader calls, with the queue's types erased.
 pub(crate) trait ReadStats: Send + Sync {
     fn read(&self) -> QueueStats;
 }
@@ -44,12 +45,12 @@ impl StatsReader {
         Self(queue)
     }
 
-    /// Reads the queue; `None` once it is gone, with its last handle and lease. O(1), plus the waits that are over and
-    /// the leased keys that wait, and with [`Fair`](crate::Fair) the groups. Takes the queue's lock: not
-    /// for the inside of a clock, or of a key's `Eq`.
+    /// Returns the statistics of the queue; `None` once the queue is dropped, with its last handle and lease. O(1),
+    /// plus the waits that are over and the leased keys that wait, and with [`Fair`](crate::Fair) the groups. Takes the
+    /// queue's lock, so do not call it from a clock, or from `Eq` of a key.
     ///
     /// # Panics
-    /// When the queue's clock does.
+    /// Panics if the queue's clock panics.
     #[must_use]
     pub fn read(&self) -> Option<QueueStats> {
         Some(self.0.upgrade()?.read())
