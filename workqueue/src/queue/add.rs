@@ -1,4 +1,4 @@
-//! SHELL. Adding a key, and taking back what was added.
+//! SHELL. Adding keys, and cancelling adds.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
@@ -17,17 +17,17 @@ use crate::state::{Added, NewKey};
 use crate::time_mode::{SupportsAsync, SupportsDelays, TimeMode};
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
-    /// Makes a key Ready, or has it come once more when its lease ends. Never waits.
+    /// Adds a key: an absent key becomes Ready, and a leased key runs once more when its lease ends. Never waits.
     ///
-    /// A key that waits for a deadline is Ready now, and the wait is gone; with
-    /// [strict backoff](crate::QueueBuilder::strict_backoff) it waits on if that is a backoff.
+    /// A key that waits for a deadline becomes Ready now, and its wait is dropped. With [strict
+    /// backoff](crate::QueueBuilder::strict_backoff) a key in backoff keeps waiting.
     ///
     /// # Errors
-    /// [`AddError`] with the key: once the queue is shut down, or where it is full and the key is absent.
+    /// Returns [`AddError`] with the key if the queue is shut down, or if the queue is full and the key is absent.
     ///
     /// # Panics
-    /// When `Hash` or `Eq` of the key, or the clock does; nothing is changed then. When a waker or the timer does;
-    /// the key is added then.
+    /// Panics if `Hash` or `Eq` of the key or the clock panics; nothing is changed in that case. Panics if a waker or
+    /// the timer panics; the key has been added in that case.
     ///
     /// # Examples
     /// ```
@@ -45,14 +45,14 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         self.add_tagged(key, tag)
     }
 
-    /// [`add`](Self::add) for who has a key only to look at: it is cloned if it is absent. So a duplicate costs neither
-    /// an allocation nor a count.
+    /// Like [`add`](Self::add), but takes the key by reference and clones it only if it is absent. So adding a
+    /// duplicate costs neither an allocation nor a reference count.
     ///
     /// # Errors
-    /// Why it was not added; as `add`.
+    /// Returns the reason why the key was not added, as for `add`.
     ///
     /// # Panics
-    /// As `add`, and when `Clone` of the key does; nothing is changed then.
+    /// Panics like `add`. Also panics if `Clone` of the key panics; nothing is changed in that case.
     ///
     /// # Examples
     /// ```
@@ -66,22 +66,23 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         self.add_ref_tagged(key, self.shared.tag(key))
     }
 
-    /// Adds a key, waiting as a task while the queue is full. Without a [capacity](crate::QueueBuilder::capacity) it never
-    /// waits.
+    /// Adds a key; waits asynchronously while the queue is full. Without a [capacity](crate::QueueBuilder::capacity) it
+    /// never waits.
     ///
-    /// It yields now and then, as [`get`](Self::get) does.
+    /// The future sometimes yields to other tasks although there is room, like that of [`get`](Self::get).
     ///
-    /// Room that comes up is offered to waiting tasks in the order in which they came, then to blocked threads. It is not
-    /// reserved: another `add` may take it first.
+    /// When room comes up, waiting tasks are woken first, in FIFO order, then blocked threads. The room is not
+    /// reserved: another `add` may take it before the woken adder does.
     ///
     /// # Errors
-    /// [`AddError`] with the key, once the queue is shut down.
+    /// Returns [`AddError`] with the key if the queue is shut down.
     ///
     /// # Panics
-    /// As [`add`](Self::add).
+    /// Panics like [`add`](Self::add).
     ///
     /// # Cancel safety
-    /// Dropping the future adds nothing. If it had been woken for room, the wake-up is passed on.
+    /// Dropping the future adds nothing. If the future had been woken for room, the wake-up is passed on to another
+    /// adder.
     ///
     /// # Examples
     /// ```
@@ -102,16 +103,16 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         AddWhenRoom::new(self, key, tag)
     }
 
-    /// [`add_when_room`](Self::add_when_room), blocking the thread.
+    /// Like [`add_when_room`](Self::add_when_room), but blocks the thread.
     ///
     /// # Errors
-    /// [`AddError`] with the key, once the queue is shut down.
+    /// Returns [`AddError`] with the key if the queue is shut down.
     ///
     /// # Panics
-    /// As [`add`](Self::add).
+    /// Panics like [`add`](Self::add).
     ///
     /// # Examples
-    /// A producer that is no faster than its consumers:
+    /// A producer that is slowed down to the speed of its consumers:
     /// ```
     /// use flyball_workqueue::{AddError, Queue};
     /// use std::thread;
@@ -141,13 +142,14 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         self.block_for_room(key, tag, None)
     }
 
-    /// [`blocking_add_when_room`](Self::blocking_add_when_room) for at most so long. The limit is real time, whatever the queue's clock.
+    /// Like [`blocking_add_when_room`](Self::blocking_add_when_room), but blocks for at most `limit`. The limit is in
+    /// real time, whatever the queue's clock.
     ///
     /// # Errors
-    /// [`AddError`] with the key: once the queue is shut down, or where it is still full after `limit`.
+    /// Returns [`AddError`] with the key if the queue is shut down, or is still full after `limit`.
     ///
     /// # Panics
-    /// As [`add`](Self::add).
+    /// Panics like [`add`](Self::add).
     ///
     /// # Examples
     /// ```
@@ -165,12 +167,13 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         self.block_for_room(key, tag, Some(Monotonic.now() + limit))
     }
 
-    /// Adds many keys under one lock, in their order. The iterator runs before.
+    /// Adds many keys in their order, locking the queue once. The iterator is consumed before the queue is locked.
     ///
-    /// Says what happened to how many; keys that were refused are handed back.
+    /// Returns the number of keys per result, and the refused keys.
     ///
     /// # Panics
-    /// As [`add`](Self::add); if `Eq` of a key does, those before it are added and those after it are not.
+    /// Panics like [`add`](Self::add). If `Eq` of a key panics, the keys before it have been added, and the keys after
+    /// it have not.
     ///
     /// # Examples
     /// ```
@@ -186,8 +189,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         self.add_many_tagged(keys, |key| self.shared.tag(key))
     }
 
-    /// Takes back what was asked for and has not begun: a Ready or waiting key leaves, a mark on a lease is erased.
-    /// The lease itself goes on. Says whether there was anything to take back.
+    /// Cancels the pending adds of a key: a Ready or waiting key leaves the queue; a leased key no longer runs again
+    /// when its lease ends, but the lease goes on. Returns whether there was anything to cancel.
     ///
     /// # Examples
     /// ```
@@ -213,11 +216,11 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         cancelled
     }
 
-    // === once it is known what the order makes of the key ===
+    // === with the key's tag ===
 
     #[inline]
     pub(crate) fn add_tagged(&self, key: K, tag: Tag<O::ReadyQueue>) -> Result<Added, AddError<K>> {
-        // Declared before the guard, so that what the add leaves in it is dropped after the guard.
+        // Declared before the guard, so that what the add leaves in `new` is dropped after the guard.
         let mut new = self.shared.new_key(key, tag);
         let now = self.shared.now_if_timed();
         let mut locked = self.shared.lock_to_add(None, &mut new);
@@ -278,16 +281,16 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
 }
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays + SupportsAsync> Queue<K, O, L, T> {
-    /// [`add_when_room`](Self::add_when_room) for at most so long, by the queue's clock.
+    /// Like [`add_when_room`](Self::add_when_room), but waits for at most `limit` by the queue's clock.
     ///
     /// # Errors
-    /// [`AddError`] with the key: once the queue is shut down, or where it is still full after `limit`.
+    /// Returns [`AddError`] with the key if the queue is shut down, or is still full after `limit`.
     ///
     /// # Panics
-    /// As [`add`](Self::add).
+    /// Panics like [`add`](Self::add).
     ///
     /// # Cancel safety
-    /// As `add_when_room`. The limit begins with the first poll.
+    /// Like `add_when_room`. The limit starts with the first poll.
     ///
     /// # Examples
     /// ```
@@ -311,7 +314,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays + SupportsAsync>
 }
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
-    /// The result of an add: returns a refused key to the caller and drops a duplicate.
+    /// Converts the result of an add: a refused key is returned to the caller, a duplicate is dropped.
     #[inline]
     pub(crate) fn answer(
         &self,
@@ -325,18 +328,18 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
     }
 }
 
-/// What [`Queue::add_many`] did: how many keys fared how, see [`Added`].
+/// The result of [`Queue::add_many`]: the number of keys for each variant of [`Added`], and the refused keys.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct AddedMany<K> {
-    /// Keys that were absent.
+    /// The number of keys that were absent, see [`Added::New`].
     pub new: usize,
-    /// Keys that were covered already.
+    /// The number of keys that were queued, waiting or dirty already, see [`Added::Merged`].
     pub merged: usize,
-    /// Keys that were waiting and are Ready now.
+    /// The number of keys that were waiting and are Ready now, see [`Added::Promoted`].
     pub promoted: usize,
-    /// Keys that are leased and will come again.
+    /// The number of keys that are leased and will run again, see [`Added::Dirty`].
     pub dirty: usize,
-    /// Keys that were not added, in their order.
+    /// The keys that were not added, in their order, each with the reason.
     pub refused: Vec<AddError<K>>,
 }

@@ -1,4 +1,4 @@
-//! SHELL. Waiting as a thread: for a key, for room, or for the queue to run dry.
+//! SHELL. Blocking waits: for a key, for room, and for the queue to be drained or idle.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::state::{Added, Leftovers, NextKey, QueueState};
 use crate::time_mode::TimeMode;
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
-    /// Waits for a key, at most until `until` on the machine's clock, or until `stop` is set.
+    /// Waits for a key until `until` on the machine's clock, or until `stop` is set.
     pub(crate) fn block(
         &self,
         until: Option<Nanos>,
@@ -32,7 +32,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
             let mut locked = shared.lock();
             if stop.is_some_and(StopFlag::is_set) {
                 shared.finish(locked, now);
-                // To its getter the queue has ended.
+                // For a getter that was stopped, the queue counts as closed.
                 return Err(GetTimeoutError::Closed);
             }
             let deadline = match shared.next(&mut locked, now) {
@@ -42,12 +42,14 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
                     return Err(GetTimeoutError::Closed);
                 }
                 _ if left == Some(Duration::ZERO) => {
-                    // A signal may have come together with the end of the time: collecting the wake-ups passes it on.
+                    // A signal may have arrived just when the time ran out: collecting the wake-ups passes the signal
+                    // on.
                     shared.finish(locked, now);
                     return Err(GetTimeoutError::TimedOut);
                 }
                 NextKey::Wait(at) => match now {
-                    // The deadline was set after we looked whether there is one: how far it is, only the clock says.
+                    // The deadline was set after the first check for deadlines, so the clock was not read: only the
+                    // clock tells how far ahead the deadline is.
                     None => continue,
                     Some(now) => Some((at, at.since(now))),
                 },
@@ -55,7 +57,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
             };
             locked.blocked_getters.asleep += 1;
             let covered = &mut locked.blocked_getters.covered_deadline;
-            // One thread sleeps until the deadline, the others until they are signalled: no herd when it comes.
+            // One thread sleeps until the deadline, the others until they are signalled: this avoids a thundering herd
+            // at the deadline.
             let deadline = deadline.filter(|(at, _)| covered.is_none_or(|covered| *at < covered));
             if let Some((at, _)) = deadline {
                 *covered = Some(at);
@@ -63,7 +66,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
             if let Some(effects) =
                 shared.collect_wakeups(&mut locked, now).filter(|effects| !effects.is_empty())
             {
-                // Never sleeps with a duty: undo, do it, look again.
+                // A thread never sleeps while it has wake-ups to perform: it undoes its registration, performs them,
+                // and checks again.
                 locked.blocked_getters.wake_up(deadline.map(|(at, _)| at));
                 drop(locked);
                 shared.perform(effects);
@@ -78,7 +82,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         }
     }
 
-    /// Waits, at most until then on the machine's clock, until nothing is Ready or leased in a queue that is shut down.
+    /// Waits until the queue is shut down and no key is Ready or leased, but not longer than until `until` on the
+    /// machine's clock.
     pub(crate) fn drain_until(&self, until: Option<Nanos>) -> Leftovers<K> {
         let mut left = Leftovers::new();
         let drained = |state: &mut QueueState<K, O::ReadyQueue>, _| state.is_drained();
@@ -96,12 +101,12 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
 
     pub(crate) fn block_until_empty(&self, until: Option<Nanos>) -> bool {
         let empty = |state: &mut QueueState<K, O::ReadyQueue>, _| state.is_empty();
-        // One that waits for an empty queue is woken whenever it is idle, and looks again.
+        // A thread that waits for an empty queue is woken whenever the queue is idle, and checks again.
         let (locked, _) = self.block_until(until, empty, |others| &mut others.blocked_idlers);
         locked.state.is_empty()
     }
 
-    /// Waits until it has come, counted among those who wait for it.
+    /// Waits until `until` or until the condition holds; the thread is counted among the waiters for that condition.
     fn block_until(
         &self,
         until: Option<Nanos>,
@@ -126,7 +131,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         }
     }
 
-    /// Adds a key, waiting for room, at most until then on the machine's clock.
+    /// Adds a key; waits for room until `until` on the machine's clock.
     pub(crate) fn block_for_room(
         &self,
         key: K,
@@ -142,7 +147,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
             let mut locked = shared.lock_to_add(None, &mut new);
             let added = locked.state.add(&mut new, now);
             if added != Err(AddErrorKind::Full) || left == Some(Duration::ZERO) {
-                // A signal may have come together with the end of the time: collecting the wake-ups passes it on.
+                // A signal may have arrived just when the time ran out: collecting the wake-ups passes the signal on.
                 shared.finish(locked, now);
                 return shared.answer(added, new.key);
             }
@@ -167,13 +172,14 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     }
 }
 
-/// A thread that a signal woke and whose clock, or a key, then panics has used the signal up: passes it on.
+/// Passes a signal on if the thread that the signal woke panics, in its clock or a key, before it uses the signal.
 struct PassSignal<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode>(&'a Shared<K, O, L, T>);
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Drop for PassSignal<'_, K, O, L, T> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // Without the clock, which may be what panics: a deadline that has passed rings at once.
+            // The clock is not read here, as it may be what panics; the alarm of a deadline that has passed fires
+            // immediately.
             self.0.finish(self.0.lock(), None);
         }
     }

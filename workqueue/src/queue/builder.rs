@@ -1,4 +1,4 @@
-//! SHELL. Making a queue; what cannot work together cannot be built.
+//! SHELL. The builder of a queue. Invalid combinations of options do not compile.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
@@ -17,7 +17,7 @@ use crate::state::Options;
 use crate::state::order::{Fifo, Order};
 use crate::time_mode::{NoDelays, SupportsDelays, TimeMode, WithClock, WithTimer};
 
-/// Makes a [`Queue`]: what it knows of time, and how failures are limited.
+/// Builds a [`Queue`] with a time mode, a limiter, an order, metrics and limits.
 ///
 /// # Examples
 /// ```
@@ -32,7 +32,7 @@ use crate::time_mode::{NoDelays, SupportsDelays, TimeMode, WithClock, WithTimer}
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// What all queues of a program have in common:
+/// A function that sets the options that all queues of a program share:
 /// ```
 /// use flyball_workqueue::{Key, Queue, QueueBuilder, ThreadTimer};
 ///
@@ -58,7 +58,7 @@ pub struct QueueBuilder<K, O = Fifo, L = NoLimiter, T = NoDelays> {
 
 impl<K: Key> QueueBuilder<K> {
     pub(crate) fn new() -> Self {
-        // The keys of std's hash maps are the one source of randomness that needs no dependency.
+        // The keys of std's hash maps are the only source of randomness that needs no dependency.
         let seed = std::collections::hash_map::RandomState::new().build_hasher().finish();
         let options = Options { strict: false, capacity: usize::MAX, metered: None };
         Self {
@@ -75,10 +75,11 @@ impl<K: Key> QueueBuilder<K> {
 }
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> QueueBuilder<K, O, L, T> {
-    /// Delays on the machine's monotonic clock, for blocking getters; no runtime. Replaces a clock or timer given before.
+    /// Enables delays on the machine's monotonic clock, for blocking getters, without a runtime. Replaces a clock or
+    /// timer that was set before.
     ///
     /// # Examples
-    /// A queue has no delays unless it is built with them:
+    /// A queue has no delays unless you enable them:
     /// ```
     /// use flyball_workqueue::Queue;
     /// use std::time::Duration;
@@ -99,10 +100,10 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> QueueBuilder<K, O, L,
         self.with_time(WithClock::default())
     }
 
-    /// Delays on this clock, for blocking getters; no runtime.
+    /// Enables delays on `clock`, for blocking getters, without a runtime.
     ///
-    /// A thread that sleeps until a deadline sleeps real time. Where the clock is moved by hand and threads wait, give the
-    /// queue its timer instead, as in `.timer(clock.timer())`: that wakes them.
+    /// A thread that sleeps until a deadline sleeps in real time. If you move the clock by hand while threads wait,
+    /// pass the clock's timer instead, as in `.timer(clock.timer())`: the timer wakes the threads.
     ///
     /// # Examples
     /// ```
@@ -120,10 +121,10 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> QueueBuilder<K, O, L,
         self.with_time(WithClock(clock))
     }
 
-    /// Delays on this timer's clock, for async and blocking getters.
+    /// Enables delays on the clock of `timer`, for async and blocking getters.
     ///
-    /// The timer becomes the queue's own: it is armed only while somebody waits for a deadline. A
-    /// `TokioTimer` whose runtime is shut down before the queue goes on as a `ThreadTimer`.
+    /// The queue takes ownership of the timer, and arms it only while a getter waits for a deadline. A `TokioTimer`
+    /// whose runtime shuts down before the queue continues as a `ThreadTimer`.
     ///
     /// # Examples
     /// ```
@@ -138,7 +139,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> QueueBuilder<K, O, L,
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// A [`ManualClock`](crate::ManualClock) is not a timer; it makes timers:
+    /// A [`ManualClock`](crate::ManualClock) is not a timer, but has a method that creates timers:
     /// ```compile_fail,E0277
     /// use flyball_workqueue::{ManualClock, Queue};
     ///
@@ -149,7 +150,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> QueueBuilder<K, O, L,
         self.with_time(WithTimer(timer))
     }
 
-    /// In which order Ready keys are handed out: [`Fifo`], unless it is [`Priority`](crate::Priority) or
+    /// Sets the order in which Ready keys are handed out: [`Fifo`] by default, or [`Priority`](crate::Priority) or
     /// [`Fair`](crate::Fair).
     pub fn order<P: Order<K>>(self, order: P) -> QueueBuilder<K, P, L, T> {
         let Self { limiter, time, seed, options, give_up, sinks, keys, .. } = self;
@@ -159,7 +160,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> QueueBuilder<K, O, L,
     /// Adds a sink that the queue reports its events to, and enables all fields of [`QueueStats`](crate::QueueStats). Tracks
     /// [ages](Queue::track_ages), and implies [`with_delays`](Self::with_delays) unless a clock or a timer is given. Each call adds a sink.
     ///
-    /// A queue without metrics pays nothing for them. One with them reads its clock at each add, get and end of a lease.
+    /// A queue without metrics has no overhead for them. A queue with metrics reads its clock at each add, get and end
+    /// of a lease.
     ///
     /// # Examples
     /// ```
@@ -186,14 +188,15 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> QueueBuilder<K, O, L,
         QueueBuilder { limiter, time: time.with_delays(), seed, options, give_up, sinks, order, keys }
     }
 
-    /// How many distinct keys the queue holds, Ready, waiting and leased: an add of one more is refused, or waits with
-    /// [`add_when_room`](Queue::add_when_room). Nothing else is ever refused for room. 0 is no room at all; unbounded by default.
+    /// Limits the number of distinct keys in the queue: Ready, waiting and leased. If the queue is full, an add of an
+    /// absent key is refused, or waits in [`add_when_room`](Queue::add_when_room). No other operation is refused for
+    /// lack of room. With 0 the queue accepts no key; by default it is unbounded.
     pub fn capacity(mut self, keys: usize) -> Self {
         self.options.capacity = keys;
         self
     }
 
-    /// Fixes the randomness that the limiter's jitter gets, so that a run replays.
+    /// Sets the seed of the random numbers for the limiter's jitter, so that a run can be reproduced.
     ///
     /// # Examples
     /// ```
@@ -214,10 +217,11 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> QueueBuilder<K, O, L,
         self
     }
 
-    /// The queue.
+    /// Builds the queue.
     ///
     /// # Panics
-    /// With [`metrics`](Self::metrics): when the clock or a sink's [`register`](crate::QueueMetrics::register) does.
+    /// Panics if a sink's [`register`](crate::QueueMetrics::register), or the clock of a queue with
+    /// [`metrics`](Self::metrics), panics.
     pub fn build(self) -> Queue<K, O, L, T> {
         let Self { limiter: policy, time, seed, options, give_up, sinks, order, .. } = self;
         Queue { shared: Shared::new(Parts { order, policy, time, seed, options, give_up, sinks }) }
@@ -229,15 +233,17 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> QueueBuilder<K, O, L,
     }
 }
 
-/// For queues without a limiter yet.
+/// Options of queues without a limiter.
 impl<K: Key, O: Order<K>, T: TimeMode> QueueBuilder<K, O, NoLimiter, T> {
-    /// How long a failed key waits. Implies [`with_delays`](QueueBuilder::with_delays) unless a clock or a timer is given.
+    /// Sets the limiter, which decides how long a failed key waits. Implies [`with_delays`](QueueBuilder::with_delays)
+    /// unless a clock or a timer is given.
     ///
-    /// What the limiter counts of a key is kept as long as the key is in the queue, however long it waits there, and
-    /// ages from when it has left. A queue has one limiter; [`MaxOf`](flyball_ratelimit::MaxOf) makes one of two.
+    /// The limiter keeps the failures of a key as long as the key is in the queue, however long it waits there; the
+    /// failures start to age when the key leaves. A queue has one limiter; combine two with
+    /// [`MaxOf`](flyball_ratelimit::MaxOf).
     ///
     /// # Examples
-    /// Each key has its own backoff, and all keys together retry at most ten times a second:
+    /// Each key has its own backoff, and all keys together are retried at most ten times a second:
     /// ```
     /// use flyball_ratelimit::{Exponential, Quota, RetryBudget};
     /// use flyball_workqueue::{ManualClock, Queue};
@@ -258,12 +264,13 @@ impl<K: Key, O: Order<K>, T: TimeMode> QueueBuilder<K, O, NoLimiter, T> {
     }
 }
 
-/// For queues with a limiter. Without one no failure is counted, and the only backoff is the one that
-/// [`retry_after_at_least`](crate::Lease::retry_after_at_least) asks for.
+/// Options of queues with a limiter. A queue without a limiter counts no failures, and its only backoff is that of
+/// [`retry_after_at_least`](crate::Lease::retry_after_at_least).
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> QueueBuilder<K, O, L, T> {
-    /// No add shortens a backoff: a key that failed runs at its end, however many events come meanwhile.
+    /// Makes backoff strict: no add shortens it. A failed key runs only once its backoff is over, however many events
+    /// arrive before.
     ///
-    /// Without it an add runs the key at once, and only failures count once per wait.
+    /// By default an add runs the key immediately, but failures still count only once per backoff.
     ///
     /// # Examples
     /// ```
@@ -287,14 +294,15 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> QueueBuilder<K,
         self
     }
 
-    /// Gives a key up at its failure number `most`: it is not retried, its failures are forgotten, and `tell` is called
-    /// with the key and their number.
+    /// Gives a key up at its failure number `most`: the key is not retried, its failures are forgotten, and `tell` is
+    /// called with the key and the number of failures.
     ///
-    /// One allows no retry. Failures are counted by the limiter, so it is set first, and is one that
-    /// [counts](flyball_ratelimit::Policy::COUNTS_FAILURES): without a limiter, or with a bucket alone, this does not compile. A key that was added
-    /// while it ran runs again all the same, with a clean slate.
+    /// With `most` = 1 no key is retried. The limiter counts the failures, so set the limiter first; it must be one
+    /// that [counts failures](flyball_ratelimit::Policy::COUNTS_FAILURES). Without a limiter, or with only a bucket,
+    /// this does not compile. A key that was added while it was leased still runs again, with its failures forgotten.
     ///
-    /// `tell` runs outside every lock, in the thread that ends the lease, after it has ended. If it panics, so does that.
+    /// `tell` runs outside every lock, on the thread that ends the lease, after the lease has ended. A panic in `tell`
+    /// propagates to that caller.
     ///
     /// # Examples
     /// ```
@@ -319,7 +327,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> QueueBuilder<K,
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// Nothing counts failures here, so nothing is ever given up:
+    /// This does not compile, because nothing counts failures:
     /// ```compile_fail,E0080
     /// # use flyball_workqueue::Queue;
     /// Queue::<&str>::builder().with_delays().give_up_after(std::num::NonZeroU32::MIN, |_, _| {}).build();
@@ -332,7 +340,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> QueueBuilder<K,
     /// Queue::<&str>::builder().limiter(bucket).give_up_after(NonZeroU32::MIN, |_, _| {}).build();
     /// ```
     ///
-    /// Nor could another limiter take the place of the one that counts:
+    /// Nor can you replace the limiter that counts:
     /// ```compile_fail,E0599
     /// # use flyball_ratelimit::{Quota, TokenBucket, controller_default};
     /// # use flyball_workqueue::Queue;

@@ -1,4 +1,4 @@
-//! SHELL. What is asked for by a key, without its lease.
+//! SHELL. Operations on a key without its lease.
 
 use super::Queue;
 use crate::error::NotDetached;
@@ -9,24 +9,24 @@ use crate::state::order::Order;
 use crate::time_mode::TimeMode;
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
-    /// Ends a detached lease, as [`Lease::done`] would; [`attach`](Self::attach) offers the other outcomes.
+    /// Ends a detached lease like [`Lease::done`]. For other outcomes, use [`attach`](Self::attach).
     ///
     /// # Errors
-    /// [`NotDetached`] for any key that no [detached](Lease::detach) lease holds; nothing happens then.
+    /// Returns [`NotDetached`] if no [detached](Lease::detach) lease holds the key; nothing is changed in that case.
     pub fn done(&self, key: &K) -> Result<(), NotDetached> {
         self.attach(key).map(Lease::done)
     }
 
-    /// Makes a detached lease a guard again.
+    /// Turns a detached lease into a [`Lease`] again.
     ///
     /// # Errors
-    /// [`NotDetached`] for any key that no [detached](Lease::detach) lease holds.
+    /// Returns [`NotDetached`] if no [detached](Lease::detach) lease holds the key.
     ///
     /// # Panics
-    /// When `Hash`, `Eq` or `Clone` of the key does; the lease stays detached then.
+    /// Panics if `Hash`, `Eq` or `Clone` of the key panics; the lease stays detached in that case.
     ///
     /// # Examples
-    /// A framework that passes keys and no leases:
+    /// A framework that passes keys instead of leases:
     /// ```
     /// use flyball_workqueue::{NotDetached, Queue};
     ///
@@ -45,7 +45,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         Ok(Lease::new(key, id, self.shared.clone()))
     }
 
-    /// Forgets the failures of a key. What waits, waits on.
+    /// Forgets the failures of a key. A wait of the key goes on.
     ///
     /// # Examples
     /// ```
@@ -66,7 +66,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         self.shared.limiter.forget(key);
     }
 
-    /// Failures of a key that were counted and not forgotten.
+    /// The number of failures of a key that were counted and not forgotten.
     #[must_use]
     pub fn num_requeues(&self, key: &K) -> u32 {
         self.shared.limiter.requeues(key)

@@ -1,4 +1,4 @@
-//! SHELL. A consumer of keys, which can be stopped.
+//! SHELL. A consumer of keys that can be stopped.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,9 +13,10 @@ use crate::queue::stop_flag::StopFlag;
 use crate::state::order::{Fifo, Order};
 use crate::time_mode::{NoDelays, SupportsAsync, TimeMode};
 
-/// Takes keys until it is stopped, or the queue is closed; stopping one leaves the queue and the others alone.
+/// Takes keys until the consumer is stopped or the queue is closed. Stopping a consumer affects neither the queue nor
+/// other consumers.
 ///
-/// Clones are handles to the same getter: give one to the worker, and keep one to [`stop`](Self::stop) it.
+/// Clones are handles to the same consumer: give one to the worker, and keep another to [`stop`](Self::stop) it.
 ///
 /// # Examples
 /// ```
@@ -40,10 +41,10 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Consumer<K, O, L, T> 
         Self { queue, stop: Arc::default() }
     }
 
-    /// [`Queue::get`]; `None` also once this getter is stopped.
+    /// Like [`Queue::get`], but also returns `None` once this consumer is stopped.
     ///
     /// # Cancel safety
-    /// As `Queue::get`.
+    /// Like `Queue::get`.
     ///
     /// # Examples
     /// ```
@@ -65,15 +66,15 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Consumer<K, O, L, T> 
         Get::new(&self.queue, Some(self.stop.clone()))
     }
 
-    /// [`Queue::blocking_get`]; `None` also once this getter is stopped.
+    /// Like [`Queue::blocking_get`], but also returns `None` once this consumer is stopped.
     #[must_use = "a lease that is dropped without an outcome counts as a failure"]
     pub fn blocking_get(&self) -> Option<Lease<K, T>> {
         self.queue.block(None, Some(&self.stop)).ok()
     }
 
-    /// Stops it: those who wait in it return, and it takes no key any more. Leases it gave go on. Idempotent.
+    /// Stops the consumer: its waiting getters return `None`, and it takes no more keys. Its leases go on. Idempotent.
     ///
-    /// O(getters of the queue that wait): all of them look up.
+    /// O(waiting getters of the queue), because all of them are woken to check.
     pub fn stop(&self) {
         self.stop.set();
         let mut effects = Effects::default();

@@ -1,4 +1,4 @@
-//! SHELL. Adding a key that waits for a deadline, and moving deadlines.
+//! SHELL. Delayed adds, and postponing keys.
 
 use std::time::Duration;
 
@@ -15,16 +15,16 @@ use crate::state::wait::{DelayMode, DelayRequest};
 use crate::time_mode::SupportsDelays;
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, T> {
-    /// Has a key become Ready after `delay`; zero is [`add`](Self::add). The earliest of several deadlines holds.
+    /// Makes a key Ready after `delay`; zero is [`add`](Self::add). Of several deadlines the earliest applies.
     ///
-    /// Any duration is allowed; more than 584 years is for ever. A key that is Ready stays so. O(log n) in the
-    /// number of waiting keys.
+    /// Any duration is allowed; more than 584 years means for ever. A Ready key stays Ready. O(log n) in the number of
+    /// waiting keys.
     ///
     /// # Errors
-    /// As [`add`](Self::add).
+    /// Like [`add`](Self::add).
     ///
     /// # Panics
-    /// As [`add`](Self::add).
+    /// Panics like [`add`](Self::add).
     ///
     /// # Examples
     /// ```
@@ -43,16 +43,16 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
         self.add_after_with(key, delay, DelayMode::Earliest)
     }
 
-    /// [`add_after`](Self::add_after), with a say in what becomes of a wait of the same key.
+    /// Like [`add_after`](Self::add_after), but `mode` decides how the delay combines with an existing wait of the key.
     ///
     /// # Errors
-    /// As [`add`](Self::add).
+    /// Like [`add`](Self::add).
     ///
     /// # Panics
-    /// As [`add`](Self::add).
+    /// Panics like [`add`](Self::add).
     ///
     /// # Examples
-    /// A debounce: run 100 ms after the last event, but at most 1 s after the first.
+    /// A debounce: the key runs 100 ms after the last event, but at most 1 s after the first event.
     /// ```
     /// use flyball_workqueue::{DelayMode, ManualClock, Queue};
     /// use std::time::Duration;
@@ -75,18 +75,18 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
         self.add_delayed_tagged(key, tag, delay, mode)
     }
 
-    /// Counts a failure of `key` and adds it after the delay that the limiter gives (client-go's `AddRateLimited`).
+    /// Counts a failure of `key` and adds the key with the limiter's delay (client-go's `AddRateLimited`).
     ///
-    /// For keys that fail outside a lease; within one, use [`Lease::retry`](crate::Lease::retry). As there, a key whose
-    /// backoff is open goes on waiting for its end, and nothing is counted.
+    /// Use this for keys that fail outside a lease; within a lease, use [`Lease::retry`](crate::Lease::retry). As with
+    /// `retry`, a key that is in backoff keeps waiting, and no failure is counted.
     ///
     /// # Errors
-    /// As [`add`](Self::add), and where the key has failed too often. A failure is counted unless the queue is shut
-    /// down.
+    /// Returns an error like [`add`](Self::add), and also if the key has failed too often. The failure is counted
+    /// unless the queue is shut down.
     ///
     /// # Panics
-    /// When `Hash`, `Eq` or `Clone` of the key, the limiter's policy or the clock does; nothing is added then. When a
-    /// waker, the timer or the hook for keys that are given up does.
+    /// Panics if `Hash`, `Eq` or `Clone` of the key, the limiter's policy or the clock panics; nothing is added in that
+    /// case. Also panics if a waker, the timer or the give-up hook panics.
     ///
     /// # Examples
     /// ```
@@ -108,13 +108,15 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
         self.add_rate_limited_tagged(key, tag)
     }
 
-    /// Has a key that is to run, run no earlier than after `delay`: the only way back for one that is Ready.
+    /// Postpones a pending run of a key: the key runs no earlier than after `delay`. This is the only operation that
+    /// makes a Ready key wait.
     ///
-    /// A wait becomes longer, never shorter; the mark on a lease becomes a wait. Says whether there was anything to
-    /// postpone; there is not for a key that is absent, or leased and not dirty, or once the queue is shut down.
+    /// A wait becomes longer, never shorter. A leased key that is dirty waits for `delay` once its lease ends. Returns
+    /// whether there was a run to postpone: there is none if the key is absent, or leased and not dirty, or if the
+    /// queue is shut down.
     ///
     /// # Panics
-    /// As [`add`](Self::add).
+    /// Panics like [`add`](Self::add).
     ///
     /// # Examples
     /// ```
@@ -140,7 +142,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
         postponed
     }
 
-    // === once it is known what the order makes of the key ===
+    // === with the key's tag ===
 
     pub(crate) fn add_delayed_tagged(
         &self,

@@ -1,4 +1,4 @@
-//! SHELL. How a lease ends: what user code decides about its key, then one step under the lock.
+//! SHELL. Ending a lease: user code decides what becomes of its key, then the lease ends in one step under the lock.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::state::{LeaseId, Transition};
 use crate::time_mode::TimeMode;
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
-    /// Ends a lease. Whatever user code does, the lease ends: if it panics, the key is Ready again.
+    /// Ends a lease. The lease ends whatever user code does: if user code panics, the key is Ready again.
     #[inline]
     pub(crate) fn end(&self, id: LeaseId, key: &K, outcome: LeaseOutcome) {
         if let Some(ending) = self.begin_end(key, outcome) {
@@ -31,21 +31,21 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         }
     }
 
-    /// Counts a failure of `key`, and says how its lease is to end: `None` if it was number `most`. The queue's own limit goes
-    /// first where it is lower.
+    /// Counts a failure of `key` and returns how its lease ends; `None` if this was failure number `most`. If the
+    /// queue's own limit is lower, it applies first.
     pub(crate) fn fail_up_to(&self, key: &K, most: u32, at_least: Duration) -> Option<Decision> {
         let now = self.now();
         let own = self.give_up.as_ref().map(GiveUp::most).filter(|own| *own < most);
         let failure = self.count_failure(key, now, Some(own.unwrap_or(most)));
         if own.is_none() && matches!(failure, Failure::Last { .. }) {
-            // The outcome that ends this lease does not report the failure.
+            // The outcome with which this lease ends does not report the failure.
             self.tell(|sink| sink.failure_counted());
             return None;
         }
         Some(Decision::on(failure, now, at_least))
     }
 
-    /// Counts a failure of `key`, by the queue's own limit.
+    /// Counts a failure of `key`, with the queue's own limit.
     pub(crate) fn fail(&self, key: &K, now: Nanos) -> Failure {
         self.count_failure(key, now, self.give_up.as_ref().map(GiveUp::most))
     }
@@ -57,7 +57,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         })
     }
 
-    /// All user code before the lock: the clock and the policy.
+    /// Runs all user code before locking: the clock and the policy.
     #[inline]
     fn decide(&self, key: &K, outcome: LeaseOutcome) -> Decision {
         let transition = match outcome {
@@ -93,7 +93,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         Decision { now: Some(now), ..Decision::of(Transition::Wait(Wait::fixed(now + delay))) }
     }
 
-    /// A failure, whose wait is `at_least` or what the limiter says, if there is one.
+    /// Decides on a failure: the key waits for `at_least`, or for the limiter's delay, if there is a limiter.
     fn back_off(&self, key: &K, at_least: Duration) -> Decision {
         let now = self.now();
         let failure = if Limiter::<K, L>::limits() {
@@ -104,7 +104,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         Decision::on(failure, now, at_least)
     }
 
-    /// One step under the lock; then the wake-ups, the give-up hook and the metrics, outside it.
+    /// Ends the lease in one step under the lock, then performs the wake-ups, the give-up hook and the metrics outside
+    /// the lock.
     pub(crate) fn end_by(&self, id: LeaseId, key: &K, ending: Ending) {
         let now = ending.now();
         let mut locked = self.lock();
@@ -112,16 +113,18 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         let effects = self.collect_wakeups(&mut locked, now);
         drop(locked);
         match self.finish_end(key, ending, ended, effects) {
-            // A second panic while one unwinds would abort the process.
+            // A second panic during unwinding would abort the process.
             Some(panic) if std::thread::panicking() => forget(panic),
             Some(panic) => resume_unwind(panic),
             None => {}
         }
     }
 
-    /// What comes before the lock: all user code that decides. If it panics, the key is to be Ready.
+    /// Runs the user code that decides on the outcome, before locking. If the user code panics, the decision is to make
+    /// the key Ready.
     ///
-    /// Nothing where there is no user code and nothing to decide: the key leaves, unless it was added meanwhile.
+    /// Returns `None` if there is no user code to run and nothing to decide: the key then leaves the queue, unless it
+    /// is dirty.
     #[inline]
     pub(crate) fn begin_end(&self, key: &K, outcome: LeaseOutcome) -> Option<Ending> {
         let leaves = matches!(outcome, LeaseOutcome::Done)
@@ -136,7 +139,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         }
     }
 
-    /// The step itself.
+    /// Performs the step under the lock.
     #[inline]
     pub(super) fn end_locked(
         &self,
@@ -151,7 +154,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         Ended { gone, worked }
     }
 
-    /// What comes after the lock; all of it, whatever panics. Gives the first panic.
+    /// Performs everything that follows after unlocking, whatever panics. Returns the first panic.
     pub(super) fn finish_end(
         &self,
         key: &K,
@@ -173,7 +176,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         first(first(panic, woken), first(dropped, told))
     }
 
-    /// Once it has ended, and everybody is woken.
+    /// Reports the end of the lease to the metrics, after the lease has ended and all wake-ups are done.
     fn tell_end(&self, outcome: LeaseOutcome, worked: Duration, decision: &Decision) {
         if outcome != LeaseOutcome::Requeued {
             self.tell(|sink| sink.lease_ended(outcome, worked));
@@ -187,7 +190,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
     }
 }
 
-/// A lease that is about to end.
+/// A lease that is about to end, with its decision.
 pub(crate) struct Ending {
     outcome: LeaseOutcome,
     decision: Decision,
@@ -205,23 +208,24 @@ impl Ending {
     }
 }
 
-/// What the step under the lock found.
+/// The result of the step under the lock.
 pub(super) struct Ended<K> {
-    /// The key, if it has left the queue: it is dropped outside the lock.
+    /// The key, if it has left the queue. It is dropped outside the lock.
     gone: Option<K>,
-    /// For how long it was held, if that is measured.
+    /// How long the lease was held, if that is measured.
     worked: Option<Duration>,
 }
 
-/// What `user` panics with.
+/// Runs `user` and returns its panic, if any.
 #[inline]
 pub(super) fn panic_of(user: impl FnOnce()) -> Option<Panic> {
     catch_unwind(AssertUnwindSafe(user)).err()
 }
 
-/// The first of two panics. The other is dropped here, which may panic in turn.
+/// Returns the first of two panics. The second is dropped, and its drop may panic in turn.
 ///
-/// Two and no slice: an iterator over `Option<Panic>` costs a fifth of a worker's cycle, and there is hardly ever one.
+/// This takes two options instead of a slice, because iterating over `Option<Panic>` costs a fifth of a worker's cycle,
+/// and panics are rare.
 #[inline]
 pub(super) fn first(one: Option<Panic>, other: Option<Panic>) -> Option<Panic> {
     match (one, other) {
@@ -234,13 +238,13 @@ pub(super) fn first(one: Option<Panic>, other: Option<Panic>) -> Option<Panic> {
     }
 }
 
-/// What a lease's end comes to, before the lock.
+/// The decision on what becomes of the key of a lease, made before locking.
 pub(crate) struct Decision {
     transition: Transition,
     now: Option<Nanos>,
-    /// The limiter counted a failure.
+    /// Whether the limiter counted a failure.
     counted: bool,
-    /// So many failures were one too many.
+    /// The number of failures after which the key is given up, if it is.
     given_up_after: Option<u32>,
 }
 
@@ -249,7 +253,7 @@ impl Decision {
         Self { transition, now: None, counted: false, given_up_after: None }
     }
 
-    /// On a failure whose wait is `at_least` or what the limiter says.
+    /// Decides on a failure: the key waits for `at_least`, or for the limiter's delay.
     fn on(failure: Failure, now: Nanos, at_least: Duration) -> Self {
         match failure {
             Failure::Backoff { until, counted } => {

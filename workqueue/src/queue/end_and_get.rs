@@ -1,7 +1,7 @@
-//! SHELL. Ending one lease and taking the next key, in one step under the lock.
+//! SHELL. Ending a lease and taking the next key, in one step under the lock.
 //!
-//! A worker that does both apart pays for a second lock and for two counts of its handle on the queue: the new lease takes over
-//! the handle of the old one here.
+//! A worker that does both separately takes a second lock, and changes the reference count of the queue twice. Here the
+//! new lease takes over the handle of the old one.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -22,20 +22,21 @@ use crate::state::{NextKey, Transition};
 use crate::time_mode::{SupportsAsync, TimeMode};
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
-    /// Ends a lease and waits for the next key, as a task; `None` once the queue is closed.
+    /// Ends a lease and waits asynchronously for the next key; `None` once the queue is closed.
     ///
-    /// It is what a worker does between two keys: [`Lease::succeed`], or another outcome, and [`get`](Self::get), in one step under
-    /// one lock. If the key that ends is Ready again, it is at the tail before the next one is taken. A lease of another
-    /// queue is ended there.
+    /// A worker calls this between two keys: it combines [`Lease::succeed`], or another outcome, with
+    /// [`get`](Self::get) in one step under one lock. If the ended key is Ready again, it is queued at the tail before
+    /// the next key is taken. A lease of another queue is ended at its own queue.
     ///
-    /// A queue without delays ignores the delay of an outcome: the key is Ready again at once, at the tail.
+    /// A queue without delays ignores the delay of an outcome: the key is Ready again immediately, at the tail.
     ///
     /// # Panics
-    /// The future panics as `get` and the end of a lease do. The lease has ended then, and no key is handed out; polled again, the
-    /// future is a `get`.
+    /// The future panics like `get` and like the end of a lease. In that case the lease has ended and no key is handed
+    /// out. If the future is polled again, it behaves like `get`.
     ///
     /// # Cancel safety
-    /// The lease ends by `outcome`, at the first poll or when the future is dropped before it. Otherwise as `get`.
+    /// The first poll ends the lease with `outcome`; so does dropping the future before the first poll. Apart from
+    /// that, the future is as cancel-safe as `get`.
     ///
     /// # Examples
     /// ```
@@ -65,13 +66,13 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         EndAndGet::new(self.get(), lease, outcome)
     }
 
-    /// [`end_and_get`](Self::end_and_get), never waiting. The lease ends in any case.
+    /// Like [`end_and_get`](Self::end_and_get), but never waits. The lease ends in any case.
     ///
     /// # Errors
-    /// As [`try_get`](Self::try_get).
+    /// Like [`try_get`](Self::try_get).
     ///
     /// # Panics
-    /// As `try_get` and the end of a lease. The lease has ended then, and no key is handed out.
+    /// Panics like `try_get` and like the end of a lease. In that case the lease has ended and no key is handed out.
     ///
     /// # Examples
     /// ```
@@ -93,10 +94,10 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         self.end_and_take(lease, outcome, |locked, now| self.shared.next(locked, now))
     }
 
-    /// [`end_and_get`](Self::end_and_get), blocking the thread.
+    /// Like [`end_and_get`](Self::end_and_get), but blocks the thread.
     ///
     /// # Panics
-    /// As [`try_end_and_get`](Self::try_end_and_get).
+    /// Panics like [`try_end_and_get`](Self::try_end_and_get).
     ///
     /// # Examples
     /// ```
@@ -121,7 +122,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         }
     }
 
-    /// Ends a lease and takes what `take` finds, under one lock.
+    /// Ends a lease and takes the key that `take` finds, under one lock.
     #[inline]
     pub(crate) fn end_and_take(
         &self,
@@ -149,7 +150,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
                 take,
                 |gone, effects| {
                     let woken = effects.and_then(|effects| panic_of(|| shared.perform(effects)));
-                    // One by one: each is a key whose drop may panic.
+                    // Dropped one by one, because each holds a key whose drop may panic.
                     first(first(woken, panic_of(|| drop(gone))), panic_of(|| drop(lease)))
                 },
             ),
@@ -157,7 +158,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         }
     }
 
-    /// Apart, so that an end without user code does not pay for it.
+    /// A separate function, so that an end without user code does not pay for it.
     #[inline(never)]
     fn decided_end_and_take(
         &self,
@@ -178,14 +179,14 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
             take,
             |(ending, ended), effects| {
                 let panic = shared.finish_end(lease.key(), ending, ended, effects);
-                // Apart, as its key may panic, too.
+                // Dropped separately, because its key may panic, too.
                 first(panic, panic_of(|| drop(lease)))
             },
         )
     }
 
-    /// One step under the lock: `end` ends a lease, and `take` finds the next key, of which a new lease is made. Then `finish` does
-    /// what is left of the end, and gives a panic.
+    /// One step under the lock: `end` ends a lease, and `take` finds the next key, for which a new lease is made. Then
+    /// `finish` completes the end and returns a panic, if any.
     #[inline]
     fn take_next<E>(
         &self,
@@ -198,12 +199,12 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         let shared = &self.shared;
         let mut locked = shared.lock();
         let ended = end(&mut locked);
-        // A panic of `Clone` of the next key changes nothing, and the lease before it has ended.
+        // A panic in `Clone` of the next key changes nothing, and the lease before it has ended.
         let next = catch_unwind(AssertUnwindSafe(|| take(&mut locked, now)));
         let told = if matches!(next, Ok(NextKey::Key(..))) { shared.handed_out(&locked) } else { None };
         let effects = shared.collect_wakeups(&mut locked, now);
         drop(locked);
-        // Made before anything that may panic, or its key was lost.
+        // The lease is made before anything that may panic, so that its key is not lost.
         let (next, panic) = match next {
             Ok(NextKey::Key(id, key)) => (Ok(Lease::new(key, id, handle_of_queue)), None),
             Ok(NextKey::Closed) => (Err(TryGetError::Closed), None),
@@ -211,7 +212,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
             Err(panic) => (Err(TryGetError::Empty), Some(panic)),
         };
         if let Some(panic) = first(panic, finish(ended, effects)) {
-            // The caller never gets the lease: its key goes back uncounted.
+            // The caller never receives the lease, so its key is requeued and not counted.
             next.into_iter().for_each(Lease::requeue);
             resume_unwind(panic);
         }

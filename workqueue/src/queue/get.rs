@@ -1,4 +1,4 @@
-//! SHELL. What goes out of a queue.
+//! SHELL. Taking keys from a queue.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
@@ -22,20 +22,21 @@ use crate::state::{HandedOut, LeaseId, NextKey};
 use crate::time_mode::{SupportsAsync, SupportsDelays, TimeMode};
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
-    /// Waits for a key, as a task on any executor; `None` once the queue is closed.
+    /// Waits asynchronously for a key, on any executor; `None` once the queue is closed.
     ///
-    /// Closed means: shut down, nothing Ready, and nothing that can become Ready; but for keys of groups that are
-    /// [suspended](crate::Fair::max_leased). Dropping handles closes nothing.
+    /// A queue is closed once it is shut down, no key is Ready, and no key can become Ready. Keys of
+    /// [suspended](crate::Fair::max_leased) groups do not count. Dropping handles does not close a queue.
     ///
-    /// It yields now and then, on every executor: of 128 keys in a row that are there at once, one is handed out at the second
-    /// poll, so that a queue which is never empty leaves other tasks their turn. To look without waiting, use
+    /// If 128 keys in a row are available without waiting, the future returns one of them only at its second poll. So
+    /// on every executor a queue that is never empty lets other tasks run. To take a key without waiting, use
     /// [`try_get`](Self::try_get).
     ///
     /// # Panics
-    /// The future panics when `Clone` of the key, the clock or the timer does; nothing is handed out then.
+    /// The future panics if `Clone` of the key, the clock or the timer panics; no key is handed out in that case.
     ///
     /// # Cancel safety
-    /// Dropping the future takes no key. If it had been woken for one, the wake-up is passed on to another getter.
+    /// Dropping the future takes no key. If the future had been woken for a key, the wake-up is passed on to another
+    /// getter.
     ///
     /// # Examples
     /// A worker:
@@ -57,7 +58,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// On a queue with delays there is no async `get` without a timer:
+    /// On a queue with delays, an async `get` needs a timer, so this does not compile:
     /// ```compile_fail,E0277
     /// # use flyball_workqueue::Queue;
     /// let queue = Queue::<&str>::builder().with_delays().build();
@@ -70,14 +71,15 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         Get::new(self, None)
     }
 
-    /// Waits for a key as [`get`](Self::get) does, then takes what else is Ready, at most `most` keys in all. Nothing once
-    /// the queue is closed, and nothing at once where `most` is 0, as tokio's `recv_many`.
+    /// Waits for a key like [`get`](Self::get), then takes the other keys that are Ready, up to `most` keys in all.
+    /// Returns an empty batch once the queue is closed, and returns one immediately if `most` is 0, like tokio's
+    /// `recv_many`.
     ///
     /// # Panics
-    /// As `get`.
+    /// Panics like `get`.
     ///
     /// # Cancel safety
-    /// As `get`.
+    /// Like `get`.
     pub fn get_many(&self, most: usize) -> GetMany<'_, K, O, L, T>
     where
         T: SupportsAsync,
@@ -85,7 +87,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         GetMany::new(self.get(), most)
     }
 
-    /// Leases as a stream that ends once the queue is closed. Cancel-safe, and as fair, as [`get`](Self::get) is.
+    /// Returns the leases as a stream, which ends once the queue is closed. The stream is as cancel-safe and as fair as
+    /// [`get`](Self::get).
     #[cfg(feature = "stream")]
     pub fn stream(&self) -> LeaseStream<'_, K, O, L, T>
     where
@@ -94,10 +97,10 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         LeaseStream::new(self.get())
     }
 
-    /// A key, if one is Ready. Never waits.
+    /// Takes a key if one is Ready. Never waits.
     ///
     /// # Errors
-    /// [`TryGetError::Empty`] if none is, [`TryGetError::Closed`] if none will be.
+    /// Returns [`TryGetError::Empty`] if no key is Ready, and [`TryGetError::Closed`] if the queue is closed.
     #[inline]
     pub fn try_get(&self) -> Result<Lease<K, T>, TryGetError> {
         let now = self.shared.now_if_timed();
@@ -110,17 +113,18 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         }
     }
 
-    /// What is Ready, under one lock: at most `most` keys. Never waits. 0 takes nothing, and is no error.
+    /// Takes the keys that are Ready, up to `most`, under one lock. Never waits. With `most` = 0 it returns an empty
+    /// batch, which is no error.
     ///
     /// # Errors
-    /// As [`try_get`](Self::try_get).
+    /// Like [`try_get`](Self::try_get).
     ///
     /// # Panics
-    /// When `Clone` of the first key does, or the clock; nothing is handed out then. A later key whose `Clone` panics
-    /// ends the batch, and is left for the next call.
+    /// Panics if `Clone` of the first key or the clock panics; no key is handed out in that case. If `Clone` of a later
+    /// key panics, the batch ends before that key, which is left for the next call.
     ///
     /// # Examples
-    /// A batch has what there is, and does not wait to be full:
+    /// A batch takes the keys that are Ready, and does not wait to be full:
     /// ```
     /// use flyball_workqueue::Queue;
     /// use std::time::Duration;
@@ -143,7 +147,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         let mut locked = self.shared.lock();
         let mut panicked = None;
         let end = loop {
-            // What was taken before a panic must reach its leases, or those keys were lost.
+            // Keys that were taken before a panic must reach their leases; otherwise they would be lost.
             match catch_unwind(AssertUnwindSafe(|| self.shared.next(&mut locked, now))) {
                 Ok(NextKey::Key(id, key)) => {
                     taken.push((id, key));
@@ -173,10 +177,10 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         }
     }
 
-    /// Unlocks, and hands out what was taken.
+    /// Unlocks, and returns the leases of the keys that were taken.
     ///
-    /// The lease is made before anything that may panic, or the key would be lost; and after unlocking, as counting its
-    /// handle on the queue is work that others need not wait for.
+    /// The lease is made before anything that may panic, so that the key is not lost; and after unlocking, so that
+    /// other threads need not wait while the reference count of the queue changes.
     #[inline]
     pub(crate) fn lease(
         &self,
@@ -202,12 +206,14 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         lease
     }
 
-    /// Once the lease has reached its caller, and not before: what goes back was not handed out.
+    /// Reports a hand-out, once the lease has reached its caller: a key that is returned to the queue before was not
+    /// handed out.
     pub(super) fn tell_hand_out(&self, told: HandedOut) {
         self.shared.tell(|sink| sink.dequeued(told.queued, told.delayed));
     }
 
-    /// Wakes others. If a waker panics, what was taken goes back uncounted, as nobody has seen it.
+    /// Wakes other waiters. If a waker panics, the keys that were taken are requeued and not counted, because no caller
+    /// received them.
     fn wake_for<C>(&self, taken: C, effects: Option<Effects>) -> C
     where
         C: IntoIterator<Item = Lease<K, T>>,
@@ -222,10 +228,10 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         }
     }
 
-    /// Waits for a key, blocking the thread; `None` once the queue is closed. Needs no runtime, also with delays.
+    /// Waits for a key, blocking the thread; `None` once the queue is closed. Needs no runtime, even with delays.
     ///
     /// # Panics
-    /// When `Clone` of the key or the clock does; nothing is handed out then.
+    /// Panics if `Clone` of the key or the clock panics; no key is handed out in that case.
     #[must_use = "a lease that is dropped without an outcome counts as a failure"]
     #[inline]
     pub fn blocking_get(&self) -> Option<Lease<K, T>> {
@@ -236,24 +242,25 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         }
     }
 
-    /// Waits for a key at most so long, blocking the thread. The limit is real time, whatever the queue's clock.
+    /// Waits for a key for at most `limit`, blocking the thread. The limit is in real time, whatever the queue's clock.
     ///
     /// # Errors
-    /// [`GetTimeoutError::TimedOut`] after `limit`, [`GetTimeoutError::Closed`] once the queue is closed.
+    /// Returns [`GetTimeoutError::TimedOut`] after `limit`, and [`GetTimeoutError::Closed`] once the queue is closed.
     ///
     /// # Panics
-    /// When `Clone` of the key or the clock does; nothing is handed out then.
+    /// Panics if `Clone` of the key or the clock panics; no key is handed out in that case.
     pub fn blocking_get_timeout(&self, limit: Duration) -> Result<Lease<K, T>, GetTimeoutError> {
         self.block(Some(Monotonic.now() + limit), None)
     }
 
-    /// [`get_many`](Self::get_many), blocking the thread at most so long. The limit is real time, whatever the queue's clock.
+    /// Like [`get_many`](Self::get_many), but blocks the thread for at most `limit`. The limit is in real time,
+    /// whatever the queue's clock.
     ///
     /// # Errors
-    /// As [`blocking_get_timeout`](Self::blocking_get_timeout).
+    /// Like [`blocking_get_timeout`](Self::blocking_get_timeout).
     ///
     /// # Panics
-    /// As [`blocking_get`](Self::blocking_get).
+    /// Panics like [`blocking_get`](Self::blocking_get).
     pub fn blocking_get_many_timeout(
         &self,
         most: usize,
@@ -265,10 +272,10 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         self.blocking_get_timeout(limit).map(|first| self.more(first, most))
     }
 
-    /// [`get_many`](Self::get_many), blocking the thread.
+    /// Like [`get_many`](Self::get_many), but blocks the thread.
     ///
     /// # Panics
-    /// As [`blocking_get`](Self::blocking_get).
+    /// Panics like [`blocking_get`](Self::blocking_get).
     pub fn blocking_get_many(&self, most: usize) -> Vec<Lease<K, T>> {
         if most == 0 {
             return Vec::new();
@@ -276,18 +283,18 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         self.blocking_get().map_or_else(Vec::new, |first| self.more(first, most))
     }
 
-    /// A batch that begins with `first`.
+    /// Returns a batch that begins with `first`.
     pub(crate) fn more(&self, first: Lease<K, T>, most: usize) -> Vec<Lease<K, T>> {
         let mut leases = vec![first];
         if most > 1 {
-            // What panics is left for the next call: the first key is none the worse for it.
+            // A key that panics is left for the next call; the panic does not affect the first key.
             let others = catch_unwind(AssertUnwindSafe(|| self.try_get_many(most - 1)));
             leases.extend(others.into_iter().flatten().flatten());
         }
         leases
     }
 
-    /// Someone who takes keys and can be stopped while the queue goes on.
+    /// Creates a consumer, which takes keys and can be stopped while the queue goes on.
     #[must_use]
     pub fn consumer(&self) -> Consumer<K, O, L, T> {
         Consumer::new(self.clone())
@@ -295,16 +302,17 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
 }
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays + SupportsAsync> Queue<K, O, L, T> {
-    /// [`get`](Self::get) for at most so long, by the queue's clock. It takes a key that is there, however short the limit.
+    /// Like [`get`](Self::get), but waits for at most `limit` by the queue's clock. A key that is Ready is taken,
+    /// however short the limit.
     ///
     /// # Errors
-    /// [`GetTimeoutError::TimedOut`] after `limit`, [`GetTimeoutError::Closed`] once the queue is closed.
+    /// Returns [`GetTimeoutError::TimedOut`] after `limit`, and [`GetTimeoutError::Closed`] once the queue is closed.
     ///
     /// # Panics
-    /// As `get`.
+    /// Panics like `get`.
     ///
     /// # Cancel safety
-    /// As `get`. The limit begins with the first poll.
+    /// Like `get`. The limit starts with the first poll.
     ///
     /// # Examples
     /// ```
@@ -320,7 +328,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays + SupportsAsync>
         match self.within(limit, &mut self.get()).await {
             Some(Some(lease)) => Ok(lease),
             Some(None) => Err(GetTimeoutError::Closed),
-            // It may have given way, or the key may have come since.
+            // `get` may have yielded, or a key may have become Ready since.
             None => self.try_get().map_err(|error| match error {
                 TryGetError::Empty => GetTimeoutError::TimedOut,
                 TryGetError::Closed => GetTimeoutError::Closed,
@@ -328,16 +336,17 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays + SupportsAsync>
         }
     }
 
-    /// [`get_many`](Self::get_many) for at most so long, by the queue's clock. It takes keys that are there, however short the limit.
+    /// Like [`get_many`](Self::get_many), but waits for at most `limit` by the queue's clock. Keys that are Ready are
+    /// taken, however short the limit.
     ///
     /// # Errors
-    /// As [`get_timeout`](Self::get_timeout).
+    /// Like [`get_timeout`](Self::get_timeout).
     ///
     /// # Panics
-    /// As `get`.
+    /// Panics like `get`.
     ///
     /// # Cancel safety
-    /// As `get_timeout`.
+    /// Like `get_timeout`.
     pub async fn get_many_timeout(
         &self,
         most: usize,
@@ -351,7 +360,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays + SupportsAsync>
 }
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
-    /// Hands out a key, if there is one.
+    /// Hands out a key, if one is Ready.
     #[inline]
     pub(crate) fn next(&self, locked: &mut Locked<K, O::ReadyQueue>, now: Option<Nanos>) -> NextKey<K> {
         if T::DELAYS { locked.state.get_told(now) } else { locked.state.get(now) }

@@ -1,8 +1,8 @@
-//! EDGE. Keys that failed too often are given up.
+//! EDGE. Giving up keys that failed too often.
 //!
 //! Cancel safety: nothing here waits.
 
-/// After how many failures a key is given up, and the hook to call then.
+/// The number of failures after which a key is given up, and the hook to call then.
 pub(crate) struct GiveUp<K> {
     most: u32,
     hook: Box<OnGiveUp<K>>,
@@ -19,7 +19,7 @@ impl<K> GiveUp<K> {
         self.most
     }
 
-    /// User code: outside every lock.
+    /// Calls the hook. It is user code, so call this outside every lock.
     pub(crate) fn notify(&self, key: &K, failures: u32) {
         (self.hook)(key, failures);
     }

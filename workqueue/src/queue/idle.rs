@@ -1,4 +1,4 @@
-//! SHELL. Waiting until a queue that goes on is idle, or empty.
+//! SHELL. Waiting until a running queue is idle or empty.
 
 use std::time::Duration;
 
@@ -12,18 +12,19 @@ use crate::state::order::Order;
 use crate::time_mode::{SupportsAsync, SupportsDelays, TimeMode};
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
-    /// Waits until nothing is Ready or leased; keys may wait for deadlines. The queue goes on.
+    /// Waits until no key is Ready or leased; keys may wait for deadlines. The queue stays open.
     ///
-    /// Ready keys of a group that is [suspended](crate::Fair::max_leased) do not count, as nobody gets them; those of a queue that is
-    /// paused do.
+    /// Ready keys of a [suspended](crate::Fair::max_leased) group do not count, because they cannot be handed out.
+    /// Ready keys of a paused queue do count.
     ///
-    /// A key that is added in the same moment may or may not be waited for: this says that the queue *was* idle.
+    /// A key that is added concurrently may or may not be waited for: the result means that the queue *was* idle at
+    /// some time.
     ///
     /// # Cancel safety
     /// Dropping the future only stops waiting.
     ///
     /// # Examples
-    /// A key that waits for a deadline keeps no queue from being idle; it keeps it from being [empty](Self::wait_empty):
+    /// A queue with a key that waits for a deadline is idle, but not [empty](Self::wait_empty):
     /// ```
     /// use flyball_sync::{block_on, block_on_timeout};
     /// use flyball_workqueue::{Queue, WaitIdle};
@@ -42,9 +43,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         WaitIdle::new(self, false)
     }
 
-    /// Waits until the queue holds no key: none is Ready, leased, or waits for a deadline. The queue goes on.
+    /// Waits until the queue holds no key: none that is Ready, leased, or waiting for a deadline. The queue stays open.
     ///
-    /// A key that is added in the same moment may or may not be waited for.
+    /// A key that is added concurrently may or may not be waited for.
     ///
     /// # Cancel safety
     /// Dropping the future only stops waiting.
@@ -52,7 +53,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         WaitIdle::new(self, true)
     }
 
-    /// [`wait_idle`](Self::wait_idle), blocking the thread.
+    /// Like [`wait_idle`](Self::wait_idle), but blocks the thread.
     ///
     /// # Examples
     /// ```
@@ -77,27 +78,30 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         self.block_until_idle(None);
     }
 
-    /// [`wait_idle`](Self::wait_idle), blocking the thread at most so long, in real time; says whether it was idle.
+    /// Like [`wait_idle`](Self::wait_idle), but blocks the thread for at most `limit`, in real time. Returns whether
+    /// the queue was idle.
     pub fn blocking_wait_idle_timeout(&self, limit: Duration) -> bool {
         self.block_until_idle(Some(Monotonic.now() + limit))
     }
 
-    /// [`wait_empty`](Self::wait_empty), blocking the thread.
+    /// Like [`wait_empty`](Self::wait_empty), but blocks the thread.
     pub fn blocking_wait_empty(&self) {
         self.block_until_empty(None);
     }
 
-    /// [`wait_empty`](Self::wait_empty), blocking the thread at most so long, in real time; says whether it was empty.
+    /// Like [`wait_empty`](Self::wait_empty), but blocks the thread for at most `limit`, in real time. Returns whether
+    /// the queue was empty.
     pub fn blocking_wait_empty_timeout(&self, limit: Duration) -> bool {
         self.block_until_empty(Some(Monotonic.now() + limit))
     }
 }
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays + SupportsAsync> Queue<K, O, L, T> {
-    /// [`wait_idle`](Self::wait_idle) for at most so long, by the queue's clock; says whether it was idle.
+    /// Like [`wait_idle`](Self::wait_idle), but waits for at most `limit` by the queue's clock. Returns whether the
+    /// queue was idle.
     ///
     /// # Cancel safety
-    /// Dropping the future only stops waiting. The limit begins with the first poll.
+    /// Dropping the future only stops waiting. The limit starts with the first poll.
     ///
     /// # Examples
     /// ```
@@ -115,10 +119,11 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays + SupportsAsync>
         self.within(limit, &mut self.wait_idle()).await.is_some()
     }
 
-    /// [`wait_empty`](Self::wait_empty) for at most so long, by the queue's clock; says whether it was empty.
+    /// Like [`wait_empty`](Self::wait_empty), but waits for at most `limit` by the queue's clock. Returns whether the
+    /// queue was empty.
     ///
     /// # Cancel safety
-    /// Dropping the future only stops waiting. The limit begins with the first poll.
+    /// Dropping the future only stops waiting. The limit starts with the first poll.
     pub async fn wait_empty_timeout(&self, limit: Duration) -> bool {
         self.within(limit, &mut self.wait_empty()).await.is_some()
     }
