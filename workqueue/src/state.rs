@@ -1,8 +1,8 @@
-//! PURE. The whole queue as a state machine: no lock, clock, thread, future or randomness.
+//! PURE. The whole queue as a state machine, without locks, clocks, threads, futures or randomness.
 //!
-//! The table of states is in `state/entry.rs`; this file and those below it move keys through it. Times are arguments. `now`
-//! is `None` where the caller saw no deadline and therefore read no clock; the last time seen stands in, which can only
-//! be too early: nothing comes out before its deadline.
+//! The table of states is in `state/entry.rs`; this file and the files below it implement the transitions. Times are
+//! arguments. `now` is `None` if the caller saw no deadline and therefore did not read the clock; then the last time
+//! seen is used, which can only be too early, so no key is handed out before its deadline.
 //!
 //! # Invariants
 //! 1. Every live slot is in the key table once, under its hash; the table holds nothing else.
@@ -58,18 +58,18 @@ use crate::state::sparse::SparseMap;
 use crate::state::wait::Wait;
 use metering::Meter;
 
-/// The last moment a shutdown can happen at: a wait for ever is never over.
+/// The latest possible time of a shutdown: a wait of `Nanos::MAX` never ends.
 const LAST: Nanos = Nanos::new(u64::MAX - 1);
 const NEXT: Duration = Duration::from_nanos(1);
 
-/// What a queue is built with.
+/// The options that a queue is built with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
-    /// No add shortens a backoff.
+    /// Whether backoff is strict: no add shortens it.
     pub(crate) strict: bool,
-    /// Distinct keys it holds at most.
+    /// The maximum number of distinct keys.
     pub(crate) capacity: usize,
-    /// Since when there are metrics, if there are: from the start.
+    /// The time at which the queue was built, if it has metrics.
     pub(crate) metered: Option<Nanos>,
 }
 
@@ -77,9 +77,9 @@ pub(crate) struct Options {
 pub(crate) struct QueueState<K, O> {
     slab: Slab<K>,
     keys: HashTable<u32>,
-    /// Ready keys, and those that wait.
+    /// The Ready keys and the waiting keys.
     order: O,
-    /// Leases in the order in which they began, without those that were reported as overdue.
+    /// Leases in the order in which they began, without those reported as overdue.
     leases: List,
     reported: List,
     dirty: usize,
@@ -88,35 +88,36 @@ pub(crate) struct QueueState<K, O> {
     options: Options,
     phase: Phase,
     paused: bool,
-    /// The moment of shutdown: from then on the clock counts no more, and this is the time.
+    /// The time of the shutdown. After the shutdown it is used instead of the clock.
     horizon: Nanos,
     /// The latest time that was passed in.
     seen: Nanos,
     /// The turn of the next deadline.
     turn: u32,
-    /// Since when the clock is read at each add and get.
+    /// The time since which the clock is read at each add and get.
     ages: Option<Nanos>,
-    /// Of a queue with metrics, which keeps ages from the start.
+    /// The counters of a queue with metrics, which tracks ages from the start.
     meter: Option<Box<Meter>>,
 }
 
-/// A wait that begins when the lease ends. It keeps the turn of its deadline among equal ones.
+/// A wait that begins when the lease ends. It keeps the turn of its deadline, to order equal deadlines.
 #[derive(Clone, Copy, Debug)]
 struct Postponed {
     wait: Wait,
     turn: u32,
 }
 
-/// How far the end of the queue has come.
+/// The phase of the queue's shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Everything goes.
+    /// All operations are allowed.
     Open,
-    /// No adds, no dirty marks; waiting keys become Ready until the horizon, which is to come.
+    /// Adds are refused and leased keys do not become dirty; waiting keys become Ready until the horizon, which is in
+    /// the future.
     DrainingDelays,
-    /// No adds, no dirty marks; the backlog is handed out. What waits, stays.
+    /// Adds are refused and leased keys do not become dirty; the backlog is handed out. Waiting keys stay.
     ShutDown,
-    /// Nothing is handed out; leases end into nothing.
+    /// No key is handed out; ending a lease has no effect.
     Stopped,
 }
 

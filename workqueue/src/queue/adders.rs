@@ -1,13 +1,15 @@
 //! PURE. Adders that wait for room: a wait queue (line) for each class of keys that has a capacity of its own.
 //!
-//! Without such classes there is one line, [`ANY_ROOM`](crate::state::order::ANY_ROOM). With groups, an adder waits in the line of its group if the group is full,
-//! or has a record already; otherwise, if the queue alone is full, it waits in `ANY_ROOM`.
+//! Without such classes there is one line, [`ANY_ROOM`](crate::state::order::ANY_ROOM). With groups, an adder waits in
+//! the line of its group if the group is full or has a record already. Otherwise only the queue is full, and the adder
+//! waits in `ANY_ROOM`.
 //!
 //! # Invariants
 //! 1. `active` names each line with waiting or notified adders once.
 //! 2. *No lost wake-up.* After [`notify`](Adders::notify), notified adders of a line = min(room in its class, adders in it), unless the notified adders of
 //!    all lines = room in the queue.
-//! 3. *Independence.* An adder in a line without room in its class is not notified, and does not count against other lines.
+//! 3. *Independence.* An adder in a line without room in its class is not notified, and does not count against other
+//!    lines.
 //! 4. *No endless wake-ups.* An adder that was notified and finds no room waits in the line of its class, and either that class or
 //!    the queue is full then. It is notified again only after a key has left or a limit has grown.
 
@@ -23,7 +25,7 @@ use crate::queue::thread_waiters::ThreadWaiters;
 #[derive(Default)]
 pub(crate) struct Adders {
     lines: Vec<Line>,
-    /// Those that were looked at the longest ago first.
+    /// The lines, least recently checked first.
     active: VecDeque<u32>,
 }
 
@@ -34,18 +36,18 @@ struct Line {
     is_active: bool,
 }
 
-/// The place of a task that waits for room.
+/// The slot of a task that waits for room.
 pub(crate) struct AdderPlace {
     pub(crate) line: u32,
     place: Place,
 }
 
-/// Threads to signal.
+/// The threads to signal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Signals {
-    /// So many of the one line there is.
+    /// The number of threads to signal, if there is only one line.
     pub(crate) some: usize,
-    /// All, as a signal reaches any of them, whatever line it is for.
+    /// Whether to signal all threads: with several lines a signal may reach a thread of the wrong line.
     pub(crate) all: bool,
 }
 
@@ -69,12 +71,12 @@ impl Adders {
         self.lines[place.line as usize].tasks.waits_for(&place.place, waker)
     }
 
-    /// The task has come back, or never will. Its waker is for the caller to drop, outside the lock.
+    /// Removes a task that was polled again or dropped. The caller must drop the waker outside the lock.
     pub(crate) fn leave(&mut self, place: AdderPlace) -> Option<Waker> {
         self.lines[place.line as usize].tasks.leave(place.place)
     }
 
-    /// A thread goes to sleep.
+    /// Registers a thread that is about to sleep.
     pub(crate) fn sleep(&mut self, line: u32) {
         self.join(line).threads.asleep += 1;
     }
@@ -101,15 +103,16 @@ impl Adders {
         own
     }
 
-    /// Restores invariant 2, where there is room for so many keys, and in the class of each line for so many. The tasks are woken
-    /// by [`fill_batch`](Self::fill_batch).
+    /// Restores invariant 2, if the queue has room for `room` keys and the class of each line for `room_of` keys.
+    /// [`fill_batch`](Self::fill_batch) wakes the tasks.
     pub(crate) fn notify(&mut self, room: usize, room_of: impl Fn(u32) -> usize) -> Signals {
         let mut signals = Signals::default();
         let mut left = room;
         let lines = &mut self.lines;
         self.active.retain(|line| {
             let own = &mut lines[*line as usize];
-            // Including notified adders: the room they were notified for is not for another line.
+            // Counts notified adders, too, because the room that they were notified for is not available to another
+            // line.
             let notified = own.tasks.notified(room.min(room_of(*line))) + own.threads.signalled;
             left = left.saturating_sub(notified);
             own.is_active = own.waiting() + notified > 0;
@@ -135,7 +138,7 @@ impl Adders {
         signals
     }
 
-    /// Wakes all adders of a line, to look again.
+    /// Wakes all adders of a line, so that they check again.
     pub(crate) fn wake_line(&mut self, line: u32) -> Signals {
         let Some(own) = self.lines.get_mut(line as usize) else { return Signals::default() };
         own.tasks.notify_all();
@@ -144,7 +147,7 @@ impl Adders {
         Signals { some: 0, all }
     }
 
-    /// Moves wakers of tasks that are to be woken to the batch; says whether there are more than it has room for.
+    /// Moves the wakers of tasks to notify to the batch. Returns whether there are more than fit.
     pub(crate) fn fill_batch(&mut self, batch: &mut WakeBatch) -> bool {
         let lines = &mut self.lines;
         self.active.iter().fold(false, |more, line| lines[*line as usize].tasks.fill_batch(batch) | more)

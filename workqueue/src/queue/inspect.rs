@@ -1,4 +1,4 @@
-//! SHELL. What can be seen of a queue.
+//! SHELL. Inspecting a queue.
 
 use std::time::Duration;
 
@@ -14,39 +14,39 @@ use crate::state::{KeyState, QueueStats};
 use crate::time_mode::{SupportsAsync, SupportsDelays, TimeMode};
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
-    /// Keys that are Ready, noticed or not. O(1), plus the waits that are over.
+    /// The number of Ready keys, including keys whose deadline has passed. O(1), plus the deadlines that have passed.
     #[must_use]
     pub fn ready_len(&self) -> usize {
         let now = self.shared.now_if_timed();
         self.shared.lock().state.len(now)
     }
 
-    /// Whether a key is Ready that can be handed out, at once or when a lease of its group ends. O(1), and with [`Fair`](crate::Fair) the
-    /// waits that are over.
+    /// Returns whether a Ready key can be handed out, now or when a lease of its group ends. O(1), and with
+    /// [`Fair`](crate::Fair) also the deadlines that have passed.
     ///
-    /// Keys of a suspended group do not count, those of a paused queue do. A queue without a Ready key may have keys that wait or are
-    /// leased: for those, see [`stats`](Self::stats) and [`wait_idle`](Self::wait_idle).
+    /// Keys of a suspended group do not count, but keys of a paused queue do. A queue without a Ready key may still
+    /// have waiting or leased keys: for those, see [`stats`](Self::stats) and [`wait_idle`](Self::wait_idle).
     ///
     /// # Panics
-    /// When the clock does.
+    /// Panics if the clock panics.
     #[must_use]
     pub fn has_ready(&self) -> bool {
         let now = self.shared.now_if_timed();
         self.shared.lock().state.has_ready(now)
     }
 
-    /// How much is in the queue, how old it is, and what the queue has counted. O(1), plus the waits that are over and the leased
-    /// keys that wait, and with [`Fair`](crate::Fair) the groups.
+    /// Returns the statistics of the queue: the number of keys in each state, ages, and counters. O(1), plus the
+    /// deadlines that have passed and the leased keys that wait, and with [`Fair`](crate::Fair) the groups.
     ///
     /// # Panics
-    /// When the clock does.
+    /// Panics if the clock panics.
     #[must_use]
     pub fn stats(&self) -> QueueStats {
         let now = self.shared.now_if_timed();
         self.shared.lock().state.stats(now)
     }
 
-    /// The state of a key.
+    /// Returns the state of a key.
     #[must_use]
     pub fn state(&self, key: &K) -> KeyState {
         let hash = self.shared.hash(key);
@@ -54,7 +54,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         self.shared.lock().state.state(key, hash, now)
     }
 
-    /// Reads the queue from afar, without keeping it: for who shows figures as long as the queue is there.
+    /// Returns a weak handle that reads the statistics without keeping the queue alive, for example for a dashboard.
     ///
     /// # Examples
     /// ```
@@ -73,11 +73,11 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         self.shared.stats_reader()
     }
 
-    /// Every key with its state and failures, as data: Ready keys in the order of hand-out, waiting ones by deadline, leased ones.
-    /// O(n log n), the most of it under the lock: for debugging.
+    /// Returns all keys with their state and failures: Ready keys in the order of hand-out, waiting keys by deadline,
+    /// then leased keys. For debugging: O(n log n), mostly under the lock.
     ///
     /// # Panics
-    /// When `Clone` of a key, the clock or the limiter's policy does.
+    /// Panics if `Clone` of a key, the clock or the limiter's policy panics.
     ///
     /// # Examples
     /// ```
@@ -109,7 +109,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         keys.into_iter().map(info).collect()
     }
 
-    /// Walks the whole queue and names the first broken invariant. For tests. O(n).
+    /// Checks the whole queue and names the first invariant that is violated. For tests. O(n).
     #[doc(hidden)]
     pub fn check(&self) -> Result<(), String> {
         self.shared.lock().state.check()
@@ -117,16 +117,17 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
 }
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, T> {
-    /// The time by the queue's clock: what a [`KeyState::Waiting`] counts on.
+    /// Returns the time by the queue's clock, to compare with the deadline in [`KeyState::Waiting`].
     ///
     /// # Panics
-    /// When the clock does.
+    /// Panics if the clock panics.
     #[must_use]
     pub fn now(&self) -> Nanos {
         self.shared.now()
     }
 
-    /// Tracks ages from now on: the queue reads its clock at each add and get. What is there counts from now. Idempotent.
+    /// Starts to track ages: from now on the queue reads its clock at each add and get. The ages of keys that are in
+    /// the queue already start now. Idempotent.
     ///
     /// # Examples
     /// ```
@@ -152,16 +153,17 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
         self.shared.finish(locked, Some(now));
     }
 
-    /// Waits for a lease that has been held for `bound` or longer, such as that of a worker that is stuck; `None` once
-    /// the queue is drained. Each lease is reported once, oldest first.
+    /// Waits for a lease that has been held for `bound` or longer, such as the lease of a worker that is stuck; `None`
+    /// once the queue is drained. Each lease is reported once, the oldest first.
     ///
-    /// Nothing polls: it waits for the moment in which the oldest lease is overdue. Keeps ages from now on.
+    /// The future does not poll the queue: it waits for the time at which the oldest lease becomes overdue. From now on
+    /// the queue [tracks ages](Self::track_ages).
     ///
     /// # Panics
-    /// The future panics when `Clone` of the key, the clock or the timer does; nothing is reported then.
+    /// The future panics if `Clone` of the key, the clock or the timer panics; no lease is reported in that case.
     ///
     /// # Cancel safety
-    /// Dropping the future reports nothing.
+    /// Dropping the future reports no lease.
     ///
     /// # Examples
     /// ```
@@ -192,15 +194,15 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     }
 }
 
-/// One key of a queue, see [`Queue::keys`].
+/// A key of a queue with its state, see [`Queue::keys`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct KeyInfo<K> {
     /// The key.
     pub key: K,
-    /// Where it is.
+    /// The state of the key.
     pub state: KeyState,
-    /// Its failures, read shortly after its state.
+    /// The number of failures of the key, read shortly after its state.
     pub num_requeues: u32,
 }

@@ -1,4 +1,4 @@
-//! SHELL. What only queues of a certain order can say.
+//! SHELL. Operations of queues with a certain order.
 
 use std::hash::Hash;
 
@@ -9,19 +9,21 @@ use crate::state::order::{Fair, Priority, PriorityStats, TopGroups};
 use crate::time_mode::TimeMode;
 
 impl<K: Key, L: QueueLimiter<K>, T: TimeMode> Queue<K, Priority, L, T> {
-    /// The priority of a key: of what it was added for while leased, if it was, or else of what it is leased for, is Ready
-    /// for or waits for. `None` where the queue does not know the key.
+    /// Returns the priority of a key that is Ready or waiting. For a leased key this is the priority with which it was
+    /// added while leased, if it was, or else the priority with which it was handed out. `None` if the key is not in
+    /// the queue.
     #[must_use]
     pub fn priority(&self, key: &K) -> Option<i8> {
         let hash = self.shared.hash(key);
         self.shared.lock().state.priority(key, hash)
     }
 
-    /// Gives a key another priority, higher or lower; says whether the queue knows it.
+    /// Sets the priority of a key, to a higher or a lower value. Returns whether the key is in the queue.
     ///
-    /// It is the key's own from now on: what it comes back with. A Ready key that is raised is handed out no later than it
-    /// would have been: it keeps its place, and takes another at the end of the higher priority. One that is lowered keeps the place
-    /// in which it became Ready if that is at its new priority or below, and goes to the end of its new priority otherwise.
+    /// The new priority becomes the key's own, with which it is retried or requeued. A Ready key whose priority is
+    /// raised is never handed out later than before: it keeps its position, and gets a second one at the tail of the
+    /// higher priority. A key whose priority is lowered keeps the position at which it became Ready if that position is
+    /// at the new priority or below; otherwise it moves to the tail of the new priority.
     ///
     /// # Examples
     /// ```
@@ -46,8 +48,8 @@ impl<K: Key, L: QueueLimiter<K>, T: TimeMode> Queue<K, Priority, L, T> {
         known
     }
 
-    /// How many keys of each priority are Ready, from the highest; without priorities of which none is. O(priorities),
-    /// plus the waits that are over.
+    /// Returns the number of Ready keys of each priority, from the highest; priorities without Ready keys are left out.
+    /// O(priorities), plus the deadlines that have passed.
     #[must_use]
     pub fn stats_by_priority(&self) -> Vec<PriorityStats> {
         let now = self.shared.now_if_timed();
@@ -62,11 +64,11 @@ where
     L: QueueLimiter<K>,
     T: TimeMode,
 {
-    /// How many keys there are of the `most` groups that have the most Ready ones, and of the others together: as data for
-    /// a metric, which wants a bound on how many names it sees. O(groups · log groups), plus the waits that are over.
+    /// Returns the key counts of the `most` groups with the most Ready keys, and the sum of all other groups. A metric
+    /// can use this to bound its number of labels. O(groups · log groups), plus the deadlines that have passed.
     ///
     /// # Panics
-    /// When `Clone` of a group does, or the clock.
+    /// Panics if `Clone` of a group or the clock panics.
     ///
     /// # Examples
     /// ```
@@ -82,30 +84,32 @@ where
     #[must_use]
     pub fn stats_by_group(&self, most: usize) -> TopGroups<G> {
         let now = self.shared.now_if_timed();
-        // Declared before the guard: clones die after it.
+        // Declared before the guard, so that clones are dropped after it.
         let mut groups = Vec::new();
         let others = self.shared.lock().state.groups(now, most, &mut groups);
         TopGroups { groups, others }
     }
 
-    /// Asks again for the weight and the limits of all groups: for who has changed what the functions of [`Fair`] answer, such as to
-    /// [suspend](Fair::max_leased_by) a group, to resume it, or to give it room. Adds that wait for room ask again, too.
+    /// Calls the functions of [`Fair`] again for the weight and the limits of all groups. Call this after the values
+    /// that they return have changed, for example to [suspend](Fair::max_leased_by) a group, to resume it, or to raise
+    /// its capacity. Adds that wait for room call the functions again, too.
     ///
-    /// Without it a change holds with the next add of a key of the group. An add that runs at the same time brings nothing older than
-    /// what was answered when this was called. Once the queue is closed nothing is resumed. O(groups).
+    /// Without this call, a change takes effect with the next add of a key of the group. A concurrent add never
+    /// restores values that are older than this call. A closed queue resumes no group. O(groups).
     ///
     /// # Panics
-    /// When a function does, or `Clone` of a group, or the clock; all groups go on as before then.
+    /// Panics if one of the functions, `Clone` of a group or the clock panics; the limits of all groups stay unchanged
+    /// in that case.
     ///
     /// # Examples
     /// See [`Fair::max_leased_by`].
     pub fn refresh_groups(&self) {
         let shared = &self.shared;
         let asked = shared.order().ask_again();
-        // Declared before the guards: names die after them.
+        // Declared before the guards, so that names are dropped after them.
         let mut names = Vec::new();
         shared.lock().state.ask_again(asked, &mut names);
-        // New groups bring what is asked from now on.
+        // The functions are called for new groups from now on.
         let limits = shared.order().limits_of(names);
         let now = shared.now_if_timed();
         let mut locked = shared.lock();

@@ -16,8 +16,10 @@
 //! 1. one task is woken for each key that can be handed out. If there are fewer tasks than keys, one thread is signalled, too, which signals
 //!    the next one when it has taken a key or found none. One adder is woken for each free place, if it is one for its class of keys
 //!    (`queue/adders.rs`);
-//! 2. while a deadline is ahead, the timer is armed for it, and one of the sleeping threads, if there are any, sleeps no longer than until then;
-//! 3. everybody is woken once what they wait for has come: closed, drained, idle, a lease to watch.
+//! 2. while a deadline is ahead, the timer is armed for it, and if threads sleep, one of them sleeps at most until that
+//!    deadline;
+//! 3. all waiters for a condition are woken once it holds: the queue is closed, drained or idle, or there is a lease to
+//!    watch.
 //!
 //! A waiter that leaves decrements the count of woken waiters, so `collect_wakeups` can wake another one.
 
@@ -51,13 +53,13 @@ use crate::state::{NewKey, Options, QueueState};
 use crate::time_mode::TimeMode;
 
 pub(crate) struct Shared<K, O: Order<K>, L, T> {
-    /// On cache lines of its own: what adds read before they lock, such as the hasher, lies beside it.
+    /// On its own cache lines: the fields that adds read before they lock, such as the hasher, are adjacent.
     locked: CachePadded<Mutex<Locked<K, O::ReadyQueue>>>,
-    /// Getters that block.
+    /// For getters that block.
     pub(crate) available: Condvar,
-    /// Adders that block.
+    /// For adders that block.
     pub(crate) room: Condvar,
-    /// Who blocks until the queue is drained or idle.
+    /// For threads that block until the queue is drained or idle.
     pub(crate) quiet: Condvar,
     timed: AtomicUsize,
     pub(crate) limiter: Limiter<K, L>,
@@ -65,13 +67,13 @@ pub(crate) struct Shared<K, O: Order<K>, L, T> {
     sinks: Vec<Box<dyn QueueMetrics>>,
     time: T,
     hasher: RandomState,
-    /// Says what an add brings.
+    /// The order, which creates the tag of each add.
     order: O,
-    /// Wakes this queue; handed to the timer.
+    /// Wakes this queue when the timer fires; passed to the timer.
     alarm: Waker,
 }
 
-/// What a queue is made of.
+/// The parts that a queue is built from.
 pub(crate) struct Parts<K, O, L, T> {
     pub(crate) order: O,
     pub(crate) policy: L,
@@ -123,13 +125,13 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         &self.order
     }
 
-    /// What an add of `key` brings.
+    /// Creates the tag for an add of `key`.
     #[inline]
     pub(crate) fn tag(&self, key: &K) -> Tag<O::ReadyQueue> {
         self.order.tag(key)
     }
 
-    /// Locks, to add keys with tags that are up to date.
+    /// Locks the queue to add keys, after making their tags current.
     #[inline]
     pub(crate) fn lock_to_add(
         &self,
@@ -163,7 +165,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         self.time.now()
     }
 
-    /// The time, where a key has a deadline or ages are kept; nothing, and no clock read, otherwise.
+    /// Reads the clock if a key has a deadline or ages are tracked; otherwise returns `None` without reading the clock.
     #[inline]
     pub(crate) fn now_if_timed(&self) -> Option<Nanos> {
         self.is_timed().then(|| self.time.now())
@@ -171,16 +173,18 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
 
     #[inline]
     pub(super) fn is_timed(&self) -> bool {
-        // Ordering: Relaxed. A deadline missed here was set by a concurrent call and lies ahead of the time that the
-        // queue's state has seen, so to take it for not yet due is right; who sleeps on it looks again (`Wait`).
+        // Ordering: Relaxed. A deadline missed here was set by a concurrent call and is later than the time that the
+        // queue's state has seen, so it is correct to treat it as not due yet; a waiter that sleeps until it checks
+        // again (`Wait`).
         T::DELAYS && self.timed.load(Ordering::Relaxed) > 0
     }
 
-    /// The end of every change: says who is to be woken, unlocks, and wakes them.
+    /// Ends every change: determines the waiters to wake, unlocks, and wakes them.
     #[inline]
     pub(crate) fn finish(&self, locked: MutexGuard<'_, Locked<K, O::ReadyQueue>>, now: Option<Nanos>) {
         self.note_timed(&locked);
-        // Nothing is built, moved, tested and dropped where nobody waits, as in a queue whose workers are all busy.
+        // Skips building, moving and dropping the effects if no waiter needs them, as in a queue whose workers are all
+        // busy.
         if locked.needs_wakeups() {
             self.finish_and_wake(locked, now);
         }
@@ -193,7 +197,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         self.perform(effects);
     }
 
-    /// [`finish`](Self::finish), and every task that waits for a key looks again: one may wait for the shutdown beside it.
+    /// Like [`finish`](Self::finish), but also wakes every task that waits for a key, because a task may also wait for
+    /// the shutdown.
     pub(crate) fn finish_for_all(
         &self,
         mut locked: MutexGuard<'_, Locked<K, O::ReadyQueue>>,
@@ -206,7 +211,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         self.perform(effects);
     }
 
-    /// The first half of [`finish`](Self::finish), for who has something to do between unlocking and waking.
+    /// The first half of [`finish`](Self::finish), for callers that do something between unlocking and waking.
     #[inline]
     pub(crate) fn collect_wakeups(
         &self,
@@ -219,8 +224,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
 
     #[inline]
     fn note_timed(&self, locked: &Locked<K, O::ReadyQueue>) {
-        // Written under the lock, and only where it changes: a store in every operation would take the cache line from all who read it
-        // without the lock.
+        // Written under the lock, and only if the value changes: a store in each operation would invalidate the cache
+        // line for all readers that do not lock.
         if T::DELAYS {
             let timed = locked.state.is_timed().into();
             // Ordering: Relaxed, see `now_if_timed`.
@@ -231,7 +236,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         }
     }
 
-    /// [`finish`](Self::finish), with adders to signal beside those that it finds.
+    /// Like [`finish`](Self::finish), but signals the given adders, too.
     pub(crate) fn finish_with(
         &self,
         mut locked: MutexGuard<'_, Locked<K, O::ReadyQueue>>,
@@ -272,7 +277,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Alarmed for Shared<K,
         self.perform(effects);
     }
 
-    /// Wakes one waiter of each kind that waits for a deadline; it arms the alarm again when it is polled.
+    /// Wakes one waiter of each kind that waits for a deadline. The waiter arms the alarm again when it is polled.
     fn alarm_failed(&self) {
         let mut locked = self.lock();
         locked.alarm.reset();

@@ -1,4 +1,4 @@
-//! SHELL. How a queue pauses and ends.
+//! SHELL. Pausing, draining and stopping a queue.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,9 +15,10 @@ use crate::state::order::Order;
 use crate::time_mode::{SupportsAsync, SupportsDelays, TimeMode};
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
-    /// Hands out nothing until [`resume`](Self::resume), though keys are Ready: getters wait. Idempotent.
+    /// Pauses the queue: no key is handed out until [`resume`](Self::resume), and getters wait even if keys are Ready.
+    /// Idempotent.
     ///
-    /// Everything else goes on: adds, deadlines, leases, and what a shutdown says. A drain resumes.
+    /// Everything else goes on: adds, deadlines, leases, and the results of a shutdown. A drain resumes the queue.
     ///
     /// # Examples
     /// ```
@@ -47,11 +48,12 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         self.shared.finish(locked, now);
     }
 
-    /// Refuses adds and marks from now on, and hands out the backlog; then `get` says closed.
+    /// Shuts the queue down: from now on adds are refused and leased keys cannot become dirty. The backlog is still
+    /// handed out; then `get` returns `None`.
     ///
-    /// The backlog is what is Ready now, and leased keys that were dirty before. What waits for a later deadline,
-    /// and what is retried from now on, is left over: see [`drain`](Self::drain). Idempotent; does not wait. O(leased
-    /// keys that wait).
+    /// The backlog is all keys that are Ready now, and the leased keys that are dirty already. Keys that wait for a
+    /// later deadline, and keys that are retried from now on, are leftovers: see [`drain`](Self::drain). Idempotent;
+    /// does not wait. O(leased keys that wait).
     ///
     /// # Examples
     /// ```
@@ -72,15 +74,15 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         self.shared.finish_for_all(locked, now);
     }
 
-    /// Shuts down and resumes, then waits until nothing is Ready or leased, and returns what was left: the keys that
-    /// wait, and those of groups that are [suspended](crate::Fair::max_leased).
+    /// Shuts the queue down and resumes it, then waits until no key is Ready or leased, and returns the leftovers:
+    /// waiting keys, and keys of [suspended](crate::Fair::max_leased) groups.
     ///
-    /// [`stop_now`](Self::stop_now) from elsewhere ends the waiting; keys still leased are then among the leftovers.
-    /// Any number of callers may drain; each gets all leftovers.
+    /// A concurrent [`stop_now`](Self::stop_now) ends the drain; keys that are still leased are then among the
+    /// leftovers. Any number of callers may drain at the same time; each receives all leftovers.
     ///
     /// # Cancel safety
-    /// Nothing happens before the first poll, which shuts the queue down. Dropping the future after that only stops waiting. To shut
-    /// down without waiting, use [`shut_down`](Self::shut_down).
+    /// Nothing happens before the first poll, which shuts the queue down. Dropping the future after that only stops
+    /// waiting. To shut down without waiting, use [`shut_down`](Self::shut_down).
     ///
     /// # Examples
     /// ```
@@ -106,7 +108,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         Drain::new(self.clone(), false)
     }
 
-    /// [`drain`](Self::drain), blocking the thread.
+    /// Like [`drain`](Self::drain), but blocks the thread.
     ///
     /// # Examples
     /// ```
@@ -125,22 +127,25 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         self.drain_until(None)
     }
 
-    /// [`drain`](Self::drain), blocking the thread at most so long; what is Ready or leased then is left over, too.
+    /// Like [`drain`](Self::drain), but blocks the thread for at most `limit`. Keys that are Ready or leased at that
+    /// time are leftovers, too.
     ///
-    /// The limit is real time, whatever the queue's clock.
+    /// The limit is in real time, whatever the queue's clock.
     #[must_use = "these keys were not finished"]
     pub fn blocking_drain_timeout(&self, limit: Duration) -> Leftovers<K> {
         self.begin_drain();
         self.drain_until(Some(Monotonic.now() + limit))
     }
 
-    /// Stops at once: everything Ready or waiting is taken out and returned, with the keys that are still leased.
+    /// Stops the queue immediately: removes and returns all Ready and waiting keys, and returns clones of the keys that
+    /// are still leased.
     ///
-    /// Those leases end into nothing. `get` says closed from now on. A second call returns what is leased then.
+    /// Ending one of those leases has no effect. From now on `get` returns `None`. A second call returns the keys that
+    /// are leased then.
     ///
     /// # Panics
-    /// When `Clone` of a leased key or the clock does; nothing is stopped then. A waker that panics does not: what was
-    /// taken out has to reach the caller.
+    /// Panics if `Clone` of a leased key or the clock panics; the queue is not stopped in that case. A panic in a waker
+    /// does not propagate, because the removed keys must reach the caller.
     ///
     /// # Examples
     /// ```
@@ -165,7 +170,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         left
     }
 
-    /// Whether the queue was shut down, drained or stopped.
+    /// Returns whether the queue was shut down, drained or stopped.
     #[must_use]
     pub fn is_shutting_down(&self) -> bool {
         !self.shared.lock().state.is_open()
@@ -186,13 +191,14 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
 }
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, T> {
-    /// [`drain`](Self::drain) for at most so long, by the queue's clock; what is Ready or leased then is left over, too.
+    /// Like [`drain`](Self::drain), but waits for at most `limit` by the queue's clock. Keys that are Ready or leased
+    /// at that time are leftovers, too.
     ///
     /// # Panics
-    /// When the clock or the timer does.
+    /// Panics if the clock or the timer panics.
     ///
     /// # Cancel safety
-    /// As `drain`. The limit begins with the first poll.
+    /// Like `drain`. The limit starts with the first poll.
     ///
     /// # Examples
     /// ```
@@ -222,22 +228,23 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
         }
     }
 
-    /// Refuses adds and marks from now on, and serves what waits, too, until `limit` has passed: waits, retries and
-    /// requeues whose deadline is not later. Then waits as [`drain`](Self::drain) does, at most until then; what is
-    /// Ready, waiting or leased at the end is left over.
+    /// Like [`drain_timeout`](Self::drain_timeout), but also serves delayed keys: until `limit` has passed, waiting
+    /// keys, retries and requeues still become Ready at their deadline. Adds are refused, and leased keys cannot become
+    /// dirty. Keys that are Ready, waiting or leased when the limit ends are leftovers.
     ///
-    /// The first call decides how long waits are served, each call how long it waits itself;
-    /// [`shut_down`](Self::shut_down) and `drain` cut the serving short. On a queue that is shut down already nothing
-    /// more is served.
+    /// The first call determines how long delayed keys are served; each call determines how long it waits itself.
+    /// [`shut_down`](Self::shut_down) and `drain` stop the serving of delayed keys early. If the queue is shut down
+    /// already, no delayed keys are served.
     ///
     /// # Panics
-    /// When the clock or the timer does.
+    /// Panics if the clock or the timer panics.
     ///
     /// # Cancel safety
-    /// Nothing happens before the first poll, with which `limit` begins. Dropping the future after that only stops waiting.
+    /// Nothing happens before the first poll, with which `limit` starts. Dropping the future after that only stops
+    /// waiting.
     ///
     /// # Examples
-    /// Keys whose deadline passes within the limit are served, too:
+    /// Keys whose deadline passes within the limit are served:
     /// ```
     /// use flyball_sync::block_on;
     /// use flyball_workqueue::{Queue, ThreadTimer};
@@ -270,14 +277,15 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
         }
     }
 
-    /// What a drain that has begun leaves over, or what there is once it is over.
+    /// Waits for a drain that has begun, for at most `limit`, and returns the leftovers: those of the drain, or the
+    /// keys that are in the queue when the limit ends.
     async fn drain_within(&self, limit: Duration) -> Leftovers<K> {
         let mut drain = Drain::new(self.clone(), true);
         match self.within(limit, &mut drain).await {
             Some(left) => left,
             None => {
                 let now = Some(self.shared.now());
-                // Declared before the guard, to die after it, also when a key's `Clone` panics.
+                // Declared before the guard, so that it is dropped after the guard, also when a key's `Clone` panics.
                 let mut left = Leftovers::new();
                 self.shared.lock().state.leftovers(now, &mut left);
                 left
@@ -285,9 +293,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
         }
     }
 
-    /// [`drain_all_timeout`](Self::drain_all_timeout), blocking the thread.
+    /// Like [`drain_all_timeout`](Self::drain_all_timeout), but blocks the thread.
     ///
-    /// What waits is served by the queue's clock; the call returns after `limit` of real time, whatever that clock.
+    /// Delayed keys are served by the queue's clock; the call returns after `limit` of real time, whatever that clock.
     ///
     /// # Examples
     /// ```

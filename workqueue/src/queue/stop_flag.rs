@@ -1,4 +1,4 @@
-//! SHELL. Whether a consumer was stopped.
+//! SHELL. The stop flag of a consumer.
 //!
 //! | what | guarded by |
 //! |---|---|
@@ -15,16 +15,17 @@ impl Default for StopFlag {
 }
 
 impl StopFlag {
-    /// To be followed by a wake-up of all who wait, under the queue's lock.
+    /// Sets the flag. The caller must then wake all waiters, under the queue's lock.
     pub(crate) fn set(&self) {
         // Ordering: Relaxed, see `is_set`.
         self.0.store(1, Ordering::Relaxed);
     }
 
-    /// Who acts on it calls this under the queue's lock.
+    /// Returns whether the flag is set. A caller that acts on the result must hold the queue's lock.
     pub(crate) fn is_set(&self) -> bool {
-        // Ordering: Relaxed. Who sets it takes the lock afterwards: a getter that holds the lock before does not see it,
-        // but is parked or asleep when that one wakes them all; one that holds it after sees it through the lock.
+        // Ordering: Relaxed. The thread that sets the flag takes the lock afterwards. A getter that holds the lock
+        // before that does not see the flag, but is parked or asleep when that thread wakes all waiters; a getter that
+        // holds the lock after that sees the flag through the lock.
         self.0.load(Ordering::Relaxed) != 0
     }
 }

@@ -1,19 +1,19 @@
-//! PURE. Tasks that wait, with the wakers to wake them.
+//! PURE. The wait queue of tasks, with their wakers.
 
 use std::task::Waker;
 
 use flyball_sync::waiting::{Left, Place, WaitList, WakeBatch};
 
-/// Wakers in the order in which their tasks came. A waker is moved out before it is woken.
+/// Wakers in FIFO order. A waker is removed before it is woken.
 ///
 /// # Invariants
-/// 1. `notified` is at most the number of tasks that were woken and were not polled again yet.
+/// 1. `notified` is at most the number of tasks that were woken and have not been polled since.
 /// 2. `to_notify` is at most the number of tasks that wait.
 #[derive(Debug)]
 pub(crate) struct TaskWaiters {
     tasks: WaitList<Waker, ()>,
     notified: usize,
-    /// How many of the oldest are to be woken.
+    /// The number of oldest wakers that are to be woken.
     to_notify: usize,
 }
 
@@ -33,17 +33,17 @@ impl TaskWaiters {
         self.tasks.waiting()
     }
 
-    /// The number of tasks that were woken and were not polled again yet, at most `at_most`.
+    /// Returns the number of tasks that were woken and have not been polled since, after limiting it to `at_most`.
     ///
-    /// A task that was woken and is never polled again must not count for ever: as soon as another waiter has taken
-    /// what it was woken for, it does not count as notified any more, and the next key wakes the next task.
+    /// A task that was woken and is never polled again must not count for ever: as soon as another waiter has taken the
+    /// key that the task was woken for, the task no longer counts as notified, and the next key wakes the next task.
     #[inline]
     pub(crate) fn notified(&mut self, at_most: usize) -> usize {
         self.notified = self.notified.min(at_most);
         self.notified
     }
 
-    /// Whether the task at `place` still waits for `waker`: then parking again would change nothing.
+    /// Returns whether the task at `place` still waits for `waker`, so that parking it again would change nothing.
     pub(crate) fn waits_for(&self, place: &Place, waker: &Waker) -> bool {
         self.tasks.at(place.slot()).is_some_and(|own| own.will_wake(waker))
     }
@@ -52,7 +52,7 @@ impl TaskWaiters {
         self.tasks.join(waker)
     }
 
-    /// The task at `place` has come back, or never will. Its waker is for the caller to drop, outside the lock.
+    /// Removes the task at `place`, which was polled again or dropped. The caller must drop its waker outside the lock.
     pub(crate) fn leave(&mut self, place: Place) -> Option<Waker> {
         match self.tasks.leave(place) {
             Left::Waiting(waker) => {
@@ -66,7 +66,7 @@ impl TaskWaiters {
         }
     }
 
-    /// Takes the waker that waits longest, to be woken outside the lock.
+    /// Removes the oldest waker, for the caller to wake outside the lock.
     fn take_one(&mut self) -> Option<Waker> {
         let waker = self.tasks.serve_first(())?;
         self.notified += 1;
@@ -74,22 +74,23 @@ impl TaskWaiters {
         Some(waker)
     }
 
-    /// Has [`fill_batch`](Self::fill_batch) wake the `tasks` oldest waiters, or all if there are fewer. Returns their number.
+    /// Marks the `tasks` oldest waiters to be woken by [`fill_batch`](Self::fill_batch), or all waiters if there are
+    /// fewer. Returns their number.
     pub(crate) fn notify(&mut self, tasks: usize) -> usize {
         let tasks = tasks.min(self.waiting());
         self.to_notify = self.to_notify.max(tasks);
         tasks
     }
 
-    /// Has [`fill_batch`](Self::fill_batch) wake every task that waits now.
+    /// Marks every waiting task to be woken by [`fill_batch`](Self::fill_batch).
     pub(crate) fn notify_all(&mut self) {
         self.to_notify = self.waiting();
     }
 
-    /// Moves the wakers of tasks to notify to the batch; says whether there are more than it has room for.
+    /// Moves the wakers of tasks to notify to the batch. Returns whether there are more than fit.
     ///
-    /// The tasks were counted by [`notify`](Self::notify). A second count after each batch would wake tasks that came back meanwhile and found
-    /// nothing, again and again.
+    /// The tasks were counted by [`notify`](Self::notify). Counting again after each batch would repeatedly wake tasks
+    /// that were polled meanwhile, found no key and parked again.
     pub(crate) fn fill_batch(&mut self, batch: &mut WakeBatch) -> bool {
         while self.to_notify > 0 && !batch.is_full() {
             self.take_one().into_iter().for_each(|waker| batch.push(waker));

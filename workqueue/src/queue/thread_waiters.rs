@@ -1,34 +1,35 @@
-//! PURE. Threads that sleep until there is something for one of them, counted.
+//! PURE. Counts of blocked threads and of the signals sent to them.
 
 use flyball_sync::Nanos;
 
-/// Threads asleep in a blocking `get`, or a blocking `add`.
+/// Threads that sleep in a blocking `get`, or in a blocking `add`.
 #[derive(Default)]
 pub(crate) struct ThreadWaiters {
     pub(crate) asleep: usize,
-    /// Signals given and not yet taken by a thread that woke up.
+    /// The number of signals that were sent and that no thread has consumed by waking up.
     pub(crate) signalled: usize,
-    /// The deadline until which one of them sleeps at most, so that the others need no time limit.
+    /// The deadline until which one of the threads sleeps at most, so that the others need no time limit.
     pub(crate) covered_deadline: Option<Nanos>,
 }
 
 impl ThreadWaiters {
-    /// Counts a signal for one more thread; false if all of them have one.
+    /// Counts a signal for one more thread. Returns false if all sleeping threads have one.
     pub(crate) fn signal(&mut self) -> bool {
         let sleeps = self.signalled < self.asleep;
         self.signalled += usize::from(sleeps);
         sleeps
     }
 
-    /// Whether threads sleep, and none of them is on its way.
+    /// Returns whether threads sleep and no signal is pending.
     #[inline]
     pub(crate) fn all_asleep(&self) -> bool {
         self.asleep > 0 && self.signalled == 0
     }
 
-    /// A thread that slept is awake, whatever woke it.
+    /// Records that a sleeping thread woke up, for whatever reason.
     ///
-    /// Every wake-up consumes one signal, whatever its cause. Another thread may then wake up for nothing, but no signal is lost.
+    /// Every wake-up consumes one signal, whatever its cause. So another thread may wake up spuriously, but no signal
+    /// is lost.
     pub(crate) fn wake_up(&mut self, covered_deadline: Option<Nanos>) {
         self.asleep -= 1;
         self.signalled = self.signalled.saturating_sub(1);

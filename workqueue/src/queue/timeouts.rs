@@ -1,4 +1,4 @@
-//! PURE. Tasks that wait no longer than until some time, with the wakers to wake them then.
+//! PURE. Timeouts of waiting tasks, with the wakers to wake when they expire.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
@@ -7,10 +7,10 @@ use std::task::Waker;
 use flyball_sync::Nanos;
 use flyball_sync::waiting::WakeBatch;
 
-/// Wakers by the time at which their tasks give up: those whose time has come are woken, and no others.
+/// Wakers ordered by the time of their timeout. Only the wakers whose time has passed are woken.
 ///
 /// # Invariants
-/// 1. A waker whose time is `passed` or before is to be woken; [`wake_passed`](Self::wake_passed) takes it out.
+/// 1. A waker whose time is at or before `passed` is due; [`wake_passed`](Self::wake_passed) removes it.
 #[derive(Debug, Default)]
 pub(crate) struct Timeouts {
     waiting: BTreeMap<Timeout, Waker>,
@@ -18,18 +18,19 @@ pub(crate) struct Timeouts {
     turn: u64,
 }
 
-/// The place of a task among those that wait for a time.
+/// The key of a task's timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Timeout {
     at: Nanos,
-    /// Sets tasks that give up at the same time apart.
+    /// Distinguishes timeouts with the same time.
     turn: u64,
 }
 
 impl Timeouts {
-    /// To be woken at `at`, which lies after `now`.
+    /// Inserts a waker to be woken at `at`, which is later than `now`.
     pub(crate) fn insert(&mut self, at: Nanos, now: Nanos, waker: Waker) -> Timeout {
-        // The alarm rang early, or the clock jumped back. The task would be woken at once, and come back at once, again and again.
+        // The alarm fired early, or the clock jumped back. Without this reset, the task would be woken immediately and
+        // wait again, over and over.
         if at <= self.passed {
             self.passed = now;
         }
@@ -39,7 +40,7 @@ impl Timeouts {
         place
     }
 
-    /// The task does not wait any more. Its waker is for the caller to drop, outside the lock.
+    /// Removes the timeout of a task that does not wait any more. The caller must drop the waker outside the lock.
     pub(crate) fn remove(&mut self, place: Timeout) -> Option<Waker> {
         self.waiting.remove(&place)
     }
@@ -48,18 +49,18 @@ impl Timeouts {
         self.waiting.is_empty()
     }
 
-    /// The earliest time that has not passed.
+    /// Returns the earliest time that has not passed.
     pub(crate) fn next(&self) -> Option<Nanos> {
         let passed = Timeout { at: self.passed, turn: u64::MAX };
         self.waiting.range((Excluded(passed), Unbounded)).next().map(|(place, _)| place.at)
     }
 
-    /// So late it is.
+    /// Records that the time is `now`.
     pub(crate) fn pass(&mut self, now: Nanos) {
         self.passed = self.passed.max(now);
     }
 
-    /// Moves wakers whose time has passed to the batch; says whether there are more than it has room for.
+    /// Moves the wakers whose time has passed to the batch. Returns whether there are more than fit.
     pub(crate) fn wake_passed(&mut self, batch: &mut WakeBatch) -> bool {
         while let Some(first) = self.waiting.first_entry().filter(|first| first.key().at <= self.passed) {
             if batch.is_full() {

@@ -1,4 +1,4 @@
-//! SHELL. Adds with a priority.
+//! SHELL. The adds with a priority.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,10 +13,11 @@ use crate::state::order::Priority;
 use crate::state::wait::DelayMode;
 use crate::time_mode::{NoDelays, SupportsDelays, TimeMode};
 
-/// The adds of a queue, with a priority: see [`Queue::with_priority`]. Each is as the one of the same name there.
+/// The add operations of a queue with a priority, see [`Queue::with_priority`]. Each method works like the one of the
+/// same name on [`Queue`].
 ///
 /// # Examples
-/// What exists when a program starts, at a priority below that of events:
+/// Keys from the initial list get a lower priority than keys from events:
 /// ```
 /// use flyball_ratelimit::Exponential;
 /// use flyball_workqueue::{Priority, Queue, WithPriority};
@@ -43,10 +44,12 @@ pub struct WithPriority<'a, K, L = NoLimiter, T = NoDelays> {
 }
 
 impl<K: Key, L: QueueLimiter<K>, T: TimeMode> Queue<K, Priority, L, T> {
-    /// Adds with this priority, from −128 to 127, higher is more urgent; the queue itself adds with 0.
+    /// Returns a handle whose adds have this priority, from −128 to 127; higher is more urgent. The adds of the queue
+    /// itself have priority 0.
     ///
-    /// Adds of one key merge to the highest priority, for one hand-out: a key that comes back from it has its own priority
-    /// again, see [`Priority`]. One that raises a Ready key gives it a second place, at the end of the higher priority.
+    /// Adds of one key coalesce to the highest priority, for one hand-out; after that the key has its own priority
+    /// again, see [`Priority`]. An add that raises the priority of a Ready key gives the key a second position, at the
+    /// tail of the higher priority.
     ///
     /// # Examples
     /// ```

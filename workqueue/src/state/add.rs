@@ -1,4 +1,4 @@
-//! PURE. What comes in: adds, delayed adds, and what takes them back.
+//! PURE. Adds, delayed adds, and the operations that postpone or cancel them.
 
 use flyball_sync::Nanos;
 
@@ -9,9 +9,9 @@ use crate::state::order::ReadyQueue;
 use crate::state::wait::{DelayRequest, Wait};
 
 impl<K, O: ReadyQueue> QueueState<K, O> {
-    /// Makes the key Ready, or marks its lease.
+    /// Makes the key Ready, or marks its lease dirty.
     ///
-    /// The key is taken only where it is new.
+    /// The key is moved out of `new` only if it was absent.
     #[inline]
     pub(crate) fn add(
         &mut self,
@@ -35,7 +35,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         }
     }
 
-    /// As [`add`](Self::add), by a reference: `new` has no key yet, and gets a clone if the key is absent.
+    /// Like [`add`](Self::add), but by reference: `new` has no key yet, and receives a clone if the key is absent.
     #[inline]
     pub(crate) fn add_ref(
         &mut self,
@@ -54,7 +54,8 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
             Some(slot) => Ok(self.add_again(slot, &new.tag, now)),
             None => {
                 if self.slab.live() < self.options.capacity {
-                    // Cloned before the tag sets the limits of its group: a panic in `clone` changes nothing. Dropped with `new` if the group is full.
+                    // Cloned before the tag sets the limits of its group, so that a panic in `clone` changes nothing.
+                    // Dropped with `new` if the group is full.
                     new.key = Some(key.clone());
                 }
                 self.has_room(&mut new.tag)?;
@@ -65,7 +66,8 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         }
     }
 
-    // Always: the compiler finds it too large, and the add of a duplicate takes 223 instructions instead of 199 then.
+    // `always`, because the compiler considers the function too large; without it the add of a duplicate takes 223
+    // instructions instead of 199.
     #[inline(always)]
     fn add_again(&mut self, slot: u32, tag: &O::Tag, now: Nanos) -> Added {
         let state = self.slab.get(slot).state;
@@ -89,7 +91,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         }
     }
 
-    /// Has the key wait; an existing wait and the request become one. As [`add`](Self::add) otherwise.
+    /// Makes the key wait; an existing wait is combined with the request. Otherwise like [`add`](Self::add).
     pub(crate) fn add_after_with(
         &mut self,
         new: &mut NewKey<K, O::Tag>,
@@ -155,7 +157,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         })
     }
 
-    /// Has a key that is to run, run no earlier than `at`; says whether there was one.
+    /// Postpones a pending run of the key to no earlier than `at`. Returns whether there was one.
     pub(crate) fn postpone(&mut self, key: &K, hash: u32, at: Nanos, now: Nanos) -> bool
     where
         K: Eq,
@@ -192,7 +194,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         true
     }
 
-    /// Takes back what was asked for and has not begun; a lease goes on.
+    /// Cancels the pending run of the key; a lease goes on.
     pub(crate) fn cancel(&mut self, key: &K, hash: u32, now: Option<Nanos>) -> (bool, Option<K>)
     where
         K: Eq,
@@ -215,7 +217,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         (true, None)
     }
 
-    /// A slot for an absent key, which is taken then.
+    /// Takes the key out of `new` and inserts it into a new slot. The key must be absent.
     #[inline]
     fn admit(&mut self, new: &mut NewKey<K, O::Tag>) -> Result<u32, AddErrorKind> {
         self.has_room(&mut new.tag)?;
@@ -229,15 +231,16 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.insert(key, new.hash, class)
     }
 
-    /// Whether there is room for an absent key, in the queue and in its class. The class is asked even if the queue is full: it stores
-    /// the limits that the add brings, and the adder waits in its line.
+    /// Checks whether the queue and the key's class have room for an absent key. The class is checked even if the queue
+    /// is full, because the check stores the limits from the tag, and because the adder then waits in the line of its
+    /// class.
     #[inline]
     fn has_room(&mut self, tag: &mut O::Tag) -> Result<(), AddErrorKind> {
         let in_class = self.order.has_room(tag);
         if in_class && self.slab.live() < self.options.capacity { Ok(()) } else { Err(AddErrorKind::Full) }
     }
 
-    /// Whether an add of the key would have to wait for room.
+    /// Returns whether an add of the key would have to wait for room.
     #[cold]
     pub(crate) fn is_full_for(&mut self, new: &mut NewKey<K, O::Tag>) -> bool
     where
@@ -252,7 +255,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.order.is_stale(tag)
     }
 
-    /// The line in which an add that was just refused for want of room is to wait for it.
+    /// Returns the line in which an adder waits for room after its add was refused as full.
     #[inline]
     pub(crate) fn adder_line(&self, tag: &O::Tag) -> u32 {
         self.order.adder_line(tag)
@@ -266,12 +269,12 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.order.leave_line(line);
     }
 
-    /// For how many keys of those who wait there is room, but for that in the queue.
+    /// Returns the number of keys that the class of this line has room for, not counting the limit of the queue.
     pub(crate) fn room_of(&self, line: u32) -> usize {
         self.order.room(line)
     }
 
-    /// Whether no add may shorten this wait.
+    /// Returns whether adds must not shorten this wait.
     pub(super) fn holds(&self, wait: Wait) -> bool {
         self.options.strict && wait.backoff
     }
@@ -284,7 +287,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         Added::Dirty
     }
 
-    /// An add comes before the deadline.
+    /// Ends a wait because of an add before its deadline.
     fn end_wait(&mut self, slot: u32, now: Nanos) -> Added {
         if self.slab.get(slot).state == State::LeasedWaiting {
             self.forget_wait(slot);
@@ -295,7 +298,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         Added::Promoted
     }
 
-    /// The wait of a slot that waits, leased or not.
+    /// Returns the wait of a slot that waits, leased or not.
     pub(super) fn wait_of(&self, slot: u32) -> Wait {
         let entry = self.slab.get(slot);
         match entry.state {

@@ -1,4 +1,4 @@
-//! PURE. How long things last.
+//! PURE. The ages of Ready keys and of leases.
 
 use std::time::Duration;
 
@@ -8,37 +8,38 @@ use super::{LeaseId, QueueState};
 use crate::state::entry::Flags;
 use crate::state::order::ReadyQueue;
 
-/// A lease that has been held for longer than it should.
+/// A lease that has been held for at least the bound given to [`Queue::next_overdue`](crate::Queue::next_overdue).
 ///
 /// # Examples
 /// See [`Queue::next_overdue`](crate::Queue::next_overdue).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OverdueLease<K> {
-    /// Its key.
+    /// The leased key.
     pub key: K,
-    /// How long it has been held.
+    /// How long the lease has been held.
     pub age: Duration,
 }
 
-/// What somebody who looks for overdue leases finds.
+/// The result of a search for an overdue lease.
 pub(crate) enum NextOverdue<K> {
     Lease(OverdueLease<K>),
-    /// The oldest lease is overdue then.
+    /// The oldest lease becomes overdue at this time.
     Wait(Nanos),
-    /// Nothing is leased.
+    /// No key is leased.
     Empty,
-    /// Nothing is, nor will be.
+    /// No key is leased, and none will be.
     Drained,
 }
 
 impl<K, O: ReadyQueue> QueueState<K, O> {
-    /// The clock is read at each add and get from now on. What is there counts from now.
+    /// Starts to track ages: from now on the caller reads the clock at each add and get. The ages of existing keys
+    /// start now.
     pub(crate) fn track_ages(&mut self, now: Nanos) {
         self.ages.get_or_insert(now);
     }
 
-    /// How long the oldest key has been Ready, and the oldest lease been held.
+    /// Returns how long the oldest Ready key has been Ready, and how long the oldest lease has been held.
     pub(super) fn oldest(&self, now: Nanos) -> (Option<Duration>, Option<Duration>) {
         let Some(kept) = self.ages else { return (None, None) };
         let age = |since: Nanos| now.since(since.max(kept));
@@ -49,7 +50,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         (ready.map(age), self.oldest_lease(now))
     }
 
-    /// How long the oldest lease has been held.
+    /// Returns how long the oldest lease has been held.
     fn oldest_lease(&self, now: Nanos) -> Option<Duration> {
         let kept = self.ages?;
         let oldest = self.leases.front().into_iter().chain(self.reported.front());
@@ -57,20 +58,20 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         Some(now.since(since.max(kept)))
     }
 
-    /// Whether there is a lease that was not reported as overdue.
+    /// Returns whether there is a lease that was not reported as overdue.
     #[inline]
     pub(crate) fn has_unreported(&self) -> bool {
         self.leases.len() > 0
     }
 
-    /// How long a lease has been held.
+    /// Returns how long a lease has been held.
     pub(crate) fn lease_age(&self, lease: LeaseId, now: Nanos) -> Option<Duration> {
         Some(now.since(self.slab.get(lease.slot).at.max(self.ages?)))
     }
 
-    /// The oldest lease that was not reported yet, if it has been held for `bound`; reports it.
+    /// Returns the oldest lease that was not reported yet if it has been held for `bound`, and marks it as reported.
     ///
-    /// The key is cloned first: a panic of `Clone` reports nothing.
+    /// The key is cloned first, so that a panic in `Clone` marks no lease as reported.
     pub(crate) fn next_overdue(&mut self, bound: Duration, now: Nanos) -> NextOverdue<K>
     where
         K: Clone,

@@ -1,4 +1,4 @@
-//! PURE. Keys that wait, earliest deadline first.
+//! PURE. The heap of waiting keys, earliest deadline first.
 
 mod node;
 
@@ -13,7 +13,8 @@ const ARITY: usize = Siblings::COUNT;
 /// The lane of the root.
 const ROOT: usize = ARITY - 1;
 
-/// An 8-ary heap of deadlines whose entries know their position, so that a key leaves the middle in O(log n).
+/// An 8-ary heap of deadlines. Each entry stores its position in the heap, so that a key can be removed from the middle
+/// in O(log n).
 ///
 /// The children of position p are family p + 1; family 0 has the root alone, in its last lane. Chosen by measurement:
 /// `docs/decisions/0014-deadlines-structure.md`.
@@ -56,7 +57,7 @@ impl Deadlines {
         self.sift_up(slab, position, HeapNode { at, turn, slot });
     }
 
-    /// Takes the node of `slot` out; the state of the slot is then for the caller to set.
+    /// Removes the node of `slot`. The caller must then set the state of the slot.
     pub(crate) fn remove<K>(&mut self, slab: &mut Slab<K>, slot: u32) {
         let position = Self::position(slab, slot);
         let last = self.pop();
@@ -87,13 +88,13 @@ impl Deadlines {
         }
     }
 
-    /// Counts the deadlines at or before `now`, as far as `most`, and finds the first after it, if they are not more than
-    /// that. O(the former).
+    /// Counts the deadlines at or before `now`, up to `most`; if there are no more than `most`, also finds the first
+    /// deadline after `now`. O(count).
     pub(crate) fn survey(&self, now: Nanos, most: usize, found: &mut (usize, Option<Nanos>)) {
         self.survey_below(0, now, most, found);
     }
 
-    /// The slots whose deadlines are at or before `now`, in no order. O(their number).
+    /// Returns the slots whose deadlines are at or before `now`, in no order. O(their number).
     pub(crate) fn due(&self, now: Nanos) -> Vec<u32> {
         let (mut due, mut next) = (Vec::new(), vec![0]);
         while let Some(position) = next.pop() {
@@ -105,7 +106,7 @@ impl Deadlines {
         due
     }
 
-    /// Every slot, earliest first. O(n log n).
+    /// Returns all slots, earliest deadline first. O(n log n).
     pub(crate) fn slots(&self) -> Vec<u32> {
         let mut nodes: Vec<HeapNode> = self.families.iter().flat_map(Siblings::nodes).collect();
         nodes.sort_unstable();
@@ -127,7 +128,7 @@ impl Deadlines {
         }
     }
 
-    /// Puts `node` at `position`, or where it belongs above or below.
+    /// Puts `node` at `position`, or moves it up or down to its correct position.
     #[inline]
     fn sift<K>(&mut self, slab: &mut Slab<K>, position: usize, node: HeapNode) {
         if position > 0 && node < self.get((position - 1) / ARITY) {

@@ -1,4 +1,4 @@
-//! PURE. What is to come by itself: the deadlines of keys that wait, in the heaps of the order.
+//! PURE. The deadlines of waiting keys, in the heaps of the order.
 
 use flyball_sync::Nanos;
 
@@ -7,27 +7,27 @@ use crate::state::deadlines::Deadlines;
 use crate::state::order::ReadyQueue;
 
 impl<K, O: ReadyQueue> QueueState<K, O> {
-    /// The earliest deadline and its slot.
+    /// Returns the earliest deadline and its slot.
     #[inline]
     pub(super) fn first_wait(&self) -> Option<(Nanos, u32)> {
         self.order.heaps().filter_map(Deadlines::first).min()
     }
 
-    /// How many keys wait, those whose deadline has passed included, and without those that are leased.
+    /// Returns the number of waiting keys that are not leased, including those whose deadline has passed.
     #[inline]
     pub(super) fn waits(&self) -> usize {
         self.order.heaps().map(Deadlines::len).sum()
     }
 
-    /// How many deadlines are at or before `by`, as far as `most`, and the first after it, if they are not more than that.
-    /// O(the former).
+    /// Counts the deadlines at or before `by`, up to `most`; if there are no more than `most`, also finds the first
+    /// deadline after `by`. O(count).
     pub(super) fn survey(&self, by: Nanos, most: usize) -> (usize, Option<Nanos>) {
         let mut found = (0, None);
         self.order.heaps().for_each(|heap| heap.survey(by, most, &mut found));
         found
     }
 
-    /// The slots whose deadlines are after `by`, earliest first. O(n log n).
+    /// Returns the slots whose deadlines are after `by`, earliest first. O(n log n).
     pub(super) fn waiting_after(&self, by: Nanos) -> Vec<u32> {
         let deadline = |heap: &Deadlines, slot| (self.slab.get(slot).at, heap.turn(&self.slab, slot), slot);
         let all = self
@@ -39,7 +39,8 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         waiting.into_iter().map(|(.., slot)| slot).collect()
     }
 
-    /// Turns order equal deadlines. After 2³² of them they are dealt anew, once, in their order. O(n log n) then.
+    /// Returns the next turn; turns order equal deadlines. After 2³² turns all deadlines are renumbered in their order,
+    /// which takes O(n log n).
     #[inline]
     pub(super) fn next_turn(&mut self) -> u32 {
         if self.turn == u32::MAX {

@@ -1,9 +1,10 @@
-//! PURE. One key's states.
+//! PURE. The entry of a key, and its states.
 //!
 //! # State table
 //!
-//! What each operation does to a key, and where it is found in each state. `=` is no effect; blank cannot happen.
-//! A wait whose deadline has passed counts as the state in the last column, whether anybody looked or not.
+//! The table shows what each operation does to a key in each state, or whether it hands the key out. `=` means no
+//! effect; a blank cell cannot occur. A wait whose deadline has passed counts as the state in the last column, even
+//! before the queue has processed the deadline.
 //!
 //! | state | `add` | delayed add (t) | `postpone` (t) | `get` | lease ends | `cancel` | deadline |
 //! |---|---|---|---|---|---|---|---|
@@ -14,28 +15,31 @@
 //! | Leased+dirty | = | = | → Leased+Waiting(t) | = | → Ready (tail) | → Leased | |
 //! | Leased+Waiting(t₀) | → Leased+dirty | by its mode | later of the two | = | → Waiting(earlier of t₀ and the outcome's) | → Leased | → Leased+dirty |
 //!
-//! With strict backoff, a wait that is a backoff gets shorter by no add, and a lease that ends as a failure waits for
-//! its backoff also where it is dirty, or would wait for less.
+//! With strict backoff, no add shortens a wait that is a backoff, and a lease that ends as a failure waits for its
+//! backoff even if the key is dirty or would otherwise wait for less.
 
 use flyball_sync::Nanos;
 
 /// "No slot": the end of a list.
 pub(crate) const NIL: u32 = u32::MAX;
 
-/// The one place where a key lives, from its first add to the end of its last lease.
+/// The entry of a key, from its first add until it leaves the queue.
 ///
-/// 24 bytes beside the key (up to 8 more for one without a spare value, such as an integer). What only few keys have (a wait while leased, a limit of a debounced wait) lives in side
+/// An entry takes 24 bytes beside the key (up to 8 more for a key type without a niche, such as an integer). Data that
+/// only few keys have (a wait while leased, the limit of a debounced wait) is in side tables of `QueueState`: in the
+/// entry it would cost every key 16 bytes.
 /// tables of `QueueState`: in here it would cost every key 16 bytes.
 #[derive(Debug)]
 pub(crate) struct Entry<K> {
     /// `None` exactly when vacant.
     pub(crate) key: Option<K>,
-    /// Waiting: the deadline. Ready and leased: since when, as far as the clock was read. Otherwise meaningless.
+    /// Waiting: the deadline. Ready and leased: the time at which the state began, by the last reading of the clock.
+    /// Otherwise meaningless.
     pub(crate) at: Nanos,
-    /// The key's hash, computed once, by the add that created the entry. Ending a lease does not hash it again; a
-    /// limiter that has failures to forget or to count does.
+    /// The key's hash, computed once by the add that created the entry. Ending a lease does not hash the key again, but
+    /// a limiter that has failures to forget or to count does.
     pub(crate) hash: u32,
-    /// Grows each time the slot is vacated, so a stale lease ends nothing.
+    /// Incremented each time the slot is vacated, so that a stale lease id has no effect.
     pub(crate) generation: u16,
     pub(crate) state: State,
     pub(crate) flags: Flags,
@@ -43,7 +47,7 @@ pub(crate) struct Entry<K> {
     pub(crate) links: [u32; 2],
 }
 
-/// What an entry is, and with it what its links mean.
+/// The state of an entry, which also determines the meaning of its links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// In the free list, not in the key table.
@@ -54,9 +58,9 @@ pub enum State {
     Ready,
     /// In a list of leases.
     Leased,
-    /// As `Leased`; Ready again when the lease ends.
+    /// Like `Leased`; Ready again when the lease ends.
     LeasedDirty,
-    /// As `Leased`; Waiting again when the lease ends. The wait is in the table of postponed slots.
+    /// Like `Leased`; Waiting again when the lease ends. The wait is in the table of postponed slots.
     LeasedWaiting,
 }
 
@@ -67,16 +71,16 @@ impl State {
     }
 }
 
-/// What is true of few entries. The first two concern a wait, the others a lease.
+/// Flags that are set for few entries. The first two belong to a wait, the others to a lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Flags(u8);
 
 impl Flags {
     /// The wait is a backoff.
     pub(crate) const BACKOFF: Self = Self(1);
-    /// The wait has a limit beyond which no add moves it, in the table of limits.
+    /// The wait has a limit beyond which no add moves it; the limit is in the table of limits.
     pub(crate) const LIMITED: Self = Self(2);
-    /// Nobody guards the lease: it ends by key.
+    /// The lease has no `Lease` guard: it is ended by key.
     pub(crate) const DETACHED: Self = Self(4);
     /// The lease has been reported as overdue.
     pub(crate) const REPORTED: Self = Self(8);

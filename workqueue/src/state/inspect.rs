@@ -1,4 +1,4 @@
-//! PURE. What can be asked of the state machine, and its `check`.
+//! PURE. Queries of the state machine, and its `check`.
 
 use flyball_sync::Nanos;
 
@@ -7,7 +7,7 @@ use crate::state::entry::{Flags, State};
 use crate::state::hash::spread;
 use crate::state::order::ReadyQueue;
 
-/// The state of a key. A wait whose deadline has passed shows as what it has become.
+/// The state of a key. A wait whose deadline has passed shows as the state that follows it.
 ///
 /// # Examples
 /// ```
@@ -31,30 +31,30 @@ use crate::state::order::ReadyQueue;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum KeyState {
-    /// The queue does not know the key.
+    /// The key is not in the queue.
     Absent,
-    /// It becomes Ready then.
+    /// The key becomes Ready at this time.
     Waiting(Nanos),
-    /// It can be handed out.
+    /// The key can be handed out.
     Ready,
-    /// A lease holds it.
+    /// The key is leased.
     Leased,
-    /// A lease holds it, and it is Ready again when that ends.
+    /// The key is leased, and is Ready again when its lease ends.
     LeasedDirty,
-    /// A lease holds it, and it comes back then.
+    /// The key is leased; once its lease has ended it waits, and becomes Ready at this time.
     LeasedWaiting(Nanos),
 }
 
 impl<K, O: ReadyQueue> QueueState<K, O> {
-    /// Whether anything needs the time: a deadline, an age, or the end of serving what waits.
+    /// Returns whether any operation needs the time: for a deadline, an age, or the end of serving delayed keys.
     #[inline]
     pub(crate) fn is_timed(&self) -> bool {
         let waits = self.waits() + self.postponed.len() > 0;
         waits | self.ages.is_some() | (self.phase == Phase::DrainingDelays)
     }
 
-    /// How many keys can be handed out, and when there will be one more; while the queue is open, by `now`, if that is
-    /// known. Of the deadlines that have passed no more than `most` are looked at, and one.
+    /// Returns how many keys can be handed out, and the deadline at which there will be one more. While the queue is
+    /// open, uses `now` if it is known. Examines at most `most` + 1 of the deadlines that have passed.
     #[inline]
     pub(crate) fn outlook(&self, now: Option<Nanos>, most: usize) -> (usize, Option<Nanos>) {
         let ready = if self.phase == Phase::Stopped { 0 } else { self.order.available() };
@@ -76,13 +76,13 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         (ready + due, next.filter(|at| *at <= served))
     }
 
-    /// How many absent keys there is room for.
+    /// Returns how many absent keys the queue has room for.
     #[inline]
     pub(crate) fn room(&self) -> usize {
         self.options.capacity.saturating_sub(self.slab.live())
     }
 
-    /// Keys in the order, without those whose deadline has passed.
+    /// The number of keys in the order, without those whose deadline has passed but which are still in a heap.
     #[inline]
     pub(crate) fn queued(&self) -> usize {
         if self.phase == Phase::Stopped { 0 } else { self.order.count() }
@@ -93,7 +93,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.leases.len() + self.reported.len()
     }
 
-    /// The earliest deadline that will make a key Ready.
+    /// Returns the earliest deadline that will make a key Ready.
     #[inline]
     pub(crate) fn next_deadline(&self) -> Option<Nanos> {
         let (at, _) = self.first_wait()?;
@@ -105,7 +105,8 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         (served && !self.paused).then_some(at)
     }
 
-    /// Whether a key is Ready because its deadline has passed; while it is open, by `now`, if that is known.
+    /// Returns whether a key is Ready because its deadline has passed. While the queue is open, uses `now` if it is
+    /// known.
     #[inline]
     pub(crate) fn has_due(&self, now: Option<Nanos>) -> bool {
         let by = match self.phase {
@@ -117,8 +118,8 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.first_wait().is_some_and(|(at, _)| by.is_some_and(|by| at <= by))
     }
 
-    /// Whether a getter would find a key, as far as that is known without observing the time: what is due counts, whether its
-    /// turn has come or not.
+    /// Returns whether a getter would find a key, without observing the time. Due keys count, whether or not the order
+    /// would hand them out next.
     #[cold]
     pub(crate) fn may_hand_out(&self, now: Option<Nanos>) -> bool {
         !self.paused && (self.has_due(now) || self.next_slot(now.unwrap_or(self.seen)).is_some())
@@ -136,49 +137,51 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.phase == Phase::Open
     }
 
-    /// Nothing is Ready, and nothing can become so; but for what is of groups that are suspended. For good: such a group stays so.
+    /// Returns whether no key is Ready and none can become Ready; keys of suspended groups do not count. A closed queue
+    /// stays closed: a suspended group is not resumed then.
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         match self.phase {
             Phase::Open => false,
-            // A lease may end as a failure, and come back before the horizon.
+            // A lease may end as a failure whose key becomes Ready again before the horizon.
             Phase::DrainingDelays => self.leased() == 0 && self.is_empty_by(self.horizon),
             Phase::ShutDown => self.dirty == 0 && self.is_empty_by(self.horizon),
             Phase::Stopped => true,
         }
     }
 
-    /// Nothing is Ready that can be handed out, nor will be by then.
+    /// Returns whether no key can be handed out now or by `horizon`.
     fn is_empty_by(&self, horizon: Nanos) -> bool {
         self.order.count() == self.order.suspended() && self.first_wait().is_none_or(|(at, _)| at > horizon)
     }
 
-    /// Shut down, and nothing is Ready or leased; or stopped, when nobody waits for the leases any more.
+    /// Returns whether the queue is shut down and no key is Ready or leased; or stopped, in which case leases do not
+    /// count.
     pub(crate) fn is_drained(&self) -> bool {
         self.phase == Phase::Stopped || (self.is_closed() && self.leased() == 0)
     }
 
-    /// There is no key at all.
+    /// Returns whether the queue holds no key.
     pub(crate) fn is_empty(&self) -> bool {
         self.slab.live() == 0
     }
 
-    /// Nothing is Ready that can be handed out, and nothing leased, by `now`, if that is known.
+    /// Returns whether no key is leased and no Ready key can be handed out, by `now` if it is known.
     pub(crate) fn is_idle(&mut self, now: Option<Nanos>) -> bool {
         self.leased() == 0 && !self.has_ready(now)
     }
 
-    /// Whether a key is Ready, by `now`, if that is known, that can be handed out: if not at once, after a lease of its group.
+    /// Returns whether a Ready key can be handed out, now or after a lease of its group, by `now` if it is known.
     pub(crate) fn has_ready(&mut self, now: Option<Nanos>) -> bool {
         if self.queued() > self.order.suspended() {
             return true;
         }
-        // What is due may be of a group that is suspended: that is known once it is gathered.
+        // Due keys may belong to a suspended group, which is known only once they are gathered.
         self.gather_all(now);
         self.queued() > self.order.suspended() || self.has_due(Some(now.unwrap_or(self.seen)))
     }
 
-    /// Keys that can be handed out at `now`. O(due waits).
+    /// The number of Ready keys at `now`. O(due waits).
     pub(crate) fn len(&self, now: Option<Nanos>) -> usize {
         self.queued() + self.survey(self.due_by(now.unwrap_or(self.seen)), usize::MAX).0
     }
@@ -208,9 +211,9 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         }
     }
 
-    /// Everything in the queue, by key. O(n log n).
+    /// Collects all keys of the queue by state. O(n log n).
     ///
-    /// `left` is the caller's, so that clones die outside every lock also when a later one panics.
+    /// `left` is passed in by the caller, so that clones are dropped outside every lock, even if a later clone panics.
     pub(crate) fn leftovers(&mut self, now: Option<Nanos>, left: &mut Leftovers<K>)
     where
         K: Clone,
@@ -221,8 +224,8 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.clone_keys(leased, &mut left.leased);
     }
 
-    /// Every key and its state: Ready ones in the order of hand-out, waiting ones by deadline, leased ones. As
-    /// [`leftovers`](Self::leftovers) otherwise.
+    /// Collects all keys with their states: Ready keys in the order of hand-out, waiting keys by deadline, then leased
+    /// keys. Otherwise like [`leftovers`](Self::leftovers).
     pub(crate) fn keys_and_states(&mut self, now: Option<Nanos>, keys: &mut Vec<(K, KeyState)>)
     where
         K: Clone,
@@ -241,7 +244,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         keys.extend(slots.into_iter().filter_map(|slot| self.slab.get(slot).key.clone()));
     }
 
-    /// The slots that are Ready, in the order in which `get` would take them, that wait, and that are leased.
+    /// Returns the Ready slots in the order in which `get` would take them, the waiting slots, and the leased slots.
     pub(super) fn slots(&mut self, now: Option<Nanos>) -> (Vec<u32>, Vec<u32>, Vec<u32>) {
         self.gather_all(now);
         let now = now.unwrap_or(self.seen);
@@ -255,13 +258,13 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.reported.iter(&self.slab).chain(self.leases.iter(&self.slab)).collect()
     }
 
-    /// A deadline at or before this has passed.
+    /// Returns the time up to which deadlines have passed.
     #[inline]
     pub(super) fn due_by(&self, now: Nanos) -> Nanos {
         self.phase.due_by(now, self.horizon)
     }
 
-    /// Walks everything and names the first invariant that does not hold. O(n).
+    /// Checks the whole state and names the first invariant that is violated. O(n).
     pub(crate) fn check(&self) -> Result<(), String> {
         self.slab.check()?;
         self.order.check(&self.slab)?;

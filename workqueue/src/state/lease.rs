@@ -1,4 +1,4 @@
-//! PURE. What goes out, and how it comes back.
+//! PURE. Handing out keys, and ending leases.
 
 use flyball_sync::Nanos;
 
@@ -8,9 +8,9 @@ use crate::state::order::ReadyQueue;
 use crate::state::wait::Wait;
 
 impl<K, O: ReadyQueue> QueueState<K, O> {
-    /// Hands out the key that is next in the order, whether it was added Ready or its deadline passed.
+    /// Hands out the next key in the order, whether it was added Ready or its deadline has passed.
     ///
-    /// The key is cloned first: a panic of `Clone` changes nothing.
+    /// The key is cloned first, so that a panic in `Clone` changes nothing.
     #[inline]
     pub(crate) fn get(&mut self, now: Option<Nanos>) -> NextKey<K>
     where
@@ -23,7 +23,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         }
     }
 
-    /// Hands out what is next. The caller has observed the time, once: what it found there is what is next.
+    /// Hands out the next key. The caller has observed the time once, which determines the next key.
     #[inline]
     pub(super) fn hand_out(&mut self, (slot, pick): (u32, O::Pick), now: Nanos) -> NextKey<K>
     where
@@ -42,7 +42,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         NextKey::Key(LeaseId { slot, generation }, key)
     }
 
-    /// What is handed out next, and why: nothing while the queue is paused.
+    /// Returns the slot that is handed out next, with the order's pick; `None` while the queue is paused.
     #[inline]
     pub(super) fn next_slot(&self, now: Nanos) -> Option<(u32, O::Pick)> {
         if self.paused || self.phase == Phase::Stopped {
@@ -62,7 +62,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
 
     /// Ends a lease. A key that leaves the queue is returned, for the caller to drop outside every lock.
     ///
-    /// A stale id ends nothing.
+    /// A stale id has no effect.
     #[inline]
     pub(crate) fn end(&mut self, id: LeaseId, transition: Transition, now: Option<Nanos>) -> Option<K> {
         let now = self.observe(now);
@@ -81,7 +81,8 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         None
     }
 
-    /// What becomes of a lease that has ended, of a key that stays. Apart, so that a key that leaves does not pay for it.
+    /// Applies the transition to a key that stays after its lease has ended. A separate function, so that a key that
+    /// leaves does not pay for it.
     #[inline(never)]
     fn come_back(&mut self, slot: u32, state: State, transition: Transition, now: Nanos) {
         let transition = self.served(transition, now);
@@ -116,7 +117,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         }
     }
 
-    /// A key that was added meanwhile is Ready again, whatever the outcome; but a strict backoff holds.
+    /// A dirty key is Ready again whatever the outcome, except that a strict backoff still applies.
     fn end_dirty(&mut self, slot: u32, transition: Transition, now: Nanos) {
         match transition {
             Transition::Wait(wait) if self.options.strict && wait.backoff => {
@@ -127,8 +128,9 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         }
     }
 
-    /// A delay of zero makes the key Ready. After shutdown a key that comes back gets a deadline after the horizon, so that it is a
-    /// leftover and does not keep the queue open. While what waits is still served, it may come back before the horizon.
+    /// Adjusts a transition for a delay of zero, and for a shutdown. A delay of zero makes the key Ready. After
+    /// shutdown a retried or requeued key gets a deadline after the horizon, so that it becomes a leftover and does not
+    /// keep the queue open. While delayed keys are still served, its deadline may be before the horizon.
     fn served(&mut self, transition: Transition, now: Nanos) -> Transition {
         let wait = match transition {
             Transition::Leave => return transition,
@@ -150,7 +152,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         }
     }
 
-    /// Leaves a lease without its guard: from now on it ends by its key.
+    /// Detaches a lease from its guard: from now on it is ended by its key.
     pub(crate) fn detach(&mut self, id: LeaseId) {
         let entry = self.slab.get_mut(id.slot);
         if entry.generation == id.generation && entry.state.is_leased() {

@@ -3,7 +3,7 @@
 use crate::state::entry::NIL;
 use crate::state::slab::Slab;
 
-/// Slots in the order in which they were pushed; one leaves the middle in O(1).
+/// A list of slots in the order in which they were pushed; removing one from the middle is O(1).
 ///
 /// # Invariants
 /// 1. Following the second link from `head` visits `len` slots and ends at `tail`; the first link mirrors it.
@@ -56,7 +56,7 @@ impl List {
         self.len -= 1;
     }
 
-    /// All slots, from the first. A broken list ends early.
+    /// All slots from the first. If the list is corrupt, the iteration ends early.
     pub(crate) fn iter<'a, K>(&self, slab: &'a Slab<K>) -> impl Iterator<Item = u32> + use<'a, K> {
         let mut slot = self.head;
         let mut left = self.len + 1;

@@ -1,11 +1,11 @@
-//! PURE. What a queue with metrics counts, in constant time and nothing else.
+//! PURE. The counters of a queue with metrics, each updated in constant time.
 //!
-//! The number of adds is not counted where keys come in, which happens in many places, and for deadlines in none. It
-//! follows: whatever was asked for was handed out, was withdrawn, or is there. So
+//! The number of adds is not counted when keys become pending, because that happens in many places, and for deadlines
+//! in none. Instead it is computed: each pending key was handed out, was withdrawn, or is still in the queue. So
 //!
 //! > adds = taken + withdrawn + depth
 //!
-//! and a key whose deadline has passed is in it before anybody has noticed.
+//! and the depth includes a key as soon as its deadline has passed, before any operation has processed the deadline.
 
 use std::time::Duration;
 
@@ -16,20 +16,20 @@ use crate::state::entry::State;
 use crate::state::order::ReadyQueue;
 use crate::state::sparse::SparseMap;
 
-/// What a queue without metrics does not have.
+/// The additional state of a queue with metrics.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
-    /// Keys handed out.
+    /// The number of keys handed out.
     taken: u64,
-    /// Keys that were asked for and then not: cancelled, postponed, stopped, or held by a strict backoff.
+    /// The number of pending keys that were withdrawn: cancelled, postponed, stopped, or held back by a strict backoff.
     withdrawn: u64,
     delays: u64,
-    /// The most adds that were read: a clock that jumps back must not take any of them back.
+    /// The highest number of adds that was read: the number must not fall if the clock jumps back.
     most_adds: u64,
-    /// The moments at which leases began, added up.
+    /// The sum of the times at which the current leases began.
     began: u128,
-    /// Since when a key has been asked for that does not say so itself: because it was leased then, or has been gathered
-    /// into the order. Of Ready and dirty slots only.
+    /// The time since which a key has been pending, if its entry does not store that time: because the key was leased
+    /// at that time, or has been gathered into the order. Only for Ready and dirty slots.
     asked: SparseMap<Requested>,
     last: HandedOut,
 }
@@ -40,7 +40,7 @@ struct Requested {
     delayed: bool,
 }
 
-/// What metrics report of a hand-out.
+/// The data that metrics report about a hand-out.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HandedOut {
     pub(crate) queued: Duration,
@@ -48,7 +48,7 @@ pub(crate) struct HandedOut {
 }
 
 impl<K, O: ReadyQueue> QueueState<K, O> {
-    /// What metrics alone know.
+    /// Sets the statistics that only metrics provide.
     pub(super) fn meter_stats(&mut self, stats: &mut QueueStats, now: Nanos) {
         let Some(meter) = self.meter.as_mut() else { return };
         meter.most_adds = meter.most_adds.max(meter.taken + meter.withdrawn + stats.depth() as u64);
@@ -57,7 +57,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         (stats.adds, stats.delayed_adds) = (meter.most_adds, meter.delays);
     }
 
-    /// [`get`](Self::get), where there may be metrics. A queue without time does without the question.
+    /// Like [`get`](Self::get), for a queue that may have metrics. A queue without a clock skips this check.
     pub(crate) fn get_told(&mut self, now: Option<Nanos>) -> NextKey<K>
     where
         K: Clone,
@@ -79,14 +79,15 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         next
     }
 
-    /// What metrics report of the last hand-out.
+    /// Returns the data that metrics report about the last hand-out.
     pub(crate) fn handed_out(&self) -> Option<HandedOut> {
         self.meter.as_ref().map(|meter| meter.last)
     }
 
-    /// A lease is about to end: for how long it has been held. Nothing without metrics, or where it has ended.
+    /// Returns how long a lease that is about to end has been held; `None` without metrics, or if the lease has ended.
     ///
-    /// One that nobody has `seen` was not handed out, and its key, unless it was added meanwhile, is not asked for anew.
+    /// If no caller has `seen` the lease, it was no hand-out, and a key that is not dirty becomes pending again without
+    /// being counted as an add.
     pub(crate) fn meter_end(&mut self, lease: LeaseId, now: Option<Nanos>, seen: bool) -> Option<Duration> {
         let comes_back = matches!(self.phase, Phase::Open | Phase::DrainingDelays);
         let meter = self.meter.as_mut()?;
@@ -99,14 +100,15 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         })
     }
 
-    /// A slot has been asked for since then, by an add while it is leased, or by a deadline.
+    /// Records that a slot has been pending since `since`, because of an add while it is leased, or because of a
+    /// deadline.
     pub(super) fn meter_asked(&mut self, slot: u32, since: Nanos, delayed: bool) {
         if let Some(meter) = &mut self.meter {
             meter.asked.set(slot, Requested { since, delayed });
         }
     }
 
-    /// Whether a slot is in the depth.
+    /// Returns whether a slot counts in the depth.
     pub(super) fn is_asked(&self, slot: u32, now: Nanos) -> bool {
         match self.slab.get(slot).state {
             State::Ready | State::LeasedDirty => true,
@@ -115,7 +117,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         }
     }
 
-    /// A slot that was asked for is so no more, and was not handed out.
+    /// Records that a pending slot was withdrawn and not handed out.
     pub(super) fn meter_withdrawn(&mut self, slot: u32) {
         if let Some(meter) = &mut self.meter {
             meter.withdrawn += 1;
@@ -123,14 +125,14 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         }
     }
 
-    /// A delay was asked for and accepted.
+    /// Counts a delay that was accepted.
     pub(super) fn meter_delay(&mut self) {
         if let Some(meter) = &mut self.meter {
             meter.delays += 1;
         }
     }
 
-    /// Everything that is asked for is about to be given up.
+    /// Counts all pending keys as withdrawn, before the queue is stopped.
     pub(super) fn meter_stop(&mut self, now: Option<Nanos>) {
         let (ready, due_leased) = self.asked_for(now.unwrap_or(self.seen));
         if let Some(meter) = &mut self.meter {

@@ -1,8 +1,9 @@
-//! PURE. In which order Ready keys are handed out.
+//! PURE. The order in which Ready keys are handed out.
 //!
-//! An order comes in two parts. What a user builds, an [`Order`], stays outside the queue's lock and says what an add
-//! brings with it (its *tag*: nothing, a priority, a group): that runs user code. The [`ReadyQueue`](sealed::ReadyQueue) it makes is
-//! under the lock, holds the keys that are Ready and those that wait, and runs none, but for `Eq` and `Clone` of groups.
+//! An order has two parts. The [`Order`] that a user builds stays outside the queue's lock, and computes the *tag* of
+//! an add (nothing, a priority, or a group), which runs user code. The [`ReadyQueue`](sealed::ReadyQueue) that it
+//! creates is under the lock, holds the Ready and the waiting keys, and runs no user code except `Eq` and `Clone` of
+//! groups.
 
 mod asked;
 mod credits;
@@ -22,16 +23,16 @@ pub use stats::{GroupStats, PriorityStats, TopGroups};
 
 pub(crate) use sealed::ReadyQueue;
 
-/// Where those wait for room who wait for nothing but room in the queue.
+/// The line of adders that wait only for room in the queue.
 pub(crate) const ANY_ROOM: u32 = 0;
-/// Where those wait for whose class there is no room, whatever leaves the queue.
+/// The line of adders whose class has no room whichever key leaves the queue.
 pub(crate) const NO_ROOM: u32 = 1;
 
-/// An order of Ready keys: [`Fifo`], [`Priority`] or [`Fair`]. Sealed: it is part of the proof of the queue, and its
-/// shape may still grow.
+/// An order of Ready keys: [`Fifo`], [`Priority`] or [`Fair`]. Sealed, because the correctness of the queue depends on
+/// it, and so that methods can be added.
 ///
 /// # Examples
-/// A function for queues of any order:
+/// A function for queues with any order:
 /// ```
 /// use flyball_workqueue::{Fair, Key, Order, Priority, Queue};
 ///
@@ -45,7 +46,7 @@ pub(crate) const NO_ROOM: u32 = 1;
 /// assert_eq!(filled(Fair::by_group(|key| key % 2)).ready_len(), 3);
 /// ```
 ///
-/// No other type is one:
+/// You cannot implement it for your own type:
 /// ```compile_fail,E0277
 /// # use flyball_workqueue::Queue;
 /// struct ShortestFirst;
@@ -66,59 +67,60 @@ pub(crate) mod sealed {
     use crate::state::entry::State;
     use crate::state::slab::Slab;
 
-    /// What is outside the lock.
+    /// The part of an order outside the lock.
     pub trait Order<K>: Send + Sync + 'static {
         type ReadyQueue: ReadyQueue;
 
-        /// An empty order.
+        /// Creates an empty ready queue.
         fn ready_queue(&self) -> Self::ReadyQueue;
 
-        /// What an add of `key` brings. Runs user code.
+        /// Computes the tag of an add of `key`. Runs user code.
         fn tag(&self, key: &K) -> Tag<Self::ReadyQueue>;
 
-        /// Brings a tag up to date. Runs user code.
+        /// Makes a tag current. Runs user code.
         #[inline]
         fn renew(&self, _key: &K, _tag: &mut Tag<Self::ReadyQueue>) {}
     }
 
     pub(crate) type Tag<O> = <O as ReadyQueue>::Tag;
 
-    /// Ready keys, linked through the entries themselves; keys that wait, in one heap or in several; and what is known of
-    /// every other key, by slot.
+    /// The part of an order under the lock: the Ready keys, linked through their entries; the waiting keys, in one or
+    /// several heaps; and, by slot, the order's data on every other key.
     ///
-    /// A slot is [admitted](Self::admit) before anything else is said of it, and [vacated](Self::vacate) at the end. `by` is
+    /// A slot is [admitted](Self::admit) before any other call for it, and [vacated](Self::vacate) at the end. `by` is
     /// the time up to which deadlines have passed.
     pub trait ReadyQueue: Send + 'static {
-        /// Whether keys whose deadline has passed are gathered into the order, to take their place in it. If not,
-        /// [`next`](Self::next) draws them from the heaps, and nothing is gathered: for an order in which, of all keys that are due, the
-        /// earliest of a heap is next.
+        /// Whether due keys are gathered from the heaps into the order. If not, [`next`](Self::next) takes them
+        /// directly from the heaps; this suits an order in which the due key with the earliest deadline of a heap is
+        /// next.
         const GATHERS: bool;
-        /// Whether adds of a queued key may change its place.
+        /// Whether adds of a queued key may change its position.
         const RAISES: bool;
 
-        /// What an add brings.
+        /// The data that an add carries.
         type Tag: Send;
-        /// What the order has made of it.
+        /// The data that the order derives from the tag.
         type Class;
-        /// Why a slot is next.
+        /// The reason why a slot is next.
         type Pick: Copy;
 
-        /// Keys in the order.
+        /// The number of keys in the order.
         fn count(&self) -> usize;
 
-        /// How many of them could be handed out one after the other, if no lease ended.
+        /// The number of those keys that could be handed out one after the other if no lease ended.
         #[inline]
         fn available(&self) -> usize {
             self.count()
         }
 
-        /// How many of them nobody can be handed, whatever lease ends: they keep nothing open, and nobody from being idle.
+        /// The number of those keys that cannot be handed out whichever lease ends. They neither keep a queue open nor
+        /// prevent it from being idle.
         #[inline]
         fn suspended(&self) -> usize {
             0
         }
 
-        /// The slot that is handed out next, if any can be: in the order, or due.
+        /// Returns the slot to hand out next, in the order or due, if any can be handed out.
         fn next<K>(
             &self,
             slab: &Slab<K>,
@@ -126,109 +128,111 @@ pub(crate) mod sealed {
             by: impl FnOnce() -> Nanos,
         ) -> Option<(u32, Self::Pick)>;
 
-        /// Called before the hand-out of what is next, which is still in the order.
+        /// Called before the slot returned by `next` is handed out, while the slot is still in the order.
         #[inline]
         fn on_hand_out(&mut self, _pick: Self::Pick, _by: impl FnOnce() -> Nanos) {}
 
-        /// The slots of which one has been in the order the longest; due ones may be among them.
+        /// Returns candidate slots, one of which has been in the order the longest; due slots may be among them.
         fn heads(&self, now: Nanos, by: Nanos) -> impl Iterator<Item = u32>;
 
-        /// Everything that waits.
+        /// Returns the heaps of all waiting keys.
         fn heaps(&self) -> impl Iterator<Item = &Deadlines>;
 
-        /// The same, to give it new turns.
+        /// Like [`heaps`](Self::heaps), but mutable, to renumber the turns.
         fn heaps_mut(&mut self) -> impl Iterator<Item = &mut Deadlines>;
 
-        /// A slot waits from now on.
+        /// Makes a slot wait.
         fn wait<K>(&mut self, slab: &mut Slab<K>, slot: u32, at: Nanos, turn: u32);
 
-        /// It waits no more; its state is then for the caller to set.
+        /// Ends the wait of a slot. The caller must then set its state.
         fn unwait<K>(&mut self, slab: &mut Slab<K>, slot: u32);
 
-        /// It waits for another deadline.
+        /// Moves the wait of a slot to another deadline.
         fn rewait<K>(&mut self, slab: &mut Slab<K>, slot: u32, at: Nanos, turn: u32);
 
-        /// Whether a tag was made before what it says was asked again, and is to be renewed before it is used.
+        /// Returns whether a tag was computed before the limits were refreshed, and must be renewed before it is used.
         #[inline]
         fn is_stale(&self, _tag: &Self::Tag) -> bool {
             false
         }
 
-        /// Finds the class of a key that is not there, and whether there is room for one more of it. May run `Eq`, before any change.
+        /// Finds the class of an absent key, and returns whether the class has room for one more key. May run `Eq`,
+        /// before any change.
         #[inline]
         fn has_room(&mut self, _tag: &mut Self::Tag) -> bool {
             true
         }
 
-        /// The line in which who has just found that there is no room is to wait for it.
+        /// Returns the line in which an adder waits that has just found no room.
         #[inline]
         fn adder_line(&self, _tag: &Self::Tag) -> u32 {
             ANY_ROOM
         }
 
-        /// One more waits there.
+        /// An adder starts to wait in a line.
         #[inline]
         fn join_line(&mut self, _line: u32) {}
 
-        /// One of those who wait there does so no longer.
+        /// An adder stops waiting in a line.
         #[inline]
         fn leave_line(&mut self, _line: u32) {}
 
-        /// For how many keys of those who wait there the order has room.
+        /// Returns the number of keys that the order has room for in the class of a line.
         #[inline]
         fn room(&self, _line: u32) -> usize {
             usize::MAX
         }
 
-        /// The class of a new key, for which there [is room](Self::has_room). What the class does not need stays in the tag, and
-        /// is dropped with it.
+        /// Returns the class of a new key, for which there [is room](Self::has_room). Parts of the tag that the class
+        /// does not need stay in the tag, and are dropped with it.
         fn class(&mut self, tag: &mut Self::Tag) -> Self::Class;
 
-        /// A slot is taken, by a key of this class.
+        /// A slot is occupied by a key of this class.
         #[inline]
         fn admit(&mut self, _slot: u32, _class: Self::Class) {}
 
-        /// An add of a key that is there and in this state, before that changes.
+        /// A key in this state was added again; called before the state changes.
         #[inline]
         fn merge(&mut self, _slot: u32, _state: State, _tag: &Self::Tag) {}
 
-        /// Called after [`merge`](Self::merge) if the state of the key has not changed: moves it to the place that its priority asks for.
+        /// Called after [`merge`](Self::merge) if the state of the key has not changed: moves the key to the position
+        /// that its priority requires.
         #[inline]
         fn reposition<K>(&mut self, _slab: &mut Slab<K>, _slot: u32, _now: Nanos, _by: Nanos) {}
 
-        /// The clock has jumped back: deadlines after `by` have not passed, whatever was seen before.
+        /// The clock has jumped back: deadlines after `by` have not passed, even if a later time was seen before.
         #[cold]
         fn clock_jumped_back<K>(&mut self, _slab: &mut Slab<K>, _by: Nanos) {}
 
-        /// Links a slot in as the youngest.
+        /// Links a slot at the tail.
         fn push<K>(&mut self, slab: &mut Slab<K>, slot: u32);
 
-        /// Unlinks a slot from wherever it is; its state is then for the caller to set.
+        /// Unlinks a slot from wherever it is linked. The caller must then set its state.
         fn unlink<K>(&mut self, slab: &mut Slab<K>, slot: u32);
 
         /// A slot that was unlinked is handed out.
         #[inline]
         fn begin(&mut self, _slot: u32) {}
 
-        /// Its lease has ended, and this becomes of the key, unless it comes back for what it was added for meanwhile.
+        /// The lease of a slot has ended with this transition, which applies unless the key is dirty.
         #[inline]
         fn end(&mut self, _slot: u32, _transition: Transition) {}
 
-        /// What a leased key was added for meanwhile is taken back.
+        /// Cancels the adds that made a leased key dirty or waiting.
         #[inline]
         fn unmark(&mut self, _slot: u32) {}
 
-        /// The slot, linked nowhere, is free.
+        /// A slot that is not linked is freed.
         #[inline]
         fn vacate(&mut self, _slot: u32) {}
 
-        /// Every slot in the order, for inspection.
+        /// Returns all slots in the order, for inspection.
         fn linked<K>(&self, slab: &Slab<K>) -> Vec<u32>;
 
-        /// Every slot that is Ready, due ones included, in the order of hand-out, as far as that is known.
+        /// Returns all Ready slots, including due ones, in the order of hand-out as far as it is known.
         fn slots<K>(&self, slab: &Slab<K>, now: Nanos, by: Nanos) -> Vec<u32>;
 
-        /// Names the first invariant that does not hold.
+        /// Names the first invariant that is violated.
         fn check<K>(&self, slab: &Slab<K>) -> Result<(), String>;
     }
 }

@@ -1,4 +1,4 @@
-//! PURE. What can be asked of the state machine for its order.
+//! PURE. Operations of the state machine that depend on the order.
 
 use flyball_sync::Nanos;
 
@@ -14,14 +14,14 @@ impl<K: Eq> QueueState<K, Levels> {
         self.find(key, hash).map(|slot| self.order.priority(slot))
     }
 
-    /// Says whether there is such a key.
+    /// Sets the priority of a key. Returns whether the key is in the queue.
     pub(crate) fn set_priority(&mut self, key: &K, hash: u32, priority: i8, now: Option<Nanos>) -> bool {
         let now = self.observe(now);
         let Some(slot) = self.find(key, hash) else { return false };
         let (by, entry) = (self.due_by(now), self.slab.get(slot));
         let (state, at) = (entry.state, entry.at);
         if state == State::Waiting && at <= by && self.order.stands_above(slot, priority) {
-            // It is Ready, and goes to the end of a line.
+            // The key is Ready, and moves to the end of a line.
             self.meter_asked(slot, at, true);
             self.unlink(slot);
             self.order.assign(slot, priority);
@@ -54,7 +54,7 @@ impl<K, G: Clone + Eq + Send + 'static> QueueState<K, Groups<G>> {
         self.order.ask_again(asked, names);
     }
 
-    /// A queue that is closed stays so, whatever its groups may do now.
+    /// Sets the limits of groups. A closed queue stays closed, whatever the new limits are.
     pub(crate) fn limit_groups(&mut self, limits: &[(u64, G, Limits)], asked: usize, now: Option<Nanos>) {
         self.observe(now);
         if !self.is_closed() {

@@ -9,13 +9,13 @@ use crate::state::entry::State;
 use crate::state::order::ReadyQueue;
 
 impl<K, O: ReadyQueue> QueueState<K, O> {
-    /// Whether anything is handed out.
+    /// Pauses or resumes hand-outs.
     pub(crate) fn pause(&mut self, paused: bool) {
         self.paused = paused;
     }
 
-    /// Refuses adds and marks from now on. What is due now still comes out; what waits longer stays. So it also ends
-    /// the serving of what waits.
+    /// Refuses adds from now on, and keeps leased keys from becoming dirty. Keys that are due now are still handed out;
+    /// keys that wait longer stay. This also ends the serving of delayed keys.
     pub(crate) fn shut_down(&mut self, now: Option<Nanos>) {
         let now = self.observe(now).min(LAST);
         self.horizon = match self.phase {
@@ -24,7 +24,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
             Phase::ShutDown | Phase::Stopped => return,
         };
         self.phase = Phase::ShutDown;
-        // A lease whose wait is over is dirty, so that the queue does not close before it ends.
+        // A leased key whose wait is over becomes dirty, so that the queue does not close before its lease ends.
         let horizon = self.horizon;
         let due: Vec<u32> =
             self.postponed.iter().filter(|(_, own)| own.wait.at <= horizon).map(|(slot, _)| slot).collect();
@@ -36,7 +36,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         }
     }
 
-    /// Refuses adds and marks from now on, and serves what waits for as long as this. A queue that is shut down stays so.
+    /// Refuses adds from now on, and serves delayed keys for `time`. A queue that is shut down stays shut down.
     pub(crate) fn drain_delays(&mut self, now: Nanos, time: Duration) {
         if self.phase == Phase::Open {
             self.observe(Some(now));
@@ -45,18 +45,18 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         }
     }
 
-    /// Empties the queue: what nobody holds goes into `left`, what is held ends into nothing.
+    /// Empties the queue: keys that are not leased are moved to `left`; ending the remaining leases has no effect.
     ///
-    /// `left` is the caller's, so that keys die outside every lock also when a `Clone` panics.
+    /// `left` is passed in by the caller, so that keys are dropped outside every lock, even if a `Clone` panics.
     pub(crate) fn stop(&mut self, now: Option<Nanos>, left: &mut Leftovers<K>)
     where
         K: Clone,
     {
-        // The only clones, and before anything changes: a panic of `Clone` stops nothing.
+        // The only clones, made before any change: a panic in `Clone` does not stop the queue.
         self.clone_keys(self.leased_slots(), &mut left.leased);
         self.shut_down(now);
         let (ready, waiting, leased) = self.slots(now);
-        // After that, which gathers what is due, and notes since when it is.
+        // After `slots`, which gathers due keys and records the time since which they are due.
         self.meter_stop(now);
         self.phase = Phase::Stopped;
         for (slots, keys) in [(ready, &mut left.ready), (waiting, &mut left.waiting)] {

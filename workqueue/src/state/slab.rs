@@ -19,15 +19,15 @@ impl<K> Slab<K> {
         Self { entries: Vec::new(), free: NIL, live: 0 }
     }
 
-    /// Keys held.
+    /// The number of keys.
     pub(crate) fn live(&self) -> usize {
         self.live
     }
 
-    /// A slot for `key`, linked nowhere; its state is for the caller to set before anything else happens.
+    /// Returns a slot for `key` that is not linked. The caller must set its state before anything else.
     ///
     /// # Panics
-    /// At 2³²−1 keys.
+    /// Panics at 2³²−1 keys.
     #[inline]
     pub(crate) fn insert(&mut self, key: K, hash: u32) -> u32 {
         let slot = self.free;
@@ -55,7 +55,7 @@ impl<K> Slab<K> {
         slot as u32
     }
 
-    /// Vacates a slot that is linked nowhere any more; the key is for the caller to drop, outside every lock.
+    /// Vacates a slot that is not linked any more. The caller must drop the key outside every lock.
     #[inline]
     pub(crate) fn remove(&mut self, slot: u32) -> Option<K> {
         let entry = &mut self.entries[slot as usize];

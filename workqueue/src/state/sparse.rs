@@ -1,10 +1,10 @@
-//! PURE. Values that only few slots have.
+//! PURE. A map for values that only few slots have.
 
 use hashbrown::HashTable;
 
 use crate::state::hash::spread;
 
-/// A value for some of the slots. It keeps its memory, so that it does not allocate where it comes and goes.
+/// Maps some of the slots to a value. It keeps its memory, so that repeated inserts and removals do not allocate.
 #[derive(Debug)]
 pub(crate) struct SparseMap<V> {
     values: HashTable<(u32, V)>,

@@ -1,4 +1,4 @@
-//! PURE. How much is in a queue, and what it has counted, at one moment.
+//! PURE. The statistics of a queue.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use flyball_sync::Nanos;
 use super::QueueState;
 use crate::state::order::ReadyQueue;
 
-/// How much is in a queue, how old it is, and what the queue has counted: all of it of one moment.
+/// The statistics of a queue: the number of keys in each state, ages, and counters, all taken at the same time.
 ///
-/// Durations are by the queue's clock. All of it goes on being right while the queue drains, and after.
+/// Durations are by the queue's clock. The values stay correct while the queue drains, and afterwards.
 ///
 /// # Examples
 /// ```
@@ -36,43 +36,43 @@ use crate::state::order::ReadyQueue;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct QueueStats {
-    /// Keys that can be handed out.
+    /// The number of keys that can be handed out.
     pub ready: usize,
-    /// Keys that wait for a deadline, and that nobody has leased.
+    /// The number of keys that wait for a deadline and are not leased.
     pub waiting: usize,
-    /// Keys held by a lease, whatever comes after it.
+    /// The number of leased keys, including dirty and waiting ones.
     pub leased: usize,
-    /// Leased keys that are Ready again when their lease ends.
+    /// The number of leased keys that are Ready again when their lease ends.
     pub dirty: usize,
-    /// Leased keys that come back after a delay.
+    /// The number of leased keys that wait for a deadline once their lease has ended.
     pub leased_waiting: usize,
-    /// How many more keys there is room for; `None` without a [capacity](crate::QueueBuilder::capacity).
+    /// How many more keys the queue has room for; `None` without a [capacity](crate::QueueBuilder::capacity).
     pub capacity_left: Option<usize>,
-    /// Whether the queue hands out nothing, see [`pause`](crate::Queue::pause).
+    /// Whether the queue is [paused](crate::Queue::pause).
     pub paused: bool,
-    /// Whether the queue takes no keys any more.
+    /// Whether the queue is shut down and refuses adds.
     pub shutting_down: bool,
-    /// Whether ages are [tracked](crate::Queue::track_ages), as they are with [metrics](crate::QueueBuilder::metrics).
+    /// Whether ages are [tracked](crate::Queue::track_ages), as with [metrics](crate::QueueBuilder::metrics).
     pub ages_tracked: bool,
-    /// For how long the oldest Ready key has been so; `None` where none is Ready, or ages are not tracked.
+    /// How long the oldest Ready key has been Ready; `None` if no key is Ready, or ages are not tracked.
     ///
-    /// Of each line of an [order](crate::Order) the first key is looked at. So one that was
-    /// [lowered](crate::Queue::set_priority) to the end of a line of younger keys counts once it is the first there.
+    /// Only the first key of each priority or group of an [order](crate::Order) is examined. So a key that was
+    /// [lowered](crate::Queue::set_priority), and is therefore behind younger keys, counts only once it is the first.
     pub oldest_ready: Option<Duration>,
-    /// For how long the oldest lease has been held; `None` where there is none, or ages are not tracked.
+    /// How long the oldest lease has been held; `None` if no key is leased, or ages are not tracked.
     pub oldest_lease: Option<Duration>,
-    /// The ages of all leases, added up. Zero without metrics.
+    /// The sum of the ages of all leases. Zero without metrics.
     pub unfinished_work: Duration,
-    /// How often a key came to be asked for that was not so already: by an add, by a deadline that passed, by a retry;
-    /// also while a lease held it. An add that is merged is not counted. Never falls. Zero without metrics.
+    /// The total number of times that a key became pending (Ready, or leased and dirty): by an add, by a deadline that
+    /// passed, or by a retry. An add that is merged is not counted. Never decreases. Zero without metrics.
     pub adds: u64,
-    /// How many delays were asked for and accepted: by delayed adds, requeues and backoffs, of whatever length. Never
-    /// falls. Zero without metrics.
+    /// The total number of delays that were accepted: of delayed adds, requeues and backoffs, of any length. Never
+    /// decreases. Zero without metrics.
     pub delayed_adds: u64,
 }
 
 impl QueueStats {
-    /// Keys that are asked for: Ready, or leased and Ready again when the lease ends (client-go's depth).
+    /// The number of pending keys: Ready, or leased and Ready again when the lease ends (client-go's depth).
     #[must_use]
     pub fn depth(&self) -> usize {
         self.ready + self.dirty
@@ -80,7 +80,7 @@ impl QueueStats {
 }
 
 impl<K, O: ReadyQueue> QueueState<K, O> {
-    /// O(1), plus the waits that are over and the leased keys that wait, and with groups their number.
+    /// O(1), plus the deadlines that have passed and the leased keys that wait, and with groups their number.
     pub(crate) fn stats(&mut self, now: Option<Nanos>) -> QueueStats {
         let now = now.unwrap_or(self.seen);
         let (ready, due_leased) = self.asked_for(now);
@@ -104,7 +104,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         stats
     }
 
-    /// How many keys are Ready, and how many leased ones wait no longer.
+    /// Returns the number of Ready keys, and the number of leased keys whose wait is over.
     pub(super) fn asked_for(&self, now: Nanos) -> (usize, usize) {
         let due = self.due_by(now);
         let due_leased = self.postponed.iter().filter(|(_, own)| own.wait.at <= due).count();

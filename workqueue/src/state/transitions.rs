@@ -9,13 +9,14 @@ use crate::state::hash::spread;
 use crate::state::order::ReadyQueue;
 use crate::state::wait::Wait;
 
-/// A table of more buckets is not in the cache nearest to the core.
+/// A table with more buckets does not fit the CPU's nearest cache.
 const LARGE: usize = 1 << 14;
-/// So many keys whose deadline has passed are gathered by one operation.
+/// The number of due keys that one operation gathers at most.
 const AT_ONCE: usize = 64;
 
 impl<K, O: ReadyQueue> QueueState<K, O> {
-    /// The time. Each operation begins with this, and does it once: what it finds then holds until its end.
+    /// Updates and returns the time. Each operation starts with this call and makes it once: the keys that are due then
+    /// stay the due keys until its end.
     #[inline]
     pub(super) fn observe(&mut self, now: Option<Nanos>) -> Nanos {
         if let Some(now) = now {
@@ -32,12 +33,13 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.seen
     }
 
-    /// Has keys whose deadline has passed take their place in an order that wants it so: before anything that comes after
-    /// their deadline does, as every operation begins so.
+    /// Moves due keys to their position in the order, if the order gathers them. Every operation starts with this, so
+    /// that a due key is placed before keys that become Ready after its deadline.
     ///
-    /// Not all at once, which would take 0.2 s for a million of them, under the lock. Where more than so many
-    /// deadlines pass between two operations, the rest are Ready, but take their places a little later. Not counted are
-    /// those that nobody can take, or a queue might never see those behind them.
+    /// Not all due keys are gathered by one operation: a million of them would take 0.2 s under the lock. If more
+    /// deadlines than the limit pass between two operations, the other due keys are Ready, but get their positions a
+    /// little later. Keys that cannot be handed out do not count towards the limit; otherwise a queue might never reach
+    /// the keys behind them.
     fn gather(&mut self, now: Nanos) {
         let by = self.due_by(now);
         let mut most = AT_ONCE;
@@ -50,7 +52,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         }
     }
 
-    /// All of them. O(n log n).
+    /// Gathers all due keys. O(n log n).
     pub(super) fn gather_all(&mut self, now: Option<Nanos>) {
         if O::GATHERS {
             let by = self.due_by(now.unwrap_or(self.seen));
@@ -88,14 +90,14 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         slot
     }
 
-    /// Vacates a slot that is linked nowhere.
+    /// Vacates a slot that is not linked.
     #[inline]
     pub(super) fn remove(&mut self, slot: u32) -> Option<K> {
         let hash = spread(self.slab.get(slot).hash);
         let buckets = self.keys.num_buckets();
         if buckets > LARGE {
-            // Read beside the table's control bytes, not after them: both miss the cache, and at once they cost one
-            // miss. Draining 10⁶ keys takes 0.83 of the time without.
+            // Read together with the table's control bytes, not after them: both miss the cache, and in parallel they
+            // cost one miss. Draining 10⁶ keys then takes 0.83 of the time.
             std::hint::black_box(self.keys.get_bucket(hash as usize & (buckets - 1)).copied());
         }
         if let Ok(found) = self.keys.find_entry(hash, |&other| other == slot) {
@@ -133,14 +135,14 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.leases.push(&mut self.slab, slot);
     }
 
-    /// Has a lease wait once it ends.
+    /// Makes the key of a lease wait once the lease has ended.
     pub(super) fn postpone_lease(&mut self, slot: u32, wait: Wait) {
         let turn = self.next_turn();
         self.slab.get_mut(slot).state = State::LeasedWaiting;
         self.postponed.set(slot, Postponed { wait, turn });
     }
 
-    /// Gives a slot that waits, leased or not, another wait. Its turn is new if the deadline is.
+    /// Changes the wait of a slot, leased or not. The wait gets a new turn if the deadline changes.
     pub(super) fn set_wait(&mut self, slot: u32, wait: Wait) {
         if self.slab.get(slot).state == State::LeasedWaiting {
             let old = self.postponed_of(slot);
@@ -168,7 +170,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         }
     }
 
-    /// Takes a Ready or Waiting slot out of the order or the heap, and all that is known of its wait.
+    /// Removes a Ready or Waiting slot from the order or the heap, with all data on its wait.
     #[inline]
     pub(super) fn unlink(&mut self, slot: u32) {
         let entry = self.slab.get_mut(slot);
@@ -185,7 +187,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         }
     }
 
-    /// Takes a leased slot out of its list.
+    /// Removes a leased slot from its list.
     #[inline]
     pub(super) fn unlink_lease(&mut self, slot: u32) {
         let flags = &mut self.slab.get_mut(slot).flags;

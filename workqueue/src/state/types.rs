@@ -1,10 +1,10 @@
-//! PURE. What is asked of the state machine, and what it answers.
+//! PURE. The arguments and results of the state machine.
 
 use flyball_sync::Nanos;
 
 use crate::state::wait::Wait;
 
-/// What an add did.
+/// The result of an add.
 ///
 /// # Examples
 /// ```
@@ -25,21 +25,22 @@ use crate::state::wait::Wait;
 pub enum Added {
     /// The key was absent and is now queued, or waiting.
     New,
-    /// The key is queued, waiting or dirty already, and the two are one now.
+    /// The key was queued, waiting or dirty already, and the add was merged into it.
     Merged,
     /// The key was waiting for a deadline and is now Ready.
     Promoted,
-    /// The key is leased and will come again when its lease ends, at once or after the delay.
+    /// The key is leased and runs again when its lease has ended, immediately or after the delay.
     Dirty,
 }
 
-/// A key to add, with its hash and tag, which are computed before locking, as that runs user code.
+/// A key to add, with its hash and tag. Both are computed before locking, because that runs user code.
 #[derive(Debug)]
 pub(crate) struct NewKey<K, T> {
-    /// `None` once it is in. A duplicate stays here, to die outside every lock, also when its `Eq` panics.
+    /// `None` once the key is inserted. A duplicate stays here and is dropped outside every lock, even if its `Eq`
+    /// panics.
     pub(crate) key: Option<K>,
     pub(crate) hash: u32,
-    /// What the order makes of it.
+    /// The order's tag of the add.
     pub(crate) tag: T,
 }
 
@@ -50,34 +51,34 @@ pub(crate) struct LeaseId {
     pub(super) generation: u16,
 }
 
-/// What a `get` finds.
+/// The result of a `get`.
 pub(crate) enum NextKey<K> {
     /// This key, now leased.
     Key(LeaseId, K),
-    /// Nothing before this deadline, unless something is added.
+    /// No key before this deadline, unless a key is added.
     Wait(Nanos),
-    /// Nothing unless something is added or a lease ends.
+    /// No key, unless a key is added or a lease ends.
     Empty,
-    /// Nothing, and nothing will come.
+    /// No key, and none will become Ready.
     Closed,
 }
 
-/// What becomes of a key whose lease ends and that was not added meanwhile.
+/// The transition of a key that is not dirty when its lease ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transition {
-    /// It leaves the queue.
+    /// The key leaves the queue.
     Leave,
-    /// It comes back after this wait.
+    /// The key waits.
     Wait(Wait),
-    /// Ready, at the tail.
+    /// The key is Ready at the tail.
     Ready,
-    /// Ready, at the tail; and as nobody has seen the lease, it was no hand-out.
+    /// The key is Ready at the tail; no caller has seen the lease, so it does not count as a hand-out.
     NotBegun,
 }
 
-/// What was not finished, by key.
+/// The keys that were not finished, by state.
 ///
-/// Ready keys stand in the order in which they would have been handed out, waiting ones by deadline.
+/// Ready keys are in the order in which they would have been handed out, waiting keys are ordered by deadline.
 ///
 /// # Examples
 /// ```
@@ -97,11 +98,11 @@ pub enum Transition {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Leftovers<K> {
-    /// Keys nobody took.
+    /// Ready keys that were not taken.
     pub ready: Vec<K>,
-    /// Delayed adds and retries that were not served.
+    /// Keys of delayed adds and retries that were not served.
     pub waiting: Vec<K>,
-    /// Keys held by a lease.
+    /// Leased keys.
     pub leased: Vec<K>,
 }
 
@@ -110,7 +111,7 @@ impl<K> Leftovers<K> {
         Self { ready: Vec::new(), waiting: Vec::new(), leased: Vec::new() }
     }
 
-    /// Whether everything was finished.
+    /// Returns whether all keys were finished.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ready.is_empty() && self.waiting.is_empty() && self.leased.is_empty()

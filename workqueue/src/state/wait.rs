@@ -1,6 +1,6 @@
-//! PURE. How delayed adds of one key become one wait.
+//! PURE. How several delayed adds of a key combine to one wait.
 //!
-//! A wait is *fixed*, or *debounced*: then it has a limit, up to which later adds may move it.
+//! A wait is *fixed*, or *debounced*: a debounced wait has a limit, up to which later adds may move it.
 //!
 //! | mode | no wait yet | fixed t₀ | debounced t₀, limit c₀ |
 //! |---|---|---|---|
@@ -8,16 +8,16 @@
 //! | latest, at most c | min(t, c), limit c | min(t, c′), limit c′ = min(t₀, c) | min(max(t₀, t), c′), limit c′ = min(c₀, c) |
 //! | replace | t | t | t |
 //!
-//! So nobody who asked for a deadline, fixed or as a limit, is served after it, unless it is replaced, or a strict
-//! backoff holds the key.
+//! So no key runs after a deadline that was requested for it, as a fixed time or as a limit, unless the deadline is
+//! replaced, or a strict backoff holds the key.
 
 use std::time::Duration;
 
 use flyball_sync::Nanos;
 
-/// How a delayed add meets a wait of the same key.
+/// How a delayed add combines with an existing wait of the key.
 ///
-/// None moves a key that is Ready already; that is what [`postpone`](crate::Queue::postpone) is for.
+/// No mode moves a key that is Ready already; for that, use [`postpone`](crate::Queue::postpone).
 ///
 /// # Examples
 /// ```
@@ -37,26 +37,26 @@ use flyball_sync::Nanos;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DelayMode {
-    /// The earlier of the two deadlines holds.
+    /// The earlier of the two deadlines applies.
     #[default]
     Earliest,
-    /// Debounce: each add moves the deadline later, but no add waits longer than its `max_wait`; nor does an add of another
-    /// mode wait longer than it asked for.
+    /// Debounce: each add moves the deadline later, but no add waits longer than its `max_wait`, and no add of another
+    /// mode waits longer than it requested.
     Debounce {
-        /// The longest that this add waits, however many others follow.
+        /// The longest time that this add waits, however many adds follow.
         max_wait: Duration,
     },
-    /// This deadline holds, be it earlier or later.
+    /// The new deadline applies, whether it is earlier or later.
     Replace,
 }
 
-/// When a waiting key becomes Ready.
+/// The time at which a waiting key becomes Ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
     pub(crate) at: Nanos,
-    /// Debounced: as far as adds of mode latest may move it.
+    /// For a debounced wait, the latest time to which adds in debounce mode may move it.
     pub(crate) limit: Option<Nanos>,
-    /// It follows a failure; with strict backoff no add shortens it.
+    /// Whether the wait follows a failure; with strict backoff no add shortens such a wait.
     pub(crate) backoff: bool,
 }
 
@@ -82,7 +82,7 @@ impl Wait {
         Self { at, limit: None, backoff: true }
     }
 
-    /// This wait after `request`.
+    /// Combines this wait with a later request.
     pub(crate) fn after(self, request: DelayRequest, strict: bool) -> Self {
         let new = self.moved(request, strict);
         if strict && self.backoff && new.at < self.at { self } else { new }
@@ -115,7 +115,8 @@ impl Wait {
         Self { at, limit, backoff }
     }
 
-    /// This wait after a lease that ended with another, which is one the queue keeps to itself or a failure's.
+    /// Combines this wait of a leased key with the wait of the lease's outcome, which the queue set itself or which is
+    /// a failure's.
     pub(crate) fn after_lease(self, outcome: Self, strict: bool) -> Self {
         match outcome {
             Self { at, backoff: true, .. } if strict => {
@@ -128,7 +129,7 @@ impl Wait {
 }
 
 impl DelayRequest {
-    /// The wait where there was none.
+    /// Returns the wait of a request if there is no existing wait.
     pub(crate) fn alone(self) -> Wait {
         match self {
             Self::Earliest(at) | Self::Replace(at) => Wait::fixed(at),

@@ -1,4 +1,4 @@
-//! SHELL. What a change does to the outside, decided under the lock and done after it.
+//! SHELL. The external effects of a change: decided under the lock, performed after unlocking.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -13,18 +13,18 @@ use crate::queue::adders::Signals;
 use crate::state::order::Order;
 use crate::time_mode::TimeMode;
 
-/// Wakers to wake, threads to signal, a timer to set.
+/// The wakers to wake, the threads to signal, and the timer to arm.
 #[derive(Default)]
 pub(crate) struct Effects {
     pub(super) wakers: WakeBatch,
     pub(in crate::queue) signals: usize,
     pub(super) signal_all: bool,
-    /// Adders to signal.
+    /// The adders to signal.
     pub(in crate::queue) room: Signals,
-    /// The queue is drained or idle.
+    /// Whether the queue is drained or idle.
     pub(in crate::queue) quiet: bool,
     pub(in crate::queue) arm: Option<Nanos>,
-    /// The batch is full, and more tasks are to be woken.
+    /// Whether the batch is full and more tasks are to be woken.
     pub(super) more: bool,
 }
 
@@ -39,7 +39,7 @@ impl Effects {
             && self.arm.is_none()
     }
 
-    /// Does all of it even where a waker or the timer panics.
+    /// Performs all effects, even if a waker or the timer panics.
     pub(super) fn perform<K, O, L, T>(
         &mut self,
         shared: &Shared<K, O, L, T>,

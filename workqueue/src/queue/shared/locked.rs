@@ -1,4 +1,5 @@
-//! SHELL. What the lock guards: the state of the queue and its waiters; and which waiters to wake after a change.
+//! SHELL. The data behind the lock: the state of the queue and its waiters; and the decision which waiters to wake
+//! after a change.
 
 use std::task::Waker;
 
@@ -18,36 +19,37 @@ pub(crate) struct Locked<K, O> {
     /// Tasks that wait for a key.
     pub(crate) getters: TaskWaiters,
     pub(crate) blocked_getters: ThreadWaiters,
-    /// Waiters for anything else.
+    /// Waiters for anything but a key.
     pub(crate) others: OtherWaiters,
-    /// How many tasks were served at their first poll, since one of them gave way.
+    /// The number of tasks that were served at their first poll since a task last yielded.
     at_once: u32,
     pub(super) alarm: Alarm,
 }
 
-/// So many tasks are served at once; the next one lets others run first. A prime, so that workers in step take it in turns, however
-/// many they are.
+/// The number of tasks served at their first poll before the next one yields. A prime, so that among workers in
+/// lockstep each one yields in turn, whatever their number.
 const BUDGET: u32 = 127;
 
 /// Waiters for something other than a key.
 pub(crate) struct OtherWaiters {
-    /// Whether there are any: set by a new waiter, reset by `collect_wakeups` once none is left.
+    /// Whether there are any such waiters: set by a new waiter, reset by `collect_wakeups` once none is left.
     pub(crate) any: bool,
-    /// For room.
+    /// Tasks and threads that wait for room.
     pub(crate) adders: Adders,
     pub(crate) drainers: TaskWaiters,
     pub(crate) idlers: TaskWaiters,
-    /// Threads that wait for the queue to be drained, or idle.
+    /// Threads that wait until the queue is drained or idle.
     pub(crate) blocked_drainers: usize,
     pub(crate) blocked_idlers: usize,
-    /// Those threads were signalled, and none of them has begun to wait since. Without this flag, a blocked getter, which
-    /// performs its effects before it sleeps, would signal them again in every loop until they have run.
+    /// Those threads were signalled, and none of them has started to wait since. Without this flag, a blocked getter,
+    /// which performs its effects before it sleeps, would signal them again in every loop until they have run.
     pub(crate) quiet_notified: bool,
-    /// No longer than until some time.
+    /// Tasks that wait with a time limit.
     pub(crate) timeouts: Timeouts,
-    /// For a lease to be overdue.
+    /// Tasks that wait for an overdue lease.
     pub(crate) watchers: TaskWaiters,
-    /// The earliest moment at which a parked watcher has something to see; `None` while it waits for a lease.
+    /// The earliest time at which a lease becomes overdue for a parked watcher; `None` while all watchers wait for a
+    /// lease to begin.
     pub(crate) watch_at: Option<Nanos>,
 }
 
@@ -89,49 +91,50 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         }
     }
 
-    /// Whether a task that would be served at its first poll is to let others run before: it wakes itself, and comes back.
+    /// Returns whether a task that could be served at its first poll must yield first: the task wakes itself, and is
+    /// polled again after others.
     ///
-    /// Without this a task that takes keys from a queue which is never empty never returns to its executor. The count is the
-    /// queue's, under its lock, and not a runtime's: so it holds on every executor, needs no feature, and a run
-    /// under a scheduler that a seed decides repeats exactly, which a count of the thread would spoil.
+    /// Without this, a task that takes keys from a queue which is never empty never returns to its executor. The
+    /// counter is part of the queue, under its lock, and not of a runtime. So it works on every executor, needs no
+    /// feature, and a run under a seeded scheduler is reproducible, which a thread-local counter would prevent.
     ///
-    /// Only who is served changes the count. One that has to wait says nothing of the others: they may run on other threads,
-    /// or be polled next by the same task, as in a `select!`.
+    /// Only tasks that are served change the counter. A task that has to wait proves nothing about other tasks: they
+    /// may run on other threads, or be polled next by the same task, as in a `select!`.
     #[inline]
     pub(crate) fn is_spent(&self) -> bool {
         self.at_once >= BUDGET
     }
 
-    /// A task that has given way does not come back. The budget begins anew: one that polls each of its futures once, and drops it, would
-    /// give way for ever.
+    /// A task that has yielded was dropped before it was polled again. Resets the counter: otherwise a task that polls
+    /// each of its futures once, and then drops it, would yield for ever.
     pub(crate) fn gave_way_for_good(&mut self) {
         self.at_once = 0;
     }
 
-    /// A task was served that has not waited before; if the budget was spent, it has given way.
+    /// Counts a task that was served without waiting. If the budget was spent, the task has yielded before.
     #[inline]
     pub(crate) fn serve_at_once(&mut self) {
         self.at_once = if self.is_spent() { 1 } else { self.at_once + 1 };
     }
 
-    /// A task that has just found no room waits for it.
+    /// Parks a task that has just found no room.
     pub(crate) fn park_adder(&mut self, tag: &O::Tag, waker: Waker) -> AdderPlace {
         let line = self.join_adders(tag);
         self.others.adders.park(line, waker)
     }
 
-    /// Whether a task that has just found no room waits for it already, with this waker.
+    /// Returns whether a task that has just found no room is parked already, with this waker.
     pub(crate) fn adder_waits_for(&self, place: &AdderPlace, tag: &O::Tag, waker: &Waker) -> bool {
         place.line == self.state.adder_line(tag) && self.others.adders.waits_for(place, waker)
     }
 
-    /// The task waits no more. Its waker is for the caller to drop, outside the lock.
+    /// Removes a task that waits no more. The caller must drop its waker outside the lock.
     pub(crate) fn unpark_adder(&mut self, place: AdderPlace) -> Option<Waker> {
         self.state.leave_line(place.line);
         self.others.adders.leave(place)
     }
 
-    /// A thread that has just found no room is to sleep; gives its line.
+    /// Registers a thread that has just found no room and is about to sleep. Returns its line.
     pub(crate) fn adder_sleeps(&mut self, tag: &O::Tag) -> u32 {
         let line = self.join_adders(tag);
         self.others.adders.sleep(line);
@@ -150,21 +153,22 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         line
     }
 
-    /// Those look again for whom there is no room whatever leaves the queue.
+    /// Wakes the adders that have no room whichever key leaves the queue, so that they check again.
     pub(crate) fn wake_hopeless_adders(&mut self) -> Signals {
         self.others.adders.wake_line(NO_ROOM)
     }
 
-    /// Whether `collect_wakeups` might have something to do.
+    /// Returns whether `collect_wakeups` might have something to do.
     ///
-    /// Not while a thread was signalled and there is no other waiter: that thread looks, and collects the wake-ups itself.
+    /// It has nothing to do while a thread was signalled and there is no other waiter: that thread checks the queue,
+    /// and collects the wake-ups itself.
     #[inline]
     pub(super) fn needs_wakeups(&self) -> bool {
         (self.getters.waiting() > 0) | self.others.any | self.blocked_getters.all_asleep()
     }
 
-    /// Restores the three rules of `queue/shared.rs`; changes nothing but which waiters are awake; and gathers due keys if there
-    /// are waiters for an idle queue.
+    /// Restores the three rules of `queue/shared.rs`. Changes only which waiters are awake, and makes due keys Ready if
+    /// there are waiters for an idle queue.
     pub(super) fn collect_wakeups(&mut self, now: Option<Nanos>, timer: bool) -> Effects {
         let mut effects = Effects::default();
         let mut alarm = None;
@@ -172,13 +176,13 @@ impl<K, O: ReadyQueue> Locked<K, O> {
             self.getters.notify_all();
             effects.signal_all = self.blocked_getters.asleep > 0;
         } else {
-            // Also after shutdown: what was due then is Ready, and nothing else will say so.
+            // Also after shutdown: a key that was due at shutdown is Ready, and no later event wakes a waiter for it.
             let lookahead = self.lookahead();
             let (wanted, next) = self.state.outlook(now, lookahead);
             let notified = self.getters.notified(wanted) + self.blocked_getters.signalled;
             self.notify_getters(wanted.saturating_sub(notified), &mut effects);
-            // The next deadline after those that a waiter was woken for. Set here and not by the woken waiters: a task that is
-            // woken and never polled delays at most one key.
+            // The next deadline after those that a waiter was woken for. It is set here and not by the woken waiters,
+            // so that a task that is woken and never polled delays at most one key.
             alarm = next.filter(|_| self.waits());
             if let Some(at) = alarm {
                 self.cover_deadline(at, &mut effects);
@@ -195,25 +199,25 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         effects
     }
 
-    /// The alarm rang. Its moment stands in for the time, which is not read here: the timer may ring early, and who is
-    /// woken then looks at the clock, and waits again.
+    /// Called when the alarm has fired. The alarm's time is used as the current time, because the clock is not read
+    /// here: the timer may fire early, and a waiter that is woken too early reads the clock and waits again.
     ///
-    /// This may set the alarm anew, for a later moment: a timer that rings at once and always gets through all of
-    /// those, and stops.
+    /// This may arm the alarm again, for a later deadline. A timer that always fires immediately passes through all
+    /// deadlines, and stops.
     pub(super) fn ring(&mut self) -> Effects {
         let rang = self.alarm.rang();
         self.collect_wakeups(rang, true)
     }
 
-    /// How many deadlines that have passed are looked at: as many as there are tasks to notify, woken or not, and one for a
-    /// thread, which signals the next when it has looked. So either all of them are known, and the deadline that comes
-    /// next, or no task is left to wake. A fixed number is not enough: tasks that were woken and are never polled
-    /// may be more than that, and those behind them would get neither a wake-up nor an alarm.
+    /// Returns how many passed deadlines to examine: one for each task that can be notified, woken or not, and one for
+    /// a thread, which signals the next thread after it has checked. So either all passed deadlines and the next one
+    /// are known, or no task is left to wake. A fixed number is not enough: more tasks than that may have been woken
+    /// and never be polled, and the tasks after them would get neither a wake-up nor an alarm.
     fn lookahead(&mut self) -> usize {
         if self.waits() { self.getters.notified(usize::MAX) + self.getters.waiting() + 1 } else { 0 }
     }
 
-    /// Whether a task that was not notified, or any thread, waits for a key.
+    /// Returns whether a thread, or a task that was not notified, waits for a key.
     fn waits(&self) -> bool {
         self.getters.waiting() > 0 || self.blocked_getters.asleep > 0
     }
@@ -225,11 +229,11 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         effects: &mut Effects,
     ) {
         let Self { state, others, .. } = self;
-        // By the time that was seen last, not by the moment at which the alarm rang: it may ring early, and asking makes keys that are due
-        // Ready in an order that gathers them.
+        // By the last time that was seen, not by the time of the alarm: the alarm may fire early, and passing its time
+        // would make keys Ready early in an order that gathers due keys.
         let idle = others.idlers.waiting() + others.blocked_idlers > 0 && state.is_idle(None);
         let drained = state.is_drained();
-        // Nobody waits for room in a queue that takes no more keys.
+        // A queue that accepts no more keys has no waiting adders.
         effects.room = if state.is_open() {
             others.adders.notify(state.room(), |line| state.room_of(line))
         } else {
@@ -270,7 +274,7 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         effects
     }
 
-    /// Every task that waits for a key looks again, and waits again.
+    /// Wakes every task that waits for a key, to check again.
     pub(crate) fn wake_tasks(&mut self, effects: &mut Effects) {
         self.getters.notify_all();
         effects.more = self.fill_batch(&mut effects.wakers);
@@ -282,7 +286,7 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         effects.signal_all = self.blocked_getters.asleep > 0;
     }
 
-    /// Moves the wakers of tasks that are to be woken to the batch; says whether there are more than it has room for.
+    /// Moves the wakers of tasks to notify to the batch. Returns whether there are more than fit.
     pub(super) fn fill_batch(&mut self, batch: &mut WakeBatch) -> bool {
         let others = &mut self.others;
         let more = others.timeouts.wake_passed(batch) | others.adders.fill_batch(batch);
@@ -290,7 +294,8 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         all.into_iter().fold(more, |more, tasks| tasks.fill_batch(batch) | more)
     }
 
-    /// Wakes so many getters, tasks first: a thread costs a system call. Of threads one at a time, which signals the next when it has looked.
+    /// Wakes `getters` getters, tasks first, because waking a thread costs a system call. Threads are signalled one at
+    /// a time: each signals the next after it has checked.
     fn notify_getters(&mut self, getters: usize, effects: &mut Effects) {
         let tasks = self.getters.notify(getters);
         if tasks < getters && self.blocked_getters.signalled == 0 && self.blocked_getters.signal() {
@@ -298,18 +303,18 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         }
     }
 
-    /// Has one of the sleeping threads look when `at` comes. It needs no timer; but its clock may be one that is moved by
-    /// hand, and then only the timer knows.
+    /// Signals a sleeping thread to check again, so that it covers the deadline `at`. Such a thread needs no timer to
+    /// wake it at `at`, unless the clock is moved by hand: then only the timer fires.
     fn cover_deadline(&mut self, at: Nanos, effects: &mut Effects) {
         let threads = &mut self.blocked_getters;
         let is_uncovered = threads.covered_deadline.is_none_or(|covered| at < covered);
-        // A signalled thread looks at the deadline before it sleeps again.
+        // A signalled thread checks the deadline before it sleeps again.
         if is_uncovered && threads.signalled == 0 && threads.signal() {
             effects.signals += 1;
         }
     }
 
-    /// The timer rings at the latest at `alarm`.
+    /// Arms the timer to fire at `alarm` or earlier.
     fn arm_timer(&mut self, alarm: Option<Nanos>, effects: &mut Effects) {
         effects.arm = alarm.and_then(|at| self.alarm.aim(at));
     }

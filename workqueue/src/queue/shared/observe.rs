@@ -1,6 +1,6 @@
-//! SHELL. Reports to metrics sinks, made after unlocking; and the statistics that are read.
+//! SHELL. Reports to metrics sinks, after unlocking; and the statistics that are read.
 //!
-//! A queue without time has no metrics, and all of this compiles to nothing.
+//! A queue without a clock has no metrics, and all of this compiles to nothing.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -13,19 +13,19 @@ use crate::state::{HandedOut, QueueStats};
 use crate::time_mode::TimeMode;
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
-    /// Calls every sink, outside every lock. A panic in a sink is caught.
+    /// Calls `what` with every sink, outside every lock. A panic in a sink is caught.
     #[inline]
     pub(crate) fn tell(&self, what: impl Fn(&dyn QueueMetrics)) {
         if T::DELAYS {
             for sink in &self.sinks {
-                // A panic that is dropped may panic in turn.
+                // Dropping a panic's payload may panic in turn.
                 let told = catch_unwind(AssertUnwindSafe(|| what(&**sink)));
                 told.unwrap_or_else(std::mem::forget);
             }
         }
     }
 
-    /// What metrics report of the last hand-out.
+    /// Returns the data that metrics report about the last hand-out.
     #[inline]
     pub(crate) fn handed_out(&self, locked: &Locked<K, O::ReadyQueue>) -> Option<HandedOut> {
         if T::DELAYS { locked.state.handed_out() } else { None }

@@ -4,21 +4,22 @@ use flyball_sync::Nanos;
 
 use crate::state::entry::NIL;
 
-/// One deadline in the heap. The order of nodes is that of the fields.
+/// A deadline in the heap. Nodes are ordered by their fields, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct HeapNode {
     pub(crate) at: Nanos,
-    /// Equal deadlines keep the order in which they were set.
+    /// Preserves the order in which equal deadlines were set.
     pub(crate) turn: u32,
     pub(crate) slot: u32,
 }
 
 impl HeapNode {
-    /// After every other node: no slot is `NIL`.
+    /// Sorts after every other node, because no slot is `NIL`.
     const VACANT: Self = Self { at: Nanos::MAX, turn: u32::MAX, slot: NIL };
 }
 
-/// Eight nodes, field by field: finding the least one reads a cache line of deadlines, the rest only where they tie.
+/// Eight nodes as a struct of arrays: finding the least one reads one cache line of deadlines, and the other fields
+/// only for ties.
 #[derive(Clone, Debug)]
 pub(crate) struct Siblings {
     at: [Nanos; Self::COUNT],
@@ -54,10 +55,11 @@ impl Siblings {
         node
     }
 
-    /// The least node and its lane. No two nodes share deadline and turn; a vacant lane loses, as it is behind the taken.
+    /// Returns the least node and its lane. No two nodes have the same deadline and turn; a vacant lane sorts after all
+    /// others.
     ///
-    /// A knockout of pairs that carry their deadline compiles to conditional moves: which sibling is least cannot be
-    /// predicted, so a branch here is taken wrongly once a level.
+    /// A tournament of pairs that carry their deadline compiles to conditional moves. With branches, one would be
+    /// mispredicted at each level, as it cannot be predicted which sibling is least.
     #[inline]
     pub(crate) fn least(&self) -> (usize, HeapNode) {
         let lane = |lane: usize| (lane, self.at[lane]);

@@ -1,12 +1,13 @@
-//! SHELL. How often the limits of all groups were to be asked again.
+//! SHELL. The number of refreshes of the groups' limits.
 //!
 //! | what | guarded by |
 //! |---|---|
-//! | the number | an atomic: raised after what is asked has changed, and read before it is asked |
+//! | the number | an atomic: incremented after the functions' results have changed, and read before the functions are
+//! called |
 
 use flyball_sync::locks::{AtomicUsize, Ordering};
 
-/// A number for what is asked now: what is asked after the next call to ask again has a higher one.
+/// Counts the refreshes. Limits that are computed after a refresh have a higher number than those computed before it.
 pub(super) struct Asked(AtomicUsize);
 
 impl Default for Asked {
@@ -16,17 +17,19 @@ impl Default for Asked {
 }
 
 impl Asked {
-    /// To be read before anything is asked: what is answered then is no older than this number says.
+    /// Returns the current number. Read it before calling the functions: their results are then no older than the
+    /// number.
     #[inline]
     pub(super) fn number(&self) -> usize {
         // Ordering: Acquire, see `ask_again`.
         self.0.load(Ordering::Acquire)
     }
 
-    /// What was asked before is stale from now on; gives the number of this call.
+    /// Makes all limits computed before stale. Returns the number of this refresh.
     pub(super) fn ask_again(&self) -> usize {
-        // Ordering: AcqRel. Release: an add that reads this number calls the functions after it, and sees what the caller changed
-        // before. Acquire: a later refresh, which reads this number to raise it, sees that, too.
+        // Ordering: AcqRel. Release: an add that reads this number calls the functions afterwards, and sees the changes
+        // that the caller made before. Acquire: a later refresh that reads this number to increment it sees those
+        // changes, too.
         self.0.fetch_add(1, Ordering::AcqRel) + 1
     }
 }

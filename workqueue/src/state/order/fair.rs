@@ -1,4 +1,4 @@
-//! PURE. How groups of keys share the workers.
+//! PURE. The order that shares workers among groups of keys.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
@@ -10,31 +10,33 @@ use crate::state::order::groups::Groups;
 use crate::state::order::limits::{GroupTag, Limits};
 use crate::state::order::{Order, sealed};
 
-/// Groups of keys take turns, such as one for each namespace or tenant.
+/// Hands out keys of different groups in turns, such as one group for each namespace or tenant.
 ///
-/// A function of the key names its group. Groups with Ready keys take turns; in its turn a group has as many hand-outs as
-/// its [weight](Self::weight_by), by default one. So a group with Ready keys, and below its limit, waits for at most as many
-/// hand-outs as the weights of the other groups in turn add up to, however many keys those have. A group that comes into
-/// turn, or back, goes to the end. Within a group keys are first in, first out.
+/// A function computes the group of a key. Groups with Ready keys take turns; in its turn a group gets as many
+/// hand-outs as its [weight](Self::weight_by), by default one. So a group with Ready keys that is below its limit waits
+/// for at most the sum of the weights of the other groups, however many keys those have. A group that gets its first
+/// Ready key, or gets one again, joins at the end. Within a group keys are first in, first out.
 ///
-/// [`max_leased`](Self::max_leased) bounds how many keys of a group are leased at the same time: 1 makes them run one after the other.
-/// A group that reaches it, or runs out of Ready keys, ends its turn; with 1 a turn is one hand-out, whatever the weight.
-/// Keys that only wait for a lease of their group to end are Ready, but handed out by none; passing over such a group costs
-/// nothing.
+/// [`max_leased`](Self::max_leased) limits how many keys of a group are leased at the same time: with 1 they run one
+/// after the other. A group that reaches the limit, or runs out of Ready keys, ends its turn; with 1 a turn is one
+/// hand-out, whatever the weight. Keys that only wait for a lease of their group to end are Ready, but cannot be handed
+/// out; skipping such a group costs nothing.
 ///
-/// *A group of which nothing may be leased, or that has no weight, is suspended*: its keys stay Ready, and nobody gets them. They do
-/// not count for [`wait_idle`](crate::Queue::wait_idle), do not keep a queue open that is shut down, and are leftovers of a
+/// *A group with a lease limit or a weight of 0 is suspended*: its keys stay Ready, and are not handed out. They do not
+/// count for [`wait_idle`](crate::Queue::wait_idle), do not keep a queue open that is shut down, and are leftovers of a
 /// drain.
 ///
-/// [`capacity`](Self::capacity) bounds how many keys of a group the queue holds, so that one tenant cannot fill it. An add of a key that is
-/// not there is refused as [`Full`](crate::AddErrorKind::Full) then, or waits with [`add_when_room`](crate::Queue::add_when_room) without holding up
-/// those of other groups; nothing else ever is. The capacity [of the queue](crate::QueueBuilder::capacity) holds as well.
+/// [`capacity`](Self::capacity) limits how many keys of a group the queue holds, so that one tenant cannot fill the
+/// queue. If a group is full, an add of an absent key is refused as [`Full`](crate::AddErrorKind::Full), or waits in
+/// [`add_when_room`](crate::Queue::add_when_room) without holding up adds of other groups; no other operation is
+/// refused. The [capacity of the queue](crate::QueueBuilder::capacity) applies as well.
 ///
-/// The functions are called by every add, outside every lock; if one panics, nothing was added. A key's group must not
-/// change while the key is queued. Weight and limits may change: those hold that the last add of a key of the group brought, be it new,
-/// merged or refused, or that [`Queue::refresh_groups`](crate::Queue::refresh_groups) asked for since. `Eq` of a group runs under the lock
-/// of the queue. Adds, hand-outs and ends of leases are O(1) in groups and keys; while adders wait for room, each change also looks at
-/// the groups for which they do. A group with neither keys nor adders that wait is forgotten; memory is kept for as many groups as there were at once.
+/// The functions are called by every add, outside every lock; if one of them panics, nothing is added. A key's group
+/// must not change while the key is queued. Weight and limits may change: the values of the last add of a key of the
+/// group apply, whether the key was new, merged or refused, or those of a later
+/// [`Queue::refresh_groups`](crate::Queue::refresh_groups). `Eq` of a group runs under the queue's lock. Adds,
+/// hand-outs and ends of leases are O(1) in groups and keys; while adders wait for room, each change also checks their
+/// groups. A group with neither keys nor waiting adders is removed; its memory is kept for reuse.
 ///
 /// # Examples
 /// ```
@@ -50,7 +52,7 @@ use crate::state::order::{Order, sealed};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// One at a time for each group:
+/// At most one leased key for each group:
 /// ```
 /// use flyball_workqueue::{Fair, Queue, TryGetError};
 ///
@@ -63,7 +65,7 @@ use crate::state::order::{Order, sealed};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// No more than two keys of each:
+/// At most two keys in the queue for each group:
 /// ```
 /// use flyball_workqueue::{AddErrorKind, Fair, Queue};
 ///
@@ -85,7 +87,7 @@ pub struct Fair<K, G> {
 type ByGroup<G, N> = Box<dyn Fn(&G) -> N + Send + Sync>;
 
 impl<K, G> Fair<K, G> {
-    /// Groups named by this function, all of weight 1 and without limits.
+    /// Creates the order; `group` computes a key's group. All groups have weight 1 and no limits.
     #[must_use]
     pub fn by_group(group: impl Fn(&K) -> G + Send + Sync + 'static) -> Self {
         Self {
@@ -98,7 +100,8 @@ impl<K, G> Fair<K, G> {
         }
     }
 
-    /// How many hand-outs a group has in its turn. 0 is no turn at all: the group is suspended, as by [`max_leased`](Self::max_leased).
+    /// Sets the number of hand-outs of a group in its turn. With 0 the group is suspended, as with
+    /// [`max_leased`](Self::max_leased).
     ///
     /// # Examples
     /// ```
@@ -120,15 +123,17 @@ impl<K, G> Fair<K, G> {
         self
     }
 
-    /// How many keys of any one group are leased at the same time, at most. 0 suspends all groups: nothing is handed out.
+    /// Limits how many keys of each group are leased at the same time. With 0 all groups are suspended: no key is
+    /// handed out.
     #[must_use]
     pub fn max_leased(self, leases: u32) -> Self {
         self.max_leased_by(move |_| leases)
     }
 
-    /// How many keys of each group are leased at the same time, at most. 0 suspends the group; `u32::MAX` is no limit.
+    /// Limits how many keys of each group are leased at the same time, by a function of the group. 0 suspends the
+    /// group; `u32::MAX` means no limit.
     ///
-    /// If the function returns something else than before, call [`Queue::refresh_groups`](crate::Queue::refresh_groups).
+    /// When the function's result changes, call [`Queue::refresh_groups`](crate::Queue::refresh_groups).
     ///
     /// # Examples
     /// ```
@@ -156,15 +161,17 @@ impl<K, G> Fair<K, G> {
         self
     }
 
-    /// How many keys of any one group the queue holds, Ready, waiting and leased. 0 is no room at all; unbounded by default.
+    /// Limits how many keys of each group the queue holds: Ready, waiting and leased. With 0 no key is accepted;
+    /// unbounded by default.
     #[must_use]
     pub fn capacity(self, keys: usize) -> Self {
         self.capacity_by(move |_| keys)
     }
 
-    /// How many keys of each group the queue holds, Ready, waiting and leased. 0 is no room at all; `usize::MAX` is no limit.
+    /// Limits how many keys of each group the queue holds, by a function of the group: Ready, waiting and leased. With
+    /// 0 no key is accepted; `usize::MAX` means no limit.
     ///
-    /// One that shrinks takes no key away.
+    /// Lowering the limit removes no keys.
     ///
     /// # Examples
     /// ```
@@ -189,12 +196,12 @@ impl<K, G> Fair<K, G> {
         Limits::new(weight, max_leased, capacity)
     }
 
-    /// What was asked before is stale from now on; gives the number of this call.
+    /// Makes all limits computed before stale. Returns the number of this refresh.
     pub(crate) fn ask_again(&self) -> usize {
         self.asked.ask_again()
     }
 
-    /// The limits of these groups.
+    /// Computes the limits of these groups.
     pub(crate) fn limits_of(&self, names: Vec<(u64, G)>) -> Vec<(u64, G, Limits)> {
         let limited = |(hash, name)| {
             let limits = self.limits(&name);

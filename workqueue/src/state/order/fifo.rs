@@ -26,7 +26,7 @@ use crate::state::slab::Slab;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fifo;
 
-/// Ready keys in one list, and those that wait.
+/// The Ready keys in one list, and the waiting keys.
 #[derive(Debug, Default)]
 pub struct FifoList {
     ready: List,
@@ -59,7 +59,7 @@ impl sealed::ReadyQueue for FifoList {
         self.ready.len()
     }
 
-    /// Of the two heads, the one that became Ready earlier.
+    /// Returns the head, of the list or of the heap, that became Ready earlier.
     #[inline]
     fn next<K>(&self, slab: &Slab<K>, now: Nanos, by: impl FnOnce() -> Nanos) -> Option<(u32, ())> {
         let front = self.ready.front();

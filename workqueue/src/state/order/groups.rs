@@ -1,4 +1,4 @@
-//! PURE. A line for each group, and whose turn it is.
+//! PURE. A FIFO list (line) for each group, and the ring of groups that take turns.
 //!
 //! Deficit round robin (Shreedhar and Varghese 1996) where every packet is of size one: no deficit is ever left over.
 //!
@@ -10,14 +10,14 @@
 //!    then. (A limit that shrank may be exceeded by leases, or keys, that were there before.)
 //! 4. `count` slots are in lines, `available` of them could be handed out one after the other, and `suspended` of them are of
 //!    groups of which nothing is handed out.
-//! 5. *Turns.* From when a group comes into the ring, it waits for at most as many hand-outs as the weights of those
-//!    before it add up to: each has at most that many left, and who comes later comes in behind it.
+//! 5. *Turns.* A group that enters the ring waits for at most the sum of the weights of the groups before it: each of
+//!    them has at most as many hand-outs left, and groups that enter later are placed after it.
 //!
-//! 6. *Room.* The limits of a group are those that the last add for it brought, refused or not, or those it was given since: so
-//!    who finds no room in a group, and who is to be woken for room there, is decided by the same number.
+//! 6. *Room.* The limits of a group are those of the last add for it, refused or not, or those set since. So the check
+//!    for room in a group and the decision which adders to wake for it use the same number.
 //!
-//! A group's name stays in its record when the group is gone, until another takes its place: then the old name goes
-//! out with the tag of the add that brought the new one, to die outside every lock.
+//! A group's name stays in its record after the group is removed, until another group reuses the record: then the old
+//! name moves into the tag of the add that created the new group, to be dropped outside every lock.
 
 mod check;
 mod ready_queue;
@@ -30,7 +30,7 @@ use crate::state::list::List;
 use crate::state::order::limits::Limits;
 use crate::state::order::stats::GroupStats;
 
-/// Lines of adders from this one on are of groups.
+/// Lines of adders from this number on belong to groups.
 const FIRST_GROUP: u32 = 2;
 
 /// Ready keys by group.
@@ -38,9 +38,9 @@ const FIRST_GROUP: u32 = 2;
 pub struct Groups<G> {
     groups: Vec<Group<G>>,
     index: HashTable<u32>,
-    /// Records without keys, through `next`.
+    /// The head of the free list of records without keys, linked through `next`.
     free: u32,
-    /// The groups in turn, from the first to the last.
+    /// The first group of the ring.
     first: u32,
     last: u32,
     /// The group of each slot.
@@ -48,7 +48,7 @@ pub struct Groups<G> {
     count: usize,
     available: usize,
     suspended: usize,
-    /// So often limits were asked again.
+    /// The number of refreshes of the limits.
     asked: usize,
     waits: Deadlines,
 }
@@ -60,17 +60,17 @@ struct Group<G> {
     line: List,
     leased: usize,
     keys: usize,
-    /// Adders that wait for room.
+    /// The number of adders that wait for room.
     adders: usize,
     limits: Limits,
-    /// Hand-outs left in this turn; zero: not in the ring.
+    /// The number of hand-outs left in this turn; zero if the group is not in the ring.
     left: u32,
     before: u32,
     next: u32,
 }
 
 impl<G> Group<G> {
-    /// How many of its keys could be handed out, if no lease ended.
+    /// The number of the group's keys that could be handed out if no lease ended.
     fn share(&self) -> usize {
         self.line.len().min((self.limits.max_leased as usize).saturating_sub(self.leased))
     }
@@ -116,9 +116,10 @@ impl<G> Groups<G> {
         }
     }
 
-    /// The `most` deepest groups, and the sum of the others. O(groups).
+    /// Returns the `most` groups with the most Ready keys, and the sum of the others. O(groups).
     ///
-    /// `groups` is the caller's, so that clones die outside every lock also when a later one panics.
+    /// `groups` is passed in by the caller, so that clones are dropped outside every lock, even if a later clone
+    /// panics.
     pub(crate) fn depths(&self, most: usize, groups: &mut Vec<GroupStats<G>>) -> GroupStats<usize>
     where
         G: Clone,
@@ -130,8 +131,8 @@ impl<G> Groups<G> {
         others.into_iter().map(|group| group.counts(1)).reduce(GroupStats::and).unwrap_or_default()
     }
 
-    /// Counts a call to ask for all limits again: what was asked before is stale. The names of all groups go to `names`, the
-    /// caller's, as in [`depths`](Self::depths).
+    /// Counts a refresh, which makes all limits computed before stale. Appends the names of all groups to `names`,
+    /// which is passed in by the caller, as in [`depths`](Self::depths).
     pub(crate) fn ask_again(&mut self, asked: usize, names: &mut Vec<(u64, G)>)
     where
         G: Clone,
@@ -141,12 +142,12 @@ impl<G> Groups<G> {
         self.asked = self.asked.max(asked);
     }
 
-    /// Gives groups their limits, if they are still there. `Eq` may panic, and then nothing has changed.
+    /// Sets the limits of groups that still exist. `Eq` may panic; nothing is changed in that case.
     pub(crate) fn limit(&mut self, limits: &[(u64, G, Limits)], asked: usize)
     where
         G: Eq,
     {
-        // Another call has asked after this one, and brings what is newer.
+        // A later refresh has started, and will set newer limits.
         if asked < self.asked {
             return;
         }
@@ -191,7 +192,7 @@ impl<G> Groups<G> {
         }
     }
 
-    /// Changes a group, and what follows from it: invariants 3 and 4.
+    /// Changes a group, and restores invariants 3 and 4.
     #[inline]
     fn change(&mut self, index: u32, change: impl FnOnce(&mut Group<G>)) {
         let group = &mut self.groups[index as usize];
@@ -237,7 +238,7 @@ impl<G> Groups<G> {
         }
     }
 
-    /// The groups in turn, from the first. A broken ring ends early.
+    /// The groups of the ring in order of their turns. If the ring is corrupt, the iteration ends early.
     fn in_turn(&self) -> impl Iterator<Item = u32> {
         let mut next = self.first;
         let mut left = self.groups.len();

@@ -9,16 +9,17 @@ use crate::state::entry::State;
 use crate::state::list::List;
 use crate::state::slab::Slab;
 
-/// One priority.
+/// The keys of one priority.
 #[derive(Debug)]
 pub(super) struct Level {
     pub(super) priority: i8,
     pub(super) line: List,
-    /// Second positions of keys that were raised while they were Ready, in the order in which they were. The first is valid.
+    /// The second positions of keys that were raised while they were Ready, in the order of the raises. The first one
+    /// is valid.
     pub(super) raised: VecDeque<RaisedPosition>,
-    /// Keys that wait, with this priority.
+    /// The waiting keys of this priority.
     pub(super) waits: Deadlines,
-    /// Slots in lines, of whichever level, whose priority is this.
+    /// The number of slots in lines, of any level, that have this priority.
     pub(super) ready: usize,
 }
 
@@ -30,28 +31,28 @@ pub(super) struct RaisedPosition {
     pub(super) since: Nanos,
 }
 
-/// The priorities of a key, and its position.
+/// The priorities and the position of a key.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Position {
-    /// When it took its position in its line, among all positions that were taken.
+    /// The turn at which the key took its position in its line; turns number all positions.
     pub(super) turn: u64,
-    /// The same by the clock.
+    /// The time at which the key took its position.
     pub(super) since: Nanos,
-    /// Of its second positions, those with earlier turns are not valid.
+    /// Second positions of the key with earlier turns are not valid.
     pub(super) valid_from: u64,
-    /// Whose line or heap it is in.
+    /// The level whose line or heap the key is in.
     pub(super) level: i8,
     /// The highest level at which it has a position.
     pub(super) top: i8,
-    /// What it is queued with, or was handed out with.
+    /// The priority with which the key is queued, or was handed out.
     pub(super) priority: i8,
-    /// What it comes back with.
+    /// The key's own priority, with which it is retried or requeued.
     pub(super) own: i8,
-    /// What it was added with while leased, if it was.
+    /// The priority with which the key was added while leased, if it was.
     pub(super) wished: Option<i8>,
 }
 
-/// The order of a key at its level: its turn, since when it is there, its slot.
+/// The rank of a key at its level: its turn, the time since which it is there, and its slot.
 type Rank = (u64, Nanos, u32);
 
 impl Level {
@@ -65,20 +66,20 @@ impl Level {
         }
     }
 
-    /// Whether it has a Ready key.
+    /// Returns whether the level has a Ready key.
     #[inline]
     pub(super) fn is_ready(&self, by: Nanos) -> bool {
         self.line.len() > 0 || !self.raised.is_empty() || self.waits.first().is_some_and(|(at, _)| at <= by)
     }
 
-    /// The key that has been Ready at this level for the longest.
+    /// Returns the key that has been Ready at this level for the longest time.
     #[inline]
     pub(super) fn head(&self, positions: &[Position], now: Nanos, by: Nanos) -> Option<u32> {
         let line = self.line.front().map(|slot| rank(positions, slot));
         self.or_due(first(line, self.raised.front().map(RaisedPosition::rank)), now, by)
     }
 
-    /// The same of the keys that were not raised to it.
+    /// Like `first`, but without the keys that were raised to this level.
     pub(super) fn first_at_home(&self, positions: &[Position], now: Nanos, by: Nanos) -> Option<u32> {
         self.or_due(self.line.front().map(|slot| rank(positions, slot)), now, by)
     }
@@ -92,7 +93,7 @@ impl Level {
         }
     }
 
-    /// All its Ready keys, those that were raised to it included, in the order in which it hands them out.
+    /// Returns all Ready keys of the level, including those raised to it, in the order of hand-out.
     pub(super) fn slots<K>(
         &self,
         slab: &Slab<K>,
@@ -121,7 +122,7 @@ impl Level {
         slots
     }
 
-    /// Takes a second position, the last. Those that are not valid any more go where they would be the most.
+    /// Appends a second position. Invalid second positions are removed when they would be the majority.
     pub(super) fn raise(&mut self, raised: RaisedPosition, positions: &[Position]) {
         if self.raised.len() > 2 * positions.len() {
             self.raised.retain(|raised| raised.is_valid(positions));
@@ -152,7 +153,7 @@ impl Level {
         }
     }
 
-    /// The first of the second positions is valid again.
+    /// Restores that the first of the second positions is valid.
     pub(super) fn clean(&mut self, positions: &[Position]) {
         while self.raised.front().is_some_and(|raised| !raised.is_valid(positions)) {
             self.raised.pop_front();
@@ -186,9 +187,9 @@ fn first(one: Option<Rank>, other: Option<Rank>) -> Option<Rank> {
     }
 }
 
-/// Whether what has been in line since then goes before a key whose deadline `at` has passed. A deadline goes before an
-/// add of the same instant: it was set before. What seems to be there since a moment to come (the clock jumped back) goes
-/// first, or deadlines would starve it until then.
+/// Returns whether a key that has been in line since `since` goes before a key whose deadline `at` has passed. A
+/// deadline goes before an add of the same time, because it was set earlier. A key whose `since` is in the future (the
+/// clock jumped back) goes first; otherwise deadlines would starve it until that time.
 #[inline]
 pub(crate) fn goes_before(since: Nanos, at: Nanos, now: Nanos) -> bool {
     since < at || since > now

@@ -1,7 +1,7 @@
-//! PURE. A line for each priority.
+//! PURE. The order of keys with priorities: a FIFO list (line) for each priority.
 //!
 //! # Priorities of a key
-//! A key has its *own* priority, and the one it is queued with, which an add may raise for one hand-out:
+//! A key has its *own* priority, and the priority that it is queued with, which an add may raise for one hand-out:
 //!
 //! | | own | queued with | requested |
 //! |---|---|---|---|
@@ -14,17 +14,17 @@
 //! | lease is given back unseen | = | the higher of that and requested | – |
 //! | `cancel` of a leased key | = | = | – |
 //!
-//! So what a key was raised by ends with the hand-out it was raised for, and a failure, a requeue or a mark begins anew
-//! from its own priority.
+//! So a raise ends with the hand-out that it was for, and after a failure, a requeue or an add while leased the key
+//! starts again from its own priority.
 //!
 //! # Positions of a key
-//! A key that becomes Ready stands at the end of the line of its priority. One that is raised while it is Ready keeps that
-//! position, and takes a second one at the end of the higher level: it is handed out when the first of its positions is next.
-//! So **no add and no raise ever postpones a key**. One that is lowered keeps the position in which it became Ready if that is not above
-//! its new priority, and goes to the end of the line of that otherwise.
+//! A key that becomes Ready is appended to the line of its priority. A key that is raised while it is Ready keeps that
+//! position, and gets a second one at the end of the higher level: it is handed out when the first of its positions is
+//! next. So **no add and no raise ever postpones a key**. A key that is lowered keeps the position at which it became
+//! Ready if that is not above its new priority, and otherwise moves to the end of the new priority's line.
 //!
-//! Rejected: to move a raised key. Behind a long line it may come later than where it was, as its level may be owed
-//! a hand-out ([`Credits`]); which of the two is sooner depends on what is still to come.
+//! Rejected: to move a raised key. Behind a long line it may be handed out later than at its old position, because its
+//! old level may be owed a hand-out ([`Credits`]); which of the two is sooner depends on future adds.
 //!
 //! # Invariants
 //! 1. A Ready slot is in the line of its position's level, a waiting one in its heap; `count` slots are in lines. No two levels
@@ -50,16 +50,16 @@ use crate::state::order::sealed::ReadyQueue;
 use crate::state::order::stats::PriorityStats;
 use crate::state::slab::Slab;
 
-/// Ready keys by priority, and those that wait.
+/// The Ready keys by priority, and the waiting keys.
 #[derive(Debug)]
 pub struct Levels {
-    /// Those that were ever in use: at most 256.
+    /// The levels that were ever in use: at most 256.
     levels: Vec<Level>,
     credits: Credits,
-    /// By slot.
+    /// The position of each slot.
     positions: Vec<Position>,
-    /// Those that were raised when their deadline had passed, and still wait to be handed out. If the clock goes back the
-    /// latest are early, and none where a thread is late with its time.
+    /// The keys that were raised after their deadline had passed, and are not handed out yet. If the clock goes back,
+    /// the latest of them are not due any more; none of them is if a thread passes an older time.
     due: BTreeSet<(Nanos, u32)>,
     count: usize,
     turn: u64,
@@ -71,18 +71,19 @@ impl Levels {
         Self { levels, credits: Credits::new(share), positions, due, count: 0, turn: 0 }
     }
 
-    /// The priority of what is to come of a key, or else of its lease.
+    /// Returns the priority of a key's next run, or else of its lease.
     pub(crate) fn priority(&self, slot: u32) -> i8 {
         let position = self.positions[slot as usize];
         position.wished.unwrap_or(position.priority)
     }
 
-    /// Whether a Ready key, lowered to this, leaves the position in which it became Ready.
+    /// Returns whether a Ready key that is lowered to `priority` leaves the position at which it became Ready.
     pub(crate) fn stands_above(&self, slot: u32, priority: i8) -> bool {
         self.positions[slot as usize].level > priority
     }
 
-    /// Whatever it was. A key whose deadline has passed does not [stand above](Self::stands_above) it.
+    /// Sets the priority of a key in any state. A key whose deadline has passed does not [stand
+    /// above](Self::stands_above) a priority.
     pub(crate) fn set_priority<K>(
         &mut self,
         slab: &mut Slab<K>,
@@ -108,19 +109,19 @@ impl Levels {
         self.reposition(slab, slot, now, by);
     }
 
-    /// A key that is in no line has this priority.
+    /// Sets the priority of a key that is in no line.
     pub(crate) fn assign(&mut self, slot: u32, priority: i8) {
         let position = &mut self.positions[slot as usize];
         (position.own, position.priority) = (priority, priority);
         position.wished = position.wished.map(|_| priority);
     }
 
-    /// A key that has just become Ready is there since this moment only.
+    /// Sets the time since which a key that has just become Ready has its position.
     pub(crate) fn stands_since(&mut self, slot: u32, now: Nanos) {
         self.positions[slot as usize].since = now;
     }
 
-    /// The Ready keys of each level. O(levels + waits that are over).
+    /// Returns the number of Ready keys of each level. O(levels + deadlines that have passed).
     pub(crate) fn depths<K>(&self, slab: &Slab<K>, by: Nanos) -> Vec<PriorityStats> {
         let mut depths: Vec<_> = self
             .levels
@@ -135,13 +136,13 @@ impl Levels {
         depths
     }
 
-    /// Where the level of a priority is, or would be.
+    /// Returns the index of the level of a priority, or the index at which to insert it.
     #[inline]
     fn index(&self, priority: i8) -> usize {
         self.levels.partition_point(|level| level.priority > priority)
     }
 
-    /// The level of a priority, a new one if there was none.
+    /// Returns the level of a priority, creating it if necessary.
     #[inline]
     fn level(&mut self, priority: i8) -> &mut Level {
         let at = self.index(priority);
@@ -158,7 +159,7 @@ impl Levels {
         self.turn
     }
 
-    /// Goes to the end of the line of its priority.
+    /// Appends a slot to the line of its priority.
     #[inline]
     fn join<K>(&mut self, slab: &mut Slab<K>, slot: u32, since: Nanos) {
         let turn = self.next_turn();
@@ -171,7 +172,7 @@ impl Levels {
         level.line.push(slab, slot);
     }
 
-    /// Is queued with another priority from now on.
+    /// Changes the priority that a slot is queued with.
     fn change(&mut self, slot: u32, in_line: bool, priority: i8) {
         let old = std::mem::replace(&mut self.positions[slot as usize].priority, priority);
         if in_line {
@@ -180,7 +181,7 @@ impl Levels {
         }
     }
 
-    /// One that waits is about to leave its second positions, if it has any.
+    /// Removes a waiting slot that has second positions from `due`, before these become invalid.
     #[inline]
     fn forget_due<K>(&mut self, slab: &Slab<K>, slot: u32) {
         let Position { level, top, .. } = self.positions[slot as usize];
@@ -189,7 +190,7 @@ impl Levels {
         }
     }
 
-    /// Second positions are left.
+    /// Invalidates the second positions of a slot.
     #[inline]
     fn invalidate(&mut self, slot: u32) {
         let turn = self.next_turn();
@@ -277,7 +278,7 @@ impl ReadyQueue for Levels {
         if index >= self.positions.len() {
             self.positions.resize(index + 1, Position::default());
         }
-        // Not the second positions of the key that had this slot before.
+        // Invalidates the second positions of the key that had this slot before.
         let valid_from = self.next_turn();
         self.positions[index] = Position { priority, own: priority, valid_from, ..Position::default() };
     }

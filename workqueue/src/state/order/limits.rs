@@ -1,20 +1,20 @@
-//! PURE. What holds for a group, and what an add brings of it.
+//! PURE. The limits of a group, and the tag of an add.
 
 use crate::state::entry::NIL;
 
-/// What holds for a group of keys.
+/// The weight and the limits of a group of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
-    /// Hand-outs in a turn, at least one.
+    /// The number of hand-outs in a turn, at least one.
     pub(super) weight: u32,
-    /// None: the group is suspended.
+    /// The maximum number of leased keys; with 0 the group is suspended.
     pub(super) max_leased: u32,
-    /// Keys it has at most; more, if there were more before.
+    /// The maximum number of keys; the group may hold more if it did before the limit was lowered.
     pub(super) capacity: usize,
 }
 
 impl Limits {
-    /// A group of no weight has no turn: that is a group of which nothing is leased.
+    /// A group of weight 0 has no turn, so its limit of leased keys is 0.
     pub(super) fn new(weight: u32, max_leased: u32, capacity: usize) -> Self {
         let max_leased = if weight == 0 { 0 } else { max_leased };
         Self { weight: weight.max(1), max_leased, capacity }
@@ -25,16 +25,16 @@ impl Limits {
     }
 }
 
-/// What an add brings: the name of its group, and what is to hold for it.
+/// The tag of an add: the name of the group, and the limits for it.
 #[derive(Debug)]
 pub struct GroupTag<G> {
     /// `None` once it has become the name of a group.
     pub(super) group: Option<G>,
     pub(super) hash: u64,
     pub(super) limits: Limits,
-    /// After how many calls to ask again this was asked.
+    /// The number of refreshes before these limits were computed.
     pub(super) asked: usize,
-    /// The group, if there is one: as good as the lock under which it was found.
+    /// The group's index, if the group exists: valid as long as the lock is held under which it was found.
     pub(super) found: u32,
 }
 

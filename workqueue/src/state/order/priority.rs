@@ -1,33 +1,34 @@
-//! PURE. How keys of different priorities share the workers.
+//! PURE. The order that shares workers among priorities.
 
 use std::num::NonZeroU32;
 
 use crate::state::order::levels::Levels;
 use crate::state::order::{Order, sealed};
 
-/// Higher priorities first, and no key starves.
+/// Hands out keys of higher priorities first, without starving lower ones.
 ///
-/// A priority is a number from −128 to 127, by default 0, and higher is more urgent. [`Queue::with_priority`](crate::Queue::with_priority) adds
-/// with another; [`set_priority`](crate::Queue::set_priority) sets it, lower, too. Keys of one priority are first in, first out,
-/// from when they are Ready; a waiting key keeps its priority.
+/// A priority is a number from −128 to 127, by default 0; higher is more urgent.
+/// [`Queue::with_priority`](crate::Queue::with_priority) adds keys with another priority;
+/// [`set_priority`](crate::Queue::set_priority) sets it to a higher or a lower value. Keys of one priority are first
+/// in, first out, from when they become Ready; a waiting key keeps its priority.
 ///
 /// # Raises
-/// Adds of one key merge to the highest priority. A raise by an add lasts for one hand-out: a key that comes back from it,
-/// by a failure or a requeue, has its own priority again, the one it was first added with or that was set last. What a
-/// leased key is added with counts for its next run.
+/// Adds of one key coalesce to the highest priority. A raise by an add lasts for one hand-out: a key that is retried or
+/// requeued after it has its own priority again, which is the one it was first added with, or the one that was last
+/// set. The priority of an add while the key is leased applies to the next run.
 ///
-/// A raise never postpones a key: it keeps its position, takes another at the end of its new priority, and is handed out
-/// when the first of the two is next.
+/// A raise never postpones a key: the key keeps its position, gets a second one at the tail of its new priority, and is
+/// handed out when the first of the two is next.
 ///
 /// # Share
-/// The highest priority with Ready keys is served first, however many keys wait below it. Each lower one with Ready keys
-/// earns one credit per hand-out of the highest; with 4, unless [`share`](Self::share) says otherwise, it is served once
-/// and starts again. With L lower priorities in use meanwhile:
+/// The highest priority with Ready keys is served first, however many keys wait below it. Each lower priority with
+/// Ready keys earns one credit per hand-out of the highest. With 4 credits, or the number that you set with
+/// [`share`](Self::share), it is served once and starts again at 0. If L lower priorities are in use meanwhile:
 /// - a key of the highest priority waits for the keys before it, and for at most one key of each lower priority before
 ///   each of these hand-outs;
 /// - a key of a lower priority with n keys before it there is handed out within (share + L) · (n + 1) hand-outs.
 ///
-/// Nothing of this reads a clock. With `p` priorities that were ever in use, at most 256, a hand-out is O(p).
+/// The order reads no clock. If `p` priorities were ever in use, at most 256, a hand-out is O(p).
 ///
 /// # Examples
 /// ```
@@ -49,20 +50,20 @@ pub struct Priority {
     share: Option<NonZeroU32>,
 }
 
-/// A fifth of the hand-outs: the most that lets 2000 keys which a restart lists run once within a minute while those that
-/// have run keep ten workers busy (`workqueue/tests/it/starvation.rs`). A production queue was starved for half an hour by
-/// three keys (home-operations/miroir#122); who wants that asks.
+/// A fifth of the hand-outs. This is the most that lets 2000 keys which are listed at a restart run once within a
+/// minute, while the keys that have run keep ten workers busy (`workqueue/tests/it/starvation.rs`). A production queue
+/// was starved for half an hour by three keys (home-operations/miroir#122), so strict priorities must be requested.
 const DEFAULT_SHARE: NonZeroU32 = NonZeroU32::new(4).unwrap();
 
 impl Priority {
-    /// Higher priorities first; each lower one is served once per 4 hand-outs of the highest.
+    /// Creates the order with the default share: each lower priority is served once per 4 hand-outs of the highest.
     #[must_use]
     pub const fn new() -> Self {
         Self { share: Some(DEFAULT_SHARE) }
     }
 
-    /// Serves each lower priority once per so many hand-outs of the highest. With 1, half of the hand-outs at the least are
-    /// of lower priorities while those have Ready keys.
+    /// Serves each lower priority once per `hand_outs` hand-outs of the highest. With 1, at least half of the hand-outs
+    /// are of lower priorities while those have Ready keys.
     ///
     /// # Examples
     /// ```
@@ -83,7 +84,8 @@ impl Priority {
         Self { share: Some(hand_outs) }
     }
 
-    /// No share: a key is handed out only while none of a higher priority is Ready, and may wait for ever.
+    /// Creates the order without a share: a key is handed out only while no key of a higher priority is Ready, so it
+    /// may wait for ever.
     #[must_use]
     pub const fn strict(self) -> Self {
         Self { share: None }

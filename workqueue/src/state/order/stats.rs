@@ -1,38 +1,39 @@
-//! PURE. How many keys an order has where, as data.
+//! PURE. Statistics of orders.
 
-/// How many keys of a priority are Ready.
+/// The number of Ready keys of a priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct PriorityStats {
     /// The priority.
     pub priority: i8,
-    /// Keys in its line.
+    /// The number of Ready keys.
     pub ready: usize,
 }
 
-/// The keys of one group.
+/// The key counts of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct GroupStats<G> {
     /// The group.
     pub group: G,
-    /// All its keys.
+    /// The number of all its keys.
     pub total: usize,
-    /// Those that are Ready.
+    /// The number of its Ready keys.
     pub ready: usize,
-    /// Those that are leased.
+    /// The number of its leased keys.
     pub leased: usize,
-    /// Those that are Ready and that nobody gets, as the group is [suspended](crate::Fair::max_leased).
+    /// The number of its Ready keys that cannot be handed out because the group is
+    /// [suspended](crate::Fair::max_leased).
     pub suspended: usize,
-    /// How many more keys there is room for, whatever room the queue has; `None` without a [capacity](crate::Fair::capacity) of the
-    /// group.
+    /// How many more keys the group has room for, apart from the capacity of the queue; `None` if the group has no
+    /// [capacity](crate::Fair::capacity).
     pub capacity_left: Option<usize>,
 }
 
 impl GroupStats<usize> {
-    /// Both together.
+    /// Returns the sum of both.
     pub(super) fn and(self, other: Self) -> Self {
         let room = self.capacity_left.into_iter().chain(other.capacity_left).reduce(usize::saturating_add);
         Self {
@@ -46,13 +47,13 @@ impl GroupStats<usize> {
     }
 }
 
-/// The keys of some groups by name, and those of the others together.
+/// The statistics of some groups by name, and the sum of all others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct TopGroups<G> {
-    /// The groups with the most Ready keys, those with more first.
+    /// The groups with the most Ready keys, in descending order.
     pub groups: Vec<GroupStats<G>>,
-    /// All others, added up: `group` is their number. Room is that of those with a capacity.
+    /// The sum of all other groups: `group` is their number. `capacity_left` sums only the groups with a capacity.
     pub others: GroupStats<usize>,
 }

@@ -1,4 +1,4 @@
-//! PURE. The invariants of groups, walked.
+//! PURE. Checks the invariants of groups.
 
 use super::Groups;
 use crate::state::entry::State;

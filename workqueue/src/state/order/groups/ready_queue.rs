@@ -1,4 +1,4 @@
-//! PURE. Groups as the queue's order: what each step of a key does to its group.
+//! PURE. Groups as a ready queue: the effect of each transition of a key on its group.
 
 use flyball_sync::Nanos;
 
@@ -175,7 +175,7 @@ impl<G: Eq + Send + 'static> ReadyQueue for Groups<G> {
         self.change(self.of[slot as usize], |group| group.line.unlink(slab, slot));
     }
 
-    /// Its last hand-out in this turn sends a group to the end of the ring.
+    /// Moves a group to the end of the ring if this was its last hand-out in this turn.
     #[inline]
     fn begin(&mut self, slot: u32) {
         let index = self.of[slot as usize];
@@ -205,7 +205,8 @@ impl<G: Eq + Send + 'static> ReadyQueue for Groups<G> {
         self.groups.iter().flat_map(|group| group.line.iter(slab)).collect()
     }
 
-    /// As if no lease ended meanwhile; what no turn reaches then comes last. What is due was gathered before.
+    /// Simulates hand-outs without ends of leases; Ready slots that cannot be reached that way come last. Due slots
+    /// were gathered before.
     fn slots<K>(&self, slab: &Slab<K>, _: Nanos, _: Nanos) -> Vec<u32> {
         let mut slots = Vec::with_capacity(self.count);
         let mut lines: Vec<_> = self.groups.iter().map(|group| group.line.iter(slab)).collect();
