@@ -1,5 +1,4 @@
-//! SHELL. How many operations at once, learnt from how they end: the rule is in `limit.rs`, and `limiter.rs` guards what is
-//! shared.
+//! SHELL. An adaptive concurrency limit: the rule is in `limit.rs`, and `limiter.rs` guards the shared state.
 
 mod acquire_permit;
 mod limit;

@@ -1,4 +1,5 @@
-//! PURE. How long a key that failed has to wait: a policy a file, policies made of policies, and the state per key below them.
+//! PURE. Backoff policies, which decide how long a failed key waits: one policy per file, combinators, and the state
+//! per key.
 
 mod combine;
 mod controller_default;

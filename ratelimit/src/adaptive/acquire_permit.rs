@@ -1,8 +1,8 @@
-//! EDGE. Waiting for a permit.
+//! EDGE. The future that waits for a permit.
 //!
-//! Cancel safety: the future holds a ticket from its first poll on. Dropped in line, it leaves the line; dropped after a
-//! place was given to it and before it was polled, it hands the place on, so no wake-up is lost. Kept and not polled, it
-//! loses the place after a while.
+//! Cancel safety: the future holds a ticket from its first poll on. Dropped while it waits, it leaves the wait queue.
+//! Dropped after it was given a slot and before it was polled, it passes the slot on, so no wake-up is lost. A future
+//! that is kept and not polled loses its slot after [`KEPT`](super::limiter::KEPT).
 
 use std::fmt;
 use std::future::Future;
@@ -20,7 +20,8 @@ use crate::{Clock, Monotonic, Nanos, Permit, TimedOut};
 /// The future of [`ConcurrencyLimiter::acquire`](crate::ConcurrencyLimiter::acquire).
 ///
 /// # Cancel safety
-/// Dropping it leaves the line; a place that it had been given and has not taken goes to the next in line.
+/// Dropping the future removes it from the wait queue. If it was given a slot and has not been polled since, the slot
+/// goes to the next waiter.
 ///
 /// # Examples
 /// ```
@@ -48,7 +49,7 @@ impl<C: Clock> AcquirePermit<C> {
         Self { shared, ticket: None, coop: CoopBudget::default() }
     }
 
-    /// Sleeps until it is ready, or until then on the machine's clock.
+    /// Blocks the thread until there is a permit, or until `until` on the machine's clock.
     pub(crate) fn wait(self, until: Option<Nanos>) -> Result<Permit<C>, TimedOut> {
         let mut acquire = pin!(self);
         let signal = Arc::new(ThreadSignal::default());
@@ -62,8 +63,8 @@ impl<C: Clock> AcquirePermit<C> {
             if left == Some(Duration::ZERO) {
                 return Err(TimedOut);
             }
-            // A wake-up since the poll makes this return at once. The thread also wakes periodically: the future that was given
-            // the place may never be polled, and there may be no other call that takes the place back.
+            // A wake-up since the poll makes this return immediately. The thread also wakes periodically: the future
+            // that was given the slot may never be polled, and there may be no other call that takes the slot back.
             signal.wait(Some(left.map_or(KEPT * 10, |left| left.min(KEPT * 10))));
         }
     }

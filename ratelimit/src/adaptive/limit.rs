@@ -1,37 +1,42 @@
-//! PURE. How many at once: additive increase, multiplicative decrease.
+//! PURE. The rule of the concurrency limit: additive increase, multiplicative decrease (AIMD).
 //!
 //! The rule is that of Chiu and Jain ("Analysis of the increase and decrease algorithms for congestion avoidance",
-//! 1989), which TCP made known: of the linear rules, only this one leads those who share a server to equal shares.
-//! What counts as congestion is a share of answers that failed, or a median latency above a bound.
+//! 1989), known from TCP: of the linear rules, only this one leads the clients of a server to equal shares. Congestion
+//! is a share of failed answers, or a median latency, above a bound.
 //!
 //! # Invariants
 //! 1. 1 ≤ least ≤ limit ≤ most.
 //! 2. An operation is admitted only while fewer than the limit are in flight. (A limit that has fallen may be
 //!    below those in flight; they end by themselves.)
 //! 3. The limit changes only at the end of a round, once, by one step: up by one, or down to seven tenths. A round
-//!    counts only answers to operations that started in it: those that started before know nothing of its limit. It ends
-//!    with as many answers as the limit, and no fewer than [`SHORTEST_ROUND`].
-//! 4. So one bad answer changes nothing: it takes more than a tenth of a round that failed, or more than half that were slow.
-//! 5. The limit rises only if it was reached in the round: what is not used cannot be judged.
+//!    counts only answers to operations that started in it, because earlier ones ran under another limit. It ends with
+//!    as many answers as the limit, and no fewer than [`SHORTEST_ROUND`].
+//! 4. So a single bad answer changes nothing: the limit falls only if more than a tenth of a round failed, or more than
+//!    half was slow.
+//! 5. The limit rises only if it was reached in the round, because otherwise the round does not show whether a higher
+//!    limit is possible.
 //!
-//! All is O(1) in time and memory: the median is not computed, only on which side of the bound it lies.
+//! Every operation is O(1) in time and memory: the median is not computed, only on which side of the bound it lies.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::{InvalidConcurrencyLimits, Nanos};
 
-/// How many operations may be in flight at once, learnt from how they end.
+/// A limit on the number of operations in flight, which adapts to their outcomes.
 ///
-/// As long as answers come in time, one more is tried in each round; when more than half of a round took longer than
-/// the bound, or more than a tenth failed, the limit falls to seven tenths. A round is as many answers as the limit, at
-/// least ten. So the number in flight hovers around what the server can do without queueing for longer than the
-/// bound, several clients of one server come to equal shares, and one bad answer changes nothing.
+/// As long as answers arrive in time, the limit rises by one in each round. If more than half of the answers in a round
+/// took longer than the bound, or more than a tenth failed, the limit falls to seven tenths. A round is as many answers
+/// as the limit, and at least ten. So the number in flight stays near the number that the server can handle without
+/// queueing for longer than the bound, several clients of one server converge to equal shares, and a single bad answer
+/// changes nothing.
 ///
-/// Choose the bound by what is too slow for you: two or three times the latency at rest, or an objective. It is a
-/// number of yours and not learnt, since who arrives under load cannot know what rest is like.
+/// Set the bound to the latency that is too slow for you: two or three times the latency of an idle server, or a
+/// service-level objective. The bound is configured and not learnt, because a client that starts under load cannot
+/// measure the latency of an idle server.
 ///
-/// This is the rule alone; [`ConcurrencyLimiter`](crate::ConcurrencyLimiter) applies it, and is shared between threads and tasks.
+/// This type is only the rule; [`ConcurrencyLimiter`](crate::ConcurrencyLimiter) applies it, and can be shared between
+/// threads and tasks.
 ///
 /// # Examples
 /// ```
@@ -56,7 +61,7 @@ use crate::{InvalidConcurrencyLimits, Nanos};
 pub struct AimdLimit {
     least: u32,
     most: u32,
-    /// A latency above it is slow, in nanoseconds.
+    /// The latency above which an answer is slow, in nanoseconds.
     bound: u64,
     limit: u32,
     in_flight: u32,
@@ -69,23 +74,23 @@ struct Round {
     answers: u32,
     failures: u32,
     slow: u32,
-    /// The limit was reached by a start, or stood in the way of one.
+    /// Whether the limit was reached in this round: a start used the last slot, or was refused.
     full: bool,
 }
 
-/// How an operation ended, as far as its server's load is concerned.
+/// The outcome of an operation, with regard to the load of its server.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// It was answered; how fast is measured. An answer that says *no such object* is one, too.
+    /// The operation was answered; its latency is measured. An answer such as *no such object* counts, too.
     Success,
-    /// It was refused, ran into a timeout, or was given up: what happens when a server has too much to do.
+    /// The operation was refused, timed out, or was given up, as happens with an overloaded server.
     Failure,
-    /// It says nothing about the server, such as one that was never sent.
+    /// The outcome says nothing about the server's load, for example because the operation was never sent.
     Ignored,
 }
 
-/// An operation in flight; it is to be ended with [`AimdLimit::end`].
+/// An operation in flight. End it with [`AimdLimit::end`].
 #[doc(hidden)]
 #[derive(Debug)]
 #[must_use = "an operation that is never ended stays in flight"]
@@ -97,12 +102,14 @@ pub struct Started {
 // === impl AimdLimit ===
 
 impl AimdLimit {
-    /// From `*limits.start()` to `*limits.end()` at once, so that half of all answers take no longer than `bound`.
+    /// Creates a limit from `*limits.start()` to `*limits.end()` operations in flight, such that half of all answers
+    /// take no longer than `bound`.
     ///
-    /// It starts with the least; see [`initial_limit`](Self::initial_limit).
+    /// The limit starts at the least; see [`initial_limit`](Self::initial_limit).
     ///
     /// # Panics
-    /// When the range starts at zero or is empty. [`try_new`](Self::try_new) is for values that come from outside.
+    /// Panics if the range starts at zero or is empty. For values from outside the program, use
+    /// [`try_new`](Self::try_new).
     #[must_use]
     #[track_caller]
     pub fn new(limits: RangeInclusive<u32>, bound: Duration) -> Self {
@@ -112,10 +119,11 @@ impl AimdLimit {
         }
     }
 
-    /// From `*limits.start()` to `*limits.end()` at once, so that half of all answers take no longer than `bound`.
+    /// Creates a limit from `*limits.start()` to `*limits.end()` operations in flight, such that half of all answers
+    /// take no longer than `bound`.
     ///
     /// # Errors
-    /// [`InvalidConcurrencyLimits`] with the range when it starts at zero or is empty.
+    /// Returns [`InvalidConcurrencyLimits`] with the range if it starts at zero or is empty.
     ///
     /// # Examples
     /// ```
@@ -138,23 +146,23 @@ impl AimdLimit {
         Ok(Self { least, most, bound, limit: least, in_flight: 0, round: Round::default() })
     }
 
-    /// The limit to start with, or the nearest within the range: what a server is known to bear is not learnt anew.
+    /// Sets the initial limit, clamped to the range. Use this if you know a load that the server can handle.
     #[must_use]
     pub fn initial_limit(self, limit: u32) -> Self {
         Self { limit: limit.clamp(self.least, self.most), ..self }
     }
 
-    /// An operation starts at `now`, if fewer than the limit are in flight.
+    /// Starts an operation at `now`, if fewer operations than the limit are in flight.
     #[doc(hidden)]
     pub fn start(&mut self, now: Nanos) -> Option<Started> {
         self.admit().then(|| self.started(now))
     }
 
-    /// An operation has ended at `now`; the limit may have changed then. Only of a success it matters when.
+    /// Ends an operation at `now`, which may change the limit. `now` is used only for a success.
     #[doc(hidden)]
     pub fn end(&mut self, operation: Started, outcome: Outcome, now: Nanos) {
         self.leave();
-        // Invariant 3: what started under an older limit says nothing about this one.
+        // Invariant 3: an operation that started under an older limit is not counted.
         if outcome == Outcome::Ignored || operation.round != self.round.number {
             return;
         }
@@ -169,21 +177,21 @@ impl AimdLimit {
         }
     }
 
-    /// How many may be in flight.
+    /// The current limit.
     #[doc(hidden)]
     #[must_use]
     pub const fn limit(&self) -> u32 {
         self.limit
     }
 
-    /// How many are in flight; more than the limit when that has just fallen.
+    /// The number of operations in flight; it is higher than the limit if the limit has just fallen.
     #[doc(hidden)]
     #[must_use]
     pub const fn in_flight(&self) -> u32 {
         self.in_flight
     }
 
-    /// Walks the invariants.
+    /// Checks the invariants.
     #[doc(hidden)]
     pub fn check(&self) -> Result<(), String> {
         let Self { least, limit, most, .. } = *self;
@@ -197,7 +205,7 @@ impl AimdLimit {
         Ok(())
     }
 
-    /// Takes a place; the operation may start later.
+    /// Takes a slot; the operation may start later.
     pub(crate) fn admit(&mut self) -> bool {
         // Invariants 2 and 5.
         let free = self.in_flight < self.limit;
@@ -206,12 +214,12 @@ impl AimdLimit {
         free
     }
 
-    /// What was admitted starts.
+    /// Starts an operation that was admitted.
     pub(crate) fn started(&self, now: Nanos) -> Started {
         Started { at: now, round: self.round.number }
     }
 
-    /// What was admitted is over.
+    /// Releases the slot of an operation that was admitted.
     pub(crate) fn leave(&mut self) {
         self.in_flight = self.in_flight.saturating_sub(1);
     }
@@ -230,8 +238,8 @@ impl AimdLimit {
     }
 }
 
-/// Answers by which a limit is judged, however low it is: a single bad one stays below every threshold.
+/// The minimum number of answers in a round, however low the limit is: one bad answer stays below every threshold.
 const SHORTEST_ROUND: u32 = 10;
 
-/// One in so many may fail.
+/// One answer in this number may fail.
 const TOLERATED_FAILURES: u64 = 10;

@@ -4,27 +4,28 @@
 //! |---|---|
 //! | `adaptive` | the limit, and how many are in flight |
 //! | `waiting` | the waiters for a place, in FIFO order; tickets rise. No waiter while a place is free |
-//! | `given` | the waiters that were given a place, and since when, until they are polled; those whose time is not known yet are the last |
-//! | `next_ticket` | no two are alike |
-//! | `seen` | the latest time that was read: threads lock in another order than they read |
+//! | `given` | the waiters that were given a slot and were not polled since, each with the time of the wake-up; those
+//! whose time is not known yet are the last |
+//! | `next_ticket` | unique |
+//! | `seen` | the latest time that was read, because threads may lock in another order than they read the clock |
 //!
 //! | outside the lock | |
 //! |---|---|
 //! | the clock is read | before locking |
 //! | wakers are cloned, woken and dropped | before locking, or after unlocking: they are user code |
 //!
-//! A free place is given to the first waiter before that waiter is woken. So later callers cannot
-//! overtake it, a waiter is woken once, and a waiter that leaves hands its place on. Rejected: waking the first waiter to try again (it
-//! may lose repeatedly), waking all (a thundering herd).
+//! A free slot is given to the first waiter before that waiter is woken. So later callers cannot overtake it, a waiter
+//! is woken once, and a waiter that leaves passes its slot on. Rejected: waking the first waiter to try again (it may
+//! lose repeatedly), and waking all (a thundering herd).
 //!
-//! A place that was given to a waiter counts as in flight only once the waiter is polled: after [`KEPT`] the next call takes the place back, for the next
-//! waiter or for itself. So a future that is kept and never polled delays the others by [`KEPT`] and does not cost the place. If it
-//! is polled after all, it is first in the wait queue, as its ticket is the oldest; without another call in between, it still
-//! has its place.
+//! A slot that was given to a waiter stays reserved for [`KEPT`] until the waiter is polled; after that the next call
+//! takes the slot back, for the next waiter or for itself. So a future that is kept and never polled delays the others
+//! by [`KEPT`] and does not cost the slot. If it is polled after all, it is first in the wait queue, because its ticket
+//! is the oldest; if there was no other call in between, it still has its slot.
 //!
-//! The time counts from the wake-up. So every end of an operation reads the clock, and not only that of a success, whose
-//! latency is wanted: since an older reading a place would be overdue as soon as it is given. Where the clock cannot be read,
-//! in a drop that a panic runs, the time counts from the next call that reads it.
+//! The time is measured from the wake-up. So every end of an operation reads the clock, and not only a success, which
+//! needs it for the latency: with an older reading a slot could be overdue as soon as it is given. If the clock cannot
+//! be read, in a drop during unwinding, the time is measured from the next call that reads the clock.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -39,10 +40,10 @@ use flyball_sync::locks::Mutex;
 use crate::adaptive::limit::Started;
 use crate::{AcquirePermit, AimdLimit, Clock, Monotonic, Nanos, Outcome, Permit, TimedOut};
 
-/// How many operations may be in flight at once, learnt from how they end: an [`AimdLimit`] to share.
+/// A limit on the number of operations in flight, which adapts to their outcomes: a shared [`AimdLimit`].
 ///
-/// Clones share the limit. A [`Permit`] is one operation: report its outcome by the permit's methods. A permit that is dropped
-/// without an outcome, by a panic, a timeout or a dropped future, counts as a failure.
+/// Clones share the limit. A [`Permit`] is one operation: report its outcome with the permit's methods. A permit that
+/// is dropped without an outcome, because of a panic, a timeout or a dropped future, counts as a failure.
 ///
 /// # Examples
 /// ```
@@ -73,13 +74,13 @@ struct State {
     seen: Nanos,
 }
 
-/// For how long a place is kept for one that was woken for it.
+/// How long a slot is reserved for a waiter that was woken for it.
 pub(crate) const KEPT: Duration = Duration::from_millis(100);
 
 // === impl ConcurrencyLimiter ===
 
 impl ConcurrencyLimiter {
-    /// On the machine's monotonic clock.
+    /// Creates a limiter on the machine's monotonic clock.
     #[must_use]
     pub fn new(adaptive: AimdLimit) -> Self {
         Self::with_clock(adaptive, Monotonic)
@@ -87,7 +88,7 @@ impl ConcurrencyLimiter {
 }
 
 impl<C: Clock> ConcurrencyLimiter<C> {
-    /// On a clock of your own, such as a [`ManualClock`](crate::ManualClock).
+    /// Creates a limiter on a clock of your choice, such as a [`ManualClock`](crate::ManualClock).
     #[must_use]
     pub fn with_clock(adaptive: AimdLimit, clock: C) -> Self {
         let (waiting, given) = (VecDeque::new(), VecDeque::new());
@@ -95,7 +96,7 @@ impl<C: Clock> ConcurrencyLimiter<C> {
         Self { shared: Arc::new(Shared { state: Mutex::new(state), clock }) }
     }
 
-    /// A permit, if one is free and nobody waits for it.
+    /// Returns a permit if one is free and there is no waiter.
     #[must_use]
     pub fn try_acquire(&self) -> Option<Permit<C>> {
         let now = self.shared.clock.now();
@@ -103,20 +104,21 @@ impl<C: Clock> ConcurrencyLimiter<C> {
         let admitted = state.pass(Some(now));
         let started = state.adaptive.start(now);
         drop(state);
-        // Made before anybody is woken: if a waker panics it ends, and its place goes on.
+        // Created before any waiter is woken: if a waker panics, the permit is dropped and its slot passed on.
         let permit = started.map(|started| Permit::new(self.shared.clone(), started));
         wake(admitted);
         permit
     }
 
-    /// A permit, as soon as one is free; those who wait are served in the order of their first polls.
+    /// Waits for a permit. Waiters are served in the order of their first polls.
     ///
-    /// Each is woken once, when its place is there. With n in line a poll is O(log n + limit), and leaving the line O(n).
+    /// Each waiter is woken once, when it has a slot. With n waiters a poll is O(log n + limit), and leaving the wait
+    /// queue O(n).
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the line; a place that was already given to it goes to the next. A future that is kept
-    /// and not polled within 100 ms after it was woken loses its place to the next in line as soon as anybody else calls the
-    /// limiter or ends a permit. It is the first in line when it is polled again.
+    /// Dropping the future removes it from the wait queue; a slot that it was given already goes to the next waiter. A
+    /// future that is kept and not polled within 100 ms after it was woken loses its slot to the next waiter at the
+    /// next call of the limiter or the next end of a permit. When it is polled again, it is the first waiter.
     ///
     /// # Examples
     /// ```
@@ -137,7 +139,7 @@ impl<C: Clock> ConcurrencyLimiter<C> {
         AcquirePermit::new(self.shared.clone())
     }
 
-    /// As [`acquire`](Self::acquire), and the thread sleeps meanwhile.
+    /// Like [`acquire`](Self::acquire), but blocks the thread.
     pub fn blocking_acquire(&self) -> Permit<C> {
         match self.acquire().wait(None) {
             Ok(permit) => permit,
@@ -145,10 +147,10 @@ impl<C: Clock> ConcurrencyLimiter<C> {
         }
     }
 
-    /// As [`acquire`](Self::acquire), and the thread sleeps meanwhile, for at most `limit` on the machine's clock.
+    /// Like [`acquire`](Self::acquire), but blocks the thread for at most `limit` on the machine's clock.
     ///
     /// # Errors
-    /// [`TimedOut`]: it has left the line, and holds no permit.
+    /// Returns [`TimedOut`] after `limit`. The thread has left the wait queue and holds no permit in that case.
     ///
     /// # Examples
     /// ```
@@ -164,26 +166,26 @@ impl<C: Clock> ConcurrencyLimiter<C> {
         self.acquire().wait(Some(Monotonic.now() + limit))
     }
 
-    /// How many may be in flight now.
+    /// The current limit.
     #[must_use]
     pub fn limit(&self) -> u32 {
         self.shared.state.lock().adaptive.limit()
     }
 
-    /// How many are in flight, those included whose place is there and who have not looked yet; more than the limit when that
-    /// has just fallen.
+    /// The number of operations in flight, including waiters that were given a slot and have not been polled since. It
+    /// is higher than the limit if the limit has just fallen.
     #[must_use]
     pub fn in_flight(&self) -> u32 {
         self.shared.state.lock().adaptive.in_flight()
     }
 
-    /// How many wait for a permit.
+    /// The number of waiters for a permit.
     #[must_use]
     pub fn waiters(&self) -> usize {
         self.shared.state.lock().waiting.len()
     }
 
-    /// Walks the invariants.
+    /// Checks the invariants.
     #[doc(hidden)]
     pub fn check(&self) -> Result<(), String> {
         let state = self.shared.state.lock();
@@ -202,8 +204,8 @@ impl<C: Clock> ConcurrencyLimiter<C> {
 }
 
 impl State {
-    /// Time has passed, where it is known: takes back what was given and not looked at. Gives free places to those who wait,
-    /// in their order; they are to be woken after unlocking.
+    /// Advances the time, if it is known: takes back slots whose waiters were not polled in time. Gives free slots to
+    /// the waiters in FIFO order; the caller must wake them after unlocking.
     fn pass(&mut self, now: Option<Nanos>) -> Vec<Waker> {
         if let Some(now) = now {
             self.seen = self.seen.max(now);
@@ -232,7 +234,7 @@ impl State {
         }
     }
 
-    /// Takes the place that was given to a ticket, if it still is.
+    /// Takes the slot that was given to a ticket, if the ticket still has it.
     fn take_given(&mut self, ticket: u64) -> bool {
         let place = self.given.iter().position(|(other, _)| *other == ticket);
         place.and_then(|place| self.given.remove(place)).is_some()
@@ -248,7 +250,7 @@ impl State {
         mine
     }
 
-    /// Waits with this waker, in the order of the tickets; the one before is for the caller to drop.
+    /// Waits with this waker, in the order of the tickets. The caller must drop the old waker.
     fn wait(&mut self, ticket: u64, waker: Waker) -> Option<Waker> {
         match self.waiting.binary_search_by_key(&ticket, |(ticket, _)| *ticket) {
             Ok(place) => Some(std::mem::replace(&mut self.waiting[place].1, waker)),
@@ -263,7 +265,7 @@ impl State {
 // === for futures and permits ===
 
 impl<C: Clock> Shared<C> {
-    /// Starts, or waits with a ticket.
+    /// Starts an operation, or waits with a ticket.
     pub(crate) fn poll_start(self: &Arc<Self>, ticket: &mut Option<u64>, waker: &Waker) -> Poll<Permit<C>> {
         let now = self.clock.now();
         let waker = waker.clone();
@@ -271,7 +273,8 @@ impl<C: Clock> Shared<C> {
         // Before time passes: two that look late would take the place from one another for ever.
         let kept = ticket.is_some_and(|mine| state.take_given(mine));
         let admitted = state.pass(Some(now));
-        // Nobody is overtaken: nobody waits while a place is free. One that lost its place comes back as the first in line.
+        // No waiter is overtaken, because there is no waiter while a slot is free. A waiter that lost its slot returns
+        // as the first waiter.
         let started = match *ticket {
             Some(mine) if kept || state.take_given(mine) => Some(state.adaptive.started(now)),
             Some(mine) if state.is_in_line(mine) => None,
@@ -288,13 +291,13 @@ impl<C: Clock> Shared<C> {
         };
         *ticket = None;
         drop(state);
-        // As in `try_acquire`.
+        // As in `try_acquire`: created before any waiter is woken.
         let permit = Permit::new(self.clone(), started);
         wake(admitted);
         Poll::Ready(permit)
     }
 
-    /// Leaves the line, or hands on the place it was given.
+    /// Leaves the wait queue, or passes on the slot that it was given.
     pub(crate) fn give_up(&self, ticket: u64) {
         let now = self.now_unless_it_panics();
         let mut state = self.state.lock();
@@ -304,7 +307,7 @@ impl<C: Clock> Shared<C> {
                 state.adaptive.leave();
                 None
             }
-            // It was taken back.
+            // The slot was taken back.
             Err(_) => None,
         };
         let admitted = state.pass(now);
@@ -317,7 +320,8 @@ impl<C: Clock> Shared<C> {
         self.clock.now()
     }
 
-    /// For who only asks how long others have had their places: a clock that panics is theirs to hear of, when they call.
+    /// Reads the clock for callers that use the time only to take back overdue slots; a panic of the clock is ignored,
+    /// because calls that need the time will panic themselves.
     pub(crate) fn now_unless_it_panics(&self) -> Option<Nanos> {
         if thread::panicking() {
             return None;
@@ -325,14 +329,14 @@ impl<C: Clock> Shared<C> {
         match catch_unwind(AssertUnwindSafe(|| self.clock.now())) {
             Ok(now) => Some(now),
             Err(panic) => {
-                // Dropping it may panic in turn.
+                // Dropping the panic's payload may panic in turn.
                 std::mem::forget(panic);
                 None
             }
         }
     }
 
-    /// Of a success it is known when.
+    /// Ends an operation. For a success, `now` is known.
     pub(crate) fn end(&self, operation: Started, outcome: Outcome, now: Option<Nanos>) {
         let mut state = self.state.lock();
         let at = now.unwrap_or(state.seen);
@@ -343,7 +347,7 @@ impl<C: Clock> Shared<C> {
     }
 }
 
-/// Wakes all, whichever panics; a panic goes on afterwards, unless there is one already.
+/// Wakes all, even if a waker panics; the panic is resumed afterwards, unless the thread is panicking already.
 fn wake(wakers: Vec<Waker>) {
     let mut panicked = None;
     for waker in wakers {

@@ -1,6 +1,6 @@
 //! SHELL. An operation in flight, which reports its outcome to its limiter.
 //!
-//! It guards nothing by itself: what it holds belongs to it alone, and its end takes the limiter's lock once.
+//! A permit guards no shared state: it owns its data, and takes the limiter's lock once, when it ends.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,10 +9,11 @@ use crate::adaptive::limit::Started;
 use crate::adaptive::limiter::Shared;
 use crate::{Clock, Monotonic, Outcome};
 
-/// An operation in flight under a [`ConcurrencyLimiter`](crate::ConcurrencyLimiter).
+/// A permit for an operation in flight under a [`ConcurrencyLimiter`](crate::ConcurrencyLimiter).
 ///
-/// Dropped untold it has failed: that is what a timeout, a future no longer wanted or a panic does, and a server that
-/// is too slow causes the first two. It is timed from when it was handed out.
+/// A permit that is dropped without an outcome counts as a failure: timeouts, dropped futures and panics drop it that
+/// way, and the first two are signs of a server that is too slow. The operation is timed from when the permit was
+/// handed out.
 ///
 /// # Examples
 /// ```
@@ -36,7 +37,7 @@ use crate::{Clock, Monotonic, Outcome};
 #[must_use = "dropping a permit ends it, as a failure"]
 pub struct Permit<C: Clock = Monotonic> {
     shared: Arc<Shared<C>>,
-    /// Taken when it ends.
+    /// `None` once the permit has ended.
     started: Option<Started>,
 }
 
@@ -45,17 +46,17 @@ impl<C: Clock> Permit<C> {
         Self { shared, started: Some(started) }
     }
 
-    /// It was answered, as fast as it took until now.
+    /// Reports that the operation was answered, and how long it took until now.
     pub fn succeed(self) {
         self.end(Outcome::Success);
     }
 
-    /// It was refused or given up.
+    /// Reports that the operation was refused or given up.
     pub fn fail(self) {
         self.end(Outcome::Failure);
     }
 
-    /// It says nothing about the server.
+    /// Reports an outcome that says nothing about the server's load.
     pub fn ignore(self) {
         self.end(Outcome::Ignored);
     }
@@ -65,8 +66,9 @@ impl<C: Clock> Permit<C> {
     }
 
     fn tell(&mut self, outcome: Outcome) {
-        // Read before the limiter is taken: a clock that panics turns a success into a failure, and the drop that reports it does
-        // not read the clock again. For other outcomes the time is only used as the time at which the next waiter got the place.
+        // The clock is read before `started` is taken: if the clock panics, a success becomes a failure, and the drop
+        // that reports it does not read the clock again. For other outcomes the time is used only as the time at which
+        // the next waiter got the slot.
         let now = match outcome {
             Outcome::Success => Some(self.shared.now()),
             _ => self.shared.now_unless_it_panics(),

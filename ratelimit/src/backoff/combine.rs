@@ -1,8 +1,8 @@
-//! PURE. Policies made of policies: the longest of two waits, and a wait with a cap.
+//! PURE. Combinators of policies: the longest of two waits, and a wait with a cap.
 //!
 //! # Invariants
-//! 1. Every part counts each failure, forgets with every forget, and gets back all it gave.
-//! 2. Each part has random numbers of its own, derived from the one the whole was given.
+//! 1. Each part counts each failure, forgets with each forget, and has its reservations cancelled with the whole.
+//! 2. Each part has its own random numbers, derived from the one that the whole receives.
 //!
 //! Both are nested by type, so they cost no allocation and no dynamic call.
 
@@ -12,11 +12,11 @@ use flyball_sync::random::SplitMix64;
 
 use crate::{Nanos, Policy};
 
-/// The longest wait of two policies; nested, of any number.
+/// The longer wait of two policies. Nest it to combine any number of policies.
 ///
-/// Both count each failure, whichever dominates. So a token of a bucket is spent even if the key has to wait
-/// for longer, and the keys that waited elsewhere may come in larger bursts than the bucket's. That is client-go's
-/// rule; [`RetryBudget`](crate::RetryBudget) takes the token for when the longer wait ends.
+/// Both policies count each failure, whichever wait is longer. So a token of a bucket is spent even if the key has to
+/// wait for longer, and keys whose other wait is longer may run in larger bursts than the bucket's. That is client-go's
+/// rule; [`RetryBudget`](crate::RetryBudget) takes the token for the end of the longer wait.
 ///
 /// # Examples
 /// ```
@@ -38,13 +38,13 @@ pub struct MaxOf<A, B> {
 // === impl MaxOf ===
 
 impl<A, B> MaxOf<A, B> {
-    /// The longer wait of the two.
+    /// Combines two policies to the longer wait.
     #[must_use]
     pub const fn new(first: A, second: B) -> Self {
         Self { first, second }
     }
 
-    /// The two policies, to change their settings.
+    /// Returns the two policies, to change their settings.
     pub const fn get_mut(&mut self) -> (&mut A, &mut B) {
         (&mut self.first, &mut self.second)
     }
@@ -66,7 +66,7 @@ impl<K: ?Sized, A: Policy<K>, B: Policy<K>> Policy<K> for MaxOf<A, B> {
         random: u64,
         in_use: &mut dyn FnMut(&K) -> bool,
     ) -> (Duration, Self::Reservation) {
-        // Invariant 2: the same number in both would make two jitters rise and fall together.
+        // Invariant 2: with the same number in both, two jitters would be correlated.
         let mut random = SplitMix64::new(random);
         let (first_wait, first_reservation) =
             self.first.record_failure_keeping(key, now, random.next(), in_use);
@@ -103,9 +103,9 @@ impl<K: ?Sized, A: Policy<K>, B: Policy<K>> Policy<K> for MaxOf<A, B> {
     }
 }
 
-/// A policy whose waits end at a cap.
+/// A policy that limits the waits of another policy to a cap.
 ///
-/// The policy inside is charged in full; so a capped bucket lets more through than its rate.
+/// The inner policy is charged in full, so a capped bucket lets more through than its rate.
 ///
 /// # Examples
 /// ```
@@ -126,13 +126,13 @@ pub struct Capped<P> {
 // === impl Capped ===
 
 impl<P> Capped<P> {
-    /// The waits of `inner`, none longer than `cap`.
+    /// Limits the waits of `inner` to `cap`.
     #[must_use]
     pub const fn new(inner: P, cap: Duration) -> Self {
         Self { inner, cap }
     }
 
-    /// The policy inside, to change its settings.
+    /// Returns the inner policy, to change its settings.
     pub const fn get_mut(&mut self) -> &mut P {
         &mut self.inner
     }

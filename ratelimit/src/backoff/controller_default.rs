@@ -10,8 +10,8 @@ use crate::{Capped, Exponential, MaxOf, Quota, TokenBucket};
 #[doc(alias = "DefaultControllerRateLimiter")]
 pub type ControllerDefault<K> = MaxOf<Exponential<K>, TokenBucket>;
 
-/// The default policy of Kubernetes controllers: 5 ms doubling to 1000 s for each key, and 10 a second with a
-/// burst of 100 over all keys, whichever is longer.
+/// The default policy of Kubernetes controllers: the longer wait of 5 ms doubling to 1000 s for each key, and 10
+/// retries a second with a burst of 100 over all keys.
 ///
 /// # Examples
 /// ```
@@ -28,8 +28,8 @@ pub fn controller_default<K: Hash + Eq + Clone>() -> ControllerDefault<K> {
     MaxOf::new(backoff, TokenBucket::new(Quota::per_second(TEN).allow_burst(HUNDRED)))
 }
 
-/// [`controller_default`] with no wait above `cap`: a storm of failures then exceeds the shared rate rather than make
-/// a key wait for longer.
+/// Like [`controller_default`], with no wait longer than `cap`: in a storm of failures the retries exceed the shared
+/// rate, instead of waiting longer.
 ///
 /// # Examples
 /// ```

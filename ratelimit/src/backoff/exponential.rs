@@ -1,4 +1,4 @@
-//! PURE. Waits that grow with every failure of a key.
+//! PURE. Exponential backoff: waits that grow with every failure of a key.
 //!
 //! # Invariants
 //! 1. 0 < base ≤ cap.
@@ -15,11 +15,11 @@ use std::time::Duration;
 use crate::backoff::per_key::PerKey;
 use crate::{InvalidBackoff, Jitter, Nanos, Policy};
 
-/// Waits that double with every failure of a key: base · 2ⁿ after n failures before, up to a cap.
+/// Waits that double with every failure of a key: base · 2ⁿ after n earlier failures, up to a cap.
 ///
-/// Whole nanoseconds, saturating: no number of failures overflows, and waits beyond 584 years count as 584 years.
-/// Forgetting to [`forget`](Policy::forget) leaks nothing: a key's failures expire by themselves
-/// ([`forget_after`](Self::forget_after)) and the number of keys is bounded ([`max_keys`](Self::max_keys)).
+/// Waits are whole nanoseconds and saturate: no number of failures overflows, and waits beyond 584 years count as 584
+/// years. A missing call of [`forget`](Policy::forget) leaks nothing: a key's failures expire by themselves
+/// ([`forget_after`](Self::forget_after)), and the number of keys is bounded ([`max_keys`](Self::max_keys)).
 ///
 /// # Examples
 /// ```
@@ -40,7 +40,7 @@ pub struct Exponential<K> {
     failures: PerKey<K, Failures>,
 }
 
-/// How waits follow from failures.
+/// The rule that computes waits from failures.
 #[derive(Clone, Copy)]
 struct Curve {
     base: u64,
@@ -52,17 +52,18 @@ struct Curve {
 #[derive(Clone, Copy, Default)]
 struct Failures {
     count: u32,
-    /// The wait they led to last; only decorrelated jitter looks at it.
+    /// The last wait; used only by decorrelated jitter.
     last_wait: u64,
 }
 
 // === impl Exponential ===
 
 impl<K> Exponential<K> {
-    /// Waits from `*waits.start()` doubling to `*waits.end()`.
+    /// Creates a backoff whose waits double from `*waits.start()` to `*waits.end()`.
     ///
     /// # Panics
-    /// When the range starts at zero or is empty. [`try_new`](Self::try_new) is for values that come from outside.
+    /// Panics if the range starts at zero or is empty. For values from outside the program, use
+    /// [`try_new`](Self::try_new).
     #[must_use]
     #[track_caller]
     pub fn new(waits: RangeInclusive<Duration>) -> Self {
@@ -72,10 +73,10 @@ impl<K> Exponential<K> {
         }
     }
 
-    /// Waits from `*waits.start()` doubling to `*waits.end()`.
+    /// Creates a backoff whose waits double from `*waits.start()` to `*waits.end()`.
     ///
     /// # Errors
-    /// [`InvalidBackoff`] with the range when it starts at zero or is empty.
+    /// Returns [`InvalidBackoff`] with the range if it starts at zero or is empty.
     ///
     /// # Examples
     /// ```
@@ -99,7 +100,7 @@ impl<K> Exponential<K> {
         Ok(Self { curve: Curve { base, cap, immediate_first: false, jitter: Jitter::None }, failures })
     }
 
-    /// The first failure does not wait at all; the second waits the base, and so on.
+    /// Makes the wait after the first failure zero; the second failure waits for the base, and so on.
     ///
     /// # Examples
     /// ```
@@ -116,10 +117,10 @@ impl<K> Exponential<K> {
         Self { curve: Curve { immediate_first: true, ..self.curve }, ..self }
     }
 
-    /// Spreads the waits, so that keys which failed together do not come back together.
+    /// Sets the jitter, which spreads the waits so that keys which failed together are not retried together.
     ///
-    /// What is spread is the range up to the cap: no wait is above it, and keys that have been failing for long stay
-    /// apart, too.
+    /// Jitter spreads the range up to the cap: no wait exceeds the cap, and keys that have been failing for a long time
+    /// stay spread, too.
     ///
     /// # Examples
     /// ```
@@ -137,12 +138,12 @@ impl<K> Exponential<K> {
         Self { curve: Curve { jitter, ..self.curve }, ..self }
     }
 
-    /// How long the failures of a key are kept after its wait has ended: the longer of the cap and ten minutes, unless
-    /// set here.
+    /// Sets how long the failures of a key are kept after its wait has ended. The default is the longer of the cap and
+    /// ten minutes.
     ///
-    /// A key that fails again later than that starts anew. Its state is gone after the cap and this time at the latest
-    /// have passed since its last failure, as soon as enough other failures have been counted. In a queue, this time begins when
-    /// the key has left it.
+    /// A key that fails again after that time starts from zero failures. Its state is removed at the latest when the
+    /// cap and this time have passed since its last failure and enough other failures have been counted. In a queue,
+    /// this time starts when the key has left the queue.
     ///
     /// # Examples
     /// ```
@@ -160,10 +161,12 @@ impl<K> Exponential<K> {
         Self { failures: self.failures.forget_after(rest), ..self }
     }
 
-    /// The most keys it keeps failures of: 2²⁰ unless set here, each about 55 bytes besides the key itself.
+    /// Limits the number of keys whose failures are kept: 2²⁰ by default, each with about 55 bytes besides the key
+    /// itself.
     ///
-    /// A new key beyond that takes the place of the one whose last failure is longest ago, which then starts anew when
-    /// it fails again. So choose more than can be failing at the same time. In a queue, keys that are in it do not count.
+    /// Beyond that, a new key replaces the key whose last failure is the oldest; if the replaced key fails again, it
+    /// starts from zero failures. So choose more keys than can be failing at the same time. In a queue, the keys that
+    /// are in it do not count.
     ///
     /// # Examples
     /// ```
@@ -184,7 +187,7 @@ impl<K> Exponential<K> {
         Self { failures: self.failures.max_keys(most), ..self }
     }
 
-    /// Walks the invariants.
+    /// Checks the invariants.
     #[doc(hidden)]
     pub fn check(&self) -> Result<(), String> {
         let Curve { base, cap, .. } = self.curve;
@@ -196,7 +199,7 @@ impl<K> Exponential<K> {
 }
 
 impl Curve {
-    /// The wait after those failures.
+    /// Returns the wait after those failures.
     fn wait(&self, before: Failures, random: u64) -> u64 {
         let Some(doublings) = before.count.checked_sub(u32::from(self.immediate_first)) else { return 0 };
         // Invariant 2: a shift that would lose a bit is beyond every cap.

@@ -15,7 +15,7 @@ use crate::{Nanos, Policy};
 
 /// A few quick retries, then slow ones: the first failures of a key wait `fast`, all others `slow`.
 ///
-/// As [`Exponential`](crate::Exponential), it is bounded and forgets by itself.
+/// Like [`Exponential`](crate::Exponential), its state is bounded, and failures expire by themselves.
 ///
 /// # Examples
 /// ```
@@ -38,14 +38,15 @@ pub struct FastSlow<K> {
 // === impl FastSlow ===
 
 impl<K> FastSlow<K> {
-    /// The first `fast_attempts` failures of a key wait `fast`, all others `slow`; with 0, all wait `slow`.
+    /// Creates a policy in which the first `fast_attempts` failures of a key wait `fast`, and all others `slow`. With
+    /// 0, all wait `slow`.
     #[must_use]
     pub fn new(fast: Duration, slow: Duration, fast_attempts: u32) -> Self {
         Self { fast, slow, fast_attempts, failures: PerKey::new(fast.max(slow)) }
     }
 
-    /// How long the failures of a key are kept after its wait has ended: the longer of the longer wait and ten minutes,
-    /// unless set here. In a queue, this time begins when the key has left it.
+    /// Sets how long the failures of a key are kept after its wait has ended. The default is the longer of the longer
+    /// wait and ten minutes. In a queue, this time starts when the key has left the queue.
     ///
     /// # Examples
     /// ```
@@ -63,14 +64,14 @@ impl<K> FastSlow<K> {
         Self { failures: self.failures.forget_after(rest), ..self }
     }
 
-    /// The most keys it keeps failures of: 2²⁰ unless set here. A new key beyond that takes the place of the one whose
-    /// last failure is longest ago. In a queue, keys that are in it do not count.
+    /// Limits the number of keys whose failures are kept: 2²⁰ by default. Beyond that, a new key replaces the key whose
+    /// last failure is the oldest. In a queue, the keys that are in it do not count.
     #[must_use]
     pub fn max_keys(self, most: NonZeroU32) -> Self {
         Self { failures: self.failures.max_keys(most), ..self }
     }
 
-    /// Walks the invariants.
+    /// Checks the invariants.
     #[doc(hidden)]
     pub fn check(&self) -> Result<(), String> {
         self.failures.check()

@@ -3,17 +3,18 @@
 //! # Invariants
 //! 1. Slots and index entries are one to one, and an entry lies under its slot's hash.
 //! 2. The list from `oldest` to `newest` holds every slot once; its links agree in both directions.
-//! 3. There are at most `most` slots, and one more for each key that came while those looked at were in use.
+//! 3. There are at most `most` slots, and one more for each key that was added while the checked keys were in use.
 //! 4. A key is kept for no less than the longest wait since it was last touched, and as long as it is in use.
-//! 5. User code (`Hash`, `Eq`, `Clone`) has run before the first change of an operation, and whether a key is in use is asked
-//!    before anything is done to it: a panic leaves 1 to 4 intact. Growing the index hashes nothing: slots keep their hash.
+//! 5. User code (`Hash`, `Eq`, `Clone`) has run before the first change of an operation, and `in_use` is called for a
+//!    key before the key is changed: a panic leaves 1 to 4 intact. Growing the index hashes nothing: slots keep their
+//!    hash.
 //!
-//! Hence every operation is O(1), amortised over the growth of the table, and forgetting to forget leaks nothing: an
-//! operation that may add one key looks at up to two that have expired, so a backlog of expired keys
-//! shrinks twice as fast as new keys come.
+//! Hence every operation is O(1), amortised over the growth of the table, and a key that is never forgotten leaks
+//! nothing: an operation that may add one key checks up to two keys for expiry, so a backlog of expired keys shrinks
+//! twice as fast as new keys arrive.
 //!
-//! Rejected: a sweep over the whole map now and then (a pause under the owner's lock that grows with the map), and a
-//! heap of deadlines (a second structure and a logarithm, to expire to the point what only has to expire some day).
+//! Rejected: a periodic sweep over the whole map (a pause under the owner's lock that grows with the map), and a heap
+//! of deadlines (a second structure with logarithmic cost, for an exact expiry that is not needed).
 
 use std::hash::{BuildHasher, Hash};
 use std::num::NonZeroU32;
@@ -24,21 +25,21 @@ use hashbrown::HashTable;
 
 use crate::Nanos;
 
-/// Values by key: those touched last stay.
+/// A map from keys to values that evicts the least recently touched keys.
 pub(crate) struct PerKey<K, V> {
     hasher: RandomState,
     index: HashTable<u32>,
-    /// Without holes: the last slot moves into the place of a removed one.
+    /// Dense: the last slot moves into the position of a removed one.
     slots: Vec<Slot<K, V>>,
     oldest: u32,
     newest: u32,
     most: NonZeroU32,
-    /// How often a key came for which there was no room, as those looked at were in use.
+    /// The number of keys that were added beyond `most`, because the checked keys were in use.
     beyond: usize,
     longest_wait: Duration,
-    /// How long a key may be idle, in nanoseconds: a key is looked at twice in each call.
+    /// How long a key may be idle, in nanoseconds; stored in this form because it is read twice in each call.
     idle: u64,
-    /// Evicted keys, until the shell takes them or the next operation that evicts drops them.
+    /// The evicted keys, until the caller takes them or the next operation that evicts drops them.
     evicted: Vec<K>,
 }
 
@@ -52,7 +53,7 @@ struct Slot<K, V> {
 }
 
 impl<K, V> PerKey<K, V> {
-    /// For waits of up to `longest_wait`: what it keeps of a key is kept for a rest after such a wait.
+    /// Creates a map for waits of up to `longest_wait`: a key is kept for a further time after such a wait.
     pub(crate) fn new(longest_wait: Duration) -> Self {
         let rest = longest_wait.max(SHORTEST_DEFAULT_REST);
         Self {
@@ -69,12 +70,12 @@ impl<K, V> PerKey<K, V> {
         }
     }
 
-    /// Sets the rest.
+    /// Sets how long a key is kept after the longest wait.
     pub(crate) fn forget_after(self, rest: Duration) -> Self {
         Self { idle: Nanos::from_duration(self.longest_wait.saturating_add(rest)).get(), ..self }
     }
 
-    /// Sets the most keys it holds.
+    /// Sets the maximum number of keys.
     pub(crate) fn max_keys(mut self, most: NonZeroU32) -> Self {
         self.most = most;
         while self.slots.len() > most.get() as usize {
@@ -90,7 +91,7 @@ impl<K, V> PerKey<K, V> {
     /// Moves the evicted keys to `evicted`.
     #[inline]
     pub(crate) fn take_evicted(&mut self, evicted: &mut Vec<K>) {
-        // Nearly always nothing.
+        // Nearly always empty.
         if !self.evicted.is_empty() {
             evicted.append(&mut self.evicted);
         }
@@ -103,7 +104,7 @@ impl<K: Hash + Eq, V> PerKey<K, V> {
         Some(&self.slots[slot as usize].value)
     }
 
-    /// Removes a key, and returns whether it was there.
+    /// Removes a key. Returns whether it was there.
     pub(crate) fn remove(&mut self, key: &K) -> bool {
         let Some(slot) = self.find(self.hasher.hash_one(key), key) else { return false };
         self.evicted.clear();
@@ -117,10 +118,10 @@ impl<K: Hash + Eq, V> PerKey<K, V> {
 }
 
 impl<K: Hash + Eq + Clone, V: Default> PerKey<K, V> {
-    /// The value of `key`, a new one if there was none or it had expired, touched at `now`.
+    /// Returns the value of `key`, touched at `now`; a new value if there was none or it had expired.
     ///
-    /// Also evicts up to two expired keys, those idle longest; and, if there is no room for a new key, the
-    /// key that has been idle longest. A key that is `in_use` is not idle, and stays.
+    /// Also evicts up to two expired keys, those idle longest; and, if there is no room for a new key, the key that has
+    /// been idle longest. A key that is `in_use` is not idle, and stays.
     pub(crate) fn touch(&mut self, key: &K, now: Nanos, mut in_use: impl FnMut(&K) -> bool) -> &mut V {
         let hash = self.hasher.hash_one(key);
         let slot = match self.find(hash, key) {
@@ -162,8 +163,9 @@ impl<K, V> PerKey<K, V> {
         now.get().saturating_sub(self.slots[slot as usize].touched.get()) > self.idle
     }
 
-    /// Checks the two oldest keys and evicts those for which `over` holds; the others become the newest. For maps whose keys do
-    /// not expire by idleness: the calls go round all keys, so a key that stays hides none behind it.
+    /// Checks the two oldest keys and evicts those for which `over` returns true; the others become the newest. For
+    /// maps whose keys do not expire by idleness: successive calls check all keys in turn, so a key that stays does not
+    /// block the keys after it.
     pub(crate) fn evict_oldest(&mut self, over: impl Fn(&V) -> bool) {
         for _ in 0..2 {
             let slot = self.oldest;
@@ -183,7 +185,7 @@ impl<K, V> PerKey<K, V> {
                 break;
             }
             self.let_go_unless(now, &mut in_use);
-            // The last slot has moved into the hole, if there is one.
+            // The last slot has moved into the gap, if there is one.
             if slot as usize == self.slots.len() {
                 slot = oldest;
             }
@@ -204,7 +206,7 @@ impl<K, V> PerKey<K, V> {
         self.beyond += usize::from(self.slots.len() >= self.most.get() as usize);
     }
 
-    /// The oldest goes, or is the newest from now on.
+    /// Evicts the oldest key, unless it is in use; in that case it becomes the newest.
     fn let_go_unless(&mut self, now: Nanos, in_use: impl FnOnce(&K) -> bool) {
         let slot = self.oldest;
         if in_use(&self.slots[slot as usize].key) {
@@ -239,7 +241,7 @@ impl<K, V> PerKey<K, V> {
         }
     }
 
-    /// The last slot has moved into a hole: everything that pointed at it follows.
+    /// The last slot has moved into a gap: updates all references to it.
     fn renumber(&mut self, from: u32, to: u32) {
         let Slot { hash, older, newer, .. } = self.slots[to as usize];
         if let Some(entry) = self.index.find_mut(hash, |&other| other == from) {
@@ -263,7 +265,7 @@ impl<K, V> PerKey<K, V> {
         self.newest = slot;
     }
 
-    /// What comes after `slot` in the list; before the first comes `NONE`.
+    /// Sets the slot after `slot` in the list; `slot` = `NONE` sets the first.
     fn set_newer(&mut self, slot: u32, newer: u32) {
         match slot {
             NONE => self.oldest = newer,
@@ -271,7 +273,7 @@ impl<K, V> PerKey<K, V> {
         }
     }
 
-    /// What comes before `slot` in the list; after the last comes `NONE`.
+    /// Sets the slot before `slot` in the list; `slot` = `NONE` sets the last.
     fn set_older(&mut self, slot: u32, older: u32) {
         match slot {
             NONE => self.newest = older,
@@ -279,7 +281,7 @@ impl<K, V> PerKey<K, V> {
         }
     }
 
-    /// Walks the invariants.
+    /// Checks the invariants.
     pub(crate) fn check(&self) -> Result<(), String> {
         let count = self.slots.len();
         if self.index.len() != count {
@@ -317,5 +319,5 @@ const NONE: u32 = u32::MAX;
 /// About 50 MB at most, keys aside, and more keys than are likely to be failing at once.
 const DEFAULT_MAX_KEYS: NonZeroU32 = NonZeroU32::new(1 << 20).unwrap();
 
-/// Short waits are no reason to forget soon: a key may fail again after much slower work.
+/// At least this time, even after short waits, because a key may fail again after much slower work.
 const SHORTEST_DEFAULT_REST: Duration = Duration::from_secs(600);
