@@ -1,5 +1,5 @@
-//! SHELL. Token buckets: the arithmetic is in `token_bucket.rs`; atomic, shared and keyed buckets are around it. Each file
-//! says what it guards.
+//! SHELL. Token buckets: the arithmetic is in `token_bucket.rs`; around it are atomic, shared and keyed buckets. Each
+//! file documents its locks.
 
 mod acquire;
 mod atomic_token_bucket;

@@ -1,14 +1,14 @@
-//! EDGE. A task that is served at once, again and again, lets others run now and then.
+//! EDGE. Cooperative yielding: a task whose futures are always ready yields from time to time.
 //!
-//! Cancel safety: a future that has given way has taken nothing. It has woken its task, and goes on at the next poll.
+//! Cancel safety: a future that has yielded has taken nothing. It has woken its task, and continues at the next poll.
 //!
-//! The count is the thread's: a task stays on its thread until it returns to its executor. Rejected: a runtime's count of its
-//! own, as that of tokio, which holds on that runtime alone and needs a feature; a count in the bucket, which would cost
-//! those who take a token without its lock another word that all of them write.
+//! The count is per thread: a task stays on its thread until it returns to its executor. Rejected: the runtime's own
+//! count, such as tokio's, which works only on that runtime and needs a feature; and a count in the bucket, which would
+//! add a second word that all threads write to the lock-free path.
 //!
-//! What has to wait does not begin the count anew, as another future of the same task may be served at once in the same poll: a
-//! `select!` in a loop would never end its poll. Nor does what gives way, which may be the one that would have had to wait.
-//! The count begins anew when a future is polled again that has given way.
+//! A pending poll does not reset the count, because another future of the same task may be ready in the same poll: a
+//! `select!` in a loop would never end its poll. Nor does a poll that yields, because that future might have been
+//! pending anyway. The count is reset when a future that has yielded is polled again.
 
 use std::cell::Cell;
 use std::task::{Poll, Waker};
@@ -20,11 +20,11 @@ thread_local! {
     static LEFT: Cell<u32> = Cell::new(BUDGET);
 }
 
-/// So many polls may end at once, until one gives way.
+/// The number of polls that may be ready before one yields.
 const BUDGET: u32 = 127;
 
-/// How far one future is. It gives way at its first poll if at all, or one that is always polled after many others would
-/// never be served; and what has waited has let others run.
+/// The yield state of a future. It yields at most once, at its first poll; otherwise a future that is always polled
+/// after many others would never be served. A future that has waited has let others run already.
 #[derive(Debug, Default)]
 pub(crate) enum CoopBudget {
     #[default]
@@ -34,7 +34,7 @@ pub(crate) enum CoopBudget {
 }
 
 impl CoopBudget {
-    /// Polls by `work`, unless the budget is spent: then the task is woken, and comes back.
+    /// Polls with `work`, unless the budget is spent: in that case the task is woken and yields.
     pub(crate) fn poll<T>(&mut self, waker: &Waker, work: impl FnOnce() -> Poll<T>) -> Poll<T> {
         let spent = LEFT.with(Cell::get) == 0;
         match self {

@@ -1,4 +1,4 @@
-//! PURE. What can be refused, and why.
+//! PURE. The errors of this crate.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::Nanos;
 
-/// A period that is no rate: zero, or longer than 584 years.
+/// The period of a quota is invalid: it is zero, or longer than 584 years.
 ///
 /// # Examples
 /// ```
@@ -35,7 +35,7 @@ impl fmt::Display for InvalidQuota {
 
 impl std::error::Error for InvalidQuota {}
 
-/// A range of waits that no backoff can follow: it starts at zero, or its start is above its end.
+/// The range of waits of a backoff is invalid: it starts at zero, or its start is above its end.
 ///
 /// # Examples
 /// ```
@@ -64,7 +64,7 @@ impl fmt::Display for InvalidBackoff {
 
 impl std::error::Error for InvalidBackoff {}
 
-/// A range of limits that allows nothing: it starts at zero, or its start is above its end.
+/// The range of a concurrency limit is invalid: it starts at zero, or its start is above its end.
 ///
 /// # Examples
 /// ```
@@ -94,8 +94,8 @@ impl std::error::Error for InvalidConcurrencyLimits {}
 
 /// Not enough tokens are available yet.
 ///
-/// It says when they will be if nobody else takes any: the same for all that are denied in a row. To give each a time of its
-/// own, reserve.
+/// The error contains the time at which the tokens will be available if no other call takes any; this time is the same
+/// for all successive calls that are denied. To give each call its own time, reserve tokens.
 ///
 /// # Examples
 /// ```
@@ -121,13 +121,13 @@ impl NotYet {
         Self { due, now }
     }
 
-    /// When the tokens will be available, on the clock of the bucket.
+    /// The time at which the tokens will be available, on the clock of the bucket.
     #[must_use]
     pub const fn due(&self) -> Nanos {
         self.due
     }
 
-    /// How long until the tokens will be available, from the call that was denied.
+    /// The time from the denied call until the tokens will be available.
     #[must_use]
     pub fn retry_after(&self) -> Duration {
         self.due.since(self.now)
@@ -142,7 +142,7 @@ impl fmt::Display for NotYet {
 
 impl std::error::Error for NotYet {}
 
-/// More tokens were requested than a full bucket holds: they can never be granted at once.
+/// More tokens were requested than a full bucket holds, so they can never be granted together.
 ///
 /// # Examples
 /// ```
@@ -165,13 +165,13 @@ impl InsufficientCapacity {
         Self { requested, burst }
     }
 
-    /// How many were requested.
+    /// The number of requested tokens.
     #[must_use]
     pub const fn requested(&self) -> NonZeroU32 {
         self.requested
     }
 
-    /// The most that the quota in force grants at once.
+    /// The burst of the current quota: the maximum that is granted together.
     #[must_use]
     pub const fn burst(&self) -> NonZeroU32 {
         self.burst
@@ -186,7 +186,7 @@ impl fmt::Display for InsufficientCapacity {
 
 impl std::error::Error for InsufficientCapacity {}
 
-/// Why several tokens were not taken.
+/// The reason why several tokens were not taken.
 ///
 /// # Examples
 /// ```
@@ -207,9 +207,9 @@ impl std::error::Error for InsufficientCapacity {}
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TryAcquireError {
-    /// They are not available yet; it says when they will be.
+    /// The tokens are not available yet; the error contains the time at which they will be.
     NotYet(NotYet),
-    /// They can never be granted at once.
+    /// The tokens can never be granted together.
     InsufficientCapacity(InsufficientCapacity),
 }
 
@@ -236,7 +236,7 @@ impl fmt::Display for TryAcquireError {
 
 impl std::error::Error for TryAcquireError {}
 
-/// The time limit passed first; nothing was taken.
+/// The time limit passed; nothing was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimedOut;
 
@@ -248,7 +248,7 @@ impl fmt::Display for TimedOut {
 
 impl std::error::Error for TimedOut {}
 
-/// Why several tokens were not granted in time; none was taken.
+/// The reason why several tokens were not granted in time. None was taken.
 ///
 /// # Examples
 /// ```
@@ -266,9 +266,9 @@ impl std::error::Error for TimedOut {}
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AcquireTimeoutError {
-    /// The time limit passed first.
+    /// The time limit passed.
     TimedOut,
-    /// They can never be granted.
+    /// The tokens can never be granted.
     InsufficientCapacity(InsufficientCapacity),
 }
 

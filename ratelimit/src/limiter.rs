@@ -1,14 +1,16 @@
-//! SHELL. A policy behind one lock, with a clock and randomness.
+//! SHELL. A backoff policy behind a lock, with a clock and randomness.
 //!
 //! | guarded by `state` | |
 //! |---|---|
-//! | `policy` | all that is counted |
-//! | `random` | drawn from once for each failure, together with it, so that a run of one thread replays exactly |
+//! | `policy` | the state of the policy |
+//! | `random` | one number is drawn for each failure, under the same lock, so that a run of one thread is reproducible
+//! |
 //!
 //! | outside the lock | |
 //! |---|---|
-//! | the clock is read | before locking. Two failures may then be counted in the other order than their clocks were read: a small jump backwards, which every policy takes |
-//! | keys and tokens die | after unlocking, also where a panic unwinds: `Drop` is user code |
+//! | reading the clock | before locking. Two failures may then be counted in a different order than their clock
+//! readings: every policy handles such a small jump back |
+//! | dropping keys and reservations | after unlocking, even if a panic unwinds: `Drop` is user code |
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -21,10 +23,10 @@ use flyball_sync::random::SplitMix64;
 
 use crate::{Clock, Monotonic, Nanos, Policy};
 
-/// How long a key that failed has to wait: a [`Policy`] to share between threads.
+/// A backoff limiter: a [`Policy`] that threads share, which decides how long a failed key waits.
 ///
-/// Everything takes `&self`. Under its one lock run only the policy and, in it, `Hash`, `Eq` and `Clone` of keys; a
-/// panic there leaves the limiter usable.
+/// All methods take `&self`. Only the policy, and in it `Hash`, `Eq` and `Clone` of keys, run under the lock; a panic
+/// there leaves the limiter usable.
 ///
 /// # Examples
 /// ```
@@ -40,7 +42,7 @@ use crate::{Clock, Monotonic, Nanos, Policy};
 pub struct Limiter<K, P, C = Monotonic> {
     state: Mutex<State<P>>,
     clock: C,
-    /// It takes keys and owns none.
+    /// The methods take keys, but the limiter owns none.
     keys: PhantomData<fn(&K)>,
 }
 
@@ -52,7 +54,7 @@ struct State<P> {
 // === impl Limiter ===
 
 impl<K, P: Policy<K>> Limiter<K, P> {
-    /// A limiter on the machine's monotonic clock.
+    /// Creates a limiter on the machine's monotonic clock.
     #[must_use]
     pub fn new(policy: P) -> Self {
         Self::with_clock(policy, Monotonic)
@@ -60,7 +62,7 @@ impl<K, P: Policy<K>> Limiter<K, P> {
 }
 
 impl<K, P: Policy<K>, C: Clock> Limiter<K, P, C> {
-    /// A limiter on a clock of your own, such as a [`ManualClock`](crate::ManualClock).
+    /// Creates a limiter on a clock of your choice, such as a [`ManualClock`](crate::ManualClock).
     #[must_use]
     pub fn with_clock(policy: P, clock: C) -> Self {
         // Different in each limiter, so that processes which fail together do not retry together.
@@ -68,7 +70,8 @@ impl<K, P: Policy<K>, C: Clock> Limiter<K, P, C> {
         Self { state: Mutex::new(State { policy, random: SplitMix64::new(seed) }), clock, keys: PhantomData }
     }
 
-    /// The same, with random numbers that follow from `seed`: a run then replays exactly. Only jitter uses them.
+    /// Like [`with_clock`](Self::with_clock), with random numbers from `seed`, so that a run is reproducible. Only
+    /// jitter uses them.
     ///
     /// # Examples
     /// ```
@@ -90,7 +93,7 @@ impl<K, P: Policy<K>, C: Clock> Limiter<K, P, C> {
         Self { state: Mutex::new(State { policy, random: SplitMix64::new(seed) }), ..self }
     }
 
-    /// Counts a failure of `key` and says how long it has to wait from now on.
+    /// Counts a failure of `key` and returns how long the key has to wait from now on.
     #[doc(alias = "When")]
     pub fn record_failure(&self, key: &K) -> Duration {
         let now = self.clock.now();
@@ -100,28 +103,28 @@ impl<K, P: Policy<K>, C: Clock> Limiter<K, P, C> {
         })
     }
 
-    /// Forgets the failures of `key`; an unknown key is no error.
+    /// Forgets the failures of `key`. Has no effect for an unknown key.
     pub fn forget(&self, key: &K) {
         self.change(|state| state.policy.forget(key));
     }
 
-    /// Failures counted for `key` and not forgotten; 0 for an unknown key.
+    /// The number of failures counted for `key` and not forgotten; 0 for an unknown key.
     pub fn num_requeues(&self, key: &K) -> u32 {
         self.state.lock().policy.num_requeues(key)
     }
 
-    /// How many keys it holds state for.
+    /// The number of keys with stored state.
     pub fn tracked_keys(&self) -> usize {
         self.state.lock().policy.tracked_keys()
     }
 
-    /// Changes the policy while it is in use, such as the quota of a bucket, wherever it is nested.
+    /// Changes the policy while it is in use, for example the quota of a nested bucket.
     ///
-    /// `change` gets the policy and the time, and runs under the lock: it must be short and must not use this limiter
-    /// (that is a deadlock). Waits that were returned before stay as they are.
+    /// `change` receives the policy and the time, and runs under the lock: it must be short, and must not use this
+    /// limiter, which would deadlock. Waits that were returned before stay as they are.
     ///
     /// # Panics
-    /// When `change` does. The policy is then as `change` left it, and the limiter goes on with it.
+    /// Panics if `change` panics. The policy is then as `change` left it, and the limiter continues with it.
     ///
     /// # Examples
     /// ```

@@ -1,17 +1,16 @@
-//! PURE. The one trait every limiter of failures implements.
+//! PURE. The trait of all backoff policies.
 
 use std::time::Duration;
 
 use crate::Nanos;
 
-/// How long a key that failed has to wait.
+/// A backoff policy: decides how long a failed key waits.
 ///
-/// A policy is a pure state machine: the time and one random number are arguments, so a run replays exactly.
-/// Shells (`Limiter`, a queue) own the lock, the clock and the randomness; a policy must not call
-/// back into the shell that holds it.
+/// A policy is a pure state machine: the time and a random number are arguments, so a run is reproducible. The owner of
+/// a policy (`Limiter`, a queue) holds the lock, the clock and the randomness; a policy must not call its owner.
 ///
 /// # Examples
-/// The same wait after each failure, for all keys:
+/// A policy with the same wait after each failure, for all keys:
 /// ```
 /// use flyball_ratelimit::{Limiter, Nanos, Policy};
 /// use std::time::Duration;
@@ -33,7 +32,7 @@ use crate::Nanos;
 /// assert_eq!(limiter.record_failure(&"a"), Duration::from_secs(5));
 /// ```
 ///
-/// What threads and tasks wait for is no policy:
+/// A rate limiter that threads and tasks wait for is not a policy:
 /// ```compile_fail,E0277
 /// use flyball_ratelimit::{Limiter, Quota, RateLimiter};
 /// use std::num::NonZeroU32;
@@ -46,25 +45,27 @@ use crate::Nanos;
     note = "what threads and tasks wait for, such as a `RateLimiter`, is no policy"
 )]
 pub trait Policy<K: ?Sized> {
-    /// What one failure took ahead of time from budgets shared between keys, enough to give it back; `()` where there is none.
+    /// The tokens that a failure took ahead of time from budgets shared between keys, for [`cancel`](Self::cancel);
+    /// `()` if there are none.
     type Reservation;
 
     /// Whether failures are counted, so that [`num_requeues`](Self::num_requeues) is more than 0 after one.
     ///
-    /// What gives a key up after so many failures does not build on a policy that counts none, such as a bucket.
+    /// Options that give a key up after a number of failures do not compile with a policy that counts none, such as a
+    /// bucket.
     const COUNTS_FAILURES: bool = true;
 
-    /// Counts a failure of `key` at `now` and says how long it waits, from `now`.
+    /// Counts a failure of `key` at `now` and returns how long the key waits from `now`.
     ///
     /// `random` is uniform over all of `u64`; only jitter uses it.
     fn record_failure(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, Self::Reservation);
 
-    /// As [`record_failure`](Self::record_failure), and keeps the failures of every key that `in_use` reports: they neither expire nor make
-    /// room for those of another key.
+    /// Like [`record_failure`](Self::record_failure), but keeps the failures of every key for which `in_use` returns
+    /// true: they neither expire nor are evicted for those of another key.
     ///
-    /// For callers that hold keys, such as a queue: a key that waits there for long, behind others, is not idle. A
-    /// policy calls `in_use` only before it evicts a key, so the calls are rare. A policy that never evicts keys need not
-    /// implement this method; a policy made of others passes `in_use` on.
+    /// For callers that hold keys, such as a queue: a key that waits there for a long time is not idle. A policy calls
+    /// `in_use` only before it evicts a key, so the calls are rare. A policy that never evicts keys need not implement
+    /// this method; a policy that combines others passes `in_use` to them.
     ///
     /// # Examples
     /// ```
@@ -90,23 +91,24 @@ pub trait Policy<K: ?Sized> {
         self.record_failure(key, now, random)
     }
 
-    /// Forgets the failures of `key`; an unknown key is no error.
+    /// Forgets the failures of `key`. Has no effect for an unknown key.
     fn forget(&mut self, key: &K);
 
-    /// Failures counted for `key` and not forgotten; 0 for an unknown key.
+    /// The number of failures counted for `key` and not forgotten; 0 for an unknown key.
     fn num_requeues(&self, key: &K) -> u32;
 
-    /// Gives back what a failure took and did not use, and says whether that made a difference. The failure stays counted.
+    /// Gives back tokens that a failure reserved and that were not used, and returns whether this had an effect. The
+    /// failure stays counted.
     fn cancel(&mut self, reservation: Self::Reservation, now: Nanos) -> bool;
 
-    /// How many keys it holds state for. Zero promises that [`forget`](Self::forget) would do nothing.
+    /// The number of keys with stored state. Zero promises that [`forget`](Self::forget) would do nothing.
     fn tracked_keys(&self) -> usize;
 
     /// Moves the keys whose state it has dropped (forgotten, expired or evicted) to the end of `evicted`.
     ///
-    /// A shell calls it under its lock after [`record_failure`](Self::record_failure) and [`forget`](Self::forget) and drops `evicted`
-    /// after unlocking, so that no key's `Drop` runs under a lock. A policy drops keys that are not taken in
-    /// a later call: ignoring this method leaks nothing. A policy without keys has nothing to do here.
+    /// The owner calls this under its lock after [`record_failure`](Self::record_failure) and [`forget`](Self::forget),
+    /// and drops `evicted` after unlocking, so that no key's `Drop` runs under a lock. A policy drops keys that are not
+    /// taken in a later call, so ignoring this method leaks nothing. A policy without keys need not implement it.
     ///
     /// # Examples
     /// ```

@@ -2,7 +2,7 @@
 //!
 //! Cancel safety: the future holds a ticket from its first poll on. Dropped while it waits, it leaves the wait queue.
 //! Dropped after it was given a slot and before it was polled, it passes the slot on, so no wake-up is lost. A future
-//! that is kept and not polled loses its slot after [`KEPT`](super::limiter::KEPT).
+//! that is kept and not polled loses its slot after [`KEPT`].
 
 use std::fmt;
 use std::future::Future;

@@ -1,7 +1,7 @@
-//! SHELL. Waiting for tokens, as a task or as a thread.
+//! SHELL. Waiting for tokens, asynchronously or blocking.
 //!
-//! What is guarded by what: see [`Shared`]. Cancel safety: a place in the line belongs to a [`Waiting`], whose drop gives
-//! it up, and what was granted to it.
+//! For the locks see [`Shared`]. Cancel safety: a slot in the wait queue is owned by a [`Waiting`], whose drop releases
+//! the slot and the tokens that were granted to it.
 
 use std::fmt;
 use std::future::Future;
@@ -29,7 +29,7 @@ impl<'a, T: Clock> Waiting<'a, T> {
         Self::within(shared, count, timer, None)
     }
 
-    /// Gives up after `limit`, as a task.
+    /// Waits asynchronously for at most `limit`.
     pub(crate) fn within(
         shared: &'a Shared<T>,
         count: NonZeroU32,
@@ -56,7 +56,7 @@ impl<'a, T: Clock> Waiting<'a, T> {
         })
     }
 
-    /// Blocks, at most until then on the machine's clock.
+    /// Waits, blocking the thread, until `until` on the machine's clock.
     pub(crate) fn block(&mut self, until: Option<Nanos>) -> Result<(), AcquireTimeoutError> {
         if at_once(self.shared, &self.request) {
             return Ok(());
@@ -77,7 +77,7 @@ impl<'a, T: Clock> Waiting<'a, T> {
     }
 }
 
-/// Without the lock where nobody waits.
+/// Tries to take the tokens without the lock, if there are no waiters.
 fn at_once<T: Clock>(shared: &Shared<T>, request: &AcquireRequest<T>) -> bool {
     request.place.is_none() && matches!(shared.cell.try_acquire(request.count, shared.now()), Some(Ok(())))
 }
@@ -100,7 +100,8 @@ impl<T: Clock> fmt::Debug for Waiting<'_, T> {
 /// The future of [`RateLimiter::acquire`](crate::RateLimiter::acquire).
 ///
 /// # Cancel safety
-/// Dropping it gives up its place in the line, and the token if it had been granted one and has not looked.
+/// Dropping the future removes it from the wait queue, and gives back a token that was granted to it and that it has
+/// not returned yet.
 ///
 /// # Examples
 /// ```
@@ -133,7 +134,7 @@ impl<T: Timer> Future for Acquire<'_, T> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        // One is never more than the burst.
+        // This cannot fail, because one token is never more than the burst.
         let _ = ready!(self.0.poll(context.waker()));
         Poll::Ready(())
     }
@@ -142,10 +143,11 @@ impl<T: Timer> Future for Acquire<'_, T> {
 /// The future of [`RateLimiter::acquire_many`](crate::RateLimiter::acquire_many).
 ///
 /// # Cancel safety
-/// Dropping it gives up its place in the line, and the tokens if it had been granted them and has not looked.
+/// Dropping the future removes it from the wait queue, and gives back tokens that were granted to it and that it has
+/// not returned yet.
 ///
 /// # Examples
-/// A future that is dropped has taken nothing:
+/// Dropping the future takes no tokens:
 /// ```
 /// use flyball_ratelimit::{AcquireMany, ManualClock, ManualTimer, Quota, RateLimiter};
 /// use std::num::NonZeroU32;

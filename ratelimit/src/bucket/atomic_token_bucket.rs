@@ -2,10 +2,10 @@
 //!
 //! | what | guarded by |
 //! |---|---|
-//! | when the bucket would be full | the atomic word of [`PackedBucket`] |
-//! | the quota, and all that does not fit into the word | `exact` |
+//! | the time at which the bucket would be full | the atomic word of [`PackedBucket`] |
+//! | the quota, and numbers that do not fit into the word | `exact` |
 //!
-//! No user code runs in here at all.
+//! No user code runs in this module.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -15,15 +15,15 @@ use flyball_sync::locks::Mutex;
 use crate::bucket::packed::{LockedBucket, PackedBucket};
 use crate::{InsufficientCapacity, Nanos, NotYet, Quota, Reservation, TokenBucket, TryAcquireError};
 
-/// A token bucket that threads share: [`TokenBucket`] with `&self`, answer for answer the same.
+/// A token bucket that threads share: [`TokenBucket`] with `&self` and identical results.
 ///
-/// It has no clock, and nobody waits in it: [`RateLimiter`](crate::RateLimiter) adds both. Taking tokens is one atomic
-/// compare-and-exchange. A lock is behind it for all else: reserving ahead, cancelling, changing the quota, and the
-/// numbers that do not fit into 64 bits (a bucket that needs longer than about a century to fill, at rates that divide
-/// a nanosecond; a clock that jumps as far).
+/// The bucket has no clock and no waiters: [`RateLimiter`](crate::RateLimiter) adds both. Taking tokens is one atomic
+/// compare-and-exchange. All other operations take a lock: reserving ahead, cancelling, changing the quota, and
+/// computing with numbers that do not fit into 64 bits (a bucket that takes longer than about a century to fill, at
+/// rates that divide a nanosecond; or a clock that jumps that far).
 ///
 /// # Memory ordering
-/// Taking or giving back a token synchronises nothing else.
+/// Taking or giving back a token synchronises no other memory.
 ///
 /// # Examples
 /// ```
@@ -47,7 +47,7 @@ pub struct AtomicTokenBucket {
 // === impl AtomicTokenBucket ===
 
 impl AtomicTokenBucket {
-    /// A full bucket.
+    /// Creates a full bucket.
     #[must_use]
     pub fn new(quota: Quota) -> Self {
         let cell = PackedBucket::new();
@@ -56,10 +56,10 @@ impl AtomicTokenBucket {
         Self { cell, exact: Mutex::new(exact) }
     }
 
-    /// Takes a token if one is there now.
+    /// Takes a token if one is available now.
     ///
     /// # Errors
-    /// [`NotYet`] with the time of the next token when all are taken; nothing is reserved then.
+    /// Returns [`NotYet`] with the time of the next token if all are taken; nothing is reserved in that case.
     #[inline]
     pub fn try_acquire(&self, now: Nanos) -> Result<(), NotYet> {
         match self.cell.try_acquire(NonZeroU32::MIN, now) {
@@ -68,10 +68,10 @@ impl AtomicTokenBucket {
         }
     }
 
-    /// Takes `count` tokens if all of them are there now; else none.
+    /// Takes `count` tokens if all of them are available now; else takes none.
     ///
     /// # Errors
-    /// As [`TokenBucket::try_acquire_many`].
+    /// Like [`TokenBucket::try_acquire_many`].
     ///
     /// # Examples
     /// ```
@@ -92,20 +92,20 @@ impl AtomicTokenBucket {
         }
     }
 
-    /// Takes the next token that nobody has reserved, at once or ahead of time.
+    /// Takes the next token that is not reserved, for now or for later.
     pub fn reserve(&self, now: Nanos) -> Reservation {
         self.locked(now, |bucket| bucket.reserve(now))
     }
 
-    /// Takes the next `count` tokens that nobody has reserved, all of them due when the last one is.
+    /// Takes the next `count` tokens that are not reserved; all of them are due when the last one is.
     ///
     /// # Errors
-    /// [`InsufficientCapacity`] for more than the burst: nothing is reserved then.
+    /// Returns [`InsufficientCapacity`] for more tokens than the burst; nothing is reserved in that case.
     pub fn reserve_many(&self, count: NonZeroU32, now: Nanos) -> Result<Reservation, InsufficientCapacity> {
         self.locked(now, |bucket| bucket.reserve_many(count, now))
     }
 
-    /// Gives back tokens that were not used, and says whether that made a difference: see [`TokenBucket::cancel`].
+    /// Gives back tokens that were not used, and returns whether this had an effect: see [`TokenBucket::cancel`].
     pub fn cancel(&self, reservation: Reservation, now: Nanos) -> bool {
         self.locked(now, |bucket| bucket.cancel(reservation, now))
     }
@@ -130,19 +130,19 @@ impl AtomicTokenBucket {
         self.locked(now, |bucket| bucket.set_quota(quota, now));
     }
 
-    /// The quota in force.
+    /// The current quota.
     #[must_use]
     pub fn quota(&self) -> Quota {
         self.exact.lock().bucket.quota()
     }
 
-    /// How many tokens could be taken at once.
+    /// The number of tokens that could be taken now.
     #[must_use]
     pub fn available_tokens(&self, now: Nanos) -> u32 {
         self.cell.available(now).unwrap_or_else(|| self.locked(now, |bucket| bucket.available_tokens(now)))
     }
 
-    /// Walks the invariants.
+    /// Checks the invariants.
     #[doc(hidden)]
     pub fn check(&self, now: Nanos) -> Result<(), String> {
         self.locked(now, |bucket| bucket.check())

@@ -1,21 +1,22 @@
-//! PURE. A quota in exact integers: time counted in parts.
+//! PURE. A quota in exact integers, with time counted in parts of a nanosecond.
 //!
-//! There are as many *parts* to a nanosecond as tokens to a period, and a token costs as many parts as the period has
-//! nanoseconds; both are divided by what they have in common, so that the numbers stay small. Nothing is ever rounded
-//! but an answer in nanoseconds, up, and what is missing when a quota changes, up as well: no fraction of a token is won.
+//! A nanosecond has as many *parts* as a period has tokens, and a token costs as many parts as the period has
+//! nanoseconds; both are divided by their greatest common divisor, so that the numbers stay small. Only two values are
+//! rounded, both up: a result in nanoseconds, and the missing parts when a quota changes. So no fraction of a token is
+//! ever gained.
 
 use std::num::NonZeroU32;
 
 use crate::{Nanos, NotYet, Quota, Reservation};
 
-/// How a quota counts.
+/// A quota in parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FixedPointRate {
-    /// What a token costs, in parts.
+    /// The cost of a token, in parts.
     token: u64,
-    /// Parts a nanosecond.
+    /// Parts per nanosecond.
     rate: u32,
-    /// The most tokens at once.
+    /// The maximum number of tokens that are granted together.
     burst: u32,
 }
 
@@ -37,41 +38,42 @@ impl FixedPointRate {
         self.token
     }
 
-    /// A point in time. Below 2^96.
+    /// A point in time, in parts. Below 2^96.
     pub(crate) fn parts(&self, now: Nanos) -> u128 {
         u128::from(now.get()) * u128::from(self.rate)
     }
 
-    /// What so many tokens cost; `u32::MAX` of them less than 2^96.
+    /// The cost of `tokens` tokens; `u32::MAX` of them cost less than 2^96.
     pub(crate) fn cost(&self, tokens: u64) -> u128 {
         u128::from(self.token) * u128::from(tokens)
     }
 
-    /// What a full bucket holds.
+    /// The capacity of a full bucket, in parts.
     pub(crate) fn capacity(&self) -> u128 {
         self.cost(self.burst.into())
     }
 
-    /// The fullest debt: its last token is due at [`Nanos::MAX`]. Below 2^97.
+    /// The maximum debt: its last token is due at [`Nanos::MAX`]. Below 2^97.
     pub(crate) fn horizon(&self) -> u128 {
         self.parts(Nanos::MAX) + self.capacity()
     }
 
-    /// When a bucket would be full that is full at `full_at`, and of which so many parts more are taken.
+    /// Returns the new `full_at` of a bucket from which `cost` more parts are taken.
     ///
-    /// Time does not fill it above the burst, and a debt ends at the horizon.
+    /// Time does not fill the bucket above the burst, and the debt is limited to the horizon.
     pub(crate) fn after(&self, full_at: u128, now: Nanos, cost: u128) -> u128 {
         full_at.max(self.parts(now)).saturating_add(cost).min(self.horizon())
     }
 
-    /// When the last token of a debt is due: one burst before the bucket is full, rounded up to a whole nanosecond.
+    /// Returns when the last token of a debt is due: one burst before the bucket is full, rounded up to a whole
+    /// nanosecond.
     pub(crate) fn due(&self, full_at: u128, now: Nanos) -> Nanos {
         let after_now = full_at.saturating_sub(self.parts(now) + self.capacity());
         if after_now == 0 {
             return now;
         }
-        // A division of 128 bits is the dearest step of all; few debts need one, and a rate that divides a nanosecond, which is
-        // the usual one, needs none.
+        // A division of 128 bits is the most expensive step; few debts need one, and a rate that divides a nanosecond,
+        // which is the usual case, needs none.
         let wait = match u64::try_from(after_now) {
             Ok(near) if self.rate == 1 => near,
             Ok(near) => near.div_ceil(self.rate.into()),
@@ -81,37 +83,37 @@ impl FixedPointRate {
         Nanos::new(now.get().saturating_add(wait))
     }
 
-    /// Takes tokens ahead of time: when the bucket is full then, and when they are due.
+    /// Takes tokens, for now or for later. Returns the new `full_at`, and when the tokens are due.
     pub(crate) fn reserve(&self, full_at: u128, now: Nanos, count: NonZeroU32) -> (u128, Nanos) {
         let full_at = self.after(full_at, now, self.cost(count.get().into()));
         (full_at, self.due(full_at, now))
     }
 
-    /// Takes tokens if they are there: when the bucket is full then.
+    /// Takes tokens if they are available. Returns the new `full_at`.
     pub(crate) fn try_acquire(&self, full_at: u128, now: Nanos, count: NonZeroU32) -> Result<u128, NotYet> {
         let (full_at, due) = self.reserve(full_at, now, count);
         if due > now { Err(NotYet::new(due, now)) } else { Ok(full_at) }
     }
 
-    /// Gives back what is reserved: when the bucket is full then; `None` if others build on it.
+    /// Gives back a reservation. Returns the new `full_at`; `None` if later reservations depend on it.
     ///
-    /// With no later due time, these tokens and the last ones could change places without anybody noticing, so the last ones
-    /// can go.
+    /// If no reservation has a later due time, these tokens are interchangeable with the last ones, so the last ones
+    /// can be removed.
     pub(crate) fn cancel(&self, full_at: u128, now: Nanos, reservation: &Reservation) -> Option<u128> {
         let last = self.due(full_at, now);
         let cost = self.cost(reservation.count().get().into());
         (reservation.due() >= last).then(|| full_at.saturating_sub(cost))
     }
 
-    /// How many tokens could be taken at once.
+    /// The number of tokens that could be taken now.
     pub(crate) fn available(&self, full_at: u128, now: Nanos) -> u32 {
         let missing = full_at.saturating_sub(self.parts(now));
         // At most `burst` tokens fit into the capacity.
         (self.capacity().saturating_sub(missing) / u128::from(self.token)) as u32
     }
 
-    /// When the bucket would be full under `new`: what is available stays so, up to the new burst; debts stay debts of
-    /// as many tokens; a larger burst fills up at the new rate.
+    /// Returns the `full_at` under the quota `new`: available tokens stay available, up to the new burst; debts stay
+    /// debts of as many tokens; a larger burst fills up at the new rate.
     pub(crate) fn carry(&self, full_at: u128, now: Nanos, new: &Self) -> u128 {
         let missing = full_at.saturating_sub(self.parts(now));
         let (old_token, new_token) = (u128::from(self.token), u128::from(new.token));

@@ -2,8 +2,8 @@
 //!
 //! | what | guarded by |
 //! |---|---|
-//! | the buckets of the keys whose hash says so | one of `shards` |
-//! | that all shards get the same quota, the latest | `changing`, taken before theirs |
+//! | the buckets of the keys, by hash | one of `shards` |
+//! | the invariant that all shards get the same, latest quota | `changing`, taken before their locks |
 //!
 //! Of user code, `Eq` and `Clone` of a key run under a shard's lock, before anything is changed; `Hash`, `Drop` and the clock
 //! outside it.
@@ -19,24 +19,27 @@ use foldhash::fast::RandomState;
 use crate::bucket::keyed_shard::{Evicted, Shard};
 use crate::{Clock, InsufficientCapacity, Monotonic, NotYet, Quota, Reservation, TryAcquireError};
 
-/// Locks, unless fewer keys are allowed.
+/// The number of locks, unless fewer keys are allowed.
 const SHARDS: usize = 64;
 
-/// A token bucket for each key, as a limit per client.
+/// A token bucket for each key, for example to limit each client.
 ///
-/// The state of a key is one number, and a key whose bucket is full again needs none. Each new key checks two known ones and
-/// evicts those that are full, so no call pauses, and no key has to be forgotten by hand. There are at most
-/// [`max_keys`](Self::max_keys) keys. Where that many are not full, a new key replaces the fuller one of those
-/// checked, which then starts full when it is used again: the one way in which a key can get more than its quota.
+/// The state of a key is one number, and a key whose bucket is full again needs no state. Each new key checks two
+/// stored keys and evicts those whose bucket is full, so no call pauses for a sweep, and you need not remove keys.
+/// There are at most [`max_keys`](Self::max_keys) keys. If that many buckets are not full, a new key replaces the key
+/// with the fullest bucket among those checked. The replaced key starts with a full bucket when it is used again: this
+/// is the only way in which a key can exceed its quota.
 ///
-/// All keys have the same quota. Every operation on a key is O(1) under one of 64 locks. No call waits: [`NotYet::retry_after`]
-/// is how long to wait, and is the same for all calls that are denied in a row. [`reserve`](Self::reserve) gives each caller a time
-/// of its own. Waiting in FIFO order needs a [`RateLimiter`](crate::RateLimiter) with a timer for each key, which is
-/// more state than a number; keep a map of those where the keys are few.
+/// All keys have the same quota. Every operation on a key is O(1) under one of 64 locks. No call waits:
+/// [`NotYet::retry_after`] is the time to wait, and is the same for all successive calls that are denied.
+/// [`reserve`](Self::reserve) gives each caller its own time. To wait in FIFO order you need a
+/// [`RateLimiter`](crate::RateLimiter) with a timer for each key, which is more state than a number; if there are few
+/// keys, use a map of those.
 ///
-/// A key with reservations that are not due yet is not full. It is kept until they are, and is among the last to make room.
+/// A key with reservations that are not due yet is not full. It is kept until they are due, and is among the last to be
+/// replaced.
 ///
-/// A new key is cloned. After the clock has jumped back, a key that was evicted as full in between is full again.
+/// A new key is cloned. If the clock jumps back, a key that was evicted as full meanwhile is full again.
 ///
 /// # Examples
 /// ```
@@ -53,7 +56,7 @@ const SHARDS: usize = 64;
 /// assert!(clients.try_acquire(&"ann").is_ok());
 /// ```
 pub struct KeyedRateLimiter<K, C = Monotonic> {
-    /// Two locks never share a cache line, nor a pair of them that is fetched together.
+    /// Aligned so that two locks share neither a cache line nor a pair of lines that is prefetched together.
     shards: Shards<K>,
     changing: Mutex<()>,
     hasher: RandomState,
@@ -63,7 +66,7 @@ pub struct KeyedRateLimiter<K, C = Monotonic> {
 type Shards<K> = Box<[CachePadded<Mutex<Shard<K>>>]>;
 
 impl<K> KeyedRateLimiter<K> {
-    /// Full buckets on the machine's clock.
+    /// Creates a limiter with full buckets on the machine's clock.
     #[must_use]
     pub fn new(quota: Quota) -> Self {
         Self::with_clock(quota, Monotonic)
@@ -71,16 +74,16 @@ impl<K> KeyedRateLimiter<K> {
 }
 
 impl<K, C> KeyedRateLimiter<K, C> {
-    /// Full buckets on a clock of your choice.
+    /// Creates a limiter with full buckets on a clock of your choice.
     #[must_use]
     pub fn with_clock(quota: Quota, clock: C) -> Self {
         let shards = shards(quota, DEFAULT_MAX_KEYS);
         Self { shards, changing: Mutex::new(()), hasher: RandomState::default(), clock }
     }
 
-    /// Holds at most so many keys, about a million if it is not said. It starts anew with that.
+    /// Limits the number of keys, to about a million by default. Removes all keys stored so far.
     ///
-    /// Each of the up to 64 locks has an equal share of them.
+    /// The limit is divided equally among the up to 64 locks.
     ///
     /// # Examples
     /// ```
@@ -105,13 +108,13 @@ impl<K, C> KeyedRateLimiter<K, C> {
         self.shards[0].lock().quota()
     }
 
-    /// How many keys it holds.
+    /// The number of keys with stored state.
     #[must_use]
     pub fn tracked_keys(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().len()).sum()
     }
 
-    /// Walks the invariants.
+    /// Checks the invariants.
     #[doc(hidden)]
     pub fn check(&self) -> Result<(), String> {
         self.shards.iter().try_for_each(|shard| shard.lock().check())
@@ -119,10 +122,10 @@ impl<K, C> KeyedRateLimiter<K, C> {
 }
 
 impl<K, C: Clock> KeyedRateLimiter<K, C> {
-    /// Changes rate and burst of every key from now on: as [`TokenBucket::set_quota`](crate::TokenBucket::set_quota) says
-    /// for each, but that a full bucket is full under any quota, also one of a larger burst.
+    /// Changes rate and burst of every key from now on, like [`TokenBucket::set_quota`](crate::TokenBucket::set_quota)
+    /// for each key, except that a full bucket stays full under any quota, even with a larger burst.
     ///
-    /// O(keys), one lock after the other.
+    /// O(keys), locking the shards one after the other.
     ///
     /// # Examples
     /// ```
@@ -150,10 +153,10 @@ impl<K, C: Clock> KeyedRateLimiter<K, C> {
 }
 
 impl<K: Hash + Eq + Clone, C: Clock> KeyedRateLimiter<K, C> {
-    /// Takes a token of `key` if one is there now.
+    /// Takes a token of `key` if one is available now.
     ///
     /// # Errors
-    /// [`NotYet`] with the time of its next token when all are taken; nothing is reserved then.
+    /// Returns [`NotYet`] with the time of the next token if all are taken; nothing is reserved in that case.
     #[inline]
     pub fn try_acquire(&self, key: &K) -> Result<(), NotYet> {
         match self.try_acquire_many(key, NonZeroU32::MIN) {
@@ -163,11 +166,11 @@ impl<K: Hash + Eq + Clone, C: Clock> KeyedRateLimiter<K, C> {
         }
     }
 
-    /// Takes `count` tokens of `key` if all of them are there now; else none.
+    /// Takes `count` tokens of `key` if all of them are available now; else takes none.
     ///
     /// # Errors
-    /// [`TryAcquireError::NotYet`] with the time at which they will be there; [`TryAcquireError::InsufficientCapacity`] for more than the burst. Nothing is
-    /// reserved then.
+    /// Returns [`TryAcquireError::NotYet`] with the time at which the tokens will be available, or
+    /// [`TryAcquireError::InsufficientCapacity`] for more tokens than the burst. Nothing is reserved in either case.
     ///
     /// # Examples
     /// ```
@@ -190,8 +193,8 @@ impl<K: Hash + Eq + Clone, C: Clock> KeyedRateLimiter<K, C> {
         self.shard(hash).lock().try_acquire(hash, key, count, now, &mut evicted)
     }
 
-    /// Takes the next token of `key` that is not reserved, at once or ahead of time: what is denied and comes back N times comes
-    /// back at N times.
+    /// Takes the next token of `key` that is not reserved, for now or for later: N denied requests that reserve are
+    /// retried at N different times.
     ///
     /// # Examples
     /// ```
@@ -216,10 +219,10 @@ impl<K: Hash + Eq + Clone, C: Clock> KeyedRateLimiter<K, C> {
         }
     }
 
-    /// Takes the next `count` tokens of `key` that are not reserved, all of them due when the last one is.
+    /// Takes the next `count` tokens of `key` that are not reserved; all of them are due when the last one is.
     ///
     /// # Errors
-    /// [`InsufficientCapacity`] for more than the burst: nothing is reserved then.
+    /// Returns [`InsufficientCapacity`] for more tokens than the burst; nothing is reserved in that case.
     pub fn reserve_many(&self, key: &K, count: NonZeroU32) -> Result<Reservation, InsufficientCapacity> {
         let now = self.clock.now();
         let hash = self.hasher.hash_one(key);
@@ -228,20 +231,21 @@ impl<K: Hash + Eq + Clone, C: Clock> KeyedRateLimiter<K, C> {
         self.shard(hash).lock().reserve(hash, key, count, now, &mut evicted)
     }
 
-    /// Gives back tokens of `key` that were not used, and says whether that made a difference.
+    /// Gives back tokens of `key` that were not used, and returns whether this had an effect.
     ///
-    /// It does where [`TokenBucket::cancel`](crate::TokenBucket::cancel) of a bucket of its own would: before they are due, as long as
-    /// none of the key is reserved for a later time, and the quota has not been changed. And it makes none once any key has had to make
-    /// room for another under the same lock, because there were [`max_keys`](Self::max_keys) that were not full: a key's state is
-    /// one number, which does not record whether the key was evicted and added again since. The tokens then count as used, so a reservation
-    /// that is cancelled late, or after its key was evicted, never lets more through. Only a clock that has jumped back may, as there.
+    /// It has an effect in the cases of [`TokenBucket::cancel`](crate::TokenBucket::cancel): before the tokens are due,
+    /// as long as no tokens of the key are reserved for a later time, and the quota has not been changed. It has no
+    /// effect once any key under the same lock was replaced because [`max_keys`](Self::max_keys) buckets were not full:
+    /// a key's state is one number, which does not record whether the key was evicted and added again. The tokens then
+    /// count as used, so a reservation that is cancelled late, or after its key was evicted, never lets more through.
+    /// The only exception is a clock that has jumped back, as with `TokenBucket::cancel`.
     pub fn cancel(&self, key: &K, reservation: Reservation) -> bool {
         let now = self.clock.now();
         let hash = self.hasher.hash_one(key);
         self.shard(hash).lock().cancel(hash, key, &reservation, now)
     }
 
-    /// How many tokens of `key` could be taken at once.
+    /// The number of tokens of `key` that could be taken now.
     #[must_use]
     pub fn available_tokens(&self, key: &K) -> u32 {
         let now = self.clock.now();
@@ -251,7 +255,7 @@ impl<K: Hash + Eq + Clone, C: Clock> KeyedRateLimiter<K, C> {
 
     #[inline]
     fn shard(&self, hash: u64) -> &Mutex<Shard<K>> {
-        // Bits that the tables make no use of, unless they are huge: those take the lowest and the highest ones.
+        // Uses bits that the hash tables do not use, unless they are huge: tables use the lowest and the highest bits.
         let shard = (hash >> 40) as usize & (self.shards.len() - 1);
         &self.shards[shard]
     }
@@ -269,7 +273,7 @@ impl<K, C> fmt::Debug for KeyedRateLimiter<K, C> {
 
 const DEFAULT_MAX_KEYS: usize = 1 << 20;
 
-/// A power of two of them, all of the same size.
+/// Creates the shards: a power of two of them, all of the same size.
 fn shards<K>(quota: Quota, most: usize) -> Shards<K> {
     // At most `most`, which is at least one.
     let shards = SHARDS.min(1 << most.ilog2());

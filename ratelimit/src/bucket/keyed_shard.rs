@@ -1,17 +1,18 @@
-//! PURE. Some keys' buckets, each a number; a bucket that is full is no state at all.
+//! PURE. The buckets of some keys, each stored as a number; a full bucket is not stored.
 //!
 //! # Invariants
 //! 1. Slots and index entries are one to one, and an entry lies under its slot's hash.
 //! 2. There are at most `most` slots.
-//! 3. A reservation of this count of changes whose tokens are not due yet is part of its key's number: none of the ways in which a
-//!    number is lost leaves it open. A full bucket has no tokens that are still to come; a change of the quota, and the removal of a
-//!    bucket that is not full, count as changes.
+//! 3. A reservation made at the current `change` count, whose tokens are not due yet, is included in its key's number:
+//!    each event that loses a number also closes the reservation. A full bucket has no outstanding tokens; a change of
+//!    the quota, and the removal of a bucket that is not full, increment the count.
 //! 4. User code (`Eq`, `Clone`) has run before the first change of an operation, so a panic in it leaves 1 to 3 intact.
 //!    Growing the index hashes nothing: slots keep their hash.
 //!
-//! A hand goes round the slots, two for each new key, and evicts the buckets that are full again: full
-//! buckets are evicted twice as fast as new keys arrive. Rejected: a list by last use, as it is rewritten with each token, and keeps a
-//! bucket of which one token was taken as long as an empty one; a heap of the times they are full, for the logarithm.
+//! A clock hand moves over the slots, two for each new key, and evicts the buckets that are full again: full buckets
+//! are evicted twice as fast as new keys arrive. Rejected: a list by last use, because each token would rewrite it, and
+//! because it keeps a bucket from which one token was taken as long as an empty one; a heap of the times at which
+//! buckets are full, because of its logarithmic cost.
 
 use std::num::NonZeroU32;
 
@@ -20,20 +21,21 @@ use hashbrown::HashTable;
 use crate::bucket::fixed_point::FixedPointRate;
 use crate::{InsufficientCapacity, Nanos, Quota, Reservation, TryAcquireError};
 
-/// Among so many slots the fullest bucket makes room for a new key.
+/// The number of slots among which the fullest bucket is replaced by a new key.
 const CANDIDATES: usize = 8;
-/// So many slots are looked at for each new key.
+/// The number of slots that are checked for each new key.
 const SWEPT: usize = 2;
 
 pub(crate) struct Shard<K> {
     index: HashTable<u32>,
-    /// Without holes: the last slot moves into the place of a removed one.
+    /// Dense: the last slot moves into the position of a removed one.
     slots: Vec<Slot<K>>,
     hand: usize,
     most: usize,
     quota: Quota,
     scale: FixedPointRate,
-    /// How often numbers have changed other than by time and tokens; a reservation remembers after which it was made.
+    /// The number of changes to stored numbers other than by time and tokens; a reservation stores the count at which
+    /// it was made.
     change: u64,
 }
 
@@ -106,7 +108,7 @@ impl<K> Shard<K> {
             let round = (self.hand..self.hand + CANDIDATES.min(len)).map(|slot| slot % len);
             let fullest = round.min_by_key(|&slot| self.slots[slot].full_at);
             evicted[SWEPT] = fullest.map(|slot| self.remove(slot));
-            // Invariant 3. Rejected: a count in each slot, which would half as much again for all keys.
+            // Invariant 3. Rejected: a count in each slot, which would take half as much memory again for all keys.
             self.change += 1;
         }
     }
@@ -126,7 +128,7 @@ impl<K> Shard<K> {
         removed.key
     }
 
-    /// Walks the invariants.
+    /// Checks the invariants.
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.slots.len() > self.most || self.index.len() != self.slots.len() {
             let (slots, index, most) = (self.slots.len(), self.index.len(), self.most);
@@ -158,7 +160,7 @@ impl<K: Eq + Clone> Shard<K> {
         })
     }
 
-    /// Takes tokens ahead of time.
+    /// Takes tokens, for now or for later.
     pub(crate) fn reserve(
         &mut self,
         hash: u64,
@@ -174,23 +176,23 @@ impl<K: Eq + Clone> Shard<K> {
             (*full_at, due) = scale.reserve(*full_at, now, count);
             Ok::<_, InsufficientCapacity>(due)
         })?;
-        // As it is now: room for the key may have been made.
+        // The current count, because making room for the key may have incremented it.
         Ok(Reservation::new(count, due, self.change))
     }
 
-    /// Gives back what is reserved, and says whether that made a difference.
+    /// Gives back a reservation, and returns whether this had an effect.
     pub(crate) fn cancel(&mut self, hash: u64, key: &K, reservation: &Reservation, now: Nanos) -> bool {
         if !reservation.is_open(self.change, now) {
             return false;
         }
-        // Not there: the clock was later once, and the bucket was full then.
+        // If the key is not there, the clock was later before, and the bucket was full then.
         let Some(slot) = self.find(hash, key) else { return false };
         let without = self.scale.cancel(self.slots[slot].full_at, now, reservation);
         self.slots[slot].full_at = without.unwrap_or(self.slots[slot].full_at);
         without.is_some()
     }
 
-    /// Changes when a bucket is full, of a key that may be new; not if that fails.
+    /// Changes the number of a key, adding the key if it is absent. Nothing is changed if the change fails.
     fn change_slot<R, E>(
         &mut self,
         hash: u64,

@@ -1,4 +1,4 @@
-//! SHELL. A bucket's one number in 64 bits, for who finds nobody waiting.
+//! SHELL. A bucket's number in 64 bits, for lock-free use while there are no waiters.
 //!
 //! | what | guarded by |
 //! |---|---|
@@ -6,20 +6,20 @@
 //! | the epoch's constants | written under that lock while `word` is closed |
 //! | [`LockedBucket`] | that lock |
 //!
-//! An *open* word is the time at which the bucket would be full, in parts from a base that moves along from epoch to
-//! epoch: exact, not rounded. A *closed* one says that the truth is behind the lock, where it has 128 bits: because somebody
-//! waits, because somebody is at it, or because it does not fit (a burst that takes 2^62 parts to fill, a debt or a jump
-//! of the clock as long).
+//! An *open* word is the time at which the bucket would be full, in parts, relative to a base that changes from epoch
+//! to epoch: exact, not rounded. A *closed* word means that the number is behind the lock, where it has 128 bits:
+//! because there are waiters, because a thread is changing it, or because it does not fit into the word (a burst that
+//! takes 2^62 parts to fill, or a debt or clock jump of that length).
 //!
 //! # Why a stale thread changes nothing
 //! A thread reads the word, then the constants, and changes or confirms the word last.
-//! 1. If it has read a constant of a later epoch, then the word has been closed before, and the Acquire of that read
-//!    makes it see so: the word is no longer what it was.
-//! 2. An epoch begins above all values that the word had before. So where the word is what it was, the epoch is, too.
-//!    The values begin anew after 2^63 parts, 292 years at rates that divide a nanosecond and at least two seconds at the
-//!    wildest: a thread that was stopped between two instructions for as long, and finds the very same value, would be
-//!    wrong. Rejected for it: a tag in the word, which leaves fewer bits for the time and comes round sooner; a second
-//!    atomic to count readers, which doubles the cost of all.
+//! 1. If the thread has read a constant of a later epoch, the word has been closed before, and the Acquire of that read
+//!    makes this visible: the word differs from the value that the thread read.
+//! 2. An epoch starts above all values that the word had before. So if the word is unchanged, the epoch is, too. The
+//!    values wrap around after 2^63 parts, which is 292 years at rates that divide a nanosecond and at least two
+//!    seconds at the most extreme rates: a thread that was stopped between two instructions for that time, and finds
+//!    exactly the same value, would be wrong. Rejected remedies: a tag in the word, which leaves fewer bits for the
+//!    time and wraps around sooner; a second atomic to count readers, which doubles the cost of all operations.
 
 use std::num::NonZeroU32;
 
@@ -29,15 +29,15 @@ use crate::bucket::fixed_point::FixedPointRate;
 use crate::bucket::token_bucket::TokenBucket;
 use crate::{Nanos, NotYet};
 
-/// The truth is behind the lock.
+/// The number is behind the lock.
 const CLOSED: u64 = u64::MAX;
-/// An epoch that would begin above this begins at zero.
+/// An epoch that would start above this value starts at zero.
 const WRAP: u64 = 1 << 63;
-/// The largest burst and debt that fit.
+/// The largest burst and debt that fit into a word.
 const ROOM: u128 = 1 << 62;
-/// The latest time of an epoch; a burst above it still fits.
+/// The latest time of an epoch; a burst later than that still fits.
 const LATEST: i128 = (1 << 64) - (1 << 62) - 1;
-/// How far the clock may go back within an epoch: readings of several threads do not come in order.
+/// How far the clock may go back within an epoch, because readings of several threads are not ordered.
 const MARGIN: u64 = 1 << 32;
 
 pub(crate) struct PackedBucket {
@@ -45,7 +45,7 @@ pub(crate) struct PackedBucket {
     epoch: Epoch,
 }
 
-/// What the word means; `now` is at `now × rate + shift`, for times from `first` to `last`.
+/// The meaning of the word; `now` is at `now × rate + shift`, for times from `first` to `last`.
 struct Epoch {
     first: Constant,
     last: Constant,
@@ -55,13 +55,14 @@ struct Epoch {
     capacity: Constant,
 }
 
-/// Changes only while the word is closed.
+/// Changed only while the word is closed.
 struct Constant(AtomicU64);
 
 impl Constant {
     #[inline]
     fn get(&self) -> u64 {
-        // Ordering: Acquire, so that who reads a later epoch's also sees that the word was closed for it.
+        // Ordering: Acquire, so that a thread that reads a constant of a later epoch also sees that the word was closed
+        // before.
         self.0.load(Ordering::Acquire)
     }
 
@@ -75,13 +76,13 @@ impl Constant {
 #[derive(Debug)]
 pub(crate) struct LockedBucket {
     pub(crate) bucket: TokenBucket,
-    /// The scale of the epoch, `None` before the first.
+    /// The scale of the epoch; `None` before the first epoch.
     scale: Option<FixedPointRate>,
-    /// A word of `value` stands for `value + base`.
+    /// A word of `value` represents `value + base`.
     base: i128,
     first: Nanos,
     last: Nanos,
-    /// No value of this round was larger when it was closed.
+    /// No word closed since the last wrap-around was larger than this.
     peak: u64,
 }
 
@@ -90,7 +91,7 @@ impl LockedBucket {
         Self { bucket, scale: None, base: 0, first: Nanos::ZERO, last: Nanos::ZERO, peak: 0 }
     }
 
-    /// Begins an epoch above all values so far, if the bucket fits into one.
+    /// Starts an epoch above all values so far, if the bucket fits into one.
     fn begin(&mut self, now: Nanos) -> bool {
         let scale = *self.bucket.scale();
         let ahead = self.bucket.full_at().saturating_sub(scale.parts(now));
@@ -105,14 +106,14 @@ impl LockedBucket {
         self.scale = Some(scale);
         self.base = self.bucket.full_at() as i128 - value;
         let rate = i128::from(scale.rate());
-        // Below the end of time, at which all debts are due: a word has no horizon.
+        // Earlier than the end of time, at which all debts are due, because a word does not represent the horizon.
         let clamped = |nanos: i128| Nanos::new(nanos.clamp(0, i128::from(u64::MAX) - 1) as u64);
         self.first = clamped((self.base.max(0) as u128).div_ceil(rate as u128) as i128);
         self.last = clamped((self.base + LATEST) / rate);
         true
     }
 
-    /// The word, if the epoch has one for now.
+    /// Returns the word for `now`, if the epoch can represent it.
     fn word(&self, now: Nanos) -> Option<u64> {
         let value = self.bucket.full_at() as i128 - self.base;
         let fits = self.scale == Some(*self.bucket.scale())
@@ -122,10 +123,10 @@ impl LockedBucket {
     }
 }
 
-/// The word and what it means at a time.
+/// The word and its interpretation at a time.
 struct Sample {
     word: u64,
-    /// The time, as the word counts it.
+    /// The time, in the units of the word.
     present: u64,
     rate: u64,
     token: u64,
@@ -133,7 +134,7 @@ struct Sample {
 }
 
 impl PackedBucket {
-    /// Closed.
+    /// Creates a closed word.
     pub(crate) fn new() -> Self {
         let constant = || Constant(AtomicU64::new(1));
         let epoch = Epoch {
@@ -147,7 +148,7 @@ impl PackedBucket {
         Self { word: AtomicU64::new(CLOSED), epoch }
     }
 
-    /// Takes tokens if they are there; `None` if only the lock can say.
+    /// Takes tokens if they are available; `None` if the lock is needed to decide.
     #[inline]
     pub(crate) fn try_acquire(&self, count: NonZeroU32, now: Nanos) -> Option<Result<(), NotYet>> {
         loop {
@@ -160,7 +161,7 @@ impl PackedBucket {
             let debt = (after - sample.present).saturating_sub(sample.capacity);
             if debt > 0 {
                 if self.is_still(&sample) {
-                    // A rate that divides a nanosecond is the usual one, and a division the dearest step.
+                    // A rate that divides a nanosecond is the usual case, and a division is the most expensive step.
                     let wait = if sample.rate == 1 { debt } else { debt.div_ceil(sample.rate) };
                     let due = Nanos::new(now.get().saturating_add(wait));
                     return Some(Err(NotYet::new(due, now)));
@@ -170,8 +171,8 @@ impl PackedBucket {
             if after == CLOSED {
                 return None;
             }
-            // Ordering: Relaxed. The value is all there is: taking a token orders nothing else. What it must not miss, a
-            // closed word, it sees by the Acquire of the constants; the next turn reads the word anew.
+            // Ordering: Relaxed. The value is the only shared data: taking a token orders no other memory. The Acquire
+            // of the constants makes a closed word visible; the next iteration reads the word again.
             let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
             if self.word.compare_exchange(sample.word, after, success, failure).is_ok() {
                 return Some(Ok(()));
@@ -179,7 +180,7 @@ impl PackedBucket {
         }
     }
 
-    /// How many tokens could be taken at once; `None` if only the lock can say.
+    /// The number of tokens that could be taken now; `None` if the lock is needed to decide.
     pub(crate) fn available(&self, now: Nanos) -> Option<u32> {
         loop {
             let sample = self.read(now)?;
@@ -206,26 +207,26 @@ impl PackedBucket {
         Some(Sample { word, present, rate, token: token.get(), capacity: capacity.get() })
     }
 
-    /// Whether all that was read belongs together.
+    /// Returns whether all values that were read belong to the same epoch.
     #[inline]
     fn is_still(&self, sample: &Sample) -> bool {
         // Ordering: Relaxed, see `try_acquire`.
         self.word.load(Ordering::Relaxed) == sample.word
     }
 
-    /// From here on, all goes through the lock, which the caller holds.
+    /// Routes all operations through the lock, which the caller holds.
     pub(crate) fn close(&self, exact: &mut LockedBucket) {
-        // Ordering: Relaxed. What the word says is in the word; the constants that change after this are stored with
+        // Ordering: Relaxed. The word carries all of its own data; constants that change after this are stored with
         // Release.
         let word = self.word.swap(CLOSED, Ordering::Relaxed);
         if word != CLOSED {
             exact.peak = exact.peak.max(word);
-            // The base is that of this word, and no word stands for a time before zero.
+            // The base belongs to this word, and no word represents a time before zero.
             exact.bucket.set_full_at((exact.base + i128::from(word)) as u128);
         }
     }
 
-    /// From here on, nobody needs the lock, which the caller holds; if the bucket fits.
+    /// Allows operations without the lock, which the caller holds, if the bucket fits into the word.
     pub(crate) fn open(&self, exact: &mut LockedBucket, now: Nanos) {
         let word = match exact.word(now) {
             Some(word) => word,
@@ -250,7 +251,7 @@ impl PackedBucket {
         rate.set(scale.rate().into());
         shift.set(exact.base.wrapping_neg() as u64);
         token.set(scale.token());
-        // No larger than `ROOM`, or the epoch had not begun.
+        // At most `ROOM`; otherwise the epoch would not have started.
         capacity.set(scale.capacity() as u64);
     }
 }

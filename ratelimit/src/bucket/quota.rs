@@ -1,15 +1,15 @@
-//! PURE. How much is allowed: a rate and a burst.
+//! PURE. Quotas: a rate and a burst.
 
 use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
 
 use crate::InvalidQuota;
 
-/// How much is allowed: so many tokens each period, and at most a burst at once.
+/// A quota: a number of tokens per period, and a burst, the maximum that is granted together.
 ///
-/// Tokens arrive evenly spread over the period, not all at its start. The rate is kept as the two whole numbers it
-/// was given as, so that it is never rounded. Zero of anything cannot be built: something that is never allowed
-/// needs no quota.
+/// Tokens arrive evenly spread over the period, not all at its start. The rate is stored as the two integers that it
+/// was created from, so it is never rounded. A quota of zero tokens cannot be created; an operation that is never
+/// allowed needs no quota.
 ///
 /// # Examples
 /// ```
@@ -32,28 +32,32 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// `tokens` each second; the burst is as large, until [`allow_burst`](Self::allow_burst) sets another.
+    /// Creates a quota of `tokens` per second. The burst is `tokens`, unless [`allow_burst`](Self::allow_burst) changes
+    /// it.
     #[must_use]
     pub const fn per_second(tokens: NonZeroU32) -> Self {
         Self { tokens, period_nanos: SECOND, burst: tokens }
     }
 
-    /// `tokens` each minute; the burst is as large, until [`allow_burst`](Self::allow_burst) sets another.
+    /// Creates a quota of `tokens` per minute. The burst is `tokens`, unless [`allow_burst`](Self::allow_burst) changes
+    /// it.
     #[must_use]
     pub const fn per_minute(tokens: NonZeroU32) -> Self {
         Self { tokens, period_nanos: MINUTE, burst: tokens }
     }
 
-    /// `tokens` each hour; the burst is as large, until [`allow_burst`](Self::allow_burst) sets another.
+    /// Creates a quota of `tokens` per hour. The burst is `tokens`, unless [`allow_burst`](Self::allow_burst) changes
+    /// it.
     #[must_use]
     pub const fn per_hour(tokens: NonZeroU32) -> Self {
         Self { tokens, period_nanos: HOUR, burst: tokens }
     }
 
-    /// `tokens` each `period`; the burst is as large, until [`allow_burst`](Self::allow_burst) sets another.
+    /// Creates a quota of `tokens` per `period`. The burst is `tokens`, unless [`allow_burst`](Self::allow_burst)
+    /// changes it.
     ///
     /// # Errors
-    /// [`InvalidQuota`] when the period is zero or longer than `u64::MAX` nanoseconds (584 years).
+    /// Returns [`InvalidQuota`] if the period is zero or longer than `u64::MAX` nanoseconds (584 years).
     ///
     /// # Examples
     /// ```
@@ -77,25 +81,25 @@ impl Quota {
         }
     }
 
-    /// The same rate with another burst: the most that is granted at once after a rest.
+    /// Returns a quota with the same rate and another burst: the maximum that is granted together after an idle time.
     #[must_use]
     pub const fn allow_burst(self, burst: NonZeroU32) -> Self {
         Self { burst, ..self }
     }
 
-    /// How many tokens arrive in a period.
+    /// The number of tokens that arrive in a period.
     #[must_use]
     pub const fn tokens(&self) -> NonZeroU32 {
         self.tokens
     }
 
-    /// The period in which [`tokens`](Self::tokens) arrive.
+    /// The period in which [`tokens`](Self::tokens) tokens arrive.
     #[must_use]
     pub const fn period(&self) -> Duration {
         Duration::from_nanos(self.period_nanos.get())
     }
 
-    /// The most that is granted at once.
+    /// The maximum number of tokens that are granted together.
     #[must_use]
     pub const fn burst_size(&self) -> NonZeroU32 {
         self.burst

@@ -1,6 +1,6 @@
-//! SHELL. A token bucket to wait for.
+//! SHELL. A token bucket with a wait queue.
 //!
-//! What is guarded by what: see [`Shared`].
+//! For the locks see [`Shared`].
 
 use std::fmt;
 use std::future::poll_fn;
@@ -15,31 +15,33 @@ use crate::{
     Timer, TryAcquireError,
 };
 
-/// A token bucket that threads and tasks share, and can wait for: [`TokenBucket`](crate::TokenBucket) with a clock and a
-/// line.
+/// A token bucket that threads and tasks share, and can wait for: [`TokenBucket`](crate::TokenBucket) with a clock and
+/// a wait queue.
 ///
 /// Clones are handles to the same bucket.
 ///
-/// **Fair.** First come, first served, tasks and threads in one line. While somebody waits, nobody overtakes, not even
-/// [`try_acquire`](Self::try_acquire). So a request for a whole burst gets it, however many small ones come after it.
+/// **Fair.** Waiters are served in FIFO order, tasks and threads in one wait queue. While there are waiters, no call
+/// overtakes them, not even [`try_acquire`](Self::try_acquire). So a request for a whole burst is granted, however many
+/// small requests come after it.
 ///
-/// **Exact.** Of the tokens granted and not given back, no span of `d` nanoseconds holds more than `burst` + rate × `d`. A
-/// waiter is granted its tokens when the timer says that they are due. One that fires late, as tokio's does by up to a
-/// millisecond, makes that grant late, and none of the next as long as the bucket does not fill up meanwhile: so give a
-/// bucket of more than a token a millisecond a burst of a few.
+/// **Exact.** Of the tokens granted and not given back, no span of `d` nanoseconds holds more than `burst` + rate ×
+/// `d`. A waiter is granted its tokens when the timer fires for their due time. A timer that fires late, as tokio's
+/// does by up to a millisecond, delays that grant, but not the next ones, as long as the bucket does not fill up
+/// meanwhile: so give a bucket with a rate above one token per millisecond a burst of a few tokens.
 ///
-/// **Nothing herds, nothing runs at rest.** A waiter is polled twice: to join the line, and with its tokens. One alarm is
-/// set, for the first in the line or the first limit on waiting. There is no task and no thread. A waiter that is kept and never polled is granted its
-/// tokens when its turn comes, and the others go on. (With a timer that wakes too early from inside `wake_at`, they go on
-/// with the next call: it is the first in the line that is then asked to look.)
+/// **No thundering herd, and no work while idle.** A waiter is polled twice: to join the wait queue, and to receive its
+/// tokens. One alarm is set, for the first waiter or the first time limit. There is no background task or thread. A
+/// waiter that is kept and never polled is granted its tokens in its turn, and the others go on. (With a timer that
+/// wakes too early from inside `wake_at`, the others go on with the next call, because the first waiter is then woken
+/// to check.)
 ///
-/// As long as nobody waits, taking tokens is one atomic compare-and-exchange (and a look at the clock); once somebody
-/// does, a lock.
+/// While there are no waiters, taking tokens is one atomic compare-and-exchange and one reading of the clock; while
+/// there are waiters, it takes a lock.
 ///
-/// Tasks need a clock that is a [`Timer`], such as a `TokioTimer`; threads need none, and no runtime that drives it.
+/// Tasks need a clock that is a [`Timer`], such as a `TokioTimer`; threads need neither a timer nor a runtime.
 ///
 /// # Memory ordering
-/// Taking or giving back a token synchronises nothing else.
+/// Taking or giving back a token synchronises no other memory.
 ///
 /// # Examples
 /// ```
@@ -60,7 +62,7 @@ pub struct RateLimiter<T = Monotonic> {
 }
 
 impl RateLimiter {
-    /// A full bucket on the machine's clock, for threads.
+    /// Creates a full bucket on the machine's clock, for threads.
     #[must_use]
     pub fn new(quota: Quota) -> Self {
         Self { shared: Shared::new(quota, Monotonic, None) }
@@ -68,7 +70,7 @@ impl RateLimiter {
 }
 
 impl<T: Timer> RateLimiter<T> {
-    /// A full bucket for tasks and threads.
+    /// Creates a full bucket for tasks and threads.
     ///
     /// # Examples
     /// ```
@@ -91,8 +93,8 @@ impl<T: Timer> RateLimiter<T> {
     /// Waits for a token.
     ///
     /// # Cancel safety
-    /// Dropping the future gives up its place in the line, and the token if it had been granted one: the next in the
-    /// line has it at once. Of a token that nobody waits for, as much goes back as would not have flowed over meanwhile.
+    /// Dropping the future removes it from the wait queue. A token that was granted to it goes to the next waiter. If
+    /// there is no waiter, the token goes back to the bucket, except for the part that would have overflowed meanwhile.
     ///
     /// # Examples
     /// ```
@@ -110,13 +112,14 @@ impl<T: Timer> RateLimiter<T> {
         Acquire::new(Waiting::new(&self.shared, NonZeroU32::MIN, Some(T::wake_at)))
     }
 
-    /// Waits for `count` tokens at once.
+    /// Waits for `count` tokens, which are granted together.
     ///
     /// # Errors
-    /// [`InsufficientCapacity`] for more than the burst: they can never be granted. Also where the burst becomes smaller while it waits.
+    /// Returns [`InsufficientCapacity`] for more tokens than the burst, which can never be granted, also if the burst
+    /// becomes smaller during the wait.
     ///
     /// # Cancel safety
-    /// As [`acquire`](Self::acquire).
+    /// Like [`acquire`](Self::acquire).
     ///
     /// # Examples
     /// ```
@@ -136,14 +139,14 @@ impl<T: Timer> RateLimiter<T> {
 
     /// Waits for a token for at most `limit` on the timer's clock, from the first poll.
     ///
-    /// The timer wakes it when the time is over, and those behind it move up then, whether it is polled or not. A token that is
-    /// there by then is taken, also where the timer is late.
+    /// The timer wakes the future when the limit is over, and the waiters behind it move up then, whether it is polled
+    /// or not. A token that is available by then is taken, even if the timer is late.
     ///
     /// # Errors
-    /// [`TimedOut`]: no token was taken.
+    /// Returns [`TimedOut`] after `limit`; no token was taken.
     ///
     /// # Cancel safety
-    /// As [`acquire`](Self::acquire).
+    /// Like [`acquire`](Self::acquire).
     ///
     /// # Examples
     /// ```
@@ -166,14 +169,14 @@ impl<T: Timer> RateLimiter<T> {
         }
     }
 
-    /// Waits for `count` tokens at once for at most `limit` on the timer's clock, from the first poll: see
-    /// [`acquire_timeout`](Self::acquire_timeout).
+    /// Waits for `count` tokens, which are granted together, for at most `limit` on the timer's clock, from the first
+    /// poll: see [`acquire_timeout`](Self::acquire_timeout).
     ///
     /// # Errors
-    /// [`AcquireTimeoutError`]: no token was taken.
+    /// Returns [`AcquireTimeoutError`]; no token was taken.
     ///
     /// # Cancel safety
-    /// As [`acquire`](Self::acquire).
+    /// Like [`acquire`](Self::acquire).
     pub async fn acquire_many_timeout(
         &self,
         count: NonZeroU32,
@@ -185,10 +188,11 @@ impl<T: Timer> RateLimiter<T> {
 }
 
 impl<T: Clock> RateLimiter<T> {
-    /// Takes a token if one is there now and nobody waits for it.
+    /// Takes a token if one is available now and there is no waiter.
     ///
     /// # Errors
-    /// [`NotYet`] with the time at which one will be there when all who wait have theirs; nothing is reserved.
+    /// Returns [`NotYet`] with the time at which a token will be available after all waiters have theirs; nothing is
+    /// reserved.
     #[inline]
     pub fn try_acquire(&self) -> Result<(), NotYet> {
         match self.take(NonZeroU32::MIN) {
@@ -198,25 +202,27 @@ impl<T: Clock> RateLimiter<T> {
         }
     }
 
-    /// Takes `count` tokens if all of them are there now and nobody waits for them; else none.
+    /// Takes `count` tokens if all of them are available now and there is no waiter; else takes none.
     ///
     /// # Errors
-    /// [`TryAcquireError::NotYet`] as for one; [`TryAcquireError::InsufficientCapacity`] for more than the burst. Nothing is reserved.
+    /// Returns [`TryAcquireError::NotYet`] like `try_acquire`, or [`TryAcquireError::InsufficientCapacity`] for more
+    /// tokens than the burst. Nothing is reserved in either case.
     #[inline]
     pub fn try_acquire_many(&self, count: NonZeroU32) -> Result<(), TryAcquireError> {
         self.take(count)
     }
 
-    /// Waits for a token, as a thread: it needs no runtime.
+    /// Waits for a token, blocking the thread. Needs no runtime.
     pub fn blocking_acquire(&self) {
-        // One is never more than the burst, and it waits without an end.
+        // This cannot fail, because one token is never more than the burst, and the wait has no time limit.
         let _ = self.block(NonZeroU32::MIN, None);
     }
 
-    /// Waits for `count` tokens at once, as a thread.
+    /// Waits for `count` tokens, which are granted together, blocking the thread.
     ///
     /// # Errors
-    /// [`InsufficientCapacity`] for more than the burst: they can never be granted. Also where the burst becomes smaller while it waits.
+    /// Returns [`InsufficientCapacity`] for more tokens than the burst, which can never be granted, also if the burst
+    /// becomes smaller during the wait.
     ///
     /// # Examples
     /// ```
@@ -241,10 +247,10 @@ impl<T: Clock> RateLimiter<T> {
         }
     }
 
-    /// Waits for a token for at most `limit` on the machine's clock, as a thread.
+    /// Waits for a token for at most `limit` on the machine's clock, blocking the thread.
     ///
     /// # Errors
-    /// [`TimedOut`]: no token was taken.
+    /// Returns [`TimedOut`] after `limit`; no token was taken.
     pub fn blocking_acquire_timeout(&self, limit: Duration) -> Result<(), TimedOut> {
         match self.block(NonZeroU32::MIN, Some(limit)) {
             Ok(()) => Ok(()),
@@ -253,10 +259,11 @@ impl<T: Clock> RateLimiter<T> {
         }
     }
 
-    /// Waits for `count` tokens at once for at most `limit` on the machine's clock, as a thread.
+    /// Waits for `count` tokens, which are granted together, for at most `limit` on the machine's clock, blocking the
+    /// thread.
     ///
     /// # Errors
-    /// [`AcquireTimeoutError`]: no token was taken.
+    /// Returns [`AcquireTimeoutError`]; no token was taken.
     pub fn blocking_acquire_many_timeout(
         &self,
         count: NonZeroU32,
@@ -265,12 +272,12 @@ impl<T: Clock> RateLimiter<T> {
         self.block(count, Some(limit))
     }
 
-    /// Takes the next token ahead of time, behind all who wait: for who has a timer of its own, such as a queue that
+    /// Takes the next token ahead of time, after all waiters. Use this if you have your own timer, such as a queue that
     /// delays a key.
     ///
-    /// It fixes the times of those who wait before it: a later change of the quota no longer moves them, and a timer that
-    /// fires late makes late only the grant, not the next one. Like the reservation itself, they count as of when they are
-    /// due.
+    /// This fixes the due times of the current waiters: a later change of the quota no longer moves them, and a timer
+    /// that fires late delays only that grant, not the next one. Like the reservation itself, those tokens count as
+    /// taken at their due time.
     ///
     /// # Examples
     /// ```
@@ -289,24 +296,26 @@ impl<T: Clock> RateLimiter<T> {
         }
     }
 
-    /// Takes the next `count` tokens ahead of time, all of them due when the last one is: see [`reserve`](Self::reserve).
+    /// Takes the next `count` tokens ahead of time; all of them are due when the last one is: see
+    /// [`reserve`](Self::reserve).
     ///
     /// # Errors
-    /// [`InsufficientCapacity`] for more than the burst: nothing is reserved then.
+    /// Returns [`InsufficientCapacity`] for more tokens than the burst; nothing is reserved in that case.
     pub fn reserve_many(&self, count: NonZeroU32) -> Result<Reservation, InsufficientCapacity> {
         self.shared.reserve(count, self.shared.now())
     }
 
-    /// Gives back tokens that were not used, and says whether that made a difference: as
-    /// [`TokenBucket::cancel`](crate::TokenBucket::cancel), and it makes none once tokens have come back that were granted after the
-    /// reservation and never used, those of an [`Acquire`] dropped before it looked. Waiters get what comes back.
+    /// Gives back tokens that were not used, and returns whether this had an effect: like
+    /// [`TokenBucket::cancel`](crate::TokenBucket::cancel), but also without effect once tokens have come back that
+    /// were granted after the reservation and never used, such as those of an [`Acquire`] that was dropped before it
+    /// returned them. The returned tokens go to waiters.
     pub fn cancel(&self, reservation: Reservation) -> bool {
         self.shared.cancel(reservation, self.shared.now())
     }
 
     /// Changes rate and burst from now on, also for waiters.
     ///
-    /// What is available stays available, up to the new burst; a larger burst fills up at the new rate. A waiter that
+    /// Available tokens stay available, up to the new burst; a larger burst fills up at the new rate. A waiter that
     /// needs more than the new burst gets [`InsufficientCapacity`]. Tokens reserved before keep their times.
     ///
     /// O(waiters).
@@ -314,32 +323,32 @@ impl<T: Clock> RateLimiter<T> {
         self.shared.set_quota(quota, self.shared.now());
     }
 
-    /// The quota in force.
+    /// The current quota.
     #[must_use]
     pub fn quota(&self) -> Quota {
         self.shared.quota()
     }
 
-    /// How many tokens could be taken at once: none while somebody waits.
+    /// The number of tokens that could be taken now: zero while there are waiters.
     #[must_use]
     pub fn available_tokens(&self) -> u32 {
         let now = self.shared.now();
         self.shared.cell.available(now).unwrap_or_else(|| self.shared.available(now))
     }
 
-    /// How many wait in the line.
+    /// The number of waiters.
     #[must_use]
     pub fn waiters(&self) -> usize {
         self.shared.waiting()
     }
 
-    /// The time on the bucket's clock: for [`Reservation::delay`].
+    /// The time on the bucket's clock, for [`Reservation::delay`].
     #[must_use]
     pub fn now(&self) -> Nanos {
         self.shared.now()
     }
 
-    /// Walks the invariants.
+    /// Checks the invariants.
     #[doc(hidden)]
     pub fn check(&self) -> Result<(), String> {
         self.shared.check()

@@ -1,15 +1,15 @@
-//! PURE. Tokens taken ahead of time.
+//! PURE. Reservations: tokens taken ahead of time.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use crate::Nanos;
 
-/// Tokens that were taken ahead of time, to be used when they are due.
+/// Tokens that were taken ahead of time, to be used once they are due.
 ///
-/// It is a value without a lifetime, so it can be stored beside whatever waits for it. Dropping it uses the tokens; to give
-/// them back, pass it to `cancel` of the bucket, limiter or policy that made it. Cancelled elsewhere, it gives tokens to a bucket
-/// that never lost them.
+/// A reservation is a value without a lifetime, so you can store it next to the operation that waits for it. Dropping
+/// it uses the tokens. To give them back, pass it to `cancel` of the bucket, limiter or policy that created it;
+/// cancelled elsewhere, it adds tokens to a bucket that never lost them.
 ///
 /// # Examples
 /// ```
@@ -28,10 +28,10 @@ use crate::Nanos;
 #[must_use = "dropping a reservation uses its tokens: wait until they are due, or cancel it"]
 pub struct Reservation {
     due: Nanos,
-    /// The owner's count of changes after which nothing reserved before can be given back.
+    /// The owner's count of changes; a reservation with an older count cannot be given back.
     change: u64,
     count: NonZeroU32,
-    /// Which of the tokens that can be due then, where they have numbers: see `schedule.rs`.
+    /// Identifies the token among those that can be due at the same time, if tokens have numbers: see `schedule.rs`.
     place: u32,
 }
 
@@ -44,13 +44,13 @@ impl Reservation {
         Self { place, ..self }
     }
 
-    /// When the tokens may be used, on the clock of the bucket; [`Nanos::MAX`] is never.
+    /// The time from which the tokens may be used, on the clock of the bucket; [`Nanos::MAX`] means never.
     #[must_use]
     pub const fn due(&self) -> Nanos {
         self.due
     }
 
-    /// How many tokens it stands for.
+    /// The number of reserved tokens.
     #[must_use]
     pub const fn count(&self) -> NonZeroU32 {
         self.count
@@ -66,7 +66,8 @@ impl Reservation {
         self.place
     }
 
-    /// Whether it may still be given back: neither have its tokens been usable, nor has anything changed that they depend on.
+    /// Returns whether the reservation can still be given back: its tokens are not due yet, and no change has
+    /// invalidated it.
     pub(crate) fn is_open(&self, change: u64, now: Nanos) -> bool {
         self.change == change && self.due >= now && self.due < Nanos::MAX
     }

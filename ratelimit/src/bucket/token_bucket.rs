@@ -13,9 +13,10 @@
 //!    be waited for, it is a + burst, and n ≤ burst. The last of the span leaves `full_at` at no more than b + burst. So
 //!    the tokens after the first n cost no more than b − a + burst − n tokens, or b − a.
 //! 3. A token is due no earlier than it is reserved, and no later than needed for 2.
-//! 4. What is given back can have been waited for by nobody: see [`TokenBucket::cancel`].
+//! 4. No caller can have waited for tokens that are given back: see [`TokenBucket::cancel`].
 //!
-//! Rejected: a level and a time (x/time/rate, in floating point) is two numbers to keep in step, and drifts.
+//! Rejected: a level and a time (x/time/rate, in floating point), because those are two numbers to keep consistent, and
+//! they drift.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -23,15 +24,16 @@ use std::time::Duration;
 use crate::bucket::fixed_point::FixedPointRate;
 use crate::{InsufficientCapacity, Nanos, NotYet, Policy, Quota, Reservation, TryAcquireError};
 
-/// A token bucket: a steady rate, and a burst after a rest.
+/// A token bucket: a steady rate, and a burst after an idle time.
 ///
-/// It starts full. Tokens may be reserved ahead of time: a debt that grows by one token's time with each, without a
-/// bound, so that those who reserve are served in the order of their calls. As a [`Policy`] it is one budget shared by
-/// all keys, and counts nothing per key.
+/// The bucket starts full. Tokens can be reserved ahead of time: each reservation adds one token's time to a debt
+/// without a bound, so that reservations are served in the order of the calls. As a [`Policy`] the bucket is one budget
+/// shared by all keys, and counts nothing per key.
 ///
-/// The rate is exact: of the tokens granted and not given back, no span of `d` nanoseconds ever holds more than
-/// `burst` + rate × `d`. A clock that jumps back makes tokens late by the jump, and never early, but for what
-/// [`cancel`](Self::cancel) says. (Once a clock shows [`Nanos::MAX`], after 584 years, all that was never due is.)
+/// The rate is exact: of the tokens granted and not given back, no span of `d` nanoseconds ever holds more than `burst`
+/// + rate × `d`. If a clock jumps back, tokens are late by the jump, and never early, except as described at
+/// [`cancel`](Self::cancel). (Once a clock shows [`Nanos::MAX`], after 584 years, all tokens are due, even those that
+/// were never due before.)
 ///
 /// # Examples
 /// ```
@@ -53,30 +55,31 @@ use crate::{InsufficientCapacity, Nanos, NotYet, Policy, Quota, Reservation, Try
 pub struct TokenBucket {
     quota: Quota,
     scale: FixedPointRate,
-    /// When the bucket would be full if nothing more was taken, in parts.
+    /// The time at which the bucket would be full if nothing more was taken, in parts.
     full_at: u128,
-    /// How often the quota has changed, or tokens came back that were granted; a reservation remembers after which it was made.
+    /// The number of changes of the quota and of returns of granted tokens; a reservation stores the count at which it
+    /// was made.
     change: u64,
 }
 
 // === impl TokenBucket ===
 
 impl TokenBucket {
-    /// A full bucket.
+    /// Creates a full bucket.
     #[must_use]
     pub const fn new(quota: Quota) -> Self {
         Self { quota, scale: FixedPointRate::new(quota), full_at: 0, change: 0 }
     }
 
-    /// Takes the next token that nobody has reserved, at once or ahead of time.
+    /// Takes the next token that is not reserved, for now or for later.
     pub fn reserve(&mut self, now: Nanos) -> Reservation {
         self.reserve_fitting(NonZeroU32::MIN, now)
     }
 
-    /// Takes the next `count` tokens that nobody has reserved, all of them due when the last one is.
+    /// Takes the next `count` tokens that are not reserved; all of them are due when the last one is.
     ///
     /// # Errors
-    /// [`InsufficientCapacity`] for more than the burst: nothing is reserved then.
+    /// Returns [`InsufficientCapacity`] for more tokens than the burst; nothing is reserved in that case.
     ///
     /// # Examples
     /// ```
@@ -98,34 +101,36 @@ impl TokenBucket {
         Ok(self.reserve_fitting(count, now))
     }
 
-    /// Takes a token if one is there now.
+    /// Takes a token if one is available now.
     ///
     /// # Errors
-    /// [`NotYet`] with the time of the next token when all are taken; nothing is reserved then.
+    /// Returns [`NotYet`] with the time of the next token if all are taken; nothing is reserved in that case.
     pub fn try_acquire(&mut self, now: Nanos) -> Result<(), NotYet> {
         self.try_acquire_fitting(NonZeroU32::MIN, now)
     }
 
-    /// Takes `count` tokens if all of them are there now; else none.
+    /// Takes `count` tokens if all of them are available now; else takes none.
     ///
     /// # Errors
-    /// [`TryAcquireError::NotYet`] with the time at which they will be there, if nobody else takes one; [`TryAcquireError::InsufficientCapacity`] for
-    /// more than the burst. Nothing is reserved then.
+    /// Returns [`TryAcquireError::NotYet`] with the time at which the tokens will be available if no other call takes
+    /// one, or [`TryAcquireError::InsufficientCapacity`] for more tokens than the burst. Nothing is reserved in either
+    /// case.
     pub fn try_acquire_many(&mut self, count: NonZeroU32, now: Nanos) -> Result<(), TryAcquireError> {
         self.fits(count)?;
         Ok(self.try_acquire_fitting(count, now)?)
     }
 
-    /// Gives back tokens that were not used, and says whether that made a difference.
+    /// Gives back tokens that were not used, and returns whether this had an effect.
     ///
-    /// It does not when their time has passed, when others are reserved for a later time (those keep their
-    /// place, and the gap before them can be used by nobody), when they are due at [`Nanos::MAX`], which is never, or when
-    /// the quota has been changed since. Else all is as if they had never been reserved. Golang's x/time/rate
-    /// has the same rule.
+    /// It has no effect if their time has passed; if other tokens are reserved for a later time (those keep their due
+    /// time, and nobody could use the gap before them); if the tokens are due at [`Nanos::MAX`], which is never; or if
+    /// the quota has been changed since. Otherwise the bucket is as if the tokens had never been reserved. Golang's
+    /// x/time/rate has the same rule.
     ///
-    /// Due times are whole nanoseconds: at rates above one token a nanosecond, a token given back within the nanosecond it is due
-    /// in may let one more through in that nanosecond. So may a token that was there at once, given back after the clock was later
-    /// and has jumped back: one number does not record that the bucket has been full in between.
+    /// Due times are whole nanoseconds: at rates above one token per nanosecond, a token that is given back within the
+    /// nanosecond in which it is due may let one more token through in that nanosecond. The same applies to a token
+    /// that was due immediately and is given back after the clock was later and has jumped back: one number does not
+    /// record that the bucket was full meanwhile.
     pub fn cancel(&mut self, reservation: Reservation, now: Nanos) -> bool {
         // Invariant 4.
         if !reservation.is_open(self.change, now) {
@@ -138,8 +143,8 @@ impl TokenBucket {
 
     /// Changes rate and burst from `now` on.
     ///
-    /// What is available stays available, up to the new burst; a larger burst fills up at the new rate. Debts stay
-    /// debts of as many tokens, to be paid at the new rate. Tokens reserved before keep their times.
+    /// Available tokens stay available, up to the new burst; a larger burst fills up at the new rate. Debts stay debts
+    /// of as many tokens, which then arrive at the new rate. Tokens reserved before keep their times.
     ///
     /// # Examples
     /// ```
@@ -165,19 +170,19 @@ impl TokenBucket {
         self.change += 1;
     }
 
-    /// The quota in force.
+    /// The current quota.
     #[must_use]
     pub const fn quota(&self) -> Quota {
         self.quota
     }
 
-    /// How many tokens could be taken at once.
+    /// The number of tokens that could be taken now.
     #[must_use]
     pub fn available_tokens(&self, now: Nanos) -> u32 {
         self.scale.available(self.full_at, now)
     }
 
-    /// Walks the invariants.
+    /// Checks the invariants.
     #[doc(hidden)]
     pub fn check(&self) -> Result<(), String> {
         if self.full_at > self.scale.horizon() {
@@ -198,11 +203,12 @@ impl TokenBucket {
         self.full_at = full_at;
     }
 
-    /// Was, and always had been, fuller by so much: tokens were granted that nobody used.
+    /// Returns `back` parts of granted tokens that were not used: the bucket is, and counts as having always been,
+    /// fuller by that amount.
     ///
-    /// Earlier reservations keep their times, which `full_at` no longer determines. So none of them can be cancelled from now on: the
-    /// last of them would count as later than all others, be taken out before one that is used later, and at that one's time the bucket
-    /// would count as full although it is not.
+    /// Earlier reservations keep their times, which `full_at` no longer determines. So none of them can be cancelled
+    /// from now on: the last of them would count as later than all others and be removed before one that is used later,
+    /// and at that one's time the bucket would count as full although it is not.
     pub(crate) fn refund(&mut self, back: u128) {
         self.full_at -= back;
         self.change += u64::from(back > 0);
@@ -226,7 +232,7 @@ impl TokenBucket {
     }
 }
 
-/// One budget for all keys: a key waits for the next free token.
+/// One budget for all keys: a failed key waits for the next free token.
 impl<K: ?Sized> Policy<K> for TokenBucket {
     type Reservation = Reservation;
 

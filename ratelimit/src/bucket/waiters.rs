@@ -13,17 +13,17 @@ use flyball_sync::waiting::{Left, Place, WaitList, WakeBatch};
 
 use crate::{InsufficientCapacity, Nanos, Reservation};
 
-/// A time, and the number of the waiter.
+/// The deadline of a waiter, and the waiter's number.
 type Deadline = (Nanos, u64);
 
-/// Waiters in the order they came.
+/// The waiters in FIFO order.
 #[derive(Debug)]
 pub(crate) struct WaitQueue {
     list: WaitList<Waiter, Served>,
     threads: usize,
     tokens: u64,
     deadlines: BTreeMap<Deadline, u32>,
-    /// How many have come with a deadline.
+    /// The number of waiters with a deadline that have joined so far.
     came: u64,
 }
 
@@ -33,18 +33,19 @@ pub(crate) struct Waiter {
     pub(crate) waker: Waker,
     pub(crate) thread: bool,
     pub(crate) promised: Option<Reservation>,
-    /// When it gives up, if it is a task that does.
+    /// The deadline, for a task with a time limit.
     until: Option<Deadline>,
 }
 
-/// What came of waiting.
+/// The result of waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Served {
-    /// It has its tokens, since that round of [`UnclaimedGrants`](crate::bucket::unclaimed::UnclaimedGrants), if they can go back at all.
+    /// The waiter has its tokens, granted in that round of
+    /// [`UnclaimedGrants`](crate::bucket::unclaimed::UnclaimedGrants), if they can still be given back.
     Granted { count: NonZeroU32, round: Option<u64> },
-    /// The quota was changed, and never has as many.
+    /// The quota was changed, and its burst is now smaller than the request.
     Refused(InsufficientCapacity),
-    /// Its deadline came first.
+    /// The deadline passed first.
     TimedOut,
 }
 
@@ -61,18 +62,18 @@ impl WaitQueue {
         self.threads > 0
     }
 
-    /// What those want who were promised nothing.
+    /// The number of tokens that waiters without a promise need.
     pub(crate) const fn tokens(&self) -> u64 {
         self.tokens
     }
 
-    /// The latest time promised to anybody. O(those who were promised one).
+    /// The latest time that was promised to a waiter. O(waiters with a promise).
     pub(crate) fn promised_until(&self) -> Nanos {
         let promised = self.list.iter().map_while(|(_, waiter)| waiter.promised.as_ref());
         promised.map(Reservation::due).max().unwrap_or(Nanos::ZERO)
     }
 
-    /// Joins at the end.
+    /// Appends a waiter.
     pub(crate) fn join(
         &mut self,
         count: NonZeroU32,
@@ -89,12 +90,12 @@ impl WaitQueue {
         place
     }
 
-    /// When the next one gives up.
+    /// The earliest deadline.
     pub(crate) fn next_deadline(&self) -> Option<Nanos> {
         self.deadlines.first_key_value().map(|((until, _), _)| *until)
     }
 
-    /// The next one to give up does; its waker is for the caller to wake, outside the lock.
+    /// Times out the waiter with the earliest deadline. The caller must wake its waker, outside the lock.
     pub(crate) fn time_out_next(&mut self) -> Option<Waiter> {
         let (_, slot) = self.deadlines.first_key_value()?;
         self.serve(*slot, Served::TimedOut)
@@ -104,20 +105,20 @@ impl WaitQueue {
         self.list.first()
     }
 
-    /// Serves the first; its waker is for the caller to wake, outside the lock.
+    /// Serves the first waiter. The caller must wake its waker, outside the lock.
     pub(crate) fn serve_first(&mut self, served: Served) -> Option<Waiter> {
         self.serve(self.list.first_slot()?, served)
     }
 
-    /// The first one's waker, to be woken so that it looks for itself: it leaves another when it does.
+    /// Takes the waker of the first waiter, to wake it so that it checks; when it is polled it stores another waker.
     pub(crate) fn take_first_waker(&mut self) -> Option<Waker> {
         Some(std::mem::replace(&mut self.list.first_mut()?.waker, Waker::noop().clone()))
     }
 
-    /// Serves those who want more than the burst, and were not promised it before it changed; says whether there are more of them than
-    /// the batch has room for.
+    /// Refuses the waiters that want more than the burst, and were not promised their tokens before the burst changed.
+    /// Returns whether there are more of them than fit into the batch.
     ///
-    /// O(those who wait).
+    /// O(waiters).
     pub(crate) fn refuse_above(&mut self, burst: NonZeroU32, wake: &mut WakeBatch) -> bool {
         let mut next = self.list.first_slot();
         while let Some(slot) = next {
@@ -136,11 +137,11 @@ impl WaitQueue {
         false
     }
 
-    /// Promises all who have no promise yet their tokens, in their order.
+    /// Promises the tokens of all waiters without a promise, in FIFO order.
     pub(crate) fn promise_all(&mut self, mut promise: impl FnMut(NonZeroU32) -> Reservation) {
         let unpromised =
             |line: &Self, slot: u32| line.list.at(slot).is_some_and(|waiter| waiter.promised.is_none());
-        // From the end, as those with a promise come first.
+        // From the end, because waiters with a promise come first.
         let mut earliest = self.list.last_slot().filter(|slot| unpromised(self, *slot));
         while let Some(before) = earliest.and_then(|slot| self.list.before(slot)) {
             if !unpromised(self, before) {
@@ -157,17 +158,17 @@ impl WaitQueue {
         self.tokens = 0;
     }
 
-    /// What came of waiting at `place`, if anything yet.
+    /// The result of the wait at `place`, if there is one yet.
     pub(crate) fn served(&self, place: &Place) -> Option<Served> {
         self.list.served(place).copied()
     }
 
-    /// Whether `place` waits for `waker`: then to wait again would change nothing.
+    /// Returns whether `place` waits for `waker`, so that waiting again would change nothing.
     pub(crate) fn waits_for(&self, place: &Place, waker: &Waker) -> bool {
         self.list.at(place.slot()).is_some_and(|waiter| waiter.waker.will_wake(waker))
     }
 
-    /// Waits at the same place with another waker; the old one is for the caller to drop.
+    /// Replaces the waker at a place. The caller must drop the old waker.
     pub(crate) fn wait_with(&mut self, place: &Place, waker: Waker) -> Waker {
         match self.list.at_mut(place.slot()) {
             Some(waiter) => std::mem::replace(&mut waiter.waker, waker),
@@ -175,7 +176,7 @@ impl WaitQueue {
         }
     }
 
-    /// Gives up a place.
+    /// Removes a waiter.
     pub(crate) fn leave(&mut self, place: Place) -> Left<Waiter, Served> {
         let left = self.list.leave(place);
         if let Left::Waiting(waiter) = &left {
@@ -184,7 +185,7 @@ impl WaitQueue {
         left
     }
 
-    /// The first thread. O(those before it).
+    /// The first waiter that is a thread. O(waiters before it).
     pub(crate) fn first_thread(&self) -> Option<u32> {
         self.list.iter().find(|(_, waiter)| waiter.thread).map(|(slot, _)| slot)
     }
@@ -194,7 +195,7 @@ impl WaitQueue {
         self.list.at(slot)
     }
 
-    /// Walks the invariants.
+    /// Checks the invariants.
     pub(crate) fn check(&self) -> Result<(), String> {
         self.list.check()?;
         let (mut threads, mut tokens, mut promises, mut deadlines) = (0, 0, true, BTreeMap::new());
