@@ -2,7 +2,8 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-// Hidden: what the crates of the family share, and no other crate should use, as it changes without notice.
+// Hidden: modules that the crates of the family share. Other crates should not use them, because they change without
+// notice.
 #[doc(hidden)]
 pub mod locks;
 #[doc(hidden)]
@@ -20,13 +21,13 @@ pub use crate::time::duration_serde;
 pub use crate::time::{Clock, ManualClock, ManualTimer, Monotonic, Nanos, ThreadTimer, Timer};
 pub use crate::waiting::{block_on, block_on_timeout};
 
-/// Fails unless the locks and atomics of this build are those of loom or shuttle.
+/// Panics unless this build uses the locks and atomics of loom or shuttle.
 ///
-/// A model over ordinary locks explores one interleaving and passes. Call this first in your own models: it fails when the crates were built
-/// without `--cfg flyball_loom` or `--cfg flyball_shuttle`.
+/// A model that runs over ordinary locks explores one interleaving and passes. So call this first in your own models:
+/// it panics if the crates were built without `--cfg flyball_loom` or `--cfg flyball_shuttle`.
 ///
 /// # Panics
-/// In an ordinary build.
+/// Panics in an ordinary build.
 ///
 /// # Examples
 /// ```no_run

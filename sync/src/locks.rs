@@ -1,9 +1,10 @@
-//! The only place of the family that names a lock, an atomic or a model checker.
+//! The only module of the family that uses locks, atomics or a model checker directly.
 //!
-//! parking_lot's and std's in the shipped build, loom's or shuttle's under our own cfgs. The shim adapts signatures only: it has no
-//! state and no branch, so what is checked is what ships. A panic while a lock is held does not poison it, in any build.
+//! The locks are those of parking_lot and std in the shipped build, and loom's or shuttle's under our own cfgs. This
+//! layer only adapts signatures: it has no state and no branch, so the checked code is the shipped code. A panic while
+//! a lock is held does not poison the lock, in any build.
 //!
-//! `Arc` is std's everywhere: loom's has no `Weak`, and does not turn into an `Arc<dyn Trait>`.
+//! `Arc` is std's in every build: loom's has no `Weak`, and cannot be converted to an `Arc<dyn Trait>`.
 
 #[cfg(all(flyball_loom, not(feature = "loom")))]
 compile_error!("`--cfg flyball_loom` needs the feature `loom` of flyball-sync");
@@ -19,7 +20,7 @@ pub use imp::{AtomicBool, AtomicU64, AtomicUsize, Ordering, thread_local, thread
 #[derive(Debug, Default)]
 pub struct Mutex<T>(imp::Mutex<T>);
 
-/// The lock of a [`Mutex`], held; dropping it unlocks.
+/// The guard of a locked [`Mutex`]; dropping it unlocks.
 #[derive(Debug)]
 #[must_use = "dropping it unlocks at once"]
 pub struct MutexGuard<'a, T>(imp::MutexGuard<'a, T>);
@@ -28,42 +29,42 @@ pub struct MutexGuard<'a, T>(imp::MutexGuard<'a, T>);
 #[derive(Debug, Default)]
 pub struct RwLock<T>(imp::RwLock<T>);
 
-/// A [`RwLock`], held to read.
+/// The guard of a [`RwLock`] that is locked for reading.
 #[derive(Debug)]
 #[must_use = "dropping it unlocks at once"]
 pub struct RwLockReadGuard<'a, T>(imp::RwLockReadGuard<'a, T>);
 
-/// A [`RwLock`], held to write.
+/// The guard of a [`RwLock`] that is locked for writing.
 #[derive(Debug)]
 #[must_use = "dropping it unlocks at once"]
 pub struct RwLockWriteGuard<'a, T>(imp::RwLockWriteGuard<'a, T>);
 
-/// Threads that sleep until another one signals.
+/// A condition variable: threads sleep until another thread signals it.
 #[derive(Debug, Default)]
 pub struct Condvar(imp::Condvar);
 
 // === impl Mutex ===
 
 impl<T> Mutex<T> {
-    /// An unlocked one.
+    /// Creates an unlocked mutex.
     #[inline]
     pub fn new(value: T) -> Self {
         Self(imp::Mutex::new(value))
     }
 
-    /// Locks, and waits for it if need be.
+    /// Locks the mutex, blocking the thread if necessary.
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
         MutexGuard(imp::lock(&self.0))
     }
 
-    /// Locks if nobody holds the lock.
+    /// Locks the mutex if it is unlocked.
     #[inline]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         imp::try_lock(&self.0).map(MutexGuard)
     }
 
-    /// The value of a mutex that nobody else has.
+    /// Returns the value of a mutex that no other thread can access.
     #[inline]
     pub fn into_inner(self) -> T {
         imp::into_inner(self.0)
@@ -89,19 +90,19 @@ impl<T> DerefMut for MutexGuard<'_, T> {
 // === impl RwLock ===
 
 impl<T> RwLock<T> {
-    /// An unlocked one.
+    /// Creates an unlocked lock.
     #[inline]
     pub fn new(value: T) -> Self {
         Self(imp::RwLock::new(value))
     }
 
-    /// Locks to read, beside other readers.
+    /// Locks for reading; several readers may hold the lock.
     #[inline]
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
         RwLockReadGuard(imp::read(&self.0))
     }
 
-    /// Locks to write.
+    /// Locks for writing.
     #[inline]
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         RwLockWriteGuard(imp::write(&self.0))
@@ -136,44 +137,45 @@ impl<T> DerefMut for RwLockWriteGuard<'_, T> {
 // === impl Condvar ===
 
 impl Condvar {
-    /// One that nobody waits for.
+    /// Creates a condition variable without waiting threads.
     #[must_use]
     pub fn new() -> Self {
         Self(imp::Condvar::new())
     }
 
-    /// Wakes one thread, if any sleeps.
+    /// Wakes one sleeping thread, if there is one.
     #[inline]
     pub fn notify_one(&self) {
         self.0.notify_one();
     }
 
-    /// Wakes all threads that sleep.
+    /// Wakes all sleeping threads.
     #[inline]
     pub fn notify_all(&self) {
         self.0.notify_all();
     }
 
-    /// Unlocks, sleeps until it is signalled, and locks again. May wake up without a signal.
+    /// Unlocks, sleeps until signalled, and locks again. May wake up without a signal.
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         MutexGuard(imp::wait(&self.0, guard.0))
     }
 
-    /// [`wait`](Self::wait), for at most `limit`.
+    /// Like [`wait`](Self::wait), but for at most `limit`.
     pub fn wait_for<'a, T>(&self, guard: MutexGuard<'a, T>, limit: Duration) -> MutexGuard<'a, T> {
         MutexGuard(imp::wait_for(&self.0, guard.0, limit))
     }
 }
 
-/// Whether the locks and atomics of this build are a model checker's.
+/// Whether this build uses the locks and atomics of a model checker.
 const MODELLED: bool = cfg!(any(flyball_loom, flyball_shuttle));
 
-/// [`MODELLED`], asked at run time.
+/// Returns [`MODELLED`], evaluated at run time.
 pub(crate) fn are_modelled() -> bool {
     MODELLED
 }
 
-/// How many wakers a [`WakeBatch`](crate::waiting::WakeBatch) holds: few under a model, so that more than a batch is common.
+/// The number of wakers that a [`WakeBatch`](crate::waiting::WakeBatch) holds: few in a model, so that a model often
+/// needs more than one batch.
 pub(crate) const BATCH: usize = if MODELLED { 2 } else { 8 };
 
 #[cfg(not(any(flyball_loom, flyball_shuttle)))]
@@ -224,17 +226,17 @@ mod imp {
         guard
     }
 
-    /// A small number that is this thread's own.
+    /// Returns a small number that is unique to this thread.
     #[inline]
     pub fn thread_number() -> usize {
         static NEXT: AtomicUsize = AtomicUsize::new(1);
         thread_local! {
             static NUMBER: Cell<usize> = const { Cell::new(0) };
         }
-        // A thread that is ending shares the number 0.
+        // Threads that are being destroyed share the number 0.
         let number = NUMBER.try_with(|number| {
             if number.get() == 0 {
-                // Ordering: Relaxed, it only counts.
+                // Ordering: Relaxed, because it is only a counter.
                 number.set(NEXT.fetch_add(1, Ordering::Relaxed));
             }
             number.get()
@@ -296,11 +298,11 @@ mod imp {
     }
 
     thread_local! {
-        // Ordering: Relaxed, it only counts.
+        // Ordering: Relaxed, because it is only a counter.
         static NUMBER: u64 = NEXT.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A small number that is this thread's own.
+    /// Returns a small number that is unique to this thread.
     pub fn thread_number() -> usize {
         NUMBER.with(|number| *number as usize)
     }

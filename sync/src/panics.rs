@@ -1,15 +1,15 @@
-//! SHELL. Panics of user code: contained, kept until all else is done, or raised again. It guards nothing.
+//! SHELL. Panics of user code: caught, kept until all other work is done, or resumed. Guards no state.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread::panicking;
 
-/// What foreign code returns; nothing if it panicked. Never panics.
+/// Calls user code and returns its result; `None` if it panicked. Never panics.
 pub fn caught<R>(foreign: impl FnOnce() -> R) -> Option<R> {
     catch_unwind(AssertUnwindSafe(foreign)).map_err(forget).ok()
 }
 
-/// What foreign code returns, or the message of its panic. Never panics.
+/// Calls user code and returns its result, or the message of its panic. Never panics.
 pub fn attempt<R>(foreign: impl FnOnce() -> R) -> Result<R, String> {
     catch_unwind(AssertUnwindSafe(foreign)).map_err(|payload| {
         let message = message(&*payload);
@@ -18,15 +18,15 @@ pub fn attempt<R>(foreign: impl FnOnce() -> R) -> Result<R, String> {
     })
 }
 
-/// The message of a panic, by its payload.
+/// Returns the message of a panic's payload.
 pub fn message(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().copied();
     let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("a panic without a message").to_owned()
 }
 
-/// Drops each thing, also after one that panics in its drop; then raises the first panic. A hash table on its own leaks what comes after
-/// such a thing.
+/// Drops each item, even after one whose drop panics; then resumes the first panic. By contrast, a hash table leaks the
+/// items after one whose drop panics.
 pub fn drop_each<T>(things: impl Iterator<Item = T>) {
     let mut result = Ok(());
     for thing in things {
@@ -35,10 +35,10 @@ pub fn drop_each<T>(things: impl Iterator<Item = T>) {
     raise(result);
 }
 
-/// What a panic was raised with.
+/// The payload of a panic.
 pub type Panic = Box<dyn Any + Send>;
 
-/// Keeps the first panic of several steps that all have to be done.
+/// Keeps the first panic of several steps that must all run.
 pub fn keep_first(first: &mut Result<(), Panic>, next: Result<(), Panic>) {
     match next {
         Err(panic) if first.is_err() => forget(panic),
@@ -47,7 +47,7 @@ pub fn keep_first(first: &mut Result<(), Panic>, next: Result<(), Panic>) {
     }
 }
 
-/// Raises the panic that was kept, unless one unwinds already: a second one would abort the process.
+/// Resumes a panic that was kept, unless the thread is panicking already: a second panic would abort the process.
 pub fn raise(result: Result<(), Panic>) {
     match result {
         Err(panic) if panicking() => forget(panic),
@@ -56,7 +56,8 @@ pub fn raise(result: Result<(), Panic>) {
     }
 }
 
-/// A payload is any value: dropping it may panic, and so may dropping what that panics with.
+/// Drops a payload. A payload is any value: dropping it may panic, and dropping the payload of that panic may panic,
+/// too.
 pub fn forget(payload: Panic) {
     if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
         std::mem::forget(again);

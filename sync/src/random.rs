@@ -1,28 +1,28 @@
-//! PURE. A small seedable generator.
+//! PURE. A small seedable random number generator.
 
 /// splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014): one addition and a
-/// mixer, every seed is good, the period is 2^64. Spreads retries; it is not for secrets.
+/// mixer, every seed is good, the period is 2^64. For jitter and seeds, not for secrets.
 #[derive(Clone, Debug)]
 pub struct SplitMix64(u64);
 
 impl SplitMix64 {
-    /// A generator that a seed decides.
+    /// Creates a generator from a seed.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next number, uniform over `u64`.
+    /// Returns the next number, uniform over `u64`.
     #[inline]
     pub const fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         mix(self.0)
     }
 
-    /// The next number below `bound`; the lower ones are likelier by less than `bound` / 2^64.
+    /// Returns the next number below `bound`. Lower numbers are more likely, by less than `bound` / 2^64.
     ///
     /// # Panics
-    /// When `bound` is zero.
+    /// Panics if `bound` is zero.
     #[inline]
     pub const fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound

@@ -1,4 +1,4 @@
-//! SHELL. What waits, and how it is woken; the parts of the family's ways to wait. It guards nothing itself.
+//! SHELL. Wait queues, wakers and alarms: the parts that the crates of the family wait with. Guards no state itself.
 
 mod alarm;
 mod block_on;

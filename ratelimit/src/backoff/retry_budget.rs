@@ -1,7 +1,7 @@
-//! PURE. A wait of one's own, then a token of a shared budget for when it ends.
+//! PURE. Combines a key's own wait with a token of a shared budget for the end of that wait.
 //!
 //! # Invariants
-//! 1. No key waits for less than the policy inside says.
+//! 1. No key waits for less than the inner policy requires.
 //! 2. The ends of all waits are within the budget (those of `schedule.rs`).
 
 use std::time::Duration;
@@ -9,12 +9,13 @@ use std::time::Duration;
 use crate::backoff::schedule::TokenSchedule;
 use crate::{Nanos, Policy, Quota, Reservation};
 
-/// The waits of a policy, spread so that the retries after them stay within a budget.
+/// Spreads the waits of a policy so that the retries after them stay within a budget.
 ///
-/// [`MaxOf`](crate::MaxOf) a policy and a bucket charges a failure's token at once, as client-go does: if the key has to
-/// wait longer than for the token, the token is not used when it is due, and the retries that end at the same
-/// later time run all at once, whatever the burst. Here the token is taken for the time at which the key's own wait
-/// ends; if none is free then, the key waits for the next. A long wait delays no other key: the tokens before it stay free.
+/// [`MaxOf`](crate::MaxOf) of a policy and a bucket charges a failure's token immediately, as client-go does: if the
+/// key's own wait is longer, the token is unused when it is due, and retries whose waits end at the same time all run
+/// together, whatever the burst. This policy takes a token for the time at which the key's own wait ends; if none is
+/// free at that time, the key waits for the next token. A long wait delays no other key, because the tokens before it
+/// stay free.
 ///
 /// Of the waits returned and not cancelled, no span of `d` nanoseconds ever holds the ends of more than `burst` + rate × `d`,
 /// rounded up to a whole token. The budget stores the tokens that are taken from now on as ranges: at most as many as
@@ -42,20 +43,20 @@ pub struct RetryBudget<P> {
 // === impl RetryBudget ===
 
 impl<P> RetryBudget<P> {
-    /// The waits of `policy`, ending within `quota`.
+    /// Limits the retries after the waits of `policy` to `quota`.
     #[must_use]
     pub const fn new(policy: P, quota: Quota) -> Self {
         Self { policy, schedule: TokenSchedule::new(quota) }
     }
 
-    /// The policy inside, to change its settings.
+    /// Returns the inner policy, to change its settings.
     pub const fn get_mut(&mut self) -> &mut P {
         &mut self.policy
     }
 
     /// Changes rate and burst from `now` on; waits that were returned before stay as they are. O(open waits).
     ///
-    /// What is available stays available, up to the new burst; a larger burst fills up at the new rate.
+    /// Available tokens stay available, up to the new burst; a larger burst fills up at the new rate.
     ///
     /// # Examples
     /// ```
@@ -73,7 +74,7 @@ impl<P> RetryBudget<P> {
         self.schedule.set_quota(quota, now);
     }
 
-    /// Walks the invariants.
+    /// Checks the invariants.
     #[doc(hidden)]
     pub fn check(&self) -> Result<(), String> {
         self.schedule.check()
@@ -98,7 +99,7 @@ impl<K: ?Sized, P: Policy<K>> Policy<K> for RetryBudget<P> {
     ) -> (Duration, Self::Reservation) {
         let (wait, reservation) = self.policy.record_failure_keeping(key, now, random, in_use);
         let token = self.schedule.reserve(now + wait, now);
-        // The longer of the two: a wait beyond the end of time stays as long as it is.
+        // The longer of the two: a wait beyond the end of time keeps its length.
         (wait.max(token.delay(now)), (reservation, token))
     }
 
@@ -110,7 +111,8 @@ impl<K: ?Sized, P: Policy<K>> Policy<K> for RetryBudget<P> {
         self.policy.num_requeues(key)
     }
 
-    /// Unlike a bucket's, a token that others wait behind can be given back, too: the next who can use it does.
+    /// Unlike a token of a bucket, a token can be given back even if later tokens are taken: the next key that can use
+    /// it takes it.
     fn cancel(&mut self, (reservation, token): Self::Reservation, now: Nanos) -> bool {
         let inner = self.policy.cancel(reservation, now);
         let own = self.schedule.cancel(token, now);

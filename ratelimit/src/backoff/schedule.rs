@@ -1,23 +1,23 @@
-//! PURE. Which tokens of a steady stream are taken, for any time to come, in any order.
+//! PURE. Records which tokens of a steady stream are taken, for any future time, in any order.
 //!
-//! A token bucket is one number, the end of its debt, so what is reserved for later holds up all that is reserved
-//! after it. Here the tokens have numbers, and each is taken or not. Token n comes when time × rate reaches n + 1 −
-//! burst, and is there until time × rate has passed n: at any moment so many tokens are there as a burst has.
+//! A token bucket is one number, the end of its debt, so a reservation for a later time delays all reservations made
+//! after it. Here the tokens are numbered, and each is taken or free. Token n arrives when time × rate reaches n + 1 −
+//! burst, and is available until time × rate has passed n: so the number of available tokens is always the burst.
 //!
 //! # Invariants
 //! 1. No number is taken twice.
-//! 2. A token is due no earlier than asked for, not before it comes, and while it is still there.
+//! 2. A token is due no earlier than requested, not before it arrives, and while it is still available.
 //! 3. Hence, between two changes of the quota, of the tokens taken and not given back no more than burst + rate × d,
 //!    rounded up to a whole token, are due in any d nanoseconds. Proof: at a rate of at most one a nanosecond, a token
 //!    due at t has a number from ⌊t × rate⌋ to below ⌊t × rate⌋ + burst, and all numbers differ. (Faster, a token may
 //!    be late by a part of a nanosecond.) So of the tokens that can be due at t there are fewer than 2^32: see `first_due`.
 //! 4. The ranges in `taken` are not empty and lie apart; there are at most [`MOST_RANGES`].
-//! 5. `gone` only grows: a clock that jumps back finds no token again.
+//! 5. `gone` only grows: after a clock has jumped back, no token becomes available again.
 //!
-//! What is taken is kept as ranges of numbers: a backlog is one range, and a token far ahead is one more. All that
-//! comes is O(log ranges). Rejected: giving back the token of a bucket when a longer wait dominates. A full bucket
-//! then stays full, and would limit nothing as long as every key waits a moment: 1000 keys with a wait of a second
-//! would run 1000 times a second, whatever the budget.
+//! The taken tokens are stored as ranges of numbers: a backlog is one range, and a token far ahead is another. All
+//! operations are O(log ranges). Rejected: giving back the token of a bucket when a longer wait dominates. A full
+//! bucket then stays full, and would limit nothing as long as every key waits for some time: 1000 keys with a wait of a
+//! second would run 1000 times a second, whatever the budget.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,13 +27,13 @@ use crate::{Nanos, Quota, Reservation};
 
 pub(crate) struct TokenSchedule {
     quota: Quota,
-    /// When number 0 is the oldest of a full burst: the last change of the quota.
+    /// The time at which number 0 is the oldest token of a full burst: the time of the last change of the quota.
     origin: Nanos,
-    /// Numbers below are not handed out.
+    /// Lower numbers are not handed out any more.
     gone: u128,
-    /// Ranges of numbers: the first, and one past the last.
+    /// Ranges of taken numbers: the first, and one past the last.
     taken: BTreeMap<u128, u128>,
-    /// How often the quota has changed; a reservation remembers under which it was made.
+    /// The number of changes of the quota; a reservation stores the number at which it was made.
     change: u64,
 }
 
@@ -47,11 +47,11 @@ impl TokenSchedule {
     /// Takes the first free token for `at` or later.
     pub(crate) fn reserve(&mut self, at: Nanos, now: Nanos) -> Reservation {
         self.let_go_of_past(now);
-        // The oldest that is still there then: it is of no use to anybody later.
+        // The oldest token that is still available at that time: later requests cannot use it.
         let number = self.first_free(self.oldest(at));
         let due = self.comes(number).max(at);
         let reservation = Reservation::new(NonZeroU32::MIN, due, self.change);
-        // What never comes takes nothing: the end of time is no place in a queue.
+        // A token that is due at the end of time, which is never, is not recorded.
         if due == Nanos::MAX {
             return reservation;
         }
@@ -60,14 +60,14 @@ impl TokenSchedule {
         reservation.at_place((number - self.first_due(due)) as u32)
     }
 
-    /// Gives back a token that is not used, and says whether that made a difference; one whose time has passed, or of an
-    /// older quota, is used.
+    /// Gives back a token that is not used, and returns whether this had an effect. A token whose time has passed, or
+    /// that belongs to an older quota, counts as used.
     pub(crate) fn cancel(&mut self, reservation: Reservation, now: Nanos) -> bool {
         if !reservation.is_open(self.change, now) {
             return false;
         }
         let number = self.first_due(reservation.due()) + u128::from(reservation.place());
-        // Nobody can use it: the clock was later once.
+        // No key can use it: the clock was later before.
         if number < self.gone {
             return false;
         }
@@ -86,9 +86,9 @@ impl TokenSchedule {
 
     /// Changes rate and burst from `now` on; O(ranges).
     ///
-    /// Tokens that are there stay there, the newest first, up to the new burst; a larger burst fills up at the new
-    /// rate. Tokens reserved keep their times, and those that are in each other's way in the new stream hold up what comes
-    /// after them. The part of a token that has arrived so far is lost, so that changes in a row win nothing.
+    /// Available tokens stay available, the newest first, up to the new burst; a larger burst fills up at the new rate.
+    /// Reserved tokens keep their times; reserved tokens that collide in the new stream delay the tokens after them.
+    /// The part of a token that has arrived so far is lost, so that repeated changes gain nothing.
     pub(crate) fn set_quota(&mut self, quota: Quota, now: Nanos) {
         if quota == self.quota {
             return;
@@ -100,7 +100,7 @@ impl TokenSchedule {
         // Numbers of the old stream there now: from `oldest` to below `ahead`.
         let oldest = old.oldest(now);
         let ahead = oldest + had;
-        // The newest that is there is the newest in the new stream, too.
+        // The newest available token is the newest in the new stream, too.
         let here = |number: u128| (number.clamp(oldest, ahead) - oldest + has).saturating_sub(had);
         let later = |this: &Self, number| this.first_not_before(old.comes(number));
         self.gone = if old.gone <= ahead { here(old.gone) } else { later(self, old.gone) };
@@ -140,14 +140,14 @@ impl TokenSchedule {
         }
     }
 
-    /// The first number from `number` on that is not taken.
+    /// Returns the first free number from `number` on.
     fn first_free(&self, number: u128) -> u128 {
         let number = number.max(self.gone);
-        // Ranges lie apart, so the end of one is free.
+        // Ranges do not touch, so the end of a range is free.
         self.taken.range(..=number).next_back().map_or(number, |(_, end)| number.max(*end))
     }
 
-    /// Takes free numbers from `first` to below `end`.
+    /// Marks the free numbers from `first` to below `end` as taken.
     fn take(&mut self, mut first: u128, mut end: u128) {
         if first >= end {
             return;
@@ -163,7 +163,8 @@ impl TokenSchedule {
         self.keep_few();
     }
 
-    /// Loses the free tokens between the first two ranges where there are too many: never more than the budget, and bounded.
+    /// If there are too many ranges, marks the free tokens between the first two as taken: this never exceeds the
+    /// budget, and bounds the memory.
     fn keep_few(&mut self) {
         while self.taken.len() > MOST_RANGES {
             if let (Some((first, _)), Some((_, end))) = (self.taken.pop_first(), self.taken.pop_first()) {
@@ -172,13 +173,13 @@ impl TokenSchedule {
         }
     }
 
-    /// The oldest number that is there at `at`.
+    /// Returns the oldest number that is available at `at`.
     fn oldest(&self, at: Nanos) -> u128 {
         let nanos = u128::from(at.get().saturating_sub(self.origin.get()));
         nanos * self.tokens() / self.period()
     }
 
-    /// The lowest number that can be due at `at`, from which a reservation counts its own.
+    /// Returns the lowest number that can be due at `at`; a reservation stores its number relative to this.
     ///
     /// At a rate of r tokens a nanosecond, a token comes less than a nanosecond, or ⌈r⌉ tokens, before it is due: its number is at least
     /// ⌊at × rate⌋ + burst − ⌈r⌉, or ⌊at × rate⌋ if it was there before; and below ⌊at × rate⌋ + burst, as it has come.
@@ -187,19 +188,19 @@ impl TokenSchedule {
         self.oldest(at).saturating_sub(late)
     }
 
-    /// When a number comes.
+    /// Returns when a number arrives.
     fn comes(&self, number: u128) -> Nanos {
         let Some(ahead) = (number + 1).checked_sub(self.burst()) else { return self.origin };
-        // Numbers are at most those of the end of time and what was reserved before it: 2^97, and with the period 2^161
-        // would not fit; what does not is never.
+        // Numbers are at most 2^97: those of the end of time plus those reserved before it. Multiplied by the period
+        // they could exceed 2^128; on overflow the result is *never*.
         let nanos = ahead.checked_mul(self.period()).map(|parts| parts.div_ceil(self.tokens()));
         let nanos = nanos.and_then(|nanos| u64::try_from(nanos).ok()).unwrap_or(u64::MAX);
         Nanos::new(self.origin.get().saturating_add(nanos))
     }
 
-    /// The first number that comes at `at` or later.
+    /// Returns the first number that arrives at `at` or later.
     fn first_not_before(&self, at: Nanos) -> u128 {
-        // Due times are rounded up, so it comes after the nanosecond before.
+        // Due times are rounded up, so the number arrives after the previous nanosecond.
         let ahead = match at.get().saturating_sub(self.origin.get()) {
             0 => 0,
             nanos => u128::from(nanos - 1) * self.tokens() / self.period() + 1,

@@ -14,10 +14,10 @@
 //! the closed word includes that, or fails and locks. The word is opened again when there is no waiter and no
 //! grant whose waiter was not polled yet.
 //!
-//! # First come, first served
-//! While there are waiters, only the first one takes tokens. Each change settles twice: before, so that tokens that are
-//! due by now go to the waiters before the change, and after. The first waiter is granted its tokens when they are due, whether
-//! it is polled or not; so a waiter that is never polled costs the others its tokens and nothing else.
+//! # FIFO order
+//! While there are waiters, only the first one takes tokens. Each change settles twice: before it, so that tokens that
+//! are due by now go to the waiters first, and after it. The first waiter is granted its tokens when they are due,
+//! whether it is polled or not; so a waiter that is never polled costs the others only its tokens.
 
 mod effects;
 mod state;
@@ -43,17 +43,17 @@ pub(crate) struct Shared<T> {
     pub(crate) cell: PackedBucket,
     state: Mutex<State<T>>,
     time: T,
-    /// Settles this bucket; handed to the timer.
+    /// Settles this bucket; passed to the timer.
     alarm: Waker,
 }
 
-/// [`Timer::wake_at`](crate::Timer::wake_at), of a clock that is a timer.
+/// The type of [`Timer::wake_at`](crate::Timer::wake_at), for a clock that is a timer.
 pub(crate) type WakeAt<T> = fn(&T, Nanos, &Waker);
 
-/// What a look at one's turn came to.
+/// The result of polling a request.
 pub(crate) enum Look {
     Come(Result<(), AcquireTimeoutError>),
-    /// It has not come at that time; a thread that attends sleeps no longer than until the second.
+    /// The tokens are not due at the first time; a thread that covers the alarm sleeps at most until the second.
     Waits(Nanos, Option<Nanos>),
 }
 
@@ -110,17 +110,17 @@ impl<T: Clock> Shared<T> {
         self.state.lock().check()
     }
 
-    /// Looks whether the turn has come, and waits for it with `waker` if not.
+    /// Polls a request: takes its tokens if they are due, and otherwise waits for them with `waker`.
     pub(crate) fn look(&self, request: &mut AcquireRequest<T>, waker: &Waker) -> Look {
         let now = self.now();
-        // Who comes here first mostly has to wait.
+        // A new request usually has to wait.
         let mut spare = request.place.is_none().then(|| waker.clone());
         loop {
             match self.change(now, |state| state.turn(request, waker, &mut spare, now)) {
                 Progress::Come(come) => return Look::Come(come),
                 Progress::WithoutWaker => spare = Some(waker.clone()),
                 Progress::Waits => {
-                    // Who attends is known after all else has been settled.
+                    // Which thread covers the alarm is known only after all other work has been settled.
                     let thread = request.place.as_ref().filter(|_| request.is_thread());
                     let until = thread.and_then(|place| self.state.lock().sleeps_until(place));
                     return Look::Waits(now, until);
@@ -129,9 +129,10 @@ impl<T: Clock> Shared<T> {
         }
     }
 
-    /// Somebody that waits, or was granted tokens, will not look again.
+    /// Removes a waiter that will not be polled again; it may have been granted tokens.
     pub(crate) fn leave(&self, place: Place) {
-        // A clock that panics costs the tokens, not the place: nobody waits behind one who has gone.
+        // If the clock panics, the tokens are lost, but not the slot: otherwise the others would wait behind a waiter
+        // that has left.
         let now = catch_unwind(AssertUnwindSafe(|| self.now()));
         let waker = match &now {
             Ok(now) => self.change(*now, |state| state.leave(place, Some(*now))),
@@ -142,13 +143,13 @@ impl<T: Clock> Shared<T> {
         };
         drop(waker);
         match now {
-            // A second panic while one unwinds would abort the process.
+            // A second panic during unwinding would abort the process.
             Err(panic) if !std::thread::panicking() => resume_unwind(panic),
             _ => {}
         }
     }
 
-    /// What all changes have in common: see "From the one to the other", and "First come, first served".
+    /// The common part of all changes: see "Between the word and the lock" and "FIFO order".
     fn change<R>(&self, now: Nanos, work: impl FnOnce(&mut State<T>) -> R) -> R {
         let mut panicked = Ok(());
         let mut work = Some(work);
@@ -195,8 +196,9 @@ impl<T: Clock> Alarmed for Shared<T> {
                 drop(state);
                 self.change(now, |_| ());
             }
-            // From inside `wake_at`, and too early, or who knows when: the first in the line looks, and sets the alarm
-            // anew. Not here: a timer that does so always would never let us go.
+            // The timer fired from inside `wake_at`, too early or at an unknown time: the first waiter is woken, and
+            // sets the alarm again. The alarm is not set here, because a timer that always fires this way would never
+            // let this loop end.
             now => {
                 let waker = state.waiters.take_first_waker();
                 drop(state);
@@ -210,7 +212,7 @@ impl<T: Clock> Alarmed for Shared<T> {
         }
     }
 
-    /// The first in the line sees to the alarm, in its own turn.
+    /// Wakes the first waiter, which sets the alarm again when it is polled.
     fn alarm_failed(&self) {
         let mut state = self.state.lock();
         state.alarm.reset();

@@ -1,20 +1,21 @@
-//! PURE. What of a granted token is still worth something to others.
+//! PURE. How many tokens of an unused grant can still be given back.
 //!
-//! A waiter is granted its tokens when they are due, whether it looks or not. If it is dropped before it looks, they go
-//! back. How much of them? In a bucket that never had them taken, everything would have gone the same, and the bucket
-//! would be full by so much earlier, *unless* that one had been full in between: then what flowed over is gone. By how
-//! much the two differ is the least that was missing to a full bucket, at any change since the grant. Tokens that were
-//! reserved ahead meanwhile are such a change at the time that they are due.
+//! A waiter is granted its tokens when they are due, whether it is polled or not. If it is dropped before it is polled,
+//! the tokens go back. To compute how many, compare with a bucket from which they were never taken: everything else is
+//! the same, and that bucket would be full earlier by their cost, *unless* it was full in between, in which case the
+//! overflow is lost. The difference between the two buckets is the minimum that was missing to a full bucket, over all
+//! changes since the grant. Tokens that were reserved ahead meanwhile are such a change, at their due time.
 //!
-//! One `slack` serves all grants of a *round*: the least that was missing since the oldest of them, which is no more than
-//! is right for each. When it reaches zero, the bucket has been full, and a new round begins: grants of earlier rounds are
-//! spent. So a waiter that never comes back is kept in mind until the bucket is full once, and no longer.
+//! One `slack` serves all grants of a *round*: the minimum that was missing since the oldest of them, which never
+//! exceeds the correct value for each. When it reaches zero, the bucket has been full, and a new round begins: grants
+//! of earlier rounds cannot be given back. So a waiter that is never polled again is tracked only until the bucket is
+//! full once.
 
-/// The grants that nobody has looked at yet.
+/// The grants whose waiter was not polled yet.
 #[derive(Debug)]
 pub(crate) struct UnclaimedGrants {
     round: u64,
-    /// Grants of this round that are open.
+    /// The number of open grants of this round.
     open: u64,
     /// In parts.
     slack: u128,
@@ -25,12 +26,12 @@ impl UnclaimedGrants {
         Self { round: 0, open: 0, slack: u128::MAX }
     }
 
-    /// Whether a grant might still be given back: then every change must be observed.
+    /// Returns whether a grant might still be given back; in that case every change must be observed.
     pub(crate) const fn is_open(&self) -> bool {
         self.open > 0
     }
 
-    /// Tokens were granted; says in which round.
+    /// Records a grant. Returns its round.
     pub(crate) fn grant(&mut self) -> u64 {
         if self.open == 0 {
             self.slack = u128::MAX;
@@ -39,7 +40,7 @@ impl UnclaimedGrants {
         self.round
     }
 
-    /// So much is missing to a full bucket, just before a change.
+    /// Records that `missing` parts are missing to a full bucket, just before a change.
     pub(crate) fn observe(&mut self, missing: u128) {
         if self.open > 0 {
             self.slack = self.slack.min(missing);
@@ -49,14 +50,14 @@ impl UnclaimedGrants {
         }
     }
 
-    /// A grant was used.
+    /// Records that a grant was used.
     pub(crate) fn used(&mut self, round: u64) {
         if round == self.round {
             self.open -= 1;
         }
     }
 
-    /// A grant was not used: so much of its cost goes back.
+    /// Records that a grant was not used. Returns how much of its cost goes back.
     pub(crate) fn give_back(&mut self, round: u64, cost: u128) -> u128 {
         if round != self.round {
             return 0;
@@ -67,12 +68,12 @@ impl UnclaimedGrants {
         back
     }
 
-    /// The bucket is, and always was, fuller by so much.
+    /// The bucket is, and counts as having always been, fuller by this amount.
     pub(crate) fn lower(&mut self, by: u128) {
         self.slack = self.slack.saturating_sub(by);
     }
 
-    /// Nothing granted so far can be given back.
+    /// Ends the round, so that no grant made so far can be given back.
     pub(crate) fn end_round(&mut self) {
         self.round += 1;
         self.open = 0;

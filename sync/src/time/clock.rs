@@ -1,14 +1,14 @@
-//! EDGE. What time is it. Cancel safety: reading a clock does not wait.
+//! EDGE. Clocks. Cancel safety: reading a clock does not wait.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use crate::Nanos;
 
-/// What time is it.
+/// A clock.
 ///
-/// The primitives tolerate a clock that stands still or jumps, in either direction: what is due may then come late
-/// or early by the jump, and nothing else goes wrong. A clock is read outside every lock.
+/// The crates that use clocks tolerate a clock that stands still or jumps, in either direction: events that are due may
+/// then come late or early by the jump, with no other effect. Clocks are read outside every lock.
 ///
 /// # Examples
 /// A clock that runs at twice the speed of another:
@@ -34,7 +34,7 @@ use crate::Nanos;
     note = "the machine's clock is `Monotonic`, that of a test `ManualClock`; an `Arc` of a clock is a clock, a reference is not"
 )]
 pub trait Clock: Send + Sync + 'static {
-    /// The present point on this clock's time line.
+    /// Returns the current time of this clock.
     fn now(&self) -> Nanos;
 }
 
@@ -45,9 +45,9 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
     }
 }
 
-/// The machine's monotonic clock; its origin is the first reading in the process.
+/// The machine's monotonic clock. Its origin is the first reading in the process.
 ///
-/// All values of this type share one time line.
+/// All values of this type share one origin.
 ///
 /// # Examples
 /// ```
@@ -60,7 +60,7 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
 pub struct Monotonic;
 
 impl Clock for Monotonic {
-    // The one place where the machine's clock is read.
+    // The only place that reads the machine's clock.
     #[allow(clippy::disallowed_methods)]
     #[inline]
     fn now(&self) -> Nanos {

@@ -1,4 +1,5 @@
-//! PURE. Spans of time as people write them: a whole number and a unit, such as `"250ms"`. For configuration files.
+//! PURE. Serde support for durations in readable form, for configuration files: an integer and a unit, such as
+//! `"250ms"`.
 //!
 //! # Examples
 //! ```
@@ -21,7 +22,7 @@ use std::time::Duration;
 use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserializer, Serializer};
 
-/// From the longest to the shortest, in nanoseconds.
+/// The units from the longest to the shortest, with their length in nanoseconds.
 const UNITS: [(&str, u64); 6] = [
     ("h", 3_600_000_000_000),
     ("m", 60_000_000_000),
@@ -37,7 +38,7 @@ fn parse(text: &str) -> Option<Duration> {
     number.parse::<u64>().ok()?.checked_mul(nanos).map(Duration::from_nanos)
 }
 
-/// In the longest unit that leaves a whole number.
+/// Formats a duration in the longest unit of which it is a multiple.
 fn write(span: Duration) -> String {
     let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
     let (name, unit) = match nanos {
@@ -47,13 +48,13 @@ fn write(span: Duration) -> String {
     format!("{}{name}", nanos / unit)
 }
 
-/// Writes it in the longest unit that leaves a whole number.
+/// Serializes a duration in the longest unit of which it is a multiple.
 ///
 /// # Errors
-/// As the serializer.
+/// Returns the errors of the serializer.
 ///
 /// # Examples
-/// For a type that is only written:
+/// For a type that is only serialized:
 /// ```
 /// use std::time::Duration;
 ///
@@ -71,13 +72,13 @@ pub fn serialize<S: Serializer>(span: &Duration, serializer: S) -> Result<S::Ok,
     serializer.serialize_str(&write(*span))
 }
 
-/// Reads a whole number of h, m, s, ms, us or ns.
+/// Deserializes an integer with the unit h, m, s, ms, us or ns.
 ///
 /// # Errors
-/// When it is something else, or more than 584 years.
+/// Returns an error for any other format, and for durations of more than 584 years.
 ///
 /// # Examples
-/// For a type that is only read:
+/// For a type that is only deserialized:
 /// ```
 /// use std::time::Duration;
 ///
@@ -109,7 +110,7 @@ pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duratio
     deserializer.deserialize_str(Span)
 }
 
-/// One that may be left out.
+/// Serde support for optional durations.
 ///
 /// # Examples
 /// ```
@@ -132,10 +133,10 @@ pub mod option {
 
     use serde::{Deserialize, Deserializer, Serializer};
 
-    /// Writes it, if there is one.
+    /// Serializes the duration, if there is one.
     ///
     /// # Errors
-    /// As the serializer.
+    /// Returns the errors of the serializer.
     pub fn serialize<S: Serializer>(span: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
         match span {
             Some(span) => super::serialize(span, to),
@@ -143,10 +144,10 @@ pub mod option {
         }
     }
 
-    /// Reads it, if there is one.
+    /// Deserializes the duration, if there is one.
     ///
     /// # Errors
-    /// As [`super::deserialize`].
+    /// Like [`super::deserialize`].
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
         #[derive(Deserialize)]
         struct Span(#[serde(with = "super")] Duration);

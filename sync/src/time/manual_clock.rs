@@ -10,9 +10,10 @@ use std::time::Duration;
 use crate::locks::Mutex;
 use crate::{Clock, Nanos, Timer};
 
-/// A clock moved by hand, for tests on virtual time. Clones share the time.
+/// A clock that you move by hand, for tests in virtual time. Clones share the time.
 ///
-/// [`timer`](Self::timer) gives timers that fire when the clock is moved past them, in the thread that moves it.
+/// [`timer`](Self::timer) creates timers that fire when the clock is moved past their alarm, on the thread that moves
+/// it.
 ///
 /// # Examples
 /// ```
@@ -31,23 +32,23 @@ pub struct ManualClock {
 }
 
 impl ManualClock {
-    /// A clock that shows [`Nanos::ZERO`].
+    /// Creates a clock at [`Nanos::ZERO`].
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Moves the clock on, then fires what became due, earliest first.
+    /// Advances the clock, then fires the alarms that became due, earliest first.
     pub fn advance(&self, by: Duration) {
         self.alarms.advance(by);
     }
 
-    /// Sets the clock, forwards or backwards, then fires what is due.
+    /// Sets the clock, forwards or backwards, then fires the alarms that are due.
     pub fn set(&self, now: Nanos) {
         self.alarms.set(now);
     }
 
-    /// A timer of its own on this clock.
+    /// Creates a timer with its own alarm on this clock.
     #[must_use]
     pub fn timer(&self) -> ManualTimer {
         let mut state = self.alarms.state.lock();
@@ -55,10 +56,10 @@ impl ManualClock {
         ManualTimer { clock: self.clone(), id: state.next_id }
     }
 
-    /// When the next timer would fire.
+    /// Returns the time of the next alarm.
     ///
     /// # Examples
-    /// A test that goes from alarm to alarm:
+    /// A test that advances from alarm to alarm:
     /// ```
     /// use flyball_sync::{Clock, ManualClock, Nanos, Timer};
     /// use std::task::Waker;
@@ -85,12 +86,12 @@ impl Clock for ManualClock {
     }
 }
 
-/// The shared face of a [`ManualClock`] and its timers.
+/// The state that a [`ManualClock`] shares with its timers.
 ///
 /// | guarded by `state` | |
 /// |---|---|
-/// | `now` | what the clock shows |
-/// | `pending` | at most one alarm per timer; an alarm leaves before its waker runs, outside the lock |
+/// | `now` | the current time |
+/// | `pending` | at most one alarm per timer; an alarm is removed before its waker runs, outside the lock |
 #[derive(Default)]
 struct Alarms {
     state: Mutex<State>,
@@ -130,7 +131,7 @@ impl Alarms {
         self.fire();
     }
 
-    /// Wakes what is due, one alarm at a time: a waker may set another alarm, or move the clock.
+    /// Wakes the due alarms, one at a time, because a waker may set another alarm or move the clock.
     fn fire(&self) {
         while let Some(waker) = self.take_due() {
             waker.wake();

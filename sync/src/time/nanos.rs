@@ -1,12 +1,12 @@
-//! PURE. Integer time: a point on a clock's time line.
+//! PURE. Points in time as integers.
 
 use std::ops::Add;
 use std::time::Duration;
 
-/// A point in time: whole nanoseconds since the origin of the clock that gave it.
+/// A point in time, in whole nanoseconds since the origin of the clock that returned it.
 ///
-/// Points of different clocks do not compare. The range is 584 years; arithmetic saturates, and
-/// [`Nanos::MAX`] stands for *never*.
+/// Points of different clocks cannot be compared. The range is 584 years; arithmetic saturates, and [`Nanos::MAX`]
+/// means *never*.
 ///
 /// # Examples
 /// ```
@@ -26,16 +26,16 @@ pub struct Nanos(u64);
 impl Nanos {
     /// The origin of a clock.
     pub const ZERO: Self = Self(0);
-    /// Never: later than anything a clock will show.
+    /// Never: later than any time that a clock returns.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// The point `nanos` nanoseconds after the clock's origin.
+    /// Returns the point `nanos` nanoseconds after the clock's origin.
     #[must_use]
     pub const fn new(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// The point `since_origin` after the clock's origin; more than 584 years is [`Nanos::MAX`].
+    /// Returns the point `since_origin` after the clock's origin; [`Nanos::MAX`] for more than 584 years.
     ///
     /// # Examples
     /// ```
@@ -48,18 +48,19 @@ impl Nanos {
     #[must_use]
     #[inline]
     pub const fn from_duration(since_origin: Duration) -> Self {
-        // Not through `as_nanos`: every reading of the machine's clock comes by, and 128 bits cost it a third.
+        // Does not use `as_nanos`: each reading of the machine's clock is converted here, and 128 bits would make it a
+        // third slower.
         let seconds = since_origin.as_secs().saturating_mul(1_000_000_000);
         Self(seconds.saturating_add(since_origin.subsec_nanos() as u64))
     }
 
-    /// Nanoseconds since the clock's origin.
+    /// Returns the nanoseconds since the clock's origin.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// How long after `earlier` this is; zero when it is not after it.
+    /// Returns the time from `earlier` to this point; zero if this point is not later.
     #[must_use]
     #[inline]
     pub const fn since(self, earlier: Self) -> Duration {

@@ -1,4 +1,4 @@
-//! EDGE. A timer for programs without a runtime: one thread serves the alarms of all of them.
+//! EDGE. A timer for programs without a runtime: one thread serves the alarms of all timers.
 //!
 //! Cancel safety: nothing here waits for an alarm. Dropping a timer drops its alarm.
 
@@ -15,14 +15,15 @@ use crate::{Clock, Monotonic, Nanos, Timer};
 
 /// A timer on the machine's monotonic clock that needs no runtime.
 ///
-/// All timers of a process share one thread, called `flyball-timer`. It is started by the first alarm and ends one second after the last
-/// one has rung, so a program whose timers are idle has no thread. A waker runs on that thread: one that blocks holds up the alarms of
-/// other timers; one that panics does not.
+/// All timers of a process share one thread, named `flyball-timer`. The first alarm starts the thread, and the thread
+/// ends one second after its last alarm has fired, so a program whose timers are idle has no such thread. Wakers run on
+/// that thread: a waker that blocks delays the alarms of other timers; a waker that panics does not.
 ///
-/// If the operating system refuses the thread, the waker is woken at once; its task then looks at the clock and sets the alarm again.
+/// If the operating system refuses to start the thread, the waker is woken immediately; its task then reads the clock
+/// and sets the alarm again.
 ///
-/// Setting an alarm is O(log n) in the alarms that are set. Not for models under loom or shuttle, which have no time; a process that was
-/// forked has no such thread.
+/// Setting an alarm is O(log n) in the number of set alarms. Do not use this timer in models under loom or shuttle,
+/// which have no time, or in a forked process, which does not have the thread.
 ///
 /// # Examples
 /// ```
@@ -50,8 +51,9 @@ pub struct ThreadTimer {
 ///
 /// | guarded by `state` | |
 /// |---|---|
-/// | the alarms | one leaves before its waker is woken, which happens outside the lock |
-/// | whether the thread runs | it ends when it has found no alarm for [`LINGER`], and says so before it unlocks: the next alarm starts another |
+/// | the alarms | an alarm is removed before its waker is woken, outside the lock |
+/// | whether the thread runs | it ends after it has found no alarm for [`LINGER`], and records this before it unlocks:
+/// the next alarm starts another thread |
 #[derive(Default)]
 struct Service {
     state: Mutex<State>,
@@ -59,7 +61,7 @@ struct Service {
 }
 
 /// # Invariants
-/// 1. A timer is in `set` exactly when it has one alarm in `alarms`, at the time that `set` says.
+/// 1. A timer is in `set` exactly when it has one alarm in `alarms`, at the time stored in `set`.
 #[derive(Default)]
 struct State {
     next_id: u64,
@@ -68,8 +70,8 @@ struct State {
     runs: bool,
 }
 
-/// So long the thread waits for the next alarm before it ends: a retry that comes back every few milliseconds does not start a thread
-/// each time.
+/// How long the thread waits for the next alarm before it ends, so that a retry every few milliseconds does not start a
+/// thread each time.
 const LINGER: Duration = Duration::from_secs(1);
 
 static SERVICE: LazyLock<Arc<Service>> = LazyLock::new(Arc::default);
@@ -77,7 +79,7 @@ static SERVICE: LazyLock<Arc<Service>> = LazyLock::new(Arc::default);
 // === impl ThreadTimer ===
 
 impl ThreadTimer {
-    /// A timer with an alarm of its own.
+    /// Creates a timer with its own alarm.
     #[must_use]
     pub fn new() -> Self {
         let service = SERVICE.clone();
@@ -115,7 +117,7 @@ impl Timer for ThreadTimer {
         } else if is_first {
             self.service.changed.notify_one();
         }
-        // The last: it may panic.
+        // Dropped last, because it may panic.
         drop(replaced);
     }
 }
@@ -127,7 +129,7 @@ impl Drop for ThreadTimer {
         let was_last = dropped.is_some() && state.alarms.is_empty();
         drop(state);
         if was_last {
-            // The thread would sleep until that alarm.
+            // Without this signal the thread would sleep until the alarm that was removed.
             self.service.changed.notify_one();
         }
         drop(dropped);
@@ -182,7 +184,7 @@ impl Service {
     }
 }
 
-/// Catches a panic in the waker, after the panic hook has run: the next alarm needs this thread.
+/// Wakes the waker and catches its panic, after the panic hook has run: the next alarm needs this thread.
 fn wake(waker: Waker) {
     caught(|| waker.wake());
 }
@@ -190,7 +192,7 @@ fn wake(waker: Waker) {
 // === impl State ===
 
 impl State {
-    /// Gives back the waker that is replaced, to be dropped outside the lock.
+    /// Sets an alarm. Returns the replaced waker, to be dropped outside the lock.
     fn set(&mut self, id: u64, at: Nanos, waker: Waker) -> Option<Waker> {
         let replaced = self.unset(id);
         self.set.insert(id, at);
@@ -211,5 +213,5 @@ impl State {
     }
 }
 
-/// The clock of a condition variable may not count further.
+/// A limit on the time that a thread sleeps, because the clock of a condition variable may have a smaller range.
 const LONGEST_SLEEP: Duration = Duration::from_secs(365 * 24 * 60 * 60);

@@ -1,15 +1,16 @@
-//! EDGE. Wake me at: one alarm on one clock.
+//! EDGE. Timers: one alarm on one clock.
 //!
-//! Cancel safety: an alarm is a request to be woken, never an obligation to wait. Dropping a timer drops its alarm.
+//! Cancel safety: setting an alarm only requests a wake-up, and nothing has to wait for it. Dropping a timer drops its
+//! alarm.
 
 use std::task::Waker;
 
 use crate::{Clock, Nanos};
 
-/// Wake me at: one alarm, on the time line of the timer's own clock.
+/// A timer: a clock with one alarm.
 ///
-/// A primitive owns its timer and arms it only while somebody waits, so nothing runs at rest. It calls the timer
-/// outside every lock, and never from two threads at once.
+/// A queue or limiter owns its timer and arms it only while a waiter needs it, so an idle one has no alarm. The timer
+/// is called outside every lock, and never from two threads at the same time.
 ///
 /// # Examples
 /// ```
@@ -38,7 +39,7 @@ use crate::{Clock, Nanos};
 /// assert!(block_on_timeout(sleeping, Duration::ZERO).is_some());
 /// ```
 ///
-/// A clock has to be able to wake, too:
+/// A clock that is no timer does not compile:
 /// ```compile_fail,E0277
 /// use flyball_sync::{ManualClock, Timer};
 ///
@@ -50,9 +51,10 @@ use crate::{Clock, Nanos};
     note = "on tokio use `TokioTimer::current()`, without a runtime `ThreadTimer::new()`, and in a test `clock.timer()` of a `ManualClock`"
 )]
 pub trait Timer: Clock {
-    /// Wakes `waker` once, at `at` or soon after; in the past means at once. Replaces the alarm set before.
+    /// Wakes `waker` once, at `at` or soon after; immediately if `at` is in the past. Replaces the alarm that was set
+    /// before.
     ///
-    /// A wake-up before `at` is allowed (it costs a look at the clock), one that never comes is not.
-    /// The waker may be woken from inside this call.
+    /// A wake-up before `at` is allowed (it costs a reading of the clock); a missing wake-up is not. The waker may be
+    /// woken from inside this call.
     fn wake_at(&self, at: Nanos, waker: &Waker);
 }

@@ -1,6 +1,6 @@
-//! EDGE. Wakes through tokio's timer wheel.
+//! EDGE. A timer on tokio's timer wheel.
 //!
-//! Cancel safety: `wake_at` completes at once, so there is nothing to cancel. Dropping the timer drops its alarm.
+//! Cancel safety: `wake_at` does not wait, so there is nothing to cancel. Dropping the timer drops its alarm.
 
 mod pausable;
 
@@ -19,20 +19,21 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use crate::locks::Mutex;
 use crate::{Clock, Nanos, ThreadTimer, Timer};
 
-/// A timer on tokio's clock and timer wheel: no task, no thread, nothing at rest.
+/// A timer on tokio's clock and timer wheel, without a task or thread of its own.
 ///
-/// It may be used from anywhere, also outside the runtime that it belongs to, and follows that runtime's clock
-/// when a test pauses it. Its time line starts when it is made. tokio's wheel has a resolution of one millisecond
-/// and rounds up.
+/// You can use it from anywhere, even outside its runtime. It follows the runtime's clock when a test pauses it. The
+/// origin of its clock is the time at which it is created. tokio's wheel has a resolution of one millisecond and rounds
+/// up.
 ///
 /// | guarded by `sleep` | |
 /// |---|---|
-/// | the alarm | taken out while it is set, so that nothing runs under the lock: setting it clones, drops and sometimes wakes wakers |
+/// | the alarm | removed while it is being set, so that no foreign code runs under the lock: setting an alarm clones,
+/// drops and sometimes wakes wakers |
 ///
-/// # A runtime that is gone
-/// A runtime that has been shut down, or was built without `enable_time`, serves no alarm. A task on another runtime, or a thread,
-/// is woken all the same: from then on a [`ThreadTimer`] serves the alarm, in real time. tokio refuses an alarm by a panic; it is
-/// caught here, but a panic hook sees it, at most twice.
+/// # After the runtime has shut down
+/// A runtime that has been shut down, or was built without `enable_time`, serves no alarms. A task on another runtime,
+/// or a thread, is still woken: from then on a [`ThreadTimer`] serves the alarm, in real time. tokio refuses an alarm
+/// with a panic; the panic is caught here, but panic hooks run, at most twice.
 ///
 /// # Examples
 /// ```
@@ -47,39 +48,39 @@ use crate::{Clock, Nanos, ThreadTimer, Timer};
 /// ```
 pub struct TokioTimer {
     runtime: Handle,
-    /// Whether the runtime's clock can be paused: then it is read within the runtime.
+    /// Whether the runtime's clock can be paused; such a clock must be read within the runtime.
     pausable: bool,
     origin: Instant,
     sleep: Mutex<Option<Pin<Box<Sleep>>>>,
-    /// Serves the alarm once the runtime has refused to.
+    /// Serves the alarms once the runtime has refused one.
     thread: OnceLock<ThreadTimer>,
 }
 
-/// What came of setting an alarm.
+/// The result of setting an alarm.
 enum Armed {
     Set(Pin<Box<Sleep>>),
     Due,
-    /// The runtime fires all alarms when it shuts down, before their time.
+    /// The runtime is shutting down: it fires all alarms early.
     Gone,
 }
 
 // === impl TokioTimer ===
 
 impl TokioTimer {
-    /// A timer on the runtime this is called in.
+    /// Creates a timer on the current runtime.
     ///
     /// # Panics
-    /// Outside a tokio runtime.
+    /// Panics outside a tokio runtime.
     #[must_use]
     #[track_caller]
     pub fn current() -> Self {
         Self::new(Handle::current())
     }
 
-    /// A timer on the runtime of `runtime`.
+    /// Creates a timer on the runtime of `runtime`.
     ///
     /// # Examples
-    /// A timer that is made outside its runtime:
+    /// A timer that is created outside its runtime:
     /// ```
     /// use flyball_sync::{Clock, Nanos, TokioTimer};
     /// use std::time::Duration;
@@ -100,12 +101,12 @@ impl TokioTimer {
 
     /// Sets the alarm in `sleep` or in a new one. Runs without the lock.
     ///
-    /// A due one is dropped, not kept: it would hold on to its waker, and wake it when it is set the next time.
+    /// An alarm that is due is dropped, not kept: it would keep its waker, and wake it when it is set the next time.
     fn arm(&self, at: Nanos, waker: &Waker, sleep: Option<Pin<Box<Sleep>>>) -> Armed {
-        // Before the clock, or an alarm that rang on time in between would look as if it had rung early.
+        // Read before the clock; otherwise an alarm that fires on time in between would look as if it had fired early.
         let rang = sleep.as_ref().is_some_and(|sleep| sleep.is_elapsed());
         let now = self.instant();
-        // `Nanos::MAX` may be beyond what the machine's clock can add up, and an early wake-up is allowed.
+        // `Nanos::MAX` may be beyond the range of the machine's clock, and an early wake-up is allowed.
         let deadline = now + at.since(self.reading(now)).min(LONGEST_SLEEP);
         let mut sleep = match sleep {
             Some(sleep) if rang && now < sleep.deadline() => return Armed::Gone,
@@ -118,7 +119,7 @@ impl TokioTimer {
                 Box::pin(sleep_until(deadline))
             }
         };
-        // Without a task's budget: a task that has used it up would be woken early, again and again.
+        // Without the task's budget: a task that has used up its budget would be woken early, again and again.
         let mut unhindered = unconstrained(sleep.as_mut());
         match Pin::new(&mut unhindered).poll(&mut Context::from_waker(waker)) {
             Poll::Ready(()) => Armed::Due,
@@ -126,7 +127,7 @@ impl TokioTimer {
         }
     }
 
-    /// Whether the runtime serves no alarm, whatever its waker.
+    /// Returns whether the runtime serves no alarms, whatever the waker.
     fn is_refused(&self) -> bool {
         let refused = catch_unwind(AssertUnwindSafe(|| {
             let _inside = self.runtime.enter();
@@ -142,7 +143,7 @@ impl TokioTimer {
         thread.wake_at(thread.now() + left, waker);
     }
 
-    /// Entering a runtime counts references to it, which takes longer than to read a clock.
+    /// Entering a runtime counts references to it, which takes longer than reading a clock.
     #[inline]
     fn instant(&self) -> Instant {
         if self.pausable { now_in(&self.runtime) } else { Instant::now() }
@@ -170,12 +171,12 @@ impl Timer for TokioTimer {
             Ok(Armed::Due) => return waker.wake_by_ref(),
             Ok(Armed::Gone) => return self.wake_by_thread(at, waker),
             Err(_) if self.is_refused() => return self.wake_by_thread(at, waker),
-            // The waker's.
+            // The panic came from the waker.
             Err(panic) => resume_unwind(panic),
         };
         let mut slot = self.sleep.lock();
         let surplus = match *slot {
-            // Another alarm was set meanwhile, from a waker that was woken or dropped in here: the latest counts.
+            // Another alarm was set meanwhile, by a waker that was woken or dropped in here: the latest alarm counts.
             Some(_) => Some(sleep),
             None => slot.replace(sleep),
         };
@@ -190,11 +191,11 @@ impl fmt::Debug for TokioTimer {
     }
 }
 
-/// Tokio's clock is a property of the runtime: outside it, a paused clock would not be seen.
+/// Tokio's clock belongs to the runtime: outside the runtime, a paused clock would not be visible.
 fn now_in(runtime: &Handle) -> Instant {
     let _inside = runtime.enter();
     Instant::now()
 }
 
-/// Below tokio's own limit of about two years, above which it would have to wake in between by itself.
+/// Below tokio's own limit of about two years, beyond which tokio's timer would have to wake up in between.
 const LONGEST_SLEEP: Duration = Duration::from_secs(365 * 24 * 60 * 60);

@@ -1,14 +1,14 @@
-//! SHELL. One alarm over a timer, for a primitive whose state is behind one lock.
+//! SHELL. An alarm on a timer, for an owner whose state is behind one lock.
 //!
 //! | what | guarded by |
 //! |---|---|
 //! | the [`Alarm`] | the owner's lock |
-//! | the timer | called outside that lock, by the one thread that found no other in it |
+//! | the timer | called outside that lock, by at most one thread at a time |
 //!
 //! # Invariants
 //! 1. `armed` is the time of the earliest alarm that is set or being set.
-//! 2. At most one thread is in the timer, so a slower one cannot replace an earlier alarm by a later one. If an earlier alarm is wanted
-//!    meanwhile, that thread calls the timer once more.
+//! 2. At most one thread is in a call of the timer, so a slower thread cannot replace an earlier alarm with a later
+//!    one. If an earlier alarm is requested meanwhile, that thread calls the timer once more.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Weak};
@@ -17,31 +17,33 @@ use std::task::{Wake, Waker};
 use crate::Nanos;
 use crate::panics::caught;
 
-/// When the timer rings. The owner keeps it under its lock.
+/// The time at which the timer fires. The owner keeps it under its lock.
 #[derive(Debug, Default)]
 pub struct Alarm {
     armed: Option<Nanos>,
-    /// A thread is in the timer.
+    /// Whether a thread is in a call of the timer.
     arming: bool,
-    /// `armed` was set anew meanwhile.
+    /// Whether `armed` was changed meanwhile.
     again: bool,
 }
 
-/// What has an [`Alarm`]: a lock, a timer, and waiters.
+/// The owner of an [`Alarm`]: it has a lock, a timer, and waiters.
 pub trait Alarmed: Send + Sync + 'static {
-    /// Locks, and gives the alarm.
+    /// Locks, and passes the alarm to `change`.
     fn with_alarm<R>(&self, change: impl FnOnce(&mut Alarm) -> R) -> R;
 
-    /// The timer rang, on time or early. [`Alarm::rang`] is for the owner to call.
+    /// Called when the timer has fired, on time or early. The owner must call [`Alarm::rang`].
     fn ring(&self);
 
-    /// The timer panicked, so no alarm is set. [`Alarm::reset`] is for the owner to call, and to wake what waits for time, so that it
-    /// tries again by itself. Not to set the alarm: a timer that always panics would never return.
+    /// Called when the timer has panicked, so that no alarm is set. The owner must call [`Alarm::reset`] and wake a
+    /// waiter for a deadline, which then sets the alarm again. The owner must not set the alarm itself: with a timer
+    /// that always panics, this would never return.
     fn alarm_failed(&self);
 }
 
 impl Alarm {
-    /// The alarm is to ring at `at` or before. If this gives a time, the caller has to pass it to [`arm`] once it has unlocked.
+    /// Requests that the alarm fires at `at` or before. If this returns a time, the caller must pass it to [`arm`]
+    /// after unlocking.
     #[must_use = "the time is for `arm`"]
     pub fn aim(&mut self, at: Nanos) -> Option<Nanos> {
         if self.armed.is_some_and(|armed| armed <= at) {
@@ -56,23 +58,24 @@ impl Alarm {
         Some(at)
     }
 
-    /// It rang: no alarm is set. Gives the time it was set for.
+    /// Records that the alarm has fired, so that no alarm is set. Returns the time that it was set for.
     pub fn rang(&mut self) -> Option<Nanos> {
         self.armed.take()
     }
 
-    /// Whether a thread is in the timer, which may be the one that asks.
+    /// Returns whether a thread is in a call of the timer; this may be the calling thread.
     #[must_use]
     pub fn is_arming(&self) -> bool {
         self.arming
     }
 
-    /// No alarm is set, and no thread is in the timer.
+    /// Records that no alarm is set, and no thread is in a call of the timer.
     pub fn reset(&mut self) {
         *self = Self::default();
     }
 
-    /// The timer has returned. Gives the time to call it with again, if an earlier alarm was wanted meanwhile.
+    /// Records that the timer has returned. Returns the time to call it with again, if an earlier alarm was requested
+    /// meanwhile.
     fn armed(&mut self) -> Option<Nanos> {
         let again = self.armed.filter(|_| self.again);
         self.again = false;
@@ -81,15 +84,15 @@ impl Alarm {
     }
 }
 
-/// Sets the timer, outside the lock, as long as an earlier alarm is wanted. `wake_at` is [`Timer::wake_at`](crate::Timer::wake_at) of the
-/// timer, with the [`waker`] of the owner.
+/// Sets the timer, outside the lock, and again as long as an earlier alarm is requested. `wake_at` must call
+/// [`Timer::wake_at`](crate::Timer::wake_at) of the timer with the owner's [`waker`].
 ///
 /// # Panics
-/// When the timer does, after [`Alarmed::alarm_failed`].
+/// Panics if the timer panics, after calling [`Alarmed::alarm_failed`].
 pub fn arm(owner: &impl Alarmed, mut at: Nanos, wake_at: impl Fn(Nanos)) {
     loop {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| wake_at(at))) {
-            // A waker may panic, too: the first panic is the one that is raised.
+            // A waker may panic, too: the first panic is resumed.
             caught(|| owner.alarm_failed());
             resume_unwind(panic);
         }
@@ -100,7 +103,8 @@ pub fn arm(owner: &impl Alarmed, mut at: Nanos, wake_at: impl Fn(Nanos)) {
     }
 }
 
-/// The waker for the timer. Weak: an alarm that is set for next year must not keep its owner alive.
+/// Returns the waker for the timer. It holds a weak reference: an alarm that is set for next year must not keep its
+/// owner alive.
 #[must_use]
 pub fn waker<O: Alarmed>(owner: Weak<O>) -> Waker {
     Waker::from(Arc::new(Ring(owner)))

@@ -1,10 +1,11 @@
-//! SHELL. Runs a future on the calling thread, which sleeps while the future waits.
+//! SHELL. Runs a future on the calling thread, which sleeps while the future is pending.
 //!
 //! | what | guarded by |
 //! |---|---|
-//! | whether it was woken since it last slept | `woken` |
+//! | whether the thread was woken since it last slept | `woken` |
 //!
-//! The look at `woken` and falling asleep are one critical section, so no wake-up comes in between. A spurious one costs one poll more.
+//! Checking `woken` and falling asleep are one critical section, so no wake-up is lost in between. A spurious wake-up
+//! costs one more poll.
 
 use std::future::Future;
 use std::pin::pin;
@@ -15,12 +16,12 @@ use std::time::Duration;
 use crate::locks::{Condvar, Mutex};
 use crate::{Clock, Monotonic};
 
-/// Runs a future to its end on this thread, without a runtime.
+/// Runs a future to completion on this thread, without a runtime.
 ///
-/// Timers of a runtime need that runtime; [`ThreadTimer`](crate::ThreadTimer) needs none.
+/// A runtime's timers need that runtime; [`ThreadTimer`](crate::ThreadTimer) needs none.
 ///
 /// # Panics
-/// When the future does. Do not call it in a task of a runtime: it blocks the thread.
+/// Panics if the future panics. Do not call this in a task of a runtime, because it blocks the thread.
 ///
 /// # Examples
 /// ```
@@ -38,12 +39,13 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// [`block_on`] for at most `limit` on the machine's clock; `None` once that has passed, and the future is dropped.
+/// Like [`block_on`], but for at most `limit` on the machine's clock; after that the future is dropped, and the result
+/// is `None`.
 ///
-/// The future is polled at least once, so a `limit` of zero takes what is ready.
+/// The future is polled at least once, so with a `limit` of zero a future that is ready completes.
 ///
 /// # Panics
-/// When the future does.
+/// Panics if the future panics.
 ///
 /// # Examples
 /// ```
@@ -70,7 +72,7 @@ pub fn block_on_timeout<T>(future: impl Future<Output = T>, limit: Duration) -> 
     }
 }
 
-/// A waker for a thread that sleeps.
+/// The waker of a thread that sleeps.
 #[derive(Debug, Default)]
 pub struct ThreadSignal {
     woken: Mutex<bool>,
@@ -78,7 +80,7 @@ pub struct ThreadSignal {
 }
 
 impl ThreadSignal {
-    /// Sleeps until it is woken, for at most `limit`; may wake up without either.
+    /// Sleeps until woken, for at most `limit`. May also wake up spuriously.
     pub fn wait(&self, limit: Option<Duration>) {
         let mut woken = self.woken.lock();
         if !*woken {

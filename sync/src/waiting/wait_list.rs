@@ -1,15 +1,16 @@
-//! PURE. A list of waiters in a slab.
+//! PURE. A FIFO list of waiters in a slab.
 //!
 //! # Invariants
-//! 1. The slots that wait are linked from `first` to `last`, in the order in which they came; `waiting` is their number.
-//! 2. The free slots are linked from `free`. A slot that is neither was served, and waits for its owner to leave.
+//! 1. The waiting slots are linked from `first` to `last` in FIFO order; `waiting` is their number.
+//! 2. The free slots are linked from `free`. A slot that is in neither list was served, and is kept until its owner
+//!    leaves.
 
 const NIL: u32 = u32::MAX;
 
-/// Waiters in the order in which they came. Each is owned by a [`Place`], and served or left in O(1).
+/// A FIFO list of waiters. Each waiter is owned by a [`Place`], and is served or removed in O(1).
 ///
-/// `W` is what waits, mostly a waker; `S` is what it is served with. A served waiter leaves the list, and keeps its place until its owner
-/// looks.
+/// `W` is the waiter, usually a waker; `S` is the result that it is served with. A served waiter leaves the list, but
+/// keeps its slot until its owner collects the result.
 #[derive(Debug)]
 pub struct WaitList<W, S> {
     slots: Vec<Slot<W, S>>,
@@ -26,21 +27,21 @@ enum Slot<W, S> {
     Served(S),
 }
 
-/// A place in the list. Its owner gives it up by [`WaitList::leave`].
+/// A slot of the list. Its owner releases it with [`WaitList::leave`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct Place(u32);
 
-/// What was at a place that was given up.
+/// The content of a slot that was released.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Left<W, S> {
-    /// It was not served.
+    /// The waiter was not served.
     Waiting(W),
-    /// It was served.
+    /// The waiter was served with this result.
     Served(S),
 }
 
 impl Place {
-    /// Its slot, to compare with what [`WaitList::iter`] gives.
+    /// The number of its slot, to compare with those of [`WaitList::iter`].
     #[must_use]
     pub const fn slot(&self) -> u32 {
         self.0
@@ -54,23 +55,23 @@ impl<W, S> Default for WaitList<W, S> {
 }
 
 impl<W, S> WaitList<W, S> {
-    /// An empty list.
+    /// Creates an empty list.
     #[must_use]
     pub const fn new() -> Self {
         Self { slots: Vec::new(), free: NIL, first: NIL, last: NIL, waiting: 0 }
     }
 
-    /// How many wait.
+    /// The number of waiters.
     #[must_use]
     #[inline]
     pub const fn waiting(&self) -> usize {
         self.waiting
     }
 
-    /// Joins at the end.
+    /// Appends a waiter.
     ///
     /// # Panics
-    /// At 2³²−1 waiters.
+    /// Panics at 2³²−1 waiters.
     pub fn join(&mut self, waiter: W) -> Place {
         let slot = match self.free {
             NIL => {
@@ -90,23 +91,23 @@ impl<W, S> WaitList<W, S> {
         Place(slot)
     }
 
-    /// The one that waits longest.
+    /// The oldest waiter.
     #[must_use]
     pub fn first(&self) -> Option<&W> {
         self.at(self.first)
     }
 
-    /// The one that waits longest.
+    /// The oldest waiter.
     pub fn first_mut(&mut self) -> Option<&mut W> {
         self.at_mut(self.first)
     }
 
-    /// Serves the one that waits longest. Gives back what waited.
+    /// Serves the oldest waiter, and returns it.
     pub fn serve_first(&mut self, served: S) -> Option<W> {
         self.serve(self.first, served)
     }
 
-    /// Serves the one at a slot, if it waits. Gives back what waited.
+    /// Serves the waiter in a slot, if one waits there, and returns it.
     pub fn serve(&mut self, slot: u32, served: S) -> Option<W> {
         self.at(slot)?;
         match self.take(slot, Slot::Served(served)) {
@@ -115,10 +116,10 @@ impl<W, S> WaitList<W, S> {
         }
     }
 
-    /// Gives up a place.
+    /// Releases a slot.
     ///
     /// # Panics
-    /// When the place is of another list.
+    /// Panics if the place belongs to another list.
     pub fn leave(&mut self, place: Place) -> Left<W, S> {
         let free = Slot::Free { next: self.free };
         self.free = place.0;
@@ -129,7 +130,7 @@ impl<W, S> WaitList<W, S> {
         }
     }
 
-    /// What a place was served with, if it was.
+    /// The result that a place was served with, if it was served.
     #[must_use]
     pub fn served(&self, place: &Place) -> Option<&S> {
         match &self.slots[place.0 as usize] {
@@ -138,7 +139,7 @@ impl<W, S> WaitList<W, S> {
         }
     }
 
-    /// The one that waits in a slot.
+    /// The waiter in a slot.
     #[must_use]
     #[inline]
     pub fn at(&self, slot: u32) -> Option<&W> {
@@ -148,7 +149,7 @@ impl<W, S> WaitList<W, S> {
         }
     }
 
-    /// The one that waits in a slot.
+    /// The waiter in a slot.
     #[inline]
     pub fn at_mut(&mut self, slot: u32) -> Option<&mut W> {
         match self.slots.get_mut(slot as usize)? {
@@ -157,19 +158,19 @@ impl<W, S> WaitList<W, S> {
         }
     }
 
-    /// The slot of the one that waits longest.
+    /// The slot of the oldest waiter.
     #[must_use]
     pub fn first_slot(&self) -> Option<u32> {
         (self.first != NIL).then_some(self.first)
     }
 
-    /// The slot of the one that came last.
+    /// The slot of the newest waiter.
     #[must_use]
     pub fn last_slot(&self) -> Option<u32> {
         (self.last != NIL).then_some(self.last)
     }
 
-    /// The slot behind one that waits.
+    /// The slot after a waiting one.
     #[must_use]
     pub fn after(&self, slot: u32) -> Option<u32> {
         match self.slots.get(slot as usize)? {
@@ -178,7 +179,7 @@ impl<W, S> WaitList<W, S> {
         }
     }
 
-    /// The slot before one that waits.
+    /// The slot before a waiting one.
     #[must_use]
     pub fn before(&self, slot: u32) -> Option<u32> {
         match self.slots.get(slot as usize)? {
@@ -187,16 +188,16 @@ impl<W, S> WaitList<W, S> {
         }
     }
 
-    /// The slots that wait and what waits there, in order.
+    /// The waiting slots with their waiters, in FIFO order.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &W)> {
         std::iter::successors(self.first_slot(), |slot| self.after(*slot))
             .filter_map(|slot| self.at(slot).map(|waiter| (slot, waiter)))
     }
 
-    /// Walks the invariants.
+    /// Checks the invariants.
     ///
     /// # Errors
-    /// The first one that does not hold.
+    /// Returns the first invariant that is violated.
     pub fn check(&self) -> Result<(), String> {
         let (mut slot, mut before, mut linked) = (self.first, NIL, 0);
         while slot != NIL {
@@ -241,7 +242,7 @@ impl<W, S> WaitList<W, S> {
         taken
     }
 
-    /// `NIL` before the first slot stands for the head.
+    /// Sets the slot after `slot`; with `NIL` it sets the head.
     fn set_next(&mut self, slot: u32, to: u32) {
         if slot == NIL {
             self.first = to;
@@ -250,7 +251,7 @@ impl<W, S> WaitList<W, S> {
         }
     }
 
-    /// `NIL` after the last slot stands for the tail.
+    /// Sets the slot before `slot`; with `NIL` it sets the tail.
     fn set_prev(&mut self, slot: u32, to: u32) {
         if slot == NIL {
             self.last = to;

@@ -1,4 +1,4 @@
-//! SHELL. What a change does to the outside, decided under the lock and done after it.
+//! SHELL. The external effects of a change: decided under the lock, performed after unlocking.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -8,10 +8,10 @@ use flyball_sync::waiting::{WakeBatch, arm};
 use super::{Shared, WakeAt};
 use crate::{Clock, Nanos};
 
-/// Wakers to wake, a timer to set.
+/// The wakers to wake, and the timer to arm.
 pub(crate) struct Effects<T> {
     pub(super) wake: WakeBatch,
-    /// There is more to wake than the batch has room for: settling goes on after it.
+    /// Whether there are more wakers than fit into the batch: settling continues after waking it.
     pub(super) more: bool,
     pub(super) arm: Option<(WakeAt<T>, Nanos)>,
 }
@@ -21,7 +21,7 @@ impl<T: Clock> Effects<T> {
         Self { wake: WakeBatch::new(), more: false, arm: None }
     }
 
-    /// Does all of it even where a waker or the timer panics.
+    /// Performs all effects, even if a waker or the timer panics.
     pub(super) fn perform(mut self, shared: &Shared<T>, result: &mut Result<(), Panic>) {
         keep_first(result, self.wake.wake());
         if let Some((wake_at, at)) = self.arm {

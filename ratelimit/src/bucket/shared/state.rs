@@ -20,43 +20,44 @@ pub(crate) struct State<T> {
     pub(super) waiters: WaitQueue,
     pub(super) unclaimed: UnclaimedGrants,
     pub(super) alarm: Alarm,
-    /// The thread that looks when the first one's tokens are due, and the time at which it will.
+    /// The thread that covers the alarm: it wakes up when the first waiter's tokens are due; with the time until which
+    /// it sleeps.
     attends: Option<(u32, Nanos)>,
-    /// The time seen last: stands in for a clock that panics.
+    /// The latest time that was seen: used if the clock panics.
     seen: Nanos,
     /// The time at which tokens are being granted, while there is more to wake than one batch holds.
     granting: Option<Nanos>,
-    /// Known as soon as somebody has waited who needs it: a blocked thread does not.
+    /// Set by the first waiter that needs it; a blocked thread does not.
     wake_at: Option<WakeAt<T>>,
-    /// Those who want more than the burst are to be refused.
+    /// Whether waiters that want more than the burst must be refused.
     refusing: bool,
 }
 
-/// Somebody who wants tokens, and its place in the line once it has one.
+/// A request for tokens, with its slot in the wait queue once it has one.
 pub(crate) struct AcquireRequest<T> {
     pub(crate) count: NonZeroU32,
-    /// What a task needs; `None` for a thread.
+    /// The timer function for a task; `None` for a thread.
     pub(crate) timer: Option<WakeAt<T>>,
-    /// For how long a task waits at most, from when it joins the queue.
+    /// The time limit of a task, from when it joins the queue.
     pub(crate) limit: Option<Duration>,
     pub(crate) place: Option<Place>,
 }
 
-/// How far the line was served.
+/// How far the waiters were served.
 enum Granted {
-    /// Nobody waits any more.
+    /// There are no more waiters.
     All,
-    /// The first is not due before that.
+    /// The first waiter's tokens are not due before this time.
     Until(Nanos),
     /// The batch of wakers is full.
     Full,
 }
 
-/// What a look at one's turn comes to.
+/// The result of polling a request.
 pub(crate) enum Progress {
     Come(Result<(), AcquireTimeoutError>),
     Waits,
-    /// To wait takes a waker, which is cloned outside the lock.
+    /// Waiting needs a waker, which must be cloned outside the lock.
     WithoutWaker,
 }
 
@@ -81,7 +82,7 @@ impl<T> State<T> {
         }
     }
 
-    /// Grants what is due, to the first one first, and says when to look again.
+    /// Grants the tokens that are due, in FIFO order, and sets the next alarm.
     pub(super) fn settle(&mut self, now: Nanos, effects: &mut Effects<T>) {
         // All tokens due at one time are granted as of that time, however many batches it takes and whichever calls come in between:
         // a call with a later time, before the rest are granted, would compute a bucket that is too full, and spend tokens that
@@ -108,12 +109,14 @@ impl<T> State<T> {
         }
     }
 
-    /// Grants what is due at `now`, and those whose deadline has come give up, as far as the batch has room.
+    /// Grants the tokens that are due at `now`, and times out the waiters whose deadline has passed, until the batch is
+    /// full.
     fn serve(&mut self, now: Nanos, effects: &mut Effects<T>) -> Granted {
         loop {
             let granted = self.grant(now, effects);
             let Granted::Until(_) = granted else { return granted };
-            // Only then: a timer that is late refuses no tokens that are there. Those behind it move up.
+            // Checked after granting, so that a late timer refuses no tokens that are available. Waiters behind it move
+            // up.
             if self.waiters.next_deadline().is_none_or(|deadline| deadline > now) {
                 return granted;
             }
@@ -126,7 +129,7 @@ impl<T> State<T> {
         }
     }
 
-    /// The next one to give up does, and what it was promised goes back.
+    /// Times out the waiter with the earliest deadline, and gives back the tokens promised to it.
     fn time_out_next(&mut self, now: Nanos, effects: &mut Effects<T>) {
         let Some(waiter) = self.waiters.time_out_next() else { return };
         if let Some(promised) = waiter.promised {
@@ -135,7 +138,7 @@ impl<T> State<T> {
         effects.wake.push(waiter.waker);
     }
 
-    /// Grants what is due at `now`, as far as the batch has room.
+    /// Grants the tokens that are due at `now`, until the batch is full.
     fn grant(&mut self, now: Nanos, effects: &mut Effects<T>) -> Granted {
         loop {
             let Some(first) = self.waiters.first() else { return Granted::All };
@@ -158,13 +161,13 @@ impl<T> State<T> {
             let Some(waiter) = self.waiters.serve_first(granted) else { return Granted::All };
             effects.wake.push(waiter.waker);
             if waiter.thread {
-                // No thread came before it, so it was the one.
+                // The first waiter with this slot was the thread that covers the alarm.
                 self.attends = None;
             }
         }
     }
 
-    /// Whether nobody needs the lock.
+    /// Returns whether no thread needs the lock.
     pub(super) fn is_quiet(&self) -> bool {
         self.waiters.waiting() == 0 && !self.unclaimed.is_open()
     }
@@ -175,14 +178,14 @@ impl<T> State<T> {
             return bucket.try_acquire_many(count, now);
         }
         bucket.fits(count)?;
-        // Behind all who wait, when each of them has what it wants.
+        // After all waiters have received their tokens.
         let scale = bucket.scale();
         let cost = scale.cost(self.waiters.tokens().saturating_add(count.get().into()));
         let due = scale.due(scale.after(bucket.full_at(), now, cost), now);
         Err(NotYet::new(due.max(self.waiters.promised_until()), now).into())
     }
 
-    /// Takes tokens ahead of time, behind all who wait: their times are fixed with that.
+    /// Takes tokens ahead of time, after all waiters; this fixes the due times of the waiters.
     pub(super) fn reserve(
         &mut self,
         count: NonZeroU32,
@@ -192,7 +195,7 @@ impl<T> State<T> {
         bucket.fits(count)?;
         let mut reserve = |count| {
             let reservation = bucket.reserve_fitting(count, now);
-            // It is used when it is due: then the bucket must be full no earlier than so much later.
+            // The tokens are used at their due time: at that time the bucket must be full no earlier than this.
             let (scale, full_at) = (bucket.scale(), bucket.full_at());
             let used = scale.parts(reservation.due()) + scale.cost(u64::from(count.get()));
             unclaimed.observe(full_at.saturating_sub(used));
@@ -202,7 +205,7 @@ impl<T> State<T> {
         Ok(reserve(count))
     }
 
-    /// Gives back what is not due yet.
+    /// Gives back tokens that are not due yet.
     pub(super) fn cancel(&mut self, reservation: Reservation, now: Nanos) -> bool {
         let cost = self.exact.bucket.scale().cost(reservation.count().get().into());
         let returned = self.exact.bucket.cancel(reservation, now);
@@ -218,12 +221,12 @@ impl<T> State<T> {
         }
         self.unclaimed.end_round();
         self.exact.bucket.set_quota(quota, now);
-        // Settling, which comes next, refuses them.
+        // Settling, which follows, refuses those waiters.
         self.refusing = true;
     }
 
-    /// Looks whether the turn has come, and takes a place in the line if not; `spare` is the waker to wait with, and
-    /// comes back as one to drop.
+    /// Takes the tokens of a request if they are due, and otherwise adds it to the wait queue. `spare` is the waker to
+    /// wait with; it is replaced by a waker for the caller to drop.
     pub(super) fn turn(
         &mut self,
         request: &mut AcquireRequest<T>,
@@ -248,7 +251,7 @@ impl<T> State<T> {
             let until = request.limit.map(|limit| now + limit);
             let place = self.waiters.join(request.count, waker, request.is_thread(), until);
             if attends {
-                // From now on: it is awake, and needs no wake-up.
+                // From now on: the thread is awake, and needs no wake-up.
                 self.attends = Some((place.slot(), Nanos::ZERO));
             }
             request.place = Some(place);
@@ -281,8 +284,7 @@ impl<T> State<T> {
         }
     }
 
-    /// Somebody will not come back. What it was granted goes back if the time is known; its waker is for the caller to
-    /// drop.
+    /// Removes a waiter. Tokens that were granted to it go back if the time is known. The caller must drop its waker.
     pub(super) fn leave(&mut self, place: Place, now: Option<Nanos>) -> Option<Waker> {
         if self.attends.is_some_and(|(slot, _)| place.slot() == slot) {
             self.attends = None;
@@ -309,17 +311,17 @@ impl<T> State<T> {
         }
     }
 
-    /// The time seen last.
+    /// The latest time that was seen.
     pub(super) const fn seen(&self) -> Nanos {
         self.seen
     }
 
-    /// Until when the thread at this place may sleep: without end, unless it attends.
+    /// How long the thread at this place may sleep: without a limit, unless it covers the alarm.
     pub(super) fn sleeps_until(&self, place: &Place) -> Option<Nanos> {
         self.attends.filter(|(slot, _)| place.slot() == *slot).map(|(_, until)| until)
     }
 
-    /// The first thread in the line looks when `due` comes. It needs no timer, and no runtime that drives one.
+    /// Makes the first waiting thread wake up at `due`. This needs neither a timer nor a runtime.
     fn attend(&mut self, due: Nanos, effects: &mut Effects<T>) {
         if !self.waiters.has_threads() {
             return;
@@ -335,7 +337,7 @@ impl<T> State<T> {
         self.attends = Some((slot, due));
     }
 
-    /// The timer rings at the latest at `due`.
+    /// Requests an alarm at `due` or earlier.
     fn aim(&mut self, due: Nanos, effects: &mut Effects<T>) {
         let Some(wake_at) = self.wake_at else { return };
         if let Some(at) = self.alarm.aim(due) {
@@ -343,7 +345,7 @@ impl<T> State<T> {
         }
     }
 
-    /// Walks the invariants.
+    /// Checks the invariants.
     pub(super) fn check(&self) -> Result<(), String> {
         self.waiters.check()?;
         self.exact.bucket.check()

@@ -1,16 +1,17 @@
-//! EDGE. Whether this build of tokio can pause a clock: it can with its feature `test-util`.
+//! EDGE. Detects whether this build of tokio can pause a clock, which needs its feature `test-util`.
 //!
-//! A crate does not see the features that others enable. But the feature brings a method, and a method of a type goes before one of
-//! a trait: whether the call below compiles to tokio's own or to ours is seen by what it gives back.
+//! A crate cannot see which features other crates enable. But the feature adds a method, and an inherent method takes
+//! precedence over a trait's method: the return type shows whether the call below resolves to tokio's method or to
+//! ours.
 //!
-//! Rejected: a feature of ours, which a test would have to enable in addition, and whose lack nothing would show but a timer
-//! that does not follow the paused clock.
+//! Rejected: a feature of ours, which a test would have to enable in addition; if it is missing, the only symptom is a
+//! timer that does not follow the paused clock.
 //!
 //! Cancel safety: nothing here waits.
 
 use tokio::runtime::Builder;
 
-/// What the call gives back where tokio does not have the method.
+/// The return type if tokio does not have the method.
 struct Missing;
 
 trait StartPaused {
@@ -21,7 +22,7 @@ trait StartPaused {
 
 impl StartPaused for Builder {}
 
-/// Else it would be dead code where tokio's own goes before it.
+/// Prevents a dead-code warning if tokio's method takes precedence.
 const _: fn(&mut Builder, bool) -> Missing = <Builder as StartPaused>::start_paused;
 
 trait CanPause {
