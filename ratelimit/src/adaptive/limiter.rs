@@ -270,7 +270,7 @@ impl<C: Clock> Shared<C> {
         let now = self.clock.now();
         let waker = waker.clone();
         let mut state = self.state.lock();
-        // Before time passes: two that look late would take the place from one another for ever.
+        // Before the time advances: otherwise two waiters that are polled late would take the slot from each other for ever.
         let kept = ticket.is_some_and(|mine| state.take_given(mine));
         let admitted = state.pass(Some(now));
         // No waiter is overtaken, because there is no waiter while a slot is free. A waiter that lost its slot returns

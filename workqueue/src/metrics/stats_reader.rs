@@ -46,7 +46,7 @@ impl StatsReader {
     }
 
     /// Returns the statistics of the queue; `None` once the queue is dropped, with its last handle and lease. O(1),
-    /// plus the waits that are over and the leased keys that wait, and with [`Fair`](crate::Fair) the groups. Takes the
+    /// plus the deadlines that have passed and the leased keys that wait, and with [`Fair`](crate::Fair) the groups. Takes the
     /// queue's lock, so do not call it from a clock, or from `Eq` of a key.
     ///
     /// # Panics

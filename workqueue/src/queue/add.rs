@@ -261,7 +261,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
                 *added = locked.state.add(new, now);
             }
         }));
-        // Also where `Eq` panicked: keys before that are Ready, and somebody has to be woken for them.
+        // Also if `Eq` panicked: the keys before that are Ready, and waiters must be woken for them.
         self.shared.finish(locked, now);
         if let Err(panic) = adding {
             resume_unwind(panic);

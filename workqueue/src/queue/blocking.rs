@@ -155,7 +155,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
             if let Some(effects) =
                 shared.collect_wakeups(&mut locked, now).filter(|effects| !effects.is_empty())
             {
-                // It was woken for room that is not for its class: another is woken before it sleeps.
+                // The thread was woken for room that its class cannot use: it wakes another adder before it sleeps.
                 locked.adder_wakes_up(line);
                 drop(locked);
                 shared.perform(effects);

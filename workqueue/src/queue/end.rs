@@ -23,7 +23,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         if let Some(ending) = self.begin_end(key, outcome) {
             self.end_by(id, key, ending);
         } else {
-            // No user code at all, and nothing to decide.
+            // There is no user code to run, and nothing to decide.
             let mut locked = self.lock();
             let gone = locked.state.end(id, Transition::Leave, None);
             self.finish(locked, None);

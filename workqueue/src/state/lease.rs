@@ -160,7 +160,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         }
     }
 
-    /// Gives a lease without a guard one again.
+    /// Returns a detached lease to a guard.
     pub(crate) fn attach(&mut self, key: &K, hash: u32) -> Option<(LeaseId, K)>
     where
         K: Clone + Eq,

@@ -161,7 +161,7 @@ impl<T> State<T> {
             let Some(waiter) = self.waiters.serve_first(granted) else { return Granted::All };
             effects.wake.push(waiter.waker);
             if waiter.thread {
-                // The first waiter with this slot was the thread that covers the alarm.
+                // No thread waited before it, so it is the thread that covered the alarm.
                 self.attends = None;
             }
         }
