@@ -3,13 +3,11 @@
 //! | guarded by `state` | |
 //! |---|---|
 //! | `policy` | the state of the policy |
-//! | `random` | one number is drawn for each failure, under the same lock, so that a run of one thread is reproducible
-//! |
+//! | `random` | one number is drawn for each failure, under the same lock, so that a run of one thread is reproducible |
 //!
 //! | outside the lock | |
 //! |---|---|
-//! | reading the clock | before locking. Two failures may then be counted in a different order than their clock
-//! readings: every policy handles such a small jump back |
+//! | reading the clock | before locking. Two failures may then be counted in a different order than their clock readings: every policy handles such a small jump back |
 //! | dropping keys and reservations | after unlocking, even if a panic unwinds: `Drop` is user code |
 
 use std::fmt;

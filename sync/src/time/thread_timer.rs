@@ -52,8 +52,7 @@ pub struct ThreadTimer {
 /// | guarded by `state` | |
 /// |---|---|
 /// | the alarms | an alarm is removed before its waker is woken, outside the lock |
-/// | whether the thread runs | it ends after it has found no alarm for [`LINGER`], and records this before it unlocks:
-/// the next alarm starts another thread |
+/// | whether the thread runs | it ends after it has found no alarm for [`LINGER`], and records this before it unlocks: the next alarm starts another thread |
 #[derive(Default)]
 struct Service {
     state: Mutex<State>,

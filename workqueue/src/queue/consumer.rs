@@ -13,7 +13,7 @@ use crate::queue::stop_flag::StopFlag;
 use crate::state::order::{Fifo, Order};
 use crate::time_mode::{NoDelays, SupportsAsync, TimeMode};
 
-/// Takes keys until the consumer is stopped or the queue is closed. Stopping a consumer affects neither the queue nor
+/// A handle that takes keys until it is stopped or the queue is closed. Stopping a consumer affects neither the queue nor
 /// other consumers.
 ///
 /// Clones are handles to the same consumer: give one to the worker, and keep another to [`stop`](Self::stop) it.

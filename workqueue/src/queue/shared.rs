@@ -4,17 +4,17 @@
 //! |---|---|
 //! | the state of the queue, its waiters, the alarm | `locked` |
 //! | `timed` | written under `locked`; read without it, as a hint whether a clock is needed |
-//! | failures and backoff | a lock of its own in `limiter`; `locked` may be taken under it, it never under `locked` |
+//! | failures and backoff | a separate lock in `limiter`; `locked` may be taken while it is held, but not the other way round |
 //! | the timer | called outside `locked`, by the one thread that found `alarm.arming` unset |
 //!
 //! User code runs outside `locked`: clocks are read before locking; wakers, timers and the `Drop` of keys run from
-//! [`Effects`] after unlocking. `Eq` and `Clone` of keys and groups are the exceptions; a panic there leaves the queue whole.
+//! [`Effects`] after unlocking. `Eq` and `Clone` of keys and groups are the exceptions; a panic there leaves the queue consistent.
 //!
 //! # No lost wake-up
 //! A wake-up is a hint that any getter may use. Each change ends with [`Shared::collect_wakeups`] before unlocking. It
 //! restores, for every state in which there are waiters (`shared/locked.rs`):
 //! 1. one task is woken for each key that can be handed out. If there are fewer tasks than keys, one thread is signalled, too, which signals
-//!    the next one when it has taken a key or found none. One adder is woken for each free place, if it is one for its class of keys
+//!    the next one when it has taken a key or found none. One adder is woken for each free slot that its class of keys may use
 //!    (`queue/adders.rs`);
 //! 2. while a deadline is ahead, the timer is armed for it, and if threads sleep, one of them sleeps at most until that
 //!    deadline;
@@ -230,7 +230,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
             let timed = locked.state.is_timed().into();
             // Ordering: Relaxed, see `now_if_timed`.
             if self.timed.load(Ordering::Relaxed) != timed {
-                // Ordering: Relaxed, the same.
+                // Ordering: Relaxed, see `now_if_timed`.
                 self.timed.store(timed, Ordering::Relaxed);
             }
         }

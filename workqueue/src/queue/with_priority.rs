@@ -68,94 +68,94 @@ impl<K: Key, L: QueueLimiter<K>, T: TimeMode> Queue<K, Priority, L, T> {
 }
 
 impl<'a, K: Key, L: QueueLimiter<K>, T: TimeMode> WithPriority<'a, K, L, T> {
-    /// [`Queue::add`].
+    /// Like [`Queue::add`], with this priority.
     ///
     /// # Errors
-    /// As there.
+    /// Like `Queue::add`.
     ///
     /// # Panics
-    /// As there.
+    /// Panics like `Queue::add`.
     #[inline]
     pub fn add(&self, key: K) -> Result<Added, AddError<K>> {
         self.queue.add_tagged(key, self.priority)
     }
 
-    /// [`Queue::add_ref`].
+    /// Like [`Queue::add_ref`], with this priority.
     ///
     /// # Errors
-    /// As there.
+    /// Like `Queue::add_ref`.
     ///
     /// # Panics
-    /// As there.
+    /// Panics like `Queue::add_ref`.
     #[inline]
     pub fn add_ref(&self, key: &K) -> Result<Added, AddErrorKind> {
         self.queue.add_ref_tagged(key, self.priority)
     }
 
-    /// [`Queue::add_many`].
+    /// Like [`Queue::add_many`], with this priority.
     ///
     /// # Panics
-    /// As there.
+    /// Panics like `Queue::add_many`.
     pub fn add_many(&self, keys: impl IntoIterator<Item = K>) -> AddedMany<K> {
         self.queue.add_many_tagged(keys, |_| self.priority)
     }
 
-    /// [`Queue::add_when_room`].
+    /// Like [`Queue::add_when_room`], with this priority.
     ///
     /// # Errors
-    /// As there.
+    /// Like `Queue::add_when_room`.
     ///
     /// # Panics
-    /// As there.
+    /// Panics like `Queue::add_when_room`.
     ///
     /// # Cancel safety
-    /// As there.
+    /// Like `Queue::add_when_room`.
     pub fn add_when_room(&self, key: K) -> AddWhenRoom<'a, K, Priority, L, T> {
         AddWhenRoom::new(self.queue, key, self.priority)
     }
 
-    /// [`Queue::blocking_add_when_room`].
+    /// Like [`Queue::blocking_add_when_room`], with this priority.
     ///
     /// # Errors
-    /// As there.
+    /// Like `Queue::blocking_add_when_room`.
     ///
     /// # Panics
-    /// As there.
+    /// Panics like `Queue::blocking_add_when_room`.
     pub fn blocking_add_when_room(&self, key: K) -> Result<Added, AddError<K>> {
         self.queue.block_for_room(key, self.priority, None)
     }
 }
 
 impl<K: Key, L: QueueLimiter<K>, T: SupportsDelays> WithPriority<'_, K, L, T> {
-    /// [`Queue::add_after`].
+    /// Like [`Queue::add_after`], with this priority.
     ///
     /// # Errors
-    /// As there.
+    /// Like `Queue::add_after`.
     ///
     /// # Panics
-    /// As there.
+    /// Panics like `Queue::add_after`.
     pub fn add_after(&self, key: K, delay: Duration) -> Result<Added, AddError<K>> {
         self.add_after_with(key, delay, DelayMode::Earliest)
     }
 
-    /// [`Queue::add_after_with`].
+    /// Like [`Queue::add_after_with`], with this priority.
     ///
     /// # Errors
-    /// As there.
+    /// Like `Queue::add_after_with`.
     ///
     /// # Panics
-    /// As there.
+    /// Panics like `Queue::add_after_with`.
     pub fn add_after_with(&self, key: K, delay: Duration, mode: DelayMode) -> Result<Added, AddError<K>> {
         self.queue.add_delayed_tagged(key, self.priority, delay, mode)
     }
 
-    /// [`Queue::add_rate_limited`].
+    /// Like [`Queue::add_rate_limited`], with this priority.
     ///
     /// # Errors
-    /// As there.
+    /// Like `Queue::add_rate_limited`.
     ///
     /// # Panics
-    /// As there.
+    /// Panics like `Queue::add_rate_limited`.
     pub fn add_rate_limited(&self, key: K) -> Result<Added, AddError<K>> {
         self.queue.add_rate_limited_tagged(key, self.priority)
     }

@@ -46,7 +46,7 @@ pub(crate) const NO_ROOM: u32 = 1;
 /// assert_eq!(filled(Fair::by_group(|key| key % 2)).ready_len(), 3);
 /// ```
 ///
-/// You cannot implement it for your own type:
+/// Your own type is no order, so this does not compile:
 /// ```compile_fail,E0277
 /// # use flyball_workqueue::Queue;
 /// struct ShortestFirst;

@@ -2,8 +2,7 @@
 //!
 //! | what | guarded by |
 //! |---|---|
-//! | the number | an atomic: incremented after the functions' results have changed, and read before the functions are
-//! called |
+//! | the number | an atomic: incremented after the functions' results have changed, and read before the functions are called |
 
 use flyball_sync::locks::{AtomicUsize, Ordering};
 
