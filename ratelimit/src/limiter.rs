@@ -7,7 +7,7 @@
 //!
 //! | outside the lock | |
 //! |---|---|
-//! | reading the clock | before locking. Two failures may then be counted in a different order than their clock readings: every policy handles such a small jump back |
+//! | reading the clock | before locking. So failures may be counted in another order than their clock readings: every policy handles such a small jump back |
 //! | dropping keys and reservations | after unlocking, even if a panic unwinds: `Drop` is user code |
 
 use std::fmt;

@@ -11,12 +11,13 @@
 //! 3. `dirty` counts the leased slots that are dirty; `postponed` holds the waits of those that wait, and no others.
 //! 4. A wait has a limit in `limits` exactly when its slot is flagged so; only slots with a wait are.
 //! 5. No slot becomes dirty by an add once the queue is shut down.
-//! 6. The order has admitted every live slot, and no other; it began those that are leased, and no other.
-//! 7. An operation [observes](QueueState::observe) the time once, before anything else. With metrics: `began` is the sum of the moments at which the leases began, and only slots that are Ready or dirty
-//!    have been asked for since some other moment than they say.
+//! 6. The order has admitted exactly the live slots; it has begun exactly the leased ones.
+//! 7. An operation [observes](QueueState::observe) the time once, before anything else. With metrics: `began` is the sum of
+//!    the times at which the leases began, and only Ready or dirty slots have been pending since a time that differs from the
+//!    one in their entry.
 //!
-//! Hence a key is handed out to one lease at a time (only `Ready` and due `Waiting` slots are, and handing out makes
-//! them `Leased`), and none is lost (a slot is vacated only by `end`, `cancel` and `stop`, which say so).
+//! Hence a key is handed out to one lease at a time (only `Ready` and due `Waiting` slots are handed out, which makes
+//! them `Leased`), and no key is lost (a slot is vacated only by `end`, `cancel` and `stop`, which report it).
 
 mod add;
 mod ages;
@@ -122,7 +123,7 @@ enum Phase {
 }
 
 impl Phase {
-    /// A deadline at or before this has passed.
+    /// Returns the time up to which deadlines have passed.
     #[inline]
     fn due_by(self, now: Nanos, horizon: Nanos) -> Nanos {
         match self {

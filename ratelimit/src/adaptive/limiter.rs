@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `adaptive` | the limit, and how many are in flight |
 //! | `waiting` | the waiters for a place, in FIFO order; tickets rise. No waiter while a place is free |
-//! | `given` | the waiters that were given a slot and were not polled since, each with the time of the wake-up; those whose time is not known yet are the last |
+//! | `given` | the waiters that were given a slot and not polled since, with the time of the wake-up; those whose time is unknown are the last |
 //! | `next_ticket` | unique |
 //! | `seen` | the latest time that was read, because threads may lock in another order than they read the clock |
 //!

@@ -125,7 +125,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.note_wait(slot, wait);
     }
 
-    /// Hands a slot out.
+    /// Leases a slot.
     #[inline]
     pub(super) fn lease(&mut self, slot: u32, now: Nanos) {
         let entry = self.slab.get_mut(slot);

@@ -1,11 +1,11 @@
-//! PURE. Which level is served next: the highest, but for the shares of those below it.
+//! PURE. Decides which level is served next: the highest, except for the shares of the lower levels.
 //!
 //! A level is *lower* while a higher one has Ready keys too. A hand-out is *regular* if it is from the highest level with
 //! Ready keys.
 //!
 //! # Invariants
-//! 1. At a regular hand-out each lower level that has Ready keys earns one credit. A level has none after it was served,
-//!    and none where it had no Ready key at the last hand-out.
+//! 1. At a regular hand-out each lower level that has Ready keys earns one credit. A level has no credits after it was
+//!    served, and none if it had no Ready key at the last hand-out.
 //! 2. A level with `share` credits is owed a hand-out. Of the levels that are owed one, the one that has gone without for
 //!    the longest is next, be it the highest by now or not; if none is, the highest.
 //!
@@ -38,22 +38,22 @@ pub(super) struct Credits {
 #[derive(Clone, Copy, Debug)]
 struct LevelCredits {
     credits: u32,
-    /// The last hand-out after which it had no credits.
+    /// The last hand-out after which the level had no credits.
     since: u64,
 }
 
 impl Credits {
-    /// Without a share lower levels are owed nothing.
+    /// Creates the credits. Without a share, lower levels are never owed a hand-out.
     pub(super) fn new(share: Option<NonZeroU32>) -> Self {
         Self { share, hand_outs: 0, levels: Vec::new() }
     }
 
-    /// A new level, at this index.
+    /// Inserts a new level at this index.
     pub(super) fn insert(&mut self, level: usize) {
         self.levels.insert(level, LevelCredits { credits: 0, since: self.hand_outs });
     }
 
-    /// The level that is served next, of those that have Ready keys.
+    /// Returns the level that is served next, among those that have Ready keys.
     #[inline]
     pub(super) fn next(&self, is_ready: impl Fn(usize) -> bool) -> Option<usize> {
         let levels = self.levels.len();
@@ -64,7 +64,7 @@ impl Credits {
         Some(owed.min_by_key(|&level| self.levels[level].since).unwrap_or(highest))
     }
 
-    /// Level `served` handed out a key. `is_ready` reports which levels had Ready keys before that.
+    /// Records that level `served` handed out a key. `is_ready` reports which levels had Ready keys before that.
     #[inline]
     pub(super) fn on_hand_out(&mut self, served: usize, is_ready: impl Fn(usize) -> bool) {
         if self.share.is_none() {

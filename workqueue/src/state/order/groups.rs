@@ -4,12 +4,12 @@
 //!
 //! # Invariants
 //! 1. Every slot that is not vacant belongs to one group, which counts it in `keys`; a group is in the index exactly as
-//!    long as it has keys, or `adders` that wait for room in it. The others are in the free list.
-//! 2. A group's line holds its Ready slots, `leased` counts its leased ones, and both together are at most its `keys`.
-//! 3. A group is in the ring exactly when it has Ready slots and is below its limit of leases; it has 1 to `weight` hand-outs left
-//!    then. (A limit that shrank may be exceeded by leases, or keys, that were there before.)
-//! 4. `count` slots are in lines, `available` of them could be handed out one after the other, and `suspended` of them are of
-//!    groups of which nothing is handed out.
+//!    long as it has keys, or `adders` that wait for room in it. The other records are in the free list.
+//! 2. A group's line holds its Ready slots, `leased` counts its leased slots, and their sum is at most its `keys`.
+//! 3. A group is in the ring exactly when it has Ready slots and is below its limit of leases; in the ring it has 1 to
+//!    `weight` hand-outs left. (After a limit was lowered, existing leases or keys may exceed it.)
+//! 4. `count` slots are in lines, `available` of them could be handed out one after the other, and `suspended` of them
+//!    belong to groups whose keys are not handed out.
 //! 5. *Turns.* A group that enters the ring waits for at most the sum of the weights of the groups before it: each of
 //!    them has at most as many hand-outs left, and groups that enter later are placed after it.
 //!
