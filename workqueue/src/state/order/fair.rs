@@ -14,8 +14,8 @@ use crate::state::order::{Order, sealed};
 ///
 /// A function computes the group of a key. Groups with Ready keys take turns; in its turn a group gets as many
 /// hand-outs as its [weight](Self::weight_by), by default one. So a group with Ready keys that is below its limit waits
-/// for at most the sum of the weights of the other groups, however many keys those have. A group that gets its first
-/// Ready key, or gets one again, joins at the end. Within a group keys are first in, first out.
+/// for at most as many hand-outs as the sum of the weights of the other groups, however many keys those have. A group that
+/// gets its first Ready key, or gets one again, joins at the end. Within a group keys are first in, first out.
 ///
 /// [`max_leased`](Self::max_leased) limits how many keys of a group are leased at the same time: with 1 they run one
 /// after the other. A group that reaches the limit, or runs out of Ready keys, ends its turn; with 1 a turn is one

@@ -10,7 +10,7 @@
 //!    `weight` hand-outs left. (After a limit was lowered, existing leases or keys may exceed it.)
 //! 4. `count` slots are in lines, `available` of them could be handed out one after the other, and `suspended` of them
 //!    belong to groups whose keys are not handed out.
-//! 5. *Turns.* A group that enters the ring waits for at most the sum of the weights of the groups before it: each of
+//! 5. *Turns.* A group that enters the ring waits for at most as many hand-outs as the sum of the weights of the groups before it: each of
 //!    them has at most as many hand-outs left, and groups that enter later are placed after it.
 //!
 //! 6. *Room.* The limits of a group are those of the last add for it, refused or not, or those set since. So the check
