@@ -49,7 +49,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
                 }
                 NextKey::Wait(at) => match now {
                     // The deadline was set after the first check for deadlines, so the clock was not read: only the
-                    // clock tells how far ahead the deadline is.
+                    // clock shows how far ahead the deadline is.
                     None => continue,
                     Some(now) => Some((at, at.since(now))),
                 },
