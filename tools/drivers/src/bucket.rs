@@ -1,4 +1,4 @@
-//! Token buckets: read alone, by key, and waited for.
+//! Drivers of token buckets: alone, by key, and with a wait queue.
 
 pub mod keyed;
 pub mod quota;

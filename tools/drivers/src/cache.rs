@@ -1,4 +1,4 @@
-//! The informer cache: its store, its reflector, and whole informers on virtual time.
+//! Drivers of the informer cache: its store, its reflector, and whole informers on virtual time.
 
 pub mod fixture;
 pub mod reflector;

@@ -1,4 +1,4 @@
-//! The committed corpora of the fuzz targets, as ordinary tests replay them: what fuzzing has found stays found.
+//! Replays the committed corpora of the fuzz targets in ordinary tests, so that faults found by fuzzing do not come back.
 
 use std::fs;
 use std::path::Path;
@@ -6,10 +6,10 @@ use std::path::Path;
 /// No corpus is smaller.
 const LEAST: usize = 24;
 
-/// Runs each file of the target's corpus, and names it: so the last name is that of the file that fails.
+/// Runs each file of the target's corpus and prints its name first, so the last printed name is that of the failing file.
 ///
 /// # Panics
-/// When the corpus cannot be read, or is too small to be one.
+/// Panics if the corpus cannot be read or has too few files.
 pub fn replay(target: &str, mut run: impl FnMut(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
     let files = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));

@@ -1,9 +1,9 @@
-//! Drivers of random tests: each plays any bytes as operations on a primitive and on its oracle, compares after every step, and panics where
-//! they differ.
+//! Drivers of random tests. Each decodes any bytes to operations, applies them to a primitive and to its oracle, compares the two after every step, and
+//! panics if they differ.
 //!
-//! A driver is written once. The crate's own tests (`tests/it`) feed it random bytes and the corpora of the fuzz targets, a fuzz target feeds
-//! it what libFuzzer makes of them, and a program may draw what it simulates. The oracles are `testkit`'s, which depends on no primitive; these
-//! depend on those they drive, one feature each.
+//! The crate's own tests (`tests/it`) pass random bytes and the corpora of the fuzz targets to a driver; a fuzz target passes the bytes of libFuzzer; a
+//! program may plot the results of a simulation. The oracles are in `testkit`, which depends on no primitive. This crate depends on the primitives,
+//! with one feature for each.
 
 #![allow(clippy::missing_panics_doc, reason = "a panic is how a driver tells of a difference")]
 

@@ -1,4 +1,4 @@
-//! Limiters of failures, and the adaptive limit.
+//! Drivers of failure limiters and of the adaptive concurrency limit.
 
 pub mod aimd;
 pub mod limiter_ops;

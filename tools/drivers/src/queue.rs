@@ -1,4 +1,4 @@
-//! The work queue.
+//! Drivers of the work queue.
 
 #![allow(clippy::disallowed_types, reason = "a test's own locks are std's: no model runs here")]
 

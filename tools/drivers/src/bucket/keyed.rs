@@ -10,7 +10,7 @@ use testkit::oracle::limiter::{Key, OracleQuota};
 
 use crate::bucket::quota::quota;
 
-/// Reads a quota, whether there is room for one key only, and operations from `bytes`, and compares after every step.
+/// Reads a quota, whether the limiter keeps one key only, and operations from `bytes`, and compares after every step.
 pub fn run(bytes: &[u8]) {
     let mut food = Unstructured::new(bytes);
     let Ok((first, only_one)) = <(OracleQuota, bool)>::arbitrary(&mut food) else { return };

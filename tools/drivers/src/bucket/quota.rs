@@ -1,4 +1,4 @@
-//! From the oracles' words to the crate's.
+//! Converts quotas of the oracles to quotas of the crate.
 
 use std::num::NonZeroU32;
 use std::time::Duration;

@@ -119,7 +119,7 @@ impl Pair {
             BucketOp::Advance(span) => self.now += span.finite(),
             BucketOp::JumpBack(span) => {
                 self.now = self.now.saturating_sub(span.finite());
-                // A token reserved at a time that is to come again counts as used: that is all a holder can know.
+                // The clock has jumped back. A token reserved at a time that comes again counts as used, since its holder cannot detect the jump.
                 self.held.clear();
             }
         }

@@ -1,5 +1,4 @@
-//! Runs a bucket that is waited for and its oracle side by side. Shared by the random test, the corpus test and the fuzz
-//! target.
+//! Runs a bucket with a wait queue and its oracle side by side. Shared by the random test, the corpus test and the fuzz target.
 
 use std::future::Future;
 use std::num::NonZeroU32;
@@ -53,7 +52,7 @@ struct Comer<'a> {
     future: Pin<Box<dyn Future<Output = Fate> + 'a>>,
     wakes: Arc<Counting>,
     waker: Waker,
-    /// How often it woke itself.
+    /// How often the future woke itself.
     gave_way: usize,
     oracle: usize,
 }
@@ -131,7 +130,7 @@ impl<'a> Pair<'a> {
             }
             LineOp::JumpBack(span) => {
                 self.clock.set(Nanos::new(now.saturating_sub(span.finite())));
-                // A token reserved at a time that is to come again counts as used: that is all a holder can know.
+                // The clock has jumped back. A token reserved at a time that comes again counts as used, since its holder cannot detect the jump.
                 self.held.clear();
                 self.oracle.jumped(self.now());
             }
@@ -160,7 +159,7 @@ impl<'a> Pair<'a> {
         let woken = comer.wakes.wakes();
         let mut polled = poll_with(comer.future.as_mut(), &comer.waker);
         if polled.is_pending() && comer.wakes.wakes() > woken {
-            // It gives way now and then, and comes back.
+            // The future yields now and then, and is polled again.
             comer.gave_way += 1;
             polled = poll_with(comer.future.as_mut(), &comer.waker);
         }

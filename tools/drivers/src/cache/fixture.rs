@@ -1,4 +1,4 @@
-//! An informer on virtual time: its run future, polled when it was woken, on a clock moved by hand.
+//! An informer on virtual time: the fixture polls its run future when it was woken, on a clock that the test moves.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use testkit::wakers::{Counting, poll_with};
 /// An object of the tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Object {
-    /// What it is stored under.
+    /// The key.
     pub key: u8,
-    /// Another object under the same key has another one.
+    /// The identity: another object under the same key has a different one.
     pub uid: u64,
-    /// When it was written.
+    /// The version of the write.
     pub version: u64,
 }
 
@@ -39,9 +39,9 @@ pub fn error(kind: SourceErrorKind) -> SourceError {
 
 /// The version is too old.
 pub const EXPIRED: SourceErrorKind = SourceErrorKind::Expired;
-/// The version is not there yet.
+/// The server has not reached the version yet.
 pub const TOO_LARGE: SourceErrorKind = SourceErrorKind::VersionTooLarge;
-/// The server has too much to do.
+/// The server is overloaded.
 pub const BUSY: SourceErrorKind = SourceErrorKind::TooManyRequests { retry_after: None };
 /// No connection.
 pub const REFUSED: SourceErrorKind = SourceErrorKind::ConnectionRefused;
@@ -58,7 +58,7 @@ pub fn bookmark(version: u64) -> WatchEvent<Object> {
 /// A running informer.
 #[expect(missing_debug_implementations, reason = "a future has nothing to show")]
 pub struct World {
-    /// The only time there is.
+    /// The clock of the informer.
     pub clock: ManualClock,
     /// The handle.
     pub informer: Informer<u8, Object>,
@@ -82,7 +82,7 @@ impl World {
         world
     }
 
-    /// What the clock says.
+    /// The time of the clock.
     pub fn now(&self) -> Nanos {
         self.clock.now()
     }
@@ -92,7 +92,7 @@ impl World {
         self.run.is_none()
     }
 
-    /// Polls once if woken; whether there was something to do.
+    /// Polls the run future once if it was woken. Returns whether it was polled.
     pub fn turn(&mut self) -> bool {
         let wakes = self.wakes.wakes();
         let Some(run) = &mut self.run else { return false };
@@ -107,7 +107,7 @@ impl World {
         true
     }
 
-    /// Polls as long as somebody wakes it.
+    /// Polls the run future as long as it is woken.
     pub fn settle(&mut self) -> &mut Self {
         for _ in 0..100_000 {
             if !self.turn() {
@@ -117,7 +117,7 @@ impl World {
         panic!("the run future wakes itself for ever");
     }
 
-    /// Lets time pass, stopping at each alarm.
+    /// Advances the clock, stopping at each alarm.
     pub fn pass(&mut self, time: Duration) -> &mut Self {
         self.settle();
         let end = self.now() + time;
@@ -129,7 +129,7 @@ impl World {
         self.settle()
     }
 
-    /// Lets time pass up to the next alarm; how long that was.
+    /// Advances the clock to the next alarm. Returns the time that has passed.
     pub fn pass_alarm(&mut self) -> Duration {
         self.settle();
         let before = self.now();

@@ -1,7 +1,7 @@
 //! Decodes any bytes as a configuration and a sequence of inputs for a reflector, and checks each command against independent rules.
 //!
-//! Shared with the fuzz target `reflector_inputs`. The judge uses public answers only: it records commands and inputs,
-//! and derives the next command from them.
+//! Shared with the fuzz target `reflector_inputs`. The check uses only the public interface: it records commands and inputs, and derives the next
+//! command from them.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -65,12 +65,12 @@ impl Kind {
         }
     }
 
-    /// The source asks to be left alone: what was asked is asked again, later.
+    /// The source asks for fewer requests: the same request is sent again, later.
     fn later(self) -> bool {
         matches!(self, Self::Busy(_) | Self::Refused)
     }
 
-    /// The version asked for cannot be had.
+    /// The requested version is not available.
     fn version(self) -> bool {
         matches!(self, Self::Expired | Self::TooLarge)
     }
@@ -109,7 +109,7 @@ enum Input {
 }
 
 impl Input {
-    /// Often one that answers what was asked; sometimes anything.
+    /// Often a response to the last request; sometimes any input.
     fn choose(food: &mut Unstructured<'_>, step: &ReflectorRequest) -> arbitrary::Result<Self> {
         let roll: u8 = food.arbitrary()?;
         Ok(match (roll % 16, step) {
@@ -143,12 +143,12 @@ impl Input {
     }
 }
 
-/// Few versions, so that equal ones and none are common.
+/// Few versions, so that equal versions and missing versions are common.
 fn small(version: u8) -> u64 {
     u64::from(version % 24)
 }
 
-/// What has to come next.
+/// The command that the reflector has to return next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Want {
     List {
@@ -164,14 +164,14 @@ enum Want {
     OpenStream {
         from: u64,
     },
-    /// The rest of the page that was asked for.
+    /// The next page of the running list.
     Rest,
     Read,
-    /// The rest of the time that a watch is to last, then the next one.
+    /// A wait for the rest of the minimum duration of a watch, then the next watch.
     Pause,
-    /// A wait of at least this, then this.
+    /// A wait of at least this time, then this command.
     Wait(Duration, Box<Want>),
-    /// A wait, then a new list by the ladder.
+    /// A wait, then a new list from the version that the fallback rules select.
     Relist(Duration),
 }
 
@@ -183,31 +183,32 @@ struct Judge {
     known: u64,
     listed: u64,
     lists: u64,
-    /// The version was refused since the last list, or the first list is to be the most recent one.
+    /// The version was refused since the last list, or the first list has to be the most recent one.
     unusable: bool,
     paged: bool,
     stream_missed: bool,
-    /// The immediate most recent list was spent since the last wait or list.
+    /// An immediate list of the most recent version was used since the last wait or list.
     spent: bool,
     /// Requests failed since the last wait or list.
     row: u32,
-    /// The running list: asked for what, without a limit, versions of its pages, the token it waits on.
+    /// The running list: its request, whether it has no page limit, the versions of its pages, the continuation token it waits for.
     asked: ListVersion,
     full: bool,
     pages: Vec<u64>,
     token: Option<String>,
-    /// Every token of the running list so far.
+    /// All continuation tokens that the running list has returned so far.
     tokens: Vec<String>,
-    /// The running watch: from where, since when, for how long, any news, still telling what exists in no order.
+    /// The running watch: its start version, start time and duration, whether it has delivered an event, and whether it still delivers existing
+    /// objects, which have no order.
     from: u64,
     opened: Nanos,
     lasts: Duration,
     news: bool,
     unordered: bool,
     streaming: bool,
-    /// Internal errors tolerated in a row: first and last.
+    /// The times of the first and the last of the consecutive tolerated internal errors.
     internal: Option<(Nanos, Nanos)>,
-    /// What follows the running wait.
+    /// The command after the running wait.
     then: Want,
 }
 
@@ -272,7 +273,7 @@ impl Judge {
         }
     }
 
-    /// A list or streaming list was refused its version: the most recent one, once.
+    /// The source refused the version of a list or streaming list: list the most recent version, once.
     fn most_recent(&mut self) {
         (self.spent, self.unusable) = (true, true);
         self.row += 1;
@@ -357,7 +358,7 @@ impl Judge {
         (EventVerdict::Apply, Want::Read)
     }
 
-    /// What has to follow `input`, which answers `step`; `None`: nobody asked for it.
+    /// The command that has to follow `input` as the response to `step`; `None` if `input` responds to no request.
     fn judge(
         &mut self,
         step: &ReflectorRequest,
@@ -427,7 +428,7 @@ impl Judge {
         }
     }
 
-    /// Compares what the reflector does next with what has to come.
+    /// Compares the reflector's next command with the expected command.
     fn compare(&mut self, want: Want, reflector: &Reflector, now: Nanos) {
         let until = reflector.deadline();
         match (want, reflector.step()) {
@@ -521,7 +522,7 @@ fn token_text(token: Token, last: Option<&str>) -> Option<String> {
     }
 }
 
-/// A configuration, and the bits it comes from.
+/// A configuration, and the bits it was decoded from.
 fn config(food: &mut Unstructured<'_>) -> arbitrary::Result<(ReflectorConfig, u8)> {
     let bits: u8 = food.arbitrary()?;
     let config = ReflectorConfig {
@@ -594,7 +595,7 @@ fn label(reflector: &Reflector) -> &'static str {
     }
 }
 
-/// Runs the bytes; panics where the reflector breaks a rule.
+/// Decodes and runs the bytes. Panics if the reflector violates a rule.
 pub fn run(bytes: &[u8], cells: &mut Cells) {
     let mut food = Unstructured::new(bytes);
     let Ok((config, bits)) = config(&mut food) else { return };
@@ -616,7 +617,7 @@ pub fn run(bytes: &[u8], cells: &mut Cells) {
         }
         let due = now >= before.deadline();
         let last = judge.token.clone();
-        // Time that passes the deadline is the deadline, however it passed.
+        // Any advance of the clock past the deadline is the input "deadline".
         let effective = if matches!(input, Input::Pass(_)) && due { Input::Deadline } else { input };
         let verdict = feed(&mut reflector, input, last.as_deref(), now, random);
         reflector.check().unwrap();

@@ -1,9 +1,9 @@
-//! What the fuzz target of that name runs: an adaptive limit, buckets by key, or a limiter of failures.
+//! The fuzz target `limiter_ops`: runs an adaptive limit, buckets by key, or a failure limiter.
 
 use crate::bucket::keyed;
 use crate::limiter::{aimd, policies};
 
-/// The first byte chooses; a quarter of all go to the adaptive limit, and a quarter to the buckets by key.
+/// The first byte selects the driver; a quarter of its values select the adaptive limit, and a quarter the buckets by key.
 pub fn run(bytes: &[u8]) {
     match bytes {
         [0..64, rest @ ..] => aimd::run(rest),

@@ -1,5 +1,5 @@
-//! A server whose latency rises with load, and clients that want as much of it as they get: a simulation on virtual time,
-//! the same in every run. Shared by the tests and the program that draws the book's picture.
+//! Simulates a server whose latency rises with load, and clients that always have more requests, on virtual time and with the same result in every run.
+//! Shared by the tests and the program that draws the book's chart.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,46 +8,46 @@ use std::time::Duration;
 use flyball_ratelimit::{AimdLimit, Outcome, Started};
 use flyball_sync::Nanos;
 
-/// What the server is like for a while.
+/// The behaviour of the server during one phase.
 #[derive(Clone, Copy, Debug)]
 pub struct Phase {
-    /// It lasts until then.
+    /// The end of the phase.
     pub until: u64,
-    /// So many requests are worked on at once; the others wait in line.
+    /// The number of requests that are processed at once; further requests wait in a queue.
     pub workers: usize,
-    /// It refuses everything.
+    /// Whether the server refuses all requests.
     pub down: bool,
 }
 
-/// One client in one second.
+/// The figures of one client in one second.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Second {
-    /// Operations in flight, at most, at its end.
+    /// The limit on operations in flight at the end of the second.
     pub limit: u32,
     /// Requests that were answered.
     pub answered: u32,
     /// Requests that were refused.
     pub refused: u32,
-    /// Of the slower half of the answers, the fastest.
+    /// The median latency of the responses.
     pub median: Duration,
 }
 
-/// A client, from some second on.
+/// A client that starts at a given second.
 #[derive(Debug)]
 pub struct Client {
     /// Its limit.
     pub limit: AimdLimit,
-    /// The second it comes in.
+    /// The second at which the client starts.
     pub from: u64,
 }
 
-/// How long one request takes without a line: 50 ms, a tenth more or less.
+/// The time to process one request, without waiting: 50 ms ± 10 %.
 pub const WORK: Duration = Duration::from_millis(50);
 const SECOND: u64 = 1_000_000_000;
 const REFUSAL: u64 = 5_000_000;
 
 struct Server {
-    /// When each worker is free.
+    /// The time at which each worker is free.
     free_at: BinaryHeap<Reverse<u64>>,
     down: bool,
     random: u64,
@@ -64,13 +64,13 @@ impl Server {
         }
     }
 
-    /// When a request is answered, and whether it is refused.
+    /// The time at which a request is answered, and whether it is refused.
     fn answer(&mut self, now: u64) -> (u64, bool) {
         if self.down {
             return (now + REFUSAL, true);
         }
         let Reverse(free) = self.free_at.pop().expect("a server has workers");
-        // Knuth's generator: any will do, as long as it is always the same.
+        // Knuth's generator. Any deterministic generator would do.
         self.random =
             self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let work = WORK.as_nanos() as u64;
@@ -80,11 +80,11 @@ impl Server {
     }
 }
 
-/// Runs all phases; for each client, what happened in each second.
+/// Runs all phases. Returns the figures of each client for each second.
 pub fn run(mut clients: Vec<Client>, phases: &[Phase]) -> Vec<Vec<Second>> {
     let seconds = phases.last().map_or(0, |phase| phase.until);
     let mut server = Server { free_at: BinaryHeap::new(), down: false, random: 1 };
-    // Answers on their way: when, in which order, whose, and how.
+    // Responses in flight: time, sequence number, client and outcome.
     let mut answers = BinaryHeap::new();
     let mut operations: Vec<Option<Started>> = Vec::new();
     let mut report = vec![Vec::new(); clients.len()];

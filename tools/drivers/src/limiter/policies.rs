@@ -90,7 +90,7 @@ fn drive<P: Policy<Key>>(
             break;
         }
     }
-    // A time that comes again may hold as much again.
+    // After the clock has jumped back, a time that comes again may have as many grants again.
     if !run.jumped {
         assert_eq!(run.oracle.within_rate(), Ok(()), "more than burst + rate x time");
     }
@@ -100,7 +100,7 @@ struct Run<'a, P: Policy<Key>> {
     limiter: &'a Limiter<Key, P, ManualClock>,
     clock: ManualClock,
     oracle: OracleLimiter<Key>,
-    /// The same stream as the limiter draws from.
+    /// The same random stream as that of the limiter.
     random: Random,
     reserving: Random,
     held: Vec<(P::Reservation, Vec<usize>)>,
@@ -121,7 +121,7 @@ impl<P: Policy<Key>> Run<'_, P> {
             }
             LimiterOp::Reserve(key) => {
                 let mut taken = Vec::new();
-                // Not from the stream that the limiter draws from.
+                // Not from the random stream of the limiter.
                 let random = self.reserving.next();
                 let oracle = self.oracle.failed(key, now, random, &mut taken);
                 let reserve = |policy: &mut P, now| policy.record_failure(&key, now, random);
@@ -148,7 +148,7 @@ impl<P: Policy<Key>> Run<'_, P> {
             LimiterOp::Advance(span) => self.clock.advance(Duration::from_nanos(span.nanos())),
             LimiterOp::JumpBack(span) => {
                 self.clock.set(Nanos::new(now.saturating_sub(span.nanos())));
-                // What was reserved at a time that is to come again counts as used.
+                // The clock has jumped back. A reservation at a time that comes again counts as used.
                 self.held.clear();
                 self.jumped = true;
             }

@@ -1,7 +1,6 @@
 //! Drives a queue and the oracle through the same operations and compares every answer after every step.
 //!
-//! Shared with the fuzz targets: a case is bytes, and a panic is a difference. The first byte says how the queue is
-//! built.
+//! Shared with the fuzz targets. A case is a byte string, and a difference panics. The first byte selects the options of the queue.
 
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
@@ -31,37 +30,37 @@ const BASE: Duration = Duration::from_nanos(2);
 const CAP: Duration = Duration::from_nanos(20);
 const MOST: usize = 200;
 
-/// A queue with delays and honest backoff.
+/// A queue with delays and a backoff that counts a key once per backoff.
 pub fn limited(bytes: &[u8]) -> Cells {
     let Some((choice, life)) = bytes.split_first() else { return Cells::default() };
     limited_by(*choice, operations(life, MOST), SmallKey::all().collect())
 }
 
-/// The same where leases are held for long.
+/// The same, with operation sequences in which leases are held for long.
 pub fn limited_held(bytes: &[u8]) -> Cells {
     let Some((choice, life)) = bytes.split_first() else { return Cells::default() };
     limited_by(*choice, held(life), SmallKey::all().collect())
 }
 
-/// A queue with delays, where a failure comes back at once.
+/// A queue with delays and without a limiter: a failed key is Ready immediately.
 pub fn unlimited(bytes: &[u8]) -> Cells {
     let Some((choice, life)) = bytes.split_first() else { return Cells::default() };
     unlimited_by(*choice, operations(life, MOST))
 }
 
-/// The same where leases are held for long.
+/// The same, with operation sequences in which leases are held for long.
 pub fn unlimited_held(bytes: &[u8]) -> Cells {
     let Some((choice, life)) = bytes.split_first() else { return Cells::default() };
     unlimited_by(*choice, held(life))
 }
 
-/// A queue that knows no time: what needs a clock becomes its nearest timeless relative.
+/// A queue without delays: an operation that needs a clock becomes the most similar operation that needs none.
 pub fn timeless(bytes: &[u8]) -> Cells {
     let Some((choice, life)) = bytes.split_first() else { return Cells::default() };
     timeless_by(*choice, operations(life, MOST))
 }
 
-/// Keys of priorities. The first byte says what share lower ones have.
+/// A queue with priorities. The first byte selects the share of lower priorities.
 pub fn by_priority(bytes: &[u8]) -> Cells {
     let Some(([how, choice], life)) = bytes.split_first_chunk() else { return Cells::default() };
     let (order, sharing) = prioritised([0, 1, 2, 4][usize::from(how % 4)]);
@@ -76,7 +75,7 @@ pub fn by_priority(bytes: &[u8]) -> Cells {
     )
 }
 
-/// Keys of groups. The first byte says what weights, leases and keys these have.
+/// A queue with groups. The first byte selects their weights, lease limits and capacities.
 pub fn by_group(bytes: &[u8]) -> Cells {
     let Some(([how, choice], life)) = bytes.split_first_chunk() else { return Cells::default() };
     let weights = [[1, 1], [2, 1], [1, 3], [2, 2]][usize::from(how % 4)];
@@ -90,7 +89,7 @@ pub fn by_group(bytes: &[u8]) -> Cells {
     limited_in(groups.order(), groups.sharing(), turned, *choice, ops, keys)
 }
 
-/// The fuzz target `order_ops`: the length of the case says which order.
+/// The fuzz target `order_ops`: the length of the case selects the order.
 pub fn order_ops(bytes: &[u8]) -> Cells {
     if bytes.len() % 2 == 0 { by_priority(bytes) } else { by_group(bytes) }
 }
@@ -100,12 +99,11 @@ pub fn queue_ops(bytes: &[u8]) -> Cells {
     combined(bytes, &mut Covered::default())
 }
 
-/// A queue of any combination of options that builds: the first byte chooses the row, the second what is left to
-/// choose, the third the kind of life.
+/// A queue with any valid combination of options: the first byte selects the row, the second the remaining options, the third the kind of operation sequence.
 pub fn combined(bytes: &[u8], covered: &mut Covered) -> Cells {
     let Some(([row, choice, kind], life)) = bytes.split_first_chunk() else { return Cells::default() };
     let rows = rows();
-    // A second page of rows for a quarter of all kinds, which no case of the corpora has.
+    // A quarter of all kinds select from a second page of rows, which no case of the corpora uses.
     let row = rows[(usize::from(*row) + 256 * usize::from(kind / 64 == 1)) % rows.len()];
     let life = match kind % 3 {
         0 => operations(life, MOST),
@@ -139,7 +137,7 @@ pub fn combined(bytes: &[u8], covered: &mut Covered) -> Cells {
     cells
 }
 
-/// A lower priority has one of so many hand-outs and one more; none for zero.
+/// A lower priority gets one of `n + 1` hand-outs; none if `n` is 0.
 fn prioritised(share: u32) -> (Priority, Sharing) {
     match NonZeroU32::new(share) {
         None => (Priority::new().strict(), Sharing::Priority(None)),
@@ -147,7 +145,7 @@ fn prioritised(share: u32) -> (Priority, Sharing) {
     }
 }
 
-/// A queue as the row says.
+/// Builds the queue of a row.
 fn built(
     order: impl Kind,
     sharing: Sharing,
@@ -187,7 +185,7 @@ fn built(
     }
 }
 
-/// What a life needs to know of its queue.
+/// The properties of a queue that its operation sequence depends on.
 struct Lived {
     setup: OracleSetup,
     sharing: Sharing,
@@ -250,7 +248,7 @@ fn quota_of(oracle: OracleQuota) -> Quota {
     quota.expect("zeros count as ones").allow_burst(nz(oracle.burst().into()))
 }
 
-/// The fuzz target `deadlines`: many keys, all about time. The length of the case says whether backoff is strict.
+/// The fuzz target `deadlines`: operations with delays on many keys. The length of the case selects whether the backoff is strict.
 pub fn deadlines(bytes: &[u8]) -> Cells {
     let life = operations::<DeadlineOp>(bytes, 4 * MOST).into_iter().map(|op| match op {
         DeadlineOp::AddAfter(key, delay) => QueueOp::AddAfter(SmallKey(key), delay),
@@ -267,7 +265,7 @@ pub fn deadlines(bytes: &[u8]) -> Cells {
     limited_by(strict, life.collect(), (0..64).map(SmallKey).collect())
 }
 
-/// Operations of a life in which leases are held for long.
+/// Operations of a sequence in which leases are held for long.
 fn held(bytes: &[u8]) -> Vec<QueueOp> {
     operations::<HeldOp>(bytes, MOST).into_iter().map(|HeldOp(op)| op).collect()
 }
@@ -349,23 +347,23 @@ fn timeless_by(choice: u8, life: Vec<QueueOp>) -> Cells {
         .live(life.into_iter().filter_map(without_time))
 }
 
-/// Room for one to four keys, or for all: as often.
+/// A capacity of one to four keys, or none, each equally often.
 fn room(choice: u8) -> Option<usize> {
     let choice = usize::from(choice % 8);
     choice.checked_sub(3).filter(|keys| *keys > 0)
 }
 
-/// Every other life is measured.
+/// Every other queue has metrics.
 fn notes(life: &[QueueOp]) -> Option<Notes> {
     (life.len() % 2 == 0).then(Notes::default)
 }
 
-/// Whether ages are kept.
+/// Whether the queue keeps ages.
 fn aged(choice: u8) -> bool {
     choice % 2 == 1
 }
 
-/// What is left of an operation where there is no time.
+/// The counterpart of an operation for a queue without delays.
 fn without_time(op: QueueOp) -> Option<QueueOp> {
     Some(match op {
         QueueOp::AddAfter(key, _) | QueueOp::AddDelayed(key, ..) | QueueOp::AddLimited(key) => {

@@ -1,4 +1,4 @@
-//! An end of a lease that a get follows: one step of the queue, two of its model.
+//! Ending a lease and getting the next key in one call: one step of the queue, two steps of its model.
 
 use flyball_workqueue::{LeaseOutcome, QueueLimiter, SupportsAsync};
 use testkit::queue_answers::Ending;
@@ -20,7 +20,7 @@ pub(crate) struct EndThenGet {
 }
 
 impl EndThenGet {
-    /// Where `next` follows `op`. Half of the leases, by their index, so that both are also done apart.
+    /// Merges `op` and the `next` operation for half of the leases, by their index, so that the two also occur as separate calls.
     pub(crate) fn of(op: &QueueOp, next: Option<&QueueOp>) -> Option<Self> {
         let (index, ending, outcome) = match *op {
             QueueOp::Done(index) => (index, Ending::Done, LeaseOutcome::Done),

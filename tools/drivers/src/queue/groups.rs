@@ -1,4 +1,4 @@
-//! What holds for the groups of a driven queue, and what may change it while it lives.
+//! The limits of the groups of a driven queue, and operations that change them while the queue is in use.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI8, Ordering};
@@ -9,8 +9,8 @@ use testkit::queue_setup::SmallKey;
 
 use crate::queue::orders::group;
 
-/// Two groups. Where priorities are asked for, that turns the first one's limits: a low one suspends it, a high one leaves it no
-/// room, and 0 is as it was built.
+/// Two groups. Operations that set a priority change the limits of the first group instead: a low priority suspends it, a high one sets its capacity to
+/// 0, and 0 restores the initial limits.
 #[derive(Clone, Debug)]
 pub(crate) struct Groups {
     built: [GroupLimits; 2],
@@ -38,7 +38,7 @@ impl Groups {
         Sharing::Fair([self.limits(0), self.limits(1)])
     }
 
-    /// Gives what holds for the first group from now on.
+    /// Sets the limits of the first group.
     pub(crate) fn ask(&self, priority: i8) -> GroupLimits {
         self.asked.store(priority, Ordering::Relaxed);
         self.limits(0)

@@ -1,4 +1,4 @@
-//! What a queue says, in the words of its model.
+//! Converts the results of a queue to the types of its model.
 
 use std::fmt::{Debug, Display};
 use std::pin::pin;
@@ -11,7 +11,7 @@ use flyball_workqueue::{
 use testkit::queue_answers::{self, Glance, Left, Many, Nothing, OldestAges, Outcome, Seen, Tally, Time};
 use testkit::wakers::poll_at_once;
 
-/// What a future says at once; then it is dropped.
+/// Polls a future once, returns its result, and drops the future.
 pub(crate) fn poll<F: Future>(future: F) -> Option<F::Output> {
     match poll_at_once(pin!(future)) {
         Poll::Ready(output) => Some(output),
@@ -19,7 +19,7 @@ pub(crate) fn poll<F: Future>(future: F) -> Option<F::Output> {
     }
 }
 
-/// What an async getter took when it was polled once.
+/// The keys that an async getter took in one poll.
 pub(crate) fn taken<L>(polled: Option<Vec<L>>) -> Result<Vec<L>, TryGetError> {
     match polled {
         None => Err(TryGetError::Empty),
@@ -68,7 +68,7 @@ pub(crate) fn reason(reason: AddErrorKind) -> queue_answers::Refused {
     }
 }
 
-/// Where a key is.
+/// The state of a key.
 pub fn seen(state: KeyState) -> Seen {
     match state {
         KeyState::Absent => Seen::Absent,
@@ -81,7 +81,7 @@ pub fn seen(state: KeyState) -> Seen {
     }
 }
 
-/// How many keys are where.
+/// The number of keys in each state.
 pub fn tally(counts: QueueStats) -> Tally {
     Tally { ready: counts.ready, waiting: counts.waiting, leased: counts.leased, dirty: counts.dirty }
 }
@@ -104,7 +104,7 @@ pub(crate) fn glance<K: Copy + Ord>(keys: &[KeyInfo<K>], stats: &QueueStats) -> 
     Glance { keys, paused: stats.paused, shut_down: stats.shutting_down }
 }
 
-/// The keys that are Ready, and those that wait, as they stand there.
+/// The Ready keys and the waiting keys, each in the queue's order.
 pub(crate) fn in_order<K: Copy>(keys: &[KeyInfo<K>]) -> (Vec<K>, Vec<K>) {
     let (mut ready, mut waiting) = (Vec::new(), Vec::new());
     for info in keys {
@@ -117,13 +117,13 @@ pub(crate) fn in_order<K: Copy>(keys: &[KeyInfo<K>]) -> (Vec<K>, Vec<K>) {
     (ready, waiting)
 }
 
-/// Ready keys in the order of hand-out, as far as they can be handed out; the others have none.
+/// Ready keys that can be handed out are in the order of hand-out; the other Ready keys have no order.
 pub(crate) fn in_line<K: Ord>(mut ready: Vec<K>, able: usize) -> Vec<K> {
     ready[able..].sort_unstable();
     ready
 }
 
-/// The same leftovers: leased keys and those that came back late are in no promised order.
+/// Compares leftovers. Leased keys and keys that were retried after the shutdown have no guaranteed order.
 pub(crate) fn same<K: Copy + Ord + Debug>(
     left: Option<Leftovers<K>>,
     model: Option<Left<K>>,

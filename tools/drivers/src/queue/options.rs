@@ -1,9 +1,9 @@
-//! Every combination of the options of a queue that builds: one row each, for the drivers to choose from.
+//! Every valid combination of the options of a queue, as one row each, for the drivers to choose from.
 //!
-//! Defects were found between features that were each proved alone. So the rows are counted as they run, and a test fails
-//! where two options never met.
+//! Defects were found in combinations of features that were each correct alone. So the driver counts the rows that run, and a test fails if two options
+//! never occurred together.
 
-/// New ones come last: so the rows before stay where they are, and what a corpus means with them.
+/// Add new rows at the end, so that earlier rows keep their position and the meaning of the corpora does not change.
 const ORDERS: &[&str] =
     &["Fifo", "Priority", "Priority, strict", "Fair", "Fair with caps", "Fair with room, suspended"];
 
@@ -29,7 +29,7 @@ pub(crate) const STRICT: usize = 6;
 /// One value of each option.
 pub type Row = [usize; OPTIONS.len()];
 
-/// Two values that no queue has together, and what the builder makes of them.
+/// Two values that exclude each other, and how the builder prevents the combination.
 const NEVER: [([(usize, usize); 2], &str); 6] = [
     ([(DELAYS, 0), (METRICS, 1)], "metrics imply delays"),
     ([(DELAYS, 0), (LIMITER, 1)], "a limiter implies delays"),
@@ -39,7 +39,7 @@ const NEVER: [([(usize, usize); 2], &str); 6] = [
     ([(LIMITER, 0), (DEAD_LETTERS, 1)], "nothing counts failures"),
 ];
 
-/// All rows that build.
+/// All valid rows.
 pub fn rows() -> Vec<Row> {
     let mut rows = vec![[0; OPTIONS.len()]];
     for (option, (_, values)) in OPTIONS.iter().enumerate() {
@@ -64,7 +64,7 @@ fn has(row: &Row, pair: &[(usize, usize); 2]) -> bool {
 pub struct Covered(Vec<(Row, u64)>);
 
 impl Covered {
-    /// A queue was built so, and has come to its end.
+    /// Counts a queue that was built from this row and has run to its end.
     pub(crate) fn ran(&mut self, row: Row) {
         match self.0.iter_mut().find(|(own, _)| *own == row) {
             Some((_, count)) => *count += 1,
@@ -76,7 +76,7 @@ impl Covered {
         self.0.iter().filter(|(row, _)| has(row, pair)).map(|(_, count)| count).sum()
     }
 
-    /// Every two values of different options that met fewer than `floor` times, in words; those that cannot meet, if they did.
+    /// Describes every pair of values of different options that occurred together fewer than `floor` times, and every excluded pair that occurred.
     pub fn amiss(&self, floor: u64) -> Vec<String> {
         let mut amiss = Vec::new();
         let value = |(option, value): (usize, usize)| {
@@ -109,7 +109,7 @@ impl Covered {
     }
 }
 
-/// The first byte of a case chooses the row, and the third one of two pages.
+/// The first byte of a case selects the row, the third byte one of two pages.
 #[test]
 fn every_row_can_be_chosen() {
     assert!(rows().len() <= 512, "{} rows", rows().len());

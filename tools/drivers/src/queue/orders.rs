@@ -1,4 +1,4 @@
-//! How a queue of each order is asked, and what it alone can say.
+//! Operations and results that differ between the orders of a queue.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub(crate) fn group(key: SmallKey) -> usize {
     usize::from(key.0 % 2)
 }
 
-/// An order under test. Where there are no priorities, the one asked with is lost.
+/// An order under test. A queue without priorities ignores the priority of an add.
 pub(crate) trait Kind: Order<SmallKey> + Sized {
     fn add<L, T>(queue: &Queue<SmallKey, Self, L, T>, key: SmallKey, _: i8) -> Asked
     where
@@ -75,7 +75,7 @@ pub(crate) trait Kind: Order<SmallKey> + Sized {
         None
     }
 
-    /// Has limits asked again.
+    /// Makes the queue call the functions for the limits again.
     fn refresh<L, T>(_: &Queue<SmallKey, Self, L, T>)
     where
         L: QueueLimiter<SmallKey>,
@@ -83,7 +83,7 @@ pub(crate) trait Kind: Order<SmallKey> + Sized {
     {
     }
 
-    /// Compares what only this order can say.
+    /// Compares the results that only this order has.
     fn compare<L, T>(
         _: &Queue<SmallKey, Self, L, T>,
         _: &mut OracleQueue<SmallKey>,

@@ -1,4 +1,4 @@
-//! A queue, its model, and the leases held: one operation after the other.
+//! Runs operations on a queue and on its model, and holds the leases.
 
 use std::sync::{Arc, Mutex};
 
@@ -27,7 +27,7 @@ pub(crate) type Dead = Arc<Mutex<Vec<(SmallKey, u32)>>>;
 /// A queue that is driven beside its model.
 pub(crate) struct Life<O: Kind, L: QueueLimiter<SmallKey>, T: TimeMode> {
     queue: Queue<SmallKey, O, L, T>,
-    /// Whose limits change with what adds ask for.
+    /// The groups whose limits change with the priority of adds.
     groups: Option<Groups>,
     /// The priority of adds.
     priority: i8,
@@ -56,7 +56,7 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> Life<O, L, T> {
         self
     }
 
-    /// A life without time.
+    /// An operation sequence without delays.
     pub(crate) fn live(mut self, life: impl Iterator<Item = QueueOp>) -> Cells {
         let mut life = life.enumerate().peekable();
         while let Some((number, op)) = life.next() {
@@ -158,7 +158,7 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> Life<O, L, T> {
                 );
                 let (ready, waiting) = in_order(&shown);
                 assert_eq!(in_line(ready, model.able()), model.in_line(), "{at}");
-                // Once the queue is shut down, what came back late has no order.
+                // After the shutdown, keys that are retried have no order.
                 if !model.is_shutting_down() {
                     assert_eq!(waiting, model.left().waiting, "{at}");
                 }
@@ -197,7 +197,7 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> Life<O, L, T> {
         assert_eq!(*self.dead.lock().expect("nobody panics in there"), model.dead, "{at}");
         O::compare(queue, model, &self.keys[..self.keys.len().min(4)], now, at);
         let last = model.last_deadline();
-        // With many keys a look at all of them costs more than the life: a few at each step, in turn.
+        // With many keys, checking all of them at each step would take longer than the operations, so each step checks a few keys, in turn.
         let count = self.keys.len().min(4);
         for &key in &self.keys[..count] {
             assert_eq!(
@@ -211,7 +211,7 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> Life<O, L, T> {
         self.keys.rotate_left(count - 1);
     }
 
-    /// Whatever happened: everything that is left can be named, and in the end nothing is left.
+    /// After any sequence the queue can list all remaining keys, and finally the queue is empty.
     fn end_of_life(&mut self) {
         let now = self.now();
         same(Some(self.queue.stop_now()), Some(self.model.stop_now(now)), &"at the end");
@@ -272,7 +272,7 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsDelays + SupportsAsync> Life
         self
     }
 
-    /// A life in time.
+    /// An operation sequence with delays.
     pub(crate) fn live_by_time(mut self, life: Vec<QueueOp>, aged: bool) -> Cells {
         if aged {
             self.queue.track_ages();

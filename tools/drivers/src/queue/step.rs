@@ -1,17 +1,17 @@
-//! Where in a life a difference showed.
+//! The step of an operation sequence at which a difference was found.
 
 use std::fmt;
 
 use testkit::queue_op::QueueOp;
 
-/// One step. It is written out where it failed, and nowhere else: millions do not.
+/// One step. It is formatted only if it fails, because millions of steps do not.
 pub(crate) struct Step<'a> {
     pub(crate) number: usize,
     pub(crate) op: &'a QueueOp,
 }
 
 impl Step<'_> {
-    /// `FLYBALL_TRACE` shows every step of a life, to read the shortest one that fails.
+    /// `FLYBALL_TRACE` prints every step of an operation sequence. Use it to read the shortest failing sequence.
     pub(crate) fn trace(&self) {
         if *TRACE {
             eprintln!("{self}");
