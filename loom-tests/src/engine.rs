@@ -1,4 +1,4 @@
-//! The three ways to run a body, one per build.
+//! The three ways to run the body of a model, one per build.
 
 #[cfg(not(any(flyball_loom, flyball_shuttle)))]
 pub(crate) use native::{once, run};
@@ -7,23 +7,23 @@ pub(crate) use under_loom::{once, run};
 #[cfg(flyball_shuttle)]
 pub(crate) use under_shuttle::{once, run};
 
-/// What an exhaustive exploration did.
+/// The figures of an exhaustive exploration.
 #[derive(Debug)]
 pub(crate) struct Explored {
-    /// How often the body ran.
+    /// The number of runs of the body.
     pub(crate) interleavings: u64,
-    /// Most threads of one interleaving, the main one included.
+    /// The largest number of threads of one interleaving, including the main thread.
     pub(crate) threads: usize,
     /// The bound on preemptions, `None` when there was none.
     pub(crate) preemptions: Option<usize>,
-    /// Wall clock.
+    /// The wall-clock time.
     pub(crate) seconds: f64,
-    /// Whether recorded floors count: not in the run of a seeded fault, which must fail by the fault and nothing else.
+    /// Whether the recorded floors are checked. They are not checked in the run of a seeded fault, which must fail because of the fault alone.
     pub(crate) floors_apply: bool,
 }
 
 impl Explored {
-    /// Both explorations as one.
+    /// Adds the figures of two explorations.
     pub(crate) fn and(self, other: &Self) -> Self {
         Self {
             interleavings: self.interleavings + other.interleavings,
@@ -60,9 +60,9 @@ mod under_loom {
     use super::Explored;
     use crate::{Model, thread};
 
-    /// Preemptions explored unless `LOOM_MAX_PREEMPTIONS` says otherwise.
+    /// The largest number of preemptions, unless `LOOM_MAX_PREEMPTIONS` is set.
     const PREEMPTIONS: usize = 3;
-    /// Scheduling points of one interleaving unless `LOOM_MAX_BRANCHES` says otherwise.
+    /// The largest number of scheduling points of one interleaving, unless `LOOM_MAX_BRANCHES` is set.
     const BRANCHES: usize = 10_000;
 
     pub(crate) fn run(_: &Model, _: usize, body: impl Fn() + Send + Sync + 'static) -> Option<Explored> {
@@ -74,13 +74,13 @@ mod under_loom {
             Some(_) => None,
             None => Some(builder.preemption_bound.unwrap_or(PREEMPTIONS)),
         };
-        // A capped exploration returns as a complete one does. So no cap, and no start in the middle.
+        // An exploration that reaches a cap returns in the same way as a complete one. So the runner sets no cap and does not resume from a checkpoint.
         builder.max_permutations = None;
         builder.max_duration = None;
         builder.checkpoint_file = None;
 
         print_panics_plainly();
-        // Not the model's atomics: counting must add no scheduling point.
+        // std's atomics instead of the model's: counting must not add a scheduling point.
         let count = Arc::new(AtomicU64::new(0));
         let counter = count.clone();
         thread::reset_count();
@@ -176,9 +176,9 @@ mod under_shuttle {
     use super::Explored;
     use crate::Model;
 
-    /// Schedules of each kind unless `FLYBALL_SHUTTLE_ITERATIONS` says otherwise.
+    /// The number of schedules of each kind, unless `FLYBALL_SHUTTLE_ITERATIONS` is set.
     const ITERATIONS: usize = 10_000;
-    /// Scheduling constraints a fault may need to show, for PCT.
+    /// The number of scheduling constraints that PCT assumes a fault may need.
     const DEPTH: usize = 3;
     /// Shuttle's default is 32 KiB, too small for an unoptimised build.
     const STACK: usize = 256 * 1024;
@@ -192,14 +192,14 @@ mod under_shuttle {
             Ok(text) => text.parse().expect("FLYBALL_SHUTTLE_ITERATIONS must be a whole number"),
             Err(_) => ITERATIONS,
         };
-        // The model's schedules, not each body's.
+        // The schedules are divided among the bodies of the model.
         let iterations = iterations.div_ceil(bodies);
         let mut config = shuttle::Config::new();
         config.stack_size = STACK;
         let body = Arc::new(body);
         let again = body.clone();
         Runner::new(RandomScheduler::new(iterations), config.clone()).run(move || again());
-        // PCT refuses a body without concurrency.
+        // PCT panics if a body has no concurrency.
         if model.threads > 1 {
             Runner::new(PctScheduler::new(DEPTH, iterations), config).run(move || body());
         }

@@ -1,4 +1,4 @@
-//! Models of every concurrent operation of the family, and the runner that keeps them honest.
+//! Models of all concurrent operations of the family, and the runner that checks their claims.
 //!
 //! A model is written once and runs in three ways:
 //!
@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `--cfg flyball_loom` | every interleaving within the preemption bound, counted against the recorded floor |
 //! | `--cfg flyball_shuttle` | ten thousand random and ten thousand PCT schedules |
-//! | neither | the body once, on real threads: it compiles and holds |
+//! | neither | one run of the body on real threads, which checks that it compiles and passes |
 //!
 //! A body takes threads from [`thread`] and runs futures with [`block_on`]. [`Arc`] is std's in all three builds; the
 //! locks and atomics come from flyball-sync, so a body needs none. `cargo xtask loom` runs the

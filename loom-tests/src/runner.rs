@@ -1,33 +1,32 @@
-//! Runs one model and judges the run: a model that passes without having checked anything is a failure.
+//! Runs one model and checks the run against the model's claims: a model that passes without any interleaving to check is a failure.
 
 use crate::engine::{self, Explored};
 use crate::report;
 
-/// What is said about a model beside its body, checked against the run.
+/// The claims about a model, which the runner checks against the run.
 ///
-/// Every field is a claim: the report and `MODELS.md` show them, and a run that contradicts one fails.
+/// The report and `MODELS.md` show the fields, and a run that contradicts a field fails.
 #[derive(Clone, Copy, Debug)]
 pub struct Model {
-    /// `area::test`: the last part is the test function's name, the whole names the seeded fault
-    /// (a row of `faults.toml`).
+    /// `area::test`: the last part is the name of the test function; the whole name identifies the seeded fault (a row of `faults.toml`).
     pub name: &'static str,
-    /// Threads, the main one included: at most 5 under loom.
+    /// The number of threads, including the main thread: at most 5 under loom.
     pub threads: usize,
-    /// Interleavings at three preemptions when the model was recorded, rounded down at will. Fewer is a failure: the
-    /// code under test stopped meeting the model. More than four times as many is one, too: record the floor again.
-    /// `1` declares a model with nothing to interleave.
+    /// The number of interleavings at three preemptions when the model was recorded, possibly rounded down. A run with fewer fails, because the model
+    /// then no longer exercises the code. A run with more than four times as many also fails: record the floor again. `1` is for a model without
+    /// interleavings.
     pub floor: u64,
-    /// The fault this model would catch, in a few words.
+    /// A short description of the fault that this model catches.
     pub catches: &'static str,
 }
 
 /// Checks `body` in every interleaving (loom), in many (shuttle), or once (neither).
 ///
-/// Completion is known by construction: the runner sets neither loom's permutation nor its duration cap, nor a
-/// checkpoint, so the only ways out of the exploration are its end and a panic; running out of branches is a panic.
+/// The exploration is complete by construction: the runner sets neither loom's permutation cap nor its duration cap nor a checkpoint, so the
+/// exploration ends only when it is complete or panics. Exceeding the branch limit panics.
 ///
 /// # Panics
-/// When an interleaving panics, deadlocks or leaks; when a claim of `model` does not hold.
+/// Panics if an interleaving panics, deadlocks or leaks, or if a claim of `model` does not hold.
 ///
 /// # Examples
 /// ```
@@ -48,13 +47,12 @@ pub fn model(model: Model, body: impl Fn() + Send + Sync + 'static) {
     models(model, [(String::new(), body)]);
 }
 
-/// [`model`] with many small bodies in place of one: each is explored by itself and to its end.
+/// Like [`model`], with many small bodies instead of one. Each body is explored completely and separately.
 ///
-/// The model's interleavings are the sum, its threads those of the body with the most. A body's name is said when it
-/// fails.
+/// The number of interleavings is the sum over the bodies; the number of threads is the maximum. If a body fails, its name is printed.
 ///
 /// # Panics
-/// As `model`.
+/// Panics like `model`.
 #[track_caller]
 pub fn models<B: Fn() + Send + Sync + 'static>(model: Model, bodies: impl IntoIterator<Item = (String, B)>) {
     let mut failing = Named(model.name, String::new());
@@ -79,13 +77,14 @@ pub fn models<B: Fn() + Send + Sync + 'static>(model: Model, bodies: impl IntoIt
     std::mem::forget(failing);
 }
 
-/// Runs `body` once, where locks and atomics of the model work, and explores nothing: for what a model compares with.
+/// Runs `body` once in an environment in which locks and atomics of the model work, without an exploration. Use it to compute the values that a model
+/// compares with.
 pub fn once(body: impl Fn() + Send + Sync + 'static) {
     engine::once(body);
 }
 
-/// Names the model, and the body of several, when its exploration unwinds: a failing interleaving does not say whose
-/// it is.
+/// Prints the name of the model, and of the body if there are several, when an exploration unwinds, because the panic message of an interleaving does
+/// not contain them.
 struct Named(&'static str, String);
 
 impl Drop for Named {
@@ -97,10 +96,10 @@ impl Drop for Named {
     }
 }
 
-/// The bound the floors are recorded at.
+/// The preemption bound at which the floors are recorded.
 const FLOOR_PREEMPTIONS: usize = 3;
 
-/// Do the claims hold?
+/// Checks the claims.
 fn judge(model: &Model, explored: &Explored) -> Result<(), String> {
     let &Model { name, threads, floor, .. } = model;
     let &Explored { interleavings, preemptions, .. } = explored;

@@ -1,4 +1,4 @@
-//! Threads of the build at hand: loom's, shuttle's or std's.
+//! Threads of the current build: loom's, shuttle's or std's.
 
 #[cfg(not(any(flyball_loom, flyball_shuttle)))]
 use std::thread as imp;
@@ -10,7 +10,7 @@ use shuttle::thread as imp;
 
 pub use imp::{JoinHandle, yield_now};
 
-/// Starts a thread of the model, and counts it.
+/// Spawns a thread of the model and counts it.
 pub fn spawn<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     #[cfg(flyball_loom)]
     count::spawned();
@@ -25,7 +25,7 @@ mod count {
     use std::cell::Cell;
 
     std::thread_local! {
-        // Loom runs all threads of a model on the thread that called it, so this is one model's count.
+        // loom runs all threads of a model on the calling thread, so this is the count of one model.
         static RUNNING: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
     }
 
@@ -48,7 +48,7 @@ mod count {
         update(|now, most| (now + 1, most.max(now + 1)));
     }
 
-    /// Most threads of one interleaving since `reset`, the main one included.
+    /// The largest number of threads of one interleaving since `reset`, including the main thread.
     pub(crate) fn most() -> usize {
         RUNNING.with(Cell::get).1
     }

@@ -1,4 +1,4 @@
-//! Running futures inside a model.
+//! Runs futures inside a model.
 //!
 //! [`block_on`] waits as the model's own threads do; under loom it also explores one spurious poll. [`Counting`] and
 //! the single polls count with std's atomics, which loom does not see: they record that a waker ran, they do not
@@ -29,7 +29,7 @@ mod native {
         }
     }
 
-    /// Runs a future on this thread, parked in between.
+    /// Runs a future on this thread and parks the thread between polls.
     pub fn block_on<F: Future>(future: F) -> F::Output {
         let mut future = pin!(future);
         let waker = Arc::new(Unpark(thread::current())).into();

@@ -15,9 +15,9 @@ use crate::thread::{self, JoinHandle};
 pub struct Object {
     /// The key of the store.
     pub key: u8,
-    /// The object's number among those of its key.
+    /// The number of the object among successive objects of its key.
     pub uid: u8,
-    /// Which state.
+    /// The number of the state.
     pub version: u64,
 }
 
@@ -26,7 +26,7 @@ pub type Objects = SharedWriter<u8, Object>;
 /// A snapshot of it.
 pub type View = Snapshot<u8, Object>;
 
-/// The index it has from the beginning.
+/// The index that the store is built with.
 pub static BY_VERSION: Index<Object, u64> = Index::new("version", |object| object.version);
 
 /// An empty store.
@@ -55,7 +55,7 @@ pub fn object(key: u8, version: u64) -> Object {
     Object { key, uid: 0, version }
 }
 
-/// Runs `deed` with the store in a new thread.
+/// Runs `deed` on the store in a new thread.
 pub fn beside<T: Send + 'static>(
     store: &Objects,
     deed: impl FnOnce(&Objects) -> T + Send + 'static,
@@ -64,7 +64,7 @@ pub fn beside<T: Send + 'static>(
     thread::spawn(move || deed(&store))
 }
 
-/// The objects of a consumer; each change it applies has to be legal.
+/// The objects of a consumer. Asserts that each applied change is legal.
 #[derive(Debug, Default)]
 pub struct Consumer(BTreeMap<u8, Arc<Object>>);
 
@@ -86,7 +86,7 @@ impl Consumer {
         }
     }
 
-    /// Whether it has no objects.
+    /// Whether the consumer has no objects.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -107,7 +107,7 @@ impl Consumer {
         }
     }
 
-    /// Asserts that it has the same objects as the store.
+    /// Asserts that the consumer has the same objects as the store.
     pub fn agrees(&self, store: &Store<u8, Object>) {
         let view = store.snapshot();
         assert_eq!(self.0.len(), view.len(), "no change is lost");

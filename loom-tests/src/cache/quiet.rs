@@ -24,7 +24,7 @@ impl Timer for Still {
     fn wake_at(&self, _: Nanos, _: &Waker) {}
 }
 
-/// Lists its object, or never answers without one; its watches deliver nothing.
+/// Lists its object, or never responds if it has no object. Its watches deliver nothing.
 #[derive(Debug)]
 pub struct Quiet(Option<u8>);
 
@@ -56,12 +56,12 @@ impl WatchStream for Silence {
     }
 }
 
-/// An informer in the making, of a source that lists this object, or that never answers.
+/// Builds an informer of a source that lists this object, or that never responds.
 pub fn builder(object: Option<u8>) -> InformerBuilder<u8, u8, Quiet, Still> {
     Informer::builder(SCHEMA, Quiet(object)).seed(1).reader_slots(0, 1).timer(Still)
 }
 
-/// An informer of a source that lists this object, or that never answers, and its run future.
+/// Creates an informer of a source that lists this object, or that never responds, and returns the informer with its run future.
 pub fn informer(object: Option<u8>) -> (Informer<u8, u8>, impl Future<Output = ()> + Send + 'static) {
     builder(object).build().unwrap()
 }

@@ -1,4 +1,4 @@
-//! Concurrent operations, and their allowed results: those of the same steps in any sequential order.
+//! Concurrent operations and their allowed results, which are the results of the same steps in any sequential order.
 
 use std::collections::BTreeSet;
 use std::sync::mpsc;
@@ -8,17 +8,17 @@ use crate::queue_ops::scene::{Scene, Start};
 use crate::queue_ops::task::{For, Task};
 use crate::{once, thread};
 
-/// Operations that begin in one state.
+/// Concurrent operations that start in one state.
 #[derive(Clone, Debug)]
 pub struct Case {
     /// The state.
     pub start: Start,
-    /// They run at once.
+    /// The operations, which run concurrently.
     pub ops: Vec<Op>,
 }
 
 impl Case {
-    /// Its name, and the body of the model.
+    /// The name of the case, and the body of the model.
     pub fn body(self) -> (String, impl Fn() + Send + Sync + 'static) {
         let name = format!("{:?}, {:?}", self.start, self.ops);
         let allowed = self.allowed();
@@ -56,8 +56,8 @@ impl Case {
         scene.end()
     }
 
-    /// With threads that block: those return, at the latest when the queue is stopped. Where one must return before,
-    /// it is waited for before, so that the end does not hide a lost wake-up.
+    /// Runs the case with threads that block. The threads return, at the latest when the queue is stopped. If a thread must return earlier, the test
+    /// waits for it before the stop, so that the stop does not hide a lost wake-up.
     fn block(&self) -> String {
         let mut scene = Scene::new(self.start, &self.ops, false);
         let mut threads = Vec::new();
@@ -77,7 +77,7 @@ impl Case {
         let mut back = Vec::new();
         let mut gather = |scene: &mut Scene| {
             scene.settle();
-            // With two, what one must return for, the other may have taken.
+            // With two blocking threads, one may have taken the key that the other waits for.
             if let [(waits_for, _)] = threads[..] {
                 if scene.has_come(waits_for) {
                     back.extend(threads.pop().map(|(_, thread)| thread.join().unwrap()));
@@ -88,7 +88,7 @@ impl Case {
         scene.end_leases();
         gather(&mut scene);
         scene.stop_now();
-        // What was handed out keeps the queue from being idle.
+        // The queue is not idle while a key is leased.
         threads.sort_by_key(|(waits_for, _)| *waits_for == For::Idle);
         for (waits_for, thread) in threads {
             if waits_for == For::Idle {
@@ -102,15 +102,15 @@ impl Case {
         scene.stopped()
     }
 
-    /// What they may come to.
+    /// The allowed outcomes.
     fn allowed(&self) -> BTreeSet<String> {
         let (sender, receiver) = mpsc::channel();
         let mut steps: Vec<usize> = self.ops.iter().map(|op| op.steps()).collect();
         if self.blocks() {
-            // The two steps of its end.
+            // The two steps of ending the queue.
             steps.push(2);
         }
-        // A few at a time: what a model runs in one interleaving is bounded.
+        // Runs a few at a time, because the steps of one interleaving are bounded.
         for orders in orders(&steps).chunks(8) {
             let (case, orders, sender) = (self.clone(), orders.to_vec(), sender.clone());
             once(move || orders.iter().for_each(|order| sender.send(case.in_order(order)).unwrap()));
@@ -128,7 +128,7 @@ impl Case {
                 task.poll();
                 continue;
             }
-            // The end of a queue with blocking threads. A side without further steps stays in its wait.
+            // Ends a queue with blocking threads. A side without further steps stays in its wait.
             for (side, task) in tasks.iter_mut().enumerate() {
                 if !later.contains(&side) {
                     task.poll();
@@ -148,7 +148,7 @@ impl Case {
     }
 }
 
-/// All orders of so many steps of each.
+/// All interleavings of the given numbers of steps.
 fn orders(steps: &[usize]) -> Vec<Vec<usize>> {
     if steps.iter().all(|left| *left == 0) {
         return vec![Vec::new()];

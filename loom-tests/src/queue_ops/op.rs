@@ -10,7 +10,7 @@ use crate::queue_ops::task::{Answer, For, step};
 use crate::wakers::poll_once;
 
 const SECOND: Duration = Duration::from_secs(1);
-/// Of real time, which must not pass.
+/// A timeout in real time, which must not pass.
 const NEVER: Duration = Duration::from_secs(3600);
 
 macro_rules! ops {
@@ -21,7 +21,7 @@ macro_rules! ops {
         pub enum Op { $($op),* }
 
         impl Op {
-            /// All of them. A pair is checked in the group of the one that comes first here.
+            /// All operations. A pair is checked in the group of the operation that comes first here.
             pub const ALL: &'static [Self] = &[$(Self::$op),*];
         }
     };
@@ -53,7 +53,7 @@ ops! {
 }
 
 impl Op {
-    /// Whether it blocks a thread.
+    /// Whether the operation blocks a thread.
     pub fn blocks(self) -> bool {
         use Op::*;
         matches!(
@@ -85,7 +85,7 @@ impl Op {
         matches!(self, Self::DoneByKey | Self::Attach)
     }
 
-    /// What it waits for, if it does.
+    /// The condition that the operation waits for, if any.
     pub fn waits_for(self) -> For {
         use Op::*;
         match self {
@@ -98,7 +98,7 @@ impl Op {
         }
     }
 
-    /// At most so many steps, each under one lock, is it made of.
+    /// The largest number of steps of the operation, each under one lock.
     pub(crate) fn steps(self) -> usize {
         match self {
             Self::Drain | Self::BlockingDrain => 3,
@@ -108,10 +108,10 @@ impl Op {
         }
     }
 
-    /// Does it; with `stepwise`, yielding between its steps, and waiting as a task where it would block a thread.
+    /// Runs the operation. With `stepwise`, it yields between its steps and waits as a task instead of blocking a thread.
     pub(crate) async fn run(self, mut tools: Tools, stepwise: bool) -> Answer {
         let Tools { queue, getter, clock, .. } = &tools;
-        // Each adder its own key.
+        // Each adder has its own key.
         let own = 5 + tools.side;
         let lease = |lease: &mut Option<Lease>| lease.take().expect("the scene has a lease for it");
         match self {
@@ -175,7 +175,7 @@ impl Op {
                 let limit = if self == Self::DrainWaiting { 2 * SECOND } else { NEVER };
                 let mut drain = Box::pin(queue.drain_all_timeout(limit));
                 if stepwise {
-                    // Its first poll shuts down.
+                    // The first poll shuts the queue down.
                     if let Poll::Ready(left) = poll_once(drain.as_mut()) {
                         return Answer::said(left);
                     }

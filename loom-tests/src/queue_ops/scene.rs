@@ -1,4 +1,4 @@
-//! A queue in the state in which operations begin, and how it is brought to its end.
+//! Sets up a queue in the initial state of the operations, and ends the queue afterwards.
 
 use std::time::Duration;
 
@@ -21,17 +21,17 @@ pub(crate) type Lease = flyball_workqueue::Lease<u32, Time>;
 pub enum Start {
     /// Ready.
     Ready,
-    /// Leased; a getter waits, and a task for the queue to be idle.
+    /// Leased. A getter waits, and a task waits for the queue to be idle.
     Leased,
-    /// Leased, and there is no room for another key; an adder waits, unless an operation is one.
+    /// Leased, and the queue is full. An adder waits, unless an operation is an adder.
     Full,
-    /// Waiting for a second to pass.
+    /// Waiting, with a deadline in one second.
     Soon,
-    /// Waiting for a second to pass; a getter waits, and a task for an overdue lease.
+    /// Waiting, with a deadline in one second. A getter waits, and a task waits for an overdue lease.
     Waiting,
-    /// Ready in a queue that is paused; a getter waits.
+    /// Ready in a paused queue. A getter waits.
     Paused,
-    /// Leased and dirty in a queue that is shut down; a getter waits, and a drainer.
+    /// Leased and dirty in a queue that is shut down. A getter and a drain wait.
     Ending,
 }
 
@@ -52,16 +52,16 @@ pub(crate) struct Scene {
     pub(crate) queue: Queue,
     getter: Consumer,
     capacity: usize,
-    /// Those that no operation takes are ended in the end.
+    /// Detached keys that no operation takes are ended at the end.
     leases: Vec<Lease>,
     detached: u32,
-    /// Those that waited before, then the operations.
+    /// The initial waiters, then the operations.
     pub(crate) tasks: Vec<Task>,
     trace: Vec<String>,
 }
 
 impl Scene {
-    /// `waited`: whether anybody waits beside those operations.
+    /// `waited`: whether there are waiters in addition to the operations.
     pub(crate) fn new(start: Start, ops: &[Op], waited: bool) -> Self {
         let leased = matches!(start, Start::Leased | Start::Full | Start::Ending);
         let detached = ops.iter().any(|op| op.takes_detached());
@@ -82,7 +82,7 @@ impl Scene {
         match start {
             Start::Ready => drop(queue.add(1).unwrap()),
             Start::Leased => waiters.extend([For::Key, For::Idle]),
-            // Who is refused settles again: beside another adder it would cover for it.
+            // A refused adder updates the waiters again, which would hide a lost wake-up of another adder.
             Start::Full if ops.iter().any(|op| op.waits_for() == For::Room) => {}
             Start::Full => waiters.push(For::Room),
             Start::Soon => drop(queue.add_after(1, SECOND).unwrap()),
@@ -112,7 +112,7 @@ impl Scene {
             trace: Vec::new(),
         };
         if detached {
-            // The last one: a lease's end beside it takes those before.
+            // The last lease: a concurrent end of a lease takes the earlier ones.
             scene.detached = scene.leases.pop().expect("there is one").detach();
         }
         if waited {
@@ -188,7 +188,7 @@ impl Scene {
         self.trace.push(format!("{when}: {keys:?} {said:?}"));
     }
 
-    /// Whether a wait could end now, by the public state of the queue.
+    /// Whether a wait could end now, according to the public state of the queue.
     pub(crate) fn has_come(&self, what: For) -> bool {
         let (keys, stats) = (self.queue.keys(), self.queue.stats());
         let (paused, shut_down) = (stats.paused, stats.shutting_down);
@@ -200,25 +200,25 @@ impl Scene {
             For::Nothing | For::Overdue => false,
             For::Key => ready && !paused || shut_down && !ready && !leased && !waiting,
             For::Room => shut_down || keys.len() < self.capacity,
-            // While it serves what waits, a drain goes on.
+            // While the queue serves waiting keys, a drain continues.
             For::Drained => shut_down && !ready && !leased && !waiting,
             For::Idle => !ready && !leased,
         }
     }
 
-    /// Ends what is held here, those of `tasks` included.
+    /// Ends all leases held here and by `tasks`.
     pub(crate) fn end_leases(&mut self) {
         let held = self.tasks.iter_mut().filter_map(|task| task.answer.as_mut());
         let held = held.flat_map(|answer| answer.leases.drain(..));
         let leases: Vec<Lease> = self.leases.drain(..).chain(held).collect();
         leases.into_iter().for_each(Lease::done);
         if self.detached != 0 {
-            // An error where an operation has ended it.
+            // Returns an error if an operation has ended the lease.
             let _ = self.queue.done(&self.detached);
         }
     }
 
-    /// Has what `task` holds ended with the rest.
+    /// Takes over the leases of `task`, to end them with the others.
     pub(crate) fn adopt(&mut self, task: &mut Task) {
         self.leases.extend(task.answer.iter_mut().flat_map(|answer| answer.leases.drain(..)));
     }
@@ -232,11 +232,11 @@ impl Scene {
         assert!(keys.windows(2).all(|pair| pair[0] != pair[1]), "a key in two leases: {keys:?}");
     }
 
-    /// Brings everything to its end, alone, and says what was seen on the way.
+    /// Ends everything on one thread and returns the observations.
     pub(crate) fn end(mut self) -> String {
         self.note("operations");
         self.each_key_once();
-        // The clock before anything that settles the queue: an alarm that was not set shows.
+        // Moves the clock before any call that updates the queue's alarm, so that a missing alarm is detected.
         self.clock.advance(9 * SECOND);
         self.note("later");
         self.queue.resume();
@@ -257,7 +257,7 @@ impl Scene {
         self.trace.push(format!("{left:?}"));
     }
 
-    /// After the stop everybody returns, and nothing is left.
+    /// After the stop all waits return, and the queue is empty.
     pub(crate) fn stopped(mut self) -> String {
         self.tasks.sort_by_key(|task| task.side);
         self.settle();

@@ -1,4 +1,4 @@
-//! An operation under way, polled by hand: only when it was woken, so a lost wake-up leaves it where it is.
+//! A running operation that the test polls only after a wake-up, so a lost wake-up leaves it pending.
 
 use std::fmt;
 use std::future::Future;
@@ -35,11 +35,11 @@ impl Answer {
 /// What an operation waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum For {
-    /// It does not wait.
+    /// The operation does not wait.
     Nothing,
     /// A key that can be handed out.
     Key,
-    /// Room for a key.
+    /// Capacity for a key.
     Room,
     /// The end of a queue that is shut down.
     Drained,
@@ -50,7 +50,7 @@ pub enum For {
 }
 
 pub(crate) struct Task {
-    /// 0 for the waiters from before the operations.
+    /// 0 for the initial waiters.
     pub(crate) side: u32,
     pub(crate) waits_for: For,
     future: Pin<Box<dyn Future<Output = Answer> + Send>>,
@@ -71,7 +71,7 @@ impl Task {
         Self { side, waits_for, future: Box::pin(future), woken, waker, seen: None, answer: None }
     }
 
-    /// Polls it unless it has its answer, or sleeps. Says whether it did.
+    /// Polls the operation unless it has completed or was not woken. Returns whether it was polled.
     pub(crate) fn poll(&mut self) -> bool {
         let wakes = self.woken.wakes();
         if self.answer.is_some() || self.seen == Some(wakes) {
@@ -85,7 +85,7 @@ impl Task {
     }
 }
 
-/// Between two steps of an operation: the other one may take some of its own here.
+/// The point between two steps of an operation, at which the other operation may run steps.
 pub(crate) async fn step() {
     let mut yielded = false;
     std::future::poll_fn(|context| {

@@ -1,5 +1,5 @@
-//! Any bytes as a life of a server and its faults; once they stop, an informer has to show the server's state, and
-//! so has everybody who followed its changes.
+//! Decodes any bytes to operations and faults of a server. When they stop, the informer must have the server's state, and so must all consumers of its
+//! changes.
 //!
 //! Shared with the fuzz target `relist`.
 
@@ -55,7 +55,7 @@ enum Op {
 
 const KEYS: u8 = 8;
 
-/// What a life is made of, and what it may come by.
+/// The operations of a sequence, and the cases that may occur in it.
 pub const NAMES: &[&str] = &[
     "list: plain",
     "list: paged",
@@ -97,13 +97,13 @@ pub const NAMES: &[&str] = &[
     "repeats",
 ];
 
-/// Of what a life comes by.
+/// Counts the cases that occur in an operation sequence.
 pub const fn tally() -> Happened {
     Happened::new(NAMES)
 }
 
 thread_local! {
-    /// Which function of the user's panics on bad objects, while the run future is polled.
+    /// Selects the user function that panics on bad objects while the run future is polled.
     static WRONG: Cell<u8> = const { Cell::new(SOUND) };
 }
 
@@ -154,7 +154,7 @@ fn kind(number: u8) -> SourceErrorKind {
     [EXPIRED, TOO_LARGE, BUSY, REFUSED, INTERNAL, OTHER][usize::from(number % 6)]
 }
 
-/// A server with unreadable objects. A watch delivers a change of one as a bookmark, and its deletion as a deletion.
+/// A server with unreadable objects. A watch delivers the change of an unreadable object as a bookmark, and its deletion as a deletion.
 #[derive(Clone)]
 struct HardToRead {
     server: Server,
@@ -163,7 +163,7 @@ struct HardToRead {
     unread: Arc<Mutex<BTreeMap<u8, u64>>>,
     /// Keys with a deletion whose version could not be read. Such a deletion applies even where a server that replays events delivered it before.
     ended: Arc<Mutex<BTreeSet<u8>>>,
-    /// Whether events of several objects that are delivered together are reordered.
+    /// Whether the source reorders events of several objects that it delivers together.
     reorders: bool,
     polls: bool,
     seen: Arc<Seen>,
@@ -215,12 +215,12 @@ type Message = Option<Result<WatchEvent<Object>, SourceError>>;
 struct HardToReadWatch<W> {
     watch: W,
     source: HardToRead,
-    /// Read from the watch, and not returned yet.
+    /// Events that were read from the watch and not returned yet.
     ready: VecDeque<Message>,
 }
 
 impl<W: WatchStream<Object = Object>> HardToReadWatch<W> {
-    /// The event as this source delivers it.
+    /// Converts an event to the form in which this source delivers it.
     fn read(&self, event: WatchEvent<Object>) -> WatchEvent<Object> {
         match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) if !self.source.reads(&object) => {
@@ -242,7 +242,8 @@ impl<W: WatchStream<Object = Object>> HardToReadWatch<W> {
         }
     }
 
-    /// Events that are delivered together, from the last key to the first; events of one object stay in order. No event is moved across a bookmark, an error or the end.
+    /// Sorts events that are delivered together from the last key to the first. Events of one object stay in order, and no event is moved across a
+    /// bookmark, an error or the end.
     fn reorder(&mut self, burst: &mut Vec<WatchEvent<Object>>) {
         let before: Vec<_> =
             burst.iter().filter_map(WatchEvent::object).map(|object| object.version).collect();
@@ -325,13 +326,13 @@ impl<W: WatchStream<Object = Object>> WatchStream for HardToReadWatch<W> {
 /// The options of a subscription.
 #[derive(Clone, Copy)]
 struct Manner {
-    /// Nothing is too much, it begins anew, or it ends and is made again.
+    /// Beyond the bound: there is no bound, the subscription restarts, or it ends and the test subscribes again.
     overflow: Option<OverflowPolicy>,
-    /// Only objects that pass.
+    /// Delivers only objects that pass the filter.
     filtered: bool,
-    /// Only one key.
+    /// Delivers only one key.
     key: Option<u8>,
-    /// Its filter panics now and then.
+    /// The filter panics now and then.
     panics: bool,
 }
 
@@ -364,7 +365,7 @@ enum Changes {
     Bounded(BoundedSubscription<u8, Object>),
 }
 
-/// What a consumer knows from changes alone.
+/// The state of a consumer, computed only from the changes.
 struct Follower {
     manner: Manner,
     changes: Changes,
@@ -395,7 +396,7 @@ impl Follower {
     }
 
     fn next(&mut self, world: &World) -> Option<Change<u8, Object>> {
-        // A panic of the identity here would be the consumer's.
+        // Outside the run future, a panic of the identity function would be a panic of the consumer.
         WRONG.set(SOUND);
         loop {
             let told = catch_unwind(AssertUnwindSafe(|| match &mut self.changes {
@@ -412,7 +413,7 @@ impl Follower {
         }
     }
 
-    /// Takes up to `most` changes; each has to fit what is known.
+    /// Takes up to `most` changes. Each has to be consistent with the known state.
     fn read(&mut self, world: &World, most: usize) {
         for _ in 0..most {
             let Some(change) = self.next(world) else { return };
@@ -440,12 +441,12 @@ impl Follower {
     }
 }
 
-/// Runs the bytes; panics where something does not converge. What happened is of this life.
+/// Runs the bytes. Panics if a store or a consumer does not converge. The counted cases are those of this sequence.
 pub fn run(bytes: &[u8], tally: &mut Happened) {
     WRONG.set(SOUND);
     let mut food = Unstructured::new(bytes);
     let settings: u8 = food.arbitrary().unwrap_or(0);
-    // The last byte, which is an operation, too: so the corpus means what it meant.
+    // The last byte is also decoded as an operation, so the meaning of the corpus does not change.
     let more = bytes.last().copied().unwrap_or(0);
     let (wrong, frail) = ((more >> 1 & 7).saturating_sub(3), (more >> 4 & 3) % 3);
     let (compares, reorders, polls) = (more & 64 != 0, more & 1 != 0, more & 128 != 0);
@@ -482,11 +483,11 @@ pub fn run(bytes: &[u8], tally: &mut Happened) {
     let mut world = World::new(builder);
     let mut version = server.version();
     let mut followers = vec![Follower::new(&world, Manner::new(0))];
-    // The others differ from life to life.
+    // The other options depend on the sequence.
     let mut manners =
         (1..=5_u8).map(|turn| Manner::new((settings >> 2).wrapping_mul(turn).wrapping_add(turn)));
     followers.extend(manners.next().map(|manner| Follower::new(&world, manner)));
-    // Those that were known when they could not be read any more, with their identities.
+    // The stored objects that have become unreadable, with their identities.
     let mut kept = BTreeMap::new();
     let mut ever_spoilt = BTreeSet::new();
     while !food.is_empty() {
@@ -517,7 +518,7 @@ pub fn run(bytes: &[u8], tally: &mut Happened) {
         let failed = world.informer.store().index_errors().len();
         tally.hit_if(failed > 0, if frail == 1 { "index: error" } else { "index: panic" });
         world.informer.store().check().unwrap();
-        // Nobody took it away, so it is known as long as it cannot be read.
+        // The object was not deleted, so it stays in the store while it is unreadable.
         let there = server.objects();
         let ended = std::mem::take(&mut *source.ended.lock());
         kept.retain(|key, uid| {
@@ -530,15 +531,15 @@ pub fn run(bytes: &[u8], tally: &mut Happened) {
         }
     }
     server.clear_faults();
-    // All that ever were unreadable: a restored server may hold such a state again, which no watch could read when it was delivered.
+    // All objects that ever were unreadable: a restored server may have such a state again, which a watch could not read when it was delivered.
     source.spoilt.lock().extend(ever_spoilt);
     source.mend(|_| true);
     if wrong != SOUND {
-        // What could not be read is found by the next list.
+        // The next list finds the objects that could not be read.
         world.pass(Duration::from_secs(600));
         server.break_watches(EXPIRED);
     }
-    // Longer than the longest wait, an unanswered request and a streaming list that never ends together.
+    // Longer than the sum of the longest wait, the timeout of a request and the timeout of a streaming list.
     world.pass(Duration::from_secs(600));
     let status = world.informer.status();
     assert_eq!((status.state, status.last_error), (InformerState::Watching, None));
@@ -547,7 +548,7 @@ pub fn run(bytes: &[u8], tally: &mut Happened) {
     indexed(&world, frail);
     tally_end(&world, &source, wrong, frail, tally);
     followers.iter().for_each(|follower| follower.manner.tally(tally));
-    // One more change comes through the watch alone.
+    // One more change, which only the watch delivers.
     let relists = world.informer.status().relists;
     put(&server, 0);
     world.settle();
@@ -564,7 +565,7 @@ pub fn run(bytes: &[u8], tally: &mut Happened) {
     }
 }
 
-/// What the indexes say is what there is.
+/// The indexes agree with the objects.
 fn indexed(world: &World, frail: u8) {
     let (store, stored) = (world.informer.store(), world.stored());
     for third in 0..3 {

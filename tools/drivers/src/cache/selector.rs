@@ -1,27 +1,27 @@
-//! Plays any bytes as selectors, by text and by methods, against the oracle. Shared with the fuzz target.
+//! Decodes any bytes to selectors, built from text and by methods, and compares them with the oracle. Shared with the fuzz target.
 
 use arbitrary::{Arbitrary, Unstructured};
 use flyball_informer_cache::Selector;
 use testkit::oracle::selector::{Labels, OracleSelector, Rule, Term};
 
-/// What the bytes were good for.
+/// Counts of the cases in the bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Texts that were read.
+    /// Texts that were parsed.
     pub read: u64,
     /// Texts that were refused.
     pub refused: u64,
-    /// Selectors by methods.
+    /// Selectors that were built by methods.
     pub spelled: u64,
-    /// Selectors of any words.
+    /// Selectors with arbitrary keys and values.
     pub foreign: u64,
-    /// Labels that were selected.
+    /// Label sets that matched.
     pub matched: u64,
-    /// Labels that were not.
+    /// Label sets that did not match.
     pub missed: u64,
 }
 
-/// The first byte says what the rest is; at most 80 of it.
+/// The first byte selects the meaning of the others, of which at most 80 are used.
 pub fn run(bytes: &[u8], seen: &mut Seen) {
     let Some((kind, rest)) = bytes.split_first() else { return };
     let rest = &rest[..rest.len().min(80)];
@@ -33,7 +33,7 @@ pub fn run(bytes: &[u8], seen: &mut Seen) {
     }
 }
 
-/// Most of these are words of the language, and few are wrong.
+/// Builds the text from tokens of the selector language, so that most texts are valid.
 fn words(bytes: &[u8]) -> String {
     const WORDS: [&str; 32] = [
         "x",
@@ -72,7 +72,7 @@ fn words(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| WORDS[usize::from(byte % 32)]).collect()
 }
 
-/// Read by both or by none; printed, it is read again as the same.
+/// Both the crate and the oracle accept the text, or both refuse it. The printed selector parses to the same selector.
 fn text(text: &str, seen: &mut Seen) {
     let (read, oracle) = (text.parse::<Selector>(), OracleSelector::read(text));
     let (selector, oracle) = match (read, oracle) {
@@ -88,7 +88,7 @@ fn text(text: &str, seen: &mut Seen) {
     judge(&selector, &oracle, seen);
 }
 
-/// By methods, and by a text in any spelling: the same selector.
+/// Methods and a text in any spelling give the same selector.
 fn spelled(u: &mut Unstructured<'_>, seen: &mut Seen) -> arbitrary::Result<()> {
     let oracle = OracleSelector::arbitrary(u)?;
     let selector = build(&oracle);
@@ -99,7 +99,7 @@ fn spelled(u: &mut Unstructured<'_>, seen: &mut Seen) -> arbitrary::Result<()> {
     Ok(())
 }
 
-/// Keys and values that are any text: what is printed is read as the same, or not at all.
+/// Keys and values are arbitrary texts: the printed selector parses to the same selector, or does not parse.
 fn foreign(text: &str, seen: &mut Seen) {
     let mut words = text.split('|').map(str::to_owned);
     let (key, value) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
@@ -138,7 +138,7 @@ pub(crate) fn build(oracle: &OracleSelector) -> Selector {
     })
 }
 
-/// A selector that has a text: it prints as one that is read as the same and prints the same.
+/// The text of the selector parses to an equal selector, which prints the same text.
 fn judge(selector: &Selector, oracle: &OracleSelector, seen: &mut Seen) {
     let printed = selector.to_string();
     assert_eq!(printed.parse().as_ref(), Ok(selector), "{printed:?}");

@@ -1,4 +1,4 @@
-//! The server of the tests: keys are small numbers, and an object says which one it is and when it was written.
+//! The server of the tests: keys are small numbers, and an object contains its key and the version of its write.
 //!
 //! Shared with the fuzz target `relist`.
 

@@ -1,4 +1,4 @@
-//! Plays operations on a store and on the oracle, and compares everything after each. Shared with the fuzz targets.
+//! Applies operations to a store and to the oracle, and compares the complete state after each. Shared with the fuzz targets.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -29,7 +29,7 @@ use testkit::wakers::{Counting, poll_with};
 use crate::cache::selector::build;
 
 thread_local! {
-    /// How often the index of tags was asked about each object, by its serial number.
+    /// How often the index of tags was computed for each object, by serial number.
     static ASKED: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
     static TRANSFORMED: Cell<u64> = const { Cell::new(0) };
 }
@@ -46,7 +46,7 @@ fn same_content(a: &Thing, b: &Thing) -> bool {
 type View = Snapshot<u8, Thing>;
 type Oracle = OracleStore<u8, Thing>;
 
-// One of each kind, of which any may come and go.
+// One index of each kind; any of them may be added and removed.
 static BY_TAG: Index<Thing, u8> = Index::many("tag", |thing| {
     ASKED.with_borrow_mut(|asked| {
         let serial = thing.serial as usize;
@@ -63,7 +63,7 @@ static BY_PATH: OrderedIndex<Thing, String> = OrderedIndex::many("path", Thing::
 static BY_BRITTLE: OrderedIndex<Thing, u8> = OrderedIndex::many("brittle", brittle);
 static LABELS: LabelIndex<Thing> =
     LabelIndex::new("labels", |thing, each| thing.labels.iter().for_each(|(key, value)| each(key, value)));
-/// The name of one index with the type of another.
+/// An index with the name of another index and a different type.
 static BY_OTHER: Index<Thing, u8> = Index::new("uid", |thing| thing.uid);
 
 const TAG: usize = 0;
@@ -76,7 +76,7 @@ const BRITTLE: usize = 6;
 const LABEL: usize = 7;
 const INDEXES: usize = 8;
 
-/// Which indexes there are.
+/// The indexes of the store.
 type Present = [bool; INDEXES];
 
 fn tags(thing: &Thing) -> Vec<u8> {
@@ -95,7 +95,7 @@ fn frail(thing: &Thing) -> Result<Vec<u8>, IndexError> {
     if thing.broken { Err(IndexError::new("broken")) } else { Ok(tags(thing)) }
 }
 
-/// Panics where [`frail`] fails, without the hook, which would print each panic.
+/// Panics if [`frail`] fails, without the panic hook, which would print each panic.
 fn brittle(thing: &Thing) -> Vec<u8> {
     frail(thing).unwrap_or_else(|_| resume_unwind(Box::new("broken")))
 }
@@ -148,7 +148,7 @@ fn slimmed(thing: Thing) -> Thing {
     thing.slim()
 }
 
-/// All that a test may wait for.
+/// The cases that a test may require.
 pub const NAMES: &[&str] = &[
     "upsert",
     "delete",
@@ -219,7 +219,7 @@ pub const NAMES: &[&str] = &[
     "stored: as it came",
 ];
 
-/// Of what a life comes by.
+/// Counts the cases that occur in an operation sequence.
 pub const fn tally() -> Happened {
     Happened::new(NAMES)
 }
@@ -230,7 +230,7 @@ enum Changes {
     Bounded(BoundedSubscription<u8, Thing>),
 }
 
-/// What `$either` says.
+/// The result of `$either`.
 macro_rules! either {
     ($changes:expr, $name:ident => $then:expr) => {
         match $changes {
@@ -245,9 +245,9 @@ struct Reader {
     feed: OracleSubscription<u8, Thing>,
     consumer: Consumer<u8, Thing>,
     view: Wanted,
-    /// Its index was removed, or it exceeded its bound: no further change is delivered.
+    /// The index of the subscription was removed, or the subscription exceeded its bound: no further change is delivered.
     ended: bool,
-    /// It was disconnected for exceeding its bound.
+    /// The subscription was disconnected because it exceeded its bound.
     disconnected: bool,
     /// The waker of a poll that found nothing.
     waiting: Option<Arc<Counting>>,
@@ -260,7 +260,7 @@ struct Waiter {
     ended: Option<Result<u64, WaitForError>>,
 }
 
-/// What a list is made of. Nobody writes between its begin and its end, so it is begun when it ends.
+/// The objects of a list. No write occurs between the beginning and the end of a list, so the driver begins the list when it ends.
 enum ListStep {
     Insert(Draft),
     Remove(u8),
@@ -268,25 +268,25 @@ enum ListStep {
     KeepStored(u8),
 }
 
-/// What a transaction is made of; likewise.
+/// The writes of a transaction, which likewise begins when it ends.
 enum TransactionStep {
     Upsert(Draft),
     /// With or without a last state.
     Delete(Draft, bool),
 }
 
-/// A view, kept beside a full copy.
+/// A snapshot, with a full copy to compare.
 struct Copy {
     view: View,
     oracle: Oracle,
     present: Present,
-    /// The keys in the view's order, which says nothing and stays.
+    /// The keys in the order of the snapshot. The order is arbitrary and must not change.
     order: Vec<u8>,
-    /// How many writes there were before.
+    /// The number of earlier writes.
     writes: u64,
 }
 
-/// A store, the oracle, and everybody who looks at them.
+/// A store, the oracle, and all readers and consumers.
 struct World<'a> {
     store: Writer<u8, Thing>,
     oracle: Oracle,
@@ -300,20 +300,20 @@ struct World<'a> {
     waiters: VecDeque<Waiter>,
     clock: ManualClock,
     synced: bool,
-    /// Whether there had been a list when readers were checked last.
+    /// Whether the store had been listed at the last check of the readers.
     listed: bool,
     closed: bool,
     latest: u64,
     serial: u64,
     writes: u64,
-    /// Objects that came, and so were transformed, if anything was.
+    /// Objects that arrived at the store, and so were transformed if the store has a transformation.
     came: u64,
     transforms: bool,
-    /// How often the index of tags came, and so how often each object is asked for at most.
+    /// How often the index of tags was added: an upper bound on its calls per object.
     tag_indexes: u64,
 }
 
-/// Plays as many operations as the bytes give; at most 200. What happened is of this life.
+/// Runs the operations decoded from the bytes, at most 200. The counted cases are those of this sequence.
 pub fn run(bytes: &[u8], cells: &mut MergeCells, tally: &mut Happened) {
     let mut bytes = Unstructured::new(bytes);
     let (present, bits) = (u8::arbitrary(&mut bytes), u8::arbitrary(&mut bytes));
@@ -330,7 +330,7 @@ pub fn run(bytes: &[u8], cells: &mut MergeCells, tally: &mut Happened) {
     world.finish();
 }
 
-/// As [`run`], all about consumers that fall behind and catch up.
+/// Like [`run`], with operations for consumers that fall behind and catch up.
 pub fn run_subscription(bytes: &[u8], cells: &mut MergeCells) {
     let mut bytes = Unstructured::new(bytes);
     let mut tally = tally();
@@ -349,7 +349,7 @@ pub fn run_subscription(bytes: &[u8], cells: &mut MergeCells) {
 }
 
 impl<'a> World<'a> {
-    /// With the indexes whose bits are set.
+    /// A store with the indexes whose bits are set.
     fn new(
         bits: u8,
         (transforms, compares): (bool, bool),
@@ -398,7 +398,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// An object that comes to the store.
+    /// An object that arrives at the store.
     fn thing(&mut self, draft: Draft) -> Thing {
         self.came += 1;
         self.tally.hit_if(self.transforms, "transformed");
@@ -589,7 +589,7 @@ impl<'a> World<'a> {
         self.readers.push(Reader::new(Changes::Bounded(changes), feed.bounded(Wanted::MOST), view));
     }
 
-    /// Their index is gone, and so is what they are about.
+    /// Their index was removed, so they cover no object.
     fn end_of_tags(&mut self) {
         for reader in self.readers.iter_mut().filter(|reader| reader.view.of.tag().is_some()) {
             self.tally.hit_if(!self.closed && !reader.ended, "index of a subscription removed");
@@ -618,7 +618,7 @@ impl<'a> World<'a> {
         self.tally.hit(name);
     }
 
-    /// The list, published at a version or thrown away.
+    /// Publishes the list at a version, or discards it.
     fn relist(&mut self, version: Option<u64>) -> (Vec<Change<u8, Thing>>, OracleStage<u8, Thing>) {
         let mut oracle = OracleStage::new(&self.oracle);
         let mut list = self.store.relist();
@@ -655,7 +655,7 @@ impl<'a> World<'a> {
         (version.map_or(Vec::new(), |version| list.publish(Version::new(version))), oracle)
     }
 
-    /// The transaction, committed or abandoned.
+    /// Commits the transaction, or discards it.
     fn transact(&mut self, commit: bool) -> (Vec<Change<u8, Thing>>, OracleTransaction<u8, Thing>) {
         let mut oracle = OracleTransaction::default();
         let mut writes = Vec::new();
@@ -724,7 +724,7 @@ impl<'a> World<'a> {
         let listed = stage.len();
         let mut steps = stage.publish(&mut self.oracle, version);
         let changes: Vec<_> = changes.into_iter().map(plain).collect();
-        // Deletions are promised in no order.
+        // The order of deletions is not guaranteed.
         let place =
             |step: &OracleStep<u8, Thing>| changes.iter().position(|change| change.key() == step.key());
         let deleted = steps.iter().take_while(|step| matches!(step, OracleStep::Deleted { .. })).count();
@@ -772,7 +772,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Everything that must hold between two operations.
+    /// Checks everything that must hold between two operations.
     fn check(&mut self) {
         self.store.check().unwrap();
         compare(&self.store.snapshot(), &self.oracle, &self.present, self.tally);
@@ -893,7 +893,7 @@ impl Reader {
             }
             assert!(matches!(changes.try_next(), Ok(Some(SubscriptionEvent::Restarted))));
             let (mut there, listed) = again();
-            // Where its index is gone, nothing is of interest.
+            // After the removal of its index, the subscription covers no object.
             there.retain(|(_, thing)| !self.ended && of.is_of(thing));
             self.feed.restart(there, listed);
             self.consumer = Consumer::new(RULES.same);
@@ -982,7 +982,7 @@ fn plain(change: Change<u8, Thing>) -> OracleChange<u8, Thing> {
     }
 }
 
-/// What a relist says: deletions first.
+/// The changes of a relist, deletions first.
 fn diff(steps: &[OracleStep<u8, Thing>]) -> Vec<OracleChange<u8, Thing>> {
     let (mut deleted, mut changed) = (Vec::new(), Vec::new());
     for step in steps.iter().cloned() {
@@ -1003,7 +1003,7 @@ fn diff(steps: &[OracleStep<u8, Thing>]) -> Vec<OracleChange<u8, Thing>> {
     deleted
 }
 
-/// Everything a question asks, and a selector of the real kind.
+/// All parts of a query, and a selector of the crate's type.
 struct Asked {
     question: Question,
     selector: Selector,
@@ -1141,7 +1141,7 @@ fn in_order<'v, IK: Ord + Clone + Debug + 'static>(
     found
 }
 
-/// The neighbours of one value together, their keys sorted.
+/// Groups the entries of equal values and sorts the keys of each group.
 fn grouped<IK: PartialEq + Clone + 'static>(range: RangeIter<'_, u8, Thing, IK>) -> Vec<(IK, Vec<u8>)> {
     let mut groups: Vec<(IK, Vec<u8>)> = Vec::new();
     for (value, thing) in range {
@@ -1155,7 +1155,7 @@ fn grouped<IK: PartialEq + Clone + 'static>(range: RangeIter<'_, u8, Thing, IK>)
 }
 
 impl Copy {
-    /// Long after.
+    /// A much later version.
     fn compare(&self, tally: &mut Happened) {
         assert!(self.view.keys().eq(&self.order), "the order of a view stays");
         compare(&self.view, &self.oracle, &self.present, tally);
@@ -1165,7 +1165,7 @@ impl Copy {
     }
 }
 
-/// Compares a view with the oracle store in every respect that asks for no argument.
+/// Compares all results of a snapshot that need no argument with the oracle.
 fn compare(view: &View, oracle: &Oracle, present: &Present, tally: &mut Happened) {
     assert_eq!(view.len(), oracle.objects.len());
     assert_eq!(view.is_empty(), oracle.objects.is_empty());
@@ -1205,7 +1205,7 @@ fn compare(view: &View, oracle: &Oracle, present: &Present, tally: &mut Happened
     tally.hit_if(failed.iter().any(|(index, _)| *index == "brittle"), "index panic");
 }
 
-/// An index that expects nothing of its values.
+/// An index whose values need not be unique.
 fn same<IK: Ord + Hash + Clone + Debug + 'static>(
     there: bool,
     view: &View,
@@ -1216,7 +1216,7 @@ fn same<IK: Ord + Hash + Clone + Debug + 'static>(
     assert_eq!(same_values(there, view, oracle, index, values), 0);
 }
 
-/// An index that expects that no value is there twice.
+/// A unique index.
 fn same_unique<IK: Ord + Hash + Clone + Debug + 'static>(
     there: bool,
     view: &View,

@@ -1,4 +1,4 @@
-//! Plays operations on a store with expiry and on a list that spells its rules out, on a clock of their own, and compares everything after each.
+//! Applies operations to a store with expiry and to a reference list, on a manual clock, and compares the complete state after each.
 //! Shared with the fuzz target.
 
 use std::collections::BTreeMap;
@@ -17,9 +17,9 @@ use testkit::coverage::events::Happened;
 pub struct Object {
     /// Its key.
     pub id: u8,
-    /// Of the write that made it.
+    /// The number of the write that created the object.
     pub serial: u32,
-    /// It says how long the object lives.
+    /// The tag, which determines the time to live.
     pub tag: u8,
 }
 
@@ -28,7 +28,7 @@ pub type Objects = TtlStore<u8, Object, ManualClock>;
 type View = TtlSnapshot<u8, Object>;
 type Changes = Subscription<u8, TtlEntry<Object>>;
 
-/// By the tag, and by whether it is odd; of one tag it fails.
+/// Indexes by the tag, and by whether it is odd; one fails for one tag.
 pub static BY_TAG: Index<TtlEntry<Object>, u8> = Index::fallible("tag", |object| match object.tag {
     7 => Err(IndexError::new("no tag")),
     tag => Ok(vec![tag, tag % 2]),
@@ -40,7 +40,7 @@ pub fn nanos(nanos: u64) -> Duration {
     Duration::from_nanos(nanos)
 }
 
-/// How long the objects of a tag live.
+/// The time to live of objects with a tag.
 fn ttl_of(tag: u8) -> Option<Duration> {
     match tag {
         0 => None,
@@ -50,7 +50,7 @@ fn ttl_of(tag: u8) -> Option<Duration> {
     }
 }
 
-/// An empty store, and its clock.
+/// Creates an empty store and its clock.
 pub fn store() -> (Objects, ManualClock) {
     let clock = ManualClock::new();
     let builder =
@@ -59,7 +59,7 @@ pub fn store() -> (Objects, ManualClock) {
     (builder.clock(clock.clone()).build().unwrap(), clock)
 }
 
-/// What may be done; numbers are taken modulo what there is.
+/// The operations. A number is an index, modulo the number of items.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 enum Op {
     Upsert {
@@ -86,17 +86,17 @@ enum Op {
     Advance {
         by: u8,
     },
-    /// To the instant at which a sweep finds something, or the last before it.
+    /// Moves the clock to the instant of the next expiry, or to the last instant before it.
     AdvanceToSweep {
         before: bool,
     },
-    /// Any instant: back, the same, far ahead.
+    /// Moves the clock to any instant: back, the same, or far ahead.
     SetClock {
         to: u8,
     },
 }
 
-/// All that a test may wait for.
+/// The cases that a test may require.
 const NAMES: &[&str] = &[
     "added",
     "added where something had expired",
@@ -120,12 +120,12 @@ const NAMES: &[&str] = &[
     "alive at its deadline",
 ];
 
-/// Of what a life comes by.
+/// Counts the cases that occur in an operation sequence.
 pub const fn tally() -> Happened {
     Happened::new(NAMES)
 }
 
-/// The rules, spelt out: a list of what is in memory, each with when it was written and how long it lives.
+/// The reference implementation: a list of the objects in memory, each with the time of its write and its time to live.
 #[derive(Clone, Debug, Default)]
 struct Oracle {
     lives: Vec<Life>,
@@ -140,19 +140,19 @@ struct Life {
 }
 
 impl Life {
-    /// The last instant at which it is there. An end after the end of time is none.
+    /// The last instant at which the object is visible. A deadline beyond the largest time never passes.
     fn end(&self) -> Option<u64> {
         self.written.checked_add(self.ttl?).filter(|end| *end != u64::MAX)
     }
 }
 
 impl Oracle {
-    /// Its age does not exceed its time.
+    /// The age of the object does not exceed its time to live.
     fn is_alive(&self, life: &Life) -> bool {
         life.end().is_none_or(|end| self.now <= end)
     }
 
-    /// What is there now, by key.
+    /// The visible objects by key.
     fn alive(&self) -> Vec<Object> {
         let mut alive: Vec<_> =
             self.lives.iter().filter(|life| self.is_alive(life)).map(|life| life.object).collect();
@@ -164,7 +164,7 @@ impl Oracle {
         self.lives.iter().position(|life| life.object.id == id)
     }
 
-    /// Checks and applies a reported change. `meant`: keys that the operation may delete before they expire.
+    /// Checks and applies a reported change. `meant` has the keys that the operation may delete before they expire.
     fn hear(&mut self, kind: &Told, meant: &[u8], ttl: Option<u64>) {
         match kind {
             Told::Deleted(last) => {
@@ -203,7 +203,7 @@ fn told(change: &Change<u8, TtlEntry<Object>>) -> Told {
     }
 }
 
-/// A view shows exactly these, however it is asked.
+/// Every read of a snapshot returns exactly these objects.
 fn agrees(view: &View, alive: &[Object]) {
     let mut objects: Vec<_> = view.objects().map(|object| **object).collect();
     objects.sort_unstable_by_key(|object| object.id);
@@ -236,20 +236,20 @@ fn agrees(view: &View, alive: &[Object]) {
 
 const IDS: u8 = 6;
 
-/// A store, the list, and everybody who looks at them.
+/// A store, the reference list, and all readers and consumers.
 struct World<'a> {
     store: Objects,
     clock: ManualClock,
     oracle: Oracle,
     heard: mpsc::Receiver<Told>,
     views: Vec<(View, Vec<Object>)>,
-    /// A consumer, and what it holds.
+    /// A consumer and its objects.
     reader: Option<(Changes, BTreeMap<u8, Object>)>,
     serial: u32,
     tally: &'a mut Happened,
 }
 
-/// Plays as many operations as the bytes give; at most 200.
+/// Runs the operations decoded from the bytes, at most 200.
 pub fn run(bytes: &[u8], tally: &mut Happened) {
     let (store, clock) = store();
     let (tell, heard) = mpsc::channel();
@@ -352,7 +352,7 @@ impl World<'_> {
         }
     }
 
-    /// One object is written, which lives for as long as this.
+    /// Writes an object with this time to live.
     fn written(
         &mut self,
         object: Object,
@@ -399,14 +399,14 @@ impl World<'_> {
         let changes: Vec<_> = self.store.replace(listed).iter().map(told).collect();
         let all: Vec<_> = (0..IDS).collect();
         let heard = self.hear(&all, policy);
-        // What had expired was swept before.
+        // Expired objects were evicted before.
         assert!(heard.ends_with(&changes));
         let mut lives: Vec<_> = self.oracle.lives.iter().map(|life| life.object).collect();
         lives.sort_unstable_by_key(|object| object.id);
         assert!(lives.iter().eq(last.values()), "the list, and of a key the last object");
     }
 
-    /// The consumer catches up with what is in memory.
+    /// The consumer then has the objects in memory.
     fn take(&mut self) {
         let Some((subscription, held)) = &mut self.reader else { return };
         while let Some(change) = subscription.try_next() {
@@ -414,7 +414,7 @@ impl World<'_> {
             match told(&change) {
                 Told::Added(new) => assert_eq!(held.insert(new.id, new), None),
                 Told::Updated(old, new) => assert_eq!(held.insert(new.id, new), Some(old)),
-                // Its last state may be one that was merged away.
+                // Its last state may have been coalesced with a later one.
                 Told::Deleted(last) => assert!(held.remove(&last.id).is_some()),
             }
         }
@@ -438,7 +438,7 @@ impl World<'_> {
             let still_there = |object: &Object| alive.contains(object);
             self.tally.hit_if(!then.iter().all(still_there), "view with something that has expired since");
         }
-        // Nothing expired is overlooked; early it may be, for what a snapshot or a consumer holds.
+        // The next expiry is never later than that of an expired object. It may be earlier.
         let waited = store.next_expiry().map(Nanos::get);
         let first = oracle.lives.iter().filter_map(Life::end).min().map(|end| end + 1);
         match views.is_empty() && self.reader.is_none() {
