@@ -85,7 +85,7 @@ impl Task {
     }
 }
 
-/// The point between two steps of an operation, at which the other operation may run steps.
+/// Yields once, between two steps of an operation, so that the other operation may run steps.
 pub(crate) async fn step() {
     let mut yielded = false;
     std::future::poll_fn(|context| {

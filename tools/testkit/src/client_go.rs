@@ -1,10 +1,9 @@
-//! A queue, its limiters and an indexed store that answer as client-go's do, plus one switch for each difference that we chose.
+//! Reference implementations of client-go's queue, limiters and indexed store, with one switch for each intended difference.
 //!
-//! With all [`Rules`] on they answer as flyball does, with none as client-go does, line by line. The first equality says
-//! that there are no differences but the named ones, the second that the names are right about client-go.
+//! With all [`Rules`] on, the results equal flyball's; with none, they equal client-go's. The first equality shows that there are no other differences,
+//! the second that the rules describe client-go correctly.
 //!
-//! Written down in client-go's terms (queue, dirty, processing, a heap of waits; items, indexers, indices), which our code does
-//! not use.
+//! The code uses client-go's terms (queue, dirty, processing, a heap of waits; items, indexers, indices), which flyball does not use.
 
 mod failures;
 mod limiter;

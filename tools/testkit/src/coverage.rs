@@ -1,4 +1,4 @@
-//! What a random run has entered: events, pairs of events, and cells of a state table, so that a test may ask for all of them.
+//! Counts the events, pairs of events and cells of a state table that a random run has covered, so that a test can require all of them.
 
 pub mod events;
 pub mod pairs;

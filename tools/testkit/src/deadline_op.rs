@@ -1,10 +1,10 @@
-//! What is done to a queue with many waits.
+//! Operations on a queue with many waiting keys.
 
 use arbitrary::{Arbitrary, Unstructured};
 
 use crate::queue_setup::{Delay, Mode, Step};
 
-/// One step of a life that is all about time: many keys, delays, and leases that come back.
+/// One step of a sequence about deadlines, with many keys, delays and requeued leases.
 #[derive(Clone, Debug)]
 pub enum DeadlineOp {
     /// Delayed add of one of 64 keys.
@@ -13,17 +13,17 @@ pub enum DeadlineOp {
     AddDelayed(u8, Delay, Mode),
     /// Plain add of one of 64 keys.
     Add(u8),
-    /// Takes a key if one is due.
+    /// Gets a key if one is due.
     TryGet,
-    /// Not before the delay is over.
+    /// Postpones a key for at least the delay.
     Postpone(u8, Delay),
-    /// Ends the oldest lease, to come back.
+    /// Ends the oldest lease with a requeue after a delay.
     RequeueAfter(Delay),
     /// Ends the oldest lease as a failure.
     Retry,
-    /// Takes a key out of the queue.
+    /// Cancels a key.
     Cancel(u8),
-    /// Time passes.
+    /// Advances the clock.
     Advance(Step),
 }
 

@@ -1,6 +1,6 @@
-//! Operations, slow obvious oracles, types that panic on demand and seeds, shared by tests, fuzz targets, models and benches.
+//! Operations, oracles, types that panic on demand and seeded random cases, shared by tests, fuzz targets, models and benches.
 //!
-//! Depends on no primitive, so that testing one crate's features never switches on another's.
+//! This crate depends on no primitive, so testing one crate's features does not enable another crate's.
 
 pub mod client_go;
 pub mod coverage;

@@ -1,4 +1,4 @@
-//! Slow, obvious implementations to compare with: the oracles of the tests and fuzz targets.
+//! The oracles of the tests and fuzz targets: slow, simple reference implementations.
 
 pub mod aimd;
 pub mod backoff;

@@ -1,11 +1,11 @@
-//! Keys that panic on demand and count what is done with them.
+//! Keys that panic on demand and count the calls of their methods.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-/// What a queue may do to a key.
+/// The methods of a key that a queue may call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Point {
     /// `Hash::hash`.
@@ -19,7 +19,7 @@ pub enum Point {
 }
 
 impl Point {
-    /// All of them.
+    /// All methods.
     pub const ALL: [Self; 4] = [Self::Hash, Self::Eq, Self::Clone, Self::Drop];
 }
 
@@ -32,7 +32,7 @@ pub struct Mood {
 }
 
 impl Mood {
-    /// A friendly mood.
+    /// A state in which no key panics.
     #[must_use]
     pub fn new() -> Arc<Self> {
         Arc::default()
@@ -45,23 +45,23 @@ impl Mood {
         PanickingKey { id, mood: self.clone() }
     }
 
-    /// Panics in the `nth` call at `point` from now on (1 is the next), once.
+    /// Makes the `nth` call at `point` from now on (1 is the next) panic, once.
     pub fn arm(&self, point: Point, nth: i64) {
         self.fuses[point as usize].store(nth, Ordering::SeqCst);
     }
 
-    /// Becomes friendly; says whether the fuse at `point` was still burning.
+    /// Disables the panic at `point`. Returns whether it was still pending.
     pub fn disarm(&self, point: Point) -> bool {
         self.fuses[point as usize].swap(0, Ordering::SeqCst) > 0
     }
 
-    /// Calls at `point` so far.
+    /// The number of calls at `point` so far.
     #[must_use]
     pub fn calls(&self, point: Point) -> u64 {
         self.calls[point as usize].load(Ordering::SeqCst)
     }
 
-    /// Keys of this family that exist. Anything but 0 at the end is a leak or a double drop.
+    /// The number of existing keys of this family. Any number other than 0 at the end means a leak or a double drop.
     #[must_use]
     pub fn live(&self) -> i64 {
         self.live.load(Ordering::SeqCst)
@@ -70,7 +70,7 @@ impl Mood {
     fn called(&self, point: Point) {
         self.calls[point as usize].fetch_add(1, Ordering::SeqCst);
         let fuse = &self.fuses[point as usize];
-        // A second panic while the first unwinds would abort the test.
+        // A second panic during the unwinding of the first would abort the test.
         if fuse.load(Ordering::SeqCst) > 0
             && fuse.fetch_sub(1, Ordering::SeqCst) == 1
             && !std::thread::panicking()

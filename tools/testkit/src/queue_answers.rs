@@ -1,4 +1,4 @@
-//! The words in which the oracle queue answers; a test translates the real queue's answers into them.
+//! The types of the oracle queue's results. A test converts the real queue's results to these types.
 
 use std::time::Duration;
 
@@ -11,26 +11,25 @@ pub fn later(now: Time, delay: Duration) -> Time {
     now.saturating_add(u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// What the outside sees of a key.
+/// The observable state of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// Unknown.
+    /// The queue does not hold the key.
     Absent,
-    /// Comes back at this time.
+    /// The key becomes Ready at this time.
     Waiting(Time),
-    /// Next in line.
+    /// The key is Ready.
     Ready,
-    /// Handed out.
+    /// The key is leased.
     Leased,
-    /// Handed out, and runs again afterwards.
+    /// The key is leased and dirty.
     LeasedDirty,
-    /// Handed out, and comes back at this time.
+    /// The key is leased and waits until this time.
     LeasedWaiting(Time),
 }
 
 impl Seen {
-    /// Itself as far as time counts: which deadline shows that never passes, as the queue ends before, is nobody's
-    /// concern.
+    /// The state without deadlines that never pass because the queue ends first: such deadlines are not compared.
     #[must_use]
     pub fn timely(self, last: Option<Time>) -> Self {
         let never = |until: Time| last.is_none_or(|last| last < until);
@@ -42,34 +41,34 @@ impl Seen {
     }
 }
 
-/// What an add did.
+/// The outcome of an add.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The key was absent.
     New,
-    /// It was there already, or comes back already; of two delays the earlier holds.
+    /// The queue held the key already; the earlier of two deadlines applies.
     Merged,
-    /// It waited, and is Ready now.
+    /// The key waited and is Ready now.
     Promoted,
-    /// It is handed out, and now comes back, at once or after the delay.
+    /// The key is leased; it becomes Ready after the lease, immediately or after the delay.
     Marked,
 }
 
-/// Why an add did nothing.
+/// The reason why an add was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// No more adds.
     ShutDown,
-    /// The key is new, and there is no room.
+    /// The key is new, and the queue is full.
     Full,
-    /// It failed too often.
+    /// The key failed too often.
     Exhausted,
 }
 
-/// What several adds did.
+/// The outcome of several adds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Many<K> {
-    /// How often each of them.
+    /// The number of keys added as new.
     pub new: usize,
     /// See [`Outcome::Merged`].
     pub merged: usize,
@@ -81,74 +80,74 @@ pub struct Many<K> {
     pub refused: Vec<(K, Refused)>,
 }
 
-/// Nobody holds the key by its name alone.
+/// The key has no detached lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotDetached;
 
-/// Why nothing was taken.
+/// The reason why a get returned no key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nothing {
-    /// Not now.
+    /// No key can be handed out now.
     Empty,
-    /// Never again.
+    /// No key will be handed out again.
     Closed,
 }
 
-/// How a lease ended.
+/// The outcome of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Nothing to say.
+    /// `done`.
     Done,
-    /// Nothing to say, comes back.
+    /// `done`, with a requeue after a delay.
     DoneAfter(Duration),
-    /// Failures forgotten.
+    /// `succeed`.
     Succeed,
-    /// Failures forgotten, comes back.
+    /// `succeed`, with a requeue after a delay.
     RequeueAfter(Duration),
     /// A failure.
     Retry,
-    /// A failure that waits for so long, at least.
+    /// A failure that waits at least for this delay.
     RetryNoSooner(Duration),
-    /// A failure, too.
+    /// Dropped, which is also a failure.
     Dropped,
 }
 
-/// How many keys are in each state.
+/// The number of keys in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Ready.
     pub ready: usize,
-    /// Waiting, without those that are leased at the same time.
+    /// Waiting keys that are not leased.
     pub waiting: usize,
-    /// Leased, whatever comes after.
+    /// Leased keys, including dirty and waiting ones.
     pub leased: usize,
     /// Leased and dirty.
     pub dirty: usize,
 }
 
-/// What was not finished.
+/// The leftovers of a shutdown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Left<K> {
-    /// Ready keys, in order, as far as they can be handed out, the others sorted.
+    /// Ready keys: those that can be handed out in their order, then the others, sorted.
     pub ready: Vec<K>,
-    /// How many of them can be.
+    /// The number of Ready keys that can be handed out.
     pub able: usize,
     /// Waiting keys, by deadline.
     pub waiting: Vec<K>,
-    /// Keys that came back after shut down, sorted: they wait, too, for a time that never comes.
+    /// Keys that were retried after the shutdown, sorted. They wait for a deadline that never passes.
     pub late: Vec<K>,
     /// Leased keys, sorted.
     pub leased: Vec<K>,
 }
 
-/// The whole queue at a glance.
+/// The complete observable state of the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Glance<K> {
     /// Every key that is not absent, with its failures, sorted.
     pub keys: Vec<(K, Seen, u32)>,
-    /// Nothing is handed out.
+    /// Whether the queue is paused.
     pub paused: bool,
-    /// No longer open.
+    /// Whether the queue is shut down.
     pub shut_down: bool,
 }
 
@@ -166,9 +165,9 @@ impl<K> Glance<K> {
 /// The oldest ages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OldestAges {
-    /// Of a key that is Ready.
+    /// The age of the oldest Ready key.
     pub ready: Option<Time>,
-    /// Of a key that is leased.
+    /// The age of the oldest lease.
     pub leased: Option<Time>,
 }
 
@@ -179,7 +178,7 @@ pub enum Told {
     HandedOut {
         /// Time since the key became Ready or dirty.
         queued: Time,
-        /// A deadline made it so, not an add.
+        /// Whether a deadline made the key Ready, not an add.
         delayed: bool,
     },
     /// A lease ended after this time. A requeue is reported without its delay.
@@ -197,33 +196,33 @@ pub enum Told {
 /// The figures that metrics read from a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Read {
-    /// How often a key became Ready or dirty.
+    /// The number of times that a key became Ready or dirty.
     pub adds: u64,
-    /// Delays that were accepted.
+    /// The number of accepted delays.
     pub delays: u64,
     /// Keys that are Ready or dirty.
     pub depth: usize,
-    /// Keys that wait, leased or not.
+    /// Waiting keys, leased or not.
     pub waiting: usize,
     /// Keys leased.
     pub leased: usize,
     /// The ages of leases, summed.
     pub unfinished: Time,
-    /// The oldest lease.
+    /// The age of the oldest lease.
     pub longest: Time,
-    /// The oldest Ready key.
+    /// The age of the oldest Ready key.
     pub oldest_ready: Time,
-    /// Keys there is room for.
+    /// The remaining capacity.
     pub room: Option<usize>,
 }
 
-/// What a search for overdue leases finds.
+/// The result of a search for overdue leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overdue<K> {
     /// This key is overdue, at this age.
     Lease(K, Time),
-    /// None now.
+    /// No lease is overdue now.
     NotYet,
-    /// None, and there will be none.
+    /// No lease is overdue, and none will be.
     Never,
 }

@@ -1,4 +1,4 @@
-//! What a random test and a fuzz target do to a queue.
+//! The operations of random tests and fuzz targets on a queue.
 
 use std::time::Duration;
 
@@ -6,84 +6,84 @@ use arbitrary::{Arbitrary, Unstructured};
 
 use crate::queue_setup::{Delay, Mode, SmallKey, Step};
 
-/// One step of a random life of a queue. A lease is named by its index, modulo the leases held.
+/// One step of a random operation sequence on a queue. A number selects a lease by its index, modulo the number of leases held.
 #[derive(Clone, Debug)]
 pub enum QueueOp {
     /// Plain add.
     Add(SmallKey),
     /// Several adds under one lock.
     AddMany(Vec<SmallKey>),
-    /// Polls an add that waits for room once and drops it.
+    /// Polls an add that waits for capacity once and drops it.
     AddWhenRoom(SmallKey),
     /// Delayed add.
     AddAfter(SmallKey, Delay),
     /// Delayed add in a mode.
     AddDelayed(SmallKey, Delay, Mode),
-    /// Not before the delay is over.
+    /// Postpones a key for at least the delay.
     Postpone(SmallKey, Delay),
     /// Counts a failure and adds after the backoff.
     AddLimited(SmallKey),
-    /// Takes a key if one is ready.
+    /// Gets a key if one is Ready.
     TryGet,
-    /// Takes up to so many keys.
+    /// Gets up to this many keys.
     GetMany(usize),
-    /// Polls an async getter once and drops it: takes exactly what `TryGet` would.
+    /// Polls an async getter once and drops it. It takes the same key as `TryGet`.
     PollGet,
     /// Polls an async getter of several once and drops it.
     PollGetMany(usize),
-    /// Polls the getter of a handle that was stopped, or not.
+    /// Polls the getter of a `Consumer` that may be stopped.
     PollHandle(bool),
-    /// Ends a lease: nothing to say.
+    /// Ends a lease with `done`.
     Done(u8),
-    /// Ends a lease: nothing to say, comes back.
+    /// Ends a lease with `done` and a requeue after a delay.
     DoneAfter(u8, Delay),
-    /// Ends a lease: failures forgotten.
+    /// Ends a lease with `succeed`.
     Succeed(u8),
-    /// Ends a lease: failures forgotten, comes back.
+    /// Ends a lease with `succeed` and a requeue after a delay.
     RequeueAfter(u8, Delay),
-    /// Ends a lease: a failure.
+    /// Ends a lease as a failure.
     Retry(u8),
-    /// Ends a lease: a failure that waits for so long, at least.
+    /// Ends a lease as a failure that waits at least for the delay.
     RetryNoSooner(u8, Delay),
-    /// Ends a lease without a word: a failure.
+    /// Drops a lease, which is a failure.
     DropLease(u8),
-    /// Makes a lease a bare key.
+    /// Detaches a lease.
     Detach(u8),
     /// Ends a detached lease.
     DoneKey(SmallKey),
-    /// Makes a detached lease a lease again.
+    /// Attaches a detached lease.
     Attach(SmallKey),
-    /// Takes a key out of the queue.
+    /// Cancels a key.
     Cancel(SmallKey),
     /// Forgets failures.
     Forget(SmallKey),
-    /// Hands out nothing for a while.
+    /// Pauses the queue.
     Pause,
-    /// Hands out again.
+    /// Resumes the queue.
     Resume,
-    /// Looks at everything.
+    /// Reads the complete state.
     Snapshot,
-    /// Polls a wait for rest once and drops it.
+    /// Polls a wait for the idle queue once and drops it.
     WaitIdle,
-    /// Polls a wait for a lease that is held too long once and drops it.
+    /// Polls a wait for an overdue lease once and drops it.
     PollOverdue(Delay),
-    /// Time passes.
+    /// Advances the clock.
     Advance(Step),
-    /// No more adds.
+    /// Shuts the queue down.
     ShutDown,
     /// Polls a drain once and drops it.
     Drain,
-    /// Polls a drain that serves waits once and drops it.
+    /// Polls a drain that serves waiting keys once and drops it.
     DrainWaiting(Delay),
-    /// Hands back what is left.
+    /// Stops the queue, which returns the leftovers.
     StopNow,
-    /// Adds have this priority from now on.
+    /// Sets the priority of further adds.
     Asking(i8),
-    /// A key has this priority.
+    /// Sets the priority of a key.
     SetPriority(SmallKey, i8),
 }
 
-/// Weights by the first byte: ends are rare, or most sequences would be about closed queues.
+/// The first byte selects by weight. Shutdowns are rare; otherwise the queue would be shut down in most sequences.
 impl<'a> Arbitrary<'a> for QueueOp {
     fn arbitrary(u: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
         Ok(match u8::arbitrary(u)? {
@@ -125,8 +125,8 @@ impl<'a> Arbitrary<'a> for QueueOp {
     }
 }
 
-/// One step of a life in which leases are held for long while much is asked of their keys: of two keys, that operations
-/// meet more often.
+/// One step of a sequence in which leases are held for long while operations use their keys. There are two keys, so that operations use the same key
+/// more often.
 #[derive(Clone, Debug)]
 pub struct HeldOp(pub QueueOp);
 
@@ -154,13 +154,13 @@ impl<'a> Arbitrary<'a> for HeldOp {
             228..=248 => QueueOp::Advance(u.arbitrary()?),
             249..=251 => QueueOp::RetryNoSooner(u.arbitrary()?, u.arbitrary()?),
             252 => QueueOp::PollOverdue(u.arbitrary()?),
-            // Long enough for much to happen meanwhile.
+            // Long enough for many operations meanwhile.
             253..=255 => QueueOp::DrainWaiting(Delay(Duration::from_nanos(u8::arbitrary(u)?.into()))),
         }))
     }
 }
 
-/// One step of a life in which priorities are asked for: few, so that keys share one.
+/// One step of a sequence with priorities. There are few priorities, so that keys share one.
 #[derive(Clone, Debug)]
 pub struct OrderedOp(pub QueueOp);
 
@@ -172,14 +172,14 @@ impl<'a> Arbitrary<'a> for OrderedOp {
             0..=29 => QueueOp::Asking(priority(u)?),
             30..=44 => QueueOp::SetPriority(u.arbitrary()?, priority(u)?),
             45..=63 => QueueOp::arbitrary(u)?,
-            // Long enough for much to happen meanwhile.
+            // Long enough for many operations meanwhile.
             64 => QueueOp::DrainWaiting(Delay(Duration::from_nanos(u8::arbitrary(u)?.into()))),
             65.. => HeldOp::arbitrary(u)?.0,
         }))
     }
 }
 
-/// None to three keys, perhaps the same.
+/// Zero to three keys, possibly equal.
 fn few(u: &mut Unstructured<'_>) -> arbitrary::Result<Vec<SmallKey>> {
     let count = u8::arbitrary(u)? % 4;
     (0..count).map(|_| u.arbitrary()).collect()

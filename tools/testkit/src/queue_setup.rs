@@ -1,18 +1,18 @@
-//! What the operations on a queue are about: few keys, delays that meet, small steps of time.
+//! Arguments of operations on a queue: few keys, delays that coincide, small steps of time.
 
 use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
 
-/// A key of a queue under test: few of them, so that operations meet.
+/// A key of a queue under test. There are few keys, so that operations use the same ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SmallKey(pub u8);
 
 impl SmallKey {
-    /// How many there are.
+    /// The number of keys.
     pub const COUNT: u8 = 4;
 
-    /// All of them.
+    /// All keys.
     pub fn all() -> impl Iterator<Item = Self> {
         (0..Self::COUNT).map(Self)
     }
@@ -24,8 +24,7 @@ impl<'a> Arbitrary<'a> for SmallKey {
     }
 }
 
-/// A duration from a set where the interesting things happen: nothing, a few nanoseconds (so that deadlines
-/// coincide), and more than any clock holds.
+/// A duration from a set with edge cases: zero, a few nanoseconds (so that deadlines coincide), and more than a clock can represent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delay(pub Duration);
 
@@ -54,7 +53,7 @@ impl<'a> Arbitrary<'a> for Delay {
     }
 }
 
-/// How far a test moves its clock in one step: never so far that the clock stands at its end.
+/// The time by which a test advances its clock in one step, never up to the largest time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step(pub Duration);
 
@@ -68,14 +67,14 @@ impl<'a> Arbitrary<'a> for Step {
     }
 }
 
-/// What becomes of a wait that is there already, with the longest wait where it can be put off.
+/// The effect on a key that already waits, with the longest wait if the key can be postponed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// The earlier of both.
+    /// The earlier deadline applies.
     Earliest,
-    /// The later of both, within the longest wait.
+    /// The later deadline applies, within the longest wait.
     Latest(Delay),
-    /// The new one.
+    /// The new deadline applies.
     Replace,
 }
 

@@ -1,7 +1,7 @@
-//! Seeded random cases: every run prints its seed on failure and accepts one.
+//! Seeded random cases. A failing run prints its seed, and `FLYBALL_SEED` repeats it.
 //!
-//! A case is a byte string, the same food as a fuzz target's: `arbitrary` turns it into operations. So a failing
-//! case becomes a corpus file as it is, and shrinking is cutting bytes.
+//! A case is a byte string, as for a fuzz target: `arbitrary` decodes it to operations. So a failing case can be stored as a corpus file, and shrinking
+//! removes bytes.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 pub struct Random(u64);
 
 impl Random {
-    /// The stream that belongs to `seed`.
+    /// Creates the generator with this seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed)
@@ -29,7 +29,7 @@ impl Random {
     /// A number below `bound`.
     ///
     /// # Panics
-    /// When `bound` is 0.
+    /// Panics if `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         assert!(bound > 0, "a bound must be positive");
         self.next() % bound
@@ -46,21 +46,21 @@ impl Random {
     }
 }
 
-/// Runs `case` on `cases` byte strings of 1 to `max_len` bytes; panics with seed and shortest failing case.
+/// Runs `case` on `cases` byte strings of 1 to `max_len` bytes. Panics with the seed and the shortest failing case.
 ///
 /// `FLYBALL_SEED` fixes the seed, `FLYBALL_CASES` the number of cases.
 ///
 /// # Panics
-/// When a case panics: prints the seed, shrinks the bytes, and panics as the shortest failing case does.
+/// Panics if a case panics: prints the seed, shrinks the bytes, and panics with the message of the shortest failing case.
 pub fn cases(name: &str, cases: u64, max_len: usize, case: impl Fn(&[u8])) {
     let seed = env("FLYBALL_SEED").unwrap_or(SEED);
     cases_of(seed, name, env("FLYBALL_CASES").unwrap_or(cases), max_len, case);
 }
 
-/// As [`cases`], shared among as many threads as there are cores, each with the next seed. A seed that is fixed is that of one thread.
+/// Like [`cases`], divided among as many threads as there are cores, each with the next seed. With a fixed seed, one thread runs.
 ///
 /// # Panics
-/// As [`cases`].
+/// Panics like [`cases`].
 pub fn cases_in_parallel(name: &str, most: u64, max_len: usize, case: impl Fn(&[u8]) + Sync) {
     if env("FLYBALL_SEED").is_some() {
         return cases(name, most, max_len, case);
@@ -103,7 +103,7 @@ fn shrink(mut bytes: Vec<u8>, case: &impl Fn(&[u8])) -> Vec<u8> {
         }
         step /= 2;
     }
-    // An operation is some bytes long, and what goes may make room for more to go.
+    // An operation has several bytes, and removing one operation may make others removable.
     let mut before = usize::MAX;
     while bytes.len() < before {
         before = bytes.len();
@@ -123,7 +123,7 @@ fn shrink(mut bytes: Vec<u8>, case: &impl Fn(&[u8])) -> Vec<u8> {
     bytes
 }
 
-/// Whether there is time for all the cases: in an optimised build, or where `FLYBALL_THOROUGH` is set. Otherwise a part of them is run.
+/// Whether to run all cases: in an optimised build, or if `FLYBALL_THOROUGH` is set. Otherwise a part of the cases is run.
 #[must_use]
 pub fn thorough() -> bool {
     !cfg!(debug_assertions) || std::env::var_os("FLYBALL_THOROUGH").is_some()

@@ -1,4 +1,4 @@
-//! Operations on a store as data, and the small objects they are about.
+//! Operations on a store as data, and the small objects that they use.
 
 use std::ops::Bound;
 
@@ -7,30 +7,30 @@ use arbitrary::{Arbitrary, Unstructured};
 use crate::oracle::selector::{KEYS, Labels, OracleSelector, VALUES};
 use crate::queue_setup::SmallKey;
 
-/// An object with everything a store looks at. No two that a test makes are equal.
+/// An object with everything that a store reads. No two objects of a test are equal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Thing {
     /// The key.
     pub key: u8,
     /// The identity.
     pub uid: u8,
-    /// The version; 0 is none.
+    /// The version; 0 means no version.
     pub version: u64,
-    /// Values of an index, in this order, possibly with repetitions.
+    /// The values of an index, in this order, possibly with repetitions.
     pub tags: Vec<u8>,
-    /// Whether the fallible index fails on it.
+    /// Whether the fallible index fails on this object.
     pub broken: bool,
     /// A value of an ordered index.
     pub rank: u8,
     /// The labels.
     pub labels: Labels,
-    /// How often it was [slimmed](Self::slim).
+    /// The number of calls of [`slim`](Self::slim).
     pub slimmed: u8,
     /// Unique to this object.
     pub serial: u64,
 }
 
-/// Texts in their order, of which some begin others.
+/// Sorted texts, some of which are prefixes of others.
 pub const PATHS: [&str; 6] = ["", "a", "a/b", "a/c", "ab", "é/b"];
 
 impl Thing {
@@ -41,28 +41,28 @@ impl Thing {
         self.tags.iter().map(path).collect()
     }
 
-    /// What a store may do to an object before it keeps it: what nobody reads goes. Twice is seen.
+    /// The transformation of a store: removes unused data. A second transformation of the same object is detected.
     #[must_use]
     pub fn slim(self) -> Self {
         Self { version: 0, slimmed: self.slimmed + 1, ..self }
     }
 }
 
-/// A version relative to what has been.
+/// A version relative to the earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stamp {
-    /// Later than everything before.
+    /// Later than all earlier versions.
     Next,
-    /// The latest so far.
+    /// The latest version so far.
     Same,
-    /// So many before the latest.
+    /// This many before the latest version.
     Back(u8),
     /// No version.
     None,
 }
 
 impl Stamp {
-    /// The version, with the latest so far kept in `latest`.
+    /// Returns the version, and updates the latest version so far in `latest`.
     pub fn version(self, latest: &mut u64) -> u64 {
         match self {
             Self::Next => {
@@ -88,7 +88,7 @@ impl<'a> Arbitrary<'a> for Stamp {
     }
 }
 
-/// An object in the making.
+/// The data of an object that a test creates.
 #[derive(Clone, Copy, Debug, Arbitrary)]
 pub struct Draft {
     key: SmallKey,
@@ -127,20 +127,20 @@ impl Draft {
     }
 }
 
-/// A question to every kind of index, and to several at once.
+/// A query of every kind of index, and of several at once.
 #[derive(Clone, Debug)]
 pub struct Question {
     /// Of labels.
     pub selector: OracleSelector,
-    /// Which conditions a query has, by bits.
+    /// The conditions of a query, as bits.
     pub conditions: u8,
     /// A value of most indexes.
     pub tag: u8,
     /// Another one.
     pub other: u8,
-    /// A range of ranks; it does not begin after its end.
+    /// A range of ranks; its start is not after its end.
     pub ranks: (Bound<u8>, Bound<u8>),
-    /// A range of paths by their place in [`PATHS`], likewise; and a prefix.
+    /// A range of paths, by their index in [`PATHS`], likewise, and a prefix.
     pub paths: (Bound<&'static str>, Bound<&'static str>),
     /// A prefix of paths.
     pub prefix: &'static str,
@@ -181,7 +181,7 @@ pub struct View {
     pub filtered: bool,
     /// Resyncs each [`PERIOD`](Self::PERIOD).
     pub periodic: bool,
-    /// No more than a few keys may be pending.
+    /// Bounds the number of pending keys.
     pub bound: Bounds,
 }
 
@@ -221,7 +221,7 @@ impl Of {
         }
     }
 
-    /// Whether an object is one of them.
+    /// Whether the selection contains an object.
     #[must_use]
     pub fn is_of(self, thing: &Thing) -> bool {
         match self {
@@ -233,7 +233,7 @@ impl Of {
 }
 
 impl View {
-    /// How many keys may be pending where that is bounded.
+    /// The largest number of pending keys of a bounded subscription.
     pub const MOST: usize = 2;
 
     /// The resync period of a periodic subscription, in seconds.
@@ -246,14 +246,14 @@ impl View {
     }
 }
 
-/// One step of a random life of a store. A subscription, snapshot or index is named by its number, modulo those there are.
+/// One step of a random operation sequence on a store. A number selects a subscription, snapshot or index, modulo their number.
 #[derive(Clone, Debug)]
 pub enum StoreOp {
     /// A watch event with an object.
     Upsert(Draft),
     /// A watch event of a deletion.
     Delete(Draft),
-    /// A deletion nobody knows more of.
+    /// A deletion without further data.
     Forget(SmallKey),
     /// A version.
     Bookmark(Stamp),
@@ -261,37 +261,37 @@ pub enum StoreOp {
     Replace(Vec<Draft>, Stamp),
     /// A page of a list.
     StagePut(Draft),
-    /// A key is taken off the list again.
+    /// Removes a key from the list.
     StageRemove(SmallKey),
-    /// What is not listed is kept, if its key has a bit here.
+    /// Stored objects whose keys have their bit set here are kept although they are not listed.
     StageKeep(u8),
     /// The list is complete.
     StagePublish(Stamp),
-    /// The list broke off.
+    /// The list failed.
     StageDrop,
     /// A write in a transaction.
     TransactionUpsert(Draft),
-    /// A deletion in a transaction; whether its last state is known.
+    /// A deletion in a transaction, with or without a last state.
     TransactionDelete(Draft, bool),
-    /// The end of a transaction.
+    /// Commits a transaction.
     Commit,
-    /// A transaction that is given up.
+    /// Discards a transaction.
     Abandon,
-    /// One more index.
+    /// Adds an index.
     AddIndex(u8),
-    /// One index less.
+    /// Removes an index.
     RemoveIndex(u8),
-    /// Asks the store and every snapshot.
+    /// Queries the store and every snapshot.
     Ask(Box<Question>),
     /// Takes a snapshot and holds it.
     Snapshot,
-    /// Looks at the oldest snapshot and drops it.
+    /// Checks the oldest snapshot and drops it.
     DropSnapshot,
-    /// One more subscription.
+    /// Adds a subscription.
     Subscribe,
-    /// One more, of a view.
+    /// Adds a subscription to a view.
     SubscribeTo(View),
-    /// So many seconds pass.
+    /// Advances the clock by this many seconds.
     Pass(u8),
     /// Takes changes.
     Take(u8, u8),
@@ -301,13 +301,13 @@ pub enum StoreOp {
     Unsubscribe(u8),
     /// Waits for a version.
     WaitFor(Stamp),
-    /// Gives up the oldest wait.
+    /// Drops the oldest wait.
     DropWait,
-    /// Ends the changes.
+    /// Closes the store.
     Close,
 }
 
-/// Weights by the first byte.
+/// The first byte selects by weight.
 impl<'a> Arbitrary<'a> for StoreOp {
     fn arbitrary(u: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
         Ok(match u8::arbitrary(u)? {
@@ -347,7 +347,7 @@ impl<'a> Arbitrary<'a> for StoreOp {
     }
 }
 
-/// One step of a life that is all about consumers which fall behind and catch up.
+/// One step of a sequence about consumers that fall behind and catch up.
 #[derive(Clone, Debug)]
 pub struct SubscriptionOp(pub StoreOp);
 

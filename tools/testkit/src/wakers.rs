@@ -6,19 +6,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// Counts how often it was woken.
+/// Counts its wake-ups.
 #[derive(Debug, Default)]
 pub struct Counting(AtomicUsize);
 
 impl Counting {
-    /// A counter and a waker that feeds it.
+    /// Returns a counter and a waker that increments it.
     #[must_use]
     pub fn waker() -> (Arc<Self>, Waker) {
         let counting = Arc::new(Self::default());
         (counting.clone(), counting.into())
     }
 
-    /// Wake-ups so far.
+    /// The number of wake-ups so far.
     #[must_use]
     pub fn wakes(&self) -> usize {
         self.0.load(Ordering::SeqCst)
@@ -51,7 +51,7 @@ pub fn poll_once<F: Future + ?Sized>(future: Pin<&mut F>) -> Poll<F::Output> {
     poll_with(future, Waker::noop())
 }
 
-/// What a future has to say without waiting: one that gives way to other tasks, and wakes itself for it, is polled again.
+/// Returns the result of a future without waiting. A future that yields and wakes itself is polled again.
 pub fn poll_at_once<F: Future + ?Sized>(mut future: Pin<&mut F>) -> Poll<F::Output> {
     let (wakes, waker) = Counting::waker();
     let polled = poll_with(future.as_mut(), &waker);

@@ -438,7 +438,7 @@ impl World<'_> {
             let still_there = |object: &Object| alive.contains(object);
             self.tally.hit_if(!then.iter().all(still_there), "view with something that has expired since");
         }
-        // The next expiry is never later than that of an expired object. It may be earlier.
+        // The reported next expiry is never later than the first one. It may be earlier while a snapshot or a consumer holds objects.
         let waited = store.next_expiry().map(Nanos::get);
         let first = oracle.lives.iter().filter_map(Life::end).min().map(|end| end + 1);
         match views.is_empty() && self.reader.is_none() {
