@@ -1,4 +1,4 @@
-//! An adaptive limit by its definition: all operations are remembered, and a round is judged by sorting its answers.
+//! The oracle of the adaptive limit: it stores all operations, and evaluates a round by sorting its responses.
 
 use arbitrary::Arbitrary;
 
@@ -7,21 +7,21 @@ use crate::oracle::limiter::Span;
 /// One step of a random run.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub enum AdaptiveOp {
-    /// An operation starts, if it may.
+    /// Starts an operation, if the limit allows it.
     Start,
-    /// As many as may start.
+    /// Starts as many operations as the limit allows.
     Fill,
-    /// One of those in flight ends.
+    /// Ends one of the operations in flight.
     End(u8, Ending),
-    /// All in flight end.
+    /// Ends all operations in flight.
     EndAll(Ending),
-    /// Time passes.
+    /// Advances the clock.
     Advance(Span),
-    /// The clock jumps back.
+    /// Sets the clock back.
     JumpBack(Span),
 }
 
-/// How an operation ends.
+/// The outcome of an operation.
 #[derive(Arbitrary, Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Ending {
@@ -30,12 +30,12 @@ pub enum Ending {
     Ignored,
 }
 
-/// What a random run starts with.
+/// The configuration of a random run.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub struct AdaptiveSetup {
     least: u8,
     above_least: u8,
-    /// What is too slow.
+    /// The latency above which a response is too slow.
     pub bound: Span,
     /// The first limit.
     pub start_at: u8,
@@ -55,7 +55,7 @@ impl AdaptiveSetup {
     }
 }
 
-/// The limit, and everything that ever happened in this round.
+/// The limit, and all events of this round.
 #[derive(Clone, Debug)]
 pub struct OracleAimd {
     setup: AdaptiveSetup,
@@ -64,7 +64,7 @@ pub struct OracleAimd {
     round: u64,
     /// Latency, or a failure.
     answers: Vec<Option<u64>>,
-    /// As many were in flight when one started, or was refused.
+    /// The number of operations in flight at each start or refusal.
     peak: usize,
 }
 
@@ -82,7 +82,7 @@ impl OracleAimd {
         Self { setup, limit, in_flight: Vec::new(), round: 0, answers: Vec::new(), peak: 0 }
     }
 
-    /// Whether one may start.
+    /// Whether an operation may start.
     pub fn start(&mut self, now: u64) -> bool {
         let free = self.in_flight.len() < self.limit as usize;
         if free {
@@ -92,7 +92,7 @@ impl OracleAimd {
         free
     }
 
-    /// The operation at that place in the list of those in flight ends; the last takes its place.
+    /// Ends the operation at this index in the list of operations in flight; the last one moves to the index.
     pub fn end(&mut self, which: usize, ending: Ending, now: u64) {
         let operation = self.in_flight.swap_remove(which);
         if operation.round == self.round && ending != Ending::Ignored {
@@ -104,7 +104,7 @@ impl OracleAimd {
         }
         let count = self.answers.len();
         let failures = self.answers.iter().filter(|answer| answer.is_none()).count();
-        // Failures are not slow.
+        // A failure does not count as slow.
         let mut latencies: Vec<u64> = self.answers.iter().map(|answer| answer.unwrap_or(0)).collect();
         latencies.sort_unstable();
         let median = latencies[(count - 1) / 2];
@@ -118,13 +118,13 @@ impl OracleAimd {
         self.peak = 0;
     }
 
-    /// How many may be in flight.
+    /// The limit on operations in flight.
     #[must_use]
     pub fn limit(&self) -> u32 {
         self.limit
     }
 
-    /// How many are.
+    /// The number of operations in flight.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.in_flight.len()

@@ -1,4 +1,4 @@
-//! Honest backoff, slowly: one open backoff per key.
+//! The oracle of a backoff that counts a key once per backoff: one open backoff per key.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::queue_answers::{Time, later};
 pub struct OracleExponential {
     /// The delay of the first failure.
     pub base: Duration,
-    /// No delay is longer.
+    /// The longest delay.
     pub cap: Duration,
 }
 
@@ -27,23 +27,23 @@ impl OracleExponential {
     }
 }
 
-/// What became of a failure.
+/// The result of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failed {
-    /// When to come back.
+    /// The time of the retry.
     pub until: Time,
-    /// Not the same failure as before.
+    /// Whether the failure was counted.
     pub counted: bool,
 }
 
-/// The one open backoff of a key: failures so far, and until when failing again counts as the same failure.
+/// The open backoff of a key: the number of failures, and the time until which another failure is not counted.
 #[derive(Clone, Copy, Debug)]
 struct Backoff {
     failures: u32,
     until: Time,
 }
 
-/// The open backoffs of all keys; they are kept until forgotten.
+/// The open backoffs of all keys, which are kept until they are forgotten.
 #[derive(Clone, Debug)]
 pub struct OracleBackoffs<K> {
     limiter: Option<OracleExponential>,
@@ -52,13 +52,13 @@ pub struct OracleBackoffs<K> {
 }
 
 impl<K: Copy + PartialEq> OracleBackoffs<K> {
-    /// None open.
+    /// Without open backoffs.
     #[must_use]
     pub fn new(limiter: Option<OracleExponential>, bucket: Option<OracleQuota>) -> Self {
         Self { limiter, bucket: bucket.map(OracleBucket::new), open: Vec::new() }
     }
 
-    /// A failure: one that comes before the open backoff is over is the same failure. Nothing without a limiter.
+    /// Records a failure. A failure before the end of the open backoff is not counted. Returns nothing without a limiter.
     pub fn fail(&mut self, key: K, now: Time) -> Option<Failed> {
         let limiter = self.limiter?;
         let open = self.open.iter().find(|(of, _)| *of == key).map(|(_, backoff)| *backoff);
@@ -82,7 +82,7 @@ impl<K: Copy + PartialEq> OracleBackoffs<K> {
         self.open.iter().find(|(of, _)| *of == key).map_or(0, |(_, backoff)| backoff.failures)
     }
 
-    /// Forgets the failures of a key, and its open backoff with them.
+    /// Forgets the failures and the open backoff of a key.
     pub fn forget(&mut self, key: K) {
         self.open.retain(|(of, _)| *of != key);
     }

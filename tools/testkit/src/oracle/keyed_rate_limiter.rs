@@ -1,37 +1,37 @@
-//! A bucket for each key as a list of such buckets, of which one or any number are kept.
+//! The oracle of a limiter with a bucket per key: a list of buckets, of which one or any number are kept.
 
 use arbitrary::Arbitrary;
 
 use crate::oracle::limiter::{Key, OracleBucket, OracleQuota, Span};
 
-/// One step of a random run of a limiter with a bucket for each key.
+/// One step of a random run of a limiter with a bucket per key.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub enum KeyedOp {
-    /// Takes a token of a key if one is there.
+    /// Takes a token of a key if one is available.
     TryAcquire(Key),
-    /// Takes some at once if they are there.
+    /// Takes several tokens if they are available.
     TryAcquireMany(Key, u8),
-    /// Takes a token of a key, at once or ahead of time.
+    /// Takes a token of a key now or reserves one.
     Reserve(Key),
-    /// Takes some at once, at once or ahead of time.
+    /// Takes several tokens now or reserves them.
     ReserveMany(Key, u8),
-    /// Gives back one of the reservations still held.
+    /// Cancels one of the reservations still held.
     Cancel(u8),
-    /// Asks how many could be taken at once.
+    /// Reads the number of available tokens.
     Available(Key),
     /// Changes rate and burst of every key.
     SetQuota(OracleQuota),
-    /// Time passes.
+    /// Advances the clock.
     Advance(Span),
 }
 
-/// Buckets by key; a key without one has a full one.
+/// Buckets by key; a key without a bucket has a full one.
 #[derive(Clone, Debug)]
 pub struct OracleKeyedRateLimiter {
     quota: OracleQuota,
     only_one: bool,
     buckets: Vec<Bucket>,
-    /// Nothing reserved before the last change can be given back.
+    /// A reservation from before the last change cannot be cancelled.
     changes: u64,
     made: u64,
 }
@@ -40,11 +40,11 @@ pub struct OracleKeyedRateLimiter {
 struct Bucket {
     key: Key,
     tokens: OracleBucket,
-    /// No two are alike: a key that has gone and comes again has another one.
+    /// A unique number: a key that was removed and is used again has a new bucket.
     id: u64,
 }
 
-/// A reservation, to be given back.
+/// A reservation that can be cancelled.
 #[derive(Clone, Copy, Debug)]
 pub struct OracleReservation {
     bucket: u64,
@@ -53,16 +53,16 @@ pub struct OracleReservation {
 }
 
 impl OracleKeyedRateLimiter {
-    /// Full buckets; `only_one` of them is kept that is not full.
+    /// Full buckets. With `only_one`, one bucket that is not full is kept.
     #[must_use]
     pub fn new(quota: OracleQuota, only_one: bool) -> Self {
         Self { quota, only_one, buckets: Vec::new(), changes: 0, made: 0 }
     }
 
-    /// Takes so many tokens if they are there; else says when.
+    /// Takes this many tokens if they are available.
     ///
     /// # Errors
-    /// When they will be; `None` if never, for more than the burst.
+    /// The time at which the tokens will be available; `None` for more tokens than the burst.
     pub fn try_acquire(&mut self, key: Key, count: u32, now: u64) -> Result<(), Option<u64>> {
         let mut bucket = self.bucket(key);
         bucket.try_acquire(count, now)?;
@@ -70,10 +70,10 @@ impl OracleKeyedRateLimiter {
         Ok(())
     }
 
-    /// Takes so many tokens; says which, and when they are due.
+    /// Takes this many tokens, now or ahead of time. Returns the reservation and the time at which they are due.
     ///
     /// # Errors
-    /// The burst, if that is fewer.
+    /// The burst, if it is smaller than the number of tokens.
     pub fn reserve(&mut self, key: Key, count: u32, now: u64) -> Result<(OracleReservation, u64), u32> {
         let mut bucket = self.bucket(key);
         let token = bucket.reserve(count, now)?;
@@ -82,20 +82,20 @@ impl OracleKeyedRateLimiter {
         Ok((OracleReservation { bucket, token, changes: self.changes }, due))
     }
 
-    /// Gives a reservation back, if its bucket does and nothing has changed since; says whether it did.
+    /// Cancels a reservation, if its bucket allows it and the quota has not changed since. Returns whether it was cancelled.
     pub fn cancel(&mut self, reservation: OracleReservation, now: u64) -> bool {
         let OracleReservation { bucket, token, changes } = reservation;
         let bucket = self.buckets.iter_mut().find(|other| other.id == bucket);
         changes == self.changes && bucket.is_some_and(|bucket| bucket.tokens.give_back(token, now))
     }
 
-    /// How many tokens of a key could be taken at once.
+    /// The number of available tokens of a key.
     #[must_use]
     pub fn available(&self, key: Key, now: u64) -> u32 {
         self.bucket(key).available(now)
     }
 
-    /// Changes the quota of every key; full is full, also of a larger burst.
+    /// Changes the quota of every key. A full bucket stays full, also with a larger burst.
     pub fn set_quota(&mut self, quota: OracleQuota, now: u64) {
         let (old, new) = (self.quota, quota);
         if (old.tokens(), old.period(), old.burst()) == (new.tokens(), new.period(), new.burst()) {
@@ -107,7 +107,7 @@ impl OracleKeyedRateLimiter {
         self.changes += 1;
     }
 
-    /// Does any span hold more than burst + rate × time, in any bucket that is kept?
+    /// Checks that no span of any kept bucket has more tokens than burst + rate × time.
     ///
     /// # Errors
     /// The first and the last token of such a span.
@@ -120,7 +120,7 @@ impl OracleKeyedRateLimiter {
         known.map_or_else(|| OracleBucket::new(self.quota), |bucket| bucket.tokens.clone())
     }
 
-    /// A bucket of which tokens were taken; it may take the place of another. Says which it is.
+    /// Stores a bucket from which tokens were taken, possibly in place of another. Returns its number.
     fn put(&mut self, key: Key, tokens: OracleBucket, now: u64) -> u64 {
         if let Some(known) = self.buckets.iter_mut().find(|bucket| bucket.key == key) {
             known.tokens = tokens;

@@ -1,6 +1,6 @@
-//! Slow, obvious limiters: lists that are walked from end to end, and 128-bit arithmetic.
+//! The oracles of the limiters: linear searches in lists, and 128-bit arithmetic.
 //!
-//! Times and waits are nanoseconds in a `u64`; the largest stands for never.
+//! Times and waits are nanoseconds in a `u64`; the largest value means never.
 
 use arbitrary::Arbitrary;
 
@@ -10,40 +10,40 @@ use crate::random::Random;
 /// One step of a random run of a limiter.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub enum LimiterOp {
-    /// A key fails.
+    /// Records a failure of a key.
     When(Key),
-    /// A key fails, and what it took may be given back.
+    /// Records a failure of a key whose reservation may be cancelled later.
     Reserve(Key),
-    /// One of the reservations still held is given back.
+    /// Cancels one of the reservations still held.
     Cancel(u8),
-    /// A key has worked.
+    /// Forgets a key after a success.
     Forget(Key),
-    /// The quota of the shared budget is changed.
+    /// Changes the quota of the shared budget.
     SetQuota(OracleQuota),
-    /// Time passes.
+    /// Advances the clock.
     Advance(Span),
-    /// The clock jumps back.
+    /// Sets the clock back.
     JumpBack(Span),
 }
 
 /// One step of a random run of a bucket.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub enum BucketOp {
-    /// Takes a token, at once or ahead of time.
+    /// Takes a token now or ahead of time.
     Reserve,
-    /// Takes a token if one is there.
+    /// Takes a token if one is available.
     TryAcquire,
-    /// Takes some at once, at once or ahead of time.
+    /// Takes several tokens now or ahead of time.
     ReserveMany(u8),
-    /// Takes some at once if they are there.
+    /// Takes several tokens if they are available.
     TryAcquireMany(u8),
-    /// Gives back one of the tokens still held.
+    /// Returns one of the tokens still held.
     GiveBack(u8),
     /// Changes rate and burst.
     SetQuota(OracleQuota),
-    /// Time passes.
+    /// Advances the clock.
     Advance(Span),
-    /// The clock jumps back.
+    /// Sets the clock back.
     JumpBack(Span),
 }
 
@@ -57,16 +57,16 @@ pub enum Key {
     D,
 }
 
-/// A length of time, in the units that matter here.
+/// A duration, in one of several units.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub enum Span {
-    /// Nanoseconds: where rounding shows.
+    /// Nanoseconds, for which rounding is visible.
     Nanos(u8),
     /// Microseconds.
     Micros(u16),
     /// Milliseconds, up to 50 days.
     Millis(u32),
-    /// Without end.
+    /// Infinite.
     Endless,
 }
 
@@ -82,14 +82,14 @@ impl Span {
         }
     }
 
-    /// In nanoseconds, 50 days for one without end.
+    /// In nanoseconds; 50 days for an infinite duration.
     #[must_use]
     pub fn finite(self) -> u64 {
         self.nanos().min(u64::from(u32::MAX) * 1_000_000)
     }
 }
 
-/// How waits are spread.
+/// The jitter of waits.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 #[allow(missing_docs)]
 pub enum OracleJitter {
@@ -99,7 +99,7 @@ pub enum OracleJitter {
     Decorrelated,
 }
 
-/// A rate and a burst; zeros count as ones.
+/// A rate and a burst; 0 counts as 1.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub struct OracleQuota {
     tokens: u16,
@@ -108,25 +108,25 @@ pub struct OracleQuota {
 }
 
 impl OracleQuota {
-    /// So many tokens each period of so many nanoseconds, and so many at once.
+    /// A quota with this number of tokens per period, this period in nanoseconds, and this burst.
     #[must_use]
     pub fn new(tokens: u16, period_millis: u32, burst: u8) -> Self {
         Self { tokens, period: Span::Millis(period_millis), burst }
     }
 
-    /// Tokens each period.
+    /// Tokens per period.
     #[must_use]
     pub fn tokens(self) -> u16 {
         self.tokens.max(1)
     }
 
-    /// Nanoseconds of the period: no more than one token a nanosecond, where giving back is exact.
+    /// The period in nanoseconds: at most one token per nanosecond, for which returning tokens is exact.
     #[must_use]
     pub fn period(self) -> u64 {
         self.period.finite().max(u64::from(self.tokens()))
     }
 
-    /// Tokens and period without what they have in common.
+    /// Tokens and period, divided by their greatest common divisor.
     #[must_use]
     pub fn in_lowest_terms(self) -> (u64, u64) {
         let (tokens, period) = (u64::from(self.tokens()), self.period());
@@ -134,14 +134,14 @@ impl OracleQuota {
         (tokens / common, period / common)
     }
 
-    /// Most at once.
+    /// The burst.
     #[must_use]
     pub fn burst(self) -> u8 {
         self.burst.max(1)
     }
 }
 
-/// What the limiter of a random run is made of.
+/// The configuration of the limiter of a random run.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 #[allow(missing_docs)]
 pub struct LimiterSetup {
@@ -160,18 +160,18 @@ pub struct LimiterSetup {
     pub few_keys: bool,
 }
 
-/// Which policies are combined, and how.
+/// The combination of policies.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 #[allow(missing_docs)]
 pub enum Shape {
     Exponential,
     FastSlow,
     Bucket,
-    /// The longer of exponential and bucket: the controller default.
+    /// The longer of the exponential and the bucket: the controller default.
     Default,
     /// The longest of fast/slow, exponential and bucket, capped.
     Everything,
-    /// The exponential, its ends within the quota.
+    /// The exponential, with a budget for the ends of its waits.
     Paced,
 }
 
@@ -188,13 +188,13 @@ impl LimiterSetup {
         self.base().saturating_add(self.above_base.nanos())
     }
 
-    /// The most keys of any part.
+    /// The maximum number of keys of each part.
     #[must_use]
     pub fn max_keys(&self) -> u32 {
         if self.few_keys { 2 } else { 1_000 }
     }
 
-    /// The limiter it describes.
+    /// Builds the limiter.
     #[must_use]
     pub fn oracle(&self) -> OracleLimiter<Key> {
         let exponential = || {
@@ -252,10 +252,10 @@ pub enum OracleLimiter<K> {
 }
 
 impl<K: Copy + PartialEq> OracleLimiter<K> {
-    /// A failure: how long to wait. The tokens it takes are added to `taken`, outermost first.
+    /// Records a failure and returns the wait. Adds the taken tokens to `taken`, outermost first.
     ///
     /// # Panics
-    /// Never: a burst is one or more.
+    /// Does not panic: a burst is at least one.
     pub fn failed(&mut self, key: K, now: u64, random: u64, taken: &mut Vec<usize>) -> u64 {
         match self {
             Self::Exponential { base, cap, immediate_first, jitter, failures } => {
@@ -319,7 +319,7 @@ impl<K: Copy + PartialEq> OracleLimiter<K> {
         }
     }
 
-    /// Keys with state.
+    /// The number of keys with state.
     #[must_use]
     pub fn tracked(&self) -> usize {
         match self {
@@ -330,23 +330,23 @@ impl<K: Copy + PartialEq> OracleLimiter<K> {
         }
     }
 
-    /// Gives back what a failure took, as it was added to `taken`; says whether any of it made a difference.
+    /// Returns the tokens of a failure, as they were added to `taken`. Returns whether any token changed the state.
     pub fn give_back(&mut self, taken: &[usize], now: u64) -> bool {
         match self {
             Self::Exponential { .. } | Self::FastSlow { .. } => false,
             Self::Bucket(bucket) => taken.iter().filter(|token| bucket.give_back(**token, now)).count() > 0,
-            // No tree of a setup has two buckets, so it does not matter which of them a token is of.
+            // A configuration has at most one bucket, so a token needs no reference to its bucket.
             Self::MaxOf(first, second) => {
                 let first = first.give_back(taken, now);
                 second.give_back(taken, now) || first
             }
             Self::Capped(inner, _) => inner.give_back(taken, now),
-            // Nothing inside takes anything.
+            // The inner policies take no tokens.
             Self::Paced(_, pace) => taken.iter().filter(|booking| pace.give_back(**booking, now)).count() > 0,
         }
     }
 
-    /// Changes the quota of every budget inside.
+    /// Changes the quota of every budget in the tree.
     pub fn set_quota(&mut self, quota: OracleQuota, now: u64) {
         match self {
             Self::Exponential { .. } | Self::FastSlow { .. } => {}
@@ -360,10 +360,10 @@ impl<K: Copy + PartialEq> OracleLimiter<K> {
         }
     }
 
-    /// Checks that all waits given out so far stay within the rates of the buckets inside.
+    /// Checks that all returned waits stay within the rates of the buckets in the tree.
     ///
     /// # Errors
-    /// The first and the last time of a span in which more was granted than its bucket allows.
+    /// The first and the last time of a span with more grants than its bucket allows.
     pub fn within_rate(&self) -> Result<(), (u64, u64)> {
         match self {
             Self::Exponential { .. } | Self::FastSlow { .. } => Ok(()),
@@ -376,7 +376,7 @@ impl<K: Copy + PartialEq> OracleLimiter<K> {
 }
 
 fn spread(wait: u128, base: u128, last: u128, cap: u128, jitter: OracleJitter, random: u64) -> u64 {
-    // One of the `most + 1` whole numbers up to `most`, each with the same share of all 2^64 random numbers.
+    // Maps a random number to a whole number from 0 to `most`, each with the same share of all 2^64 random numbers.
     let up_to = |most: u128| u128::from(random) * (most + 1) / (1 << 64);
     let wait = match jitter {
         OracleJitter::None => wait,
@@ -387,7 +387,7 @@ fn spread(wait: u128, base: u128, last: u128, cap: u128, jitter: OracleJitter, r
     u64::try_from(wait).expect("a wait is at most its cap")
 }
 
-/// Failures by key, the one that failed last at the end.
+/// Failures by key, ordered by the last failure.
 #[derive(Clone, Debug)]
 pub struct OracleFailures<K> {
     keys: Vec<(K, u32, u64, u64)>,
@@ -396,13 +396,13 @@ pub struct OracleFailures<K> {
 }
 
 impl<K: Copy + PartialEq> OracleFailures<K> {
-    /// For waits of up to `longest`, kept for `rest` after that, of at most so many keys.
+    /// For waits of up to `longest`; keys are kept for `rest` after that, and their number is bounded.
     #[must_use]
     pub fn new(longest: u64, rest: u64, most: u32) -> Self {
         Self { keys: Vec::new(), idle: longest.saturating_add(rest), most: most as usize }
     }
 
-    /// Counts one more, and says how many there were before, and the last wait.
+    /// Counts a failure. Returns the number of earlier failures and the last wait.
     fn count(&mut self, key: K, now: u64) -> (u32, u64) {
         let expired = |&(_, _, at, _): &(K, u32, u64, u64)| now.saturating_sub(at) > self.idle;
         let before = match self.keys.iter().find(|entry| entry.0 == key) {
@@ -410,7 +410,7 @@ impl<K: Copy + PartialEq> OracleFailures<K> {
             _ => (0, 0),
         };
         self.keys.retain(|entry| entry.0 != key);
-        // The longest idle two of the others leave if they have expired: that is all the sweeping there is.
+        // Of the other keys, the two that have been idle longest are removed if they have expired. No other key expires in this call.
         for _ in 0..2 {
             if self.keys.first().is_some_and(expired) {
                 self.keys.remove(0);
@@ -423,7 +423,7 @@ impl<K: Copy + PartialEq> OracleFailures<K> {
         before
     }
 
-    /// What the key that was counted last waits.
+    /// The wait of the key that was counted last.
     fn waits(&mut self, wait: u64) {
         if let Some(entry) = self.keys.last_mut() {
             entry.3 = wait;
@@ -439,14 +439,14 @@ impl<K: Copy + PartialEq> OracleFailures<K> {
     }
 }
 
-/// A bucket as the list of all that was ever taken.
+/// The oracle of a token bucket: a list of all tokens ever taken.
 ///
-/// Of all tokens taken since some moment, all but a burst have to wait for the time they take to arrive. So a token is
-/// due when this holds for every moment at which one was taken.
+/// Of all tokens taken since a given moment, all except a burst have to wait until they are generated. A token is due when this holds for every moment
+/// at which a token was taken.
 #[derive(Clone, Debug)]
 pub struct OracleBucket {
     quota: OracleQuota,
-    /// When, and how much, in parts: as many parts to a nanosecond as tokens to a period, in lowest terms.
+    /// Time and amount of each token, in parts: a nanosecond has as many parts as a period has tokens, in lowest terms.
     taken: Vec<(u64, u128)>,
     grants: Vec<Grant>,
 }
@@ -457,7 +457,7 @@ struct Grant {
     count: u32,
     entry: usize,
     returned: bool,
-    /// The quota has been changed since.
+    /// Whether the quota has changed since.
     closed: bool,
 }
 
@@ -468,10 +468,10 @@ impl OracleBucket {
         Self { quota, taken: Vec::new(), grants: Vec::new() }
     }
 
-    /// Takes so many tokens; says which.
+    /// Takes this many tokens and returns them.
     ///
     /// # Errors
-    /// The burst, if that is fewer.
+    /// The burst, if it is smaller than the number of tokens.
     pub fn reserve(&mut self, count: u32, now: u64) -> Result<usize, u32> {
         let burst = u32::from(self.quota.burst());
         if count > burst {
@@ -484,10 +484,10 @@ impl OracleBucket {
         Ok(self.grants.len() - 1)
     }
 
-    /// Takes so many tokens if they are there; else says when.
+    /// Takes this many tokens if they are available.
     ///
     /// # Errors
-    /// When they will be; `None` if never, for more than the burst.
+    /// The time at which the tokens will be available; `None` for more tokens than the burst.
     pub fn try_acquire(&mut self, count: u32, now: u64) -> Result<(), Option<u64>> {
         let token = self.reserve(count, now).map_err(|_| None)?;
         let due = self.due(token);
@@ -499,14 +499,13 @@ impl OracleBucket {
         Ok(())
     }
 
-    /// When a token is due.
+    /// The time at which a token is due.
     #[must_use]
     pub fn due(&self, token: usize) -> u64 {
         self.grants[token].due
     }
 
-    /// Gives a token back, if somebody else can still use it: its time has not passed, and nobody waits for a later
-    /// one.
+    /// Returns a token if it can still be used: its time has not passed, and no later token is taken.
     pub fn give_back(&mut self, token: usize, now: u64) -> bool {
         let Grant { due, entry, returned, closed, .. } = self.grants[token];
         if returned || closed || due < now || due < self.allowed() || due == u64::MAX {
@@ -517,7 +516,7 @@ impl OracleBucket {
         true
     }
 
-    /// Changes the quota: as many tokens as there are now are kept, up to the new burst.
+    /// Changes the quota. The bucket keeps its available tokens, up to the new burst.
     pub fn set_quota(&mut self, quota: OracleQuota, now: u64) {
         let (old, old_token) = (self.quota, self.token());
         if (old.tokens(), old.period(), old.burst()) == (quota.tokens(), quota.period(), quota.burst()) {
@@ -526,7 +525,7 @@ impl OracleBucket {
         let missing = self.full().saturating_sub(u128::from(now) * self.rate());
         let (whole, rest) = (missing / old_token, missing % old_token);
         self.quota = quota;
-        // Whole tokens missing to the old burst and the rest of one, rounded up; then those missing to the new burst.
+        // The number of tokens missing to the old burst, rounded up; then the number missing to the new burst.
         let missing =
             whole.saturating_mul(self.token()).saturating_add((rest * self.token()).div_ceil(old_token));
         let missing = missing.saturating_add(u128::from(quota.burst()) * self.token());
@@ -537,15 +536,14 @@ impl OracleBucket {
         }
     }
 
-    /// How many could be taken at once.
+    /// The number of available tokens.
     #[must_use]
     pub fn available(&self, now: u64) -> u32 {
         let mut bucket = self.clone();
         (0..).take_while(|_| bucket.try_acquire(1, now).is_ok()).count() as u32
     }
 
-    /// Does any span hold more than burst + rate × time, counting the tokens of the present quota that were not given
-    /// back?
+    /// Checks that no span has more tokens than burst + rate × time, counting the tokens of the current quota that were not returned.
     ///
     /// # Errors
     /// The first and the last token of such a span.
@@ -558,7 +556,7 @@ impl OracleBucket {
             for &(last, count) in &due[i..] {
                 tokens += u64::from(count);
                 let above_burst = tokens.saturating_sub(self.quota.burst().into());
-                // Both ends belong to the span.
+                // The span includes both ends.
                 let span = u128::from(last - first) + 1;
                 if last < u64::MAX && u128::from(above_burst) * self.token() > span * self.rate() {
                     return Err((first, last));
@@ -568,14 +566,14 @@ impl OracleBucket {
         Ok(())
     }
 
-    /// When the rate allows the last token taken.
+    /// The time at which the rate allows the last token taken.
     fn allowed(&self) -> u64 {
         let burst = u128::from(self.quota.burst()) * self.token();
         let parts = self.full().saturating_sub(burst);
         u64::try_from(parts.div_ceil(self.rate())).unwrap_or(u64::MAX)
     }
 
-    /// When all that was taken would have arrived again, in parts.
+    /// The time at which the bucket is full again, in parts.
     fn full(&self) -> u128 {
         let mut since = 0;
         let mut full = 0;
@@ -586,7 +584,7 @@ impl OracleBucket {
         full.min(self.never())
     }
 
-    /// A debt ends with the token that is due never.
+    /// The upper bound of a debt, reached by a token that is never due.
     fn never(&self) -> u128 {
         u128::from(u64::MAX) * self.rate() + u128::from(self.quota.burst()) * self.token()
     }
@@ -602,7 +600,7 @@ impl OracleBucket {
     }
 }
 
-/// The greatest number that divides both: Euclid's.
+/// The greatest common divisor, by Euclid's algorithm.
 fn greatest_divisor(of: u64, and: u64) -> u64 {
     if and == 0 { of } else { greatest_divisor(and, of % and) }
 }

@@ -1,44 +1,44 @@
-//! Who comes next, spelled out: a list of Ready keys, and the rule of each order.
+//! The oracle of the orders: a list of Ready keys, and the rule of each order.
 
-/// How Ready keys share the workers.
+/// The order of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
-    /// First in, first out.
+    /// FIFO.
     Fifo,
-    /// By priority: a lower level is served once per so many hand-outs of the highest, or never.
+    /// By priority: a lower level is served once per this number of hand-outs of the highest, or never.
     Priority(Option<u64>),
-    /// Two groups take turns, and this holds for them.
+    /// Two groups take turns, with these limits.
     Fair([GroupLimits; 2]),
 }
 
-/// What holds for a group.
+/// The weight and the limits of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupLimits {
-    /// Hand-outs in its turn; for none it has no turn.
+    /// The weight: hand-outs per turn. With 0 the group is suspended.
     pub weight: u32,
-    /// So many leases at most; for none nothing is handed out.
+    /// The largest number of leases. With 0 the group is suspended.
     pub leases: u32,
-    /// So many keys at most.
+    /// The largest number of keys.
     pub keys: usize,
 }
 
 impl GroupLimits {
-    /// A weight, and nothing else.
+    /// A group with a weight and without limits.
     #[must_use]
     pub fn weight(weight: u32) -> Self {
         Self { weight, leases: u32::MAX, keys: usize::MAX }
     }
 }
 
-/// What the order knows of a key.
+/// The state of a key in the order.
 #[derive(Clone, Debug)]
 struct Place<K> {
     key: K,
-    /// What it comes back with.
+    /// The key's own priority.
     own: i8,
-    /// What it is queued with, or was handed out with.
+    /// The priority with which the key is queued or was handed out.
     priority: i8,
-    /// Added meanwhile, with this.
+    /// The priority of an add while the key was leased.
     wished: Option<i8>,
     leased: bool,
     /// In line since so many others came, at this level; then the places it was raised to.
@@ -46,33 +46,33 @@ struct Place<K> {
     wait: Wait,
 }
 
-/// How long a key has been in the first of its lines.
+/// The waiting time of a key in its first level.
 #[derive(Clone, Debug, Default)]
 struct Wait {
-    /// Keys that were before it there.
+    /// The number of keys before it in the level.
     before: u64,
     hand_outs: u64,
     /// Levels that were in use meanwhile, and not the highest.
     lower: Vec<i8>,
 }
 
-/// What a level has coming.
+/// The credits of a level.
 #[derive(Clone, Copy, Debug)]
 struct Credit {
     level: i8,
     credits: u64,
-    /// The hand-out at which it had none.
+    /// The hand-out at which the level had no credits.
     since: u64,
 }
 
-/// All keys of a queue, as far as their order goes.
+/// All keys of a queue, with the state of the order.
 #[derive(Clone, Debug)]
 pub struct OracleOrder<K> {
     sharing: Sharing,
     group: fn(K) -> usize,
     places: Vec<Place<K>>,
     came: u64,
-    /// Groups in turn, with the hand-outs left to them.
+    /// The groups in turn, with their remaining hand-outs.
     ring: Vec<(usize, u32)>,
     credits: Vec<Credit>,
     hand_outs: u64,
@@ -92,7 +92,7 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
         }
     }
 
-    /// A key is added with a priority, whatever comes of it.
+    /// Records an add of a key with a priority, whatever its outcome.
     pub fn add(&mut self, key: K, priority: i8) {
         let Some(place) = self.places.iter_mut().find(|place| place.key == key) else {
             self.places.push(Place {
@@ -114,7 +114,7 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
         }
     }
 
-    /// It has this priority, whatever it had.
+    /// Sets the priority of a key.
     pub fn set_priority(&mut self, key: K, priority: i8) -> bool {
         let Some(place) = self.places.iter_mut().find(|place| place.key == key) else { return false };
         let lowered = priority < place.priority;
@@ -132,7 +132,7 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
         true
     }
 
-    /// The priority that is asked for next.
+    /// The priority of the next add.
     pub fn priority(&self, key: K) -> Option<i8> {
         let place = self.places.iter().find(|place| place.key == key)?;
         Some(place.wished.unwrap_or(place.priority))
@@ -149,10 +149,10 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
         }
     }
 
-    /// It becomes Ready.
+    /// Makes a key Ready.
     ///
     /// # Panics
-    /// When nobody has added it.
+    /// Panics if the key was not added.
     pub fn line_up(&mut self, key: K) {
         let came = self.came;
         self.came += 1;
@@ -165,13 +165,13 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
         self.turn_in(key);
     }
 
-    /// It is Ready no more.
+    /// Removes a Ready key.
     pub fn leave(&mut self, key: K) {
         self.place(key).lines.clear();
         self.turn_in(key);
     }
 
-    /// It was next and is handed out.
+    /// Hands out the key, which was next.
     pub fn take(&mut self, key: K) {
         if let Sharing::Priority(share) = self.sharing {
             self.pay(share);
@@ -189,7 +189,7 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
         }
     }
 
-    /// Its lease ends; `comes_back` for what it was leased for, too.
+    /// Ends the lease of a key; with `comes_back`, the key is requeued.
     pub fn end(&mut self, key: K, comes_back: bool) {
         let place = self.place(key);
         place.leased = false;
@@ -208,7 +208,7 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
         self.place(key).wished = None;
     }
 
-    /// It is gone.
+    /// Removes a key.
     pub fn forget(&mut self, key: K) {
         self.places.retain(|place| place.key != key);
     }
@@ -236,7 +236,7 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
         Some(*owed.min_by_key(|level| self.credit(**level).since).unwrap_or(highest))
     }
 
-    /// What a hand-out means to all levels; and what the documentation promises to those that are left waiting.
+    /// Updates all levels after a hand-out, and checks the documented bounds for the waiting keys.
     fn pay(&mut self, share: Option<u64>) {
         let since = self.hand_outs + 1;
         let (levels, next) = (self.levels(), self.next());
@@ -272,7 +272,7 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
         }
     }
 
-    /// A group is in turn while it has something to hand out; it comes in last.
+    /// A group is in turn while it has a key to hand out. A new group is added at the end.
     fn turn_in(&mut self, key: K) {
         let group = (self.group)(key);
         self.turn_group_in(group);
@@ -297,7 +297,7 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
         }
     }
 
-    /// Other limits for a group, if there are groups.
+    /// Sets the limits of a group, if the order has groups.
     pub fn limit(&mut self, group: usize, to: GroupLimits) {
         if let Sharing::Fair(limits) = &mut self.sharing {
             limits[group] = to;
@@ -309,25 +309,25 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
         self.limits(group).is_some_and(|limits| limits.weight == 0 || limits.leases == 0)
     }
 
-    /// How many are in line whom nobody gets.
+    /// The number of Ready keys that cannot be handed out.
     pub fn suspended(&self) -> usize {
         let in_line = self.places.iter().filter(|place| !place.lines.is_empty());
         in_line.filter(|place| self.is_suspended((self.group)(place.key))).count()
     }
 
-    /// How many more keys a group may have, if it is bounded.
+    /// The remaining capacity of a group, if it is bounded.
     pub fn room_of(&self, group: usize) -> Option<usize> {
         let bound = self.limits(group)?.keys;
         let keys = self.places.iter().filter(|place| (self.group)(place.key) == group).count();
         (bound < usize::MAX).then(|| bound.saturating_sub(keys))
     }
 
-    /// Whether the group of a key has no room for one more.
+    /// Whether the group of a key is full.
     pub fn is_full_for(&self, key: K) -> bool {
         self.room_of((self.group)(key)) == Some(0)
     }
 
-    /// How many keys of a group could be handed out.
+    /// The number of keys of a group that can be handed out.
     fn able(&self, group: usize) -> usize {
         let Some(limits) = self.limits(group).filter(|_| !self.is_suspended(group)) else { return 0 };
         let mine = || self.places.iter().filter(|place| (self.group)(place.key) == group);
@@ -338,7 +338,7 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
             .min((limits.leases as usize).saturating_sub(leased))
     }
 
-    /// Who is handed out next.
+    /// The key that is handed out next.
     pub fn next(&self) -> Option<K> {
         let eldest = |able: &dyn Fn(&Place<K>) -> bool| {
             let line = self.places.iter().filter(|place| !place.lines.is_empty() && able(place));
@@ -361,7 +361,7 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
         }
     }
 
-    /// Of each level or group, or of all, who has been in line the longest.
+    /// The key of each level or group, or of the whole queue, that has been Ready longest.
     pub fn heads(&self) -> Vec<K> {
         let class = |place: &Place<K>| match self.sharing {
             Sharing::Fifo => 0,
@@ -374,8 +374,7 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
         line.into_iter().map(|place| place.key).collect()
     }
 
-    /// Everybody in line: first those who can be handed out, in that order, then the others in no order; and how many
-    /// the former are.
+    /// All Ready keys: first those that can be handed out, in that order, then the others in no order; and the number of the former.
     pub fn in_line(&self) -> (Vec<K>, usize) {
         let mut left = self.clone();
         let mut line = Vec::new();

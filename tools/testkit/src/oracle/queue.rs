@@ -1,7 +1,7 @@
-//! A slow, obvious queue to compare with: one list of records, every rule of the state table spelled out.
+//! The oracle of the queue: one list of records, with every rule of the state table written out.
 //!
-//! No hash, no heap, no laziness: whatever is due is moved by hand before every operation, in the order in which it
-//! became due. `now` is an argument and must not go back.
+//! It has no hash table and no heap. Before every operation it makes due keys Ready, in the order of their deadlines. `now` is an argument and must not
+//! go back.
 
 mod adds;
 mod ages;
@@ -43,38 +43,38 @@ enum Life {
     Stopped,
 }
 
-/// The queue, as the state table says it.
+/// A queue that implements the state table.
 #[derive(Clone, Debug)]
 pub struct OracleQueue<K> {
     records: Vec<(K, State)>,
     setup: OracleSetup,
-    /// Who comes next.
+    /// The order of Ready keys.
     lines: OracleOrder<K>,
     /// The priority of the next add.
     asking: i8,
     backoffs: OracleBackoffs<K>,
     life: Life,
     paused: bool,
-    /// Leased keys that no lease speaks for.
+    /// Keys with a detached lease.
     detached: Vec<K>,
-    /// Since when each leased key is, in that order.
+    /// The start of each lease, in that order.
     leased_since: Vec<(K, Time)>,
-    /// Since when ages are kept.
+    /// The time since which ages are kept.
     aged_since: Option<Time>,
-    /// Leased keys that were called overdue.
+    /// Leased keys that were reported as overdue.
     overdue: Vec<K>,
-    /// What came back after shut down: left over, and in no promised order.
+    /// Keys that were retried after the shutdown: leftovers without a guaranteed order.
     late: Vec<K>,
     next_order: u64,
     meter: meter::Meter<K>,
-    /// Keys that failed too often, with their failures, in the order in which they did.
+    /// Keys that failed too often, with their failure counts, in the order in which they were given up.
     pub dead: Vec<(K, u32)>,
-    /// How often each cell of the state table was entered.
+    /// The number of times that each cell of the state table was entered.
     pub cells: Cells,
 }
 
 impl<K: Copy + Ord + Debug> OracleQueue<K> {
-    /// An empty queue; without a limiter a failure comes back at once.
+    /// An empty queue; without a limiter a failed key is Ready immediately.
     #[must_use]
     pub fn new(setup: OracleSetup) -> Self {
         Self::ordered(setup, Sharing::Fifo, |_| 0)
@@ -103,11 +103,11 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         }
     }
 
-    /// Deadlines up to `now`, in their order; equal ones in the order of their adds. After shut down none passes, but
-    /// those up to the horizon while the queue serves.
+    /// Processes the deadlines up to `now` in order; equal deadlines in the order of their adds. After the shutdown no deadline passes, except those up
+    /// to the horizon while the queue serves waiting keys.
     ///
     /// # Panics
-    /// When the model contradicts itself.
+    /// Panics if the model is inconsistent.
     pub fn pass_deadlines(&mut self, now: Time) {
         self.pass(now, true);
     }
@@ -146,7 +146,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         due.min_by_key(|(until, order, ..)| (*until, *order)).map(|(.., key, state)| (key, state))
     }
 
-    /// Deadlines up to this one pass when their time comes.
+    /// The last deadline that may still pass.
     #[must_use]
     pub fn last_deadline(&self) -> Option<Time> {
         match self.life {
@@ -156,7 +156,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         }
     }
 
-    /// Adds with this priority from now on.
+    /// Sets the priority of further adds.
     pub fn at(&mut self, priority: i8) -> &mut Self {
         self.asking = priority;
         self
@@ -206,7 +206,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         self.records.retain(|(of, _)| *of != key);
     }
 
-    /// Last in line.
+    /// The state of a key that becomes Ready at the tail.
     fn tail(&mut self, now: Time) -> State {
         State::Ready { order: self.order(), since: now }
     }

@@ -1,13 +1,13 @@
-//! A paced budget as a list of the numbers taken, walked from end to end.
+//! The oracle of the retry budget: a list of the taken token numbers, searched linearly.
 
 use crate::oracle::limiter::OracleQuota;
 
-/// Tokens by number, each taken or not.
+/// Tokens by number, and whether each is taken.
 #[derive(Clone, Debug)]
 pub struct OracleRetryBudget {
     quota: OracleQuota,
     origin: u64,
-    /// Nothing below is handed out.
+    /// No token below this number is granted.
     gone: u128,
     taken: Vec<u128>,
     bookings: Vec<Booking>,
@@ -18,18 +18,18 @@ struct Booking {
     due: u64,
     number: u128,
     returned: bool,
-    /// The quota has been changed since.
+    /// Whether the quota has changed since.
     closed: bool,
 }
 
 impl OracleRetryBudget {
-    /// With a full burst.
+    /// A budget with a full burst.
     #[must_use]
     pub fn new(quota: OracleQuota) -> Self {
         Self { quota, origin: 0, gone: 0, taken: Vec::new(), bookings: Vec::new() }
     }
 
-    /// Takes the first free token for `at` or later; says which, and when it is due.
+    /// Takes the first free token for `at` or later. Returns the token and the time at which it is due.
     pub fn book(&mut self, at: u64, now: u64) -> (usize, u64) {
         self.gone = self.gone.max(self.oldest(now));
         let mut number = self.gone.max(self.oldest(at));
@@ -44,7 +44,7 @@ impl OracleRetryBudget {
         (self.bookings.len() - 1, due)
     }
 
-    /// Gives one back, unless it is past; says whether it did.
+    /// Returns a token to the budget unless its time has passed. Returns whether it did.
     pub fn give_back(&mut self, booking: usize, now: u64) -> bool {
         let Booking { due, number, returned, closed } = self.bookings[booking];
         if returned || closed || due < now || due == u64::MAX || number < self.gone {
@@ -94,10 +94,10 @@ impl OracleRetryBudget {
         }
     }
 
-    /// Does any span hold more than burst + rate × time, rounded up to a whole token?
+    /// Checks that no span has more tokens than burst + rate × time, rounded up to a whole token.
     ///
     /// # Errors
-    /// The first and the last of such a span.
+    /// The first and the last token of a span that has more.
     pub fn within_rate(&self) -> Result<(), (u64, u64)> {
         let live = self.bookings.iter().filter(|b| !b.returned && !b.closed && b.due < u64::MAX);
         let mut due: Vec<u64> = live.map(|booking| booking.due).collect();
@@ -131,7 +131,7 @@ impl OracleRetryBudget {
         u128::from(nanos) * u128::from(self.quota.tokens()) / u128::from(self.quota.period())
     }
 
-    /// The oldest number there at a time.
+    /// The oldest available token number at a time.
     fn oldest(&self, at: u64) -> u128 {
         self.tokens_within(at.saturating_sub(self.origin))
     }

@@ -1,17 +1,17 @@
-//! A slow obvious label selector: terms as data, looked at one by one; and a reader of its text that splits instead of scanning.
+//! The oracle of label selectors: terms as data, checked one by one, and a parser that splits the text instead of scanning it.
 
 use arbitrary::{Arbitrary, Unstructured};
 
-/// Keys that selectors and objects share; some are words of the language, too.
+/// Keys of selectors and objects; some are also keywords of the selector language.
 pub const KEYS: [&str; 5] = ["app", "tier", "in", "example.com/zone", "n"];
 
-/// Values, some of them numbers and one of them none.
+/// Values, some of which are numbers and one of which is empty.
 pub const VALUES: [&str; 9] = ["", "a", "b", "web", "notin", "2", "7", "007", "-3"];
 
 /// The labels of an object: each key once.
 pub type Labels = Vec<(String, String)>;
 
-/// What one term asks of the value of its key.
+/// The condition of a term on the value of its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Rule {
@@ -25,12 +25,12 @@ pub enum Rule {
     Less(i64),
 }
 
-/// A key and what is asked of it.
+/// A key and a condition on its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Term {
     /// The key.
     pub key: String,
-    /// What is asked.
+    /// The condition.
     pub rule: Rule,
 }
 
@@ -52,7 +52,7 @@ impl Term {
     }
 }
 
-/// A selector: every term has to hold.
+/// A selector, which matches if every term matches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OracleSelector {
     /// The terms.
@@ -66,7 +66,7 @@ impl OracleSelector {
         self.terms.iter().all(|term| term.holds(labels))
     }
 
-    /// The selector that a text says; `None` if it says none.
+    /// Parses a selector; `None` if the text is invalid.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         if trim(text).is_empty() {
@@ -99,16 +99,16 @@ impl OracleSelector {
                 }
             }
         }
-        // What comes last fulfils most terms.
+        // The last label sets match most terms.
         probes.reverse();
         probes.truncate(64);
         probes
     }
 
-    /// A text for it, in one of many spellings that `u` chooses. Lists must not be empty.
+    /// Returns a text of the selector, in one of many spellings that `u` selects. Lists must not be empty.
     ///
     /// # Errors
-    /// When `u` has no more choices.
+    /// Returns an error if `u` has no more data.
     pub fn spell(&self, u: &mut Unstructured<'_>) -> arbitrary::Result<String> {
         let mut text = String::new();
         for (at, Term { key, rule }) in self.terms.iter().enumerate() {
@@ -136,7 +136,7 @@ impl OracleSelector {
     }
 }
 
-/// Few terms over few keys and values, so that they meet. Every list has a value, none of which a text could not hold.
+/// Few terms over few keys and values, so that terms use the same ones. Every list has a value, and a text can contain all values.
 impl<'a> Arbitrary<'a> for OracleSelector {
     fn arbitrary(u: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
         let value = |u: &mut Unstructured<'a>| -> arbitrary::Result<String> {
@@ -183,7 +183,7 @@ fn pieces(text: &str) -> Option<Vec<&str>> {
     (!open).then_some(pieces)
 }
 
-/// What is between two commas, by the first character that is of no word.
+/// Parses the text between two commas by its first character that cannot be part of a word.
 fn term(piece: &str) -> Option<Term> {
     let piece = trim(piece);
     let (key, rule) = match piece.find(['=', '!', '<', '>', '(']) {
@@ -228,7 +228,7 @@ fn value(text: &str) -> Option<String> {
     is_word(text).then(|| text.to_owned())
 }
 
-/// A label's value: empty, or at most 63 characters that begin and end well.
+/// Whether a text is a label value: empty, or at most 63 characters with a valid first and last one.
 fn is_word(text: &str) -> bool {
     let inner = text.trim_matches(|c: char| c.is_ascii_alphanumeric());
     let ends = text.is_empty() || text.starts_with(inside) && text.ends_with(inside);
