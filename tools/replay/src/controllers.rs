@@ -19,10 +19,10 @@ use crate::objects::{Key, Object};
 use crate::replicas::{Replicas, owners};
 use crate::stop::Stop;
 
-/// How long finishing the queues may take after Ctrl-C.
+/// The time to drain the queues after Ctrl-C.
 pub(crate) const GRACE: Duration = Duration::from_millis(300);
 
-/// How long a failed key waits. Short, as a trace is played in a fraction of a second; growing, as in production.
+/// The backoff of failed keys: short, because a trace is played in a fraction of a second, and growing, as in production.
 const BACKOFF: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_millis(16);
 
 pub(crate) type Running = JoinHandle<Result<RunReport<Key>, flyball_controller::RunError>>;
@@ -32,7 +32,7 @@ fn queue(args: &Args) -> Queue<Key, Fifo, Exponential<Key>, WithTimer<TokioTimer
     Queue::builder().limiter(backoff).timer(TokioTimer::current()).seed(args.seed).build()
 }
 
-/// Notes when a key is queued, and because of which object; it is added right after this.
+/// Records the time at which a key is queued and the object that caused it. The key is added right after this call.
 fn queued(key: Key, because: &impl Object) -> Key {
     key.queued_at(Monotonic.now());
     key.changed_by(because);

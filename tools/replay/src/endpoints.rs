@@ -1,6 +1,6 @@
 //! EDGE. The controller of Services: collects the addresses of the ready pods that each one selects.
 //!
-//! Cancel safety: a reconcile awaits nothing, so it is done or not begun.
+//! Cancel safety: a reconcile has no await, so it is either complete or not started.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub(crate) static PODS_IN: Index<Arc<Pod>, Arc<str>> =
 pub(crate) static SERVICES_IN: Index<Arc<Service>, Arc<str>> =
     Index::new("namespace", |service| service.meta.namespace.clone());
 
-/// What is stored for a Service: the addresses it leads to.
+/// The result of a Service: the addresses of its pods.
 pub(crate) type Addresses = Vec<Arc<str>>;
 
 pub(crate) struct Endpoints {
@@ -46,11 +46,10 @@ impl Endpoints {
 
     /// The Services that select the pod, or did before the change.
     ///
-    /// A Service that is not in its cache yet is not missed: it comes with a change of its own, and is reconciled
-    /// after it with all pods there are then.
+    /// A Service that is not in its cache yet is not lost: when it arrives, its own change reconciles it with all pods stored then.
     pub(crate) fn selecting(&self, change: &Change<Arc<str>, Arc<Pod>>) -> Vec<Key> {
         let (old, new) = (change.old(), change.new());
-        // A pod never moves to another namespace: that would be another key.
+        // A pod never moves to another namespace, since it would then have another key.
         let services = self.services.store().by_index(&SERVICES_IN, &change.object().meta.namespace);
         let services = services.expect("the services are indexed by namespace");
         let selects = |service: &Service| [old, new].into_iter().flatten().any(|pod| service.selects(pod));

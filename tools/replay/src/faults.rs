@@ -1,8 +1,8 @@
-//! SHELL. When a fault is injected: seeded dice, and how often each fault fired.
+//! SHELL. Decides with seeded random numbers when to inject a fault, and counts the injected faults.
 //!
 //! | guarded by | |
 //! |---|---|
-//! | `Dice::throws`, `Fault::fired` | atomics, each for itself: counters that publish nothing |
+//! | `Dice::throws`, `Fault::fired` | independent atomics: counters that publish no other data |
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,7 +12,7 @@ use crate::args::{Args, Faults};
 
 /// Random numbers from a seed, shared by all tasks: splitmix64 (Steele, Lea and Flood 2014) of a common counter.
 ///
-/// The sequence is fixed by the seed; which task draws which number is up to the scheduler.
+/// The seed determines the sequence; the scheduler determines which task draws which number.
 #[derive(Debug)]
 struct Dice {
     seed: u64,
@@ -30,10 +30,10 @@ impl Dice {
     }
 }
 
-/// One kind of fault: how likely it is at each opportunity, and how often it fired.
+/// One kind of fault: its probability at each opportunity, and its count.
 #[derive(Debug)]
 struct Fault {
-    /// Out of 2^32; 0 for a fault nobody asked for.
+    /// The probability in units of 2^-32; 0 for a fault that is not selected.
     odds: u64,
     opportunities: AtomicU64,
     fired: AtomicU64,
@@ -44,8 +44,8 @@ impl Fault {
         Self { odds, opportunities: AtomicU64::new(0), fired: AtomicU64::new(0) }
     }
 
-    /// Whether it strikes now. The first opportunity is always taken, so that a fault that was asked for fires in
-    /// the shortest trace.
+    /// Decides whether to inject the fault now, and counts it. The first opportunity is always used, so that a selected fault occurs even in the
+    /// shortest trace.
     fn strikes(&self, dice: &Dice) -> bool {
         // Ordering: Relaxed, a counter.
         self.odds > 0
@@ -73,7 +73,7 @@ pub(crate) struct Injector {
     failures: Fault,
 }
 
-/// How often each fault fired.
+/// The count of each fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Fired {
     pub(crate) drops: u64,
@@ -83,7 +83,7 @@ pub(crate) struct Fired {
 
 const ONE: u64 = 1 << 32;
 
-/// About this many cuts and half as many compactions strike a pass, however long the trace is.
+/// The approximate number of cuts per pass, for a trace of any length. There are half as many compactions.
 const CUTS: u64 = 64;
 
 impl Injector {
@@ -100,7 +100,7 @@ impl Injector {
         }
     }
 
-    /// Whether a watch is cut now; counted here.
+    /// Decides whether to cut a watch now, and counts the cut.
     pub(crate) fn cuts(&self) -> bool {
         let strikes = self.drops.strikes(&self.dice);
         if strikes {
@@ -109,7 +109,7 @@ impl Injector {
         strikes
     }
 
-    /// Whether the history is compacted now. A compaction counts once a request fails for it: [`count_gone`](Self::count_gone).
+    /// Decides whether to compact the history now. A compaction is counted once a request fails because of it: [`count_gone`](Self::count_gone).
     pub(crate) fn compacts(&self) -> bool {
         self.gone.strikes(&self.dice)
     }
@@ -118,7 +118,7 @@ impl Injector {
         self.gone.fire();
     }
 
-    /// Whether a reconcile panics now; counted here.
+    /// Decides whether a reconcile panics now, and counts the panic.
     pub(crate) fn panics(&self) -> bool {
         let strikes = self.panics.strikes(&self.dice);
         if strikes {
@@ -143,7 +143,7 @@ impl Injector {
 }
 
 impl Fired {
-    /// The first fault that was asked for and never fired.
+    /// The first selected fault that was never injected.
     pub(crate) fn missing(&self, asked: Faults) -> Option<&'static str> {
         [
             ("drops", asked.drops(), self.drops),

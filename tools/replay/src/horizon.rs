@@ -1,20 +1,20 @@
-//! SHELL. The place of the trace that the cluster has reached: watches deliver no event beyond it.
+//! SHELL. The position in the trace that the cluster has reached: watches deliver no event beyond it.
 //!
 //! | guarded by `gate` | |
 //! |---|---|
-//! | `next` | per resource, the place its watch needs next; every event before it was delivered |
-//! | `horizon` | all places below it have happened; each change is sent to `moved` after unlocking |
+//! | `next` | per resource, the next position of its watch; every event before it was delivered |
+//! | `horizon` | all positions below it have happened; each change is sent to `moved` after unlocking |
 //!
-//! At full speed the horizon moves on by [`WINDOW`] places when every watch has reached it. So resources follow the order of the trace to
-//! within one window, and no watch waits for another inside it.
+//! At full speed the horizon advances by [`WINDOW`] positions when every watch has reached it. So resources follow the order of the trace to within one
+//! window, and within a window no watch waits for another.
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-/// How many places one resource may run ahead of the others.
+/// The number of positions that one resource may be ahead of the others.
 const WINDOW: usize = 256;
 
-/// How many resources there are.
+/// The number of resources.
 pub(crate) const RESOURCES: usize = 6;
 
 #[derive(Debug)]
@@ -27,18 +27,18 @@ pub(crate) struct Horizon {
 struct Gate {
     next: [usize; RESOURCES],
     horizon: usize,
-    /// Whether it moves by itself when all watches have come up to it.
+    /// Whether the horizon advances by itself when all watches have reached it.
     chases: bool,
 }
 
 impl Horizon {
-    /// A horizon at the start of the trace, that stays there.
+    /// A horizon that stays at the start of the trace.
     pub(crate) fn new() -> Self {
         let gate = Gate { next: [0; RESOURCES], horizon: 0, chases: false };
         Self { gate: Mutex::new(gate), moved: watch::Sender::new(0) }
     }
 
-    /// All places below this have happened.
+    /// All positions below this one have happened.
     pub(crate) fn place(&self) -> usize {
         *self.moved.borrow()
     }
@@ -47,7 +47,7 @@ impl Horizon {
         self.moved.subscribe()
     }
 
-    /// From now on it moves as fast as the watches follow.
+    /// From now on the horizon advances as fast as the watches follow.
     pub(crate) fn chase(&self) {
         let mut gate = self.gate.lock();
         gate.chases = true;
@@ -56,7 +56,7 @@ impl Horizon {
         self.announce(moved);
     }
 
-    /// Moves it to `place`, never back.
+    /// Advances the horizon to `place`, never back.
     pub(crate) fn move_to(&self, place: usize) {
         self.announce(Some(place));
     }
@@ -72,7 +72,7 @@ impl Horizon {
 
     fn announce(&self, place: Option<usize>) {
         if let Some(place) = place {
-            // Two announcements may overtake each other on their way from the gate.
+            // Two notifications may be sent in a different order than the changes under the lock.
             self.moved.send_if_modified(|now| {
                 let ahead = place > *now;
                 *now = place.max(*now);

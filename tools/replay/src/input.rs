@@ -1,4 +1,4 @@
-//! EDGE. The text of a trace file: zstd, of one frame or several, or plain.
+//! EDGE. Reads the text of a trace file: zstd with one or more frames, or plain text.
 
 use std::error::Error;
 use std::fmt::Display;
@@ -10,7 +10,7 @@ use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 /// zstd's magic number as it stands in a file (RFC 8878, section 3.1.1).
 const MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 
-/// How much is decompressed at once.
+/// The number of bytes that are decompressed at once.
 const CHUNK: usize = 1 << 18;
 
 /// The text of `file`, decompressed if it starts as zstd does.
@@ -92,7 +92,7 @@ fn bad(cause: impl Display) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("bad zstd data: {cause}"))
 }
 
-/// What a decoder says, but plainly where the file just ends too early.
+/// The error of a decoder, with a clear message if the file is truncated.
 fn undecoded(error: FrameDecoderError) -> io::Error {
     let mut cause: Option<&dyn Error> = Some(&error);
     while let Some(this) = cause {

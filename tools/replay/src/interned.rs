@@ -1,4 +1,4 @@
-//! PURE. Strings, labels and keys of which there is one each, however many objects have them.
+//! PURE. Interns strings, labels and keys: objects share one copy of each.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ pub(crate) struct Interned {
     labels: HashSet<Labels>,
     replicasets: HashMap<Arc<str>, Key>,
     services: HashMap<Arc<str>, Key>,
-    /// How many texts there were after the last sweep.
+    /// The number of texts after the last sweep.
     #[cfg(feature = "kube")]
     swept: usize,
 }
@@ -31,7 +31,7 @@ impl Interned {
         if namespace.is_empty() { self.text(name) } else { self.text(&format!("{namespace}/{name}")) }
     }
 
-    /// Of pairs that are sorted by name.
+    /// Labels as pairs that are sorted by name.
     pub(crate) fn labels<'a>(&mut self, pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Labels {
         let labels: Vec<_> = pairs.map(|(name, value)| (self.text(name), self.text(value))).collect();
         if let Some(known) = self.labels.get(&labels[..]) {
@@ -50,14 +50,14 @@ impl Interned {
         key(&mut self.services, name)
     }
 
-    /// Forgets what nobody holds any more, when there may be as much of that as of the rest: a live cluster goes on for ever.
+    /// Removes unused texts when there may be as many of them as of used ones, because a run on a live cluster has no end.
     #[cfg(feature = "kube")]
     pub(crate) fn sweep(&mut self) {
         const FEW: usize = 4096;
         if self.texts.len() < (2 * self.swept).max(FEW) {
             return;
         }
-        // Keys and labels hold texts, so these are the last.
+        // Keys and labels refer to texts, so texts are removed last.
         self.replicasets.retain(|_, key| key.is_shared());
         self.services.retain(|_, key| key.is_shared());
         self.labels.retain(|labels| Arc::strong_count(labels) > 1);

@@ -1,10 +1,10 @@
-//! SHELL. What a controller stored, and how long its keys were queued.
+//! SHELL. The results of a controller, and the times that its keys were queued.
 //!
 //! | guarded by | |
 //! |---|---|
-//! | `stored` | by key, what the last reconcile of it stored |
+//! | `stored` | the result of the last reconcile, by key |
 //! | `waits` | one entry for each reconcile of a key that was added; nanoseconds |
-//! | `lags` | if measured, one for each reconcile that followed a change, from its happening; nanoseconds |
+//! | `lags` | if measured, the time from a change to the reconcile that followed it; nanoseconds |
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ impl<R> Ledger<R> {
         Self { stored: Mutex::default(), waits: Mutex::default(), lags: Mutex::default() }
     }
 
-    /// Begins a reconcile: notes how long its key was queued, then panics or fails if a fault strikes.
+    /// Begins a reconcile: records how long its key was queued, then panics or fails if a fault is injected.
     pub(crate) fn begin(&self, key: &Key, faults: &Injector) -> Result<(), Injected> {
         let now = Monotonic.now();
         for (took, all) in [(key.taken_at(now), &self.waits), (key.seen_at(now), &self.lags)] {
@@ -36,13 +36,13 @@ impl<R> Ledger<R> {
             }
         }
         if faults.panics() {
-            // As a panic, without the message that the hook would print for each.
+            // Unwinds like a panic, without the message that the panic hook would print.
             std::panic::resume_unwind(Box::new("an injected panic"));
         }
         if faults.fails() { Err(Injected) } else { Ok(()) }
     }
 
-    /// Stores what a reconcile found; `None`: the object is gone.
+    /// Stores the result of a reconcile; `None` if the object was deleted.
     pub(crate) fn store(&self, key: &Key, result: Option<R>) {
         let mut stored = self.stored.lock();
         let old = match result {
@@ -53,7 +53,7 @@ impl<R> Ledger<R> {
         drop(old);
     }
 
-    /// What is stored now.
+    /// The stored results.
     #[cfg(feature = "kube")]
     pub(crate) fn stored(&self) -> HashMap<Arc<str>, R>
     where
@@ -62,13 +62,13 @@ impl<R> Ledger<R> {
         self.stored.lock().clone()
     }
 
-    /// The waits since this was asked last.
+    /// The waits since the last call.
     #[cfg(feature = "kube")]
     pub(crate) fn take_waits(&self) -> Vec<u64> {
         std::mem::take(&mut self.waits.lock())
     }
 
-    /// What was stored, the waits and the lags.
+    /// The results, the waits and the lags.
     pub(crate) fn close(&self) -> (HashMap<Arc<str>, R>, [Vec<u64>; 2]) {
         let times = [&self.waits, &self.lags].map(|all| std::mem::take(&mut *all.lock()));
         (std::mem::take(&mut self.stored.lock()), times)

@@ -1,11 +1,11 @@
-//! EDGE. The two controllers on a live cluster, which they only look at.
+//! EDGE. Runs the two controllers on a live cluster, with read-only access.
 //!
 //! | file | |
 //! |---|---|
 //! | read_only | the client, which lists and watches four kinds and can do nothing else |
 //! | cut, source | the cluster's objects, cut down to those of a recorded one |
-//! | agreement | what the cluster reports, and since when we differ from it |
-//! | waits, summary | what people see |
+//! | agreement | the results that the cluster reports, and the time since which ours differ |
+//! | waits, summary | the displayed summary |
 //!
 //! Cancel safety: a run is not dropped; a [`Stop`] is requested. It then ends in order: the informers are shut down, the controllers drain
 //! their queues or give up, and all are joined.
@@ -44,11 +44,11 @@ use crate::stop::Stop;
 
 pub(crate) use self::read_only::client;
 
-/// How often the summary is updated on a terminal; elsewhere one line is printed each [`LOOKS_A_LINE`] updates.
+/// The interval of updates of the summary on a terminal; elsewhere one line is printed every [`LOOKS_A_LINE`] updates.
 const LOOK: Duration = Duration::from_secs(1);
 const LOOKS_A_LINE: u32 = 5;
 
-/// Over how long the rate of events is taken.
+/// The time over which the rate of events is computed.
 const RATE: Duration = Duration::from_secs(5);
 
 /// Runs until a stop is requested, the time is over, or the cluster refuses a request.
@@ -80,7 +80,7 @@ pub(crate) async fn run(client: kube::Client, args: &Args, stop: &Stop) -> anyho
                 let summary = live.look(trouble.as_ref().map(|(_, words)| words.clone()));
                 match &display {
                     Some(display) => display.show(summary.text()),
-                    // Who closed stderr does not want it.
+                    // An error means that stderr is closed, so the summary is not needed.
                     None if number % LOOKS_A_LINE == 0 => drop(writeln!(stderr(), "{}", summary.line())),
                     None => {}
                 }
@@ -109,7 +109,7 @@ pub(crate) async fn run(client: kube::Client, args: &Args, stop: &Stop) -> anyho
     }
 }
 
-/// Four informers, two controllers, and what was seen of them so far.
+/// Four informers, two controllers, and the observations so far.
 struct Live {
     pods: Kind<Pod>,
     services: Kind<Service>,
@@ -120,7 +120,7 @@ struct Live {
     begin: Instant,
     waits: Waits,
     differing: Differing,
-    /// How many events there were, at some of the last looks.
+    /// The number of events at recent updates.
     events: VecDeque<(Duration, u64)>,
 }
 
@@ -172,7 +172,7 @@ impl Live {
             endpointslices: slices.len(),
         };
         let synced = self.kinds().iter().all(|kind| kind.is_synced());
-        // Before that, what was not listed would differ.
+        // Before all kinds are listed, objects that were not listed yet would count as differences.
         let (expected, differences) = if synced {
             let expected = reported(
                 replicasets.objects().map(|replicaset| &***replicaset),

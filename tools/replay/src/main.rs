@@ -66,7 +66,7 @@ const NOT_CONVERGED: u8 = 1;
 const BAD_INPUT: u8 = 2;
 const INTERRUPTED: u8 = 130;
 
-/// How long a pass may take to end in order after Ctrl-C.
+/// The time for an orderly end of a pass after Ctrl-C.
 const PATIENCE: Duration = Duration::from_millis(700);
 
 fn main() -> ExitCode {
@@ -76,7 +76,7 @@ fn main() -> ExitCode {
         Err(error) => return failed(NOT_CONVERGED, &format!("no runtime: {error}")),
     };
     let status = runtime.block_on(run(&args));
-    // Waits for no thread: one may be reading a pipe that nobody writes to.
+    // Does not wait for threads: one may be blocked in a read of a pipe without a writer.
     runtime.shutdown_background();
     status
 }
@@ -105,7 +105,7 @@ async fn run(args: &Args) -> ExitCode {
         Ok(None) => return failed(INTERRUPTED, "interrupted while the trace was read"),
         Err(error) => return failed(BAD_INPUT, &format!("{error:#}")),
     };
-    // Given back with the process: piece by piece it would hold up the end.
+    // The memory is freed when the process exits: dropping the trace would delay the exit.
     let trace = ManuallyDrop::new(trace);
     let repeated = tokio::select! {
         biased;
@@ -176,7 +176,7 @@ async fn read(args: &Args, stop: &Stop) -> anyhow::Result<Option<Trace>> {
     tokio::select! {
         biased;
         () = stop.requested() => Ok(None),
-        // The decoder is not ours: should it panic on a broken file, that is a bad file, too.
+        // A panic of the decoder, which is a dependency, also means a bad file.
         read = reading => read.context("the trace cannot be decoded")?,
     }
 }
@@ -191,7 +191,7 @@ fn decode(file: impl Read, stop: impl Fn() -> bool) -> anyhow::Result<Option<Tra
     Ok(Trace::read(input::text(file)?, stop)?)
 }
 
-/// Plays the trace once, or repeatedly until the time is over. The inner error: a stop was requested.
+/// Plays the trace once, or repeatedly until the time is over. The inner error means that a stop was requested.
 async fn repeat(trace: &Trace, args: &Args, stop: &Stop) -> anyhow::Result<Result<Run, String>> {
     let progress = Progress::new(trace.times.len());
     let watched = args.usage.then(Watched::begin).flatten();
@@ -217,7 +217,7 @@ async fn repeat(trace: &Trace, args: &Args, stop: &Stop) -> anyhow::Result<Resul
     }
 }
 
-/// The summary or the JSON, last on stdout.
+/// Prints the summary or the JSON as the last output on stdout.
 fn tell(run: &Run, args: &Args) -> anyhow::Result<()> {
     let text = if args.json {
         serde_json::to_string(&run.figures).expect("numbers and booleans are JSON") + "\n"
@@ -231,7 +231,7 @@ fn tell(run: &Run, args: &Args) -> anyhow::Result<()> {
 fn print(text: &str) -> anyhow::Result<()> {
     let mut stdout = stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        // A reader that closed the pipe does not want the rest.
+        // An error means that the reader has closed the pipe, so the rest is not needed.
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("stdout"),
         _ => Ok(()),
     }

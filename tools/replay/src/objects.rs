@@ -9,7 +9,7 @@ use std::time::Duration;
 use flyball_informer_cache::{Schema, Version};
 use flyball_sync::Nanos;
 
-/// What every object has.
+/// The metadata of every object.
 #[derive(Clone, Debug)]
 pub(crate) struct Meta {
     /// `namespace/name`, or the name alone where there are no namespaces.
@@ -17,11 +17,11 @@ pub(crate) struct Meta {
     pub(crate) namespace: Arc<str>,
     pub(crate) uid: Arc<str>,
     pub(crate) version: Version,
-    /// When the cluster came to be so, if that is measured.
+    /// The time at which the cluster reached this state, if that is measured.
     pub(crate) happened: Moment,
 }
 
-/// Nanoseconds of the clock; 0 when there are none. A copy has none.
+/// Nanoseconds of the clock; 0 means none. A copy has none.
 #[derive(Debug, Default)]
 pub(crate) struct Moment(AtomicU64);
 
@@ -56,15 +56,15 @@ pub(crate) trait Object: Send + Sync + 'static {
     fn meta(&self) -> &Meta;
 }
 
-/// Where the stores find the key, the version and the identity of an object.
+/// The schema of the stores: the key, the version and the identity of an object.
 ///
-/// Objects are shared with the trace: handing one in costs a reference count.
+/// Objects are shared with the trace: passing an object to a store increments a reference count.
 pub(crate) const fn schema<V: Object>() -> Schema<Arc<str>, Arc<V>> {
     Schema::new(|object: &Arc<V>| object.meta().name.clone(), |object| object.meta().version)
         .with_identity(|one, other| one.meta().uid == other.meta().uid)
 }
 
-/// The labels of a pod, or the labels a selector asks for; sorted by name.
+/// The labels of a pod, or the labels that a selector requires; sorted by name.
 pub(crate) type Labels = Arc<[(Arc<str>, Arc<str>)]>;
 
 #[derive(Clone, Debug)]
@@ -91,7 +91,7 @@ pub(crate) struct Owner {
 pub(crate) struct ReplicaSet {
     pub(crate) meta: Meta,
     pub(crate) key: Key,
-    /// What its status says, and no controller here looks at: replicas, and how many of them are ready.
+    /// The status, which no controller here reads: replicas and ready replicas.
     pub(crate) reported: (u32, u32),
 }
 
@@ -115,7 +115,7 @@ impl Service {
     }
 }
 
-/// An object of which nothing but the metadata is looked at: nodes, deployments, endpoint slices.
+/// An object of which only the metadata is used: nodes, deployments, endpoint slices.
 #[derive(Clone, Debug)]
 pub(crate) struct Plain {
     pub(crate) meta: Meta,
@@ -132,18 +132,18 @@ macro_rules! objects {
 }
 objects!(Pod, ReplicaSet, Service, Plain);
 
-/// What a queue holds: `namespace/name` of a ReplicaSet or a Service.
+/// The key type of the queues: `namespace/name` of a ReplicaSet or a Service.
 ///
-/// One allocation per object in the whole trace, so that a clone is a reference count. It carries the moment since
-/// which it is queued: the cheapest place to measure how long it waited.
+/// There is one allocation per object of the trace, so a clone increments a reference count. The key also stores the time since which it is queued,
+/// which makes measuring its wait cheap.
 #[derive(Clone)]
 pub(crate) struct Key(Arc<Entry>);
 
 struct Entry {
     name: Arc<str>,
-    /// When it was added; none when it is not queued.
+    /// The time of the add; none if the key is not queued.
     queued: Moment,
-    /// When the first change happened that no reconcile has begun after.
+    /// The time of the first change since the start of the last reconcile.
     changed: Moment,
 }
 
@@ -156,30 +156,30 @@ impl Key {
         &self.0.name
     }
 
-    /// Notes that it is about to be added to the queue, unless it is there already.
+    /// Records that the key is about to be added to the queue, unless the queue holds it already.
     pub(crate) fn queued_at(&self, now: Nanos) {
         self.0.queued.set_first(now);
     }
 
-    /// Notes that this object is why it is about to be added.
+    /// Records that this object is the reason for the add.
     pub(crate) fn changed_by(&self, object: &impl Object) {
         if let Some(at) = object.meta().happened.get() {
             self.0.changed.set_first(at);
         }
     }
 
-    /// Whether anybody holds it but who asks.
+    /// Whether there are references other than the caller's.
     #[cfg(feature = "kube")]
     pub(crate) fn is_shared(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }
 
-    /// How long ago the first change happened that no reconcile had begun after, if that is measured.
+    /// The time since the first change after the start of the last reconcile, if that is measured.
     pub(crate) fn seen_at(&self, now: Nanos) -> Option<Duration> {
         self.0.changed.take().map(|changed| now.since(changed))
     }
 
-    /// How long it had been queued at `now`; `None` for a retry, which nobody added.
+    /// How long the key had been queued at `now`; `None` for a retry, which has no add.
     pub(crate) fn taken_at(&self, now: Nanos) -> Option<Duration> {
         self.0.queued.take().map(|queued| now.since(queued))
     }

@@ -34,14 +34,14 @@ pub(crate) enum Ended {
     Done(Box<Figures>, Vec<Difference>),
     /// A stop was requested.
     Stopped {
-        /// So many places of the trace had happened.
+        /// The number of positions of the trace that had happened.
         places: usize,
-        /// So many keys were still queued.
+        /// The number of keys that were still queued.
         leftovers: usize,
     },
 }
 
-/// Plays the trace once. `lose` is a seeded fault: the event at this place is not delivered.
+/// Plays the trace once. `lose` is a seeded fault: the event at this position is not delivered.
 pub(crate) async fn play(
     trace: &Trace,
     args: &Args,
@@ -88,7 +88,7 @@ pub(crate) async fn play(
             tell(trace, args.speed, &cluster, &all, progress).await
         } => Some(played),
     };
-    // No change comes any more. All are keys when the informers have stopped, and the controllers settle.
+    // There are no further changes. When the informers have stopped, all changes have become keys, and the controllers drain their queues.
     all.iter().for_each(|resource| resource.shut_down());
     let counted = counting.await.context("the replicas controller")?.context("the replicas controller")?;
     let collected =
@@ -136,7 +136,7 @@ fn left(report: &RunReport<Key>) -> usize {
     left.ready.len() + left.waiting.len() + left.leased.len()
 }
 
-/// Lets the trace happen, and waits until every cache has taken all of it.
+/// Plays the trace, and waits until every cache has applied all of it.
 async fn tell(
     trace: &Trace,
     speed: Speed,
@@ -173,7 +173,7 @@ async fn keep_time(times: &[Duration], factor: f64, cluster: &Cluster) {
     while let Some(&next) = times.get(place) {
         sleep_until(begin + (next - times[0]).div_f64(factor)).await;
         let passed = begin.elapsed().mul_f64(factor) + times[0];
-        // At least the one that was waited for: the factor rounds.
+        // At least the position that was waited for, because the factor rounds.
         let before = place;
         place = times.partition_point(|&time| time <= passed).max(place + 1);
         if let Some(happening) = cluster.happened.get(before..place) {

@@ -1,4 +1,4 @@
-//! EDGE. A bar on the terminal while a run lasts; nothing where there is no terminal.
+//! EDGE. A progress bar on the terminal during a run; nothing if there is no terminal.
 //!
 //! Cancel safety: nothing here waits.
 
@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
-    /// A bar of this many places.
+    /// A bar with this many positions.
     pub(crate) fn new(places: usize) -> Self {
         if !stderr().is_terminal() {
             return Self::hidden();
@@ -24,7 +24,7 @@ impl Progress {
         Self(bar)
     }
 
-    /// For what nobody watches.
+    /// A progress without a display.
     pub(crate) fn hidden() -> Self {
         Self(ProgressBar::hidden())
     }

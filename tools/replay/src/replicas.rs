@@ -1,6 +1,6 @@
 //! EDGE. The controller of ReplicaSets: counts the pods each one controls.
 //!
-//! Cancel safety: a reconcile awaits nothing, so it is done or not begun.
+//! Cancel safety: a reconcile has no await, so it is either complete or not started.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::objects::{Key, Pod, ReplicaSet};
 pub(crate) static BY_OWNER: Index<Arc<Pod>, Arc<str>> =
     Index::many("owner", |pod| pod.owner.iter().map(|owner| owner.uid.clone()).collect());
 
-/// What is stored for a ReplicaSet: replicas, and how many of them are ready.
+/// The result of a ReplicaSet: its replicas, and the number of ready ones.
 pub(crate) type Counts = (u32, u32);
 
 pub(crate) struct Replicas {

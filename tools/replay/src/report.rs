@@ -54,7 +54,7 @@ pub(crate) struct Checked {
     pub(crate) services: usize,
 }
 
-/// One object on which we and the real cluster disagree.
+/// One object whose result differs from that of the real cluster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(crate) struct Difference {
     /// `ReplicaSet namespace/name` or `Service namespace/name`.
@@ -64,7 +64,7 @@ pub(crate) struct Difference {
 }
 
 impl Latency {
-    /// Of waits in nanoseconds. The quantile is the smallest wait that at least this share does not exceed.
+    /// Computes the quantiles of waits in nanoseconds. A quantile is the smallest wait that at least this share does not exceed.
     pub(crate) fn of(mut waits: Vec<u64>) -> Self {
         waits.sort_unstable();
         let micros = |nanos: u64| nanos as f64 / 1e3;
@@ -82,7 +82,7 @@ impl Checked {
     }
 }
 
-/// Compares what the last reconcile of each key stored with what the real cluster had settled on.
+/// Compares the result of the last reconcile of each key with the final state of the real cluster.
 pub(crate) fn compare(
     expected: &Expected,
     replicas: &HashMap<Arc<str>, (u32, u32)>,
@@ -127,13 +127,13 @@ impl Display for Difference {
     }
 }
 
-/// All passes of a run: the figures of the median one, and whatever was wrong in any.
+/// All passes of a run: the figures of the median pass, and the failures of any pass.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) figures: Figures,
     pub(crate) passes: usize,
     pub(crate) differences: Vec<Difference>,
-    /// Why the run is a failure although nothing differs.
+    /// The reason why the run failed although nothing differs.
     pub(crate) missing_fault: Option<&'static str>,
 }
 
@@ -236,7 +236,7 @@ impl Run {
     }
 }
 
-/// With the thousands set apart, as people read it.
+/// Formats a number with thousands separators.
 pub(crate) fn number(number: u64) -> String {
     let digits = number.to_string();
     let groups = digits.as_bytes().rchunks(3).rev();

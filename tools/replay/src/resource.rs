@@ -28,7 +28,7 @@ pub(crate) struct Resource<V> {
     last: Version,
 }
 
-/// Resources whatever their objects.
+/// A resource with its object type erased.
 pub(crate) trait AnyResource: Send + Sync {
     /// Waits until the first list is in the cache.
     fn synced(&self) -> Waiting<'_>;
@@ -41,7 +41,7 @@ pub(crate) trait AnyResource: Send + Sync {
 }
 
 impl<V: Object> Resource<V> {
-    /// Starts an informer of `stream`, which is the resource of this number.
+    /// Starts an informer of `stream`, the resource with this number.
     pub(crate) fn start(
         name: &'static str,
         number: usize,
@@ -94,8 +94,7 @@ impl<V: Object> AnyResource for Resource<V> {
     }
 }
 
-/// As in production, but for pages small enough that there are several, and for waits that fit a trace which is
-/// played in a fraction of a second.
+/// Uses production settings, except for smaller pages, so that there are several, and shorter waits, because a trace is played in a fraction of a second.
 fn config() -> ReflectorConfig {
     let millis = Duration::from_millis;
     let backoff = ReflectorBackoff {

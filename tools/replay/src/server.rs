@@ -19,14 +19,14 @@ use crate::horizon::Horizon;
 use crate::objects::{Moment, Object};
 use crate::trace::{Record, Stream};
 
-/// What the six resources of one pass share.
+/// The data shared by the six resources of one pass.
 #[derive(Debug)]
 pub(crate) struct Cluster {
     pub(crate) horizon: Horizon,
     pub(crate) faults: Arc<Injector>,
-    /// A seeded fault, for the test of the comparison: the event at this place is not delivered.
+    /// A seeded fault, for the test of the comparison: the event at this position is not delivered.
     pub(crate) lose: Option<usize>,
-    /// When each place happened; empty when that is not measured.
+    /// The time at which each position happened; empty if that is not measured.
     pub(crate) happened: Vec<Moment>,
 }
 
@@ -37,16 +37,16 @@ pub(crate) struct Recorded<V> {
     /// Its number among the resources.
     resource: usize,
     stream: Arc<Stream<V>>,
-    /// How many records were compacted: a watch from before the last of them fails with "gone".
+    /// The number of compacted records: a watch from before the last of them fails with "gone".
     compacted: Arc<AtomicUsize>,
-    /// The list whose next page will be asked for.
+    /// The list whose next page has not been requested yet.
     listing: Mutex<Option<Listing<V>>>,
 }
 
-/// A list of which some pages were given out.
+/// A list of which some pages were returned.
 #[derive(Debug)]
 struct Listing<V> {
-    /// After how many records it was made.
+    /// The number of records before the list.
     at: usize,
     items: Vec<Arc<V>>,
 }
@@ -57,13 +57,13 @@ impl<V: Object> Recorded<V> {
         Self { cluster, resource, stream, compacted: Arc::default(), listing: Mutex::default() }
     }
 
-    /// How many records have happened.
+    /// The number of records that have happened.
     fn present(&self) -> usize {
         let place = self.cluster.horizon.place();
         self.stream.records.partition_point(|record| record.place < place)
     }
 
-    /// Fails with "gone" if the state after `at` records was compacted. The injected fault counts here, where a request fails for it.
+    /// Fails with "gone" if the state after `at` records was compacted. The injected fault is counted here, when a request fails because of it.
     fn check_kept(&self, at: usize) -> Result<(), SourceError> {
         // Ordering: Relaxed, a number that only grows; an old one lets a watch through that came just in time.
         if at >= self.compacted.load(Ordering::Relaxed) {
@@ -128,7 +128,7 @@ impl<V: Object> Source for Recorded<V> {
         } else if matches!(request.min_version, ListVersion::NotOlderThan(asked) if asked > version) {
             return Err(SourceErrorKind::VersionTooLarge.into());
         }
-        // Taken for as long as we need it: a second reader makes its own, as does one whose list was replaced.
+        // The list is taken out while it is in use: a second reader, or a reader whose list was replaced, builds its own.
         let kept = self.listing.lock().take_if(|listing| listing.at == at && request.continuation.is_some());
         let listing = kept.unwrap_or_else(|| Listing {
             at,
@@ -169,7 +169,7 @@ impl<V: Object> Source for Recorded<V> {
             at,
             seen: 0,
             moved: self.cluster.horizon.subscribe(),
-            // Far away where the end is not representable: a watch for ever.
+            // If the end cannot be represented, the watch has no end.
             ends: Instant::now().checked_add(request.timeout),
         })
     }
@@ -186,7 +186,7 @@ pub(crate) struct RecordedWatch<V> {
     untold: VecDeque<WatchEvent<Arc<V>>>,
     /// The number of the next record.
     at: usize,
-    /// The horizon as last looked at.
+    /// The last observed horizon.
     seen: usize,
     moved: tokio::sync::watch::Receiver<usize>,
     ends: Option<Instant>,
@@ -220,12 +220,12 @@ impl<V: Object> WatchStream for RecordedWatch<V> {
 }
 
 impl<V: Object> RecordedWatch<V> {
-    /// Waits until the record at `place` has happened; false when the watch's time is over before.
+    /// Waits until the record at `place` has happened. Returns false if the watch times out first.
     async fn happens(&mut self, place: usize) -> bool {
         self.cluster.horizon.reached(self.resource, place);
         let ends = self.ends;
         let moved = self.moved.wait_for(|&horizon| horizon > place);
-        // The sender lives in the cluster, which this watch holds.
+        // The cluster, which this watch holds, has the sender.
         let seen = match ends {
             Some(ends) => tokio::time::timeout_at(ends, moved).await.map(|moved| moved.map(|seen| *seen)),
             None => Ok(moved.await.map(|seen| *seen)),
@@ -239,7 +239,7 @@ impl<V: Object> RecordedWatch<V> {
         }
     }
 
-    /// How the watch ends by an injected fault, if one strikes before the next record, which has happened.
+    /// The end of the watch by an injected fault, if one occurs before the next record, which has happened.
     fn fault(&self) -> Option<Option<Result<WatchEvent<Arc<V>>, SourceError>>> {
         let faults = &self.cluster.faults;
         if faults.compacts() {

@@ -1,4 +1,4 @@
-//! PURE. The recorded cluster: six lists, what changed after them in the order it happened, and what was left.
+//! PURE. The recorded cluster: six lists, the changes after them in their order, and the final state.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
@@ -11,10 +11,10 @@ use flyball_informer_cache::{Version, WatchEvent};
 use crate::objects::{Object, Plain, Pod, ReplicaSet, Service};
 use crate::wire::{Bookmark, Decoder, Line, List};
 
-/// The longest line there may be; a file that is no trace may have no end of a line at all.
+/// The longest valid line; a file that is not a trace may have no line break at all.
 const LONGEST: usize = 64 << 20;
 
-/// The latest time there may be, in seconds: thirty years, which any `--speed` can be applied to.
+/// The latest valid time, in seconds: thirty years, which works with any `--speed`.
 const LATEST: f64 = 1e9;
 
 /// A whole trace, decoded.
@@ -28,9 +28,9 @@ pub(crate) struct Trace {
     pub(crate) deployments: Arc<Stream<Plain>>,
     pub(crate) replicasets: Arc<Stream<ReplicaSet>>,
     pub(crate) endpointslices: Arc<Stream<Plain>>,
-    /// When each place was recorded; never decreases.
+    /// The time at which each place was recorded; never decreases.
     pub(crate) times: Vec<Duration>,
-    /// How many places are events, not bookmarks.
+    /// The number of places that are events, not bookmarks.
     pub(crate) events: usize,
     pub(crate) expected: Expected,
 }
@@ -51,7 +51,7 @@ pub(crate) struct Record<V> {
     pub(crate) event: WatchEvent<Arc<V>>,
 }
 
-/// What the real cluster had settled on.
+/// The final state of the real cluster.
 #[derive(Debug, Default)]
 pub(crate) struct Expected {
     /// Replicas and ready replicas of each ReplicaSet.
@@ -60,7 +60,7 @@ pub(crate) struct Expected {
     pub(crate) services: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
 }
 
-/// A trace that cannot be played: where, and why.
+/// The location and the reason of an error in a trace.
 #[derive(Debug)]
 pub(crate) struct BadTrace {
     line: usize,
@@ -133,7 +133,7 @@ impl<V> Default for Reading<V> {
     }
 }
 
-/// What a line adds to the trace as a whole.
+/// The parts of a line that belong to the whole trace.
 enum Taken<'a> {
     List,
     Event,
@@ -176,7 +176,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Takes what the real cluster had settled on from a FINAL list.
+    /// Reads the final state of the real cluster from a FINAL list.
     fn expect(&mut self, resource: &str, items: &[&str]) -> serde_json::Result<()> {
         for item in items {
             match resource {
@@ -217,7 +217,7 @@ impl Reader {
             events: self.events,
             expected: self.expected,
         };
-        // A trace without expectations would converge whatever the controllers do.
+        // A trace without a final state would converge with any result of the controllers.
         if compared == 0 { Err("the trace has nothing to compare".to_owned()) } else { Ok(trace) }
     }
 }

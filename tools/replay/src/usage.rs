@@ -11,7 +11,7 @@ use serde::Serialize;
 pub(crate) struct Memory {
     /// Resident before the first pass: the trace, decoded, and what decoding has left.
     pub(crate) before: u64,
-    /// The most that was resident since.
+    /// The peak resident memory since then.
     pub(crate) peak: u64,
 }
 
@@ -22,7 +22,7 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    /// Forgets the peak so far, which is that of decoding. `None` where the kernel does not do that.
+    /// Resets the peak, which is that of decoding. `None` if the kernel does not support it.
     pub(crate) fn begin() -> Option<Self> {
         fs::write("/proc/self/clear_refs", "5").ok()?;
         Some(Self { before: status("VmRSS:")? })

@@ -1,4 +1,4 @@
-//! PURE. What the cluster itself reports, and since when we differ from it.
+//! PURE. The results that the cluster reports, and the time since which ours differ.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub(super) fn reported<'a>(
     Expected { replicasets: replicasets.collect(), services: services.collect() }
 }
 
-/// How many of those that are checked agree.
+/// The number of checked objects that agree.
 pub(super) fn agree(checked: Checked, differences: &[Difference]) -> Checked {
     let differ =
         |kind: &str| differences.iter().filter(|difference| difference.what.starts_with(kind)).count();
@@ -51,7 +51,7 @@ pub(super) fn agree(checked: Checked, differences: &[Difference]) -> Checked {
     }
 }
 
-/// One that has differed at every look for a while.
+/// An object that has differed at every check for a while.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Lasting {
     #[serde(flatten)]
@@ -59,12 +59,12 @@ pub(crate) struct Lasting {
     pub(crate) seconds: f64,
 }
 
-/// Who differs, and since which look.
+/// The objects that differ, and the first check at which each did.
 #[derive(Debug, Default)]
 pub(super) struct Differing(HashMap<String, Duration>);
 
 impl Differing {
-    /// Takes in who differs now, and names those that have done so for long; the longest first.
+    /// Records the objects that differ now, and returns those that have differed for long, the longest first.
     pub(super) fn look(&mut self, now: Duration, differences: Vec<Difference>) -> Vec<Lasting> {
         let before = std::mem::take(&mut self.0);
         let since = |what: &String| before.get(what).copied().unwrap_or(now);

@@ -43,7 +43,7 @@ pub(super) fn pod(interned: &mut Interned, pod: core::Pod) -> Pod {
         labels: labels(interned, pod.metadata.labels.as_ref()),
         owner,
         ready: conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True"),
-        // The cluster's controllers count neither who leaves nor who has ended.
+        // The cluster's controllers count neither terminating pods nor finished ones.
         leaving: pod.metadata.deletion_timestamp.is_some()
             || status.phase.is_some_and(|phase| phase == "Succeeded" || phase == "Failed"),
         address: status.pod_ip.map(|address| interned.text(&address)),
@@ -59,7 +59,7 @@ pub(super) fn replicaset(interned: &mut Interned, replicaset: apps::ReplicaSet) 
     ReplicaSet { key: interned.replicaset(meta.name.clone()), meta, reported }
 }
 
-/// A Service whose endpoints are by another rule than ours counts as one without a selector: it is somebody else's.
+/// A Service whose endpoints follow another rule counts as a Service without a selector, because another controller manages it.
 pub(super) fn service(interned: &mut Interned, service: core::Service) -> Service {
     let meta = meta(interned, &service);
     let spec = service.spec.unwrap_or_default();

@@ -9,7 +9,7 @@ use kube::{Client, Config};
 use tower::BoxError;
 use tower::filter::FilterLayer;
 
-/// What is asked for; anything else does not leave the program.
+/// The allowed requests; any other request is not sent.
 const ASKED: [&str; 4] = [
     "/api/v1/pods",
     "/api/v1/services",
@@ -17,7 +17,7 @@ const ASKED: [&str; 4] = [
     "/apis/discovery.k8s.io/v1/endpointslices",
 ];
 
-/// What to say to who may not do that.
+/// The message if the user lacks the permission.
 pub(super) const NEEDED: &str = "--kube needs the verbs `list` and `watch`, in all namespaces, of the kinds pods, services, \
     replicasets.apps and endpointslices.discovery.k8s.io";
 

@@ -24,16 +24,16 @@ use crate::interned::Interned;
 use crate::objects::{Meta, Object, schema};
 use crate::resource::Cache;
 
-/// What an informer could not do.
+/// A failure of an informer.
 #[derive(Debug)]
 pub(super) enum Trouble {
-    /// It may not, so waiting is no use.
+    /// Permission is denied, so a retry does not help.
     Refused(String),
-    /// It tries again.
+    /// The informer retries.
     Passing(String),
 }
 
-/// Where informers come from.
+/// Creates informers.
 pub(super) struct Sources {
     client: Client,
     interned: Arc<Mutex<Interned>>,
@@ -47,7 +47,7 @@ pub(super) struct Kind<V> {
     skipped: UnreadableCounter,
 }
 
-/// Kinds, whatever their objects.
+/// A kind with its object type erased.
 pub(super) trait AnyKind: Send + Sync {
     fn is_synced(&self) -> bool;
     fn shut_down(&self);
@@ -76,7 +76,7 @@ impl Sources {
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
         V: Object,
     {
-        // From the server's memory, as the cluster's own controllers do: who looks on must not be a burden.
+        // Reads from the server's watch cache, like the cluster's own controllers, to keep the load on the server low.
         let config = watcher::Config::default().any_semantic();
         let reflector = reflector_config(&config);
         let source = ApiSource::new(Api::<K>::all(self.client.clone()), config);
@@ -87,7 +87,7 @@ impl Sources {
             builder = builder.index(*index);
         }
         let tell = self.tell.clone();
-        // Nobody listens at the end.
+        // The receiver is dropped at the end.
         let builder = builder.on_error(move |failure| drop(tell.send(trouble(name, failure))));
         let cache = builder.start().with_context(|| format!("the informer of {name}"))?;
         Ok(Kind { cache, events, skipped })

@@ -1,11 +1,11 @@
-//! PURE. What people see of a live cluster: as lines, as one line, as JSON.
+//! PURE. The summary of a live cluster: as lines, as one line, as JSON.
 
 use serde::Serialize;
 
 use super::agreement::Lasting;
 use crate::report::{Checked, Latency, micros, number};
 
-/// How many objects there are.
+/// The number of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Objects {
     pub(super) pods: usize,
@@ -14,7 +14,7 @@ pub(crate) struct Objects {
     pub(super) endpointslices: usize,
 }
 
-/// How it stands; as JSON, what `--json` prints at the end.
+/// The current figures; as JSON, the object that `--json` prints at the end.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Summary {
     pub(super) seconds: f64,
@@ -33,12 +33,12 @@ pub(crate) struct Summary {
     pub(super) agree: Checked,
     pub(super) differences: usize,
     pub(super) lasting: Vec<Lasting>,
-    /// What an informer could not do lately, and tries again.
+    /// The recent failure of an informer that retries.
     #[serde(skip)]
     pub(super) trouble: Option<String>,
 }
 
-/// So many of those that differ for long are named.
+/// The number of long-differing objects that the summary names.
 const NAMED: usize = 10;
 
 impl Summary {

@@ -1,4 +1,4 @@
-//! PURE. How long keys were queued, of a run without end: a histogram of fixed size, to an eighth.
+//! PURE. The queueing times of keys in a run without end, as a histogram of fixed size with a resolution of an eighth.
 
 use crate::report::Latency;
 

@@ -31,7 +31,7 @@ pub struct OracleKeyedRateLimiter {
     quota: OracleQuota,
     only_one: bool,
     buckets: Vec<Bucket>,
-    /// A reservation from before the last change cannot be cancelled.
+    /// The number of changes of the quota. A reservation from before the last change cannot be cancelled.
     changes: u64,
     made: u64,
 }
