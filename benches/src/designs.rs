@@ -1,10 +1,10 @@
-//! Designs of the store's data structure, each built far enough to be measured, behind one trait.
+//! Designs of the store's data structure behind one trait, each complete enough to be measured.
 //!
 //! All keep the same: objects by key, two indexes of one value an object, and a `Clone` that is a snapshot. They are changed
 //! in place while no snapshot shares what is changed. The harness is `store_designs` among the peers' programs.
 //!
-//! What a store needs and none of them has, because all would have it alike: versions, index functions that fail or give
-//! several values, transactions, diffs of a relist. Users' code is nowhere kept out of the lock.
+//! The designs omit parts of a store that would be the same in all of them: versions, index functions that fail or return several values, transactions,
+//! differences of a relist. User code runs under the lock.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub mod rows;
 pub mod shards;
 pub mod trie;
 
-/// How many indexes there are.
+/// The number of indexes.
 pub const INDEXES: usize = 2;
 
 /// An object.
@@ -31,7 +31,7 @@ pub struct Pod {
     pub values: [Arc<str>; INDEXES],
 }
 
-/// An object as it is handed to a store, with the hash of its key, which is computed outside of any lock.
+/// An object with the hash of its key, which is computed outside of any lock.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// Of the key.
@@ -56,13 +56,13 @@ pub fn hash(text: &str) -> u64 {
 
 /// A store's data structure. `clone` is the snapshot: cheap, immutable, sent to other threads.
 pub trait Design: Clone + Default + Send + Sync {
-    /// What was replaced, to be dropped outside of the lock.
+    /// The replaced object, to be dropped outside of the lock.
     type Old: Send;
 
     /// Adds or replaces the object of a key.
     fn upsert(&mut self, new: Entry) -> Option<Self::Old>;
 
-    /// Takes the object of a key out.
+    /// Removes the object of a key.
     fn remove(&mut self, hash: u64, key: &str) -> Option<Self::Old>;
 
     /// The object of a key.

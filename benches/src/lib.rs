@@ -1,4 +1,4 @@
-//! What the benches measure ours against: naive ports, and designs of the store that were weighed against each other.
+//! The baselines of the benches: naive ports, and alternative designs of the store.
 #![forbid(unsafe_code)]
 
 pub mod designs;

@@ -64,7 +64,7 @@ impl<K: Clone + Eq + Hash, V> NaiveCache<K, V> {
         self.lock().items.get(key).cloned()
     }
 
-    /// All objects: the only consistent view there is.
+    /// All objects: the only consistent view.
     pub fn list(&self) -> Vec<Arc<V>> {
         self.lock().items.values().cloned().collect()
     }

@@ -1,4 +1,4 @@
-//! What one writes first: client-go's limiters in Rust, one mutex and one map each, floats, the clock read inside.
+//! A naive port of client-go's limiters: each has one mutex and one map, uses floats, and reads the clock under the lock.
 
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "the naive port uses what std has")]
 
@@ -24,7 +24,7 @@ impl NaiveExponential {
     /// Counts a failure.
     ///
     /// # Panics
-    /// After another thread has panicked in here.
+    /// Panics if another thread has panicked while it held the lock.
     pub fn when(&self, key: &Arc<str>) -> Duration {
         let mut failures = self.failures.lock().unwrap();
         let count = failures.entry(key.clone()).or_insert(0);
@@ -36,13 +36,13 @@ impl NaiveExponential {
     /// Forgets a key.
     ///
     /// # Panics
-    /// After another thread has panicked in here.
+    /// Panics if another thread has panicked while it held the lock.
     pub fn forget(&self, key: &Arc<str>) {
         self.failures.lock().unwrap().remove(key);
     }
 }
 
-/// A level of tokens, and when it was so.
+/// A number of tokens, and the time at which it was computed.
 #[derive(Debug)]
 pub struct NaiveBucket {
     rate: f64,
@@ -58,14 +58,14 @@ impl NaiveBucket {
         Self { rate, burst, tokens: burst, last: 0.0 }
     }
 
-    /// Takes a token, and says how many seconds to wait for it.
+    /// Takes a token, and returns the seconds to wait for it.
     pub fn reserve(&mut self, now: f64) -> f64 {
         self.tokens = (self.tokens + (now - self.last) * self.rate).min(self.burst) - 1.0;
         self.last = now;
         (-self.tokens / self.rate).max(0.0)
     }
 
-    /// Takes a token if there is one.
+    /// Takes a token if one is available.
     pub fn try_acquire(&mut self, now: f64) -> bool {
         let tokens = (self.tokens + (now - self.last) * self.rate).min(self.burst);
         if tokens < 1.0 {
@@ -85,7 +85,7 @@ pub struct NaiveDefault {
 }
 
 impl NaiveDefault {
-    /// Nothing failed, all tokens there.
+    /// A limiter without failures and with all tokens.
     #[must_use]
     pub fn new() -> Self {
         let exponential = NaiveExponential::new(Duration::from_millis(5), Duration::from_secs(1_000));
@@ -95,7 +95,7 @@ impl NaiveDefault {
     /// Counts a failure.
     ///
     /// # Panics
-    /// After another thread has panicked in here.
+    /// Panics if another thread has panicked while it held the lock.
     pub fn when(&self, key: &Arc<str>) -> Duration {
         let backoff = self.exponential.when(key);
         let wait = self.bucket.lock().unwrap().reserve(self.start.elapsed().as_secs_f64());

@@ -1,6 +1,6 @@
-//! client-go's queue in plain Rust, as one would port it in an afternoon: one mutex, a deque, two sets, a condvar.
+//! A naive port of client-go's queue: one mutex, a deque, two sets, a condvar.
 //!
-//! The yardstick of `queue.rs`. Keys are hashed by std's default hasher, and each is in up to three places.
+//! The baseline of `queue.rs`. Keys are hashed by std's default hasher, and each is in up to three containers.
 
 #![allow(clippy::disallowed_types, reason = "an afternoon's port uses std's locks")]
 
@@ -51,7 +51,7 @@ impl<K: Clone + Eq + Hash> NaivePort<K> {
         self.available.notify_one();
     }
 
-    /// `Get`: waits; nothing once shut down and empty.
+    /// `Get`: waits for a key. Returns `None` once the queue is shut down and empty.
     pub fn get(&self) -> Option<K> {
         let mut state = self.lock();
         while state.queue.is_empty() && !state.shutting_down {
@@ -124,7 +124,7 @@ mod tests {
 
     use super::*;
 
-    /// One worker for any queue: each key fails once. The keys in the order of their runs.
+    /// Runs one worker over any queue; each key fails once. Returns the keys in the order of their runs.
     fn work<Q: BlockingGetKeys<Key = u32> + AddKeys<u32>>(queue: &Q, shut_down: impl Fn()) -> Vec<u32> {
         for key in [1, 2, 1] {
             queue.add(key).expect("open");

@@ -5,7 +5,7 @@
 //! set of rows. So everything but the rows is plain integers, whose copies are memory copies, and an update that leaves the
 //! index values alone touches nothing but the path to its row.
 //!
-//! Left out: values of an index are never more than one a row, and neither vectors nor pages shrink.
+//! Not implemented: several index values per row, and shrinking of vectors and pages.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ pub struct Rows<const LEAF: usize, const LOAD: usize> {
     rows: Radix<Leaf<Option<Arc<Record>>, LEAF>>,
     keys: HashIndex<LOAD>,
     columns: [Column<LOAD>; INDEXES],
-    /// Rows that ever were.
+    /// The number of rows ever allocated.
     end: u32,
     /// The first of the rows without an object, which the first column links.
     free: u32,

@@ -5,7 +5,7 @@
 //! so that the spine, which a snapshot's first write copies, stays small. Index values likewise, and the records
 //! of a value likewise.
 //!
-//! Left out: shards never become fewer.
+//! Not implemented: the number of shards never shrinks.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ use hashbrown::HashTable;
 
 use super::grouped::{Family, Grouped, Hashed, Set};
 
-/// Items a shard before there are more shards.
+/// The average number of items per shard at which the number of shards doubles.
 const FULL: usize = 64;
-/// Shards of one set.
+/// The largest number of shards of one set.
 const MOST: usize = 1024;
 
 /// The store.

@@ -1,8 +1,9 @@
-//! Scripts of requests with their exact outcomes: codes, reasons, messages, fields, events. A script is a function over a [`Server`],
-//! and panics where an answer is another one.
+//! Scripts of requests with their exact outcomes: codes, reasons, messages, fields, events. A script is a function of a [`Server`] that panics if a
+//! response differs.
 //!
-//! The tests of `kube-testing` run them on the API server in memory, `cargo xtask e2e` on a real one; where the two differ, the real one is right.
-//! [`each!`] names them all, so that each is a test of its own on both.
+//! The tests of `kube-testing` run the scripts on the API server in memory, `cargo xtask e2e` runs them on a real one. If the two differ, the real
+//! server is right.
+//! [`each!`] lists all scripts, so that each is a separate test on both servers.
 
 #![forbid(unsafe_code)]
 #![expect(clippy::missing_panics_doc, reason = "every script panics where an answer is another one")]
@@ -23,7 +24,7 @@ pub mod watches;
 
 pub use crate::server::{Reply, Server};
 
-/// Calls a macro with the paths of all scripts that need nothing but a server.
+/// Calls a macro with the paths of all scripts that need only a server.
 #[macro_export]
 macro_rules! each {
     ($test:ident) => {

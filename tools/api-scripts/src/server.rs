@@ -1,4 +1,4 @@
-//! The server that a script asks, and its replies.
+//! The server of a script, and its responses.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 
 const JSON: &str = "application/json";
 
-/// A server, and a namespace on it that is the script's own.
+/// A server, and a namespace that only the script uses.
 #[derive(Clone)]
 pub struct Server {
-    /// Asks the server.
+    /// Sends a request to the server.
     pub client: Client,
-    /// It exists, and is empty but for what a cluster puts there.
+    /// The namespace exists, and contains only the objects that a cluster creates in each namespace.
     pub namespace: String,
 }
 
@@ -24,27 +24,27 @@ impl Debug for Server {
     }
 }
 
-/// A code and a body; that of an error is a `Status`.
+/// A status code and a body; the body of an error is a `Status`.
 #[derive(Debug)]
 pub struct Reply {
-    /// The status code; of a success always 200.
+    /// The status code; always 200 for a success.
     pub code: u16,
-    /// What was answered.
+    /// The body.
     pub body: Value,
 }
 
 impl Server {
-    /// Asks, with a path such as `v1/configmaps/a` or `apps/v1/deployments?limit=1` in the namespace, or one from the root.
+    /// Sends a request, with a path such as `v1/configmaps/a` or `apps/v1/deployments?limit=1` in the namespace, or a path from the root.
     pub async fn ask(&self, method: &str, path: &str, body: Value) -> Reply {
         self.ask_as(method, path, JSON, JSON, body).await
     }
 
-    /// Asks for something.
+    /// Sends a GET request.
     pub async fn get(&self, path: &str) -> Reply {
         self.ask("GET", path, Value::Null).await
     }
 
-    /// Creates an object, and returns it as it was made.
+    /// Creates an object, and returns the created object.
     pub async fn create(&self, path: &str, object: Value) -> Value {
         self.ask("POST", path, object).await.ok()
     }
@@ -54,10 +54,10 @@ impl Server {
         self.ask_as("PATCH", path, "application/merge-patch+json", JSON, patch).await
     }
 
-    /// Asks with a type of the body, and one that is accepted.
+    /// Sends a request with a content type and an accepted type.
     ///
     /// # Panics
-    /// Where the server cannot be asked.
+    /// Panics if the server cannot be reached.
     pub async fn ask_as(&self, method: &str, path: &str, content: &str, accept: &str, body: Value) -> Reply {
         let request = Request::builder()
             .method(method)
@@ -91,7 +91,7 @@ impl Server {
         format!("{root}/namespaces/{}/{rest}", self.namespace)
     }
 
-    /// The events of a watch of a second, in short: the type, and of an object its name.
+    /// The events of a watch of one second in short form: the event type and the name of the object.
     pub async fn watch(&self, path: &str) -> Vec<String> {
         let events = self.watch_events(path, JSON).await;
         let line = |event: &Value| {
@@ -101,19 +101,19 @@ impl Server {
             let name = if end { "end" } else { what.as_str().unwrap_or_default() };
             format!("{} {name}", event["type"].as_str().unwrap_or_default())
         };
-        // Whether a server sends others, and when, is its own affair.
+        // A server may send other events at any time.
         events.iter().map(line).filter(|line| line != "BOOKMARK ").collect()
     }
 
-    /// The events of a watch of a second.
+    /// The events of a watch of one second.
     ///
     /// # Panics
-    /// Where the watch is refused.
+    /// Panics if the watch is refused.
     pub async fn watch_events(&self, path: &str, accept: &str) -> Vec<Value> {
         self.watch_within(1, path, accept).await
     }
 
-    /// The events of a watch of so many seconds.
+    /// The events of a watch of this many seconds.
     pub(crate) async fn watch_within(&self, seconds: u32, path: &str, accept: &str) -> Vec<Value> {
         let joint = if path.contains('?') { '&' } else { '?' };
         let uri = self.uri(&format!("{path}{joint}watch=true&timeoutSeconds={seconds}"));
@@ -122,10 +122,10 @@ impl Server {
         text.lines().map(|line| serde_json::from_str(line).expect("an event")).collect()
     }
 
-    /// Asks until the answer is such, which on a real server may take a moment.
+    /// Repeats a request until the response meets the condition, which may take a moment on a real server.
     ///
     /// # Panics
-    /// Where it takes too long.
+    /// Panics if it takes too long.
     #[track_caller]
     pub fn until(&self, path: &str, is_it: impl Fn(&Reply) -> bool) -> impl Future<Output = Reply> {
         let place = std::panic::Location::caller();
@@ -147,17 +147,17 @@ impl Reply {
     /// The body of a success.
     ///
     /// # Panics
-    /// Where it is none.
+    /// Panics if the response is an error.
     #[track_caller]
     pub fn ok(self) -> Value {
         assert_eq!(self.code, 200, "{:#}", self.body);
         self.body
     }
 
-    /// Compares an error with what it has to be.
+    /// Compares an error with the expected one.
     ///
     /// # Panics
-    /// Where it is another, or none.
+    /// Panics if the error differs or if there is none.
     #[track_caller]
     pub fn is_error(&self, code: u16, reason: &str, message: &str) {
         let is = (self.code, self.body["reason"].as_str(), self.body["message"].as_str());
@@ -167,7 +167,7 @@ impl Reply {
     /// Compares the causes of an error: fields and reasons.
     ///
     /// # Panics
-    /// Where they are others.
+    /// Panics if they differ.
     #[track_caller]
     pub fn has_causes(&self, expected: &[(&str, &str)]) {
         let causes = self.body["details"]["causes"].as_array().into_iter().flatten();

@@ -37,7 +37,7 @@ impl ClientGo {
             bail!("{shown} has no pipes");
         };
         let text = committed::join(scripts);
-        // All three at once, or a full pipe stops everybody.
+        // Writes and reads concurrently, because a full pipe would block both processes.
         let (written, said, read) = thread::scope(|scope| {
             let writing = scope.spawn(move || stdin.write_all(text.as_bytes()));
             let said = scope.spawn(move || {

@@ -57,7 +57,7 @@ struct QueueScript<'a> {
     unpaired: bool,
 }
 
-/// Writes a line that fits where the script stands.
+/// Writes a line that fits the current state of the script.
 type Writer<'a> = fn(&mut QueueScript<'a>) -> String;
 
 impl<'a> QueueScript<'a> {
@@ -113,7 +113,7 @@ impl<'a> QueueScript<'a> {
         self.lines
     }
 
-    /// What became of it all: everything that still comes, in its order.
+    /// Advances the clock, then gets all remaining keys in their order.
     fn look(&mut self) {
         let advance = self.advance();
         self.lines.extend([advance, op("len")]);
@@ -182,7 +182,7 @@ fn limiter(random: &mut Random) -> Vec<String> {
     lines
 }
 
-/// The members of a configuration, without the braces.
+/// The members of a configuration object, without the braces.
 fn limiter_config(random: &mut Random, depth: u64) -> String {
     match random.below(5 + depth) {
         0..3 => {

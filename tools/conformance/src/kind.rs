@@ -1,4 +1,4 @@
-//! PURE. Three kinds of scripts, and who answers them.
+//! PURE. The three kinds of scripts, and the implementations that answer them.
 
 #[cfg(test)]
 use testkit::client_go::Rule;
@@ -11,7 +11,7 @@ use crate::queue::FlyballQueue;
 use crate::store::FlyballStore;
 use crate::text::{Parsed, answer_text, limiter_line, queue_line, store_line};
 
-/// What a script is for.
+/// The kind of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Queue,
@@ -93,7 +93,7 @@ pub(crate) fn play(mut answering: Box<dyn Answering>, script: &[String]) -> Vec<
     script.iter().map(|line| answering.answer(line)).collect()
 }
 
-/// How a line is read, and who answers it.
+/// The parser of a line, and the implementation that answers it.
 struct Text<P, A>(P, A);
 
 impl<L, P, A> Answering for Text<P, A>

@@ -1,4 +1,4 @@
-//! EDGE. The shipped limiters, as a script drives them.
+//! EDGE. The shipped limiters, driven by a script.
 
 use flyball_ratelimit::Limiter;
 use flyball_sync::ManualClock;

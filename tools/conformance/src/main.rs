@@ -56,7 +56,7 @@ fn answer(kind: Kind, many: bool) -> Result<()> {
     let mut out = BufWriter::new(stdout().lock());
     let mut script = kind.flyball();
     for line in stdin().lock().split(b'\n') {
-        // What is no text is answered like any other line.
+        // A line that is not valid UTF-8 gets an answer like any other line.
         let line = line?;
         let line = String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(&line));
         let written = if many && line.is_empty() {
@@ -66,7 +66,7 @@ fn answer(kind: Kind, many: bool) -> Result<()> {
             writeln!(out, "{}", script.answer(&line))
         };
         match written.and_then(|()| out.flush()) {
-            // Nobody wants the rest.
+            // The reader has closed the pipe.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
             written => written?,
         }

@@ -1,4 +1,4 @@
-//! PURE. A policy that is chosen when a script says so.
+//! PURE. A policy that a script selects.
 
 use std::time::Duration;
 

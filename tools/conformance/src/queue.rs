@@ -1,4 +1,4 @@
-//! EDGE. The shipped queue, as a script drives it.
+//! EDGE. The shipped queue, driven by a script.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! EDGE. The shipped store, as a script drives it.
+//! EDGE. The shipped store, driven by a script.
 
 use flyball_informer_cache::{DuplicateIndex, MissingIndex, Schema, Snapshot, Store, Version, Writer};
 use testkit::client_go::{Answer, StoreLine, StoreObject};

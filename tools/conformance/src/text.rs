@@ -1,6 +1,6 @@
 //! PURE. Lines and answers as JSON.
 //!
-//! A line is an object with an `op`; what else is in it and not asked for is ignored. Numbers are whole and not negative;
+//! A line is an object with an `op`; unknown members are ignored. Numbers are whole and not negative;
 //! milliseconds fit the 63 bits of nanoseconds that Go's durations have.
 
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use testkit::client_go::{Answer, LimiterConfig, LimiterLine, QueueLine, StoreLin
 
 const MOST_MS: u64 = i64::MAX as u64 / 1_000_000;
 
-/// A line that cannot be answered, and why.
+/// The error for an invalid line.
 pub(crate) type Parsed<L> = Result<L, String>;
 
 pub(crate) fn queue_line(text: &str) -> Parsed<QueueLine> {

@@ -1,4 +1,4 @@
-//! What tests hold: a cluster without nodes.
+//! A cluster without nodes, for tests.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
@@ -17,16 +17,15 @@ use crate::given::Given;
 use crate::http::Reply;
 use crate::leash::Leash;
 
-/// etcd and kube-apiserver, and kube-controller-manager where it was started, on loopback and in a folder of their own.
+/// etcd, kube-apiserver and, if it was started, kube-controller-manager, on loopback and in a folder of their own.
 ///
-/// Without a controller manager nothing happens by itself: nothing is collected, no namespace is ever gone, and there are no
-/// service accounts. There is no kubelet in any case; who runs pods is the test.
+/// Without a controller manager there is no garbage collection, no namespace is ever removed, and there are no service accounts. There is never a
+/// kubelet; the test runs the pods.
 ///
-/// The servers are killed when this is dropped, and when the process ends, however it ends. Dropped, it takes its data with it and
-/// leaves its logs.
+/// The servers are killed when the `Cluster` is dropped, and when the process ends in any way. Dropping the `Cluster` deletes its data and keeps its logs.
 #[derive(Debug)]
 pub struct Cluster {
-    // In the order in which they end: nobody misses who is gone already.
+    // In the order in which the servers are killed, so that no server loses one that it depends on.
     controller_manager: Option<Leash>,
     api_server: ApiServer,
     etcd: Etcd,
@@ -38,11 +37,11 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts etcd and the API server, and returns when it is ready, which takes seconds.
+    /// Starts etcd and the API server, and returns when the API server is ready, which takes seconds.
     ///
     /// # Errors
     ///
-    /// Where the test was given no binaries, or a server does not start; then with the last lines it wrote.
+    /// Returns an error if the test was given no binaries, or if a server does not start. The error then contains the server's last lines of output.
     pub fn start() -> Result<Self> {
         let Given::Binaries { binaries, folder } = Given::here()? else {
             bail!("a test on somebody's cluster has no servers of its own");
@@ -69,22 +68,22 @@ impl Cluster {
         })
     }
 
-    /// Of the API server, always the same.
+    /// The URL of the API server, which never changes.
     pub fn url(&self) -> String {
         self.api_server.url()
     }
 
-    /// The bearer token of `admin`, who may do anything.
+    /// The bearer token of `admin`, who has all permissions.
     pub fn token(&self) -> &str {
         &self.credentials.admin
     }
 
-    /// The bearer token of `nobody`, who may do next to nothing: what they ask for is answered by 403.
+    /// The bearer token of `nobody`, who has almost no permissions: requests are answered with 403.
     pub fn token_of_nobody(&self) -> &str {
         &self.credentials.nobody
     }
 
-    /// Whom to trust: a file in PEM.
+    /// The CA certificates, as a PEM file.
     pub fn authority(&self) -> &Path {
         &self.certificate
     }
@@ -94,71 +93,67 @@ impl Cluster {
         &self.kubeconfig
     }
 
-    /// Where data and logs are.
+    /// The folder of data and logs.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// One request to the API server as `admin`, with a body in JSON. Of a watch it returns when the watch has ended, so ask with
-    /// `timeoutSeconds`.
+    /// Sends a request to the API server as `admin`, with a JSON body. For a watch it returns when the watch has ended, so set `timeoutSeconds`.
     ///
     /// # Errors
     ///
-    /// Where there is no answer; any status is one.
+    /// Returns an error if there is no response. Any status is a response.
     pub fn request(&self, method: &str, path: &str, body: Option<&str>) -> Result<Reply> {
         self.api_server.ask(method, path, body).with_context(|| format!("{method} {path}"))
     }
 
-    /// `kill -9` for the API server. Connections break, what it has acknowledged stays, and nobody listens until it is started
-    /// again.
+    /// Kills the API server as by `kill -9`. Connections break, acknowledged writes are kept, and the port is closed until the server is started again.
     ///
     /// # Errors
     ///
-    /// Where waiting for its end fails.
+    /// Returns an error if waiting for the end of the process fails.
     pub fn kill_api_server(&mut self) -> Result<()> {
         self.api_server.kill()
     }
 
-    /// Starts the API server at its old URL with its old certificate and tokens, and returns when it is ready. One that still
-    /// runs is killed.
+    /// Starts the API server with the same URL, certificate and tokens, and returns when it is ready. A running API server is killed first.
     ///
     /// # Errors
     ///
-    /// As [`Cluster::start`].
+    /// Like [`Cluster::start`].
     pub fn restart_api_server(&mut self) -> Result<()> {
         self.api_server.start()
     }
 
-    /// Makes everything that happened so far unknowable: every watch from a version, and every list to be continued, that a client
-    /// knows from before this call is answered by 410, as both etcd and the server's own cache have forgotten.
+    /// Compacts the complete history: every watch from an earlier version, and every continuation of an earlier list, is answered with 410, because
+    /// neither etcd nor the server's cache has the history any more.
     ///
-    /// A restart of the API server is part of it. While it is down the revision of the store grows, so that even a client who
-    /// has seen the very last event is behind.
+    /// This restarts the API server. While the server is down, the revision of the store grows, so that even a client that has received the last event
+    /// is behind.
     ///
     /// # Errors
     ///
-    /// As [`Cluster::start`], or where etcd refuses.
+    /// Returns an error like [`Cluster::start`], or if etcd refuses.
     pub fn expire_history(&mut self) -> Result<()> {
         self.api_server.kill()?;
         self.etcd.forget()?;
         self.api_server.start()
     }
 
-    /// Another address of the API server, whose connections can be cut.
+    /// Opens another address of the API server, whose connections can be cut.
     ///
     /// # Errors
     ///
-    /// Where the system gives no port.
+    /// Returns an error if the system provides no port.
     pub fn front(&self) -> Result<Front> {
         Front::open(self.api_server.port(), &self.folder, &self.credentials, &self.certificate)
     }
 
-    /// Starts kube-controller-manager with these of its controllers, and returns when it is healthy. One that runs is stopped
-    /// before.
+    /// Starts kube-controller-manager with these controllers, and returns when it is healthy. A running one is stopped first.
     ///
     /// # Errors
     ///
-    /// Where it does not start, for instance as it does not know a controller; then with the last lines it wrote.
+    /// Returns an error with its last lines of output if it does not start, for example because a controller is unknown.
     pub fn start_controller_manager(&mut self, controllers: &[&str]) -> Result<()> {
         self.stop_controller_manager()?;
         let program = self.binaries.join("kube-controller-manager");
@@ -167,17 +162,17 @@ impl Cluster {
         Ok(())
     }
 
-    /// Kills kube-controller-manager, if it runs.
+    /// Kills kube-controller-manager if it is running.
     ///
     /// # Errors
     ///
-    /// Where waiting for its end fails.
+    /// Returns an error if waiting for the end of the process fails.
     pub fn stop_controller_manager(&mut self) -> Result<()> {
         self.controller_manager.take().map_or(Ok(()), Leash::kill)
     }
 }
 
-/// A new folder that only this user can look into: there are keys and tokens in it.
+/// Creates a folder that only this user can read, because it contains keys and tokens.
 fn own_folder(parent: &Path) -> Result<PathBuf> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     // Ordering: Relaxed, each caller needs another number and nothing else.

@@ -1,4 +1,4 @@
-//! A second address of the API server, whose connections a test can cut while the server stays as it is.
+//! A second address of the API server, whose connections a test can cut without a change of the server.
 
 use std::fs;
 use std::io;

@@ -1,4 +1,4 @@
-//! What a test was given to run against, by `cargo xtask e2e` through the environment.
+//! The environment that `cargo xtask e2e` passes to a test: the cluster or the binaries to use.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -8,34 +8,33 @@ use anyhow::{Result, bail};
 
 use crate::cluster::Cluster;
 
-/// Where the binaries are, made by `cargo xtask e2e`.
+/// The folder of the binaries, which `cargo xtask e2e` builds.
 const BINARIES: &str = "FLYBALL_E2E_BIN";
-/// The kubeconfig of a cluster that is there already.
+/// The kubeconfig of an existing cluster.
 const EXISTING: &str = "FLYBALL_E2E_KUBECONFIG";
-/// Where clusters have their folders. Who sets it removes it: logs are for the time after a test.
+/// The parent folder of the clusters' folders. The program that sets this variable removes the folder, because logs are read after a test.
 const FOLDER: &str = "FLYBALL_E2E_DIR";
 
-/// What tests run against.
+/// The cluster or the servers that tests use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Given {
-    /// Servers of their own.
+    /// Servers that the tests start.
     Binaries {
-        /// With `kube-apiserver` and `kube-controller-manager`.
+        /// The folder with `kube-apiserver` and `kube-controller-manager`.
         binaries: PathBuf,
         /// For data and logs.
         folder: PathBuf,
     },
-    /// Somebody's cluster, by its kubeconfig: tests use its current context and keep to namespaces they made, and those that
-    /// kill servers are left out.
+    /// An existing cluster, given by its kubeconfig. Tests use its current context and only namespaces that they create; tests that kill servers are skipped.
     Existing(PathBuf),
 }
 
 impl Given {
-    /// What the environment says.
+    /// Reads the environment.
     ///
     /// # Errors
     ///
-    /// Where it says nothing: the test was not started by `cargo xtask e2e`.
+    /// Returns an error if the variables are not set: the test was not started by `cargo xtask e2e`.
     pub fn here() -> Result<Self> {
         let [existing, binaries, folder] = [EXISTING, BINARIES, FOLDER].map(env::var_os);
         match (existing, binaries, folder) {
@@ -48,12 +47,12 @@ impl Given {
     }
 }
 
-/// The kubeconfig of the cluster that the tests of this program share: somebody's, or one of its own, which the first call
-/// starts and the end of the program ends.
+/// The kubeconfig of the cluster that the tests of this program share. This is an existing cluster, or one that the first call starts and that ends
+/// with the program.
 ///
 /// # Panics
 ///
-/// Where there is none, with the reason: a test cannot go on.
+/// Panics with the reason if there is no cluster, because the test cannot continue.
 pub fn shared_kubeconfig() -> &'static Path {
     static SHARED: OnceLock<Result<Shared, String>> = OnceLock::new();
     enum Shared {

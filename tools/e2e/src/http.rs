@@ -1,4 +1,4 @@
-//! One request on one connection: enough to ask a server whether it is ready, and to test without a Kubernetes client.
+//! Sends one request on one connection. This is enough to check whether a server is ready, and to test without a Kubernetes client.
 
 use std::fs;
 use std::io::{self, ErrorKind, Read};
@@ -12,19 +12,19 @@ use ureq::Agent;
 use ureq::http::Request;
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
-/// How long a server may say nothing.
+/// The timeout for a server that sends no data.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a server said.
+/// A response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
     /// The status code.
     pub status: u16,
-    /// All that came after the head; of a watch, every event until it ended.
+    /// The body; for a watch, all events until it ended.
     pub body: String,
 }
 
-/// Where a server is and how to speak with it.
+/// The address of a server and its connection settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Server {
     pub(crate) port: u16,
@@ -33,12 +33,12 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Whether what is at `path` is there: the form in which servers say that they are well.
+    /// Whether a request of `path` succeeds: the form of the servers' health checks.
     pub(crate) fn has(&self, path: &str) -> bool {
         self.ask("GET", path, None).is_ok_and(|reply| reply.status == 200)
     }
 
-    /// Asks once, and reads to the end of the answer, watches included.
+    /// Sends a request and reads the response to its end, also for watches.
     pub(crate) fn ask(&self, method: &str, path: &str, body: Option<&str>) -> Result<Reply> {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         let mut request = Request::builder()

@@ -1,4 +1,4 @@
-//! A server that cannot outlive this process, however it ends.
+//! A server process that ends with this process in any case.
 //!
 //! A server is started by a few lines of shell that hold the read end of a pipe and kill the server when the pipe closes. Its
 //! only write end is in this process, so `kill -9`, a panic, or the end of `main` with the server in a static all close it; and
@@ -28,7 +28,7 @@ kill "$leash" 2>/dev/null
 exit "$status"
 "#;
 
-/// A running server. Dropped, it is killed.
+/// A running server, which is killed on drop.
 #[derive(Debug)]
 pub(crate) struct Leash {
     keeper: Child,
@@ -62,17 +62,17 @@ impl Leash {
         }
     }
 
-    /// How the server ended, where it did so on its own.
+    /// The exit status of the server, if it ended by itself.
     fn ended(&mut self) -> Option<ExitStatus> {
         self.keeper.try_wait().ok().flatten()
     }
 
-    /// Kills the server as `kill -9` would, and waits until it is gone.
+    /// Kills the server as by `kill -9`, and waits for its end.
     pub(crate) fn kill(mut self) -> Result<()> {
         self.end()
     }
 
-    /// The last lines the server wrote.
+    /// The server's last lines of output.
     fn tail(&self) -> String {
         const LINES: usize = 30;
         let text = fs::read(&self.log).unwrap_or_default();

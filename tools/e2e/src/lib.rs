@@ -1,8 +1,8 @@
-//! A real Kubernetes API server for tests: etcd, kube-apiserver and, where wanted, kube-controller-manager as child processes
-//! on loopback, which tests start, kill, restart and make forget their history.
+//! A real Kubernetes API server for tests: etcd, kube-apiserver and optionally kube-controller-manager as child processes on loopback. Tests can start,
+//! kill and restart them and compact their history.
 //!
-//! `cargo xtask e2e` builds the servers, says where they are ([`Given`]) and runs the tests that need them. Nothing here is
-//! asynchronous: what a test asks for has happened when the call returns.
+//! `cargo xtask e2e` builds the servers, passes their location to the tests ([`Given`]) and runs the tests. All functions are synchronous: an operation
+//! is complete when the call returns.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Something that runs pods, as far as an API server can see: they are running and ready at once, and gone when they are deleted.
+//! Simulates a kubelet for tests: pods become running and ready immediately, and are removed when they are deleted.
 
 use std::sync::Arc;
 
@@ -9,16 +9,16 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 
-/// What the time is.
+/// The clock.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// Pods of this image never become ready.
 pub const BROKEN: &str = "broken";
 
-/// Runs all pods, until it is dropped; on this node, if there is one to bind them to.
+/// Runs all pods until the returned future is dropped. With a node, binds the pods to it.
 ///
 /// # Panics
-/// When a pod has no namespace.
+/// Panics if a pod has no namespace.
 pub async fn run_pods(client: Client, clock: Clock, pods: Informer<NamespacedName, Pod>, node: Option<&str>) {
     let mut changes = pods.subscribe();
     let mut address = 0_u32;

@@ -10,7 +10,7 @@ use crate::workspace::Workspace;
 
 pub(crate) const FILE: &str = "loom-tests/faults.toml";
 
-/// What one model has to catch.
+/// The seeded fault that one model has to catch.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Fault {
@@ -58,7 +58,7 @@ impl Fault {
         self.edits.iter().map(|edit| edit.file.as_path()).collect()
     }
 
-    /// The published packages it changes; why not, if a file belongs to none.
+    /// The published packages that the fault changes, or an error if a file belongs to none.
     pub(crate) fn packages(&self, workspace: &Workspace) -> Result<BTreeSet<String>, String> {
         let package = |file: &Path| {
             let shipped = |folder: &Path| file.starts_with(folder.join("src"));
@@ -70,7 +70,7 @@ impl Fault {
         self.files().into_iter().map(package).collect()
     }
 
-    /// The changed files with their new text; why not, if a text is not found exactly once.
+    /// The changed files with their new text, or an error if a text does not occur exactly once.
     ///
     /// Every text is looked for in the file as it is, so the order of the edits does not matter.
     pub(crate) fn apply(&self, read: impl Fn(&Path) -> Option<String>) -> Result<Edited, String> {
@@ -109,7 +109,7 @@ fn replaced(text: &str, edits: &[&Edit]) -> Result<String, String> {
 }
 
 impl Edit {
-    /// Where the text to find starts.
+    /// The position of the text to find.
     fn at(&self, text: &str) -> Result<usize, String> {
         let Self { file, find, replace } = self;
         let shown = || format!("{:?} in {}", self.shown(), file.display());

@@ -1,4 +1,4 @@
-//! Running programs: to their end or to a deadline, with the last lines of what they said.
+//! Runs programs to their end or to a deadline, and keeps the last lines of their output.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -17,7 +17,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// How a program ended.
+/// The outcome of a program.
 #[derive(Debug)]
 pub(crate) enum Ended {
     By(ExitStatus),

@@ -44,7 +44,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 /// How long a model may search for its fault.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// The copy that faults are applied to.
+/// The copy of the tree to which faults are applied.
 #[derive(Debug)]
 pub(crate) struct Tree<'a> {
     workspace: &'a Workspace,
@@ -70,7 +70,7 @@ impl<'a> Tree<'a> {
         Ok(Self { workspace, root, faults: faults::read(workspace)? })
     }
 
-    /// Whether the model catches its fault; why not, otherwise.
+    /// Checks that the model catches its fault. Returns the reason if it does not.
     pub(crate) fn caught(&self, model: &Declared) -> Result<Result<(), String>> {
         let applied = match self.apply(model)? {
             Ok(applied) => applied,

@@ -1,4 +1,4 @@
-//! Where things are: root, target directory, packages, files.
+//! The locations of the workspace: root, target directory, packages, files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
-/// The workspace this command was built in.
+/// The workspace in which this command was built.
 #[derive(Debug)]
 pub(crate) struct Workspace {
     pub(crate) root: PathBuf,
@@ -16,7 +16,7 @@ pub(crate) struct Workspace {
     pub(crate) packages: Vec<Package>,
 }
 
-/// A member, as `cargo metadata` sees it.
+/// A member, as `cargo metadata` reports it.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Package {
     pub(crate) name: String,
@@ -44,7 +44,7 @@ impl Workspace {
     /// Asks cargo.
     pub(crate) fn open() -> Result<Self> {
         let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml");
-        // The tree may have moved since this was built; then the current directory decides.
+        // The tree may have moved since this command was built. In that case the current directory determines the root.
         let mut command = cargo();
         command.args(["metadata", "--no-deps", "--format-version", "1", "--locked"]);
         if manifest.exists() {
@@ -58,7 +58,7 @@ impl Workspace {
         Ok(Self { root, target, packages })
     }
 
-    /// The crates that users get.
+    /// The published crates.
     pub(crate) fn published(&self) -> impl Iterator<Item = &Package> {
         self.packages.iter().filter(|package| package.is_published())
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 const WIDTH: usize = 64;
 
-/// Leaves by number; there are as many as were ever asked for.
+/// Leaves by number. The vector has as many leaves as were ever used.
 #[derive(Clone, Debug)]
 pub(super) struct Radix<L> {
     root: Arc<Vec<Arc<Mid<L>>>>,
@@ -40,7 +40,7 @@ impl<L> Default for Radix<L> {
     }
 }
 
-/// An array with a default, whatever its length.
+/// An array of any length that implements `Default`.
 #[derive(Clone, Debug)]
 pub(super) struct Leaf<T, const LEN: usize>(pub(super) [T; LEN]);
 

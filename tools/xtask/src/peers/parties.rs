@@ -1,4 +1,4 @@
-//! Who is measured, and by which program.
+//! The measured implementations, and the programs that measure them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,7 +16,7 @@ const GO: &str = "benches/peers/go";
 const TRACE: &str = "tools/replay/data/kube-1.36-rollout.jsonl.zst";
 const RUST: &str = "benches/peers/rust/Cargo.toml";
 
-/// Somebody who is measured.
+/// A measured implementation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Party {
     Ours,

@@ -20,7 +20,7 @@ pub(super) fn check(workspace: &Workspace, files: &[PathBuf]) -> Result<Vec<Stri
     Ok(complaints)
 }
 
-/// The table and the descriptors agree, floors included.
+/// Checks that the table and the descriptors agree, including the floors.
 fn rows(models: &[Declared], table: &str) -> Vec<String> {
     let rows: Vec<Vec<&str>> = table
         .lines()
@@ -48,7 +48,7 @@ fn rows(models: &[Declared], table: &str) -> Vec<String> {
     complaints
 }
 
-/// Each model has one fault, each fault a model.
+/// Checks that each model has one fault and each fault a model.
 fn paired(models: &[Declared], faults: &[Fault]) -> Vec<String> {
     let mut complaints = Vec::new();
     for Declared { name, .. } in models {

@@ -1,9 +1,9 @@
-//! What several binaries share is a library: a file that each includes by its path is compiled in each, with what that one does not use, so
-//! `allow(dead_code)` comes along and hides what none of them uses.
+//! Code that several binaries share has to be in a library. A file that each binary includes by its path is compiled in each of them, with items that
+//! the binary does not use. This needs `allow(dead_code)`, which also hides items that no binary uses.
 
 use super::Source;
 
-/// What is forbidden, with what to do instead.
+/// The forbidden attributes, each with the alternative.
 const PATH: &str = "`#[path]`: what several crates share is a library";
 const DEAD: &str = "`allow(dead_code)`: what nothing uses goes out; `expect` says that, and why, it is there";
 
@@ -44,7 +44,7 @@ fn attributes(source: &Source) -> Vec<(usize, String)> {
     found
 }
 
-/// As it stands, or under a condition.
+/// Whether an attribute is `path`, alone or inside `cfg_attr`.
 fn is_path(attribute: &str) -> bool {
     attribute.starts_with("path=") || attribute.starts_with("cfg_attr(") && attribute.contains(",path=")
 }
