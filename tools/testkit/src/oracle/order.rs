@@ -132,7 +132,7 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
         true
     }
 
-    /// The priority of the next add.
+    /// The priority of a key: that of an add while the key was leased, if any, otherwise its current priority.
     pub fn priority(&self, key: K) -> Option<i8> {
         let place = self.places.iter().find(|place| place.key == key)?;
         Some(place.wished.unwrap_or(place.priority))

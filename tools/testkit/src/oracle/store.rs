@@ -1,4 +1,4 @@
-//! A slow obvious store: one sorted map, scanned for everything.
+//! The oracle of the store: one sorted map, which every query scans.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -8,13 +8,13 @@ use std::fmt::Debug;
 pub struct Rules<K, V> {
     /// The key.
     pub key: fn(&V) -> K,
-    /// The version; 0 is none.
+    /// The version; 0 means no version.
     pub version: fn(&V) -> u64,
     /// Whether two objects of one key are one object at two points in time.
     pub same: fn(&V, &V) -> bool,
 }
 
-/// What happened to one key.
+/// A change of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum OracleChange<K, V> {
@@ -36,7 +36,7 @@ impl<K, V> OracleChange<K, V> {
     }
 }
 
-/// What a write did.
+/// The outcome of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum OracleOutcome {
@@ -48,7 +48,7 @@ pub enum OracleOutcome {
     Absent,
 }
 
-/// What one write did to one key, as every consumer has to merge it.
+/// The effect of one write on one key, which every consumer has to coalesce.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum OracleStep<K, V> {
@@ -71,7 +71,7 @@ impl<K, V> OracleStep<K, V> {
 }
 
 impl<K: Clone, V: Clone> OracleStep<K, V> {
-    /// What was there before, and what is there after.
+    /// The object before and after the write.
     pub fn ends(&self) -> (Option<&V>, Option<&V>) {
         match self {
             Self::Added { new, .. } => (None, Some(new)),
@@ -121,7 +121,7 @@ pub struct OracleStore<K, V> {
     writes: u64,
     /// The version.
     pub version: u64,
-    /// Whether there was a list.
+    /// Whether the store has been listed.
     pub listed: bool,
 }
 
@@ -129,7 +129,7 @@ pub struct OracleStore<K, V> {
 type Arrived<K, V> = (K, u64, V);
 
 impl<K: Ord + Clone, V: Clone> OracleStore<K, V> {
-    /// An empty one.
+    /// An empty store.
     #[must_use]
     pub fn new(rules: Rules<K, V>) -> Self {
         Self::with_transform(rules, |object| object)
@@ -151,7 +151,7 @@ impl<K: Ord + Clone, V: Clone> OracleStore<K, V> {
         }
     }
 
-    /// The same, which compares what is listed at the version it is stored with.
+    /// The same; it also compares the contents of objects that are listed with their stored version.
     #[must_use]
     pub fn comparing(mut self, equal: fn(&V, &V) -> bool) -> Self {
         self.equal = equal;
@@ -228,7 +228,7 @@ impl<K: Ord + Clone, V: Clone> OracleStore<K, V> {
         self.version = self.version.max(version);
     }
 
-    /// What a listed object does; nothing if it is what is stored.
+    /// The effect of a listed object; nothing if it equals the stored one.
     fn list(&mut self, (key, version, new): Arrived<K, V>) -> Option<OracleStep<K, V>> {
         let step = match self.objects.get(&key).cloned() {
             None => OracleStep::Added { key: key.clone(), new: new.clone(), initial: !self.listed },
@@ -288,7 +288,7 @@ impl<K: Ord + Clone, V: Clone> OracleStage<K, V> {
         Self { base: store.clone(), listed: Vec::new(), kept: BTreeMap::new() }
     }
 
-    /// How many keys are listed.
+    /// The number of listed keys.
     #[must_use]
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
@@ -310,7 +310,7 @@ impl<K: Ord + Clone, V: Clone> OracleStage<K, V> {
         }
     }
 
-    /// What was stored and is not listed.
+    /// The stored objects that are not listed.
     pub fn missing(&self) -> Vec<(K, V)> {
         let stored =
             self.base.objects.iter().filter(|(key, _)| self.listed.iter().all(|(other, ..)| other != *key));
@@ -369,7 +369,7 @@ impl<K, V> Default for OracleTransaction<K, V> {
 }
 
 impl<K: Ord + Clone, V: Clone> OracleTransaction<K, V> {
-    /// How many keys are written.
+    /// The number of written keys.
     #[must_use]
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
@@ -416,7 +416,7 @@ impl<K: Ord + Clone, V: Clone> OracleTransaction<K, V> {
 #[derive(Clone, Debug)]
 pub struct Consumer<K, V> {
     same: fn(&V, &V) -> bool,
-    /// The objects after the changes so far.
+    /// The objects, after all changes applied so far.
     pub held: BTreeMap<K, V>,
     /// Whether the initial objects are complete: no later addition may be initial.
     pub initial_processed: bool,

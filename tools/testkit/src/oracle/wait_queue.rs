@@ -1,4 +1,4 @@
-//! A slow, obvious bucket with a line: a list of all who ever asked, walked from end to end.
+//! The oracle of a token bucket with a wait queue: a list of all waiters that ever existed, searched linearly.
 //!
 //! Times are nanoseconds in a `u64`. Parts: as many to a nanosecond as tokens to a period, in lowest terms.
 
@@ -6,45 +6,45 @@ use arbitrary::Arbitrary;
 
 use crate::oracle::limiter::{OracleQuota, Span};
 
-/// One step of a random run of a bucket that is waited for.
+/// One step of a random run of a bucket with a wait queue.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub enum LineOp {
-    /// Somebody comes, and is polled once.
+    /// Adds a waiter and polls it once.
     Come(u8),
-    /// One of those who came is polled.
+    /// Polls one of the waiters.
     Poll(u8),
-    /// One of those who came is dropped.
+    /// Drops one of the waiters.
     Drop(u8),
-    /// Takes so many if they are there.
+    /// Takes this many tokens if they are available.
     TryAcquire(u8),
-    /// Takes so many ahead of time.
+    /// Reserves this many tokens.
     Reserve(u8),
-    /// One of those taken ahead is given back.
+    /// Cancels one of the reservations.
     Cancel(u8),
     /// Changes rate and burst.
     SetQuota(OracleQuota),
-    /// Time passes.
+    /// Advances the clock.
     Advance(Span),
-    /// Time passes up to the next alarm.
+    /// Advances the clock to the next alarm.
     AdvanceToAlarm,
-    /// The clock jumps back.
+    /// Sets the clock back.
     JumpBack(Span),
-    /// Somebody comes who gives up after a while, and is polled once.
+    /// Adds a waiter with a timeout and polls it once.
     ComeWithin(u8, Span),
 }
 
-/// What became of somebody who came.
+/// The state of a waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// In the line.
+    /// The waiter is in the wait queue.
     Waits,
-    /// Has its tokens.
+    /// The waiter has its tokens.
     Granted,
-    /// Wants more than the burst.
+    /// The waiter asks for more tokens than the burst.
     Refused,
-    /// Its time was over first.
+    /// The waiter has timed out.
     TimedOut,
-    /// Has looked, or was dropped.
+    /// The waiter has returned, or was dropped.
     Gone,
 }
 
@@ -64,7 +64,7 @@ struct Comer {
     fate: Fate,
     promised: Option<Promise>,
     grant: Option<usize>,
-    /// When it gives up.
+    /// The time at which the waiter times out.
     until: Option<u64>,
 }
 
@@ -95,7 +95,7 @@ pub struct OracleWaitQueue {
 }
 
 impl OracleWaitQueue {
-    /// Full.
+    /// A full bucket.
     #[must_use]
     pub fn new(quota: OracleQuota) -> Self {
         Self { quota, changes: 0, returns: 0, full: 0, comers: Vec::new(), grants: Vec::new(), slack: 0 }
@@ -119,7 +119,7 @@ impl OracleWaitQueue {
         self.comers.len() - 1
     }
 
-    /// What became of one.
+    /// The state of a waiter.
     #[must_use]
     pub fn fate(&self, who: usize) -> Fate {
         self.comers[who].fate
@@ -139,7 +139,7 @@ impl OracleWaitQueue {
         fate
     }
 
-    /// One is dropped.
+    /// Drops a waiter.
     pub fn leave(&mut self, who: usize, now: u64) {
         self.settle(now);
         let comer = self.comers[who].clone();
@@ -165,10 +165,10 @@ impl OracleWaitQueue {
         self.settle(now);
     }
 
-    /// Takes tokens if they are there and nobody waits; else says when.
+    /// Takes tokens if they are available and there are no waiters. Otherwise returns the time at which they are.
     ///
     /// # Errors
-    /// When they will be; `None` if never.
+    /// The time at which the tokens will be available; `None` if never.
     pub fn try_acquire(&mut self, count: u32, now: u64) -> Result<(), Option<u64>> {
         self.settle(now);
         if count > self.burst() {
@@ -255,16 +255,16 @@ impl OracleWaitQueue {
         self.settle(now);
     }
 
-    /// Time has passed.
+    /// Updates the state after the clock has advanced.
     pub fn passed(&mut self, now: u64) {
         self.settle(now);
         self.settle(now);
     }
 
-    /// How many could be taken at once.
+    /// The number of available tokens.
     ///
     /// # Panics
-    /// Never: no more than the burst are there.
+    /// Does not panic: the number is at most the burst.
     pub fn available(&mut self, now: u64) -> u32 {
         self.settle(now);
         if self.waiting() > 0 {
@@ -274,16 +274,16 @@ impl OracleWaitQueue {
         u32::try_from(there / self.token()).expect("no more than the burst")
     }
 
-    /// How many are in the line.
+    /// The length of the wait queue.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.comers.iter().filter(|comer| comer.fate == Fate::Waits).count()
     }
 
-    /// Does any span hold more than burst + rate × time?
+    /// Checks that no span has more tokens than burst + rate × time.
     ///
     /// # Errors
-    /// The first and the last grant of such a span.
+    /// The first and the last grant of a span that has more.
     pub fn within_rate(&self) -> Result<(), (u64, u64)> {
         let mut grants: Vec<_> = self.grants.iter().filter(|grant| grant.at < u64::MAX).collect();
         grants.sort_by_key(|grant| grant.at);
@@ -291,7 +291,7 @@ impl OracleWaitQueue {
             let mut parts = 0;
             for last in &grants[i..] {
                 parts += last.parts;
-                // Both ends belong to the span.
+                // The span includes both ends.
                 let span = u128::from(last.at - first.at) + 1;
                 if parts > u128::from(self.burst()) * self.token() + span * self.rate() {
                     return Err((first.at, last.at));
@@ -301,7 +301,7 @@ impl OracleWaitQueue {
         Ok(())
     }
 
-    /// The first in the line has its tokens as soon as they are there; then, one after the other, those give up whose time is over.
+    /// The first waiter gets its tokens as soon as they are available. Then the waiters whose timeout has passed give up, one after the other.
     fn settle(&mut self, now: u64) {
         self.observe(now);
         self.grant(now);
@@ -315,7 +315,7 @@ impl OracleWaitQueue {
         }
     }
 
-    /// When the next one gives up.
+    /// The next timeout of a waiter.
     #[must_use]
     pub fn next_deadline(&self) -> Option<u64> {
         let waiting = self.comers.iter().filter(|comer| comer.fate == Fate::Waits);

@@ -1,4 +1,4 @@
-//! Everything that puts a key into the queue, puts it off, or takes it out.
+//! The operations that add, postpone or cancel a key.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -42,7 +42,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         many
     }
 
-    /// An add that waits for room: nothing yet where there is none.
+    /// An add that waits for capacity: returns nothing if the queue is full.
     pub fn add_when_room(&mut self, key: K, now: Time) -> Option<Result<Outcome, Refused>> {
         match self.try_add(key, now) {
             Err(Refused::Full) => None,

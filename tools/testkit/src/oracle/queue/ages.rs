@@ -1,4 +1,4 @@
-//! How long keys have been where they are.
+//! The time that keys have been Ready or leased.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use super::{OracleQueue, State};
 use crate::queue_answers::{OldestAges, Overdue, Time, Told, later};
 
 impl<K: Copy + Ord + Debug> OracleQueue<K> {
-    /// Ages count from now on.
+    /// Starts to keep ages.
     pub fn track_ages(&mut self, now: Time) {
         self.aged_since.get_or_insert(now);
     }

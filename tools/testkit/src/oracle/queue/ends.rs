@@ -1,4 +1,4 @@
-//! Shut down, drain, stop now.
+//! The operations `shut_down`, `drain` and `stop_now`.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -59,7 +59,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
 
     /// Nobody will ever do more: nothing is Ready, nothing is leased, and nothing comes before the horizon.
     pub(super) fn is_drained(&mut self, now: Time) -> bool {
-        // For ever is never, whatever the horizon.
+        // An infinite deadline never passes, whatever the horizon.
         let coming = |state: &State, horizon: Time| matches!(state, State::Waiting(wait) if wait.until <= horizon.min(Time::MAX - 1));
         match self.life {
             Life::Open => false,

@@ -1,4 +1,4 @@
-//! Everything that takes keys out, and what stops it.
+//! The operations that dequeue keys, and those that pause them.
 
 use std::fmt::Debug;
 
@@ -34,10 +34,10 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         }
     }
 
-    /// As many gets, as long as they get something.
+    /// Repeats `get` up to this many times, until a get finds no key.
     ///
     /// # Errors
-    /// When the first finds nothing.
+    /// Returns an error if the first get finds no key.
     pub fn try_get_many(&mut self, most: usize, now: Time) -> Result<Vec<K>, Nothing> {
         let mut keys = vec![self.try_get(now)?];
         while keys.len() < most {
@@ -67,17 +67,17 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         }
     }
 
-    /// Hands out nothing until `resume`.
+    /// Pauses the queue until `resume`.
     pub fn pause(&mut self) {
         self.paused = true;
     }
 
-    /// Hands out again.
+    /// Resumes the queue.
     pub fn resume(&mut self) {
         self.paused = false;
     }
 
-    /// Whether nothing is handed out.
+    /// Whether the queue is paused.
     #[must_use]
     pub fn is_paused(&self) -> bool {
         self.paused

@@ -1,4 +1,4 @@
-//! What can be seen from outside.
+//! The observable state of the queue.
 
 use std::fmt::Debug;
 
@@ -6,7 +6,7 @@ use super::{Life, OracleQueue, State};
 use crate::queue_answers::{Glance, Left, Seen, Tally, Time};
 
 impl<K: Copy + Ord + Debug> OracleQueue<K> {
-    /// Keys in line.
+    /// The number of Ready keys.
     pub fn len(&mut self, now: Time) -> usize {
         self.tally(now).ready
     }
@@ -29,7 +29,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         tally
     }
 
-    /// Where a key is.
+    /// The state of a key.
     pub fn seen(&mut self, key: K, now: Time) -> Seen {
         self.pass_deadlines(now);
         match self.state(key) {
@@ -42,7 +42,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         }
     }
 
-    /// Every key, and what holds for all of them.
+    /// The complete state: every key, and the state of the queue.
     pub fn glance(&mut self, now: Time) -> Glance<K> {
         let mut keys: Vec<_> = self.records.iter().map(|(key, _)| *key).collect();
         keys.sort_unstable();
@@ -59,13 +59,13 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         self.backoffs.failures(key)
     }
 
-    /// No longer open.
+    /// Whether the queue is shut down.
     #[must_use]
     pub fn is_shutting_down(&self) -> bool {
         self.life != Life::Open
     }
 
-    /// Forgets the failures of a key, and its open backoff with them.
+    /// Forgets the failures and the open backoff of a key.
     pub fn forget(&mut self, key: K) {
         self.backoffs.forget(key);
     }
@@ -78,37 +78,37 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         line
     }
 
-    /// How many of those in line can be handed out.
+    /// The number of Ready keys that can be handed out.
     #[must_use]
     pub fn able(&self) -> usize {
         self.lines.in_line().1
     }
 
-    /// How many of those in line nobody gets.
+    /// The number of Ready keys that cannot be handed out.
     #[must_use]
     pub fn suspended(&self) -> usize {
         self.lines.suspended()
     }
 
-    /// How many more keys a group may have, if it is bounded.
+    /// The remaining capacity of a group, if it is bounded.
     #[must_use]
     pub fn room_of(&self, group: usize) -> Option<usize> {
         self.lines.room_of(group)
     }
 
-    /// The priority that is asked for next.
+    /// The priority of a key: that of an add while the key was leased, if any, otherwise its current priority.
     #[must_use]
     pub fn priority(&self, key: K) -> Option<i8> {
         self.lines.priority(key)
     }
 
-    /// Whether there is such a key; it has this priority then.
+    /// Sets the priority of a key. Returns whether the queue holds the key.
     pub fn set_priority(&mut self, key: K, priority: i8, now: Time) -> bool {
         self.pass_deadlines(now);
         self.lines.set_priority(key, priority)
     }
 
-    /// What is left, by key.
+    /// The leftovers.
     #[must_use]
     pub fn left(&self) -> Left<K> {
         let waiting = self.sorted(|state| match state {

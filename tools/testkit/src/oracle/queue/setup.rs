@@ -1,4 +1,4 @@
-//! What the oracle of the queue is built with.
+//! The configuration of the oracle queue.
 
 use crate::oracle::backoff::OracleExponential;
 use crate::oracle::limiter::OracleQuota;
@@ -12,8 +12,8 @@ pub struct OracleSetup {
     pub bucket: Option<OracleQuota>,
     /// No add shortens a backoff.
     pub strict: bool,
-    /// How many keys there may be.
+    /// The capacity.
     pub capacity: Option<usize>,
-    /// With so many failures a key is given up.
+    /// The number of failures after which a key is given up.
     pub give_up_after: Option<u32>,
 }
