@@ -1,8 +1,8 @@
-//! What a random test has come by, so that it may ask for all of it.
+//! Counts the cases that a random test has covered, so that the test can require all of them.
 
 use std::collections::BTreeMap;
 
-/// Counts of what happened, by name.
+/// Counts of cases, by name.
 #[derive(Clone, Debug)]
 pub struct Happened {
     names: &'static [&'static str],
@@ -10,39 +10,39 @@ pub struct Happened {
 }
 
 impl Happened {
-    /// Nothing has, of all that may.
+    /// Zero counts of all possible cases.
     #[must_use]
     pub const fn new(names: &'static [&'static str]) -> Self {
         Self { names, counts: BTreeMap::new() }
     }
 
-    /// Counts it. It must be among the names, or nobody would miss it.
+    /// Counts a case. Its name must be in the list, because a missing case could not be detected otherwise.
     pub fn hit(&mut self, name: &'static str) {
         debug_assert!(self.names.contains(&name), "{name} is not waited for");
         *self.counts.entry(name).or_default() += 1;
     }
 
-    /// Counts it if it did happen.
+    /// Counts a case if it occurred.
     pub fn hit_if(&mut self, happened: bool, name: &'static str) {
         if happened {
             self.hit(name);
         }
     }
 
-    /// Whether it happened.
+    /// Whether a case occurred.
     #[must_use]
     pub fn did(&self, name: &'static str) -> bool {
         self.counts.contains_key(name)
     }
 
-    /// Adds what happened elsewhere.
+    /// Adds the counts of another run.
     pub fn add(&mut self, other: &Self) {
         for (name, count) in &other.counts {
             *self.counts.entry(name).or_default() += count;
         }
     }
 
-    /// What happened less often, and how often it did.
+    /// The cases that occurred less often, with their counts.
     #[must_use]
     pub fn below(&self, floor: u64) -> Vec<(&'static str, u64)> {
         let counts = self.names.iter().map(|name| (*name, self.counts.get(name).copied().unwrap_or(0)));

@@ -1,7 +1,8 @@
-//! Which two things have happened in one random life, so that a test may ask for every pair.
+//! Counts the pairs of cases that occurred in one random operation sequence, so that a test can require every pair.
 //!
-//! Most defects sit between two features that are each right alone. So a random test says what came about in each of its lives, and asserts that each two
-//! of these things came about in one life often enough: a pairwise covering table that is counted, and fails where a pair is missing.
+//! Most defects are in combinations of two features that are each correct alone. So a random test reports the cases of each operation sequence, and
+//! asserts that each pair of cases occurred in one sequence often enough. This is a pairwise covering table with counts; the test fails if a pair is
+//! missing.
 
 use crate::coverage::events::Happened;
 
@@ -9,19 +10,19 @@ use crate::coverage::events::Happened;
 #[derive(Clone, Debug)]
 pub struct Together {
     names: &'static [&'static str],
-    /// One count for each two names, the lower one first.
+    /// One count for each pair of names, the lower name first.
     counts: Vec<u64>,
     lives: u64,
 }
 
 impl Together {
-    /// No life so far, of what may happen.
+    /// Zero counts for all possible cases.
     #[must_use]
     pub fn new(names: &'static [&'static str]) -> Self {
         Self { names, counts: vec![0; names.len() * names.len()], lives: 0 }
     }
 
-    /// Counts what happened in one life.
+    /// Counts the cases of one operation sequence.
     pub fn life(&mut self, happened: &Happened) {
         self.lives += 1;
         let there: Vec<usize> = (0..self.names.len()).filter(|at| happened.did(self.names[*at])).collect();
@@ -32,13 +33,13 @@ impl Together {
         }
     }
 
-    /// The lives that were counted.
+    /// The number of counted operation sequences.
     #[must_use]
     pub fn lives(&self) -> u64 {
         self.lives
     }
 
-    /// The pairs that came about in fewer lives, but for those that `never` says cannot.
+    /// The pairs that occurred in fewer sequences, except for the pairs that `never` excludes.
     #[must_use]
     pub fn below(
         &self,

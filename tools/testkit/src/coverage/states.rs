@@ -1,4 +1,4 @@
-//! Which cells of the queue's state table a test has entered, and how often.
+//! Counts the cells of the queue's state table that a test has entered.
 
 use crate::queue_answers::Ending;
 
@@ -8,7 +8,7 @@ use crate::queue_answers::Ending;
 pub enum Was {
     Absent,
     Waiting,
-    /// A wait that may be put off, up to its cap.
+    /// A wait that can be postponed, up to its cap.
     Debounced,
     /// A wait that no add shortens.
     Backoff,
@@ -82,16 +82,16 @@ pub enum Doing {
     Exhausted,
     /// A lease that fails where there is no limiter.
     Tail,
-    /// As `Retry` and `Dropped`, while a queue that was shut down still serves.
+    /// Like `Retry` and `Dropped`, but for a queue that still serves waiting keys after the shutdown.
     FailedServing,
     Cancel,
     Deadline,
-    /// As `Deadline`, while a queue that was shut down still serves.
+    /// Like `Deadline`, but for a queue that still serves waiting keys after the shutdown.
     DeadlineServing,
     Detach,
     DoneKey,
     Attach,
-    /// `done` or `attach` of a key that nobody detached.
+    /// `done` or `attach` of a key without a detached lease.
     NotDetached,
 }
 
@@ -208,7 +208,7 @@ impl Cells {
         self.0[was as usize][doing as usize] += 1;
     }
 
-    /// How often a cell was entered.
+    /// The number of times that a cell was entered.
     #[must_use]
     pub fn hits(&self, was: Was, doing: Doing) -> u64 {
         self.0[was as usize][doing as usize]
