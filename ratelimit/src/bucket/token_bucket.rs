@@ -30,8 +30,8 @@ use crate::{InsufficientCapacity, Nanos, NotYet, Policy, Quota, Reservation, Try
 /// without a bound, so that reservations are served in the order of the calls. As a [`Policy`] the bucket is one budget
 /// shared by all keys, and counts nothing per key.
 ///
-/// The rate is exact: of the tokens granted and not given back, no span of `d` nanoseconds ever holds more than `burst`
-/// + rate × `d`. If a clock jumps back, tokens are late by the jump, and never early, except as described at
+/// The rate is exact: any span of `d` nanoseconds contains at most `burst` + rate × `d` tokens that are granted and not
+/// given back. If a clock jumps back, tokens are late by the jump, and never early, except as described at
 /// [`cancel`](Self::cancel). (Once a clock shows [`Nanos::MAX`], after 584 years, all tokens are due, even those that
 /// were never due before.)
 ///
