@@ -22,6 +22,7 @@ mod resync_every;
 mod retry_backoff;
 mod seats;
 mod selector;
+#[cfg(feature = "tokio")]
 mod source_check;
 mod staging;
 mod subscription;
