@@ -1,4 +1,4 @@
-//! The programs of the book: each prints what its page says, each page shows a whole program, and what a page tells a reader to depend on exists.
+//! The programs of the book: each prints the output on its page, each page includes a whole program, and the dependencies on each page exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;

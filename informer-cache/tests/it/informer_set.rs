@@ -189,7 +189,7 @@ fn one_that_was_told_to_stop_is_joined_by_nobody() {
     let source = listing(&[1]);
     let old = world.get("numbers", &source);
     world.settle();
-    // By whoever has a handle; its run future has not been polled since.
+    // Any handle may shut the informer down; its run future has not been polled since.
     old.shut_down();
     assert!(!old.is_stopped());
     list(&source, &[1, 2]);
@@ -203,7 +203,7 @@ fn one_that_was_told_to_stop_is_joined_by_nobody() {
     assert!(poll_once(stopped.as_mut()).is_ready());
 }
 
-/// Who waits for the end of all waits for those, too, that were replaced before they had ended.
+/// `InformerSet::stopped` also waits for informers that were replaced before they had ended.
 #[test]
 fn the_end_of_one_that_was_replaced_is_awaited() {
     let world = World::new();

@@ -85,7 +85,7 @@ impl Source for Log {
 
     async fn list(&self, request: ListRequest) -> Result<Page<Object>, SourceError> {
         let newest = self.entries.borrow().len();
-        // A continuation is the version and the number of objects that were told.
+        // A continuation is the version and the number of objects listed so far.
         let (length, begin) = match request.continuation.as_deref().and_then(|token| token.split_once(' ')) {
             Some((length, begin)) => (length.parse().unwrap(), begin.parse().unwrap()),
             None if self.flaw == Flaw::ListIsOneChangeBehind && newest > 4 => (newest - 1, 0),

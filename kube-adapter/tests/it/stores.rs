@@ -182,7 +182,7 @@ async fn the_mirror_of_an_informer_that_never_synced_says_so() {
     assert!(timeout(SECOND, kube.wait_until_ready()).await.expect("it is known").is_err());
 }
 
-/// Whoever is told first that the informer has synced finds everything in the mirror.
+/// The first task woken when the informer has synced finds all objects in the mirror.
 #[tokio::test]
 async fn a_store_that_is_ready_has_a_complete_mirror() {
     let server = TestServer::new(schema::<ConfigMap>(), |_: &mut ConfigMap, _, _| {});

@@ -137,7 +137,7 @@ fn the_pages_of_a_list_are_the_list() {
     }
 }
 
-/// The seeded bug: one event is told to nobody. The comparison has to report it, even if everything else is correct.
+/// The seeded bug: one event is delivered to no subscriber. The comparison has to report it, even if everything else is correct.
 #[test]
 fn one_lost_event_shows_as_a_difference() {
     let trace = shared();

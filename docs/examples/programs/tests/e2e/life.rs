@@ -40,7 +40,7 @@ pub(crate) trait World {
     const SETTLED: Duration;
 }
 
-/// Who acts on the cluster, beside the program.
+/// A client that changes the cluster while the program runs.
 pub(crate) struct Life {
     client: Client,
     settled: Duration,
