@@ -55,7 +55,7 @@ async fn answers(server: &ApiServer) -> Vec<(&'static str, Vec<Status>)> {
     vec![
         ("server-side apply", vec![refused(applied), refused(created)]),
         (
-            "subresources but `status`",
+            "subresources other than `status`",
             vec![
                 refused(deployments.get_scale("a").await),
                 refused(deployments.patch_scale("a", &params, &scale).await),
