@@ -109,7 +109,7 @@ impl IndexError {
 
 impl fmt::Display for IndexError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("cannot tell the index values of an object")
+        f.write_str("cannot compute the index values of an object")
     }
 }
 
@@ -187,7 +187,7 @@ impl fmt::Display for DuplicateIndex {
 
 impl Error for DuplicateIndex {}
 
-/// A wait for a version ended before the store reached the version.
+/// The error of a wait for a version that ended before the store reached the version.
 ///
 /// # Examples
 /// ```
@@ -220,23 +220,23 @@ impl fmt::Display for WaitForError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Rewound(version) => {
-                write!(f, "the version will not come: a relist took the store back to version {version}")
+                write!(f, "the store will not reach the version: a relist took it back to version {version}")
             }
-            Self::Closed => f.write_str("the version will not come: the store is closed"),
-            Self::TimedOut => f.write_str("the version has not come in time"),
+            Self::Closed => f.write_str("the store will not reach the version: it is closed"),
+            Self::TimedOut => f.write_str("the store has not reached the version in time"),
         }
     }
 }
 
 impl Error for WaitForError {}
 
-/// The time limit has passed; nothing was taken.
+/// The error of a wait whose time limit has passed. No change was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimedOut;
 
 impl fmt::Display for TimedOut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the time is up")
+        f.write_str("the time limit has passed")
     }
 }
 
@@ -259,7 +259,7 @@ pub struct Stopped;
 
 impl fmt::Display for Stopped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("stopped before it happened")
+        f.write_str("stopped before the awaited event")
     }
 }
 

@@ -22,9 +22,10 @@ pub use selector::{ParseSelectorError, Selector, SelectorOperator, SelectorRequi
 /// The same handle is passed to the store's builder and to its queries. A store identifies an index by its name and the type of its values, so another handle
 /// with the same name and type finds the same index.
 ///
-/// The function runs **once per object version**, outside every lock, before anything changes; its values are stored beside the objects. It must be pure. A
-/// panic in the function is an error of that object, as if the index were [`fallible`](Self::fallible). An object may have several values, or none: in that
-/// case the index does not contain it. A value that the function returns twice for an object counts once. A tuple of several values makes a compound index.
+/// The function runs **once per object version**, outside every lock, before anything changes; its values are stored beside the objects. It must be
+/// pure. A panic in the function is an error of that object, as if the index were [`fallible`](Self::fallible). An object may have several values. An
+/// object without a value is not in the index. A value that the function returns twice for an object counts once. A tuple of several values makes a
+/// compound index.
 ///
 /// # Examples
 /// ```
@@ -105,7 +106,7 @@ impl<V, IK> Index<V, IK> {
     /// type Pod = (u32, BTreeMap<&'static str, &'static str>);
     /// static BY_TEAM: Index<Pod, &str> = Index::many("team", |pod| pod.1.get("team").copied().into_iter().collect());
     ///
-    /// let label = String::from("owner"); // from a flag, say
+    /// let label = String::from("owner"); // for example from a flag
     /// let by_team = BY_TEAM.with_function(move |pod| pod.1.get(&*label).copied().into_iter().collect());
     /// let mut store = Store::builder(Schema::new(|pod: &Pod| pod.0, |_| Version::ZERO)).index(&by_team).build()?;
     /// store.upsert((1, BTreeMap::from([("owner", "storage")])));
@@ -185,11 +186,12 @@ impl<V, IK> fmt::Debug for CapturingIndex<V, IK> {
 /// # Ok::<(), DuplicateIndex>(())
 /// ```
 ///
-/// An index is of the objects as the store holds them. A [`TtlStore`](crate::TtlStore) holds [`TtlEntry`](crate::TtlEntry)s, so this does not compile:
+/// An index is defined for the type that the store holds. A [`TtlStore`](crate::TtlStore) holds [`TtlEntry`](crate::TtlEntry)s, so this does not
+/// compile:
 /// ```compile_fail,E0277
 /// use flyball_informer_cache::{Index, TtlEntry, TtlStore};
 ///
-/// static BY_USER: Index<&str, usize> = Index::new("user", |session| session.len()); // of `TtlEntry<&str>` it has to be
+/// static BY_USER: Index<&str, usize> = Index::new("user", |session| session.len()); // must be an index of `TtlEntry<&str>`
 /// let sessions = TtlStore::builder(|session: &TtlEntry<&str>| session.len()).index(&BY_USER);
 /// ```
 #[diagnostic::on_unimplemented(

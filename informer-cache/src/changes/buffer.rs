@@ -5,28 +5,30 @@
 //! | `pending` | the changes that the subscriber has not received yet |
 //! | `waker` | the waker of a waiting subscriber; the call that wakes the subscriber takes it |
 //! | `version` | the store's version up to which every change has been merged |
-//! | `revision` | the revision of the table up to which every change has been merged, or that was the subscriber's snapshot |
+//! | `revision` | the revision of the table up to which every change has been merged, or, if no later change has been merged, the revision of the subscriber's snapshot |
 //! | `awaits` | the subscriber waits for the end of the merge in progress, whether that merge makes a change pending or not |
 //! | `until` | the ticket below which every change is part of the initial state; `None` until the store has had its first list |
-//! | `idle` | the subscriber asked for a change, and has taken none since |
-//! | `behind` | the `initial_processed` signal is not set yet; the code that unsets this field sets the signal, under this lock or as the subscriber |
+//! | `idle` | the subscriber's last request found no pending change |
+//! | `behind` | the `initial_processed` signal has no outcome yet; the code that unsets this field sets the outcome, under this lock or, for a request of the subscriber, after it |
 //! | `ended` | no more changes will come; the subscriber still receives the pending ones |
 //! | `detached` | the subscriber was dropped; changes are ignored |
 //! | `lost` | capacity was exceeded: the changes pending at that moment, which the subscriber drops; changes are ignored until it restarts |
 //!
-//! Two fields never change and need no lock: `selection`, the filter of the buffer, and `most`, how many keys may be pending.
+//! Two fields never change and need no lock: `selection`, the filter of the buffer, and `most`, the maximum number of pending keys.
 //!
-//! There is one writer. So between [`find`](SubscriptionBuffer::find) and [`merge`](SubscriptionBuffer::merge) an entry can only disappear, when the
-//! subscriber takes it out or restarts.
+//! There is one writer, so no entry is added between [`find`](SubscriptionBuffer::find) and [`merge`](SubscriptionBuffer::merge). An entry may be
+//! removed meanwhile: the subscriber takes it out or restarts.
 //!
 //! # Invariants
-//! 1. `until` is set once the whole first list has been merged, or at registration if the snapshot is of a listed state. It is never unset.
+//! 1. `until` is set once the whole first list has been merged, or at registration if the store has had its first list by then. It is never unset.
 //! 2. A subscriber has caught up when it has received its snapshot, `until` is set, and no ticket below `until` is pending or being delivered. It
-//!    stays caught up until it restarts, as tickets ascend ([`Pending`], invariants 2 and 3).
-//! 3. `initial_processed` is set when a caught-up subscriber asks for the next change. If the first list makes no change pending for an idle subscriber, the
-//!    writer sets it instead. The signal fails if the subscriber is dropped before it is set, or if the store ends without a list.
+//!    stays caught up until it restarts, because tickets ascend ([`Pending`], invariants 2 and 3).
+//! 3. `initial_processed` is set when a caught-up subscriber asks for the next change. If the first list makes no change pending for an idle
+//!    subscriber, the writer sets it instead. The signal fails if the subscriber is dropped before the signal is set, or if the store is closed
+//!    without a list.
 //! 4. At most `most` keys are pending whenever the lock is free. While `lost` is set, no key is pending.
-//! 5. Changes that led to the subscriber's snapshot are not merged: `revision` is that of the snapshot, and changes up to it are skipped.
+//! 5. Changes that the subscriber's snapshot contains are not merged: `revision` starts at the revision of the snapshot, and changes up to `revision`
+//!    are skipped.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -47,7 +49,7 @@ pub(crate) struct SubscriptionBuffer<K, V> {
     selection: Option<Selection<K, V>>,
     most: usize,
     state: Mutex<BufferState<K, V>>,
-    /// Shared, as a future that waits for it may outlive the buffer, and must not keep the buffer alive.
+    /// Shared, because a future that waits for this signal may outlive the buffer and must not keep the buffer alive.
     initial_processed: Arc<Synced>,
 }
 
@@ -72,7 +74,7 @@ impl<K, V> BufferState<K, V> {
         self.got_through()
     }
 
-    /// Returns whether a subscriber that has processed every received change has just completed the initial state. Returns true at most once.
+    /// Returns whether the initial state is complete, given that the subscriber has processed every change it received. Returns true at most once.
     fn got_through(&mut self) -> bool {
         let through = self.lost.is_none() && self.until.is_some_and(|until| self.pending.oldest() >= until);
         through && std::mem::take(&mut self.behind)
@@ -121,7 +123,7 @@ pub(crate) enum Popped<K, V> {
 }
 
 impl<K, V> SubscriptionBuffer<K, V> {
-    /// Creates the buffer of a subscriber whose snapshot is this table. `listed` says whether the store has had a list by then.
+    /// Creates the buffer of a subscriber whose snapshot is this table. `listed` is true if the store has had its first list.
     pub(crate) fn new(
         table: &Table<K, V>,
         listed: bool,
@@ -134,7 +136,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
         let initial_processed = Arc::<Synced>::default();
         let behind = listed || !ended;
         if !behind {
-            // There is no waiter yet.
+            // There is no waiter yet, so this collects no waker.
             initial_processed.end(Err(Stopped), &mut Wakers::default());
         }
         let state = BufferState {
@@ -153,13 +155,13 @@ impl<K, V> SubscriptionBuffer<K, V> {
         Self { selection, most, state: Mutex::new(state), initial_processed }
     }
 
-    /// Returns the selection of the subscription; `None` where it receives every key.
+    /// Returns the selection of the subscription, or `None` if it receives every key.
     pub(crate) fn selection(&self) -> Option<&Selection<K, V>> {
         self.selection.as_ref()
     }
 
-    /// Resets the buffer to the state of [`new`](Self::new). Returns the pending changes, which the caller drops after unlocking. The caller ensures that no
-    /// write commits during this call. A merge may be in progress; it skips this buffer from then on.
+    /// Resets the buffer to the state of [`new`](Self::new). Returns the pending changes, which the caller drops after unlocking. The caller ensures
+    /// that no write commits during this call. A merge may be in progress; the rest of it skips this buffer.
     pub(crate) fn restart(&self, table: &Table<K, V>, listed: bool, ended: bool) -> impl Sized + use<K, V> {
         let mut state = self.state.lock();
         let pending = state.pending.begin_anew();
@@ -179,7 +181,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
         &self.initial_processed
     }
 
-    /// Returns the ticket of each of these keys; skips a `None`. Compares keys and changes nothing.
+    /// Returns the ticket of each of these keys; skips a key that is `None`. Compares keys and changes nothing.
     pub(crate) fn find<'a>(
         &self,
         names: impl IntoIterator<Item = Option<&'a Arc<Name<K>>>>,
@@ -226,13 +228,13 @@ impl<K, V> SubscriptionBuffer<K, V> {
         dropped: &mut Vec<Dropped<K, V>>,
     ) -> bool {
         let mut changes = changes.into_iter().peekable();
-        // In chunks, so that the subscriber can take changes while a big relist is merged. No other write comes in between.
+        // Merges in chunks, so that the subscriber can take changes while a big relist is merged. No other write runs between two chunks.
         let mut state = loop {
             let mut state = self.state.lock();
             if state.detached {
                 return false;
             }
-            // Invariant 5; and between two chunks a subscriber may restart, or end because its index is removed.
+            // Invariant 5. Between two chunks the subscriber may restart, or the subscription may end because its index is removed.
             if state.lost.is_some() || state.ended || state.revision >= revision {
                 break state;
             }
@@ -276,7 +278,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
         true
     }
 
-    /// Takes the oldest pending change. The subscriber has processed every change it received before.
+    /// Takes the oldest pending change. The call means that the subscriber has processed every change it received before.
     pub(crate) fn pop(&self) -> Popped<K, V> {
         let mut state = self.state.lock();
         let initial_processed = state.asked();
@@ -371,16 +373,16 @@ impl<K, V> SubscriptionBuffer<K, V> {
     {
         let state = self.state.lock();
         if state.detached && !state.pending.is_empty() {
-            return Err("subscription buffer: a change is pending for a subscriber that is gone".into());
+            return Err("subscription buffer: a change is pending for a dropped subscriber".into());
         }
         if state.pending.len() > self.most || state.lost.is_some() && !state.pending.is_empty() {
-            return Err("subscription buffer invariant 4: more is pending than may be".into());
+            return Err("subscription buffer invariant 4: too many keys are pending".into());
         }
         state.pending.check().map_err(|problem| format!("pending: {problem}"))
     }
 }
 
-/// The subscription buffers of a store, shared so that fanning out copies no list.
+/// The subscription buffers of a store. Shared, so that a writer clones one reference and not the list.
 pub(crate) type SubscriptionBuffers<K, V> = Arc<[Arc<SubscriptionBuffer<K, V>>]>;
 
 /// The number of changes that are found or merged under one lock.

@@ -54,24 +54,24 @@ pub struct Change<K, V> {
 /// for change in store.subscribe().try_next().iter().chain(&store.replace(["one"], Version::new(2))) {
 ///     count += i32::from(change.kind().is_addition()) - i32::from(change.kind().is_deletion());
 /// }
-/// assert_eq!(count, 0); // one was there, one went
+/// assert_eq!(count, 0); // one addition, one deletion
 /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ChangeKind {
-    /// The object was added, and belongs to the initial state: it is in the snapshot that the subscription or observer starts with, or, if that snapshot was
-    /// taken before the store's first list, in the first list.
+    /// The object was added and belongs to the initial state. The initial state is the snapshot that the subscription or observer starts with or, if
+    /// that snapshot was taken before the store's first list, the first list.
     Initial,
     /// The key was unknown to this subscriber.
     Added,
     /// The object has a newer state. A resync delivers the same state again.
     Updated,
-    /// The object was replaced by another object under the same key, by the schema's identity.
+    /// Another object took the place of this one under the same key: the schema's [identity](crate::Schema::with_identity) of the two differs.
     Replaced,
     /// The object was deleted, and the source delivered the deletion with the last state.
     Deleted,
-    /// The object was deleted, and the source did not deliver the deletion: a relist noticed that the object is gone, for example. So the last known state
-    /// may not be the last state.
+    /// The object was deleted, and the source did not deliver the deletion; for example, a relist did not contain the object any more. The last known
+    /// state may be older than the last state.
     #[doc(alias = "DeletedFinalStateUnknown")]
     Missed,
 }
@@ -159,8 +159,7 @@ impl<K, V> Change<K, V> {
         Self::of(self.parts.name.clone(), kind, before, after)
     }
 
-    /// Turns this change into a change of another kind to another state. If the change is shared, copies it first; otherwise changes it in place. Returns the
-    /// former new state.
+    /// Sets the kind and the new state. If the change is shared, replaces it by a copy first. Returns the previous new state.
     ///
     /// Frees only allocations of the change itself, as long as the caller keeps the returned state alive.
     pub(crate) fn lead_to(&mut self, kind: ChangeKind, after: Arc<V>) -> Arc<V> {

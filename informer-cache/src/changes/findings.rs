@@ -1,4 +1,4 @@
-//! SHELL. The effects of a write on each subscription: found before the write commits, and merged with the pending changes after it.
+//! SHELL. The effects of a write on each subscription: found before the write commits, and merged with the pending changes after the commit.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use crate::changes::selection::Crossing;
 use crate::signal::wakers::Wakers;
 use crate::table::{KeyWrite, Table};
 
-/// The effects of a write on each subscription, found before the write commits. Empty if no lookup is needed, because every subscription covers all objects
-/// and the write adds none: other changes find their pending entries by name.
+/// The effects of a write on each subscription, found before the write commits. Empty if every subscription covers all objects and the write adds
+/// none: changes other than additions find their pending entries by name and need no lookup.
 #[derive(Default)]
 pub(crate) struct Findings(Vec<Option<Finding>>);
 
@@ -20,13 +20,13 @@ pub(crate) struct Findings(Vec<Option<Finding>>);
 struct Finding {
     /// The positions of the selected writes, and the crossing of each; `None` if the subscription covers all objects.
     crossings: Option<Vec<(usize, Crossing)>>,
-    /// The ticket of each of these changes; a missing one is `None`.
+    /// The ticket of the pending entry of each of these changes, or `None`.
     tickets: Vec<Option<Ticket>>,
 }
 
 impl Findings {
-    /// Finds the effect of a part of the writes to this table on the subscription at a position, with a ticket for each write. The parts are passed in
-    /// order. Compares keys and index values, and changes nothing.
+    /// Finds the effect of a part of the writes to this table on the subscription at position `at`, and the tickets of their pending entries. The
+    /// parts are passed in order. Compares keys and index values; changes no pending entry.
     pub(crate) fn find<K: Eq, V>(
         &mut self,
         (at, buffer): (usize, &SubscriptionBuffer<K, V>),
@@ -81,13 +81,14 @@ impl Findings {
         self.0 = now.iter().map(of).collect();
     }
 
-    /// Returns how many of `changes` changes the subscription at a position receives.
+    /// Returns the number of changes that the subscription at position `at` receives from a write of `changes` changes.
     pub(crate) fn count(&self, at: usize, changes: usize) -> usize {
         let crossings = self.0.get(at).and_then(|finding| finding.as_ref()?.crossings.as_ref());
         crossings.map_or(changes, Vec::len)
     }
 
-    /// Merges a part of the changes for the subscription at a position, possibly the last part. Returns whether the subscriber still exists.
+    /// Merges a part of the changes into the pending changes of the subscription at position `at`. `last` marks the last part. Returns whether the
+    /// subscriber still exists.
     pub(crate) fn merge<K, V>(
         &self,
         (at, buffer): (usize, &SubscriptionBuffer<K, V>),

@@ -1,14 +1,14 @@
-//! SHELL. Functions that receive every change, called by the thread that writes it.
+//! SHELL. Observer functions. They receive every change, and run on the thread that writes it.
 //!
 //! | | guarded by |
 //! |---|---|
-//! | the list of observers | the store's `published`; replaced as a whole, so that a writer takes it in the critical section it publishes in, and calls the functions after releasing every lock |
-//! | `panics` | itself, an atomic; it counts and publishes nothing |
-//! | `gone` | itself, an atomic; set once, when the observer ends. A thread that reads it before that reports one more change |
-//! | `over` | itself; set when the [`ObserverFn`] is dropped: no list contains it any more, so no thread calls the function, now or later |
-//! | `TELLING` | a thread-local: how deep the thread is in calls of observers |
+//! | the list of observers | the store's `published`; replaced as a whole: a writer clones it in the critical section of its commit, and calls the functions after it has released every lock |
+//! | `panics` | itself, an atomic counter; it publishes no other memory |
+//! | `gone` | itself, an atomic; set once, when the observer ends. A thread that has read it before still reports one more change |
+//! | `over` | itself; set when the [`ObserverFn`] is dropped: from then on no list contains the function, and no thread calls it |
+//! | `TELLING` | a thread-local: the nesting depth of observer calls on this thread |
 //!
-//! Each call of a function, and its drop, runs without a lock and catches panics by itself. A panic is counted and costs one call; the writer continues.
+//! Each call of a function, and its drop, runs without a lock. A panic is caught and counted; the writer continues with the next call.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -55,26 +55,26 @@ impl Drop for NotifyGuard {
 
 /// The function of one observer.
 pub(crate) struct ObserverFn<K, V> {
-    /// Taken only when the `ObserverFn` is dropped.
+    /// `None` only during the drop of the `ObserverFn`.
     #[expect(clippy::type_complexity, reason = "a function, named nowhere else")]
     pub(crate) function: Option<Box<dyn Fn(&Change<K, V>) + Send + Sync>>,
     pub(crate) fate: Arc<ObserverState>,
 }
 
-/// The observer functions of a store, shared so that a notification copies no list.
+/// The observer functions of a store. Shared, so that a writer clones one reference and not the list.
 pub(crate) type ObserverFns<K, V> = Arc<[Arc<ObserverFn<K, V>>]>;
 
 impl<K, V> ObserverFn<K, V> {
     pub(crate) fn call(&self, call: impl FnOnce(&dyn Fn(&Change<K, V>))) {
         let Some(function) = &self.function else { return };
-        // Ordering: Relaxed, see where it is set.
+        // Ordering: Relaxed, because the flag publishes no other memory. A call that is about to begin may miss it.
         if !self.fate.gone.load(Ordering::Relaxed) && caught(|| call(function)).is_none() {
             self.panicked();
         }
     }
 
     fn panicked(&self) {
-        // Ordering: Relaxed, it counts and publishes nothing.
+        // Ordering: Relaxed, because the counter publishes no other memory.
         self.fate.panics.fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -11,16 +11,18 @@
 //! | Deleted(o; e; l) | Replaced(o; e, l; n) | | | | = |
 //! | Replaced(o; e; a) | | Replaced(o; e; n) | Deleted(o; e; l) | Replaced(o; e, p; n) | = |
 //!
-//! `=`: no effect. Blank: cannot happen, since the store delivers changes of one key in order, and a resync begins only when nothing is
-//! pending. `o` is the state that the subscriber holds, `n` the newest state, `p` the state that `n` replaced, `l` the last state of a deleted object. `e`
-//! is the ends of objects under this key: the first end, which is that of `o`, and the latest end before the present state. The subscriber never receives an
-//! object that was added and deleted in between.
+//! `=`: no effect. Blank: cannot happen, since the store delivers changes of one key in order, and a resync begins only when nothing is pending. `o`
+//! is the state that the subscriber holds, `n` the newest state, `p` the state that `n` replaced, `l` the last state of a deleted object. `e` holds
+//! ends of objects under this key, each with the object's last state: the first end, which is the end of `o`, and the latest end before the newest
+//! state. The subscriber never receives an object that was added and deleted in between.
 //!
-//! A row with ends is undecided, because `n` may be a newer state of the object that the subscriber holds. [`Pending::deliver`](Merged::deliver) compares the
-//! identities, outside every lock. If `o` and `n` are the same object, the subscriber receives Updated(o, n), else Replaced(e, n), with the latest end that
-//! is a state of `o`. In the same way Deleted(o; e; l) is delivered with `l` if `l` is a state of `o`, else with the first end.
+//! A pending change with ends is undecided, because `n` may be a newer state of the object that the subscriber holds.
+//! [`Pending::deliver`](Merged::deliver) compares the identities, outside every lock. If `o` and `n` are the same object, the subscriber receives
+//! Updated(o, n), else Replaced(e, n), with the latest end that is a state of `o`. In the same way Deleted(o; e; l) is delivered with `l` if `l` is a
+//! state of `o`, else with the first end.
 //!
-//! An addition keeps whether it is initial. An object that is added in place of one that the subscriber held is `Replaced`, and not initial.
+//! A pending addition stays initial if it was initial. An object that is added in place of one that the subscriber held is delivered as `Replaced`,
+//! never as initial.
 //!
 //! # Invariants
 //! 1. A key has at most one entry.
@@ -29,11 +31,11 @@
 //! 3. Let `t` be [`next`](Pending::next) at some moment. Once [`oldest`](Pending::oldest) is not below `t`, every entry that was pending at that moment has
 //!    been taken, or was cancelled by a deletion. (By 2, and because no ticket is used twice.)
 //!
-//! 4. The name of an entry is that of the latest change of its key. So only an addition can find an entry of its key under another name, namely an entry
-//!    whose latest change is a deletion.
+//! 4. The name of an entry is the name (the same `Arc`) of the latest change of its key. So only an addition can find an entry of its key with
+//!    another name: the latest change of that entry is a deletion.
 //!
-//! Hence a key that changes all the time is delivered in FIFO order, and memory is O(keys). An entry that no further write was merged into shares its change
-//! with every other subscriber and the writer.
+//! Hence keys are delivered in FIFO order even if one of them changes all the time, and memory is O(keys). An entry of a single write shares its
+//! change with every other subscriber and the writer.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -65,13 +67,13 @@ impl<K, V> Entry<K, V> {
     }
 }
 
-/// The pending change of one key; the table is in the [module](self).
+/// The pending change of one key, by the table in the [module](self).
 pub(crate) struct Merged<K, V> {
     change: Change<K, V>,
     ends: Option<Box<Ends<V>>>,
 }
 
-/// States that no subscriber will receive. The caller drops them after it releases the lock.
+/// States that no subscriber will receive. The caller drops them after releasing the lock.
 pub(crate) struct Dropped<K, V> {
     change: Option<Change<K, V>>,
     state: Option<Arc<V>>,
@@ -133,15 +135,15 @@ impl<K, V> Pending<K, V> {
         self.order.front().map_or(self.next, |(ticket, _)| *ticket)
     }
 
-    /// Returns the ticket of a pending key. The only operation that compares keys; changes nothing.
+    /// Returns the ticket of a pending key. This is the only operation that compares keys. It changes nothing.
     pub(crate) fn find(&self, hash: u64, eq: impl Fn(&K) -> bool) -> Option<Ticket> {
         let found = self.entries.find(hash, |entry| entry.hash() == hash && eq(entry.merged.change.key()));
         found.map(|entry| entry.ticket)
     }
 
-    /// Merges a change into the entry of its key, which is the entry with its name, or for an addition the entry of the found ticket. If that entry was
-    /// taken in the meantime, there is none. Returns the states that no subscriber will receive, to be dropped without a lock. The caller keeps the change
-    /// alive until then.
+    /// Merges a change into the entry of its key: the entry with the same name or, for an addition, the entry with the ticket `found`. If the
+    /// subscriber has taken that entry meanwhile, the change becomes a new entry. Returns the states that no subscriber will receive. The caller
+    /// drops them without a lock, and keeps the change alive until then.
     pub(crate) fn merge(&mut self, found: Option<Ticket>, change: Change<K, V>) -> Dropped<K, V> {
         let name = change.name();
         let hash = name.hash;
@@ -157,7 +159,7 @@ impl<K, V> Pending<K, V> {
             return Dropped::default();
         };
         if known.get().merged.is_undone_by(&change) {
-            // The caller keeps the contents alive.
+            // Dropping the entry frees no object: the incoming change, which the caller keeps alive, holds the same object.
             let (undone, _) = known.remove();
             self.forget(undone.ticket);
             return Dropped::default();
@@ -220,18 +222,18 @@ impl<K, V> Pending<K, V> {
             self.entries.find(*hash, |entry| entry.ticket == *ticket).is_some()
         };
         if self.order.front().is_some_and(|first| !is_there(first)) {
-            return Err("invariant 2: the first ticket is of no entry".into());
+            return Err("invariant 2: the first ticket has no entry".into());
         }
         for entry in &self.entries {
             let at = self.order.binary_search_by_key(&entry.ticket, |(ticket, _)| *ticket);
             if at.ok().and_then(|at| self.order.get(at)) != Some(&(entry.ticket, entry.hash()))
                 || entry.ticket >= self.next
             {
-                return Err("invariant 2: an entry out of the order".into());
+                return Err("invariant 2: an entry is missing in the order".into());
             }
             let key = entry.merged.change.key();
             if self.find(entry.hash(), |other| other == key) != Some(entry.ticket) {
-                return Err("invariant 1: a key with two entries".into());
+                return Err("invariant 1: a key has two entries".into());
             }
         }
         Ok(())
@@ -263,7 +265,7 @@ impl<K, V> Merged<K, V> {
         self.change.held().is_none() && incoming.kind().is_deletion()
     }
 
-    /// Merges an incoming change by the rows of the table, except the first.
+    /// Merges an incoming change, by the rows of the module's table except the first.
     fn then(&mut self, incoming: &Change<K, V>) -> Dropped<K, V> {
         use ChangeKind::{Added, Deleted, Initial, Missed, Replaced, Updated};
         let kind = self.change.kind();
@@ -284,7 +286,7 @@ impl<K, V> Merged<K, V> {
             }
             (Deleted | Missed, _) => {
                 let end = End { object: self.change.object().clone(), kind };
-                // The pending change is a deletion already: the later deletion counts.
+                // If both changes are deletions, the kind of the later one counts.
                 let kind = if incoming.kind().is_deletion() { incoming.kind() } else { Replaced };
                 (kind, Some(end))
             }
@@ -295,12 +297,12 @@ impl<K, V> Merged<K, V> {
             let change = incoming.with(kind, self.change.held().cloned(), incoming.object().clone());
             return Dropped { change: Some(std::mem::replace(&mut self.change, change)), state };
         }
-        // The former new state is the state before the incoming change, or is kept among the ends.
+        // This drop frees no object: the previous new state is also the old state of the incoming change, or among the ends.
         drop(self.change.lead_to(kind, incoming.object().clone()));
         Dropped { change: None, state }
     }
 
-    /// Marks a replacement that the writer decided as undecided, because the subscriber's object may be added again.
+    /// Makes a replacement undecided that the writer had decided, because the object that the subscriber holds may be added again.
     fn decide_later(&mut self) {
         if let (None, Some(held)) = (&self.ends, self.change.held()) {
             let first = End { object: held.clone(), kind: ChangeKind::Missed };
@@ -308,7 +310,7 @@ impl<K, V> Merged<K, V> {
         }
     }
 
-    /// Records that an object under the key has ended. Returns the last state of an object between the first end and this one.
+    /// Records the end of an object under the key. Returns the object of the previous latest end, which is no longer needed.
     fn ended(&mut self, end: End<V>) -> Option<Arc<V>> {
         match &mut self.ends {
             Some(ends) => ends.latest.replace(end).map(|end| end.object),
@@ -319,7 +321,7 @@ impl<K, V> Merged<K, V> {
         }
     }
 
-    /// Returns the change to deliver, or `None` if the subscriber, which only knows objects that pass the filter, receives nothing. Runs the user's
+    /// Returns the change to deliver, or `None` if there is none: the subscriber receives only objects that pass the filter. Runs the user's
     /// functions, so the caller must hold no lock. A panic of these functions leaves `self` unchanged.
     ///
     /// | the object, by the filter | its last delivered state passed | it did not pass, or was not delivered |
@@ -339,7 +341,7 @@ impl<K, V> Merged<K, V> {
         let end = self.ends.as_ref().map(|ends| {
             let is_gone = change.kind().is_deletion();
             match &ends.latest {
-                // For a deletion, the latest end is the state that the deletion carries.
+                // A deletion carries its own last state, and never needs the latest end.
                 Some(latest) if !is_gone && same(&latest.object) => latest,
                 _ => &ends.first,
             }
@@ -360,7 +362,7 @@ impl<K, V> Merged<K, V> {
                 None => change.clone(),
                 Some(end) => change.with(end.kind, held.cloned(), end.object.clone()),
             }),
-            // The object exists, but this subscriber does not select it.
+            // The object exists, but no longer passes the subscriber's filter.
             (true, false) => {
                 let (kind, last) = match end {
                     _ if updated => (ChangeKind::Deleted, held.cloned()),
@@ -376,5 +378,5 @@ impl<K, V> Merged<K, V> {
 /// Decides which objects a subscriber receives.
 pub(crate) type Filter<V> = dyn Fn(&V) -> bool + Send + Sync;
 
-/// An empty table is kept if its capacity is what this many entries need, and freed if it is larger.
+/// The number of tickets of removed entries that `order` may hold (invariant 2). An empty table with more than twice this capacity is freed.
 const SPARE: usize = 256;

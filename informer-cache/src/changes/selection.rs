@@ -1,9 +1,9 @@
-//! PURE. Which objects a subscription selects, and the change that it receives for a write.
+//! PURE. The objects that a subscription selects, and the change that it receives for a write.
 //!
-//! | the object before the write \\ after it | is selected | is not, or there is none |
+//! | the object before the write \\ after it | is selected | is not selected, or does not exist |
 //! |---|---|---|
 //! | is selected | the change as it is | Deleted |
-//! | is not, or there is none | Added | nothing |
+//! | is not selected, or does not exist | Added | nothing |
 //!
 //! These changes alone give a subscriber exactly the selected objects, and their number bounds its pending changes.
 //!
@@ -88,7 +88,7 @@ impl<K, V> Selection<K, V> {
     }
 }
 
-/// How a change crosses the selection of a subscriber.
+/// The way a change crosses the selection of a subscriber.
 #[derive(Clone, Copy)]
 pub(crate) enum Crossing {
     /// The object is selected before and after: the change is delivered unchanged.

@@ -70,7 +70,7 @@ impl<V: 'static> Definition<V> {
     }
 }
 
-/// Returns a value as the index already holds it, if it does.
+/// Returns the index's own copy of this value if the index has it, or else a new value.
 fn shared<IK: Eq + Hash + Send + Sync + 'static>(column: &Column, key: IK, seed: &Seed) -> Said {
     let hash = seed.hash_one(&key);
     let group = column.find(hash, |known| *typed::<IK>(known) == key);
@@ -84,7 +84,7 @@ fn shared<IK: Eq + Hash + Send + Sync + 'static>(column: &Column, key: IK, seed:
     }
 }
 
-/// Returns the values of an object that is stored in a row.
+/// Returns the new values of an object, or `Kept` if they equal the values stored for its row.
 fn many<IK: Eq + Hash + Send + Sync + 'static>(
     column: &Column,
     row: Option<u32>,
@@ -97,8 +97,8 @@ fn many<IK: Eq + Hash + Send + Sync + 'static>(
     }
 }
 
-/// Returns whether these are the same values, in any order, each once. Two empty lists are never the same, because the index may be about to be given the
-/// former values.
+/// Returns whether both lists contain the same distinct values, in any order. Two empty lists never count as the same, because a row without values
+/// may have an index error, which the write has to clear.
 fn is_same<'a, IK: Eq + 'static>(old: impl Iterator<Item = &'a Arc<AnyValue>>, values: &[IK]) -> bool {
     let mut left = [None; FEW];
     let mut count = 0;
@@ -106,7 +106,7 @@ fn is_same<'a, IK: Eq + 'static>(old: impl Iterator<Item = &'a Arc<AnyValue>>, v
         *place = Some(typed::<IK>(old));
         count += 1;
     }
-    // The former values are distinct, so equal new values leave one of the former unmatched.
+    // The old values are distinct, so a repeated new value finds no second match.
     let take = |value| left[..count].iter_mut().any(|old| old.take_if(|old| *old == value).is_some());
     count > 0 && count == values.len() && values.iter().all(take)
 }

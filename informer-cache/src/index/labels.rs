@@ -64,7 +64,7 @@ impl<V> LabelIndex<V> {
         selector.matches(|key| labels.iter().find(|label| *label.key == *key).map(|label| &*label.value))
     }
 
-    /// Returns the labels of an object, at most one for each key. Labels that are among the `known` ones share their texts.
+    /// Returns the labels of an object, at most one for each key. A label that equals one of `known` shares its strings.
     pub(super) fn labels<'a, I>(&self, object: &V, known: impl Fn() -> I) -> Vec<Label>
     where
         I: Iterator<Item = &'a Label>,
@@ -94,7 +94,7 @@ impl Label {
         *self.key == *key && *self.value == *value
     }
 
-    /// Compares the label with the group of all labels of `key`.
+    /// Compares the position of the label with that of all labels with the key `key`.
     pub(crate) fn beside(&self, key: &str) -> Ordering {
         (*self.key).cmp(key)
     }

@@ -8,14 +8,14 @@ use super::{AnyIndex, Index, sealed};
 use crate::IndexError;
 use crate::table::definition::Definition;
 
-/// An [`Index`] that also knows the order of its values: it answers ranges and prefixes.
+/// An [`Index`] with ordered values, which also answers queries by range and by prefix.
 ///
 /// When the first object gets a value, or the last one loses it, the index makes one comparison for each level of a tree; otherwise it makes none. A
 /// compound value that is ordered by its parts, such as (namespace, name), can also be queried by its first part:
 /// [`Snapshot::range_by`](crate::Snapshot::range_by).
 ///
-/// An inconsistent `Ord` only makes the order of the values wrong; or the write panics, because sorting may panic if it detects the inconsistency, and
-/// changes nothing.
+/// With an inconsistent `Ord`, the order of the values is wrong, or a write panics without changing the store: a sort may panic if it detects the
+/// inconsistency.
 ///
 /// In all other respects it is like [`Index`], to which it derefs.
 ///

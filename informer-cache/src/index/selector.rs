@@ -180,7 +180,7 @@ impl Selector {
     /// assert!(Selector::nothing().equals("app", "web").is_nothing());
     /// assert!(Selector::everything().in_set("app", Vec::<&str>::new()).is_nothing());
     /// assert!(Selector::everything().not_in("app", Vec::<&str>::new()).is_everything());
-    /// assert!(!Selector::everything().equals("app", "web").equals("app", "db").is_nothing()); // not looked for
+    /// assert!(!Selector::everything().equals("app", "web").equals("app", "db").is_nothing()); // contradictions are not detected
     /// ```
     #[must_use]
     pub fn is_nothing(&self) -> bool {

@@ -3,7 +3,7 @@
 const MAX_WORD: usize = 63;
 const MAX_PREFIX: usize = 253;
 
-/// `name`, or `prefix/name`: at most 63 bytes, after a DNS subdomain of at most 253.
+/// Returns whether the text is `name` or `prefix/name`. A name has at most 63 bytes; a prefix is a DNS subdomain of at most 253 bytes.
 pub(super) fn is_key(text: &str) -> bool {
     match text.split_once('/') {
         Some((prefix, name)) => is_subdomain(prefix) && is_name(name),
@@ -28,7 +28,7 @@ fn is_subdomain(text: &str) -> bool {
     text.len() <= MAX_PREFIX && text.split('.').all(part)
 }
 
-/// Returns whether there is a first and a last byte, and both are of this kind.
+/// Returns whether the text is not empty, and its first and last bytes are of this kind.
 fn framed(text: &str, kind: impl Fn(u8) -> bool) -> bool {
     let ends = text.bytes().next().zip(text.bytes().next_back());
     ends.is_some_and(|(first, last)| kind(first) && kind(last))

@@ -5,14 +5,14 @@
 //! requirement = "!" KEY | KEY [ ("=" | "==" | "!=") VALUE | ("in" | "notin") "(" values ")" | (">" | "<") NUMBER ]
 //! values      = VALUE { "," VALUE }
 //! ```
-//! A value may be empty. White space (space, tab, line feed, carriage return) separates words and has no other meaning; `in`
-//! and `notin` are keys and values where no operator is possible.
+//! A value may be empty. White space (space, tab, line feed, carriage return) separates words and has no other meaning. Where no operator is
+//! possible, `in` and `notin` are ordinary keys or values.
 
 use std::sync::Arc;
 
 use super::{ParseSelectorError, SelectorOperator, SelectorRequirement, label, set};
 
-const KEY: &str = "a key, as `app` or `example.com/app`";
+const KEY: &str = "a key, such as `app` or `example.com/app`";
 const OPERATOR: &str = "`=`, `==`, `!=`, `in`, `notin`, `<`, `>`, `,` or the end";
 const VALUE: &str = "a value: at most 63 letters, digits, `-`, `_` or `.`";
 const NUMBER: &str = "a whole number below 2^63";
@@ -57,7 +57,7 @@ impl Token<'_> {
 }
 
 impl<'a> Parser<'a> {
-    /// Returns the next token without consuming it. To consume it, continue at its end.
+    /// Returns the next token without consuming it. To consume it, the caller sets `at` to its end.
     fn next(&self) -> Token<'a> {
         let rest = self.text[self.at..].trim_start_matches([' ', '\t', '\r', '\n']);
         let len = match rest.as_bytes() {

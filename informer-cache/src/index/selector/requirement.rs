@@ -16,7 +16,7 @@ use super::label;
 ///     match operator {
 ///         SelectorOperator::In(values) => format!("{key}:{}", values.join("|")),
 ///         SelectorOperator::Exists => format!("{key}:*"),
-///         other => panic!("cannot say {other:?}"),
+///         other => panic!("cannot express {other:?}"),
 ///     }
 /// }
 ///
@@ -35,9 +35,9 @@ pub struct SelectorRequirement {
 /// The requirement on the value of a label.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SelectorOperator {
-    /// One of these values; at least one, sorted and distinct. `=` is a set of one.
+    /// One of these values. There is at least one; they are sorted and distinct. `=` has one value.
     In(Box<[Arc<str>]>),
-    /// None of these values, or no such label; at least one, sorted and distinct. `!=` is a set of one.
+    /// None of these values, or no such label. There is at least one; they are sorted and distinct. `!=` has one value.
     NotIn(Box<[Arc<str>]>),
     /// Any value.
     Exists,
@@ -55,7 +55,7 @@ impl SelectorOperator {
         let among = |values: &[Arc<str>]| {
             value.is_some_and(|value| values.binary_search_by(|one| (**one).cmp(value)).is_ok())
         };
-        // Parsed as Go does: decimal, with an optional sign.
+        // Parses like Go: decimal, with an optional sign.
         let number = || value.and_then(|value| value.parse::<i64>().ok());
         match self {
             Self::In(values) => among(values),
@@ -84,7 +84,8 @@ impl fmt::Display for SelectorRequirement {
     }
 }
 
-/// A key or a value. A text that is not a label is quoted, and the parser accepts no quotes, so a comma in a value cannot look like two values.
+/// A key or a value, for display. A text that is not valid in a label is quoted. The parser accepts no quotes, so a value with a comma is never
+/// parsed as two values.
 struct Word<'a> {
     text: &'a str,
     plain: bool,

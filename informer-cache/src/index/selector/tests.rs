@@ -1,4 +1,4 @@
-//! The cases of upstream's own selector tests, and cases that they leave out.
+//! The cases of Kubernetes' own selector tests, and cases that those tests do not cover.
 
 use super::{Selector, label};
 
@@ -229,7 +229,7 @@ fn nothing_stays_nothing_and_is_not_read() {
         assert!(!selector.matches(label) && !selector.matches(|_| None));
         assert_eq!(selector, nothing);
     }
-    // Upstream prints this as the empty text, which selects everything.
+    // Kubernetes prints this selector as the empty text, which selects everything.
     assert!(nothing.to_string().parse::<Selector>().is_err());
 }
 
