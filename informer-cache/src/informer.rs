@@ -1,11 +1,10 @@
 //! EDGE. A source, a reflector and a store, driven by one future.
 //!
-//! Cancel safety: the run future may be dropped at any point. The store then keeps its last published state, a partial
-//! list is dropped, the status is [`Stopped`](crate::InformerState::Stopped), and all waiters are woken. After
-//! [`shut_down`](Informer::shut_down) the run future returns, with the same effects. A panic of the source or the timer
-//! propagates through the run future and ends the informer in the same way, as [`Failed`](crate::InformerState::Failed). A panic of a user's function on
-//! one object is caught: the stored object stays unchanged. The futures of [`synced`](Informer::synced) and [`stopped`](Informer::stopped)
-//! lose nothing when dropped.
+//! Cancel safety: the run future may be dropped at any point. The store then keeps its last published state, a partial list is dropped, the status is
+//! [`Stopped`](crate::InformerState::Stopped), and all waiters are woken. After [`shut_down`](Informer::shut_down) the run future returns, with the
+//! same effects. A panic of the source or the timer propagates through the run future and ends the informer in the same way, with the status
+//! [`Failed`](crate::InformerState::Failed). A panic of a user's function on one object is caught: the stored object stays unchanged. The futures of
+//! [`synced`](Informer::synced) and [`stopped`](Informer::stopped) lose nothing when dropped.
 
 mod builder;
 mod failure;
@@ -83,7 +82,7 @@ pub struct Informer<K, V> {
 /// State shared by the run future and the handles.
 pub(crate) struct Shared<K, V> {
     writer: SharedWriter<K, V>,
-    /// Set when the run future has ended. In an `Arc` of its own, so that a waiter does not keep the store alive.
+    /// Set when the run future has ended. It has its own `Arc`, so that a waiter does not keep the store alive.
     stopped: Arc<Synced>,
     status: StatusCell,
     stop: StopSignal,
@@ -136,7 +135,7 @@ where
     ///
     /// let server = TestServer::new(NUMBERS, |_, _, _| {});
     /// let (numbers, run) = Informer::builder(NUMBERS, server).timer(ManualClock::new().timer()).build()?;
-    /// numbers.add_index(&ODD)?; // before it runs, or while it does
+    /// numbers.add_index(&ODD)?; // before or while it runs
     /// assert!(numbers.store().by_index(&ODD, &true)?.is_empty());
     /// numbers.remove_index(&ODD)?;
     /// assert!(numbers.store().by_index(&ODD, &true).is_err());
@@ -173,14 +172,14 @@ where
         self.shared.writer.subscription()
     }
 
-    /// Calls `f` with the objects stored now, then with every change, unmerged, as the run future publishes it. The run future calls `f`, so it must
-    /// be quick. When [`stopped`](Self::stopped) returns, `f` has been called with every change the informer made. See [`Store::observe`].
+    /// Calls `f` with the objects stored now, then with every change, not coalesced, as the run future publishes it. The run future calls `f`, so it
+    /// must be quick. When [`stopped`](Self::stopped) returns, `f` has been called with every change the informer made. See [`Store::observe`].
     pub fn observe(&self, f: impl Fn(&Change<K, V>) + Send + Sync + 'static) -> Observer<K, V> {
         self.shared.writer.observe(f)
     }
 
-    /// Waits until the first list is published and all observers have received it. Any number of tasks may wait; all are woken. An observer must not wait
-    /// for it.
+    /// Waits until the first list is published and all observers have received it. Any number of tasks may wait; all are woken. An observer function
+    /// must not wait for this future, which waits for the observers.
     ///
     /// # Errors
     /// Returns an error if the informer ended before its first list.
@@ -229,7 +228,7 @@ where
         self.shared.writer.blocking_synced_timeout(limit)
     }
 
-    /// Returns whether the first list is published and all observers have received it. Once `true`, stays `true`, also after the end.
+    /// Returns whether the first list is published and all observers have received it. Once `true`, stays `true`, also after the informer has ended.
     #[must_use]
     pub fn is_synced(&self) -> bool {
         self.shared.writer.is_synced()
@@ -245,7 +244,8 @@ where
 
     /// Requests a shutdown: the run future ends soon, and subscriptions end after they have delivered their pending changes.
     ///
-    /// Does not wait for the end; [`stopped`](Self::stopped) does. A list that is published is first delivered to all observers and subscribers.
+    /// Does not wait for the end; [`stopped`](Self::stopped) does. A list that is already published is first delivered to all observers and
+    /// subscribers.
     pub fn shut_down(&self) {
         self.shared.stop.request();
     }
@@ -261,7 +261,7 @@ where
     /// let (numbers, run) = Informer::builder(NUMBERS, server).timer(ManualClock::new().timer()).build()?;
     /// assert!(!numbers.is_stopped() && numbers.status().state == InformerState::NotStarted);
     ///
-    /// drop(run); // its task was aborted, say
+    /// drop(run); // for example, its task was aborted
     /// flyball_sync::block_on(numbers.stopped());
     /// assert!(numbers.is_stopped() && numbers.status().state.is_final());
     /// # Ok::<(), flyball_informer_cache::InformerBuildError>(())

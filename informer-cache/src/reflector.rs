@@ -5,18 +5,18 @@
 //!
 //! | state | page | list failed | watch opened | watch failed | event | watch broke | watch closed | deadline |
 //! |---|---|---|---|---|---|---|---|---|
-//! | Listing | part: =, a new deadline; last: publish → Opening; one more: stage, =; one again → Waiting (list) | page ≥ 2 expired: once the full list; version unusable: once the most recent; else → Waiting (list) | | | | | | as failed |
-//! | Opening | | | → Watching | 429, refused → Waiting (watch); else, or nothing to resume from → Waiting (list) | | | | as failed |
-//! | Watching | | | | | apply | 429, refused, tolerated internal → Waiting (watch); else → Waiting (list) | → Opening; short → Pausing; short and without news (unless the source polls), or nothing to resume from → Waiting (list) | as closed |
+//! | Listing | a part of a page: new deadline; last page: publish → Opening; other page: stage; repeated continuation → Waiting (list) | page ≥ 2 expired: full list, once; version unusable: most recent list, once; else → Waiting (list) | | | | | | → Waiting (list) |
+//! | Opening | | | → Watching | 429, refused → Waiting (watch); else, or without a version → Waiting (list) | | | | → Waiting (list) |
+//! | Watching | | | | | apply | 429, refused, tolerated internal → Waiting (watch); else → Waiting (list) | → Opening; short → Pausing; short and without a new event (unless the source polls), or without a version → Waiting (list) | as watch closed |
 //! | Pausing | | | | | | | | → Opening |
-//! | Waiting | | | | | | | | → Listing or Opening, as planned |
-//! | Opening (streaming list) | | | → Streaming | 429, refused → Waiting (list); version unusable: once the most recent; else → Listing | | | | as failed |
-//! | Streaming | | | | | stage; end of the initial ones: publish → Watching | as failed at opening | → Waiting (list) | → Listing, and no streaming list ever again |
+//! | Waiting | | | | | | | | (list) → Listing; (watch) → Opening |
+//! | Opening (streaming list) | | | → Streaming | 429, refused → Waiting (list); version unusable: most recent list, once; else → Listing | | | | → Listing |
+//! | Streaming | | | | | stage; `InitialListEnd`: publish → Watching | as watch failed | → Waiting (list) | → Listing; no streaming list from then on |
 //!
-//! Blank: no such request is pending; changes nothing. With streaming lists on, "(list)" starts at Opening (streaming list).
-//! The rules are client-go's (`tools/cache/reflector.go`) where users depend on them. Intentional differences: after a watch
-//! that expires at the very version just listed, the next list is the most recent one (kubernetes#133810); no
-//! failed request is repeated immediately without limit; a silent watch and a streaming list end by a deadline.
+//! Blank: no such request is pending, so the call changes nothing. With streaming lists enabled, Waiting (list) continues with Opening (streaming
+//! list). The rules are client-go's (`tools/cache/reflector.go`) where users depend on them. Intentional differences: after a watch that expires at
+//! the very version just listed, the next list is the most recent one (kubernetes#133810); no failed request is repeated immediately without limit; a
+//! silent watch and a streaming list end by a deadline.
 //!
 //! # Invariants
 //! 1. A response without a pending request changes nothing, nor does time before the deadline. Every state has a deadline.
@@ -25,8 +25,8 @@
 //! 4. A plain watch starts only after a list was published, and at the version known at that time.
 //! 5. Between two waits or published lists at most four requests fail: a page, the full list, a streaming list, the
 //!    most recent list.
-//! 6. A watch follows another without a wait only if the earlier one lasted at least `min_watch_interval`. Otherwise a pause takes the rest of that time. So
-//!    watches are opened at most once per `min_watch_interval`, whatever the source does.
+//! 6. A watch follows another without a wait only if the earlier one lasted at least `min_watch_interval`. Otherwise the reflector pauses for the
+//!    rest of that time. So watches are opened at most once per `min_watch_interval`, whatever the source does.
 //! 7. The most recent list is requested only while the version is known to be unusable, or as the first list if it is configured so.
 
 mod backoff;
@@ -54,7 +54,7 @@ pub use self::step::{BackoffCause, EventVerdict, ReflectorPhase, ReflectorReques
 use self::backoff::Backoff;
 use crate::Version;
 
-/// A state machine that decides the next request to a source, and what to do with each response.
+/// A state machine that decides the next request to a source, and the effect of each response.
 ///
 /// The caller performs the request of [`step`](Self::step) until [`deadline`](Self::deadline), reports the result by the matching method, and repeats.
 /// The caller also keeps the partial list: it adds items on [`EventVerdict::Stage`] and
@@ -84,7 +84,8 @@ pub struct Reflector {
     version: Version,
     /// The version of the last published list.
     listed: Version,
-    /// The source rejected `version`, or accepted it for a list and rejected it for the watch; or the first list is to be the most recent one.
+    /// The source rejected `version`: for a list, or for a watch right after a list of that version. Also set before the first list, if that is
+    /// configured to be the most recent one.
     unusable: bool,
     /// The source polls: a watch that ends early without an event is not a failure.
     polls: bool,
@@ -112,7 +113,7 @@ enum State {
         closes: Duration,
     },
     Watching(Watching),
-    /// A watch ended normally, and too early to open another one.
+    /// A watch ended normally, but it is too early to open another one.
     Pausing,
     Waiting {
         cause: BackoffCause,
@@ -123,7 +124,7 @@ enum State {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Listing {
     asked: ListVersion,
-    /// Unpaged, after a continuation expired.
+    /// The list is requested in one piece, because a continuation has expired.
     full: bool,
     /// The lowest version of the pages so far; a watch from this version misses nothing. `None` before the first page.
     oldest: Option<Version>,
@@ -137,7 +138,7 @@ struct Watching {
     opened: Nanos,
     /// The watch delivered an event that is newer than the store.
     news: bool,
-    /// Versions ascend. Not so while a watch from any state delivers the existing objects, in no order.
+    /// Whether the versions ascend. They do not while a watch that starts at any state delivers the existing objects, in no order.
     ordered: bool,
 }
 
@@ -313,35 +314,35 @@ impl Reflector {
     pub fn check(&self) -> Result<(), String> {
         let demand =
             |holds: bool, claim: &str| if holds { Ok(()) } else { Err(format!("{claim}: {self:?}")) };
-        demand(self.listed <= self.version, "2: the version is below the list's")?;
+        demand(self.listed <= self.version, "2: the version is below the version of the last list")?;
         demand(self.spared <= 4, "5: a fifth request would fail without a wait")?;
-        demand(!self.retried || self.unusable, "7: the most recent list without need")?;
+        demand(!self.retried || self.unusable, "7: the most recent list is requested without need")?;
         match &self.state {
             State::Listing(listing) => {
                 demand(
                     listing.oldest.is_some() == listing.continuation.is_some(),
-                    "3: pages and continuation",
+                    "3: a first page and a continuation exist only together",
                 )?;
-                demand((listing.asked == ListVersion::MostRecent) == self.unusable, "7: the ladder")?;
+                demand((listing.asked == ListVersion::MostRecent) == self.unusable, "7: wrong list version")?;
             }
             State::Opening(request) if request.streaming_list => {
-                demand(self.config.streaming_lists && !self.stream_missed, "a streaming list nobody wants")?;
+                demand(self.config.streaming_lists && !self.stream_missed, "streaming lists are disabled")?;
                 demand(
                     (request.from_version == Version::ZERO) >= self.unusable,
-                    "7: the ladder of streaming lists",
+                    "7: wrong version of a streaming list",
                 )?;
             }
             State::Opening(request) => {
                 demand(self.lists > 0 && request.from_version == self.version, "4: a watch without a list")?;
             }
-            State::Streaming { .. } => demand(self.config.streaming_lists, "a streaming list nobody wants")?,
+            State::Streaming { .. } => demand(self.config.streaming_lists, "streaming lists are disabled")?,
             State::Watching(_) => demand(self.lists > 0, "4: a watch without a list")?,
             State::Pausing => {
-                demand(self.lists > 0 && self.version != Version::ZERO, "4: pauses before no watch")?;
+                demand(self.lists > 0 && self.version != Version::ZERO, "4: a pause without a watch")?;
             }
             State::Waiting { then, .. } => {
-                demand(*then == Then::List || self.lists > 0, "4: waits for a watch without a list")?;
-                demand(self.spared == 0 && !self.retried, "5: a wait does not begin anew")?;
+                demand(*then == Then::List || self.lists > 0, "4: a wait for a watch without a list")?;
+                demand(self.spared == 0 && !self.retried, "5: a wait resets no counter")?;
             }
         }
         demand(
@@ -351,7 +352,7 @@ impl Reflector {
     }
 }
 
-/// Returns how long the source has asked the client to wait.
+/// Returns the minimum wait that the source has requested.
 fn asked_for(cause: BackoffCause) -> Duration {
     match cause {
         BackoffCause::Failed(SourceErrorKind::TooManyRequests { retry_after }) => {

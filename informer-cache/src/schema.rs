@@ -8,7 +8,7 @@ use std::fmt;
 pub use self::key::NamespacedName;
 pub use self::version::Version;
 
-/// How a store reads the key, the version, the identity and the content of an object.
+/// The functions by which a store reads the key and the version of an object, and compares two objects by identity and content.
 ///
 /// All are plain functions, called outside every lock. They must be pure: two calls for the same object return the same result.
 ///
@@ -52,10 +52,10 @@ impl<K, V> Schema<K, V> {
 
     /// Sets the function that returns whether two objects of one key and version have the same content. Without it they count as equal.
     ///
-    /// A source may return other content without a new version: a Kubernetes API server applies new defaults of a custom resource, or converts to
-    /// another version of its schema, as it reads. A watch does not deliver such a change, but a list does: every relist (after an expired version, for
-    /// example) calls the function for each object whose listed version equals the stored one, and updates the object if the function returns `false`. So
-    /// the function costs a relist one comparison of each object, and an event nothing. It is called with objects as they are stored,
+    /// A source may return other content without a new version: a Kubernetes API server applies new defaults of a custom resource, or converts it to
+    /// another version of its schema, on each read. A watch does not deliver such a change, but a list does: every relist (after an expired version,
+    /// for example) calls the function for each object whose listed version equals the stored one, and updates the object if the function returns
+    /// `false`. So the function costs a relist one comparison per object, and costs an event nothing. Its arguments are objects as they are stored,
     /// [transformed](crate::StoreBuilder::transform).
     ///
     /// # Examples
@@ -67,7 +67,7 @@ impl<K, V> Schema<K, V> {
     /// let mut comparing = Store::builder(schema.with_content_eq(|a, b| a == b)).build()?;
     /// for store in [&mut trusting, &mut comparing] {
     ///     store.replace([("blog", 7, 1)], Version::new(7));
-    ///     // Two replicas by default, now, in an object that nobody wrote.
+    ///     // The server has a new default, two replicas. No client has written the object.
     ///     store.replace([("blog", 7, 2)], Version::new(9));
     /// }
     /// assert_eq!(trusting.get("blog").unwrap().2, 1);
@@ -106,7 +106,7 @@ impl<K, V> Schema<K, V> {
     ///
     /// let trusting = Schema::new(|pod: &(u32, u64, &str)| pod.0, |pod| Version::new(pod.1));
     /// let comparing = trusting.with_content_eq(|a, b| a.2 == b.2);
-    /// assert!(trusting.content_eq(&(1, 7, "old"), &(1, 7, "new"))); // the version says so
+    /// assert!(trusting.content_eq(&(1, 7, "old"), &(1, 7, "new"))); // the versions are equal
     /// assert!(!comparing.content_eq(&(1, 7, "old"), &(1, 7, "new")));
     /// ```
     #[must_use]

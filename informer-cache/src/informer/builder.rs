@@ -1,4 +1,4 @@
-//! EDGE. The builder of informers. Nothing runs here, so there is nothing to cancel.
+//! EDGE. The builder of informers. The builder runs no future, so there is nothing to cancel.
 
 use std::error::Error;
 use std::fmt;
@@ -50,7 +50,7 @@ pub struct NoTimer;
 ///
 /// const WORDS: Schema<String, String> = Schema::new(String::clone, |_| Version::ZERO);
 ///
-/// /// What all informers of a program have in common.
+/// /// The settings that all informers of a program share.
 /// fn words<S: Source<Object = String>>(source: S) -> InformerBuilder<String, String, S, NoTimer> {
 ///     Informer::builder(WORDS, source)
 ///         .page_size(NonZeroU32::new(100).unwrap())
@@ -115,7 +115,7 @@ where
     }
 
     /// Sets a function that changes every object before it is stored. It runs once for each object of a list, a streaming list or a watch; see
-    /// [`StoreBuilder::transform`]. The versions from which the informer resumes watches are read before.
+    /// [`StoreBuilder::transform`]. The informer reads the version of an object, from which it resumes watches, before this function runs.
     pub fn transform(mut self, transform: impl Fn(V) -> V + Send + Sync + 'static) -> Self {
         self.store = self.store.transform(transform);
         self
@@ -127,15 +127,15 @@ where
         InformerBuilder { schema, source, timer, store, config, seed, on_error, on_build }
     }
 
-    /// Sets the seed of everything random: jitter of waits, watch timeouts, and the store's hasher. With a seed, a run can be replayed; by
-    /// default the seed differs from run to run. For tests and simulations.
+    /// Sets the seed of all random values: jitter of waits, watch timeouts, and the store's hasher. With a seed, a run can be replayed; by default
+    /// the seed differs from run to run. For tests and simulations.
     pub fn seed(mut self, seed: u64) -> Self {
         self.store = self.store.seed(seed);
         self.seed = Some(seed);
         self
     }
 
-    /// Sets the store's reader slots; see [`StoreBuilder::reader_slots`]. For models.
+    /// Sets the store's reader slots; see [`StoreBuilder::reader_slots`]. For loom models.
     #[doc(hidden)]
     pub fn reader_slots(mut self, seats: usize, quiet: u32) -> Self {
         self.store = self.store.reader_slots(seats, quiet);
@@ -175,8 +175,8 @@ where
         self.store.index_missing_in(store)
     }
 
-    /// Calls `f` after each failure of the source, for logging or metrics: an error response, a timeout, or a watch that ended too early;
-    /// and after each panic of a user's function. When `f` is called, [`InformerStatus::last_error`](crate::InformerStatus::last_error) already is this
+    /// Calls `f` after each failure of the source, for logging or metrics: an error response, a timeout, or a watch that ended too early; and after
+    /// each panic of a user's function. When `f` is called, [`InformerStatus::last_error`](crate::InformerStatus::last_error) already contains this
     /// failure, or [`InformerStatus::last_panic`](crate::InformerStatus::last_panic) this panic.
     ///
     /// The run future calls `f` between two requests, so `f` should be quick. A second `on_error` replaces the first.
@@ -251,7 +251,7 @@ where
     ///
     /// # Errors
     /// The same as for [`build`](Self::build).
-    #[expect(clippy::type_complexity, reason = "a pair, and what may go wrong")]
+    #[expect(clippy::type_complexity, reason = "a pair, or an error")]
     pub fn prepare(self) -> Result<(Informer<K, V>, PreparedInformer<K, V, S, T>), InformerBuildError>
     where
         T: Timer,

@@ -51,7 +51,7 @@ impl fmt::Display for SourceFailure<'_> {
 /// The function that is called with each failure.
 pub(super) type OnError = Box<dyn FnMut(&SourceFailure<'_>) + Send + Sync>;
 
-/// The details of a failure beside its cause.
+/// The details of a failure besides its cause.
 pub(super) enum Failed<'a> {
     Answer(&'a SourceError),
     Panic(&'a str),

@@ -31,7 +31,7 @@ where
         Self { shared, polling: false }
     }
 
-    /// Wraps `task` in the run future. A future that is never polled ends in the same way.
+    /// Wraps `task` in the run future. Dropping a future that was never polled has the same effect as its end.
     pub(super) async fn after<F: Future<Output = ()>>(mut self, task: F) {
         let mut task = pin!(task);
         poll_fn(|cx| {
@@ -52,8 +52,8 @@ where
     fn drop(&mut self) {
         let shared = &self.shared;
         shared.status.ended(if self.polling { InformerState::Failed } else { InformerState::Stopped });
-        // These run wakers. A waker that panics must neither prevent the wake-up of the next waiter nor abort the process,
-        // as a second panic in a thread that unwinds already would.
+        // Each of these calls runs wakers. A waker that panics must not prevent the next call. It must not abort the process either, as a second
+        // panic does in a thread that is already unwinding.
         let tell = |wake: &dyn Fn()| drop(catch_unwind(AssertUnwindSafe(wake)));
         tell(&|| shared.stop.exited());
         tell(&|| shared.writer.close());

@@ -1,4 +1,4 @@
-//! EDGE. An informer that is built but does not run yet. Nothing runs here, so there is nothing to cancel.
+//! EDGE. An informer that is built but does not run yet. No future of this module runs, so there is nothing to cancel.
 
 use std::fmt;
 use std::hash::Hash;

@@ -13,7 +13,7 @@ use crate::{Reflector, ReflectorPhase};
 /// # Panics
 /// A panic of this backoff is caught; the informer waits as the configuration of the reflector specifies.
 pub trait RetryBackoff: Send + Sync + 'static {
-    /// Called after a request failed. Returns how long to wait before the next.
+    /// Called after a request failed. Returns the wait before the next request.
     fn failed(&mut self) -> Duration;
 
     /// Called after a list is complete, a watch delivered an event, or a watch ended normally.
@@ -25,7 +25,7 @@ pub trait RetryBackoff: Send + Sync + 'static {
 pub(super) struct ChosenBackoff(pub(super) Option<Box<dyn RetryBackoff>>);
 
 impl ChosenBackoff {
-    /// Queries the backoff for the length of a wait that has begun.
+    /// Sets the length of a wait that has begun to the value of the user-defined backoff.
     pub(super) fn failed(&mut self, reflector: &mut Reflector, now: Nanos) {
         if let (Some(backoff), ReflectorPhase::Waiting { .. }) = (&mut self.0, reflector.phase())
             && let Some(wait) = caught(|| backoff.failed())

@@ -107,7 +107,7 @@ where
                     None => Ok(()),
                 }
             }
-            // A watch is read to its end as soon as it is open, so no watch is left to read here.
+            // `read` reads an open watch to its end, so no watch is open here.
             ReflectorRequest::Read | ReflectorRequest::Wait => match self.within(pending()).await {
                 PollOutcome::Done(never) => never,
                 PollOutcome::Late => self.late(),
@@ -116,7 +116,7 @@ where
         }
     }
 
-    /// Requests a page. The deadline moves with each part of the page that arrives.
+    /// Requests a page. Each part of the page that arrives extends the deadline.
     async fn list(&mut self, request: ListRequest) -> PollOutcome<Result<Page<V>, SourceError>> {
         let Self { shared, source, timer, reflector, .. } = self;
         let (source, timer) = (&*source, &*timer);
@@ -143,7 +143,7 @@ where
         match page {
             PollOutcome::Done(Ok(Page { items, version, continuation })) => {
                 let verdict = self.reflector.page(version, continuation, now, random);
-                // Pages whose continuations form a cycle are a failure.
+                // The reflector waits after a page with a repeated continuation, which counts as a failure.
                 self.backoff.failed(&mut self.reflector, now);
                 if let EventVerdict::Stage | EventVerdict::Publish(_) = verdict {
                     let mut list = self.half.take().unwrap_or_else(|| RelistDraft::new(&self.shared.writer));
@@ -267,7 +267,7 @@ where
         let is_open = matches!(self.reflector.step(), ReflectorRequest::Read);
         match self.reflector.deadline_reached(now, random) {
             Some(cause) => self.erred(now, cause, Failed::Silent),
-            // The watch has reached its maximum age. A short watch without events is a failure.
+            // The watch has reached its maximum age. The reflector waits if the watch was short and had no events, which counts as a failure.
             None if is_open => match self.waits_after() {
                 Some(_) => self.backoff.failed(&mut self.reflector, now),
                 None => self.backoff.succeeded(),
@@ -298,7 +298,7 @@ where
         let phase = self.reflector.phase();
         let until = if let ReflectorPhase::Waiting { until, .. } = phase { Some(until) } else { None };
         let failure = how.told(at, cause, until);
-        // Before the call, so that `on_error` reads a status that includes this failure.
+        // Updates the status before the call, so that `on_error` reads a status that includes this failure.
         self.report();
         if let Some(observer_fn) = &mut self.on_error {
             caught(|| observer_fn(&failure));
@@ -307,7 +307,7 @@ where
 
     fn report(&mut self) {
         if !self.reflector.has_partial_list() {
-            // Dropped here, so that the list is not kept during a wait.
+            // Drops an abandoned partial list, so that it is not kept during a wait.
             self.half = None;
         }
         let relists = self.reflector.lists().saturating_sub(1);
@@ -349,7 +349,7 @@ where
     }
 }
 
-/// Pending until a shutdown is requested or the deadline passes.
+/// Returns `Pending` until a shutdown is requested or the deadline passes.
 fn patience<U>(
     wish: &StopSignal,
     timer: &impl Timer,
@@ -362,7 +362,7 @@ fn patience<U>(
     if timer.now() >= deadline {
         return Poll::Ready(PollOutcome::Late);
     }
-    // Armed again at each pending poll, because the alarm itself may have caused this poll, too early.
+    // Armed again at each pending poll, because the timer itself may have caused this poll by firing too early.
     timer.wake_at(deadline, cx.waker());
     Poll::Pending
 }

@@ -3,18 +3,18 @@
 //! | guarded by `state` | |
 //! |---|---|
 //! | `running` | a slot for each name: its informer, and the number of its handles |
-//! | `leaving` | the `stopped` signals of informers that are shutting down; a later shutdown removes those that are set. They keep no informer alive |
+//! | `leaving` | the `stopped` signals of informers that are shutting down; a later shutdown removes the signals that are set. A signal keeps no informer alive |
 //! | `closed` | set once, never unset |
 //!
-//! Builders, the spawn function, wakers and destructors run without the lock. The status of an informer, and whether it has ended, may be read under the lock:
-//! their locks are the last in order.
+//! Builders, the spawn function, wakers and destructors run without the lock. The status of an informer, and whether it has ended, may be read under
+//! the lock: their locks are the last in the lock order.
 //!
 //! # Invariants
 //! 1. A slot has at least one user, and no slot number is used twice.
 //! 2. For one name and types, at most one informer is in `running`. The next request replaces an informer that is shutting down.
 //! 3. After `closed` is set, there is no slot.
 //!
-//! Cancel safety: all waits are waits of informers, and lose nothing when dropped.
+//! Cancel safety: the set only waits for signals of its informers; a dropped wait loses nothing.
 
 use std::any::TypeId;
 use std::collections::BTreeMap;
@@ -73,7 +73,7 @@ type Run = Pin<Box<dyn Future<Output = ()> + Send>>;
 ///
 /// drop(mine);
 /// assert_eq!(set.statuses().len(), 1);
-/// drop(yours); // the last one: it is shut down
+/// drop(yours); // the last handle: the informer is shut down
 /// set.stopped().await;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # }).unwrap();
@@ -109,7 +109,7 @@ struct Slot {
     config: SharedConfig,
 }
 
-/// The part of a configuration that the users of one informer have to agree on, besides its indexes.
+/// The settings, besides the indexes, that must be the same for all users of one informer.
 #[derive(Clone, Copy)]
 struct SharedConfig {
     reflector: ReflectorConfig,
@@ -212,7 +212,7 @@ impl InformerSet {
         K: Clone + Eq + Hash + Send + Sync + 'static,
         V: Send + Sync + 'static,
     {
-        // Declared before the lock, so dropped after it: the contents of a store are the user's.
+        // Declared before the lock guard and so dropped after it: dropping a store drops the user's objects.
         let (member, over): (Arc<dyn Member>, _);
         member = Arc::new(informer.clone());
         let mut state = self.inner.state.lock();
@@ -238,7 +238,7 @@ impl InformerSet {
         Ok((SharedInformer::new(self, id, number, informer), true))
     }
 
-    /// Shuts down the informers of this name, even while they are in use. The next request for the name starts another.
+    /// Shuts down the informers of this name, even while they are in use. The next request for the name starts a new informer.
     ///
     /// # Examples
     /// ```
@@ -252,7 +252,7 @@ impl InformerSet {
     /// set.stop("numbers"); // although it is in use
     /// flyball_sync::block_on(set.stopped());
     /// assert!(numbers.is_stopped());
-    /// let again = set.get_or_start("numbers", builder())?; // another one
+    /// let again = set.get_or_start("numbers", builder())?; // a new informer
     /// again.blocking_synced()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -329,8 +329,8 @@ impl InformerSet {
         .await
     }
 
-    /// Waits until every informer of the set, including those that are shutting down, has ended. After [`shut_down`](Self::shut_down), no informer
-    /// runs when it returns.
+    /// Waits until every informer of the set, including those that are shutting down, has ended. After [`shut_down`](Self::shut_down), no informer of
+    /// the set runs any more when this returns.
     ///
     /// # Cancel safety
     /// Dropping the future only stops waiting.
@@ -359,15 +359,15 @@ impl InformerSet {
 }
 
 impl Slot {
-    /// Shuts the informer down. Never panics: a panicking waker concerns one task only, and the caller has other informers to stop, or is a destructor.
+    /// Shuts the informer down. Never panics, because the caller may be a destructor or have other informers to stop; a panic of a waker is caught.
     fn shut_down(&self) {
-        // The panic hook has run; there is no caller to report to.
+        // The panic hook has already reported the panic.
         let _ = caught(|| self.member.shut_down());
     }
 }
 
 impl State {
-    /// Removes these informers, and forgets those that have ended.
+    /// Records that these informers are shutting down, and removes the signals of informers that have ended.
     fn let_go<'a>(&mut self, leaving: impl Iterator<Item = &'a Slot>) {
         self.leaving.retain(|end| !end.is_set());
         self.leaving.extend(leaving.map(|slot| slot.member.over()));

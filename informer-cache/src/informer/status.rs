@@ -1,10 +1,10 @@
-//! SHELL. The status of an informer, for health checks and people.
+//! SHELL. The status of an informer, for health checks and operators.
 //!
 //! | guarded by `status` | |
 //! |---|---|
 //! | the whole [`InformerStatus`] | written by the run future when its state changes and once per batch, never per event |
 //!
-//! A text is allocated before locking and dropped after unlocking.
+//! Messages are allocated before locking and dropped after unlocking.
 
 use std::sync::Arc;
 
@@ -52,8 +52,8 @@ pub struct InformerStatus {
     pub last_error: Option<ErrorRecord>,
     /// The number of events that changed nothing, because they were older than the known state of their object, or repeated it.
     pub stale_events: u64,
-    /// The number of caught panics of the user's functions while the informer applied an object or a list. The object is left out, or stays as it is
-    /// stored; the list is requested again.
+    /// The number of caught panics of the user's functions while the informer applied an object or a list. After a panic on an object, the store
+    /// leaves the object out or keeps its stored state; after a panic on a list, the informer lists again.
     pub panics: u64,
     /// The last of these panics.
     pub last_panic: Option<ErrorRecord>,
@@ -139,12 +139,12 @@ impl StatusCell {
         Self { status: Mutex::new(status) }
     }
 
-    /// Returns the status, without the version, which the store has.
+    /// Returns the status without the version; the caller reads the version from the store.
     pub(crate) fn read(&self) -> InformerStatus {
         self.status.lock().clone()
     }
 
-    /// Records a new state of the reflector. A final state is never left.
+    /// Records a new state of the reflector. The run future never calls this after it has set a final state.
     pub(crate) fn moved(&self, state: InformerState, relists: u64, watch_restarts: u64) {
         let mut status = self.status.lock();
         status.state = state;

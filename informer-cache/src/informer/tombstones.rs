@@ -11,8 +11,8 @@
 //! | anything else | applied |
 //!
 //! The floor is the version up to which the source has delivered every change: the version of the last list or of a newer bookmark. A deletion is
-//! remembered until the floor reaches it. At the maximum number of deletions, the older half is forgotten and the floor rises above them: an addition that is
-//! delayed by more deletions than the newer half is stale. A deleted object never comes back.
+//! remembered until the floor reaches it. Above the maximum number of deletions, the older half is forgotten and the floor rises above them. So an
+//! addition that arrives after at least half the maximum of newer deletions counts as stale, but a deleted object never reappears.
 //!
 //! A deletion at *d* of an object stored at *s* accepts later events at *d*, because one write of the source may delete one object and create another under its
 //! key, but rejects events at *s*: some sources give a deletion the version of the last update.
@@ -44,7 +44,7 @@ impl<K: Eq + Hash> Tombstones<K> {
         Self { floor: Version::ZERO, gone: HashMap::default(), highest: Version::ZERO, most }
     }
 
-    /// Records that a list is stored, or begins (with no version). Earlier deletions no longer matter.
+    /// Records that a list is stored, or has begun (then `version` is zero). Earlier deletions no longer matter.
     pub(super) fn listed(&mut self, version: Version) {
         self.gone.clear();
         (self.floor, self.highest) = (version, version);
@@ -58,7 +58,7 @@ impl<K: Eq + Hash> Tombstones<K> {
         }
     }
 
-    /// Records the deletion of an object at `version`, if that is known; it was stored at `stored`, if it was stored.
+    /// Records the deletion of an object at `version` (zero if unknown). `stored` is the version of the stored object, if there was one.
     pub(super) fn deleted(&mut self, key: K, version: Version, stored: Option<Version>) {
         let after =
             stored.filter(|stored| !stored.is_zero()).map_or(0, |stored| stored.get().saturating_add(1));
@@ -72,13 +72,13 @@ impl<K: Eq + Hash> Tombstones<K> {
         if self.gone.len() > self.most {
             let mut versions: Vec<_> = self.gone.values().copied().collect();
             let (_, middle, _) = versions.select_nth_unstable(self.most / 2);
-            // The least accepted version is the next one.
+            // `middle` is itself an accepted version, so the floor is the version before it.
             self.floor = self.floor.max(Version::new(middle.get() - 1));
             self.settle();
         }
     }
 
-    /// Returns whether an event of this version has to be looked up at all: seldom, if versions arrive in order.
+    /// Returns whether an event of this version can be stale, so that its key has to be looked up. Seldom true if versions arrive in order.
     pub(super) fn concerns(&self, version: Version) -> bool {
         !version.is_zero() && (version <= self.floor || version < self.highest)
     }

@@ -8,13 +8,12 @@ use crate::ReflectorBackoff;
 
 /// Counts consecutive failures and computes the waits after them.
 ///
-/// There is only one subject, so a policy per key, with a map of one key, is not needed.
+/// A reflector has one source, so it needs no backoff per key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Backoff {
     config: ReflectorBackoff,
     failures: u32,
-    /// The end of the last wait. Not its start, as in client-go, where a cap above `reset_after` would cause a
-    /// reset after every wait.
+    /// The end of the last wait. (client-go uses its start, so a cap above `reset_after` causes a reset after every wait.)
     rested: Nanos,
 }
 
@@ -42,9 +41,9 @@ impl Backoff {
     }
 }
 
-/// Returns a random share of `base`, uniform from 0 to `percent` of it.
+/// Returns a random duration, uniform from 0 to `percent` percent of `base`.
 fn jitter(base: Duration, percent: u32, random: u64) -> Duration {
-    // In steps of 2⁻³² of the range, so that the product stays within 128 bits for any duration.
+    // The result has steps of 2⁻³² of the range, so that the product stays within 128 bits for any duration.
     let share = u128::from(random >> 32);
     let range = base.as_nanos().saturating_mul(u128::from(percent)) / 100;
     let nanos = (range >> 32) * share + (((range & 0xFFFF_FFFF) * share) >> 32);

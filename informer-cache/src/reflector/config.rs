@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// The backoff after failures: `initial` · `factor`ⁿ, at most `max`, plus up to `jitter_percent` of that.
 ///
-/// The default is client-go's: 800 ms, doubled up to 30 s, plus up to 100 %, forgotten after 2 minutes.
+/// The default is client-go's: 800 ms, doubled up to 30 s, plus up to 100 %, reset after 2 minutes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
@@ -41,8 +41,8 @@ impl Default for ReflectorBackoff {
 
 /// Every period and size of a reflector; the defaults are client-go's where it has one.
 ///
-/// With the feature `serde` it can be read from a configuration file: a missing field has its default, an unknown field is an error, and
-/// durations are texts, `"800ms"` or `"5m"`. It is [validated](Self::validate) where it is used.
+/// With the feature `serde` it can be read from a configuration file: a missing field has its default, an unknown field is an error, and durations
+/// are texts, `"800ms"` or `"5m"`. It is [validated](Self::validate) when a reflector is built.
 ///
 /// # Examples
 /// ```
@@ -59,8 +59,8 @@ impl Default for ReflectorBackoff {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct ReflectorConfig {
-    /// The size of a page. `None`: 500 if the list comes from the source's own storage, and no paging if a cache
-    /// can answer immediately (a list "not older than" a version), unless the source has returned such a list in pages before.
+    /// The size of a page. `None`: 500 if the list comes from the source's own storage, and no paging if a cache can answer immediately (a list "not
+    /// older than" a version), unless the source has returned a list of [any](crate::ListVersion::Any) version in pages before.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub page_size: Option<NonZeroU32>,
     /// Requests every list in one piece if there is no `page_size`.
@@ -70,7 +70,7 @@ pub struct ReflectorConfig {
     /// The duration of a watch: random between this and twice this, so that watches do not all end at the same time.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub min_watch_timeout: Duration,
-    /// The informer ends a watch that the source has not ended this long after its timeout.
+    /// The grace period after the timeout of a watch. If the source has not ended the watch by then, the informer ends it.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub watch_timeout_grace: Duration,
     /// The time limit for opening a watch, and the time for which a page may make no [progress](crate::Source::list_progress): no part of it
@@ -81,10 +81,10 @@ pub struct ReflectorConfig {
     /// source [polls](crate::Source::is_polling). Positive.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub min_watch_interval: Duration,
-    /// For how long internal errors within a watch are followed by a new watch instead of a list; zero disables this.
+    /// The period in which an internal error of a watch leads to a new watch instead of a list; zero disables this.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub max_internal_error_retry_duration: Duration,
-    /// After this long without internal errors, the time of `max_internal_error_retry_duration` starts again.
+    /// After this time without an internal error, the period of `max_internal_error_retry_duration` starts again.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub internal_error_reset_after: Duration,
     /// Requests lists as part of the watch, and falls back to plain lists if that fails.

@@ -46,7 +46,7 @@ impl<V> WatchEvent<V> {
     ///
     /// let event = WatchEvent::Added(String::from("pod-7"));
     /// assert_eq!(event.as_ref().map(|name| name.len()), WatchEvent::Added(5));
-    /// assert_eq!(event.object().map(String::as_str), Some("pod-7")); // it is still there
+    /// assert_eq!(event.object().map(String::as_str), Some("pod-7")); // the event still owns it
     /// ```
     pub const fn as_ref(&self) -> WatchEvent<&V> {
         match self {

@@ -1,4 +1,4 @@
-//! PURE. The list requests of a reflector: which version to request, pages, and the reaction to a failed list.
+//! PURE. The list requests of a reflector: their version, their pages, and the reaction to a failed list.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use flyball_sync::Nanos;
 use super::{BackoffCause, EventVerdict, Listing, Reflector, State, Then};
 use crate::{ListRequest, ListVersion, SourceErrorKind, Version};
 
-/// The page size where a list comes from the source's own storage.
+/// The page size for lists from the source's own storage.
 const DEFAULT_PAGE: u32 = 500;
 
 impl Reflector {
@@ -38,7 +38,7 @@ impl Reflector {
         EventVerdict::Stage
     }
 
-    /// Reports that a part of the page has arrived: the rest gets the whole [`request_timeout`](crate::ReflectorConfig::request_timeout) again.
+    /// Reports that a part of the page has arrived. Restarts the [`request_timeout`](crate::ReflectorConfig::request_timeout) for the rest.
     pub fn page_progressed(&mut self, now: Nanos) {
         if matches!(self.state, State::Listing(_)) {
             self.deadline = now + self.config.request_timeout;
@@ -52,8 +52,8 @@ impl Reflector {
         }
     }
 
-    /// Requests a list: first of any version, later not older than the known version; the most recent one if the known version is unusable, or first if
-    /// configured so.
+    /// Requests a list. The first list may have any version; a later list is not older than the known version. If the known version is unusable, or
+    /// for the first list if configured so, requests the most recent list.
     pub(super) fn list(&mut self, now: Nanos) {
         let asked = match self.version {
             _ if self.unusable => ListVersion::MostRecent,

@@ -107,7 +107,7 @@ use crate::{ListRequest, Page, SourceError, WatchEvent, WatchRequest};
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no source of objects",
-    note = "an informer follows a type that implements `Source`: what can be listed, and watched from a version on",
+    note = "an informer needs a type that implements `Source`: it can be listed, and watched from a version on",
     note = "for objects of Kubernetes there is `flyball_kube::ApiSource`; for tests, `testing::TestServer`"
 )]
 pub trait Source: Send + Sync + 'static {
@@ -142,9 +142,9 @@ pub trait Source: Send + Sync + 'static {
 
     /// Returns whether this stored object exists although the list that was just completed does not contain it.
     ///
-    /// For a source that may fail to decode an object: an object that was decoded before stays as it is stored. Called at the end of a list or of a
-    /// streaming list, for each stored object that the list does not contain; `false`, the default, deletes the object. A source
-    /// that wraps another one forwards the call.
+    /// For a source that may fail to decode an object: with `true`, the stored object stays unchanged. Called at the end of a list or of a streaming
+    /// list, for each stored object that the list does not contain; `false`, the default, deletes the object. A source that wraps another one
+    /// forwards the call.
     ///
     /// # Panics
     /// Should not panic: a panic fails the list, which then changes nothing and is requested again after a wait.
@@ -196,16 +196,16 @@ pub trait Source: Send + Sync + 'static {
 
     /// Returns whether the source polls: each watch delivers the available changes and ends, or ends after a while without changes.
     ///
-    /// Without polling, a watch that ends within [`min_watch_interval`](crate::ReflectorConfig::min_watch_interval) without an event is a failure: the informer
-    /// backs off and lists again. With polling, the next watch begins at the same version. In both cases at most one watch is opened in each
-    /// `min_watch_interval`, which is therefore the period of a poll that answers at once. The default, `false`, is for a watch that stays open. The
-    /// informer calls this once, when it is built. A source that wraps another one delegates to it.
+    /// Without polling, a watch that ends within [`min_watch_interval`](crate::ReflectorConfig::min_watch_interval) without an event is a failure:
+    /// the informer backs off and lists again. With polling, the next watch begins at the same version. In both cases at most one watch is opened in
+    /// each `min_watch_interval`, which is therefore the polling period if the source answers immediately. The default, `false`, is for a watch that
+    /// stays open. The informer calls this once, when it is built. A source that wraps another one forwards the call.
     fn is_polling(&self) -> bool {
         false
     }
 }
 
-/// An open watch. Dropping it ends it.
+/// An open watch. Dropping the stream ends the watch.
 ///
 /// # Examples
 /// A watch that replays a recording, and then ends:

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-/// The kind of a source error, as far as informers handle kinds differently.
+/// The kind of a source error. There is a kind for each different reaction of an informer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SourceErrorKind {
@@ -66,7 +66,7 @@ impl SourceError {
         self.kind
     }
 
-    /// Returns the cause that the error was created with, which code that knows the source can downcast.
+    /// Returns the cause passed to [`new`](Self::new), if there is one. Code for one type of source can downcast it.
     ///
     /// [`Error::source`] returns the source of that cause, because the cause itself is part of the message.
     ///

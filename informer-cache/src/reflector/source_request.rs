@@ -51,7 +51,7 @@ pub enum ListVersion {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ListRequest {
-    /// The required freshness; always [`MostRecent`](ListVersion::MostRecent) with a continuation, which has its own version.
+    /// The required freshness; always [`MostRecent`](ListVersion::MostRecent) with a continuation, because the token determines the version.
     pub min_version: ListVersion,
     /// The maximum number of items in the page; `None` for no limit. A source may ignore it.
     pub limit: Option<u32>,

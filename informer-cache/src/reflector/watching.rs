@@ -30,7 +30,7 @@ impl Reflector {
             return self.stream_failed(BackoffCause::Failed(kind), now, random);
         }
         let then = match kind {
-            // As for an open watch that fails: a watch from any state would not deliver the deletions since the list.
+            // Without a version, the next watch starts at any state, and does not deliver the deletions since the list.
             _ if self.version == Version::ZERO => Then::List,
             SourceErrorKind::TooManyRequests { .. } | SourceErrorKind::ConnectionRefused => Then::Watch,
             _ => Then::List,
@@ -88,7 +88,7 @@ impl Reflector {
             State::Streaming { .. } => self.stream_failed(BackoffCause::Failed(kind), now, random),
             State::Watching(_) => {
                 let then = match kind {
-                    // Another watch from any state would not deliver the deletions in between.
+                    // Without a version, the next watch starts at any state, and does not deliver the deletions in between.
                     _ if self.version == Version::ZERO => Then::List,
                     SourceErrorKind::TooManyRequests { .. } | SourceErrorKind::ConnectionRefused => {
                         Then::Watch
@@ -163,7 +163,8 @@ impl Reflector {
     /// Handles the end of a plain watch by an error.
     fn watch_lost(&mut self, kind: SourceErrorKind, then: Then, now: Nanos, random: u64) {
         if kind == SourceErrorKind::Expired && self.version == self.listed {
-            // The source lists a version that it rejects for the watch, and a list "not older than" this version could return it forever.
+            // The source lists a version that it rejects for the watch, and a list "not older than" this version may return the same version every
+            // time.
             self.unusable = true;
         }
         self.wait(BackoffCause::Failed(kind), then, now, random);

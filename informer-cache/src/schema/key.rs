@@ -10,8 +10,7 @@ use crate::ParseNamespacedNameError;
 
 /// The key of an object by name: `namespace/name`, or `name` alone where there are no namespaces.
 ///
-/// A shared string: a clone costs one reference count, and a store with these keys can be queried by `&str`.
-/// Keys compare and hash as their text.
+/// A shared string: a clone costs one reference count, and a store with these keys can be queried by `&str`. Keys compare and hash like their text.
 ///
 /// # Examples
 /// ```

@@ -45,7 +45,7 @@ impl Version {
     /// ```
     /// use flyball_informer_cache::Version;
     ///
-    /// assert!("".parse::<Version>()?.is_zero()); // as a Kubernetes API server says "none"
+    /// assert!("".parse::<Version>()?.is_zero()); // a Kubernetes API server writes an empty string for "none"
     /// assert!(!Version::new(1).is_zero());
     /// # Ok::<(), flyball_informer_cache::ParseVersionError>(())
     /// ```

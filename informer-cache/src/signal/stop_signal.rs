@@ -1,12 +1,12 @@
-//! SHELL. The request that an informer end, and the run future that waits for it.
+//! SHELL. The shutdown request of an informer, and the waker of the run future that waits for it.
 //!
 //! | guarded by `state` | |
 //! |---|---|
 //! | `requested` | set once, never unset |
-//! | `listener` | the waker of the run future's last pending poll; `None` once the end was requested |
+//! | `listener` | the waker of the run future's last pending poll; `None` once a shutdown was requested |
 //!
-//! Both are under one lock: when a listener is stored, `requested` is unset, so a later request wakes that listener.
-//! Wakers are cloned, woken and dropped outside the lock.
+//! One lock guards both: a listener is stored only while `requested` is unset, so a later request wakes it. Wakers are cloned, woken and dropped
+//! outside the lock.
 
 use std::task::{Context, Waker};
 
@@ -24,7 +24,7 @@ struct State {
 }
 
 impl StopSignal {
-    /// Requests that the run future end. Idempotent.
+    /// Requests the shutdown, and wakes the run future. Idempotent.
     pub(crate) fn request(&self) {
         let mut state = self.state.lock();
         state.requested = true;
@@ -44,12 +44,12 @@ impl StopSignal {
         drop(listener);
     }
 
-    /// Returns whether the end is requested.
+    /// Returns whether a shutdown is requested.
     pub(crate) fn is_requested(&self) -> bool {
         self.state.lock().requested
     }
 
-    /// Returns whether the end is requested; if not, stores the waker of the task, which `request` wakes.
+    /// Returns whether a shutdown is requested; if not, stores the waker of the task, which `request` wakes.
     pub(crate) fn poll(&self, cx: &Context<'_>) -> bool {
         let state = self.state.lock();
         let listens = state.listener.as_ref().is_some_and(|listener| listener.will_wake(cx.waker()));

@@ -2,11 +2,11 @@
 //!
 //! | guarded by `state` | |
 //! |---|---|
-//! | `outcome` | whether the event happened or never will; set once, never changed |
+//! | `outcome` | `Ok` if the event has happened, `Err` if it never will; set once, never changed |
 //! | `waiting` | a waker per pending wait; empty once there is an outcome |
 //!
-//! Both are under one lock: a waker is stored only while there is no outcome, so a later outcome wakes it. **Every** waiter is woken, not only
-//! the last one that polled. Wakers are cloned, woken and dropped outside the lock.
+//! One lock guards both: a waker is stored only while there is no outcome, so a later outcome wakes it. **Every** waiter is woken, not only the last
+//! one that polled. Wakers are cloned, woken and dropped outside the lock.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -70,7 +70,7 @@ impl fmt::Debug for Synced {
     }
 }
 
-/// A wait for a signal, borrowed or shared; made by [`Synced::wait`]. Dropping it only stops waiting.
+/// A wait for a signal, which it borrows or shares; made by [`Synced::wait`]. Dropping it only stops waiting.
 #[must_use = "futures do nothing unless polled"]
 pub(crate) struct Wait<S: Deref<Target = Synced>> {
     synced: S,

@@ -1,4 +1,4 @@
-//! SHELL. Wakers that the holder of a lock collects, and wakes after unlocking. Guards nothing itself.
+//! SHELL. Wakers that a thread collects under a lock, and wakes after unlocking. Guards no data.
 
 use std::task::Waker;
 
@@ -9,11 +9,10 @@ use flyball_sync::panics::caught;
 pub(crate) struct Wakers(Vec<Waker>);
 
 impl Wakers {
-    /// Wakes all of them, even if some panic. Never panics, because a waker belongs to a waiter, whose panic must not reach the
-    /// caller, often a writer.
+    /// Wakes all of them, even if some panic. Never panics: the caller is often a writer, and a panic in a waiter's waker must not reach it.
     pub(crate) fn wake(self) {
         for waker in self.0 {
-            // The panic hook has run; there is no caller to report to.
+            // The panic hook has already reported the panic.
             let _ = caught(|| waker.wake());
         }
     }

@@ -1,4 +1,5 @@
-//! EDGE. The writes of the run future to the store: it compares events by key, stages objects, publishes lists, and catches panics of the user's functions.
+//! EDGE. The writes of the run future to the store. The future compares events by key, stages objects, publishes lists, and catches panics of the
+//! user's functions.
 //!
 //! Cancel safety: a published list is delivered even if the future is dropped meanwhile; an unpublished one is discarded.
 
@@ -30,13 +31,13 @@ where
             Ok(seen) => seen,
             Err(panic) => {
                 match event {
-                    // The stage finds the same, and keeps what is stored.
+                    // Staging runs into the same panic, reports it, and keeps the stored object.
                     WatchEvent::Added(object) | WatchEvent::Modified(object)
                         if self.reflector.has_partial_list() =>
                     {
                         self.stage_event(WatchEvent::Added(object), Version::ZERO);
                     }
-                    // A deletion is applied at any version.
+                    // A deletion is applied even without a version.
                     WatchEvent::Deleted(object) if self.reflector.has_partial_list() => {
                         self.stage_event(WatchEvent::Deleted(object), Version::ZERO);
                         self.panicked(&panic);
@@ -60,7 +61,7 @@ where
             EventVerdict::Stage => self.stage_event(event, version),
             EventVerdict::Publish(version) => {
                 let list = self.half.take().unwrap_or_else(|| {
-                    // An empty list. It may be of a source that was restored to an earlier version.
+                    // The list is empty. The source may have been restored to an earlier version, so earlier deletions are forgotten.
                     self.tombstones.listed(Version::ZERO);
                     RelistDraft::new(&self.shared.writer)
                 });
@@ -70,7 +71,7 @@ where
         None
     }
 
-    /// Stages an event of a streaming list. It is compared by key, like an event of a watch.
+    /// Stages an event of a streaming list. The event is compared by key, like an event of a watch.
     fn stage_event(&mut self, event: WatchEvent<V>, version: Version) {
         let mut list = self.half.take().unwrap_or_else(|| {
             self.tombstones.listed(Version::ZERO);
@@ -123,8 +124,8 @@ where
         self.backoff.succeeded();
     }
 
-    /// Publishes a list in pieces, and yields to other tasks between two of them. Callers box this future: it is rare, and would make the run future larger
-    /// for every event.
+    /// Publishes a list in pieces, and yields to other tasks between two pieces. Callers box this future, because it is rarely used and would enlarge
+    /// the run future.
     pub(super) async fn publish(
         &mut self,
         mut list: RelistDraft<K, V>,
@@ -144,7 +145,7 @@ where
                 self.backoff.succeeded();
             }
             Err(panic) => {
-                // The object may be missing in the store, so the informer lists again, as if the following watch had failed.
+                // An object may be missing in the store, so the informer lists again, as if the watch after this list had failed.
                 let (now, random) = self.moment();
                 self.reflector.watch_failed(SourceErrorKind::Other, now, random);
                 self.reflector.watch_errored(SourceErrorKind::Other, now, random);
@@ -192,7 +193,7 @@ where
         }
     }
 
-    /// Handles a panic of a user's function, after which all state is intact.
+    /// Reports a panic of a user's function. The panic has left all state intact.
     fn panicked(&mut self, message: &str) {
         let at = self.timer.now();
         self.shared.status.panicked(at, message);
@@ -200,7 +201,8 @@ where
     }
 }
 
-/// Applies an event. Returns whether it was stale. A deletion is applied even if a user's function panics on its last state; the panic is then the error.
+/// Applies an event. Returns whether it was stale. A deletion is applied even if a user's function panics on its last state; the message of the panic
+/// is then the error.
 fn apply_event<K, V>(
     store: &SharedWriter<K, V>,
     schema: &Schema<K, V>,

@@ -24,7 +24,7 @@ use crate::{InformerBuildError, InformerName};
 ///
 /// let odd = set.get_or_start("numbers", builder().index(&ODD)).unwrap_err();
 /// assert_eq!(odd, InformerStartError::ConfigMismatch(ConfigDifference::Index("odd")));
-/// numbers.add_index(&ODD)?; // what the other user needs
+/// numbers.add_index(&ODD)?; // the index that the other user needs
 /// set.get_or_start("numbers", builder().index(&ODD))?;
 ///
 /// set.shut_down();

@@ -1,4 +1,4 @@
-//! SHELL. A user's handle of an informer of a set. Guards nothing; cloning and dropping the handle take the lock of the set.
+//! SHELL. A user's handle of an informer of a set. Guards no data; cloning and dropping the handle take the lock of the set.
 
 use std::fmt;
 use std::hash::Hash;
@@ -29,7 +29,7 @@ impl<K, V> SharedInformer<K, V> {
         K: Clone + Eq + Hash + Send + Sync + 'static,
         V: Send + Sync + 'static,
     {
-        // The id includes the types.
+        // The downcast succeeds, because the id includes the types.
         let informer = slot.member.as_any().downcast_ref::<Informer<K, V>>()?.clone();
         slot.users += 1;
         Some(Self::new(set, id.clone(), slot.number, informer))
