@@ -48,11 +48,11 @@ pub use self::writer::Writer;
 
 /// The newest known objects of one kind, indexed, for readers. A handle: clones share the store.
 ///
-/// A [`Writer`] writes it. A read waits for at most one lookup or commit of another thread, and a read from a [snapshot](Self::snapshot) never waits.
-/// A [subscription](Self::subscribe) receives a write after readers can see it.
+/// A [`Writer`] writes the store. A read waits for at most one lookup or commit of another thread, and a read from a [snapshot](Self::snapshot) never
+/// waits. A [subscription](Self::subscribe) receives a write after readers can see it.
 ///
-/// Objects are shared and must not change by interior mutability, because an index keeps the values that its function returned when the object was written.
-/// `Hash`, `Eq` and `Ord` of keys and index values run under locks of the store, and must not call it.
+/// Objects are shared and must not change by interior mutability, because an index keeps the values that its function returned when the object was
+/// written. `Hash`, `Eq` and `Ord` of keys and index values run under locks of the store, and must not call the store.
 ///
 /// # Examples
 /// ```

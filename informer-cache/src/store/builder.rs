@@ -25,7 +25,7 @@ use crate::{AnyIndex, DuplicateIndex, Schema, Store, Writer};
 /// let builder: StoreBuilder<u32, Pod> = Store::builder(Schema::new(|pod: &Pod| pod.0, |_| Version::ZERO));
 /// let mut pods = builder
 ///     .index(&BY_NODE)
-///     .transform(|pod| (pod.0, pod.1, Vec::new())) // nobody reads the last field
+///     .transform(|pod| (pod.0, pod.1, Vec::new())) // no reader needs the last field
 ///     .seed(1) // in tests: the same order of iteration in every run
 ///     .build()?;
 /// pods.upsert((1, "n1", vec![0; 4096]));
@@ -58,7 +58,7 @@ where
         }
     }
 
-    /// Adds this index to the store. Its values are dropped with the objects that have them.
+    /// Adds this index to the store. An index value is dropped with the last object that has it.
     pub fn index(mut self, index: &impl AnyIndex<V>) -> Self {
         match self.indexes.iter().any(|known| known.name == index.name()) {
             true => self.duplicate = Some(DuplicateIndex { name: index.name() }),
@@ -70,8 +70,8 @@ where
     /// Sets a function that changes every object before it is stored, for example to remove fields that no reader needs. It runs once for each object passed
     /// to the store, also for the last state of a deleted object, outside every lock.
     ///
-    /// Key and version are read before, so the function may remove them. Index functions and the schema's identity get its result. It must be pure, and may
-    /// capture configuration.
+    /// The store reads key and version before it calls the function, so the function may remove them. Index functions and the schema's identity
+    /// function receive the result. The function must be pure, and may capture configuration.
     pub fn transform(mut self, transform: impl Fn(V) -> V + Send + Sync + 'static) -> Self {
         self.transform = Some(Arc::new(transform));
         self
@@ -93,7 +93,8 @@ where
         self
     }
 
-    /// Sets the number of reader slots, by default some for each core, and the number of reads without a write after which a slot is filled. For models.
+    /// Sets the number of reader slots, by default some for each core, and the number of reads without a write after which a slot is filled. For loom
+    /// models.
     #[doc(hidden)]
     pub fn reader_slots(mut self, seats: usize, quiet: u32) -> Self {
         self.options = ReaderSlotOptions { seats, quiet };

@@ -24,7 +24,7 @@ pub(super) struct IndexBuild<K, V> {
     column: [Arc<Column>; 1],
     /// The table whose objects the column contains; `None` before the first one.
     table: Option<Arc<Table<K, V>>>,
-    /// The tables before. Each may hold the last references to objects, so it is dropped with this struct, after `turn` is released.
+    /// The earlier tables. Each may hold the last references to objects, so it is dropped with this struct, after `turn` is released.
     passed: Vec<Arc<Table<K, V>>>,
     plan: Plan,
     garbage: Garbage,
@@ -64,10 +64,11 @@ impl<K: Clone + Eq + Hash, V: 'static> IndexBuild<K, V> {
         self.passed.extend(before);
     }
 
-    /// Installs the column in the store, whose published table it is up to date with.
+    /// Installs the column in the store. The column must be up to date with the published table.
     pub(super) fn install(&mut self, core: &mut WriterCore<K, V>) -> Result<(), DuplicateIndex> {
         is_new(&core.table(), &self.index)?;
-        // Not retained like the table of a snapshot, because it is the published table, unless another index was added or removed.
+        // Releases the builder's reference to the published table, so that the table is not retained as if a snapshot held it. The reference is to
+        // another table only if another index was added or removed meanwhile.
         let held = self.table.take().filter(|held| !Arc::ptr_eq(held, &core.table()));
         self.passed.extend(held);
         let inner = core.inner();
@@ -75,7 +76,7 @@ impl<K: Clone + Eq + Hash, V: 'static> IndexBuild<K, V> {
         inner.note_superseded(&mut published);
         let table = Arc::make_mut(&mut published.table);
         let indexes = table.index_set.indexes.iter().chain([&self.index]).cloned().collect();
-        // The new index set holds all definitions of the replaced one.
+        // Drops no definition, because the new index set holds all definitions of the replaced one.
         table.index_set = Arc::new(IndexSet { indexes });
         table.columns.push(self.column[0].clone());
         Ok(())
@@ -89,7 +90,7 @@ fn is_new<K, V>(table: &Table<K, V>, index: &Definition<V>) -> Result<(), Duplic
     }
 }
 
-/// A removed index, to be dropped after `turn` is released, because its values are the user's.
+/// A removed index, to be dropped after `turn` is released, because its values have destructors of the user.
 pub(super) type Removed<V> = (Arc<Column>, Arc<IndexSet<V>>, Arc<Definition<V>>);
 
 impl<K, V: 'static> WriterCore<K, V> {

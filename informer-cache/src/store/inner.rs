@@ -9,17 +9,19 @@
 //! Order: `published` before a reader slot, and before a buffer if a subscriber restarts. (`synced`, the outcome of each wait and the list of
 //! `held` tables have locks of their own, the last in order.)
 //!
-//! There is one writer. So its lookups still hold when it commits, and changes are fanned out in the order in which they were published. A write has five
-//! steps, whose order makes it safe:
+//! There is one writer, so the results of its lookups still hold when it commits, and changes are fanned out in the order in which they were
+//! published. A write has five steps, in this order:
 //! 1. **Prepare**, no lock: run the owner's functions (key, version, identity, index values), which may panic or read the store, and compare keys and
 //!    index values with those of the current table. Nothing has changed yet.
 //! 2. **Find**, one buffer's lock after the other: look up the pending entries of the keys. Keys are compared here, too.
 //! 3. **Commit**, under `published`: no foreign code. (A write of many keys builds its table outside the lock, and `published` is held for a swap.)
-//! 4. **Fan out**, one buffer's lock after the other: no foreign code. After 3, so that a subscriber that receives a change sees it in the store.
+//! 4. **Fan out**, one buffer's lock after the other: no foreign code. This comes after step 3, so that a subscriber that receives a change finds it
+//!    in the store.
 //! 5. **Notify and clean up**, no lock: call the observers, wake tasks, drop the replaced objects.
 //!
-//! Subscribers are added and dropped meanwhile. If the list of buffers changed between 2 and 3, step 2 is repeated. A subscriber that restarts after 3 has
-//! this write in its snapshot, so 4 skips its buffer: each buffer stores the revision of the table up to which its subscriber has every change.
+//! Subscribers are added and dropped meanwhile. If the list of buffers has changed between steps 2 and 3, step 2 is repeated. A subscriber that
+//! restarts after step 3 has this write in its snapshot, so step 4 skips its buffer: each buffer stores the revision of the table up to which its
+//! subscriber has every change.
 
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
@@ -64,7 +66,7 @@ impl<K, V> StoreInner<K, V> {
         loop {
             let table = self.table();
             match buffer.settled(table.revision) {
-                // In between, another table was published and its changes were merged.
+                // Meanwhile another table was published, and its changes were merged.
                 None => {}
                 Some(settled) => return settled.map(|()| table),
             }
@@ -98,14 +100,14 @@ impl<K, V> StoreInner<K, V> {
             std::mem::replace(&mut published.buffers, buffers)
         });
         drop(published);
-        // After unlocking, because a buffer holds its selection.
+        // After unlocking, because a buffer holds its selection, which may have a destructor of the user.
         drop(gone);
         (snapshot, buffer)
     }
 
     /// Restarts a buffer whose capacity was exceeded. It receives every change after the returned table.
     pub(crate) fn rejoin(&self, buffer: &SubscriptionBuffer<K, V>) -> Arc<Table<K, V>> {
-        // Under the lock of a commit, so that buffer and table show the same instant.
+        // Under the lock that a commit takes, so that buffer and table show the same instant.
         let published = self.published.read();
         let table = published.table.clone();
         let ended = published.closed || buffer.selection().is_some_and(|of| !of.stands(&table.index_set));
@@ -125,7 +127,7 @@ impl<K, V> StoreInner<K, V> {
 }
 
 impl<K: Hash, V> StoreInner<K, V> {
-    /// Parses an object: reads key and version before the transformation, and everything else after it.
+    /// Reads the key and the version of an object, then transforms the object.
     pub(crate) fn read(&self, object: V) -> ParsedObject<K, V> {
         let (hash, key) = self.reader.name(&object);
         self.reader.read_named(hash, key, object, self.transform.as_ref())

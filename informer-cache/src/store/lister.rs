@@ -56,7 +56,8 @@ where
     pub fn list(&self, selector: &Selector) -> Result<Vec<Arc<V>>, MissingIndex> {
         let view = self.store.snapshot();
         let objects = view.select(&self.labels, selector)?.iter().cloned().collect();
-        // Dropped here, because the last view of old objects may drop them, and a panic during the return would leak the result.
+        // Dropped here, because the snapshot may hold the last references to old objects, and a panic of their drop during the return would leak the
+        // result.
         drop(view);
         Ok(objects)
     }

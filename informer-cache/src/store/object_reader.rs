@@ -18,7 +18,7 @@ pub(crate) struct ObjectReader<K, V> {
 /// The function that changes an object before it is stored.
 pub(crate) type Transform<V> = Arc<dyn Fn(V) -> V + Send + Sync>;
 
-/// Returns an object as it is to be stored.
+/// Applies the transformation to an object, if there is one.
 pub(crate) fn transformed<V>(object: V, transform: Option<&Transform<V>>) -> Arc<V> {
     Arc::new(match transform {
         Some(transform) => transform(object),
@@ -43,7 +43,7 @@ impl<K: Hash, V> ObjectReader<K, V> {
         (self.seed.hash_one(&key), key)
     }
 
-    /// Reads the other parts of an object.
+    /// Reads the version of an object, and transforms it.
     pub(crate) fn read_named(
         &self,
         hash: u64,
@@ -65,7 +65,8 @@ pub(crate) struct ParsedObject<K, V> {
 }
 
 impl<K, V> ParsedObject<K, V> {
-    /// Converts the object to a record that follows the stored record of its key, if there is one. Returns the key, too, if the stored record has it already.
+    /// Converts the object to a record. If there is a stored record of its key, the new record shares the stored key, and the unused key is returned,
+    /// too.
     pub(crate) fn after(self, old: Option<&Record<K, V>>) -> (Record<K, V>, Option<K>) {
         let Self { hash, key, version, object } = self;
         match old {

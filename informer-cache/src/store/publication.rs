@@ -10,10 +10,10 @@
 //! | `Merging` | drops of the writes, then some changes for one subscription | none that may panic | that subscription's |
 //! | `Reporting` | some changes | observers | none |
 //!
-//! A panic before the commit leaves the store unchanged. After the commit, nothing panics, and the destructor completes the rest: a published write is
-//! delivered. No other writer writes in between. Subscriptions and indexes may be added and removed: a commit that finds another list of subscriptions goes
-//! back to `Finding` for the new subscriptions with a selection, and one that finds other indexes goes back to `Building`. So every piece is short, whatever
-//! happens concurrently.
+//! A panic before the commit leaves the store unchanged. After the commit, nothing panics, and the destructor completes the rest: a published write
+//! is delivered. No other write runs in between. Subscriptions and indexes may be added and removed meanwhile: a commit that finds another list of
+//! subscriptions goes back to `Finding` for the new subscriptions with a selection, and one that finds other indexes goes back to `Building`. So
+//! every piece is short, whatever happens concurrently.
 
 use std::hash::Hash;
 use std::ops::Range;
@@ -46,7 +46,7 @@ pub(crate) enum Stage {
     Done,
 }
 
-/// The base table of an earlier attempt, and the table that it has built.
+/// The base table of an earlier attempt, and the table that the attempt has built.
 type Former<K, V> = (Arc<Table<K, V>>, Option<Table<K, V>>);
 
 /// A write of many keys in progress.
@@ -76,7 +76,7 @@ pub(crate) struct Publication<K, V> {
 }
 
 impl<K, V> Publication<K, V> {
-    /// Creates a publication of writes to this table, which is the store's.
+    /// Creates a publication of writes to `base`, the store's current table.
     pub(super) fn new(
         store: Store<K, V>,
         base: Arc<Table<K, V>>,
@@ -129,9 +129,9 @@ impl<K, V> Publication<K, V> {
         changes
     }
 
-    /// Drops up to `most` parts of the rest. Returns whether nothing is left.
+    /// Drops the tables, and up to `most` of the remaining changes. Returns whether no change is left.
     pub(crate) fn release(&mut self, most: usize) -> bool {
-        // Dropped first, while the changes still hold the objects, so that the objects are dropped in pieces, too.
+        // The tables are dropped first, while the changes still hold the objects, so that the objects are dropped in pieces, too.
         self.before = None;
         self.base = self.store.inner.table();
         drop_each(self.changes.drain(self.changes.len().saturating_sub(most)..));
@@ -168,7 +168,7 @@ impl<K, V> Publication<K, V> {
             return done;
         }
         if !self.writes.is_empty() {
-            // The objects are held by the table and the changes; for index values, these may be the last references.
+            // The table and the changes hold the objects, too, but these may be the last references to index values.
             let from = self.writes.len().saturating_sub(most);
             let done = self.writes.len() - from;
             caught(|| drop_each(self.writes.drain(from..)));
@@ -231,7 +231,7 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
                     self.enter(Stage::Committing);
                     return 0;
                 };
-                // Checking a write that is not selected costs little.
+                // Checking a write that is not selected is cheap.
                 let weight = if buffer.selection().is_some() { SELECTED } else { 1 };
                 let part = self.part(self.writes.len(), most.saturating_mul(weight));
                 let (done, is_last) = (part.len() / weight, part.end == self.writes.len());
@@ -265,7 +265,7 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
             self.effects.buffers.push(std::mem::replace(&mut self.buffers, buffers));
             return self.enter(Stage::Finding);
         }
-        debug_assert_eq!(self.base.revision, now.revision, "nobody else writes");
+        debug_assert_eq!(self.base.revision, now.revision, "there is one writer");
         let Some(mut next) = self.next.take() else { return };
         let (effects, now) = (&mut self.effects, now.version);
         let version = self.arrival.version(now);
@@ -288,7 +288,7 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
         self.enter(Stage::Merging);
     }
 
-    /// Restarts because indexes were added or removed. The functions of a new index run as the pieces are built again.
+    /// Restarts because indexes were added or removed. The functions of a new index run when the pieces are built again.
     fn begin_anew(&mut self, table: Arc<Table<K, V>>) {
         self.renews = Some(self.base.index_set.clone());
         let next = self.next.replace(Table::clone(&table));

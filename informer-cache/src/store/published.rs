@@ -83,7 +83,7 @@ impl<K, V> PublishedState<K, V> {
     /// Takes the write lock and clears the reader slots: no other thread reads the state until the guard is dropped.
     pub(crate) fn write(&self) -> RwLockWriteGuard<'_, Published<K, V>> {
         let published = self.published.write();
-        // ReaderSlots invariant 1. Also if only the buffers change, because a slot that is not cleared would show an old table forever.
+        // Invariant 1 of `ReaderSlots`: a slot that is not cleared would show an old table. Cleared even if the caller changes only the buffers.
         self.seats.clear();
         published
     }

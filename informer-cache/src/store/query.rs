@@ -187,7 +187,7 @@ fn of_key(column: &Column, key: &str, test: impl Fn(&str) -> bool) -> Vec<u32> {
 }
 
 impl Condition<'_> {
-    /// Returns whether a row is in one of the groups.
+    /// Returns whether a row fulfils the condition.
     fn holds(&self, row: u32) -> bool {
         self.first(row).is_some() != self.excluded
     }
@@ -270,7 +270,7 @@ struct Records<'a, K, V> {
 /// The rows that the query iterates over.
 enum Lead<'a, K, V> {
     All(Items<'a, Record<K, V>>),
-    /// The groups of a condition, one after the other: the groups before `next` are finished, except for the remaining rows of the last of them.
+    /// The groups of a condition, one after the other. `rows` are the remaining rows of the last group before `next`.
     Groups {
         condition: Condition<'a>,
         next: usize,
@@ -300,7 +300,7 @@ impl<K, V> Lead<'_, K, V> {
             Self::Groups { condition, next, rows } => loop {
                 if let Some(row) = rows.next() {
                     let group = condition.groups[*next - 1];
-                    // A row with several of the values is yielded only for the first of its groups.
+                    // A row in several of the groups is yielded only for the first of them.
                     if condition.groups.len() == 1 || condition.first(row) == Some(group) {
                         return Some(row);
                     }

@@ -1,9 +1,9 @@
 //! SHELL. One lock per reader thread, so that readers do not contend for the lock of the published state.
 //!
-//! Taking a lock writes its cache line, also as a reader, so one lock serialises the readers of all cores. Here each thread has a **reader slot**: a
-//! lock with a reference to the published state, through which the thread reads between two writes. (Dice and Kogan, *BRAVO: Biased Locking for
-//! Reader-Writer Locks*, 2019, with a lock for each slot, so that a lookup needs no unsafe code.) If there are more threads than slots, some share a slot; a
-//! thread that finds its slot in use reads under the lock of the published state.
+//! Even a reader writes the cache line of a lock that it takes, so one lock serialises the readers of all cores. Here each thread has a **reader
+//! slot**: a lock with a reference to the published state, through which the thread reads between two writes. (As in Dice and Kogan, *BRAVO: Biased
+//! Locking for Reader-Writer Locks*, 2019, but with a lock in each slot, so that a lookup needs no unsafe code.) If there are more threads than
+//! slots, some share a slot; a thread that finds its slot in use reads under the lock of the published state.
 //!
 //! A writer clears the filled slots before it changes the state, and takes one lock for each. So a slot is filled only after `quiet` lookups without a
 //! write in between: under frequent writes no slot is filled, and a writer has none to clear.
@@ -12,7 +12,7 @@
 //! |---|---|
 //! | a slot's reference, and its count of lookups | the slot's lock |
 //! | `taken` | the lock of the published state: bits are set under its read lock, and cleared under its write lock |
-//! | `writes` | the same, changed under its write lock |
+//! | `writes` | the lock of the published state: read under its read lock, changed under its write lock |
 //!
 //! # Invariants
 //! 1. A filled slot holds the published state. (A slot is filled under the read lock of that state. Every write lock clears the slots before
@@ -33,12 +33,12 @@ pub(crate) struct ReaderSlots<T> {
     seats: Box<[ReaderSlot<T>]>,
     /// A bit for each filled slot.
     taken: AtomicU64,
-    /// How often the slots were cleared.
+    /// The number of times the slots were cleared.
     writes: AtomicU64,
     quiet: u32,
 }
 
-/// The number of reader slots, and when a slot is filled. These change speed only, not results.
+/// The number of reader slots, and the number of lookups that fill a slot. Both affect only the speed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReaderSlotOptions {
     /// At most 64. With 0, every lookup takes the lock of the published state.
@@ -58,7 +58,7 @@ impl Default for ReaderSlotOptions {
     }
 }
 
-/// Padded to cache lines of its own: processors fetch pairs of lines.
+/// Padded to a pair of cache lines, because processors fetch lines in pairs.
 type ReaderSlot<T> = CachePadded<Mutex<SlotState<T>>>;
 
 struct SlotState<T> {
@@ -90,11 +90,11 @@ impl<T> ReaderSlots<T> {
         L: FnOnce(&Arc<T>) -> R,
     {
         let Some((seat, bit)) = self.mine() else { return Err(look) };
-        // Ordering: Relaxed, a hint. The slot's own content, read under its lock, decides.
+        // Ordering: Relaxed, because the bit is only a hint. The content of the slot, read under its lock, decides.
         if self.taken.load(Ordering::Relaxed) & bit == 0 {
             return Err(look);
         }
-        // `try_lock`: another thread may hold the slot, or this one, in a call further up its stack.
+        // `try_lock`, because another thread may hold the slot, or an outer call of this thread.
         let Some(state) = seat.try_lock() else { return Err(look) };
         match &state.held {
             Some(held) => Ok(look(held)),
@@ -102,20 +102,21 @@ impl<T> ReaderSlots<T> {
         }
     }
 
-    /// Counts a lookup under the read lock of the published state, which the caller still holds, and fills the slot once it is due.
+    /// Counts a lookup under the read lock of the published state, which the caller still holds, and fills the slot after `quiet` lookups without a
+    /// write.
     pub(crate) fn looked(&self, published: &Arc<T>) {
         let Some((seat, bit)) = self.mine() else { return };
         let Some(mut state) = seat.try_lock() else { return };
-        // Ordering: Relaxed, it is written under the write lock of the published state.
+        // Ordering: Relaxed, because the counter is written under the write lock of the published state, and the caller holds its read lock.
         let since = self.writes.load(Ordering::Relaxed);
         if state.since != since {
             (state.since, state.looks) = (since, 0);
         }
-        // Saturating: if threads share a filled slot, lookups are counted until the next write.
+        // Saturating, because lookups of threads that share a filled slot are counted until the next write.
         state.looks = state.looks.saturating_add(1);
         if state.looks >= self.quiet && state.held.is_none() {
             state.held = Some(published.clone());
-            // Ordering: Relaxed, it is read for correctness only under the write lock.
+            // Ordering: Relaxed, because only the read under the write lock matters for correctness.
             self.taken.fetch_or(bit, Ordering::Relaxed);
         }
     }
@@ -126,7 +127,7 @@ impl<T> ReaderSlots<T> {
         if self.seats.is_empty() {
             return;
         }
-        // Ordering: Relaxed for all of these; the caller's write lock was taken after every read lock under which they were written was released.
+        // Ordering: Relaxed for all of these. They are written under read locks, all of which were released before the caller took the write lock.
         self.writes.store(self.writes.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         // Ordering: as above.
         let mut taken = self.taken.load(Ordering::Relaxed);

@@ -53,9 +53,9 @@ where
 
     /// Returns the newest version of any list or event; [`Version::ZERO`] before the first list or event.
     ///
-    /// Events and bookmarks raise it. A relist sets it, possibly to an older version. If events arrive in the order of versions, as they do from
-    /// one watch of a Kubernetes API server, every change up to this version is stored. Otherwise this holds at the version of a list or a bookmark; in
-    /// between, an older event of another object may not have arrived yet.
+    /// Events and bookmarks raise it. A relist sets it, possibly to an older version. If events arrive in the order of versions, as they do from one
+    /// watch of a Kubernetes API server, every change up to this version is stored. Otherwise this holds only at the version of a list or a bookmark:
+    /// in between, an older event of another object may not have arrived yet.
     #[must_use]
     pub fn version(&self) -> Version {
         self.inner.published.look(|table| table.version)
@@ -80,7 +80,8 @@ where
     {
         let snapshot = self.snapshot();
         let objects = snapshot.by_index(index, value)?.cloned().collect();
-        // Dropped here, because the last view of old objects may drop them, and a panic during the return would leak the result.
+        // Dropped here, because the snapshot may hold the last references to old objects, and a panic of their drop during the return would leak the
+        // result.
         drop(snapshot);
         Ok(objects)
     }

@@ -53,8 +53,8 @@ where
     /// Lists one object. Runs the schema's functions and the transformation, once, and the index functions if the object differs from the stored one.
     ///
     /// # Panics
-    /// Panics only if one of these functions or a function of the key panics; nothing is changed in that case. A panic of an index function is not
-    /// propagated, but an error of this object.
+    /// Panics only if one of these functions or a function of the key panics; nothing is changed in that case. A panic of an index function does not
+    /// propagate; it becomes an index error of this object.
     pub fn insert(&mut self, object: V) {
         self.draft.insert(object);
     }
@@ -132,7 +132,7 @@ impl<K, V> fmt::Debug for Relist<'_, K, V> {
     }
 }
 
-/// The list itself, for a caller that has access to the writer in another way.
+/// The list of a [`Relist`], without the reference to the writer.
 pub(crate) struct RelistDraft<K, V> {
     pub(super) list: RelistDiff<K, V>,
     reader: ObjectReader<K, V>,
@@ -215,7 +215,7 @@ where
         }
     }
 
-    /// Returns the position in `list.listed` of a key, which has this row in the base, if any.
+    /// Returns the position of a key in `list.listed`. `row` is the row of the key in the base, if it has one.
     fn changed_at<Q>(&self, row: Option<u32>, hash: u64, key: &Q) -> Option<usize>
     where
         K: Borrow<Q>,
@@ -241,7 +241,7 @@ where
         (self.len, self.next) = (self.len + 1, next);
     }
 
-    /// Lists an object whose key has this row in the base, if any.
+    /// Lists an object. `row` is the row of its key in the base, if it has one.
     fn insert_at(&mut self, row: Option<u32>, hash: u64, key: K, object: V) {
         let reader = self.reader;
         let arrived = reader.read_named(hash, key, object, self.transform.as_ref());

@@ -1,7 +1,7 @@
 //! SHELL. The earlier states of a store that snapshots still hold.
 //!
-//! Guarded by a lock of its own, the last in order: a list of weak references. The writer adds one when it copies a table because a snapshot holds that
-//! table. So taking a snapshot registers nothing, and a snapshot of the current state, which costs nothing, is not counted.
+//! A lock of its own, the last in the lock order, guards a list of weak references. The writer adds one when it copies a table because a snapshot
+//! holds that table. So taking a snapshot registers nothing, and a snapshot of the current state, which costs nothing, is not counted.
 
 use std::sync::{Arc, Weak};
 
@@ -13,7 +13,7 @@ use crate::table::Table;
 /// The number of earlier states of a store that are still held, and the age of the oldest; returned by
 /// [`Store::retained_snapshots`](crate::Store::retained_snapshots).
 ///
-/// Each state costs the memory of the changes since. A snapshot of the current state costs nothing, and is not counted.
+/// Each state costs the memory of the later changes. A snapshot of the current state costs nothing, and is not counted.
 ///
 /// # Examples
 /// ```
@@ -21,7 +21,7 @@ use crate::table::Table;
 ///
 /// let mut store = Store::builder(Schema::new(|pod: &(&str, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
 /// store.upsert(("a", 1));
-/// let view = store.snapshot(); // a handler that never returns has one, say
+/// let view = store.snapshot(); // for example, a handler that never returns holds one
 /// store.upsert(("a", 2));
 /// store.upsert(("a", 3));
 ///
@@ -53,11 +53,11 @@ struct List<K, V> {
 }
 
 impl<K, V> Retained<K, V> {
-    /// Registers a state that a snapshot holds, as the store is about to replace it.
+    /// Registers a state that a snapshot holds and that the store is about to replace.
     pub(crate) fn superseded(&self, table: &Arc<Table<K, V>>) {
         let mut list = self.list.lock();
         if list.tables.len() >= list.crowded {
-            // Weak references to tables: removing one drops no object of the user.
+            // Removing a weak reference to a table drops no object of the user.
             list.tables.retain(|table| table.strong_count() > 0);
             list.crowded = 8 + 2 * list.tables.len();
         }
@@ -66,7 +66,7 @@ impl<K, V> Retained<K, V> {
 
     /// Returns how many states are held, and the version and revision of the oldest.
     pub(crate) fn oldest(&self) -> (usize, Option<(Version, u64)>) {
-        // Released after unlocking, as one may be the last reference to its table.
+        // Dropped after unlocking, because one of these may be the last reference to its table.
         let tables: Vec<_> = self.list.lock().tables.iter().filter_map(Weak::upgrade).collect();
         let oldest = tables.iter().min_by_key(|table| table.revision);
         (tables.len(), oldest.map(|table| (table.version, table.revision)))

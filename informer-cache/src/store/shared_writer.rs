@@ -2,8 +2,8 @@
 //!
 //! | | guarded by |
 //! |---|---|
-//! | the writer | `turn`, held for a write without its effects |
-//! | `holder` | itself, an atomic; the number of the thread that holds `turn`. A thread reads its own number only if it stored it, further up its stack |
+//! | the writer | `turn`, held during a write, but not during its effects |
+//! | `holder` | itself, an atomic; the number of the thread that holds `turn`. A thread reads its own number only if an outer call of the same thread stored it |
 //!
 //! Order: `turn` before every lock of the store. Observers are called, tasks woken and replaced objects dropped after `turn` is released, so all of them may
 //! write. Functions that run under `turn` (identity and index functions, `Hash`, `Eq`, `Ord` and `Clone` of keys and index values; for a list, all functions,
@@ -92,7 +92,7 @@ const NOBODY: usize = usize::MAX;
 
 impl Drop for Holding<'_> {
     fn drop(&mut self) {
-        // Ordering: Relaxed, it matters to this thread only.
+        // Ordering: Relaxed, because the value matters only to the thread that stored it.
         self.0.store(NOBODY, Ordering::Relaxed);
     }
 }
@@ -239,17 +239,17 @@ where
         written
     }
 
-    /// Runs `write` under `turn`. The caller drops the effects after `turn` is released, also if the write panics.
+    /// Runs `write` under `turn`, with `after` for its effects. The caller drops `after` once `turn` is released, also if the write panics.
     fn turn<E, R>(&self, after: &mut E, write: impl FnOnce(&mut WriterCore<K, V>, &mut E) -> R) -> R {
         let Shared { turn, holder, .. } = &*self.shared;
         let me = thread_number();
-        // Ordering: Relaxed, it is this thread's own number only if this thread stored it.
+        // Ordering: Relaxed, because a thread reads its own number only if it stored that number itself.
         let within = holder.load(Ordering::Relaxed) == me;
         assert!(!within, "a function that runs in the turn of a write must not write the store");
         let mut writer = turn.lock();
         // Ordering: as above.
         holder.store(me, Ordering::Relaxed);
-        // Dropped before the lock: the next holder stores its own number.
+        // Dropped before the lock is released, so that it does not overwrite the number of the next holder.
         let _holding = Holding(holder);
         write(&mut writer.core, after)
     }

@@ -1,4 +1,4 @@
-//! PURE. A consistent view of a store, which may be held for any time.
+//! PURE. A consistent view of a store, which may be held for any length of time.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -17,8 +17,8 @@ pub use order::RangeIter;
 
 /// A consistent view of a store: its objects, all its indexes and its version, at one instant.
 ///
-/// Taking or cloning a snapshot is O(1). It blocks no reader or writer, and none blocks it; it costs the memory of the changes
-/// since. Unless documented otherwise, objects are returned in unspecified order.
+/// Taking or cloning a snapshot is O(1). It blocks no reader or writer, and none blocks it; it costs the memory of the later changes. Unless
+/// documented otherwise, objects are returned in unspecified order.
 ///
 /// # Examples
 /// ```
@@ -36,7 +36,7 @@ pub use order::RangeIter;
 /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
 /// ```
 ///
-/// The other results of an index:
+/// Other queries of an index:
 /// ```
 /// use flyball_informer_cache::{Index, Schema, Snapshot, Store, Version};
 ///
@@ -94,8 +94,8 @@ impl<K, V> Snapshot<K, V> {
         self.table.rows.iter().map(|(_, record)| record.key())
     }
 
-    /// Returns all objects as the [initial](ChangeKind::Initial) changes that an observer of this view would receive. For a resync that maps every
-    /// object again, in pieces. A change costs an allocation, and clones neither key nor object.
+    /// Returns all objects as the [initial](ChangeKind::Initial) changes that an observer of this view would receive. For a resync in pieces, which
+    /// maps every object again. A change costs an allocation, and clones neither key nor object.
     ///
     /// # Examples
     /// ```
@@ -298,7 +298,7 @@ impl<'a, K, V> Iterator for Hits<'a, K, V> {
 
 impl<K, V> ExactSizeIterator for Hits<'_, K, V> {}
 
-/// O(1): the clone shares the view.
+/// O(1): the clone shares the table.
 impl<K, V> Clone for Snapshot<K, V> {
     fn clone(&self) -> Self {
         Self { table: self.table.clone(), reader: self.reader }

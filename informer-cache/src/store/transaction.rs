@@ -1,6 +1,6 @@
 //! SHELL. Several writes that are published at once.
 //!
-//! Guards nothing: its owner collects it, the commit compares it with the stored objects, and it is published like a relist.
+//! Guards nothing: the owner collects the writes, the commit compares them with the stored objects, and they are published like a relist.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
@@ -27,7 +27,7 @@ use crate::{Change, ChangeKind, Version, Writer};
 ///
 /// let mut store = Store::builder(Schema::new(|account: &(&str, i64)| account.0, |_| Version::ZERO)).build()?;
 /// store.upsert(("a", 100));
-/// let accounts = store.store(); // what readers have
+/// let accounts = store.store(); // a handle for readers
 ///
 /// let mut transfer = store.transaction();
 /// transfer.upsert(("a", 70));

@@ -1,8 +1,8 @@
-//! SHELL. A wait for a version. The shared state is in the store, under its publication lock. The outcome is in the ticket, because the store may
-//! have been dropped before the future reads it.
+//! SHELL. A wait for a version. The shared state is in the store, under the lock `published`. The outcome is in the ticket, because the store may
+//! have been dropped before the future reads the outcome.
 //!
-//! Checking the version and registering the waiter are one critical section, and so are publishing a version and collecting its waiters. So
-//! no wake-up is lost in between.
+//! Checking the version and registering the waiter are one critical section, and so are publishing a version and collecting its waiters. So no
+//! wake-up is lost.
 //!
 //! Cancel safety: dropping the future only stops waiting.
 
@@ -25,7 +25,7 @@ use crate::{Version, WaitForError};
 /// let mut pods = Store::builder(Schema::new(|pod: &(&str, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
 /// let wait: WaitForVersion<_, _> = pods.wait_for_version(Version::new(7)); // `.await` it in a task
 /// pods.upsert(("a", 8));
-/// assert_eq!(flyball_sync::block_on(wait)?, Version::new(8)); // what was seen: not older than asked for
+/// assert_eq!(flyball_sync::block_on(wait)?, Version::new(8)); // the version of the store, at least the requested one
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "futures do nothing unless polled"]
@@ -49,7 +49,7 @@ impl<K, V> Future for WaitForVersion<K, V> {
         let this = self.get_mut();
         let waker = cx.waker().clone();
         let Some(inner) = this.inner.upgrade() else {
-            // Read after the store was found to be dropped, so an outcome that was recorded before is seen.
+            // Read after the upgrade has failed, so this reads any outcome that was recorded before the store was dropped.
             let ended = this.ticket.as_ref().and_then(Ticket::outcome);
             return Poll::Ready(ended.unwrap_or(Err(WaitForError::Closed)));
         };

@@ -1,8 +1,8 @@
-//! EDGE. Reading one's own writes: a wait for a version, then a lookup of one key.
+//! EDGE. Read-your-writes: a wait for a version, then a lookup of one key.
 //!
-//! Every event, including a deletion, raises the store to its version. So if events arrive in the order of versions, waiting for the store's version is
-//! waiting for the key, and the wait also ends if the object was deleted by then. Only a list may contain an object newer than the version of the list; a
-//! wait for that object still ends when the store reaches its version.
+//! Every event, including a deletion, raises the store to its version. So if events arrive in the order of versions, a store that has reached the
+//! version of a write shows this write, or a later update or deletion of the object. A list may contain an object that is newer than the list; a wait
+//! for that object's version still ends only when the store reaches the version.
 //!
 //! Cancel safety: the same as for [`WaitForVersion`].
 
@@ -57,7 +57,8 @@ impl<K: Eq + Hash, V> Future for WaitForKey<K, V> {
             let store = this.store.upgrade().ok_or(WaitForError::Closed)?;
             let hash = store.reader.seed.hash_one(&this.key);
             let object = store.published.look(|table| table.object(hash, |key| *key == this.key));
-            // Dropped here, because dropping the last handle drops all objects, and a panic of one during the return would leak the result.
+            // Dropped here, because this may be the last handle: it drops all objects, and a panic of their drop during the return would leak the
+            // result.
             drop(store);
             Ok(object)
         }))
@@ -85,7 +86,7 @@ mod tests {
     #[derive(Clone, Eq)]
     struct Key(u8);
 
-    /// Acts as if another thread dropped the last handle meanwhile.
+    /// Drops the last handle during a comparison, as another thread may do.
     impl PartialEq for Key {
         fn eq(&self, other: &Self) -> bool {
             drop(LAST.take());

@@ -55,7 +55,7 @@ impl Waiters {
         replaced.map(|(waker, _)| waker)
     }
 
-    /// Ends the waits for this version and older ones, as the store has reached it.
+    /// Ends the waits for this version and older ones, because the store has reached it.
     pub(crate) fn reached(&mut self, version: Version, wakers: &mut Wakers) {
         while let Some(first) = self.waiting.first_entry().filter(|first| first.key().0 <= version) {
             let (waker, ended) = first.remove();
@@ -64,7 +64,7 @@ impl Waiters {
         }
     }
 
-    /// Ends every wait with an error, as its version will not be reached.
+    /// Ends every wait with an error, because the store will not reach its version.
     pub(crate) fn end_all(&mut self, error: WaitForError, wakers: &mut Wakers) {
         for (waker, ended) in std::mem::take(&mut self.waiting).into_values() {
             *ended.lock() = Some(Err(error));
@@ -77,13 +77,13 @@ impl Waiters {
         self.waiting.remove(&(version, ticket.number)).map(|(waker, _)| waker)
     }
 
-    /// Walks the invariants.
+    /// Checks the invariants.
     pub(crate) fn check(&self, version: Version) -> Result<(), String> {
         if self.waiting.values().any(|(_, ended)| ended.lock().is_some()) {
-            return Err("waiters invariant 1: a wait that ended and goes on".into());
+            return Err("waiters invariant 1: an ended wait is still waiting".into());
         }
         match self.waiting.keys().any(|(wanted, _)| *wanted <= version) {
-            true => Err("waiters invariant 2: a version was reached and somebody waits for it".into()),
+            true => Err("waiters invariant 2: a wait for a version that the store has reached".into()),
             false => Ok(()),
         }
     }

@@ -57,7 +57,7 @@ impl<K, V> WriterCore<K, V> {
         self.table.take().unwrap_or_else(|| self.inner().table())
     }
 
-    /// Releases the cached reference, as another table is about to be published.
+    /// Releases the cached reference, because another table is about to be published.
     pub(super) fn let_go(&mut self) {
         self.table = None;
     }
@@ -123,7 +123,7 @@ impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
                     effects.stale = Some(new);
                     let stored = old.version;
                     drop(table);
-                    // The source has reached this version nevertheless, and a task may wait for it.
+                    // The source has reached this version nevertheless, and a task may wait for the version.
                     self.bookmark(version, effects);
                     return WriteOutcome::Stale { stored };
                 }
@@ -269,7 +269,8 @@ pub(crate) fn judge_event<K, V>(
     }
 }
 
-/// Creates the deletion of the stored object in a row. The last known state is `last` if that is a state of the same object, otherwise the stored state.
+/// Creates the deletion of the stored object in a row. The last known state is `told` if that is a state of the same object, otherwise the stored
+/// state.
 pub(super) fn deletion<K, V>(
     schema: &Schema<K, V>,
     row: u32,

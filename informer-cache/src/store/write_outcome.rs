@@ -9,7 +9,7 @@ use crate::Version;
 /// use flyball_informer_cache::{Schema, Store, Version, WatchEvent, WriteOutcome};
 ///
 /// let mut pods = Store::builder(Schema::new(|pod: &(&str, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
-/// assert_eq!(pods.apply(WatchEvent::Modified(("a", 7))), WriteOutcome::Added); // whatever the event says
+/// assert_eq!(pods.apply(WatchEvent::Modified(("a", 7))), WriteOutcome::Added); // the event type is ignored
 /// assert_eq!(pods.apply(WatchEvent::Deleted(("a", 6))), WriteOutcome::Stale { stored: Version::new(7) });
 /// assert_eq!(pods.delete("b", None), WriteOutcome::Absent);
 /// assert!(pods.delete("a", None).is_change());

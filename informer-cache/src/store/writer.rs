@@ -23,8 +23,8 @@ use crate::{
 /// Before a call returns, every [`Store`] handle shows its write, and every subscription has it pending. A writer derefs to [`Store`] for reading;
 /// [`store`](Self::store) returns a handle for others. Dropping the writer [closes](Self::close) the store.
 ///
-/// No other writer races it, so its lookups still hold when it writes. The functions of the schema and of indexes run in its calls, under no lock. Several
-/// threads write through a [`SharedWriter`].
+/// There is no concurrent writer, so the results of its lookups still hold when it writes. The functions of the schema and of indexes run in its
+/// calls, under no lock. Several threads write through a [`SharedWriter`].
 ///
 /// # Examples
 /// ```
@@ -95,7 +95,7 @@ where
     }
 
     /// Deletes the object of a key. `last` is its last state, if known. Without it, the change carries the stored state and has the kind
-    /// [`Missed`](crate::ChangeKind::Missed), as the store may have missed later states.
+    /// [`Missed`](crate::ChangeKind::Missed), because the store may have missed later states.
     ///
     /// A `last` that is older than the stored object is [stale](WriteOutcome::Stale). The store's version rises to that of `last` in any case.
     ///
@@ -165,8 +165,8 @@ where
         self.write(|core, _| build.install(core))
     }
 
-    /// Removes an index from the running store. O(1) for readers; the memory of the index is freed by this call, or with the last snapshot that has the index.
-    /// Subscriptions to a value in it end.
+    /// Removes an index from the running store. O(1) for readers; the memory of the index is freed by this call, or with the last snapshot that has
+    /// the index. Subscriptions to a value of the index end.
     ///
     /// # Errors
     /// Returns an error if the store has no index of this name and type of values.
@@ -183,7 +183,7 @@ where
     /// let view = words.snapshot();
     /// words.remove_index(&BY_LENGTH)?;
     /// assert!(words.by_index(&BY_LENGTH, &3).is_err());
-    /// assert_eq!(view.by_index(&BY_LENGTH, &3)?.len(), 1); // a snapshot keeps what it knew
+    /// assert_eq!(view.by_index(&BY_LENGTH, &3)?.len(), 1); // the snapshot keeps the index
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn remove_index(&mut self, index: &impl AnyIndex<V>) -> Result<(), MissingIndex> {
@@ -206,7 +206,7 @@ where
     /// let mut changes = pods.subscribe();
     /// pods.upsert(("a", 1));
     /// pods.close();
-    /// pods.upsert(("b", 2)); // stored, and delivered to nobody
+    /// pods.upsert(("b", 2)); // stored, but not delivered
     /// assert_eq!(pods.len(), 2);
     /// assert_eq!(changes.blocking_next().map(|change| *change.key()), Some("a"));
     /// assert!(changes.blocking_next().is_none());
@@ -271,7 +271,7 @@ impl<K, V> Deref for Writer<K, V> {
     }
 }
 
-/// Closes the store, as there will be no more writes.
+/// Closes the store, because there will be no more writes.
 impl<K, V> Drop for Writer<K, V> {
     fn drop(&mut self) {
         let mut effects = Effects::default();

@@ -47,7 +47,7 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
             }),
         };
         let (start, end) = (range.start_bound(), range.end_bound());
-        // Checked whether there are values or not.
+        // Checked even if the index has no values.
         if let (
             Bound::Included(start) | Bound::Excluded(start),
             Bound::Included(end) | Bound::Excluded(end),
@@ -154,7 +154,7 @@ pub struct RangeIter<'a, K, V, IK> {
     table: &'a Table<K, V>,
     column: &'a Column,
     order: &'a Sorted,
-    /// The positions that are left.
+    /// The remaining positions in `order`.
     from: usize,
     to: usize,
     descending: bool,
