@@ -104,7 +104,7 @@ impl<K, V> Table<K, V> {
         for (at, (column, index)) in self.columns.iter().zip(&self.index_set.indexes).enumerate() {
             match write.values.get(at) {
                 None if write.kind.is_deletion() => plan.column(at, column, index, write.row, None),
-                // The values that are kept are stored already.
+                // Kept values are already stored.
                 None | Some(Values::Kept) => {}
                 values => plan.column(at, column, index, write.row, values),
             }

@@ -1,4 +1,4 @@
-//! EDGE. Sources for tests of informers and of code built on them. No cluster, no network, no sleep.
+//! EDGE. Sources for tests of informers and of code built on them. They need no cluster, no network and no sleep.
 //!
 //! A [`TestServer`] has its own state and behaves like a real server, with faults on request: use it to test the *results* of changes. A
 //! [`ScriptedSource`] returns exactly the scripted responses: use it to test the *requests* of an informer.

@@ -6,8 +6,8 @@
 //! | the deadlines, in order | `expiry` | for sweeping; no read needs it |
 //!
 //! # Invariants
-//! 1. Reads compare deadlines with the clock, so their result at a given instant does not depend on what has been swept.
-//! 2. Each write takes a ticket, greater than all before, and the ticket is the version of the object. So the later of two writes of a key
+//! 1. Reads compare deadlines with the clock, so their result at a given instant does not depend on sweeps.
+//! 2. Each write takes a ticket, greater than all earlier ones, and the ticket is the version of the object. So the later of two writes of a key
 //!    wins, and a sweep deletes only the expired object that it found, never an object written since: for the store that would be a stale deletion.
 //! 3. Every stored object with a deadline is in the expiry queue. It enters the queue before it is published, and leaves when it is dropped, or when
 //!    a sweep has handled it; a sweep skips objects whose write is not complete.
@@ -60,17 +60,17 @@ use crate::{
 ///
 /// struct Session { id: u32, user: &'static str }
 ///
-/// // Functions are given the object with its times, which derefs to the object.
+/// // Functions receive a `TtlEntry`, which derefs to the object.
 /// static BY_USER: Index<TtlEntry<Session>, &str> = Index::new("user", |session| session.user);
 ///
-/// let clock = ManualClock::new(); // without it, the machine's
+/// let clock = ManualClock::new(); // by default, the machine's clock
 /// let sessions = TtlStore::builder(|session: &TtlEntry<Session>| session.id)
 ///     .ttl(Duration::from_secs(60))
 ///     .index(&BY_USER)
 ///     .clock(clock.clone())
 ///     .build()?;
 /// sessions.upsert(Session { id: 1, user: "ann" });
-/// sessions.upsert_with_ttl(Session { id: 2, user: "ann" }, None); // for ever
+/// sessions.upsert_with_ttl(Session { id: 2, user: "ann" }, None); // never expires
 ///
 /// clock.advance(Duration::from_secs(60));
 /// assert_eq!(sessions.by_index(&BY_USER, "ann")?.len(), 2);
@@ -137,7 +137,7 @@ where
     {
         let found = self.store.get(key)?;
         let object = self.is_alive(&found).then(|| found.object().clone());
-        // Dropped here, because the last view of an old object may drop it, and a panic during the return would leak the result.
+        // Dropped here, because this may be the last reference to an old entry, and a panic of its drop during the return would leak the result.
         drop(found);
         object
     }
@@ -163,7 +163,7 @@ where
     /// Takes a consistent snapshot, in O(1). The snapshot keeps its instant: objects do not expire in it.
     #[must_use]
     pub fn snapshot(&self) -> TtlSnapshot<K, V> {
-        // In this order, so that the view has no state from after its instant.
+        // The clock is read after the snapshot is taken, so that the view has no state from after its instant.
         let view = self.store.snapshot();
         TtlSnapshot::new(view, self.shared.clock.now())
     }
@@ -183,7 +183,7 @@ where
     {
         let snapshot = self.snapshot();
         let objects = snapshot.by_index(index, value)?.cloned().collect();
-        // As in `get`.
+        // Dropped here for the same reason as in `get`.
         drop(snapshot);
         Ok(objects)
     }
@@ -196,9 +196,9 @@ where
         self.store.subscribe()
     }
 
-    /// Calls `f` with the stored objects, then with every change, as [`Store::observe`](crate::Store::observe) does. For an expired object, `f` is called when
-    /// it is swept, in the thread that sweeps: of any writer, or of the caller of [`evict_expired`](Self::evict_expired). Objects that have expired before
-    /// the call are not reported.
+    /// Calls `f` with the stored objects, then with every change, as [`Store::observe`](crate::Store::observe) does. For an expired object, `f` is
+    /// called when the object is swept, on the thread that sweeps it: a writer, or the caller of [`evict_expired`](Self::evict_expired). Objects that
+    /// have expired before the call are not reported.
     pub fn observe(
         &self,
         f: impl Fn(&Change<K, TtlEntry<V>>) + Send + Sync + 'static,
@@ -214,7 +214,7 @@ where
         let view = self.store.snapshot();
         let mut expiring = view.objects().filter(|timed| timed.expires_at().is_some());
         match expiring.find(|timed| !self.shared.expiry.is_settled(timed.place())) {
-            Some(timed) => Err(format!("{:?} is stored and not in the agenda", timed.place())),
+            Some(timed) => Err(format!("{:?} is stored, but not in the expiry queue", timed.place())),
             None => Ok(()),
         }
     }
@@ -236,7 +236,7 @@ where
     /// Stores an object with the time to live of the policy. The outcome is [added](WriteOutcome::Added) if the key has expired, and updated if it has not;
     /// in both cases the time to live starts now.
     ///
-    /// [Stale](WriteOutcome::Stale) only if another thread started a later write of the key and completed it first.
+    /// The outcome is [stale](WriteOutcome::Stale) only if another thread started a later write of the key and completed it first.
     ///
     /// # Panics
     /// Panics only if the policy, the clock, or a function of a key or an index panics; nothing is changed in that case. Panics in the sweep of other objects
@@ -295,7 +295,7 @@ where
     /// Panics only if the policy, the clock, or a function of a key or an index panics; nothing of the list is stored in that case.
     pub fn replace(&self, items: impl IntoIterator<Item = V>) -> Vec<Change<K, TtlEntry<V>>> {
         let now = self.shared.clock.now();
-        // Created before the list is applied, as concurrent writes are.
+        // The iterator and the policy run before anything changes.
         let listed: Vec<_> =
             items.into_iter().map(|object| ((self.shared.policy)(&object), object)).collect();
         self.sweep_first(now);
@@ -369,7 +369,7 @@ impl<K, V, C> fmt::Debug for TtlStore<K, V, C> {
     }
 }
 
-/// All objects of one key count as the same object, with the ticket as its version.
+/// Creates the schema of the entries. All objects of a key count as the same object, and the ticket is the version.
 fn schema<K, V>(key: fn(&TtlEntry<V>) -> K) -> Schema<K, TtlEntry<V>> {
     Schema::new(key, |timed| Version::new(timed.place().ticket))
 }

@@ -19,10 +19,10 @@ pub(super) fn check<K: Eq + Hash, V: 'static>(
     for (row, record) in table.rows.iter() {
         let found = table.find(record.hash(), |key| key == record.key());
         if record.hash() != hash_of(record.key()) || found != Some(row) {
-            return Err("table invariant 1: a record that its key does not lead to".into());
+            return Err("table invariant 1: a key does not lead to its record".into());
         }
         if !keys.insert(record.key()) {
-            return Err("table invariant 1: two records of one key".into());
+            return Err("table invariant 1: a key has two records".into());
         }
     }
     if table.columns.len() != table.index_set.indexes.len() {
@@ -47,7 +47,7 @@ fn check_column<V: 'static>(
     for (at, group) in column.groups.iter() {
         let found = column.find(group.value.hash, |value| index.equal(value, &group.value));
         if found != Some(at) {
-            return Err("column invariant 1: two groups of one value".into());
+            return Err("column invariant 1: a value has two groups".into());
         }
         if let super::Rows::Many(rows) = &group.rows {
             rows.check()?;
@@ -57,7 +57,7 @@ fn check_column<V: 'static>(
         }
         let rows: Vec<_> = group.rows.iter().collect();
         if !rows.is_sorted_by(|a, b| a < b) || !rows.iter().all(|row| is_row(*row)) {
-            return Err("column invariant 2: rows out of order, or that are not there".into());
+            return Err("column invariant 2: rows are out of order or absent".into());
         }
         if !rows.iter().all(|row| column.groups_of(*row).any(|named| named == at)) {
             return Err("column invariant 2: a row in a group that it does not name".into());
@@ -66,7 +66,7 @@ fn check_column<V: 'static>(
         let violates =
             column.violated.as_ref().map(|violated| violated.search(|other| other.cmp(&at)).is_ok());
         if violates.is_some_and(|listed| listed != (rows.len() > 1)) {
-            return Err("column invariant 4: a violation that is not listed, or none that is".into());
+            return Err("column invariant 4: the list of violations does not match the groups".into());
         }
     }
     let (named, vector) = match &column.named {
@@ -78,13 +78,13 @@ fn check_column<V: 'static>(
             }
             let all = named.iter().flat_map(|(_, names)| names.iter());
             if !all.clone().all(|name| column.group(number(*name)).is_some()) {
-                return Err("column invariant 2: a name without group".into());
+                return Err("column invariant 2: a name of an absent group".into());
             }
             (all.count(), named.check())
         }
     };
     vector?;
-    // The rows of the groups were checked above, so equal numbers mean that no row names another group.
+    // The rows of the groups were checked above, so equal counts mean that no row names another group.
     if named != members {
         return Err(format!("column invariant 2: {named} names, {members} members"));
     }
@@ -99,11 +99,11 @@ fn check_column<V: 'static>(
     if column.violated.as_ref().is_some_and(|violated| {
         violated.check().is_err() || violated.iter().any(|number| column.group(number).is_none())
     }) {
-        return Err("column invariant 4: a violation of a group that is gone".into());
+        return Err("column invariant 4: a violation of an absent group".into());
     }
     for (row, _) in column.failed.iter() {
         if !is_row(row) || column.groups_of(row).len() > 0 {
-            return Err("column invariant 5: a row that failed and names groups, or is not there".into());
+            return Err("column invariant 5: a failed row names groups or is absent".into());
         }
     }
     Ok(())

@@ -13,7 +13,7 @@ use crate::table::Column;
 use crate::table::record::{AnyValue, Value, Values};
 use crate::table::seed::Seed;
 
-/// The functions with which one index reads objects and compares values. `pub` and unreachable: the crate does not export it.
+/// The functions with which one index reads objects and compares values. `pub`, but unreachable: the crate does not export it.
 pub struct Definition<V> {
     pub(crate) name: &'static str,
     pub(crate) value_type: TypeId,

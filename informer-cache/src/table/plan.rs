@@ -2,9 +2,9 @@
 //!
 //! # Invariants
 //! 1. The edits of one column are together, in the order of columns. A column without edits does not change.
-//! 2. The edits of a column that changes name all groups in which the row will be.
-//! 3. The edits of an order go from the last position to the first, so that earlier positions are still valid for each edit. At one
-//!    position, removals come before insertions, and the greatest value is inserted first.
+//! 2. The edits of a column that changes name all groups of the row after the write.
+//! 3. The edits of an order go from the last position to the first, so that an edit does not shift the positions of the later edits. At one position,
+//!    removals come before insertions, and the greatest value is inserted first.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -91,7 +91,7 @@ impl Plan {
         let is = |name: Name, value: &Arc<AnyValue>| {
             column.group(number(name)).is_some_and(|group| index.equal(&group.value, value))
         };
-        // The most frequent case: an update without a change.
+        // The most frequent case: an update that keeps the only value.
         if let ([old], [value], false) = (old, values, had_failed) {
             if is(*old, &value.value) {
                 return;

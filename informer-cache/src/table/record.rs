@@ -7,12 +7,12 @@ use crate::{IndexError, Version};
 
 /// One state of one object, with its key and version. Immutable: every holder of it sees the same state.
 ///
-/// A value without an allocation of its own. A new version of an object shares its name with the version before, so an update allocates only the object and
-/// its index values, and a row points directly to name and object. (In a transaction a new version has its own name.)
+/// A record has no allocation of its own. A new version of an object shares its name with the version before, so an update allocates only the object
+/// and its index values, and a row points directly to name and object.
 ///
-/// So a record has the key of an earlier version, and keeps alive any text that this key shares with that version.
+/// So a record may hold the key of an earlier version, and keeps alive any text that this key shares with that version.
 pub(crate) struct Record<K, V> {
-    /// The first field, so that its word also encodes whether there is a record: iterating over the objects of rows reads one word of each.
+    /// The first field: its word also encodes whether an `Option` of a record is `None`, so iterating over the objects reads one word per row.
     pub(crate) object: Arc<V>,
     pub(crate) name: Arc<Name<K>>,
     pub(crate) version: Version,
@@ -66,7 +66,7 @@ pub(crate) struct Value<T: ?Sized> {
     pub(crate) key: T,
 }
 
-/// A type-erased value; its index knows the type.
+/// A type-erased value. Its index determines the type.
 pub(crate) type AnyValue = Value<dyn Any + Send + Sync>;
 
 /// A value that an index function returned.

@@ -5,11 +5,12 @@
 //! | nothing | | Added | Added | Added |
 //! | an object | Deleted, missed | unchanged | Updated, even to an older version | Replaced |
 //!
-//! "Same version" means the same content by the schema, too, and needs a version: objects without a version always count as updated. The list is complete by
-//! definition, so it is applied even if it is older: a server restored from a backup has the older state.
+//! "Same version" also requires the same content by the schema, and a version: objects without a version always count as updated. The list is
+//! complete by definition, so it is applied even if it is older: a server restored from a backup has the older state.
 //!
 //! A list is compared page by page with the table at its start, its **base**. For an unchanged object, the list stores one bit and a position in the
-//! list, and drops the new object at once. No other writer writes meanwhile, so the base is still stored when the list is complete; indexes may change.
+//! list, and drops the new object immediately. No other write runs meanwhile, so the objects of the base are still the stored ones when the list is
+//! complete; indexes may change.
 //!
 //! # Invariants
 //! 1. Deletions come first, then the rest in the order of the list.
@@ -24,7 +25,7 @@ use crate::table::record::{AllValues, Record};
 use crate::table::{KeyWrite, Table};
 use crate::{ChangeKind, Schema};
 
-/// How a listed object relates to the stored one of the same key.
+/// The relation of a listed object to the stored object of the same key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListedState {
     Unchanged,
@@ -51,7 +52,7 @@ pub(crate) struct Listed<K, V> {
     pub(crate) record: Record<K, V>,
     /// The object's values in the indexes of the base table.
     pub(crate) values: AllValues,
-    /// The row of its key in the base, if there is one, and how the object relates to the stored one.
+    /// The row of its key in the base, if there is one, and the relation of the object to the stored one.
     pub(crate) stored: Option<(u32, ListedState)>,
     /// The position in the list; if a key is listed twice, that of its first object.
     pub(crate) place: u32,
@@ -99,7 +100,7 @@ impl<K: Eq + Hash, V: 'static> RelistDiff<K, V> {
             };
             Some(KeyWrite { kind, row: stored.map(|(row, _)| row), record, values })
         });
-        // Collected in the memory of the list, because a write is as large as a listed object.
+        // Reuses the allocation of the list, because a write has the size of a listed object.
         let mut writes: Vec<_> = put.collect();
         writes.splice(0..0, gone);
         writes

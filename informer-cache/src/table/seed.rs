@@ -6,7 +6,7 @@ use foldhash::quality::{FixedState, FoldHasher, RandomState};
 
 /// Hashes keys and index values. Never changes during the lifetime of a store, because hashes are stored.
 ///
-/// foldhash in its quality form: the trie takes its digits from the highest bits.
+/// foldhash in its quality form, because the hash index uses low bits of a hash to choose a page, and higher bits to order the entries in the page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seed(u64);
 

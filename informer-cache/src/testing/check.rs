@@ -73,7 +73,7 @@ pub enum SourceRule {
     Resume,
     /// A bookmark follows every change up to its version.
     Bookmarks,
-    /// A watch from a version whose history is gone fails as expired, when it is opened or later, or nevertheless delivers every change.
+    /// A watch from a version with a dropped history fails as expired, when it is opened or later, or still delivers every change.
     Expiry,
     /// A watch without changes stays open, unless [`Source::is_polling`].
     EndOfWatch,
@@ -84,13 +84,13 @@ impl fmt::Display for SourceRule {
         f.write_str(match self {
             Self::List => "a list has every object, and no other",
             Self::Pages => "pages of a list show one version",
-            Self::Freshness => "a list is as fresh as it was asked for",
+            Self::Freshness => "a list is as fresh as requested",
             Self::EveryChange => "a watch delivers every change",
             Self::Deletions => "a deletion is delivered",
             Self::GrowingVersions => "versions of an object grow",
-            Self::Resume => "a watch goes on after a delivered event",
+            Self::Resume => "a watch continues after a delivered event",
             Self::Bookmarks => "a bookmark follows every change up to its version",
-            Self::Expiry => "a watch from a forgotten version expires",
+            Self::Expiry => "a watch from a compacted version expires",
             Self::EndOfWatch => "a watch without changes stays open",
         })
     }
@@ -135,8 +135,8 @@ impl Error for SourceViolation {}
 
 /// Checks that a source keeps the contract of [`Source`]: lists, pages, watches, resumption, bookmarks, expiry, the end of a watch.
 ///
-/// It changes at most ten objects through the `fixture`, lists and watches, and compares the results. It waits at most `patience` for an event, on
-/// `timer`: a second is enough for most sources, and on virtual time it costs nothing. Streaming lists and
+/// The check changes at most ten objects through the `fixture`, lists and watches, and compares the results. It waits at most `patience` for an
+/// event, on `timer`: a second is enough for most sources, and on virtual time it costs nothing. Streaming lists and
 /// [unreadable](Source::is_unreadable) objects are not checked.
 ///
 /// # Errors

@@ -61,7 +61,7 @@ pub struct ScriptedSource<V> {
 struct Script<V> {
     lists: VecDeque<Result<Page<V>, SourceError>>,
     watches: VecDeque<Result<u64, SourceError>>,
-    /// The messages of each watch that has not ended, by number.
+    /// The messages of each watch that is not dropped, by number.
     messages: Vec<(u64, VecDeque<Message<V>>)>,
     newest: u64,
     open: usize,
@@ -105,7 +105,7 @@ impl<V> ScriptedSource<V> {
         });
     }
 
-    /// Sends an event on the watch that was [added](Self::answer_watch) last.
+    /// Sends an event on the last [added](Self::answer_watch) watch.
     ///
     /// # Panics
     /// Panics if no watch was added, or the watch has ended.
@@ -114,7 +114,7 @@ impl<V> ScriptedSource<V> {
         self.say(Some(Ok(event)));
     }
 
-    /// Fails the watch that was added last.
+    /// Fails the last added watch.
     ///
     /// # Panics
     /// Panics if no watch was added, or the watch has ended.
@@ -151,7 +151,7 @@ impl<V> ScriptedSource<V> {
         self.say(Some(Err(error)));
     }
 
-    /// Ends the watch that was added last normally.
+    /// Ends the last added watch, normally.
     ///
     /// # Panics
     /// Panics if no watch was added, or the watch has ended.
@@ -181,7 +181,7 @@ impl<V> ScriptedSource<V> {
             }
             _ => false,
         });
-        assert!(told, "there is no watch to tell it");
+        assert!(told, "there is no watch to send it to");
     }
 
     fn change<R>(&self, change: impl FnOnce(&mut Script<V>) -> R) -> R {

@@ -27,8 +27,8 @@ use crate::{ListRequest, Page, Schema, Source, SourceError, SourceErrorKind, Ver
 /// An in-memory server that can be listed and watched. A handle: clones share the server.
 ///
 /// The server stores its objects and the history of their changes, pages its lists, delivers changes to its watches, drops its history when it is
-/// [compacted](Self::compact), and fails on request. So a test changes the objects of the server and checks the result:
-/// an informer converges to [`objects`](Self::objects) once the [faults are cleared](Self::clear_faults), whatever failed before.
+/// [compacted](Self::compact), and fails on demand. So a test changes the objects of the server and checks the result: an informer converges to
+/// [`objects`](Self::objects) once the [faults are cleared](Self::clear_faults), whatever failed before.
 ///
 /// It assigns a version to every object that is [put](Self::put), and a new id if the key is new: the
 /// `stamp` writes both into the object. Versions begin at 1, the version of the empty server.
@@ -63,7 +63,7 @@ use crate::{ListRequest, Page, Schema, Source, SourceError, SourceErrorKind, Ver
 /// turn();
 /// assert_eq!(pods.store().get(&"a").unwrap().phase, "Pending");
 ///
-/// // The watch fails, and while nobody watches, what happened is forgotten.
+/// // The watch fails. Before the next watch, the object changes and the server drops its history.
 /// server.break_watches(SourceErrorKind::Other);
 /// turn();
 /// server.put(pod("a", "Running"));
@@ -171,8 +171,8 @@ impl<K: Ord + Clone, V: Clone> TestServer<K, V> {
         self.change(State::bookmark);
     }
 
-    /// Drops the history. Then a watch expires that has not delivered the whole history, and so do a watch from an earlier version and
-    /// a list whose pages were not all requested.
+    /// Drops the history. This expires every open watch that has not delivered the whole history, every list with pages that are not requested yet,
+    /// and later watches from an earlier version.
     pub fn compact(&self) {
         self.change(State::compact);
     }

@@ -19,7 +19,7 @@ use crate::{AnyIndex, DuplicateIndex, Store, StoreBuilder, TtlEntry, TtlStore};
 /// let builder: TtlStoreBuilder<usize, &str, Monotonic> = TtlStore::builder(|word: &TtlEntry<&str>| word.len());
 /// let words = builder
 ///     .ttl_with(|word| (*word != "pinned").then_some(Duration::from_secs(60)))
-///     .clock(ManualClock::new()) // without it, the machine's
+///     .clock(ManualClock::new()) // by default, the machine's clock
 ///     .seed(1) // in tests: the same order of iteration in every run
 ///     .build()?;
 /// words.upsert("one");
@@ -63,7 +63,7 @@ where
         self
     }
 
-    /// Adds this index, of any kind. Its values are dropped with the objects that have them.
+    /// Adds this index, of any kind. An index value is dropped with the last object that has it.
     pub fn index(mut self, index: &impl AnyIndex<TtlEntry<V>>) -> Self {
         self.store = self.store.index(index);
         self
@@ -80,7 +80,7 @@ where
         self
     }
 
-    /// Like [`StoreBuilder::reader_slots`]. For models.
+    /// Like [`StoreBuilder::reader_slots`]. For loom models.
     #[doc(hidden)]
     pub fn reader_slots(mut self, seats: usize, quiet: u32) -> Self {
         self.store = self.store.reader_slots(seats, quiet);

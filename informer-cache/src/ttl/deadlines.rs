@@ -43,14 +43,14 @@ struct Entry<K> {
 }
 
 impl<K> ExpiryQueue<K> {
-    /// Returns a ticket, greater than all before.
+    /// Returns a ticket, greater than all earlier ones.
     pub(super) fn ticket(&self) -> u64 {
         let mut state = self.state.lock();
         state.last += 1;
         state.last
     }
 
-    /// Enters a deadline, unless it is `NEVER`. Returns its position.
+    /// Adds a deadline to the queue, unless it is `NEVER`. Returns its position.
     pub(super) fn enter(&self, deadline: Nanos, key: &Arc<K>) -> Position {
         let key = key.clone();
         let mut state = self.state.lock();
@@ -75,7 +75,7 @@ impl<K> ExpiryQueue<K> {
             return;
         }
         let left = self.state.lock().places.remove(&place);
-        // Possibly the last reference to the key.
+        // Dropped after unlocking, because this may be the last reference to the key.
         drop(left);
     }
 
@@ -108,7 +108,7 @@ impl<K: Send + Sync> Leave for ExpiryQueue<K> {
     }
 }
 
-/// A write that is not complete.
+/// Marks a write as complete when dropped.
 pub(super) struct Settle<'a, K> {
     expiry: &'a ExpiryQueue<K>,
     place: Position,

@@ -12,8 +12,8 @@ use crate::{Index, IndexError, MissingIndex, OrderedIndex, Query, Snapshot, TtlE
 
 /// A consistent view of a [`TtlStore`](crate::TtlStore): the objects that are visible at one instant. They do not expire in the snapshot.
 ///
-/// Taking or cloning one is O(1), like a [`Snapshot`]. Objects that had expired at its instant are skipped, so counting is O(stored) and an iterator does
-/// not know its length.
+/// Taking or cloning one is O(1), like a [`Snapshot`]. Objects that had expired at its instant are skipped, so counting is O(stored) and the
+/// iterators have no exact length.
 ///
 /// # Examples
 /// ```
@@ -33,13 +33,13 @@ use crate::{Index, IndexError, MissingIndex, OrderedIndex, Query, Snapshot, TtlE
 /// clock.advance(Duration::from_secs(30));
 ///
 /// let view: TtlSnapshot<u32, Session> = sessions.snapshot();
-/// assert!(!view.contains_key(&1) && view.keys().count() == 2); // none of what has expired is seen
+/// assert!(!view.contains_key(&1) && view.keys().count() == 2); // expired objects are not visible
 /// assert_eq!(view.keys_by_index(&BY_USER, "ann")?.collect::<Vec<_>>(), [&2]);
 /// assert!(view.index_values(&BY_USER)?.all(|(_, sessions)| sessions == 1));
 /// assert_eq!(view.index_errors().count(), 0);
 ///
 /// clock.advance(Duration::from_secs(60));
-/// assert!(sessions.is_empty() && view.len() == 2); // it keeps its instant
+/// assert!(sessions.is_empty() && view.len() == 2); // the snapshot keeps its instant
 /// assert!(view.taken_at() < sessions.snapshot().taken_at());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

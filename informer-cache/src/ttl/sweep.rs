@@ -11,7 +11,7 @@ use flyball_sync::{Clock, Nanos};
 use crate::table::record::Name;
 use crate::{Change, ChangeKind, TtlEntry, TtlStore, WriteOutcome};
 
-/// Each write adds at most one object that expires, and sweeps up to two, so expired objects do not accumulate.
+/// The maximum number of objects that a write sweeps. Each write adds at most one object that expires, so expired objects do not accumulate.
 const SWEPT_BY_WRITE: usize = 2;
 
 /// The number of deadlines in one step of a complete sweep.

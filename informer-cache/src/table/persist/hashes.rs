@@ -1,10 +1,10 @@
 //! PURE. A persistent hash index from hashes to numbers.
 //!
-//! Linear hashing (Litwin, *Linear Hashing: A New Tool for File and Table Addressing*, 1980): the number of pages follows the number of
-//! items, one page is split or joined at a time, so no change moves more than two pages, and the index never stops to
-//! grow. A page is a sorted list of entries. An entry is a number below 32 bits of its hash: the low bits of these choose the page, and
-//! the high bits order the entries in it. Entries are plain numbers, so copying a shared page only copies memory. A page is one allocation, because
-//! a second one would be another cache miss in a lookup; its length is its capacity, and its vacant entries are last.
+//! Linear hashing (Litwin, *Linear Hashing: A New Tool for File and Table Addressing*, 1980): the number of pages follows the number of items, and a
+//! change splits or joins at most one page. So a change rewrites at most two pages, and the index is never rehashed as a whole. A page is a sorted
+//! list of entries. The upper half of an entry is 32 bits of the hash, the lower half is the number. The low bits of this hash choose the page, and
+//! its high bits order the entries in the page. Entries are plain numbers, so copying a shared page only copies memory. A page is one allocation,
+//! because a second one would be another cache miss in a lookup; its length is its capacity, and its vacant entries are last.
 //!
 //! Several numbers may have one hash: the caller's `eq` distinguishes them, in [`find`](Hashes::find) and nowhere else.
 //!
@@ -111,7 +111,7 @@ impl Hashes {
         if page.last() != Some(&VACANT) {
             *page = page.iter().copied().chain(repeat_n(VACANT, STEP)).collect();
         }
-        // The page is not shared, or it was just copied.
+        // A page that was full has just been replaced by a copy. Any other page is copied here if it is shared.
         let page = Arc::make_mut(page);
         let at = lower_bound(page, entry);
         page.copy_within(at..page.len() - 1, at + 1);
@@ -127,7 +127,7 @@ impl Hashes {
         let entry = entry(hash, number);
         let page = self.page(hash);
         let Some(Ok(at)) = self.pages.get(page).map(|page| page.binary_search(&entry)) else {
-            debug_assert!(false, "an entry that is not there");
+            debug_assert!(false, "the removed entry is absent");
             return;
         };
         let page = Arc::make_mut(self.page_mut(page));
@@ -145,12 +145,12 @@ impl Hashes {
     fn page(&self, hash: u64) -> u32 {
         let bits = self.count.max(1).next_power_of_two();
         let page = hash as u32 & (bits - 1);
-        // The page does not exist yet: its entries are still in the page that it will be split from.
+        // If the page does not exist yet, its entries are still in the page from which it will be split.
         if page < self.count { page } else { page & (bits / 2).wrapping_sub(1) }
     }
 
     fn page_mut(&mut self, page: u32) -> &mut Arc<[Entry]> {
-        self.pages.get_mut(page).expect("invariant 1: a page that is there")
+        self.pages.get_mut(page).expect("invariant 1: the page exists")
     }
 
     /// Adds a page, and moves its entries there from another page.
@@ -159,7 +159,7 @@ impl Hashes {
         let bits = (new + 1).next_power_of_two();
         let from = new & (bits / 2 - 1);
         let goes = |entry: &Entry| (*entry >> 32) as u32 & (bits - 1) == new;
-        let old = self.pages.get(from).expect("invariant 1: a page that is there");
+        let old = self.pages.get(from).expect("invariant 1: the page exists");
         let goes_on = page_of(entries(old).filter(goes));
         let stays = page_of(entries(old).filter(|entry| !goes(entry)));
         self.pages.set(from, stays);
@@ -203,9 +203,9 @@ impl Hashes {
                 return Err("hashes invariant 2: a page out of order".into());
             }
             for found in filled {
-                let hash = hash_of(*found as u32).ok_or("hashes invariant 2: a number that nothing has")?;
+                let hash = hash_of(*found as u32).ok_or("hashes invariant 2: a number without an item")?;
                 if entry(hash, *found as u32) != *found || self.page(hash) != number {
-                    return Err("hashes invariant 2: an entry that its hash does not lead to".into());
+                    return Err("hashes invariant 2: an entry with a wrong hash or in a wrong page".into());
                 }
             }
             len += count;

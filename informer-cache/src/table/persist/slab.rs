@@ -1,4 +1,4 @@
-//! PURE. Items that are assigned the lowest free number.
+//! PURE. A vector that gives each new item the lowest free number.
 //!
 //! # Invariants
 //! 1. A number below `end` has an item or is free, not both; no number at or above `end` is either.

@@ -1,9 +1,8 @@
 //! PURE. A persistent list of numbers in an order that the caller defines: a B⁺-tree by position.
 //!
-//! Each node stores how many numbers are below it, so a number is found by its position, or by a search with the caller's
-//! comparison. The same type holds the rows of an index value (ascending) and the values of an ordered index
-//! (in the order of the values). Changes use positions and compare nothing, so a comparison that panics, or is
-//! inconsistent, cannot leave a half-changed tree.
+//! Each branch stores how many numbers are below each of its nodes, so a number is found by its position, or by a search with the caller's
+//! comparison. The same type holds the rows of an index value (ascending) and the values of an ordered index (in the order of the values). Changes
+//! use positions and compare nothing, so a comparison that panics, or is inconsistent, cannot leave a half-changed tree.
 //!
 //! Leaves hold plain numbers, so copying a shared leaf only copies memory. Everything is O(log n).
 //!
@@ -52,7 +51,7 @@ impl Sorted {
     }
 
     pub(crate) fn of(numbers: &[u32]) -> Self {
-        debug_assert!(numbers.len() <= LEAF, "a leaf");
+        debug_assert!(numbers.len() <= LEAF, "more numbers than a leaf holds");
         Self { root: Arc::new(Node::Leaf(numbers.to_vec())) }
     }
 
@@ -125,7 +124,7 @@ impl Sorted {
 
     /// Inserts a number into an ascending list, unless it is in the list.
     pub(crate) fn insert(&mut self, number: u32) -> bool {
-        // Rows are usually assigned in ascending order, so this is the usual path of a list that grows.
+        // Rows are usually assigned in ascending order, so a list usually grows at its end, without a search.
         let at = match self.last() {
             Some(last) if last >= number => match self.search(|other| other.cmp(&number)) {
                 Ok(_) => return false,
@@ -259,7 +258,7 @@ impl Node {
         let mut depths = Vec::new();
         for (at, node) in branch.nodes.iter().enumerate() {
             if branch.lens[at] as usize != node.len() || branch.firsts[at] != node.first() {
-                return Err("sorted invariant 3: a node that its branch knows wrongly".into());
+                return Err("sorted invariant 3: a branch stores a wrong length or first number".into());
             }
             depths.push(node.check(false, last && at + 1 == branch.nodes.len())?);
         }

@@ -22,7 +22,7 @@ const SEEDS: std::ops::Range<u64> = 1..40;
 fn a_vector_is_a_map_of_numbers() {
     for seed in SEEDS {
         let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        // Dense or sparse.
+        // The numbers are dense or sparse.
         let numbers = [40, 1_500, 20_000][seed as usize % 3];
         let (mut ours, mut naive) = (Vector::new(), BTreeMap::new());
         let mut held = Vec::new();
@@ -53,7 +53,7 @@ fn a_vector_is_a_map_of_numbers() {
 fn hashes_find_what_was_put_in() {
     for seed in SEEDS {
         let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        // Few hashes, which collide completely or in the bits of the page; or many.
+        // Three distinct hashes; hashes that are equal in the bits that choose the page; or well distributed hashes.
         let hash_of: fn(u32) -> u64 = match seed % 3 {
             0 => |number| u64::from(number % 3),
             1 => |number| u64::from(number) << 20,

@@ -78,7 +78,7 @@ impl<T> Vector<T> {
         Items { root: &self.root, leaves: [].iter(), items: [].iter(), next: 0, left: self.len }
     }
 
-    /// Returns the numbers in leaves that are not shared with the other vector, with the items before and now. Shared nodes are skipped.
+    /// Returns the numbers in leaves that are not shared with the other vector, with their old and new items. Shared nodes are skipped.
     pub(crate) fn differing<'a>(
         &'a self,
         before: Option<&'a Self>,
@@ -222,9 +222,9 @@ impl<T> Default for Leaf<T> {
 
 /// An iterator over the items of a [`Vector`] with their numbers; made by [`Vector::iter`].
 pub(crate) struct Items<'a, T> {
-    /// The branches that are left.
+    /// The remaining branches.
     root: &'a [Option<Arc<Branch<T>>>],
-    /// The leaves that are left in this branch, and the items that are left in this leaf.
+    /// The remaining leaves of this branch, and the remaining items of this leaf.
     leaves: slice::Iter<'a, Option<Arc<Leaf<T>>>>,
     items: slice::Iter<'a, Option<T>>,
     /// The number of the next item.
@@ -280,7 +280,7 @@ impl<T> Clone for Items<'_, T> {
     }
 }
 
-/// Iterates over a vector and keeps only the remaining items alive: it releases each branch once it has passed it.
+/// Iterates over a vector and keeps only the remaining items alive: it releases each branch after the last item of that branch.
 pub(crate) struct Walk<T> {
     /// The remaining branches, and the current one.
     root: vec::IntoIter<Option<Arc<Branch<T>>>>,
@@ -310,7 +310,7 @@ impl<T> Walk<T> {
         self.branch.as_deref()?.leaves.get(self.leaf)?.as_deref()?.items.get(self.item)?.as_ref()
     }
 
-    /// Moves on to the next item. Returns the nodes it has passed, which may hold the last references to their items.
+    /// Moves on to the next item. Returns the branch that the walk has passed, if any, which may hold the last references to its items.
     pub(crate) fn advance(&mut self) -> impl Sized + use<T> {
         self.left = self.left.saturating_sub(1);
         self.item += 1;
@@ -320,7 +320,7 @@ impl<T> Walk<T> {
         self.enter()
     }
 
-    /// Moves on to the first item of the next branch. Returns the branch it has passed.
+    /// Moves on to the first item of the next branch. Returns the branch that the walk has passed.
     fn enter(&mut self) -> Option<Arc<Branch<T>>> {
         let behind = self.branch.take();
         // Vector invariant 2: every branch has an item.

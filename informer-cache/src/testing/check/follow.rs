@@ -1,6 +1,6 @@
 //! EDGE. Follows a source from a version on, over several watches, as an informer does.
 //!
-//! Cancel safety: a watch whose future was dropped is dropped with it.
+//! Cancel safety: if a future of a watch is dropped at a deadline, the watch is dropped, too.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -14,7 +14,7 @@ use crate::{
 
 type Checked<R> = Result<R, SourceViolation>;
 
-/// The maximum number of pages; a list with more never ends.
+/// The maximum number of pages. A list with more pages counts as endless.
 const MOST_PAGES: usize = 100;
 
 pub(super) struct Check<'a, F: SourceFixture, T> {
@@ -72,7 +72,7 @@ impl<F: SourceFixture, T: Timer> Check<'_, F, T> {
                 other => other.or_else(|error| failed(rule, &error))?,
             };
             if page.version != version {
-                return violation(rule, format!("one has version {}, the first {version}", page.version));
+                return violation(rule, format!("a page has version {}, not {version}", page.version));
             }
             objects.extend(self.objects(&page.items));
         }
@@ -94,13 +94,13 @@ impl<F: SourceFixture, T: Timer> Check<'_, F, T> {
         }
         let again = self.list(ListVersion::NotOlderThan(listed.version), rule).await?;
         if again.version < listed.version || again.objects != listed.objects {
-            let detail = format!("asked for {} or later, answered with {}", listed.version, again.version);
+            let detail = format!("requested {} or later, received {}", listed.version, again.version);
             return violation(rule, detail);
         }
         Ok(listed)
     }
 
-    /// Checks that each change is delivered before the next one is made.
+    /// Makes one change at a time, and checks that each is delivered before the next.
     pub(super) async fn one_change_at_a_time(&mut self, listed: Listed<F::Key>) -> Checked<()> {
         let mut follow = Follow::new(self.fixture.schema(), listed.objects, listed.version);
         for (number, deletion) in [(0, false), (5, false), (2, true), (2, false), (4, true)] {
@@ -131,9 +131,9 @@ impl<F: SourceFixture, T: Timer> Check<'_, F, T> {
                 return match old {
                     true => violation(
                         SourceRule::GrowingVersions,
-                        format!("{key:?} was {done}, and its event is not newer than what was known"),
+                        format!("{key:?} was {done}, and its event is not newer than the known state"),
                     ),
-                    false => violation(missing, format!("{key:?} was {done}, and no event says so")),
+                    false => violation(missing, format!("{key:?} was {done}, and no event came")),
                 };
             };
             let applied = follow.apply(&event)?;
@@ -148,7 +148,7 @@ impl<F: SourceFixture, T: Timer> Check<'_, F, T> {
         }
     }
 
-    /// Checks a watch from before several changes, opened after all of them.
+    /// Checks a watch that is opened after several changes, from a version before all of them.
     pub(super) async fn changes_while_nobody_watched(&mut self) -> Checked<()> {
         let listed = self.list(ListVersion::MostRecent, SourceRule::List).await?;
         self.fixture.put(6).await;
@@ -160,7 +160,7 @@ impl<F: SourceFixture, T: Timer> Check<'_, F, T> {
         self.arrives(follow, SourceRule::EveryChange).await
     }
 
-    /// Checks a watch that is dropped after its first event, and a watch from there.
+    /// Checks a watch that is dropped after its first event, and a watch that continues after this event.
     pub(super) async fn resumption(&mut self) -> Checked<()> {
         let listed = self.list(ListVersion::MostRecent, SourceRule::List).await?;
         let mut follow = Follow::new(self.fixture.schema(), listed.objects, listed.version);
@@ -180,7 +180,7 @@ impl<F: SourceFixture, T: Timer> Check<'_, F, T> {
         self.arrives(follow, SourceRule::Resume).await
     }
 
-    /// Checks a watch from a version whose history is gone.
+    /// Checks a watch from a version with a dropped history.
     pub(super) async fn expiry(&mut self) -> Checked<()> {
         let rule = SourceRule::Expiry;
         let listed = self.list(ListVersion::MostRecent, SourceRule::List).await?;
@@ -197,7 +197,7 @@ impl<F: SourceFixture, T: Timer> Check<'_, F, T> {
                 Err(error) if error.kind() == SourceErrorKind::Expired => break,
                 Err(error) => return failed(rule, &error),
                 Ok(None) => {
-                    let detail = format!("it arrived at {:?}, not at {:?}", follow.known, truth.objects);
+                    let detail = format!("it led to {:?}, not to {:?}", follow.known, truth.objects);
                     return violation(rule, detail);
                 }
             }
@@ -219,13 +219,13 @@ impl<F: SourceFixture, T: Timer> Check<'_, F, T> {
         let Some(opened) =
             until(&self.timer, deadline, self.fixture.source().watch(request(listed.version))).await
         else {
-            return violation(rule, "it did not open in time");
+            return violation(rule, "the watch did not open in time");
         };
         let mut watch = opened.or_else(|error| failed(rule, &error))?;
         loop {
             match until(&self.timer, deadline, watch.next()).await {
                 None => return Ok(()),
-                Some(None) => return violation(rule, "it ended at once, and the source does not poll"),
+                Some(None) => return violation(rule, "it ended early, and the source does not poll"),
                 Some(Some(Err(error))) => return failed(rule, &error),
                 Some(Some(Ok(_))) => {}
             }
@@ -241,7 +241,7 @@ impl<F: SourceFixture, T: Timer> Check<'_, F, T> {
             match next.or_else(|error| failed(rule, &error))? {
                 Some(event) => _ = follow.apply(&event)?,
                 None => {
-                    let detail = format!("it arrived at {:?}, not at {truth:?}", follow.known);
+                    let detail = format!("it led to {:?}, not to {truth:?}", follow.known);
                     return violation(rule, detail);
                 }
             }
@@ -283,12 +283,12 @@ impl<F: SourceFixture, T: Timer> Check<'_, F, T> {
         expected.sort();
         if objects.keys().ne(&expected) {
             let listed: Vec<_> = objects.keys().collect();
-            return violation(rule, format!("it has {listed:?}, and there are {expected:?}"));
+            return violation(rule, format!("the list has {listed:?}, not {expected:?}"));
         }
         Ok(())
     }
 }
 
 fn failed<R>(rule: SourceRule, error: &SourceError) -> Checked<R> {
-    violation(rule, format!("it failed: {error}"))
+    violation(rule, format!("the request failed: {error}"))
 }

@@ -33,7 +33,7 @@ pub(super) struct State<K, V> {
     pub(super) faults: Faults,
     pub(super) failing_lists: VecDeque<SourceErrorKind>,
     pub(super) failing_watches: VecDeque<SourceErrorKind>,
-    /// The messages of the open watches beside the history.
+    /// The messages of each open watch besides the history.
     pub(super) watches: BTreeMap<u64, Said>,
     opened: u64,
     pub(super) line: Option<Line>,
@@ -216,7 +216,7 @@ impl<K: Ord + Clone, V: Clone> State<K, V> {
             self.tokens.to_string()
         });
         if let Some(token) = continuation.clone() {
-            // A page of one object would repeat that object and never advance.
+            // Not for pages of one object: each would repeat the same object, and the list would never end.
             if let Some(again) = objects.first().filter(|_| self.faults.shuffled_lists && limit > 1) {
                 rest.insert(0, again.clone());
             }

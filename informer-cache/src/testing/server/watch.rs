@@ -11,7 +11,7 @@ use super::TestServer;
 use super::state::{Next, Place};
 use crate::{SourceError, WatchEvent, WatchStream};
 
-/// A watch of a [`TestServer`]; dropping it ends it.
+/// A watch of a [`TestServer`]. Dropping the stream ends the watch.
 ///
 /// # Examples
 /// Reads a watch, and causes its faults from a test:
