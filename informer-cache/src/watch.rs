@@ -9,7 +9,7 @@
 //! | the same or a newer version is stored | `judge_event` in `store/write.rs` | `WriteOutcome::Stale` |
 //! | the object is listed unchanged | `judge` in `table/relist.rs` | compare contents: `Schema::with_content_eq` |
 //! | the subscription selects another key or index value | `changes/selection.rs` | `Store::by_index` |
-//! | the object was added and deleted before the subscriber asked, or merged with a later change | the table in `changes/pending.rs` | `lag().pending` |
+//! | the object was added and deleted before it was delivered, or its change was merged with a later one | the table in `changes/pending.rs` | `lag().pending` |
 //! | it does not pass the subscription's filter | `deliver` in `changes/pending.rs` | |
 //! | the subscription was dropped, has ended, or was too far behind | `merge` in `changes/buffer.rs` | it returns `None`, `Lagged` or `Restarted` |
 //! | the object was in the subscription's initial snapshot | `subscribe` in `store/inner.rs` | `Change::is_initial` |

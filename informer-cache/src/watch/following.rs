@@ -31,16 +31,16 @@ where
 
     /// Calls `f` with every stored object, then with every change, not coalesced, on the thread that writes.
     ///
-    /// This call reports the objects of one snapshot to `f`, as initial additions. (The objects of the store's first list are initial, too, if it comes
-    /// later.) From that snapshot on, every write calls `f` with each of its changes, after readers can see them and after every lock is released, so `f` may
-    /// use the store. A relist reports deletions first. It reports another object under a key as one change, [`Replaced`](crate::ChangeKind::Replaced), whose
-    /// `old()` is the former object. `f` must be quick, because the writer waits for it.
+    /// This call reports the objects of one snapshot to `f`, as initial additions. (The objects of the store's first list are initial, too, if it
+    /// comes later.) From that snapshot on, every write calls `f` with each of its changes, after readers can see them and after every lock is
+    /// released, so `f` may use the store. A relist reports deletions first. It reports another object under a key as one change,
+    /// [`Replaced`](crate::ChangeKind::Replaced): its `old()` is the former object. `f` must be quick, because the writer waits for it.
     ///
-    /// The changes of one writing thread are reported in the order of its writes. Calls from several threads overlap, also with the initial objects. So use
-    /// an observer for a receiver that accepts changes repeatedly and in any order, has bounded memory, and needs every state: a queue of keys, for example.
-    /// If `f` writes, through a [`SharedWriter`](crate::SharedWriter), that write is reported to every observer within the call: observers later in the list
-    /// receive the inner write before the outer one. Registering is O(observers), besides the initial objects. To receive changes at the subscriber's own
-    /// pace, use [`subscribe`](Self::subscribe).
+    /// The changes of one writing thread are reported in the order of its writes. Calls from several threads may overlap, also with the calls for the
+    /// initial objects. So use an observer for a receiver that accepts changes repeatedly and in any order, has bounded memory, and needs every
+    /// state: a queue of keys, for example. If `f` writes, through a [`SharedWriter`](crate::SharedWriter), that write is reported to every observer
+    /// within the call: observers later in the list receive the inner write before the outer one. Registering is O(observers), besides the initial
+    /// objects. To receive changes at the subscriber's own pace, use [`subscribe`](Self::subscribe).
     ///
     /// The run future of an informer reports a long list in pieces, on the thread that polls it. If it is dropped meanwhile, its destructor reports the rest.
     ///
@@ -60,7 +60,7 @@ where
     /// let (send, received) = mpsc::channel();
     /// let observer = pods.observe(move |change| send.send((*change.key(), change.kind())).unwrap());
     /// pods.upsert(("a", 2));
-    /// pods.upsert(("a", 3)); // not merged with the one before
+    /// pods.upsert(("a", 3)); // not merged with the previous change
     /// use ChangeKind::{Initial, Updated};
     /// assert!(received.try_iter().eq([("a", Initial), ("a", Updated), ("a", Updated)]));
     ///
@@ -109,8 +109,8 @@ where
         block_on_timeout(self.wait_for_version(version), limit).unwrap_or(Err(WaitForError::TimedOut))
     }
 
-    /// Waits until the store shows the state that was written to a key at this version, or a newer one: reading one's own writes. Returns the object
-    /// stored at that moment, or `None` if it was deleted, so a deletion ends the wait, too.
+    /// Waits until the store shows the state that was written to a key at this version, or a newer one (read-your-writes). Returns the object stored
+    /// at that moment, or `None` if it was deleted: a deletion ends the wait, too.
     ///
     /// The call waits for the store's version, so it depends on the order of versions like [`wait_for_version`](Self::wait_for_version). For a source that
     /// does not keep this order, compare the version of the returned object.
@@ -139,8 +139,8 @@ where
         WaitForKey::new(Arc::downgrade(&self.inner), key, version)
     }
 
-    /// Waits until the first list is published and all observers have received it. Any number of tasks may wait; all are woken. An observer must not wait
-    /// for it.
+    /// Waits until the first list is published and all observers have received it. Any number of tasks may wait; all are woken. An observer function
+    /// must not wait for this future, which waits for the observers.
     ///
     /// # Errors
     /// Returns an error if the store is closed before its first list.

@@ -1,8 +1,8 @@
 //! EDGE. An event handler: a function that a future, run by any executor, calls with a subscription's changes.
 //!
 //! Cancel safety: the run future may be dropped at any point. It takes a change and delivers it in one poll, so no change is half delivered. The
-//! handler ends if the store is closed, the handler is unsubscribed, or the future is dropped, polled or not. Each drops the subscription and the function, and
-//! wakes all waiters.
+//! handler ends if the store is closed, the handler is unsubscribed, or the future is dropped, even before its first poll. Each of these drops the
+//! subscription and the function, and wakes all waiters.
 
 use std::fmt;
 use std::future::Future;
@@ -39,7 +39,7 @@ struct Shared {
 /// The reason for the end of a [`HandlerFuture`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandlerExit {
-    /// The store was closed, or the index that the subscription was [by](crate::SubscriptionBuilder::by_index) was removed, and every change was delivered.
+    /// The store was closed, or the [index](crate::SubscriptionBuilder::by_index) of the subscription was removed, and every change was delivered.
     Closed,
     /// [`HandlerRegistration::unsubscribe`] was called.
     Unsubscribed,
@@ -49,7 +49,7 @@ pub enum HandlerExit {
 ///
 /// # Cancel safety
 /// Dropping it unsubscribes.
-#[must_use = "nothing is told unless it is polled"]
+#[must_use = "the function is not called unless the future is polled"]
 pub struct HandlerFuture<K, V, F> {
     /// `None` after the end.
     work: Option<(Subscription<K, V>, F)>,
@@ -61,7 +61,7 @@ impl<K, V> Subscription<K, V>
 where
     K: Clone + Eq + Hash,
 {
-    /// Calls `f` with the changes, one after the other, as fast as `f` accepts them: a slow `f` delays no other subscriber, and receives coalesced changes.
+    /// Calls `f` with the changes, one after the other. A slow `f` delays no other subscriber, and receives coalesced changes.
     ///
     /// The future calls `f`, on the thread that polls it, and completes when the store is closed; code after its `await` can run once at that point. A panic
     /// of `f` is [counted](HandlerRegistration::panic_count), and the change that caused it counts as processed: `f` is called with the next change, and
@@ -103,8 +103,8 @@ where
 }
 
 impl HandlerRegistration {
-    /// Stops the calls. A call that another thread is about to make still begins, and a call in progress is not waited for. Pending changes are
-    /// not delivered. Idempotent.
+    /// Stops the calls. Does not wait for a call in progress; a call that another thread is about to make still begins. Pending changes are not
+    /// delivered. Idempotent.
     ///
     /// The function and the subscription are dropped when the run future is next polled, or dropped.
     pub fn unsubscribe(&self) {
@@ -144,7 +144,7 @@ impl HandlerRegistration {
     /// ```
     #[must_use]
     pub fn panic_count(&self) -> u64 {
-        // Ordering: Relaxed, it counts and publishes nothing.
+        // Ordering: Relaxed, because the counter publishes no other memory.
         self.shared.panics.load(Ordering::Relaxed)
     }
 }
@@ -153,7 +153,7 @@ impl Shared {
     /// Calls foreign code and counts its panic.
     fn isolate(&self, foreign: impl FnOnce()) {
         if caught(foreign).is_none() {
-            // Ordering: Relaxed, it counts and publishes nothing.
+            // Ordering: Relaxed, because the counter publishes no other memory.
             self.panics.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -164,7 +164,7 @@ impl<K, V, F> HandlerFuture<K, V, F> {
     fn finish(&mut self, end: HandlerExit) -> HandlerExit {
         if let Some((changes, function)) = self.work.take() {
             self.end = end;
-            // Drops objects and wakes wakers: their panics are ignored.
+            // This drops objects and wakes wakers. Their panics are ignored.
             let _ = caught(|| drop(changes));
             self.shared.isolate(|| drop(function));
             let _ = caught(|| self.shared.stop.exited());

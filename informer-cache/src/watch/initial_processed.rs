@@ -1,4 +1,4 @@
-//! SHELL. The signal that a subscriber has processed the initial state, for other tasks to wait for; the lock is that of [`Synced`].
+//! SHELL. The signal that a subscriber has processed the initial state, which other tasks wait for. The only lock is in [`Synced`].
 
 use std::fmt;
 use std::future::Future;
@@ -39,9 +39,9 @@ impl InitialProcessed {
     /// let ready: InitialProcessed = changes.initial_processed();
     /// pods.replace([("a", 1)], Version::new(1));
     /// assert!(changes.try_next().is_some());
-    /// assert!(!ready.is_done()); // the subscriber has it, and may be working on it still
+    /// assert!(!ready.is_done()); // the subscriber may still be processing the object
     /// assert!(changes.try_next().is_none());
-    /// assert!(ready.is_done()); // it came back for more
+    /// assert!(ready.is_done()); // the subscriber has asked for the next change
     /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
     /// ```
     #[must_use]

@@ -16,8 +16,8 @@ use crate::{Change, ChangeKind};
 
 /// A registered observer function, called with every change; made by [`Store::observe`](crate::Store::observe).
 ///
-/// Dropping it [unsubscribes](Self::unsubscribe). The function is dropped at that point, when the store is closed, or after the last call in progress;
-/// [`unsubscribed`](Self::unsubscribed) waits for that.
+/// Dropping it [unsubscribes](Self::unsubscribe). The function is dropped at that point, when the store is closed, or after the last call in
+/// progress; [`unsubscribed`](Self::unsubscribed) waits until it is dropped.
 #[must_use = "dropping it ends the observation"]
 pub struct Observer<K, V> {
     /// Weak, so that an observer keeps no objects alive.
@@ -35,19 +35,20 @@ impl<K, V> Observer<K, V> {
     /// let mut pods = Store::builder(Schema::new(|pod: &(&str, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
     /// let observer: Observer<&str, _> = pods.observe(|change| assert_ne!(*change.key(), "b", "no handler for this one"));
     /// pods.upsert(("a", 1));
-    /// pods.upsert(("b", 2)); // stored all the same
+    /// pods.upsert(("b", 2)); // stored nevertheless
     /// assert_eq!((observer.panic_count(), pods.len()), (1, 2));
     /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
     /// ```
     #[must_use]
     pub fn panic_count(&self) -> u64 {
-        // Ordering: Relaxed, it counts and publishes nothing.
+        // Ordering: Relaxed, because the counter publishes no other memory.
         self.fate.panics.load(Ordering::Relaxed)
     }
 
-    /// Stops the calls. A call that another thread is about to make still begins, and calls in progress are not waited for. Idempotent.
+    /// Stops the calls. Does not wait for calls in progress; a call that another thread is about to make still begins. Idempotent.
     pub fn unsubscribe(&self) {
-        // Ordering: Relaxed, it publishes nothing. A function that ends its own observer is not called again by that thread.
+        // Ordering: Relaxed, because the flag publishes no other memory. A thread reads its own store, so it does not call a function again that has
+        // ended its own observer.
         self.fate.gone.store(true, Ordering::Relaxed);
         let Some(store) = self.store.upgrade() else { return };
         let mut published = store.published.write();
@@ -123,7 +124,7 @@ impl<K, V> fmt::Debug for Observer<K, V> {
 }
 
 impl<K, V> StoreInner<K, V> {
-    /// Registers an observer function. Returns the table whose objects are reported to it first.
+    /// Registers an observer function. Returns the table with the objects to report first.
     fn listen(&self, observer_fn: &Arc<ObserverFn<K, V>>) -> Arc<Table<K, V>> {
         let mut published = self.published.write();
         if !published.closed {

@@ -15,7 +15,7 @@ impl<K: Clone + Eq + Hash, V> Stream for Subscription<K, V> {
     type Item = Change<K, V>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        // Calls the method of the same name.
+        // Calls the inherent method of the same name.
         Subscription::poll_next(self.get_mut(), cx)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | owned by the subscriber alone | |
 //! |---|---|
-//! | `walk` | the objects of a snapshot still to be delivered: of the initial one, or of a resync |
+//! | `walk` | the remaining objects of the initial snapshot, or of the snapshot of a resync |
 //! | `due`, `ready` | taken out of the buffer, not delivered yet: `due` is kept until its change is `ready`, so a panic in between loses nothing |
 //! | `taken` | the ticket of the taken entry, unless it was taken for the walk |
 //! | `filter`, `resyncing` | the filter of objects, and the period of the resync |
@@ -240,7 +240,7 @@ where
                             return Poll::Pending;
                         }
                     }
-                    // Once per call, because with a filter that rejects every object, a short period might loop here forever.
+                    // At most one resync per call: with a short period and a filter that rejects every object, the loop might never end.
                     Popped::Empty(_) if !resynced && self.period_is_over() => {
                         (resynced, self.resync) = (true, true);
                     }
@@ -254,7 +254,7 @@ where
                     Popped::Overflowed => return Poll::Ready(Taken::Overflowed),
                     Popped::Ended(version) => {
                         self.seen = version;
-                        // Drops the alarm, too, which holds a waker.
+                        // Drops the timer, too, which holds a waker.
                         drop(self.resyncing.take());
                         return Poll::Ready(Taken::Ended);
                     }
@@ -271,7 +271,7 @@ where
     /// walk reaches holds every change since.
     fn walk_again(&mut self) -> Poll<()> {
         let Some(store) = self.store.upgrade() else { return Poll::Ready(()) };
-        // Requested until the walk has begun, which may panic.
+        // Stays set until the walk is created, because creating it may panic.
         self.resync = true;
         match store.settled(&self.buffer) {
             Settled::Yes(table) => {
@@ -287,7 +287,7 @@ where
     }
 
     fn pop(&self, waker: Option<&Waker>) -> Popped<K, V> {
-        // First without the waker, because no clone of the waker is needed if a change is pending.
+        // Tries without the waker first, because a pending change makes a clone of the waker unnecessary.
         match (self.buffer.pop(), waker) {
             (Popped::Empty(_), Some(waker)) => {
                 let (popped, replaced) = self.buffer.pop_or_wait(waker.clone());
@@ -298,7 +298,7 @@ where
         }
     }
 
-    /// Makes the next object of the walk due, unless it needs no delivery.
+    /// Sets `due` to the next object of the walk, unless the object needs no delivery.
     fn walk_on(&mut self) {
         let Some(walk) = &mut self.walk else { return };
         self.taken = None;
@@ -325,7 +325,7 @@ where
             self.walk = None;
             self.initial = false;
         }
-        // Last, as dropping objects may panic: `due` and the position of the walk are set by now.
+        // Last, because dropping objects may panic: `due` and the position of the walk are set by now.
         drop((behind, since, record));
     }
 }
@@ -355,5 +355,5 @@ impl<K: fmt::Debug, V> fmt::Debug for Subscription<K, V> {
     }
 }
 
-/// The number of steps without a change to deliver in one poll.
+/// The maximum number of steps in one poll without a change to deliver.
 const TURN: u32 = 512;

@@ -21,9 +21,9 @@ use crate::{Change, Version};
 
 /// A [`Subscription`] whose pending keys are bounded; made by [`SubscriptionBuilder::bounded`](crate::SubscriptionBuilder::bounded).
 ///
-/// Every subscription merges pending changes per key, so the pending keys are at most those of the stored objects and of deleted ones that the subscriber has
-/// received. Use a `BoundedSubscription` for a lower bound: a subscriber that exceeds the bound restarts, or ends with an error, instead of receiving every
-/// change. Neither blocks the writer, nor costs it anything.
+/// Every subscription merges pending changes per key, so the pending keys are at most those of the stored objects and of deleted ones that the
+/// subscriber has received. Use a `BoundedSubscription` for a lower bound: a subscriber that exceeds the bound restarts, or ends with an error,
+/// instead of receiving every change. Neither of these blocks the writer or adds work to it.
 ///
 /// # Examples
 /// ```
@@ -72,7 +72,7 @@ pub enum SubscriptionEvent<K, V> {
 /// A subscriber fell too far behind, and its [`BoundedSubscription`] has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lagged {
-    /// The store's version up to which every change was delivered for certain.
+    /// The store's version up to which every change was certainly delivered.
     pub delivered_version: Version,
     /// The store's version when the overflow was detected.
     pub version: Version,
@@ -104,7 +104,7 @@ where
     /// pods.replace([(1, 1), (2, 1)], Version::new(1));
     /// flyball_sync::block_on(async {
     ///     let next: NextEvent<'_, _, _> = changes.next();
-    ///     assert!(matches!(next.await?, Some(SubscriptionEvent::Restarted))); // forget what you know
+    ///     assert!(matches!(next.await?, Some(SubscriptionEvent::Restarted))); // discard all state
     ///     assert!(!changes.is_initial_delivered());
     ///     for _ in 0..2 {
     ///         assert!(matches!(changes.next().await?, Some(SubscriptionEvent::Change(change)) if change.is_initial()));
@@ -114,7 +114,7 @@ where
     /// })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[expect(clippy::should_implement_trait, reason = "it waits, and no iterator does that well")]
+    #[expect(clippy::should_implement_trait, reason = "it waits, and an iterator does not")]
     pub fn next(&mut self) -> NextEvent<'_, K, V> {
         NextEvent { subscription: self }
     }
@@ -186,7 +186,7 @@ where
         }
         let Lag { delivered_version: seen, merged_version: version, .. } = self.changes.lag();
         let lagged = *self.lagged.insert(Lagged { delivered_version: seen, version });
-        // Writers skip the buffer from here on, and no alarm wakes the task.
+        // After this, writers skip the buffer, and no timer wakes the task.
         self.changes.buffer.detach();
         drop(self.changes.resyncing.take());
         self.changes.forget();
@@ -200,7 +200,7 @@ where
         self.changes.forget();
         let table = store.rejoin(&self.changes.buffer);
         self.changes.begin(&table);
-        // Each may be the last reference to its objects.
+        // Dropped before the restart is complete, because each may hold the last references to objects, and their drop may panic.
         drop(table);
         drop(store);
         self.restarting = false;
@@ -214,7 +214,7 @@ impl<K, V> Subscription<K, V> {
         self.resync = false;
         self.taken = None;
         self.initial = false;
-        // One by one, as each drop may panic.
+        // One by one, because each drop may panic.
         drop(self.walk.take());
         drop(self.due.take());
         drop(self.ready.take());

@@ -1,4 +1,4 @@
-//! EDGE. The builder of subscriptions. Nothing waits here, so there is nothing to cancel.
+//! EDGE. The builder of subscriptions. The builder runs no future, so there is nothing to cancel.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
@@ -31,7 +31,7 @@ use crate::{Index, LabelIndex, MissingIndex, Selector};
 /// assert!(changes.try_next().is_some());
 /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
 /// ```
-#[must_use = "nothing is told before `subscribe`"]
+#[must_use = "a builder does nothing until `subscribe`"]
 pub struct SubscriptionBuilder<K, V> {
     store: Arc<StoreInner<K, V>>,
     selection: Option<Selection<K, V>>,
@@ -59,8 +59,9 @@ where
     /// is an addition that is not [initial](crate::Change::is_initial); when an object loses the value, its change is a deletion, with the state that had
     /// the value. The deletion of an object carries its last state, whatever value that state has in the index.
     ///
-    /// The writer decides whether a write is selected, by comparing the object's values in the index. So starting costs O(objects of the value), and other
-    /// objects are neither pending nor held and wake no task. If both are possible, this costs less than a [`filter`](Self::filter).
+    /// The writer decides whether a write is selected, by comparing the object's values in the index. So starting costs O(objects of the value), and
+    /// other objects are neither pending nor kept alive, and wake no task. If an index and a filter are both possible, the index costs less than the
+    /// [`filter`](Self::filter).
     ///
     /// The subscription ends when the index is removed from the store.
     ///
@@ -175,7 +176,7 @@ where
     ///
     /// let mut store = Store::builder(Schema::new(|pod: &(u8, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
     /// store.upsert((1, 1));
-    /// let clock = ManualClock::new(); // in production `TokioTimer::current()`, say
+    /// let clock = ManualClock::new(); // in production, for example, `TokioTimer::current()`
     /// let mut changes = store.subscription().resync_every(clock.timer(), Duration::from_secs(600)).subscribe();
     /// assert!(changes.try_next().is_some_and(|change| change.is_initial()));
     /// assert!(changes.try_next().is_none());
@@ -196,8 +197,8 @@ where
         self.begin(usize::MAX)
     }
 
-    /// Starts the subscription with at most `most` pending keys, besides the objects of the snapshot; `overflow` decides what happens at more pending keys.
-    /// `most` must exceed the number of keys that one relist or one burst changes, or the subscriber restarts repeatedly.
+    /// Starts the subscription with at most `most` pending keys, besides the objects of the snapshot; `overflow` is the action if more keys are
+    /// pending. `most` must exceed the number of keys that one relist or one burst changes, or the subscriber restarts repeatedly.
     ///
     /// # Examples
     /// ```

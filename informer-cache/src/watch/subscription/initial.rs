@@ -8,7 +8,7 @@ use crate::table::record::Record;
 /// The remaining objects, in the order of their rows.
 pub(super) enum InitialObjects<K, V> {
     All(Walk<Record<K, V>>),
-    /// In reverse order: the next one is the last.
+    /// In reverse order: the next object is the last element.
     Some(Vec<Record<K, V>>),
 }
 

@@ -41,7 +41,7 @@ where
     /// });
     /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
     /// ```
-    #[expect(clippy::should_implement_trait, reason = "it waits, and no iterator does that well")]
+    #[expect(clippy::should_implement_trait, reason = "it waits, and an iterator does not")]
     pub fn next(&mut self) -> NextChange<'_, K, V> {
         NextChange { subscription: self }
     }
@@ -94,7 +94,7 @@ where
     ///     }
     /// });
     /// store.upsert((7, 1));
-    /// drop(store); // closes it
+    /// drop(store); // closes the store
     /// printer.join().unwrap();
     /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
     /// ```
@@ -115,7 +115,7 @@ where
     /// let mut pods = Store::builder(Schema::new(|pod: &(&str, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
     /// let mut changes = pods.subscribe();
     /// let limit = Duration::from_millis(1);
-    /// assert_eq!(changes.blocking_next_timeout(limit).err(), Some(TimedOut)); // and the next call goes on waiting
+    /// assert_eq!(changes.blocking_next_timeout(limit).err(), Some(TimedOut)); // the next call continues to wait
     /// pods.upsert(("a", 1));
     /// assert!(changes.blocking_next_timeout(limit)?.is_some());
     /// drop(pods);

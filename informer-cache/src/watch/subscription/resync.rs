@@ -1,6 +1,6 @@
 //! EDGE. Resyncs of a subscription, on request and periodically.
 //!
-//! Cancel safety: waiting takes no change. The alarm wakes the task that polled last; a dropped alarm wakes no task.
+//! Cancel safety: waiting takes no change. The timer wakes the task that polled last; a dropped timer wakes no task.
 
 use std::hash::Hash;
 use std::task::Waker;
