@@ -16,7 +16,7 @@ use std::task::{Poll, Waker};
 use flyball_sync::locks::thread_local;
 
 thread_local! {
-    #[allow(clippy::missing_const_for_thread_local, reason = "the model checkers' macros know no `const`")]
+    #[allow(clippy::missing_const_for_thread_local, reason = "the model checkers' macros do not support `const`")]
     static LEFT: Cell<u32> = Cell::new(BUDGET);
 }
 

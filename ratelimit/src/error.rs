@@ -199,7 +199,7 @@ impl std::error::Error for InsufficientCapacity {}
 /// let mut wait = |n| match bucket.try_acquire_many(count(n), Nanos::ZERO) {
 ///     Ok(()) => Some(Duration::ZERO),
 ///     Err(TryAcquireError::NotYet(error)) => Some(error.retry_after()),
-///     Err(TryAcquireError::InsufficientCapacity(_)) => None, // never: take fewer
+///     Err(TryAcquireError::InsufficientCapacity(_)) => None, // can never be granted: request fewer
 /// };
 /// assert_eq!(wait(4), Some(Duration::ZERO));
 /// assert_eq!(wait(3), Some(Duration::from_millis(400)));

@@ -7,7 +7,7 @@
 //!
 //! | outside the lock | |
 //! |---|---|
-//! | reading the clock | before locking. So failures may be counted in another order than their clock readings: every policy handles such a small jump back |
+//! | reading the clock | before locking. So failures may be counted in another order than their clock readings: policies handle such small jumps back |
 //! | dropping keys and reservations | after unlocking, even if a panic unwinds: `Drop` is user code |
 
 use std::fmt;
@@ -23,8 +23,8 @@ use crate::{Clock, Monotonic, Nanos, Policy};
 
 /// A backoff limiter: a [`Policy`] that threads share, which decides how long a failed key waits.
 ///
-/// All methods take `&self`. Only the policy, and in it `Hash`, `Eq` and `Clone` of keys, run under the lock; a panic
-/// there leaves the limiter usable.
+/// All methods take `&self`. Only the policy runs under the lock, with the `Hash`, `Eq` and `Clone` of keys that it calls; a
+/// panic there leaves the limiter usable.
 ///
 /// # Examples
 /// ```
@@ -34,7 +34,7 @@ use crate::{Clock, Monotonic, Nanos, Policy};
 /// let limiter = Limiter::new(Exponential::new(Duration::from_millis(5)..=Duration::from_secs(1_000)));
 /// assert_eq!(limiter.record_failure(&"a"), Duration::from_millis(5));
 /// assert_eq!(limiter.record_failure(&"a"), Duration::from_millis(10));
-/// limiter.forget(&"a"); // it has worked
+/// limiter.forget(&"a"); // it succeeded
 /// assert_eq!(limiter.num_requeues(&"a"), 0);
 /// ```
 pub struct Limiter<K, P, C = Monotonic> {
@@ -63,7 +63,7 @@ impl<K, P: Policy<K>, C: Clock> Limiter<K, P, C> {
     /// Creates a limiter on a clock of your choice, such as a [`ManualClock`](crate::ManualClock).
     #[must_use]
     pub fn with_clock(policy: P, clock: C) -> Self {
-        // Different in each limiter, so that processes which fail together do not retry together.
+        // Each limiter has its own seed, so that processes which fail together do not retry together.
         let seed = RandomState::new().hash_one(0);
         Self { state: Mutex::new(State { policy, random: SplitMix64::new(seed) }), clock, keys: PhantomData }
     }
@@ -139,7 +139,7 @@ impl<K, P: Policy<K>, C: Clock> Limiter<K, P, C> {
         self.change(|state| change(&mut state.policy, now))
     }
 
-    /// Runs `work` on the policy, and takes the keys that the policy evicts, also when it panics: otherwise the next operation
+    /// Runs `work` on the policy, and takes the keys that the policy evicts, even if it panics: otherwise the next operation
     /// would drop them under the lock.
     fn change<R>(&self, work: impl FnOnce(&mut State<P>) -> R) -> R {
         // Declared before the guard, so that keys are dropped after it.

@@ -42,7 +42,7 @@ use crate::Nanos;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a backoff policy for keys of type `{K}`",
     note = "policies are `Exponential`, `FastSlow`, `TokenBucket`, and `MaxOf`, `Capped` and `RetryBudget` of them",
-    note = "what threads and tasks wait for, such as a `RateLimiter`, is no policy"
+    note = "a limiter that threads and tasks wait for, such as `RateLimiter`, is not a policy"
 )]
 pub trait Policy<K: ?Sized> {
     /// The tokens that a failure took ahead of time from budgets shared between keys, for [`cancel`](Self::cancel);
@@ -77,7 +77,7 @@ pub trait Policy<K: ?Sized> {
     /// let mut backoff = Exponential::new(secs(1)..=secs(60)).max_keys(NonZeroU32::MIN);
     /// let mut in_use = |key: &&str| *key == "a";
     /// backoff.record_failure_keeping(&"a", Nanos::ZERO, 0, &mut in_use);
-    /// backoff.record_failure_keeping(&"b", Nanos::ZERO, 0, &mut in_use); // does not take the place of "a"
+    /// backoff.record_failure_keeping(&"b", Nanos::ZERO, 0, &mut in_use); // does not evict "a"
     /// assert_eq!(backoff.num_requeues(&"a"), 1);
     /// ```
     fn record_failure_keeping(

@@ -6,8 +6,8 @@
 //!
 //! # Invariants
 //! 1. 1 ≤ least ≤ limit ≤ most.
-//! 2. An operation is admitted only while fewer than the limit are in flight. (A limit that has fallen may be
-//!    below those in flight; they end by themselves.)
+//! 2. An operation is admitted only while fewer than the limit are in flight. (After the limit has fallen, more operations than
+//!    the limit may be in flight until they end.)
 //! 3. The limit changes only at the end of a round, once, by one step: up by one, or down to seven tenths. A round
 //!    counts only answers to operations that started in it, because earlier ones ran under another limit. It ends with
 //!    as many answers as the limit, and no fewer than [`SHORTEST_ROUND`].
@@ -16,7 +16,8 @@
 //! 5. The limit rises only if it was reached in the round, because otherwise the round does not show whether a higher
 //!    limit is possible.
 //!
-//! Every operation is O(1) in time and memory: the median is not computed, only on which side of the bound it lies.
+//! Every operation is O(1) in time and memory: the count of slow answers shows on which side of the bound the median lies,
+//! without computing the median.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -26,7 +27,7 @@ use crate::{InvalidConcurrencyLimits, Nanos};
 /// A limit on the number of operations in flight, which adapts to their outcomes.
 ///
 /// As long as answers arrive in time, the limit rises by one in each round. If more than half of the answers in a round
-/// took longer than the bound, or more than a tenth failed, the limit falls to seven tenths. A round is as many answers
+/// took longer than the bound, or more than a tenth failed, the limit falls to seven tenths. A round ends after as many answers
 /// as the limit, and at least ten. So the number in flight stays near the number that the server can handle without
 /// queueing for longer than the bound, several clients of one server converge to equal shares, and a single bad answer
 /// changes nothing.
@@ -105,7 +106,7 @@ impl AimdLimit {
     /// Creates a limit from `*limits.start()` to `*limits.end()` operations in flight, such that half of all answers
     /// take no longer than `bound`.
     ///
-    /// The limit starts at the least; see [`initial_limit`](Self::initial_limit).
+    /// The limit starts at `*limits.start()`; see [`initial_limit`](Self::initial_limit).
     ///
     /// # Panics
     /// Panics if the range starts at zero or is empty. For values from outside the program, use
@@ -238,8 +239,8 @@ impl AimdLimit {
     }
 }
 
-/// The minimum number of answers in a round, however low the limit is: one bad answer stays below every threshold.
+/// The minimum number of answers in a round, even if the limit is lower, so that one bad answer stays below every threshold.
 const SHORTEST_ROUND: u32 = 10;
 
-/// One answer in this number may fail.
+/// One answer in this many may fail without lowering the limit.
 const TOLERATED_FAILURES: u64 = 10;

@@ -2,11 +2,11 @@
 //!
 //! | guarded by `state` | |
 //! |---|---|
-//! | `adaptive` | the limit, and how many are in flight |
-//! | `waiting` | the waiters for a place, in FIFO order; tickets rise. No waiter while a place is free |
-//! | `given` | the waiters that were given a slot and not polled since, with the time of the wake-up; those whose time is unknown are the last |
+//! | `adaptive` | the limit, and the number of operations in flight |
+//! | `waiting` | the waiters for a slot in FIFO order, with increasing tickets; empty while a slot is free |
+//! | `given` | the waiters that were given a slot and have not been polled since, with the time of the wake-up; entries without a time are last |
 //! | `next_ticket` | unique |
-//! | `seen` | the latest time that was read, because threads may lock in another order than they read the clock |
+//! | `seen` | the latest clock reading: threads may lock in another order than they read the clock |
 //!
 //! | outside the lock | |
 //! |---|---|
@@ -22,9 +22,9 @@
 //! by [`KEPT`] and does not cost the slot. If it is polled after all, it is first in the wait queue, because its ticket
 //! is the oldest; if there was no other call in between, it still has its slot.
 //!
-//! The time is measured from the wake-up. So every end of an operation reads the clock, and not only a success, which
-//! needs it for the latency: with an older reading a slot could be overdue as soon as it is given. If the clock cannot
-//! be read, in a drop during unwinding, the time is measured from the next call that reads the clock.
+//! This time is measured from the wake-up. So every end of an operation reads the clock, although only a success needs the
+//! time for its latency: with an older reading, a slot could be overdue when it is given. If the clock cannot be read, in a drop during
+//! unwinding, the time is measured from the next call that reads the clock.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -52,8 +52,8 @@ use crate::{AcquirePermit, AimdLimit, Clock, Monotonic, Nanos, Outcome, Permit, 
 /// let limiter = ConcurrencyLimiter::new(AimdLimit::new(2..=64, Duration::from_millis(200)));
 /// let (first, second) = (limiter.try_acquire().unwrap(), limiter.try_acquire().unwrap());
 /// assert!(limiter.try_acquire().is_none());
-/// first.succeed(); // how long it took is known
-/// second.fail(); // the server said: too many requests
+/// first.succeed(); // its latency is measured
+/// second.fail(); // the server answered: too many requests
 /// assert_eq!((limiter.in_flight(), limiter.limit()), (0, 2));
 /// ```
 pub struct ConcurrencyLimiter<C = Monotonic> {
@@ -142,7 +142,7 @@ impl<C: Clock> ConcurrencyLimiter<C> {
     pub fn blocking_acquire(&self) -> Permit<C> {
         match self.acquire().wait(None) {
             Ok(permit) => permit,
-            Err(TimedOut) => unreachable!("it waits without an end"),
+            Err(TimedOut) => unreachable!("the wait has no time limit"),
         }
     }
 
@@ -190,20 +190,24 @@ impl<C: Clock> ConcurrencyLimiter<C> {
         let state = self.shared.state.lock();
         let free = state.adaptive.in_flight() < state.adaptive.limit();
         if free && !state.waiting.is_empty() {
-            return Err(format!("{} wait while a place is free", state.waiting.len()));
+            return Err(format!("{} waiters while a slot is free", state.waiting.len()));
         }
         if state.given.len() > state.adaptive.in_flight() as usize {
-            return Err(format!("{} places given of {}", state.given.len(), state.adaptive.in_flight()));
+            return Err(format!(
+                "{} slots are given, but only {} operations are in flight",
+                state.given.len(),
+                state.adaptive.in_flight()
+            ));
         }
         if !state.waiting.iter().is_sorted_by_key(|(ticket, _)| ticket) {
-            return Err("tickets do not rise".to_owned());
+            return Err("the tickets are not in increasing order".to_owned());
         }
         state.adaptive.check()
     }
 }
 
 impl State {
-    /// Advances the time, if it is known: takes back slots whose waiters were not polled in time. Gives free slots to
+    /// If the time is known, advances it and takes back slots whose waiters were not polled in time. Then gives free slots to
     /// the waiters in FIFO order; the caller must wake them after unlocking.
     fn pass(&mut self, now: Option<Nanos>) -> Vec<Waker> {
         if let Some(now) = now {
@@ -296,7 +300,7 @@ impl<C: Clock> Shared<C> {
         Poll::Ready(permit)
     }
 
-    /// Leaves the wait queue, or passes on the slot that it was given.
+    /// Removes a ticket from the wait queue, or passes on the slot that was given to it.
     pub(crate) fn give_up(&self, ticket: u64) {
         let now = self.now_unless_it_panics();
         let mut state = self.state.lock();
@@ -306,7 +310,7 @@ impl<C: Clock> Shared<C> {
                 state.adaptive.leave();
                 None
             }
-            // The slot was taken back.
+            // The slot has been taken back.
             Err(_) => None,
         };
         let admitted = state.pass(now);
@@ -346,7 +350,7 @@ impl<C: Clock> Shared<C> {
     }
 }
 
-/// Wakes all, even if a waker panics; the panic is resumed afterwards, unless the thread is panicking already.
+/// Wakes all wakers, even if one panics; the panic is resumed afterwards, unless the thread is panicking already.
 fn wake(wakers: Vec<Waker>) {
     let mut panicked = None;
     for waker in wakers {

@@ -12,8 +12,8 @@ use crate::{Clock, Monotonic, Outcome};
 /// A permit for an operation in flight under a [`ConcurrencyLimiter`](crate::ConcurrencyLimiter).
 ///
 /// A permit that is dropped without an outcome counts as a failure: timeouts, dropped futures and panics drop it that
-/// way, and the first two are signs of a server that is too slow. The operation is timed from when the permit was
-/// handed out.
+/// way, and the first two are signs of a server that is too slow. The latency is measured from the time at which the permit
+/// was handed out.
 ///
 /// # Examples
 /// ```
@@ -24,7 +24,7 @@ use crate::{Clock, Monotonic, Outcome};
 /// fn report<T>(permit: Permit, answer: &Result<T, Error>) {
 ///     match answer {
 ///         Ok(_) => permit.succeed(),
-///         Err(error) if error.kind() == ErrorKind::InvalidInput => permit.ignore(), // it was never sent
+///         Err(error) if error.kind() == ErrorKind::InvalidInput => permit.ignore(), // the request was never sent
 ///         Err(_) => permit.fail(),
 ///     }
 /// }
@@ -46,7 +46,7 @@ impl<C: Clock> Permit<C> {
         Self { shared, started: Some(started) }
     }
 
-    /// Reports that the operation was answered, and how long it took until now.
+    /// Reports that the operation was answered; its latency is measured until now.
     pub fn succeed(self) {
         self.end(Outcome::Success);
     }
@@ -67,7 +67,7 @@ impl<C: Clock> Permit<C> {
 
     fn tell(&mut self, outcome: Outcome) {
         // The clock is read before `started` is taken: if the clock panics, a success becomes a failure, and the drop
-        // that reports it does not read the clock again. For other outcomes the time is used only as the time at which
+        // that reports it does not read the clock again. For other outcomes, `now` is only the time at which
         // the next waiter got the slot.
         let now = match outcome {
             Outcome::Success => Some(self.shared.now()),

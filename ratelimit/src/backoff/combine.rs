@@ -1,8 +1,8 @@
 //! PURE. Combinators of policies: the longest of two waits, and a wait with a cap.
 //!
 //! # Invariants
-//! 1. Each part counts each failure, forgets with each forget, and has its reservations cancelled with the whole.
-//! 2. Each part has its own random numbers, derived from the one that the whole receives.
+//! 1. Each part counts each failure, and `forget` and `cancel` apply to all parts.
+//! 2. Each part has its own random numbers, derived from the number that the combination receives.
 //!
 //! Both are nested by type, so they cost no allocation and no dynamic call.
 
@@ -14,8 +14,8 @@ use crate::{Nanos, Policy};
 
 /// The longer wait of two policies. Nest it to combine any number of policies.
 ///
-/// Both policies count each failure, whichever wait is longer. So a token of a bucket is spent even if the key has to
-/// wait for longer, and keys whose other wait is longer may run in larger bursts than the bucket's. That is client-go's
+/// Both policies count each failure, whichever wait is longer. So a bucket's token is spent even if the other policy's wait
+/// is longer, and the retries after such waits may run in larger bursts than the bucket allows. That is client-go's
 /// rule; [`RetryBudget`](crate::RetryBudget) takes the token for the end of the longer wait.
 ///
 /// # Examples
@@ -38,7 +38,7 @@ pub struct MaxOf<A, B> {
 // === impl MaxOf ===
 
 impl<A, B> MaxOf<A, B> {
-    /// Combines two policies to the longer wait.
+    /// Combines two policies: a key waits for the longer of their waits.
     #[must_use]
     pub const fn new(first: A, second: B) -> Self {
         Self { first, second }

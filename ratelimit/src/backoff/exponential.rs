@@ -4,7 +4,7 @@
 //! 1. 0 < base ≤ cap.
 //! 2. A wait is at most the cap, whatever the number of failures: the doubling saturates, the count saturates.
 //!
-//! and those of the state per key (`per_key.rs`).
+//! The invariants of the state per key (`per_key.rs`) hold, too.
 
 use std::fmt;
 use std::hash::Hash;
@@ -119,7 +119,7 @@ impl<K> Exponential<K> {
 
     /// Sets the jitter, which spreads the waits so that keys which failed together are not retried together.
     ///
-    /// Jitter spreads the range up to the cap: no wait exceeds the cap, and keys that have been failing for a long time
+    /// Jitter is applied below the cap: no wait exceeds the cap, and keys that have been failing for a long time
     /// stay spread, too.
     ///
     /// # Examples
@@ -129,9 +129,9 @@ impl<K> Exponential<K> {
     ///
     /// let (base, cap) = (Duration::from_millis(5), Duration::from_secs(1_000));
     /// let mut backoff = Exponential::new(base..=cap).jitter(Jitter::Decorrelated);
-    /// let random = 1 << 63; // a shell draws it; here, always the middle
-    /// assert_eq!(backoff.record_failure(&"a", Nanos::ZERO, random).0, Duration::from_millis(10)); // of 5 to 15
-    /// assert_eq!(backoff.record_failure(&"a", Nanos::ZERO, random).0, Duration::from_micros(17_500)); // of 5 to 30
+    /// let random = 1 << 63; // a limiter draws it; here it is always the middle
+    /// assert_eq!(backoff.record_failure(&"a", Nanos::ZERO, random).0, Duration::from_millis(10)); // range: 5 to 15 ms
+    /// assert_eq!(backoff.record_failure(&"a", Nanos::ZERO, random).0, Duration::from_micros(17_500)); // range: 5 to 30 ms
     /// ```
     #[must_use]
     pub fn jitter(self, jitter: Jitter) -> Self {
@@ -141,9 +141,8 @@ impl<K> Exponential<K> {
     /// Sets how long the failures of a key are kept after its wait has ended. The default is the longer of the cap and
     /// ten minutes.
     ///
-    /// A key that fails again after that time starts from zero failures. Its state is removed at the latest when the
-    /// cap and this time have passed since its last failure and enough other failures have been counted. In a queue,
-    /// this time starts when the key has left the queue.
+    /// A key that fails again after that time starts from zero failures. Its state is removed when other keys fail, once the cap
+    /// and this time have passed since its last failure. In a queue, this time starts when the key has left the queue.
     ///
     /// # Examples
     /// ```
@@ -180,7 +179,7 @@ impl<K> Exponential<K> {
     ///     backoff.record_failure(&key, Nanos::ZERO, 0);
     /// }
     /// assert_eq!(backoff.tracked_keys(), 2);
-    /// assert_eq!(backoff.num_requeues(&"a"), 0); // had to make room
+    /// assert_eq!(backoff.num_requeues(&"a"), 0); // evicted
     /// ```
     #[must_use]
     pub fn max_keys(self, most: NonZeroU32) -> Self {
@@ -199,7 +198,7 @@ impl<K> Exponential<K> {
 }
 
 impl Curve {
-    /// Returns the wait after those failures.
+    /// Returns the wait after the failures in `before`.
     fn wait(&self, before: Failures, random: u64) -> u64 {
         let Some(doublings) = before.count.checked_sub(u32::from(self.immediate_first)) else { return 0 };
         // Invariant 2: a shift that would lose a bit is beyond every cap.

@@ -1,9 +1,9 @@
 //! PURE. A few quick retries, then slow ones.
 //!
 //! # Invariants
-//! 1. The wait is `fast` for as many failures of a key as `fast_attempts` says, and `slow` from then on.
+//! 1. The wait is `fast` for the first `fast_attempts` failures of a key, and `slow` for all others.
 //!
-//! and those of the state per key (`per_key.rs`).
+//! The invariants of the state per key (`per_key.rs`) hold, too.
 
 use std::fmt;
 use std::hash::Hash;
@@ -45,8 +45,8 @@ impl<K> FastSlow<K> {
         Self { fast, slow, fast_attempts, failures: PerKey::new(fast.max(slow)) }
     }
 
-    /// Sets how long the failures of a key are kept after its wait has ended. The default is the longer of the longer
-    /// wait and ten minutes. In a queue, this time starts when the key has left the queue.
+    /// Sets how long the failures of a key are kept after its wait has ended. The default is ten minutes, or the longer of the
+    /// two waits if that is longer. In a queue, this time starts when the key has left the queue.
     ///
     /// # Examples
     /// ```

@@ -4,7 +4,7 @@
 //! 1. `open[key]` is the end of the last wait that was counted for `key`; it is removed when the key is forgotten.
 //! 2. A wait that is not over is evicted only to make room, beyond 2²⁰ keys.
 //!
-//! and those of the state per key (`per_key.rs`).
+//! The invariants of the state per key (`per_key.rs`) hold, too.
 //!
 //! Each key is looked up twice, here and in the inner policy, which takes twice the instructions of the controller
 //! default alone (0.93 against 0.44 thousand). Rejected: one entry for both. A policy may have no entry (a bucket), or
@@ -22,8 +22,8 @@ use crate::{Nanos, Policy};
 /// A failure opens a backoff with n failures until a deadline D. If the key runs before D, because it was added, and
 /// fails again, it waits for the rest of that backoff: neither n nor D changes. Only a failure at or after D is passed
 /// to the inner policy. So a storm of events cannot raise an exponent (kubernetes#136853), and duplicates of one
-/// failure take one token from a shared bucket. A queue wraps its limiter in this type. It stores an entry for each
-/// open wait, and for waits that are over until they are swept; at most 2²⁰ entries.
+/// failure take one token from a shared bucket. A queue wraps its limiter in this type. The type stores an entry for each
+/// open wait and for each finished wait that is not evicted yet: at most 2²⁰ entries.
 ///
 /// # Examples
 /// ```
@@ -35,7 +35,7 @@ use crate::{Nanos, Policy};
 /// let mut wait = |at| policy.record_failure(&"a", Nanos::ZERO + millis(at), 0).0;
 /// assert_eq!(wait(0), millis(100));
 /// assert_eq!(wait(30), millis(70)); // the same wait
-/// assert_eq!(wait(100), millis(200)); // it was served: the next one
+/// assert_eq!(wait(100), millis(200)); // the first wait is over: the second wait
 /// ```
 pub struct OncePerBackoff<K, P> {
     policy: P,
@@ -79,7 +79,7 @@ impl<K: Hash + Eq + Clone, P: Policy<K>> Policy<K> for OncePerBackoff<K, P> {
         random: u64,
         in_use: &mut dyn FnMut(&K) -> bool,
     ) -> (Duration, Self::Reservation) {
-        // Before the inner policy counts: if cloning the key panics, no failure has been counted that could not be
+        // Before the inner policy counts the failure: if cloning the key panics, the failure is not counted, because it could not be
         // forgotten.
         let until = self.open.touch(key, now, &mut *in_use);
         if now < *until {
@@ -100,7 +100,7 @@ impl<K: Hash + Eq + Clone, P: Policy<K>> Policy<K> for OncePerBackoff<K, P> {
         self.policy.num_requeues(key)
     }
 
-    /// The backoff stays open: a key whose reservation is cancelled does not run at its end, or runs without a budget.
+    /// The backoff stays open after a cancellation: the key does not run at the end of its wait, or runs without a token.
     fn cancel(&mut self, reservation: Self::Reservation, now: Nanos) -> bool {
         reservation.is_some_and(|reservation| self.policy.cancel(reservation, now))
     }

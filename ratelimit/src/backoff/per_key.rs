@@ -91,7 +91,7 @@ impl<K, V> PerKey<K, V> {
     /// Moves the evicted keys to `evicted`.
     #[inline]
     pub(crate) fn take_evicted(&mut self, evicted: &mut Vec<K>) {
-        // Nearly always empty.
+        // The list is nearly always empty.
         if !self.evicted.is_empty() {
             evicted.append(&mut self.evicted);
         }
@@ -146,7 +146,7 @@ impl<K: Hash + Eq + Clone, V: Default> PerKey<K, V> {
     }
 
     fn insert(&mut self, key: K, hash: u64, now: Nanos) -> u32 {
-        // Invariant 3 keeps it below `NONE`.
+        // Invariant 3 keeps the index below `NONE`.
         let slot = self.slots.len() as u32;
         self.slots.push(Slot { key, hash, touched: now, older: NONE, newer: NONE, value: V::default() });
         let slots = &self.slots;
@@ -235,7 +235,7 @@ impl<K, V> PerKey<K, V> {
     }
 
     fn erase(&mut self, hash: u64, slot: u32) {
-        // Invariant 1: it is there.
+        // Invariant 1: the entry exists.
         if let Ok(entry) = self.index.find_entry(hash, |&other| other == slot) {
             entry.remove();
         }
@@ -293,7 +293,10 @@ impl<K, V> PerKey<K, V> {
                 return Err(format!("invariant 2: slot {slot} of {count} is linked"));
             };
             if entry.older != older {
-                return Err(format!("invariant 2: slot {slot} follows {older}, and says {}", entry.older));
+                return Err(format!(
+                    "invariant 2: slot {slot} follows {older}, but links back to {}",
+                    entry.older
+                ));
             }
             if self.index.find(entry.hash, |&other| other == slot).is_none() {
                 return Err(format!("invariant 1: slot {slot} is not under its hash"));
@@ -307,7 +310,10 @@ impl<K, V> PerKey<K, V> {
             return Err(format!("invariant 3: {count} slots, at most {} and {}", self.most, self.beyond));
         }
         if self.idle < Nanos::from_duration(self.longest_wait).get() {
-            return Err(format!("invariant 4: kept for {} ns, waits of {:?}", self.idle, self.longest_wait));
+            return Err(format!(
+                "invariant 4: keys are kept for {} ns, less than the longest wait of {:?}",
+                self.idle, self.longest_wait
+            ));
         }
         Ok(())
     }
@@ -316,8 +322,8 @@ impl<K, V> PerKey<K, V> {
 /// No slot: the end of the list.
 const NONE: u32 = u32::MAX;
 
-/// About 50 MB at most, keys aside, and more keys than are likely to be failing at once.
+/// Limits the memory to about 50 MB besides the keys; more keys are unlikely to be failing at the same time.
 const DEFAULT_MAX_KEYS: NonZeroU32 = NonZeroU32::new(1 << 20).unwrap();
 
-/// At least this time, even after short waits, because a key may fail again after much slower work.
+/// Failures are kept for at least this time, even after short waits, because a key may fail again after much slower work.
 const SHORTEST_DEFAULT_REST: Duration = Duration::from_secs(600);

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. No key waits for less than the inner policy requires.
-//! 2. The ends of all waits are within the budget (those of `schedule.rs`).
+//! 2. The ends of all waits are within the budget, by the invariants of `schedule.rs`.
 
 use std::time::Duration;
 
@@ -17,9 +17,9 @@ use crate::{Nanos, Policy, Quota, Reservation};
 /// free at that time, the key waits for the next token. A long wait delays no other key, because the tokens before it
 /// stay free.
 ///
-/// Of the waits returned and not cancelled, no span of `d` nanoseconds ever holds the ends of more than `burst` + rate × `d`,
-/// rounded up to a whole token. The budget stores the tokens that are taken from now on as ranges: at most as many as
-/// there are open waits, and 2²⁰; beyond that, free tokens expire unused. Every call is O(log ranges).
+/// In any span of `d` nanoseconds, at most `burst` + rate × `d` waits end, rounded up to a whole token. Cancelled waits do not
+/// count. The budget stores the taken tokens as ranges: at most one per open wait, and at most 2²⁰; beyond that, free tokens
+/// expire unused. Every call is O(log ranges).
 ///
 /// # Examples
 /// ```
@@ -31,8 +31,8 @@ use crate::{Nanos, Policy, Quota, Reservation};
 /// let mut policy = RetryBudget::new(Exponential::new(secs(5)..=secs(60)), Quota::per_second(NonZeroU32::MIN));
 /// let mut wait = |key| policy.record_failure(&key, Nanos::ZERO, 0).0;
 /// assert_eq!([wait("a"), wait("b"), wait("c")], [secs(5), secs(6), secs(7)]); // one a second
-/// assert_eq!([wait("a"), wait("a")], [secs(10), secs(20)]); // its own wait, as the token of then is free
-/// assert_eq!(wait("d"), secs(8)); // and no key waits behind it
+/// assert_eq!([wait("a"), wait("a")], [secs(10), secs(20)]); // its own wait: a token is free at its end
+/// assert_eq!(wait("d"), secs(8)); // the long waits delay no other key
 /// ```
 #[derive(Debug)]
 pub struct RetryBudget<P> {
@@ -99,7 +99,7 @@ impl<K: ?Sized, P: Policy<K>> Policy<K> for RetryBudget<P> {
     ) -> (Duration, Self::Reservation) {
         let (wait, reservation) = self.policy.record_failure_keeping(key, now, random, in_use);
         let token = self.schedule.reserve(now + wait, now);
-        // The longer of the two: a wait beyond the end of time keeps its length.
+        // The maximum of both, so that a wait that ends after `Nanos::MAX` keeps its length.
         (wait.max(token.delay(now)), (reservation, token))
     }
 
@@ -111,8 +111,8 @@ impl<K: ?Sized, P: Policy<K>> Policy<K> for RetryBudget<P> {
         self.policy.num_requeues(key)
     }
 
-    /// Unlike a token of a bucket, a token can be given back even if later tokens are taken: the next key that can use
-    /// it takes it.
+    /// Unlike a token of a bucket, this token can be given back even if later tokens are taken: the next key that can use
+    /// the token takes it.
     fn cancel(&mut self, (reservation, token): Self::Reservation, now: Nanos) -> bool {
         let inner = self.policy.cancel(reservation, now);
         let own = self.schedule.cancel(token, now);

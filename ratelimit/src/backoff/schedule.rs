@@ -2,15 +2,15 @@
 //!
 //! A token bucket is one number, the end of its debt, so a reservation for a later time delays all reservations made
 //! after it. Here the tokens are numbered, and each is taken or free. Token n arrives when time × rate reaches n + 1 −
-//! burst, and is available until time × rate has passed n: so the number of available tokens is always the burst.
+//! burst, and is available until time × rate has passed n: so at any time exactly `burst` tokens are in this state, taken or free.
 //!
 //! # Invariants
 //! 1. No number is taken twice.
 //! 2. A token is due no earlier than requested, not before it arrives, and while it is still available.
-//! 3. Hence, between two changes of the quota, of the tokens taken and not given back no more than burst + rate × d,
-//!    rounded up to a whole token, are due in any d nanoseconds. Proof: at a rate of at most one a nanosecond, a token
-//!    due at t has a number from ⌊t × rate⌋ to below ⌊t × rate⌋ + burst, and all numbers differ. (Faster, a token may
-//!    be late by a part of a nanosecond.) So of the tokens that can be due at t there are fewer than 2^32: see `first_due`.
+//! 3. Hence, between two changes of the quota, at most burst + rate × d (rounded up to a whole token) of the tokens that are
+//!    taken and not given back are due in any d nanoseconds. Proof: at a rate of at most one a nanosecond, a token
+//!    due at t has a number from ⌊t × rate⌋ to below ⌊t × rate⌋ + burst, and all numbers differ. (At a higher rate, a token may
+//!    be late by a part of a nanosecond.) So fewer than 2^32 tokens can be due at t: see `first_due`.
 //! 4. The ranges in `taken` are not empty and lie apart; there are at most [`MOST_RANGES`].
 //! 5. `gone` only grows: after a clock has jumped back, no token becomes available again.
 //!
@@ -51,7 +51,7 @@ impl TokenSchedule {
         let number = self.first_free(self.oldest(at));
         let due = self.comes(number).max(at);
         let reservation = Reservation::new(NonZeroU32::MIN, due, self.change);
-        // A token that is due at the end of time, which is never, is not recorded.
+        // A token that is due at `Nanos::MAX` is never due, so it is not recorded.
         if due == Nanos::MAX {
             return reservation;
         }
@@ -67,7 +67,7 @@ impl TokenSchedule {
             return false;
         }
         let number = self.first_due(reservation.due()) + u128::from(reservation.place());
-        // No key can use it: the clock was later before.
+        // The token is past: the clock was later before and has jumped back, and no key can use the token.
         if number < self.gone {
             return false;
         }
@@ -97,7 +97,7 @@ impl TokenSchedule {
         let old = Self { taken: std::mem::take(&mut self.taken), ..*self };
         (self.quota, self.origin, self.gone, self.change) = (quota, now, 0, self.change + 1);
         let (had, has) = (old.burst(), self.burst());
-        // Numbers of the old stream there now: from `oldest` to below `ahead`.
+        // The numbers of the old stream that are available now: from `oldest` to below `ahead`.
         let oldest = old.oldest(now);
         let ahead = oldest + had;
         // The newest available token is the newest in the new stream, too.
@@ -181,8 +181,9 @@ impl TokenSchedule {
 
     /// Returns the lowest number that can be due at `at`; a reservation stores its number relative to this.
     ///
-    /// At a rate of r tokens a nanosecond, a token comes less than a nanosecond, or ⌈r⌉ tokens, before it is due: its number is at least
-    /// ⌊at × rate⌋ + burst − ⌈r⌉, or ⌊at × rate⌋ if it was there before; and below ⌊at × rate⌋ + burst, as it has come.
+    /// At a rate of r tokens a nanosecond, a token arrives less than a nanosecond, that is, at most ⌈r⌉ tokens, before it is due. So its
+    /// number is at least ⌊at × rate⌋ + burst − ⌈r⌉, or at least ⌊at × rate⌋ if it arrived earlier, and below ⌊at × rate⌋ + burst, because
+    /// it has arrived.
     fn first_due(&self, at: Nanos) -> u128 {
         let late = self.tokens().div_ceil(self.period()).saturating_sub(self.burst());
         self.oldest(at).saturating_sub(late)
@@ -191,7 +192,7 @@ impl TokenSchedule {
     /// Returns when a number arrives.
     fn comes(&self, number: u128) -> Nanos {
         let Some(ahead) = (number + 1).checked_sub(self.burst()) else { return self.origin };
-        // Numbers are at most 2^97: those of the end of time plus those reserved before it. Multiplied by the period
+        // Numbers are at most 2^97: the tokens up to the end of time, plus those reserved before it. Multiplied by the period
         // they could exceed 2^128; on overflow the result is *never*.
         let nanos = ahead.checked_mul(self.period()).map(|parts| parts.div_ceil(self.tokens()));
         let nanos = nanos.and_then(|nanos| u64::try_from(nanos).ok()).unwrap_or(u64::MAX);
@@ -230,5 +231,5 @@ impl fmt::Debug for TokenSchedule {
     }
 }
 
-/// About 50 MB at most.
+/// Limits the memory to about 50 MB.
 const MOST_RANGES: usize = 1 << 20;

@@ -175,7 +175,7 @@ impl<T: Timer> Future for AcquireMany<'_, T> {
         match ready!(self.0.poll(context.waker())) {
             Ok(()) => Poll::Ready(Ok(())),
             Err(AcquireTimeoutError::InsufficientCapacity(error)) => Poll::Ready(Err(error)),
-            Err(AcquireTimeoutError::TimedOut) => unreachable!("it waits without an end"),
+            Err(AcquireTimeoutError::TimedOut) => unreachable!("the wait has no time limit"),
         }
     }
 }

@@ -81,7 +81,7 @@ impl AtomicTokenBucket {
     /// let (three, five) = (NonZeroU32::new(3).unwrap(), NonZeroU32::new(5).unwrap());
     /// let bucket = AtomicTokenBucket::new(Quota::per_second(five));
     /// assert!(bucket.try_acquire_many(three, Nanos::ZERO).is_ok());
-    /// assert!(bucket.try_acquire_many(three, Nanos::ZERO).is_err()); // two are there: none is taken
+    /// assert!(bucket.try_acquire_many(three, Nanos::ZERO).is_err()); // only two are available: none is taken
     /// assert_eq!(bucket.available_tokens(Nanos::ZERO), 2);
     /// ```
     #[inline]

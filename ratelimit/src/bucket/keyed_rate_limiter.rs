@@ -5,8 +5,8 @@
 //! | the buckets of the keys, by hash | one of `shards` |
 //! | the invariant that all shards get the same, latest quota | `changing`, taken before their locks |
 //!
-//! Of user code, `Eq` and `Clone` of a key run under a shard's lock, before anything is changed; `Hash`, `Drop` and the clock
-//! outside it.
+//! `Eq` and `Clone` of a key run under a shard's lock, before anything is changed. All other user code (`Hash`, `Drop`, the clock)
+//! runs outside the lock.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
@@ -36,7 +36,7 @@ const SHARDS: usize = 64;
 /// [`RateLimiter`](crate::RateLimiter) with a timer for each key, which is more state than a number; if there are few
 /// keys, use a map of those.
 ///
-/// A key with reservations that are not due yet is not full. It is kept until they are due, and is among the last to be
+/// The bucket of a key with reservations that are not due yet is not full. The key is kept until they are due, and is among the last to be
 /// replaced.
 ///
 /// A new key is cloned. If the clock jumps back, a key that was evicted as full meanwhile is full again.
@@ -180,7 +180,7 @@ impl<K: Hash + Eq + Clone, C: Clock> KeyedRateLimiter<K, C> {
     /// let (three, five) = (NonZeroU32::new(3).unwrap(), NonZeroU32::new(5).unwrap());
     /// let clients = KeyedRateLimiter::with_clock(Quota::per_second(five), ManualClock::new());
     /// assert!(clients.try_acquire_many(&"ann", three).is_ok());
-    /// assert!(clients.try_acquire_many(&"ann", three).is_err()); // two are there: none is taken
+    /// assert!(clients.try_acquire_many(&"ann", three).is_err()); // only two are available: none is taken
     /// assert_eq!(clients.available_tokens(&"ann"), 2);
     /// assert_eq!(clients.available_tokens(&"bob"), 5);
     /// ```
@@ -275,7 +275,7 @@ const DEFAULT_MAX_KEYS: usize = 1 << 20;
 
 /// Creates the shards: a power of two of them, all of the same size.
 fn shards<K>(quota: Quota, most: usize) -> Shards<K> {
-    // At most `most`, which is at least one.
+    // At most `most` shards; `most` is at least one.
     let shards = SHARDS.min(1 << most.ilog2());
     (0..shards).map(|_| CachePadded::new(Mutex::new(Shard::new(quota, most / shards)))).collect()
 }

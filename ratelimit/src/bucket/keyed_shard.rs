@@ -185,7 +185,7 @@ impl<K: Eq + Clone> Shard<K> {
         if !reservation.is_open(self.change, now) {
             return false;
         }
-        // If the key is not there, the clock was later before, and the bucket was full then.
+        // If the key is absent, its full bucket was evicted before the clock jumped back.
         let Some(slot) = self.find(hash, key) else { return false };
         let without = self.scale.cancel(self.slots[slot].full_at, now, reservation);
         self.slots[slot].full_at = without.unwrap_or(self.slots[slot].full_at);

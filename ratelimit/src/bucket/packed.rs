@@ -35,7 +35,7 @@ const CLOSED: u64 = u64::MAX;
 const WRAP: u64 = 1 << 63;
 /// The largest burst and debt that fit into a word.
 const ROOM: u128 = 1 << 62;
-/// The latest time of an epoch; a burst later than that still fits.
+/// The latest time of an epoch; a value one burst later still fits.
 const LATEST: i128 = (1 << 64) - (1 << 62) - 1;
 /// How far the clock may go back within an epoch, because readings of several threads are not ordered.
 const MARGIN: u64 = 1 << 32;
@@ -72,7 +72,7 @@ impl Constant {
     }
 }
 
-/// The bucket behind the lock. While the word is open, only its quota counts.
+/// The bucket behind the lock. While the word is open, only its quota is valid.
 #[derive(Debug)]
 pub(crate) struct LockedBucket {
     pub(crate) bucket: TokenBucket,
@@ -82,7 +82,7 @@ pub(crate) struct LockedBucket {
     base: i128,
     first: Nanos,
     last: Nanos,
-    /// No word closed since the last wrap-around was larger than this.
+    /// The largest word that was closed since the last wrap-around.
     peak: u64,
 }
 
@@ -106,7 +106,7 @@ impl LockedBucket {
         self.scale = Some(scale);
         self.base = self.bucket.full_at() as i128 - value;
         let rate = i128::from(scale.rate());
-        // Earlier than the end of time, at which all debts are due, because a word does not represent the horizon.
+        // Before `Nanos::MAX`, at which all debts are due, because a word cannot represent the horizon.
         let clamped = |nanos: i128| Nanos::new(nanos.clamp(0, i128::from(u64::MAX) - 1) as u64);
         self.first = clamped((self.base.max(0) as u128).div_ceil(rate as u128) as i128);
         self.last = clamped((self.base + LATEST) / rate);
@@ -123,7 +123,7 @@ impl LockedBucket {
     }
 }
 
-/// The word and its interpretation at a time.
+/// The word, and the constants and the time to interpret it with.
 struct Sample {
     word: u64,
     /// The time, in the units of the word.
@@ -161,7 +161,7 @@ impl PackedBucket {
             let debt = (after - sample.present).saturating_sub(sample.capacity);
             if debt > 0 {
                 if self.is_still(&sample) {
-                    // A rate that divides a nanosecond is the usual case, and a division is the most expensive step.
+                    // A division is the most expensive step, and the usual rate of one part per nanosecond needs none.
                     let wait = if sample.rate == 1 { debt } else { debt.div_ceil(sample.rate) };
                     let due = Nanos::new(now.get().saturating_add(wait));
                     return Some(Err(NotYet::new(due, now)));
@@ -202,7 +202,7 @@ impl PackedBucket {
             return None;
         }
         let rate = rate.get();
-        // From `first` to `last`, this is from zero to `LATEST`, whatever wraps in between.
+        // From `first` to `last`, the result is from zero to `LATEST`, even if an intermediate result wraps around.
         let present = now.wrapping_mul(rate).wrapping_add(shift.get());
         Some(Sample { word, present, rate, token: token.get(), capacity: capacity.get() })
     }

@@ -65,7 +65,7 @@ impl Quota {
     /// use std::num::NonZeroU32;
     /// use std::time::Duration;
     ///
-    /// // One in two and a half seconds.
+    /// // One token per 2.5 seconds.
     /// let slow = Quota::new(NonZeroU32::MIN, Duration::from_millis(2_500)).unwrap();
     /// assert_eq!(slow.period(), Duration::from_millis(2_500));
     /// assert!(Quota::new(NonZeroU32::MIN, Duration::ZERO).is_err());

@@ -15,13 +15,13 @@ use crate::{
     Timer, TryAcquireError,
 };
 
-/// A token bucket that threads and tasks share, and can wait for: [`TokenBucket`](crate::TokenBucket) with a clock and
-/// a wait queue.
+/// A token bucket that is shared between threads and tasks, which can wait for tokens: [`TokenBucket`](crate::TokenBucket) with
+/// a clock and a wait queue.
 ///
 /// Clones are handles to the same bucket.
 ///
 /// **Fair.** Waiters are served in FIFO order, tasks and threads in one wait queue. While there are waiters, no call
-/// overtakes them, not even [`try_acquire`](Self::try_acquire). So a request for a whole burst is granted, however many
+/// overtakes them, not even [`try_acquire`](Self::try_acquire). So a request for a whole burst is granted even if many
 /// small requests come after it.
 ///
 /// **Exact.** Of the tokens granted and not given back, no span of `d` nanoseconds holds more than `burst` + rate ×
@@ -31,9 +31,9 @@ use crate::{
 ///
 /// **No thundering herd, and no work while idle.** A waiter is polled twice: to join the wait queue, and to receive its
 /// tokens. One alarm is set, for the first waiter or the first time limit. There is no background task or thread. A
-/// waiter that is kept and never polled is granted its tokens in its turn, and the others go on. (With a timer that
-/// wakes too early from inside `wake_at`, the others go on with the next call, because the first waiter is then woken
-/// to check.)
+/// waiter that is kept and never polled is granted its tokens in FIFO order, and the waiters behind it are served. (If a timer
+/// wakes too early from inside `wake_at`, the waiters behind it are served at the next call, because the first waiter is then
+/// woken to check.)
 ///
 /// While there are no waiters, taking tokens is one atomic compare-and-exchange and one reading of the clock; while
 /// there are waiters, it takes a lock.
@@ -115,8 +115,8 @@ impl<T: Timer> RateLimiter<T> {
     /// Waits for `count` tokens, which are granted together.
     ///
     /// # Errors
-    /// Returns [`InsufficientCapacity`] for more tokens than the burst, which can never be granted, also if the burst
-    /// becomes smaller during the wait.
+    /// Returns [`InsufficientCapacity`] if `count` is above the burst, because such a request can never be granted; also if the
+    /// burst falls below `count` during the wait.
     ///
     /// # Cancel safety
     /// Like [`acquire`](Self::acquire).
@@ -129,9 +129,9 @@ impl<T: Timer> RateLimiter<T> {
     /// let (five, six) = (NonZeroU32::new(5).unwrap(), NonZeroU32::new(6).unwrap());
     /// let limiter = RateLimiter::with_timer(Quota::per_second(five), ThreadTimer::new());
     /// assert!(block_on(limiter.acquire_many(five)).is_ok());
-    /// assert!(block_on(limiter.acquire_many(six)).is_err()); // at once: more than the burst
+    /// assert!(block_on(limiter.acquire_many(six)).is_err()); // fails immediately: more than the burst
     /// let limit = Duration::from_millis(10);
-    /// assert!(block_on(limiter.acquire_many_timeout(five, limit)).is_err()); // not in time
+    /// assert!(block_on(limiter.acquire_many_timeout(five, limit)).is_err()); // timed out
     /// ```
     pub fn acquire_many(&self, count: NonZeroU32) -> AcquireMany<'_, T> {
         AcquireMany::new(Waiting::new(&self.shared, count, Some(T::wake_at)))
@@ -139,8 +139,8 @@ impl<T: Timer> RateLimiter<T> {
 
     /// Waits for a token for at most `limit` on the timer's clock, from the first poll.
     ///
-    /// The timer wakes the future when the limit is over, and the waiters behind it move up then, whether it is polled
-    /// or not. A token that is available by then is taken, even if the timer is late.
+    /// The timer wakes the future when the limit is over. The waiters behind it then move up, whether or not the future is polled.
+    /// A token that is available by then is taken, even if the timer is late.
     ///
     /// # Errors
     /// Returns [`TimedOut`] after `limit`; no token was taken.
@@ -191,7 +191,7 @@ impl<T: Clock> RateLimiter<T> {
     /// Takes a token if one is available now and there is no waiter.
     ///
     /// # Errors
-    /// Returns [`NotYet`] with the time at which a token will be available after all waiters have theirs; nothing is
+    /// Returns [`NotYet`] with the time at which a token will be available after all waiters have got theirs; nothing is
     /// reserved.
     #[inline]
     pub fn try_acquire(&self) -> Result<(), NotYet> {
@@ -221,8 +221,8 @@ impl<T: Clock> RateLimiter<T> {
     /// Waits for `count` tokens, which are granted together, blocking the thread.
     ///
     /// # Errors
-    /// Returns [`InsufficientCapacity`] for more tokens than the burst, which can never be granted, also if the burst
-    /// becomes smaller during the wait.
+    /// Returns [`InsufficientCapacity`] if `count` is above the burst, because such a request can never be granted; also if the
+    /// burst falls below `count` during the wait.
     ///
     /// # Examples
     /// ```
@@ -230,7 +230,7 @@ impl<T: Clock> RateLimiter<T> {
     /// # use std::{num::NonZeroU32, time::Duration};
     /// let five = NonZeroU32::new(5).unwrap();
     /// let limiter = RateLimiter::new(Quota::per_hour(five));
-    /// assert!(limiter.try_acquire_many(five).is_ok()); // all that an hour brings
+    /// assert!(limiter.try_acquire_many(five).is_ok()); // all tokens of an hour
     /// let limit = Duration::from_millis(10);
     /// assert!(limiter.blocking_acquire_timeout(limit).is_err());
     /// let more = Quota::per_second(NonZeroU32::new(500).unwrap());
@@ -243,7 +243,7 @@ impl<T: Clock> RateLimiter<T> {
         match self.block(count, None) {
             Ok(()) => Ok(()),
             Err(AcquireTimeoutError::InsufficientCapacity(error)) => Err(error),
-            Err(AcquireTimeoutError::TimedOut) => unreachable!("it waits without an end"),
+            Err(AcquireTimeoutError::TimedOut) => unreachable!("the wait has no time limit"),
         }
     }
 
@@ -306,9 +306,9 @@ impl<T: Clock> RateLimiter<T> {
     }
 
     /// Gives back tokens that were not used, and returns whether this had an effect: like
-    /// [`TokenBucket::cancel`](crate::TokenBucket::cancel), but also without effect once tokens have come back that
-    /// were granted after the reservation and never used, such as those of an [`Acquire`] that was dropped before it
-    /// returned them. The returned tokens go to waiters.
+    /// [`TokenBucket::cancel`](crate::TokenBucket::cancel), with one more case without effect. It occurs when tokens that were
+    /// granted after the reservation have come back unused, for example from an [`Acquire`] that was dropped before it returned
+    /// them. Tokens that are given back go to waiters.
     pub fn cancel(&self, reservation: Reservation) -> bool {
         self.shared.cancel(reservation, self.shared.now())
     }

@@ -9,7 +9,7 @@ use crate::Nanos;
 ///
 /// A reservation is a value without a lifetime, so you can store it next to the operation that waits for it. Dropping
 /// it uses the tokens. To give them back, pass it to `cancel` of the bucket, limiter or policy that created it;
-/// cancelled elsewhere, it adds tokens to a bucket that never lost them.
+/// another bucket's `cancel` would add tokens that this bucket never granted.
 ///
 /// # Examples
 /// ```
@@ -22,7 +22,7 @@ use crate::Nanos;
 /// let (first, second): (Reservation, Reservation) = (bucket.reserve(start), bucket.reserve(start));
 /// assert_eq!((first.delay(start), second.delay(start)), (Duration::ZERO, Duration::from_secs(1)));
 /// assert_eq!(second.delay(second.due()), Duration::ZERO);
-/// assert_eq!(second.count(), NonZeroU32::MIN); // of `reserve_many`, as many as it was asked for
+/// assert_eq!(second.count(), NonZeroU32::MIN); // for `reserve_many`, the requested number
 /// ```
 #[derive(Debug)]
 #[must_use = "dropping a reservation uses its tokens: wait until they are due, or cancel it"]

@@ -10,12 +10,12 @@
 //! unlocking, and a replaced waker is dropped after unlocking.
 //!
 //! # Between the word and the lock
-//! A thread that locks closes the word first. So a thread that takes tokens without the lock either took them before, and
-//! the closed word includes that, or fails and locks. The word is opened again when there is no waiter and no
+//! A thread that takes the lock closes the word first. So a thread that takes tokens without the lock either took them before, and
+//! the closed word includes them, or fails and takes the lock. The word is opened again when there is no waiter and no
 //! grant whose waiter was not polled yet.
 //!
 //! # FIFO order
-//! While there are waiters, only the first one takes tokens. Each change settles twice: before it, so that tokens that
+//! While there are waiters, only the first one takes tokens. Waiters are served before and after each change: before it, so that tokens that
 //! are due by now go to the waiters first, and after it. The first waiter is granted its tokens when they are due,
 //! whether it is polled or not; so a waiter that is never polled costs the others only its tokens.
 
@@ -113,7 +113,7 @@ impl<T: Clock> Shared<T> {
     /// Polls a request: takes its tokens if they are due, and otherwise waits for them with `waker`.
     pub(crate) fn look(&self, request: &mut AcquireRequest<T>, waker: &Waker) -> Look {
         let now = self.now();
-        // A new request usually has to wait.
+        // A new request usually waits: its waker is cloned before locking.
         let mut spare = request.place.is_none().then(|| waker.clone());
         loop {
             match self.change(now, |state| state.turn(request, waker, &mut spare, now)) {
@@ -197,8 +197,8 @@ impl<T: Clock> Alarmed for Shared<T> {
                 self.change(now, |_| ());
             }
             // The timer fired from inside `wake_at`, too early or at an unknown time: the first waiter is woken, and
-            // sets the alarm again. The alarm is not set here, because a timer that always fires this way would never
-            // let this loop end.
+            // sets the alarm again. The alarm is not set here, because a timer that always fires this way would keep this loop running
+            // for ever.
             now => {
                 let waker = state.waiters.take_first_waker();
                 drop(state);

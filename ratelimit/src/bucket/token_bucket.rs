@@ -5,12 +5,12 @@
 //! parts of [`FixedPointRate`].
 //!
 //! # Invariants
-//! 1. `full_at` never lies beyond the horizon, the fullest debt whose last token is due at [`Nanos::MAX`] (never).
-//!    That is below 2^97, so no sum here can wrap.
+//! 1. `full_at` never lies beyond the horizon, the largest debt: its last token is due at [`Nanos::MAX`] (never).
+//!    The horizon is below 2^97, so no sum here can wrap.
 //! 2. Between two changes of the quota, of any tokens granted and not given back, at most `burst` + rate × (b − a) are
 //!    due in the nanoseconds a ≤ t < b. Proof: a reservation moves `full_at` up by its tokens and never below *now*. Let
-//!    the first of the span be n tokens due at a. If they were there, `full_at` is at least a + n tokens; if they had to
-//!    be waited for, it is a + burst, and n ≤ burst. The last of the span leaves `full_at` at no more than b + burst. So
+//!    the first tokens of the span be n tokens due at a. If they were available when they were taken, `full_at` is at least
+//!    a + n tokens; otherwise it is a + burst, and n ≤ burst. The last tokens of the span leave `full_at` at no more than b + burst. So
 //!    the tokens after the first n cost no more than b − a + burst − n tokens, or b − a.
 //! 3. A token is due no earlier than it is reserved, and no later than needed for 2.
 //! 4. No caller can have waited for tokens that are given back: see [`TokenBucket::cancel`].
@@ -47,7 +47,7 @@ use crate::{InsufficientCapacity, Nanos, NotYet, Policy, Quota, Reservation, Try
 /// assert_eq!(bucket.reserve(now).due(), now);
 /// let third = bucket.reserve(now);
 /// assert_eq!(third.due(), now + Duration::from_millis(500));
-/// assert!(bucket.cancel(third, now)); // nobody has reserved after it
+/// assert!(bucket.cancel(third, now)); // no later reservation depends on it
 /// assert_eq!(bucket.try_acquire(now).unwrap_err().due(), now + Duration::from_millis(500));
 /// ```
 #[derive(Debug)]
@@ -123,7 +123,7 @@ impl TokenBucket {
     /// Gives back tokens that were not used, and returns whether this had an effect.
     ///
     /// It has no effect if their time has passed; if other tokens are reserved for a later time (those keep their due
-    /// time, and nobody could use the gap before them); if the tokens are due at [`Nanos::MAX`], which is never; or if
+    /// time, and the gap before them would stay unused); if the tokens are due at [`Nanos::MAX`], which is never; or if
     /// the quota has been changed since. Otherwise the bucket is as if the tokens had never been reserved. Golang's
     /// x/time/rate has the same rule.
     ///
@@ -208,7 +208,7 @@ impl TokenBucket {
     ///
     /// Earlier reservations keep their times, which `full_at` no longer determines. So none of them can be cancelled
     /// from now on: the last of them would count as later than all others and be removed before one that is used later,
-    /// and at that one's time the bucket would count as full although it is not.
+    /// and at the due time of that one the bucket would count as full although it is not.
     pub(crate) fn refund(&mut self, back: u128) {
         self.full_at -= back;
         self.change += u64::from(back > 0);

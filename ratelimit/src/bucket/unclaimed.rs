@@ -17,7 +17,7 @@ pub(crate) struct UnclaimedGrants {
     round: u64,
     /// The number of open grants of this round.
     open: u64,
-    /// In parts.
+    /// The minimum that was missing since the oldest grant of this round, in parts.
     slack: u128,
 }
 
@@ -68,7 +68,7 @@ impl UnclaimedGrants {
         back
     }
 
-    /// The bucket is, and counts as having always been, fuller by this amount.
+    /// Records that the bucket is, and counts as having always been, fuller by `by` parts.
     pub(crate) fn lower(&mut self, by: u128) {
         self.slack = self.slack.saturating_sub(by);
     }

@@ -40,8 +40,8 @@ pub(crate) struct Waiter {
 /// The result of waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Served {
-    /// The waiter has its tokens, granted in that round of
-    /// [`UnclaimedGrants`](crate::bucket::unclaimed::UnclaimedGrants), if they can still be given back.
+    /// The waiter has its tokens. `round` is the round of [`UnclaimedGrants`](crate::bucket::unclaimed::UnclaimedGrants) in which
+    /// they were granted, if they can still be given back.
     Granted { count: NonZeroU32, round: Option<u64> },
     /// The quota was changed, and its burst is now smaller than the request.
     Refused(InsufficientCapacity),
@@ -115,7 +115,7 @@ impl WaitQueue {
         Some(std::mem::replace(&mut self.list.first_mut()?.waker, Waker::noop().clone()))
     }
 
-    /// Refuses the waiters that want more than the burst, and were not promised their tokens before the burst changed.
+    /// Refuses the waiters that request more than the burst and were not promised their tokens before the burst changed.
     /// Returns whether there are more of them than fit into the batch.
     ///
     /// O(waiters).
@@ -201,7 +201,9 @@ impl WaitQueue {
         let (mut threads, mut tokens, mut promises, mut deadlines) = (0, 0, true, BTreeMap::new());
         for (slot, waiter) in self.list.iter() {
             if waiter.promised.is_some() && !promises {
-                return Err(format!("invariant 2: a promise behind none, in slot {slot}"));
+                return Err(format!(
+                    "invariant 2: the waiter in slot {slot} has a promise, but the waiter before it has none"
+                ));
             }
             promises = waiter.promised.is_some();
             threads += usize::from(waiter.thread);

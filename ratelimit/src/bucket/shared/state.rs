@@ -20,16 +20,16 @@ pub(crate) struct State<T> {
     pub(super) waiters: WaitQueue,
     pub(super) unclaimed: UnclaimedGrants,
     pub(super) alarm: Alarm,
-    /// The thread that covers the alarm: it wakes up when the first waiter's tokens are due; with the time until which
-    /// it sleeps.
+    /// The slot of the thread that covers the alarm, and the time until which it sleeps. It wakes up when the first waiter's tokens
+    /// are due.
     attends: Option<(u32, Nanos)>,
     /// The latest time that was seen: used if the clock panics.
     seen: Nanos,
-    /// The time at which tokens are being granted, while there is more to wake than one batch holds.
+    /// The time at which tokens are being granted, while more waiters must be woken than one batch holds.
     granting: Option<Nanos>,
-    /// Set by the first waiter that needs it; a blocked thread does not.
+    /// Set by the first waiter that needs a timer; a blocked thread needs none.
     wake_at: Option<WakeAt<T>>,
-    /// Whether waiters that want more than the burst must be refused.
+    /// Whether waiters that request more than the burst must be refused.
     refusing: bool,
 }
 
@@ -84,9 +84,9 @@ impl<T> State<T> {
 
     /// Grants the tokens that are due, in FIFO order, and sets the next alarm.
     pub(super) fn settle(&mut self, now: Nanos, effects: &mut Effects<T>) {
-        // All tokens due at one time are granted as of that time, however many batches it takes and whichever calls come in between:
-        // a call with a later time, before the rest are granted, would compute a bucket that is too full, and spend tokens that
-        // may still be given back.
+        // All tokens due at one time are granted as of that time, even if this takes several batches with calls in between. A call
+        // with a later time between two batches would compute a bucket that is too full, and spend tokens that may still be given
+        // back.
         if let Some(at) = self.granting.take() {
             if let Granted::Full = self.serve(at, effects) {
                 return;
@@ -115,8 +115,8 @@ impl<T> State<T> {
         loop {
             let granted = self.grant(now, effects);
             let Granted::Until(_) = granted else { return granted };
-            // Checked after granting, so that a late timer refuses no tokens that are available. Waiters behind it move
-            // up.
+            // Checked after granting, so that a late timer does not refuse available tokens. The waiters behind a waiter that timed out
+            // move up.
             if self.waiters.next_deadline().is_none_or(|deadline| deadline > now) {
                 return granted;
             }
@@ -155,7 +155,7 @@ impl<T> State<T> {
                     Err(not_yet) => return Granted::Until(not_yet.due()),
                 },
             }
-            // Promised tokens are used when they are due: the times returned to other callers depend on them.
+            // Promised tokens count as used when they are due, because the times returned to other callers depend on them.
             let round = first.promised.is_none().then(|| self.unclaimed.grant());
             let granted = Served::Granted { count: first.count, round };
             let Some(waiter) = self.waiters.serve_first(granted) else { return Granted::All };
@@ -178,7 +178,7 @@ impl<T> State<T> {
             return bucket.try_acquire_many(count, now);
         }
         bucket.fits(count)?;
-        // After all waiters have received their tokens.
+        // The tokens are due after all waiters have received theirs.
         let scale = bucket.scale();
         let cost = scale.cost(self.waiters.tokens().saturating_add(count.get().into()));
         let due = scale.due(scale.after(bucket.full_at(), now, cost), now);
@@ -195,7 +195,7 @@ impl<T> State<T> {
         bucket.fits(count)?;
         let mut reserve = |count| {
             let reservation = bucket.reserve_fitting(count, now);
-            // The tokens are used at their due time: at that time the bucket must be full no earlier than this.
+            // The tokens count as used at their due time. Observes how many parts are missing just before that use.
             let (scale, full_at) = (bucket.scale(), bucket.full_at());
             let used = scale.parts(reservation.due()) + scale.cost(u64::from(count.get()));
             unclaimed.observe(full_at.saturating_sub(used));
@@ -221,7 +221,7 @@ impl<T> State<T> {
         }
         self.unclaimed.end_round();
         self.exact.bucket.set_quota(quota, now);
-        // Settling, which follows, refuses those waiters.
+        // The settling after this change refuses the waiters that request more than the new burst.
         self.refusing = true;
     }
 
@@ -251,7 +251,7 @@ impl<T> State<T> {
             let until = request.limit.map(|limit| now + limit);
             let place = self.waiters.join(request.count, waker, request.is_thread(), until);
             if attends {
-                // From now on: the thread is awake, and needs no wake-up.
+                // The thread covers the alarm from now on. It is awake, so it needs no wake-up.
                 self.attends = Some((place.slot(), Nanos::ZERO));
             }
             request.place = Some(place);
@@ -316,7 +316,7 @@ impl<T> State<T> {
         self.seen
     }
 
-    /// How long the thread at this place may sleep: without a limit, unless it covers the alarm.
+    /// The time until which the thread at this place may sleep; `None`, no limit, unless the thread covers the alarm.
     pub(super) fn sleeps_until(&self, place: &Place) -> Option<Nanos> {
         self.attends.filter(|(slot, _)| place.slot() == *slot).map(|(_, until)| until)
     }
