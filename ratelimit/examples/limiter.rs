@@ -1,4 +1,4 @@
-//! The limiter alone: retry what fails, each time later, without hammering what is down.
+//! A limiter without a queue: failed connections are retried with growing waits, so that a host that is down is not overloaded.
 //!
 //! Run it with `cargo run -p flyball-ratelimit --example limiter`.
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 use flyball_ratelimit::{Exponential, Jitter, Limiter, MaxOf, Quota, TokenBucket};
 
 fn main() {
-    // Each host backs off on its own, and all of them together retry at most 20 times a second, 5 at once.
+    // Each host backs off on its own, and all of them together retry at most 20 times a second, with a burst of 5.
     let backoff = Exponential::new(Duration::from_millis(10)..=Duration::from_secs(1)).jitter(Jitter::Equal);
     let budget = TokenBucket::new(Quota::per_second(nz(20)).allow_burst(nz(5)));
     let limiter = Limiter::new(MaxOf::new(backoff, budget));
@@ -22,7 +22,7 @@ fn main() {
         }
     });
 
-    assert_eq!(limiter.tracked_keys(), 0, "everything has worked in the end, and is forgotten");
+    assert_eq!(limiter.tracked_keys(), 0, "all hosts are connected, so no key is tracked");
 }
 
 fn connect(
@@ -43,11 +43,11 @@ fn connect(
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "an example may wait in earnest; tests move a `ManualClock`")]
+#[expect(clippy::disallowed_methods, reason = "an example may sleep; tests move a `ManualClock`")]
 fn pause(wait: Duration) {
     thread::sleep(wait);
 }
 
 fn nz(value: u32) -> NonZeroU32 {
-    NonZeroU32::new(value).expect("a quota has no zero")
+    NonZeroU32::new(value).expect("a quota value must not be zero")
 }

@@ -1,4 +1,4 @@
-//! Threads share a budget of requests, without a runtime: small ones, one for a whole burst, and a change of the quota.
+//! Threads share a rate limiter without an async runtime: single tokens, a request for a whole burst, a timeout, and a change of the quota.
 //!
 //! `cargo run -p flyball-ratelimit --example shared_bucket`
 
@@ -25,10 +25,10 @@ fn main() {
             });
         }
         scope.spawn(|| match bucket.blocking_acquire_many(nz(10)) {
-            Ok(()) => report("ten at once, however many small ones come after"),
+            Ok(()) => report("ten together, before later small requests"),
             Err(error) => report(&error.to_string()),
         });
-        // A caller that cannot wait for long does something else.
+        // This call waits for a limited time and then gives up.
         if bucket.blocking_acquire_timeout(Duration::from_millis(20)).is_err() {
             report("gave up");
         }

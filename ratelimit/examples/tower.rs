@@ -1,5 +1,4 @@
-//! A tower layer that limits a client by a bucket: so many requests a second, a burst after a rest, one budget for all
-//! clones of the service, first come, first served.
+//! A tower layer that limits the request rate of a client. All clones of the service share one token bucket and are served in FIFO order.
 //!
 //! `cargo run -p flyball-ratelimit --features tokio --example tower`. tokio's clock is paused, so seconds take no time.
 
@@ -17,7 +16,7 @@ use tower::{Layer, Service, ServiceExt};
 
 // === the layer ===
 
-/// Limits what it wraps by a bucket.
+/// Limits the services that it wraps with one shared token bucket.
 #[derive(Clone)]
 struct RateLimit {
     bucket: RateLimiter<TokioTimer>,
@@ -31,7 +30,7 @@ impl<S> Layer<S> for RateLimit {
     }
 }
 
-/// What is limited. Ready means: it holds a token.
+/// A rate-limited service. It is ready only while it holds a token.
 struct RateLimited<S> {
     inner: S,
     bucket: RateLimiter<TokioTimer>,
@@ -40,7 +39,7 @@ struct RateLimited<S> {
 
 enum Token {
     None,
-    /// In the bucket's line. A waiter borrows its bucket, so this one brings its own handle.
+    /// Waits in the bucket's wait queue. [`RateLimiter::acquire`] borrows the limiter, so the future owns a clone of it.
     Waiting(Pin<Box<dyn Future<Output = ()> + Send>>),
     Taken,
 }
@@ -50,8 +49,8 @@ impl<R, S: Service<R>> Service<R> for RateLimited<S> {
     type Error = S::Error;
     type Future = S::Future;
 
-    /// Dropping the service instead of polling it again gives up its place in the line, with what it was granted there.
-    /// A token that it holds and does not use is spent: less than the quota then, and never more.
+    /// Dropping the service instead of polling it again removes it from the wait queue and returns a token that was granted there.
+    /// A token that the service has taken and not used is lost: the rate is then below the quota, never above it.
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         loop {
             match &mut self.token {
@@ -66,7 +65,7 @@ impl<R, S: Service<R>> Service<R> for RateLimited<S> {
                     ready!(waiter.as_mut().poll(context));
                     self.token = Token::Taken;
                 }
-                // Kept until the call, however long the inner one takes to be ready.
+                // The token is kept until `call`, even if the inner service takes long to become ready.
                 Token::Taken => return self.inner.poll_ready(context),
             }
         }
@@ -74,12 +73,12 @@ impl<R, S: Service<R>> Service<R> for RateLimited<S> {
 
     fn call(&mut self, request: R) -> S::Future {
         let token = mem::replace(&mut self.token, Token::None);
-        assert!(matches!(token, Token::Taken), "`call` before `poll_ready` has said that it is ready");
+        assert!(matches!(token, Token::Taken), "`call` before `poll_ready` returned `Ready`");
         self.inner.call(request)
     }
 }
 
-/// A clone shares the bucket, and gets ready by itself.
+/// A clone shares the bucket but not the token: each clone becomes ready on its own.
 impl<S: Clone> Clone for RateLimited<S> {
     fn clone(&self) -> Self {
         Self { inner: self.inner.clone(), bucket: self.bucket.clone(), token: Token::None }
@@ -88,7 +87,7 @@ impl<S: Clone> Clone for RateLimited<S> {
 
 // === a client ===
 
-/// Answers with when it was asked.
+/// Returns each request with the time at which it arrived.
 #[derive(Clone)]
 struct Server {
     start: Instant,
@@ -115,10 +114,10 @@ async fn main() -> Result<(), Infallible> {
     let bucket = RateLimiter::with_timer(Quota::per_second(QPS).allow_burst(BURST), TokioTimer::current());
     let client = RateLimit { bucket: bucket.clone() }.layer(Server { start: Instant::now() });
 
-    // The burst at once, the others a tenth of a second apart, in the order in which they asked, whichever clone they use.
+    // The three requests of the burst run immediately, the others 100 ms apart, in FIFO order across all clones.
     let requests = ['a', 'b', 'c', 'd', 'e', 'f'].map(|name| tokio::spawn(client.clone().oneshot(name)));
     tokio::task::yield_now().await;
-    // Somebody who has no patience: it leaves the line, and nobody behind it waits for longer because of it.
+    // This request times out: it leaves the wait queue and does not delay the requests behind it.
     let impatient = timeout(Duration::from_millis(50), client.clone().oneshot('x'));
     let last = tokio::spawn(client.clone().oneshot('g'));
     assert!(impatient.await.is_err());
