@@ -1,4 +1,4 @@
-//! An adaptive limit by hand: rounds and steps, permits and how they end, and the line of those who wait.
+//! Tests `AimdLimit` round by round, the outcomes of permits, and the wait queue of `ConcurrencyLimiter`.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,10 +15,10 @@ use testkit::wakers::{Counting, Panicking};
 
 const BOUND: Duration = Duration::from_millis(100);
 
-/// A round of as many as may start, `failed` and `slow` of them.
+/// Runs `answers` operations one after the other: `failed` of them fail, and `slow` are slow. Returns the new limit.
 fn round(limit: &mut AimdLimit, answers: u32, failed: u32, slow: u32) -> u32 {
     for number in 0..answers {
-        let started = limit.start(Nanos::ZERO).expect("one at a time");
+        let started = limit.start(Nanos::ZERO).expect("no other operation is in flight");
         let outcome = if number < failed { Outcome::Failure } else { Outcome::Success };
         let is_slow = (failed..failed + slow).contains(&number);
         let took = if is_slow { BOUND + Duration::from_nanos(1) } else { BOUND };
@@ -52,7 +52,7 @@ fn one_bad_answer_changes_nothing_however_low_the_limit() {
 
 #[test]
 fn one_round_is_one_step_whatever_comes_at_once() {
-    // A hundred in flight all fail: the first round ends, the others started before it.
+    // All 100 operations in flight fail: they are one round and lower the limit once.
     let mut limit = AimdLimit::new(1..=1_000, BOUND).initial_limit(100);
     let started: Vec<_> = std::iter::from_fn(|| limit.start(Nanos::ZERO)).collect();
     assert_eq!(started.len(), 100);
@@ -60,7 +60,7 @@ fn one_round_is_one_step_whatever_comes_at_once() {
         limit.end(operation, Outcome::Failure, Nanos::ZERO);
     }
     assert_eq!((limit.limit(), limit.in_flight()), (70, 0));
-    // The same with twice as many rounds on their way.
+    // The same with 35 operations that stay in flight while 35 others fail.
     let first: Vec<_> = (0..35).filter_map(|_| limit.start(Nanos::ZERO)).collect();
     for _ in 0..35 {
         let other = limit.start(Nanos::ZERO).unwrap();
@@ -80,13 +80,13 @@ fn answers_of_an_older_round_say_nothing() {
     for operation in old {
         limit.end(operation, Outcome::Failure, Nanos::ZERO);
     }
-    assert_eq!(round(&mut limit, 28, 2, 0), 28, "those twenty would have lowered it");
+    assert_eq!(round(&mut limit, 28, 2, 0), 28, "the failures of the older round are counted");
 }
 
 #[test]
 fn only_a_limit_that_is_reached_rises() {
     let mut limit = AimdLimit::new(1..=22, BOUND).initial_limit(20);
-    assert_eq!(round(&mut limit, 20, 0, 0), 20, "one at a time");
+    assert_eq!(round(&mut limit, 20, 0, 0), 20, "the limit was not reached");
     let full = |limit: &mut AimdLimit| {
         let started: Vec<_> = std::iter::from_fn(|| limit.start(Nanos::ZERO)).collect();
         started.into_iter().for_each(|operation| limit.end(operation, Outcome::Success, Nanos::ZERO));
@@ -95,7 +95,7 @@ fn only_a_limit_that_is_reached_rises() {
     assert_eq!(
         [full(&mut limit), full(&mut limit), full(&mut limit)],
         [21, 22, 22],
-        "and not above the most"
+        "the limit rises to its maximum and not above"
     );
     assert_eq!(round(&mut limit, 22, 0, 0), 22);
 }
@@ -108,7 +108,7 @@ fn what_is_ignored_counts_for_nothing() {
         limit.end(operation, Outcome::Ignored, Nanos::MAX);
     }
     assert_eq!((limit.limit(), limit.in_flight()), (20, 0));
-    assert_eq!(round(&mut limit, 19, 19, 0), 20, "not yet a round");
+    assert_eq!(round(&mut limit, 19, 19, 0), 20, "the round has not ended");
     assert_eq!(round(&mut limit, 1, 1, 0), 14);
 }
 
@@ -137,10 +137,10 @@ fn limiter(limit: u32) -> (ConcurrencyLimiter<ManualClock>, ManualClock) {
     (ConcurrencyLimiter::with_clock(adaptive, clock.clone()), clock)
 }
 
-/// A round of ten permits, each ended by `end`.
+/// Runs a round of ten permits, each ended by `end`. Returns the new limit.
 fn ten(limiter: &ConcurrencyLimiter<ManualClock>, end: impl Fn(Permit<ManualClock>)) -> u32 {
     for _ in 0..10 {
-        end(limiter.try_acquire().expect("one at a time"));
+        end(limiter.try_acquire().expect("no other operation is in flight"));
     }
     limiter.check().unwrap();
     limiter.limit()
@@ -190,13 +190,13 @@ fn those_who_wait_are_served_in_order_and_polled_twice() {
     for served in 0..100 {
         drop(permit.take());
         limiter.check().unwrap();
-        assert!(limiter.try_acquire().is_none(), "nobody overtakes");
+        assert!(limiter.try_acquire().is_none(), "`try_acquire` overtook the waiters");
         let woken: Vec<_> = line.iter().map(|(_, counter, _)| counter.wakes()).collect();
         assert!(woken.iter().enumerate().all(|(at, wakes)| *wakes == usize::from(at <= served)), "{woken:?}");
         let (future, _, waker) = &mut line[served];
         match poll(&mut future.as_mut(), waker) {
             Poll::Ready(ready) => permit = Some(ready),
-            Poll::Pending => panic!("{served} was woken for nothing"),
+            Poll::Pending => panic!("waiter {served} was woken without a slot"),
         }
     }
     assert_eq!((limiter.waiters(), limiter.in_flight()), (0, 1));
@@ -217,7 +217,7 @@ fn who_leaves_the_line_hands_its_place_on() {
     assert_eq!(limiter.waiters(), 2);
     permit.succeed();
     assert_eq!(wakers.iter().map(|(counter, _)| counter.wakes()).collect::<Vec<_>>(), [1, 0, 0]);
-    // It has been given the place, and does not look again.
+    // The first waiter has been given the slot, and is not polled again.
     drop(first);
     assert_eq!(wakers.iter().map(|(counter, _)| counter.wakes()).collect::<Vec<_>>(), [1, 0, 1]);
     let mut third = third;
@@ -239,24 +239,30 @@ fn one_that_is_kept_and_never_polled_costs_some_time_and_not_the_place() {
     let woken = || wakers.iter().map(|(counter, _)| counter.wakes()).collect::<Vec<_>>();
     assert_eq!(woken(), [1, 0, 0]);
     clock.advance(Duration::from_millis(99));
-    assert!(limiter.try_acquire().is_none(), "it is kept for the first");
+    assert!(limiter.try_acquire().is_none(), "the slot is reserved for the first waiter");
     assert_eq!(woken(), [1, 0, 0]);
     clock.advance(Duration::from_millis(1));
-    assert!(limiter.try_acquire().is_none(), "those in line come first");
+    assert!(limiter.try_acquire().is_none(), "waiters are served before new calls");
     assert_eq!(woken(), [1, 1, 0]);
-    // The first is the next again, as soon as it looks.
+    // When the first waiter is polled, it is at the head of the wait queue again.
     assert!(poll(&mut line[0].as_mut(), &wakers[0].1).is_pending());
-    let Poll::Ready(second) = poll(&mut line[1].as_mut(), &wakers[1].1) else { panic!("it was woken") };
+    let Poll::Ready(second) = poll(&mut line[1].as_mut(), &wakers[1].1) else {
+        panic!("the second waiter was woken without a slot")
+    };
     second.succeed();
     assert_eq!(woken(), [2, 1, 0]);
     assert!(poll(&mut line[0].as_mut(), &wakers[0].1).is_ready());
     assert_eq!(woken(), [2, 1, 1]);
-    // The last never looks, and nobody waits behind it.
+    // The last waiter is never polled, and no other waiter is behind it.
     clock.advance(Duration::from_millis(100));
     let newcomer = limiter.try_acquire();
     assert!(newcomer.is_some());
     drop(line);
-    assert_eq!((limiter.in_flight(), limiter.waiters()), (1, 0), "it has lost nothing to give back");
+    assert_eq!(
+        (limiter.in_flight(), limiter.waiters()),
+        (1, 0),
+        "a waiter that had lost its slot released one"
+    );
     limiter.check().unwrap();
 }
 

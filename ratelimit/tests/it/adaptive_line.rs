@@ -1,4 +1,4 @@
-//! For how long a place in flight is kept for who was woken for it.
+//! How long a slot stays reserved for the waiter that was woken for it.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,7 +15,7 @@ use testkit::wakers::poll_once;
 const KEPT: Duration = Duration::from_millis(100);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// One at a time.
+/// Creates a limiter with one slot.
 fn limiter() -> (ConcurrencyLimiter<ManualClock>, ManualClock) {
     let clock = ManualClock::new();
     (ConcurrencyLimiter::with_clock(AimdLimit::new(1..=1, SECOND), clock.clone()), clock)
@@ -33,7 +33,7 @@ fn in_line(limiter: &ConcurrencyLimiter<ManualClock>) -> Waiting {
     waiting
 }
 
-/// Operations that take longer than a place is kept, and a task that asks anew at once when its own has ended.
+/// The operations take longer than a slot stays reserved, and a new waiter joins whenever an operation ends.
 #[test]
 fn the_first_in_line_is_served_however_the_operation_before_it_ended() {
     let unwinds = |permit: Permit<_>| {
@@ -53,7 +53,9 @@ fn the_first_in_line_is_served_however_the_operation_before_it_ended() {
             end(holder);
             line.push_back(in_line(&limiter));
             let mut first = line.pop_front().unwrap();
-            let Poll::Ready(permit) = poll(&mut first) else { panic!("round {round}: it was woken") };
+            let Poll::Ready(permit) = poll(&mut first) else {
+                panic!("round {round}: the first waiter was woken without a slot")
+            };
             holder = permit;
             limiter.check().unwrap();
         }
@@ -68,14 +70,14 @@ fn a_place_that_is_handed_on_is_kept_from_then_on() {
     clock.advance(SECOND);
     permit.fail();
     clock.advance(KEPT / 2);
-    // Woken, and gives up: its place goes on.
+    // The first waiter was woken and is dropped: its slot goes to the second.
     drop(first);
     clock.advance(KEPT - Duration::from_nanos(1));
-    assert!(limiter.try_acquire().is_none(), "it is kept for the second");
+    assert!(limiter.try_acquire().is_none(), "the slot is reserved for the second waiter");
     assert!(poll(&mut second).is_ready());
 }
 
-/// Nobody else has asked for it meanwhile.
+/// No other call has taken the slot in between.
 #[test]
 fn one_that_looks_late_still_has_its_place() {
     let (limiter, clock) = limiter();
@@ -86,15 +88,15 @@ fn one_that_looks_late_still_has_its_place() {
         for waiting in &mut both {
             clock.advance(KEPT);
             if let Poll::Ready(permit) = poll(waiting) {
-                assert_eq!(round, 0, "in turn");
+                assert_eq!(round, 0, "the first late poll got no slot");
                 permit.succeed();
                 *waiting = Box::pin(limiter.acquire());
-                assert_eq!(limiter.waiters(), 0, "the next has its place");
+                assert_eq!(limiter.waiters(), 0, "the slot did not go to the next waiter");
                 return;
             }
         }
     }
-    panic!("two that look late take the place from one another for ever");
+    panic!("two waiters that are polled late take the slot from each other for ever");
 }
 
 #[test]
@@ -114,10 +116,10 @@ fn a_place_that_nobody_looks_at_is_taken_back_whatever_ended_before() {
     }
 }
 
-/// Ends that have nothing to time ask the clock for others; a clock that panics then is not theirs.
+/// An end that is not a success reads the clock only for the waiters, so a panic of the clock does not affect it.
 #[test]
 fn a_clock_that_panics_spoils_no_end_that_is_not_timed() {
-    /// Shows nothing while it is broken.
+    /// A clock that panics while it is broken.
     #[derive(Clone)]
     struct Broken(ManualClock, Arc<AtomicBool>);
 
@@ -140,7 +142,7 @@ fn a_clock_that_panics_spoils_no_end_that_is_not_timed() {
     drop(line.remove(0));
     broken.store(false, Ordering::SeqCst);
     clock.advance(SECOND);
-    assert!(limiter.try_acquire().is_none(), "its time begins with this call");
+    assert!(limiter.try_acquire().is_none(), "the slot is reserved from this call on");
     clock.advance(KEPT - Duration::from_nanos(1));
     assert!(limiter.try_acquire().is_none());
     assert!(poll_once(line[0].as_mut()).is_ready());

@@ -1,11 +1,12 @@
-//! An adaptive limit in front of a server whose latency rises with load: near the knee, fair, backing off, recovering.
+//! An adaptive limit in front of a server whose latency rises with its load: the limit stays near the knee of the latency curve, is
+//! fair, backs off and recovers.
 
 use std::time::Duration;
 
 use drivers::limiter::loaded_server::{Client, Phase, Second, WORK, run};
 use flyball_ratelimit::AimdLimit;
 
-/// Three times the latency at rest.
+/// Three times the latency of an idle server.
 const BOUND: Duration = Duration::from_millis(150);
 
 fn client(start_at: u32, from: u64) -> Client {
@@ -20,7 +21,7 @@ fn mean(seconds: &[Second], what: impl Fn(&Second) -> f64) -> f64 {
     seconds.iter().map(what).sum::<f64>() / seconds.len() as f64
 }
 
-/// Twenty workers of 50 ms: 400 answers a second from 20 in flight on, and 150 ms at 60.
+/// Twenty workers with 50 ms per request: 400 answers a second with 20 or more in flight, and a latency of 150 ms with 60.
 #[test]
 fn it_comes_to_the_knee_from_below_and_from_above() {
     for start_at in [1, 20, 1_000] {
@@ -28,8 +29,8 @@ fn it_comes_to_the_knee_from_below_and_from_above() {
         let late = &report[0][60..];
         let limits = late.iter().map(|second| second.limit);
         let (least, most) = (limits.clone().min().unwrap(), limits.max().unwrap());
-        assert!(least >= 20, "from {start_at}: the server is kept busy, {least}");
-        assert!(most <= 70, "from {start_at}: the line stays short, {most}");
+        assert!(least >= 20, "from {start_at}: the limit fell to {least}, too low to keep the server busy");
+        assert!(most <= 70, "from {start_at}: the limit rose to {most}, so requests wait too long");
         let answered = mean(late, |second| second.answered.into());
         assert!(answered > 395.0, "from {start_at}: {answered} answers of 400 a second");
         let slowest = late.iter().map(|second| second.median).max().unwrap();
@@ -42,7 +43,7 @@ fn without_it_the_same_load_waits_in_line() {
     let fixed = Client { limit: AimdLimit::new(1_000..=1_000, BOUND), from: 0 };
     let report = run(vec![fixed], &[steady(20, 60)]);
     let median = report[0][59].median;
-    assert!(median > Duration::from_secs(2), "the measure is one: {median:?}");
+    assert!(median > Duration::from_secs(2), "without a limit the median is only {median:?}");
 }
 
 #[test]
@@ -61,7 +62,10 @@ fn it_follows_a_server_that_becomes_slower_and_faster() {
     let phases = [steady(20, 60), steady(5, 120), steady(40, 240)];
     let report = &run(vec![client(20, 0)], &phases)[0];
     let slower = mean(&report[90..120], |second| second.limit.into());
-    assert!((5.0..18.0).contains(&slower), "five workers bear 15 in 150 ms: {slower}");
+    assert!(
+        (5.0..18.0).contains(&slower),
+        "five workers answer 15 requests in 150 ms, but the limit is {slower}"
+    );
     assert!(report[110].median < BOUND * 3 / 2, "{:?}", report[110].median);
     let faster = mean(&report[200..240], |second| second.answered.into());
     assert!(faster > 780.0, "{faster} of 800");
@@ -72,15 +76,15 @@ fn it_backs_off_when_all_fails_and_recovers() {
     let down = Phase { until: 70, workers: 20, down: true };
     let report = &run(vec![client(40, 0)], &[steady(20, 60), down, steady(20, 120)])[0];
     assert!(report[59].limit >= 30, "{}", report[59].limit);
-    assert_eq!(report[69].limit, 1, "as careful as it may be");
+    assert_eq!(report[69].limit, 1, "the limit did not fall to its minimum");
     assert!(report[60].refused > report[69].refused && report[69].answered == 0);
     let recovered = report[70..].iter().position(|second| second.answered >= 390).expect("it recovers");
-    assert!(recovered <= 15, "in {recovered} s");
+    assert!(recovered <= 15, "recovered only after {recovered} s");
 }
 
 #[test]
 fn a_limit_that_is_not_used_does_not_grow() {
-    // Far more workers than it may use.
+    // The server has far more workers than the limit can use.
     let limited = Client { limit: AimdLimit::new(1..=8, BOUND), from: 0 };
     let report = &run(vec![limited], &[steady(100, 30)])[0];
     assert_eq!(report[29].limit, 8);

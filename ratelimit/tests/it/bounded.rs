@@ -1,4 +1,4 @@
-//! State per key is bounded and expires by itself, and no call pays for the others.
+//! State per key is bounded and expires by itself, and the cost of each call is bounded.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -13,7 +13,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
 fn forgetting_to_forget_leaks_nothing() {
-    // Kept for 1 s of wait and 600 s of rest: with a new failing key a second, no more than those of 601 s.
+    // A key is kept for a wait of 1 s and a rest of 600 s. With one new failing key a second, only the keys of the last 601 s are kept.
     let mut backoff = Exponential::new(SECOND..=SECOND);
     let mut now = Nanos::ZERO;
     for key in 0..1_000_000_u32 {
@@ -35,10 +35,10 @@ fn a_backlog_of_expired_keys_goes_away_two_by_two() {
     for call in 1..=500 {
         backoff.record_failure(&9_999, later, 0);
         backoff.take_evicted(&mut dead);
-        assert_eq!(dead.len(), 2 * call, "no call lets go of more than two");
+        assert_eq!(dead.len(), 2 * call, "each call evicts two keys");
     }
     assert_eq!(backoff.tracked_keys(), 1);
-    assert_eq!(dead, (0..1_000).collect::<Vec<_>>(), "those idle longest go first");
+    assert_eq!(dead, (0..1_000).collect::<Vec<_>>(), "the keys that were idle longest are evicted first");
 }
 
 #[test]
@@ -46,9 +46,9 @@ fn the_number_of_keys_is_bounded_and_the_longest_idle_makes_room() {
     let mut backoff = Exponential::new(SECOND..=SECOND * 60).max_keys(NonZeroU32::new(3).unwrap());
     let mut wait = |key| backoff.record_failure(&key, Nanos::ZERO, 0).0.as_secs();
     assert_eq!([wait("a"), wait("b"), wait("c"), wait("a")], [1, 1, 1, 2]);
-    assert_eq!(wait("d"), 1, "in the place of b");
-    assert_eq!([wait("a"), wait("c"), wait("d")], [4, 2, 2], "the others count on");
-    assert_eq!(wait("b"), 1, "b starts anew, in the place of a");
+    assert_eq!(wait("d"), 1, "d replaces b");
+    assert_eq!([wait("a"), wait("c"), wait("d")], [4, 2, 2], "the other keys keep their failures");
+    assert_eq!(wait("b"), 1, "b starts from zero failures and replaces a");
     assert_eq!((backoff.tracked_keys(), backoff.num_requeues(&"a")), (3, 0));
 }
 
@@ -65,7 +65,7 @@ fn a_million_keys_fit_unless_told_otherwise() {
 fn failures_are_kept_for_the_rest_after_the_wait_and_no_longer() {
     for (waits, rest) in [(100, None), (1_000, None), (100, Some(7)), (100, Some(0))] {
         let longest = SECOND * waits;
-        // Unless set: the longer of the cap and ten minutes.
+        // The default rest is the longer of the cap and ten minutes.
         let kept = longest + SECOND * rest.unwrap_or(600.max(waits));
         let mut backoff = Exponential::new(SECOND..=longest);
         let mut steps = FastSlow::new(SECOND, longest, 1);
@@ -99,16 +99,16 @@ fn settings_may_come_in_any_order_and_late() {
 fn every_part_of_a_combination_hands_over_its_dead() {
     let mut policy = controller_default();
     let (_, reservation) = policy.record_failure(&1, Nanos::ZERO, 0);
-    assert!(policy.cancel(reservation, Nanos::ZERO), "the bucket's part");
+    assert!(policy.cancel(reservation, Nanos::ZERO), "the bucket's token was not given back");
     policy.forget(&1);
     let mut dead = vec![0];
     policy.take_evicted(&mut dead);
-    assert_eq!(dead, [0, 1], "added to what is there");
+    assert_eq!(dead, [0, 1], "evicted keys are appended");
     policy.take_evicted(&mut dead);
-    assert_eq!(dead, [0, 1], "once");
+    assert_eq!(dead, [0, 1], "each evicted key is handed over once");
 }
 
-/// So many keys that fail once each and are never forgotten: `FLYBALL_KEYS=10000000` is the full run.
+/// Lets 100 000 keys fail once each and forgets none; `FLYBALL_KEYS=10000000` is the full run.
 fn stream<P: Policy<u64>>(name: &str, mut policy: P, step: Duration, most: usize) -> P {
     let keys = std::env::var("FLYBALL_KEYS").map_or(100_000, |keys| keys.parse().expect("a number"));
     let mut now = Nanos::ZERO;
@@ -116,7 +116,7 @@ fn stream<P: Policy<u64>>(name: &str, mut policy: P, step: Duration, most: usize
     for key in 0..keys {
         let _ = policy.record_failure(&key, now, key);
         policy.take_evicted(&mut dead);
-        assert!(dead.len() <= 6, "{name}: no call pays for the others, {} at once", dead.len());
+        assert!(dead.len() <= 6, "{name}: one call evicted {} keys", dead.len());
         dead.clear();
         assert!(policy.tracked_keys() <= most, "{name}: {} after {key} keys", policy.tracked_keys());
         now = now + step;
@@ -129,15 +129,15 @@ fn a_stream_of_distinct_keys_does_not_grow_a_limiter() {
     let (milli, rest) = (Duration::from_millis(1), Duration::from_secs(1));
     let thousand = NonZeroU32::new(1_000).unwrap();
     let backoff = || Exponential::new(milli..=rest).jitter(Jitter::Decorrelated);
-    // One key each millisecond: those of a longest wait and a rest, 2001 of them.
+    // With one key per millisecond, the keys of one longest wait and one rest are kept: 2001 keys.
     let expire = 2_002;
     stream("exponential", backoff().forget_after(rest), milli, expire).check().unwrap();
     stream("fast and slow", FastSlow::new(milli, rest, 1).forget_after(rest), milli, expire).check().unwrap();
-    // No time passes: what is bounded is their number.
+    // No time passes, so only `max_keys` bounds the number of keys.
     stream("exponential at once", backoff().max_keys(thousand), Duration::ZERO, 1_000).check().unwrap();
     let steps = FastSlow::new(milli, rest, 1).max_keys(thousand);
     stream("fast and slow at once", steps, Duration::ZERO, 1_000).check().unwrap();
-    // Open waits of 1 ms to 3 ms, and some that are over and not yet looked at.
+    // Open waits of 1 ms to 3 ms, and some finished waits that were not checked yet.
     let once = OncePerBackoff::new(backoff().forget_after(rest));
     stream("once per wait", once, milli, expire).check().unwrap();
     let bucket = || TokenBucket::new(Quota::per_second(thousand));
@@ -151,7 +151,7 @@ fn a_stream_of_distinct_keys_does_not_grow_a_limiter() {
 
 #[test]
 fn a_stream_with_the_settings_as_they_come_stays_at_a_million_keys() {
-    // All waits open, nothing expires: one key a microsecond and a wait of 1000 s.
+    // All waits stay open and no key expires: one key a microsecond and a wait of 1000 s.
     let (micro, wait) = (Duration::from_micros(1), Duration::from_secs(1_000));
     let once = OncePerBackoff::new(Exponential::new(wait..=wait));
     let mut once = stream("once per wait", once, micro, 1 << 20);
@@ -161,7 +161,7 @@ fn a_stream_with_the_settings_as_they_come_stays_at_a_million_keys() {
     stream("paced", paced, micro, 1 << 20).check().unwrap();
 }
 
-/// A shell that holds keys says so: what is counted of them neither expires nor makes room, and is let go of once they are gone.
+/// The failures of keys in use neither expire nor are evicted; they are evicted once the keys are no longer in use.
 #[test]
 fn keeps_what_is_in_use() {
     let backoff = Exponential::new(SECOND..=SECOND).max_keys(NonZeroU32::new(2).unwrap());
@@ -174,12 +174,12 @@ fn keeps_what_is_in_use() {
         }
         now = now + SECOND * 10_000;
     }
-    assert_eq!(policy.tracked_keys(), 10, "as many as are in use, whatever the bound");
+    assert_eq!(policy.tracked_keys(), 10, "keys in use are kept beyond the bound");
     for key in 10..20 {
-        // Now only one is.
+        // Now only key 3 is in use.
         policy.record_failure_keeping(&key, now, 0, &mut |key| *key == 3);
         assert_eq!(policy.get_mut().0.check(), Ok(()));
     }
     assert_eq!((policy.num_requeues(&3), policy.num_requeues(&4)), (3, 0));
-    assert_eq!(Policy::<i32>::tracked_keys(policy.get_mut().0), 3, "two, and the one that is in use");
+    assert_eq!(Policy::<i32>::tracked_keys(policy.get_mut().0), 3, "the bound of two, plus the key in use");
 }

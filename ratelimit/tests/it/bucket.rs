@@ -1,4 +1,4 @@
-//! A token bucket by hand: what is given back, what a change of the quota does, and the rate over a long time.
+//! Tests token buckets step by step: returned tokens, changes of the quota, and the rate over a long time.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use flyball_sync::{ManualClock, Nanos};
 use testkit::random::Random;
 
 fn nz(value: u32) -> NonZeroU32 {
-    NonZeroU32::new(value).expect("a quota has no zero")
+    NonZeroU32::new(value).expect("a quota value must not be zero")
 }
 
 fn per_second(rate: u32, burst: u32) -> Quota {
@@ -34,12 +34,12 @@ fn many_at_once_are_all_there_or_none_is_taken() {
     let mut bucket = TokenBucket::new(per_second(10, 5));
     assert_eq!(bucket.try_acquire_many(nz(3), at(0)), Ok(()));
     let Err(TryAcquireError::NotYet(not_yet)) = bucket.try_acquire_many(nz(4), at(0)) else {
-        panic!("two are left")
+        panic!("four tokens were taken of two")
     };
     assert_eq!((not_yet.due(), bucket.available_tokens(at(0))), (at(200), 2));
     let Err(TryAcquireError::InsufficientCapacity(too_many)) = bucket.try_acquire_many(nz(6), at(9_000))
     else {
-        panic!("above the burst")
+        panic!("six tokens are above the burst")
     };
     assert_eq!(
         (too_many.requested(), too_many.burst(), bucket.available_tokens(at(9_000))),
@@ -96,7 +96,7 @@ fn tokens_due_at_once_can_be_given_back_in_any_order() {
 
 #[test]
 fn what_another_waits_behind_is_not_given_back() {
-    // Were it, the next would be told 2000 as well: two at once from a burst of one.
+    // If the second were given back, the next reservation would be due at 2000 ms, too: two tokens at once with a burst of one.
     let mut bucket = TokenBucket::new(per_second(1, 1));
     let [_, second, third] = [(); 3].map(|()| bucket.reserve(at(0)));
     assert_eq!((second.due(), third.due()), (at(1_000), at(2_000)));
@@ -121,7 +121,7 @@ fn a_changed_quota_keeps_what_is_available_and_what_is_owed() {
         bucket.try_acquire(at(0)).unwrap();
     }
     bucket.set_quota(per_second(1, 8), at(0));
-    assert_eq!(bucket.available_tokens(at(0)), 6, "of ten, four are gone");
+    assert_eq!(bucket.available_tokens(at(0)), 6, "four of ten tokens are taken");
     assert_eq!(bucket.available_tokens(at(1_999)), 7, "one a second now");
     bucket.set_quota(per_second(1, 3), at(1_999));
     assert_eq!(bucket.available_tokens(at(1_999)), 3, "no more than the new burst");
@@ -133,7 +133,7 @@ fn a_changed_quota_keeps_what_is_available_and_what_is_owed() {
         let _ = owing.reserve(at(0));
     }
     owing.set_quota(per_second(10, 1), at(0));
-    assert_eq!(owing.reserve(at(0)).due(), at(500), "four owed tokens, paid at ten a second");
+    assert_eq!(owing.reserve(at(0)).due(), at(500), "four owed tokens arrive at ten a second");
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn a_cancelled_reservation_gives_back_the_tokens_of_all_parts() {
 
 #[test]
 fn the_word_of_an_atomic_bucket_comes_round_and_stays_exact() {
-    // Primes that divide nothing: 2^63 parts are two seconds at the one, two and a half hours at the other.
+    // Prime rates, which share no divisor with a second: 2^63 parts are two seconds at the first rate, two and a half hours at the second.
     for (rate, step) in [(4_294_967_291, 400_000_000), (1_000_003, 1_700_000_000_000)] {
         let quota = per_second(rate, rate);
         let (mut exact, atomic) = (TokenBucket::new(quota), AtomicTokenBucket::new(quota));
@@ -205,7 +205,7 @@ fn the_word_of_an_atomic_bucket_comes_round_and_stays_exact() {
 
 #[test]
 fn what_does_not_fit_into_the_word_is_exact_as_well() {
-    // A hundred an hour, four billion at once: some thousands of years to fill.
+    // With 100 tokens an hour and a burst of four billion, the bucket takes thousands of years to fill.
     let quota = Quota::per_hour(nz(100)).allow_burst(NonZeroU32::MAX);
     let (mut exact, atomic) = (TokenBucket::new(quota), AtomicTokenBucket::new(quota));
     for step in 0..1_000_u64 {

@@ -1,4 +1,4 @@
-//! How waits are spread: within bounds, evenly, to the end of the range, and differently in each part.
+//! Jitter spreads waits evenly over the whole range, and independently in each part of a combination.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -51,7 +51,7 @@ fn a_decorrelated_wait_is_from_the_base_to_three_times_the_last() {
         backoff.forget(&key);
         assert!(
             backoff.record_failure(&key, Nanos::ZERO, u64::MAX).0 == base * 3,
-            "forgotten, with its last wait"
+            "`forget` must also drop the last wait"
         );
     }
 }
@@ -67,7 +67,7 @@ fn decorrelated_waits_grow_by_a_tenth_a_failure() {
     for key in 0..keys {
         let waits =
             [(); 60].map(|()| backoff.record_failure(&key, Nanos::ZERO, random.next()).0.as_secs_f64());
-        // The first thirty push off from the base.
+        // The first thirty waits are still affected by the base, so they are left out.
         sum += (waits[failures - 1] / waits[29]).ln() / 30.0;
     }
     let growth = (sum / f64::from(keys)).exp();
@@ -78,7 +78,7 @@ fn decorrelated_waits_grow_by_a_tenth_a_failure() {
 fn waits_are_spread_evenly() {
     const DRAWS: usize = 100_000;
     for wait in &LENGTHS[1..] {
-        // Decorrelated, to where time ends.
+        // The range of decorrelated waits ends at `u64::MAX` nanoseconds.
         let thrice = (wait.as_nanos() * 3).min(u64::MAX.into()) as f64 / wait.as_nanos() as f64;
         let kinds =
             [(Jitter::Full, 0.0..1.0), (Jitter::Equal, 0.5..1.0), (Jitter::Decorrelated, 1.0..thrice)];
@@ -95,7 +95,7 @@ fn waits_are_spread_evenly() {
                 let tenth = (share - range.start) / (range.end - range.start) * 10.0;
                 tenths[(tenth as usize).min(9)] += 1;
             }
-            // Six standard deviations of 10 000 ± 95, and what a wait of 1001 ns cannot divide evenly.
+            // Six standard deviations of 10 000 ± 95, plus the rounding of a wait of 1001 ns.
             assert!(tenths.iter().all(|n| (9_300..10_700).contains(n)), "{jitter:?} of {wait:?}: {tenths:?}");
         }
     }
@@ -113,7 +113,11 @@ fn long_failing_keys_stay_apart_and_below_the_cap() {
         let mut late = waits.split_off(400);
         late.sort_unstable();
         late.dedup();
-        assert_eq!(late.len(), 20, "{jitter:?}: no two waits alike, though all would be above the cap");
+        assert_eq!(
+            late.len(),
+            20,
+            "{jitter:?}: some waits are equal, although jitter spreads them below the cap"
+        );
     }
 }
 
@@ -140,7 +144,7 @@ fn the_parts_of_a_max_of_do_not_rise_and_fall_together() {
     };
     let mean_of_one = mean(&mut || one.record_failure(&1, Nanos::ZERO, random.next()).0);
     let mean_of_two = mean(&mut || two.record_failure(&1, Nanos::ZERO, random.next()).0);
-    // 1/2 for one, 2/3 for the longer of two that know nothing of each other; six standard deviations are 0.018.
+    // The mean is 1/2 for one wait and 2/3 for the longer of two independent waits; six standard deviations are 0.018.
     assert!((mean_of_one - 1.0 / 2.0).abs() < 0.02, "{mean_of_one}");
     assert!((mean_of_two - 2.0 / 3.0).abs() < 0.02, "{mean_of_two}");
 }

@@ -1,4 +1,4 @@
-//! A bucket for each key: bounded memory, reservations, and keys that misbehave.
+//! A bucket for each key: bounded memory, reservations, and keys with code that panics or calls back.
 
 use std::num::NonZeroU32;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,7 +21,8 @@ fn one_a_second() -> Quota {
 
 #[test]
 fn millions_of_keys_stream_through_in_bounded_memory() {
-    // 100 000 new keys a second, each full again after a second: 100 000 that matter, never more than twice as many kept.
+    // With 100 000 new keys a second, and buckets that are full again after a second, 100 000 buckets are not full; at most twice as many
+    // keys are kept.
     let clock = ManualClock::new();
     let keyed = KeyedRateLimiter::with_clock(one_a_second(), clock.clone());
     let mut most = 0;
@@ -55,11 +56,11 @@ fn the_emptiest_bucket_is_the_last_to_go() {
     let clock = ManualClock::new();
     let keyed = KeyedRateLimiter::with_clock(Quota::per_second(nz(1)).allow_burst(nz(100)), clock.clone())
         .max_keys(nz(1));
-    // One lock, one slot: nobody else to go.
+    // One lock and one slot: the new key replaces the only key.
     keyed.try_acquire_many(&0, nz(100)).unwrap();
     keyed.try_acquire(&1).unwrap();
     assert_eq!((keyed.available_tokens(&0), keyed.available_tokens(&1)), (100, 99));
-    // One lock, and eight candidates.
+    // One lock and one slot: each new key replaces the key before it.
     let keyed =
         KeyedRateLimiter::with_clock(Quota::per_second(nz(1)).allow_burst(nz(100)), clock).max_keys(nz(1));
     for key in 0..50 {
@@ -72,12 +73,12 @@ fn the_emptiest_bucket_is_the_last_to_go() {
 fn a_full_bucket_is_no_state() {
     let clock = ManualClock::new();
     let keyed = KeyedRateLimiter::with_clock(one_a_second(), clock.clone()).max_keys(nz(1));
-    assert_eq!((keyed.available_tokens(&1), keyed.tracked_keys()), (1, 0), "to look leaves nothing");
+    assert_eq!((keyed.available_tokens(&1), keyed.tracked_keys()), (1, 0), "reading a key stores no state");
     keyed.try_acquire(&1).unwrap();
     assert!(keyed.try_acquire(&1).is_err());
     clock.advance(SECOND);
     keyed.try_acquire(&2).unwrap();
-    assert_eq!(keyed.tracked_keys(), 1, "1 is full, and gone");
+    assert_eq!(keyed.tracked_keys(), 1, "the full bucket of key 1 is evicted");
     clock.advance(SECOND);
     keyed.set_quota(Quota::per_second(nz(1)).allow_burst(nz(5)));
     assert_eq!((keyed.tracked_keys(), keyed.available_tokens(&2)), (0, 5));
@@ -87,7 +88,7 @@ fn a_full_bucket_is_no_state() {
 fn too_many_are_refused_and_leave_nothing() {
     let keyed = KeyedRateLimiter::with_clock(one_a_second(), ManualClock::new());
     let Err(TryAcquireError::InsufficientCapacity(error)) = keyed.try_acquire_many(&"a", nz(2)) else {
-        panic!("a burst of one")
+        panic!("two tokens are above the burst of one")
     };
     assert_eq!((error.requested(), error.burst(), keyed.tracked_keys()), (nz(2), nz(1), 0));
     assert_eq!(keyed.quota(), one_a_second());
@@ -102,7 +103,7 @@ fn reservations_of_one_key_are_due_one_after_the_other() {
     assert_eq!(keyed.reserve(&"b").delay(clock.now()), Duration::ZERO);
     assert_eq!(keyed.try_acquire(&"a").unwrap_err().retry_after(), SECOND * 3);
     assert_eq!(keyed.reserve_many(&"c", nz(2)).unwrap_err().requested(), nz(2));
-    assert_eq!(keyed.tracked_keys(), 2, "what is refused leaves nothing");
+    assert_eq!(keyed.tracked_keys(), 2, "a refused request stores no state");
 }
 
 #[test]
@@ -122,7 +123,7 @@ fn a_cancelled_reservation_is_given_to_the_next() {
     let clock = ManualClock::new();
     let keyed = KeyedRateLimiter::with_clock(one_a_second(), clock.clone());
     let [_, second, third] = [(); 3].map(|()| keyed.reserve(&1));
-    assert!(!keyed.cancel(&1, second), "the third keeps its place");
+    assert!(!keyed.cancel(&1, second), "the third reservation is due later");
     assert!(keyed.cancel(&1, third));
     let third = keyed.reserve(&1);
     assert_eq!(third.delay(clock.now()), SECOND * 2);
@@ -130,7 +131,7 @@ fn a_cancelled_reservation_is_given_to_the_next() {
     let late = keyed.reserve(&1);
     clock.advance(SECOND * 2);
     assert!(!keyed.cancel(&1, late), "its time has passed");
-    assert!(!keyed.cancel(&2, third), "a key without state has nothing to come");
+    assert!(!keyed.cancel(&2, third), "a key without state has no reservation");
     assert_eq!(keyed.available_tokens(&1), 1);
 }
 
@@ -145,7 +146,7 @@ fn a_reservation_of_an_older_quota_is_not_given_back() {
     assert!(!keyed.cancel(&1, ahead));
 }
 
-/// A key that was evicted starts full when it comes again, and nothing that it had reserved before gives it more.
+/// An evicted key starts with a full bucket when it is used again, and its old reservations cannot add tokens.
 #[test]
 fn a_reservation_from_before_its_key_was_evicted_is_not_given_back() {
     for comes_again in [false, true] {
@@ -154,7 +155,7 @@ fn a_reservation_from_before_its_key_was_evicted_is_not_given_back() {
         let ahead = keyed.reserve(&1);
         keyed.try_acquire(&2).unwrap();
         if comes_again {
-            // With the very times that it had before.
+            // The new reservations have the same due times as the old ones.
             let _ = (keyed.reserve(&1), keyed.reserve(&1));
         }
         assert!(!keyed.cancel(&1, ahead) && !keyed.cancel(&1, at_once));
@@ -163,7 +164,7 @@ fn a_reservation_from_before_its_key_was_evicted_is_not_given_back() {
     }
 }
 
-/// Only a bucket that is not full and makes room closes what is reserved; one that is full has nothing to come.
+/// Only the eviction of a bucket that is not full closes reservations; a full bucket has no reservation that is due later.
 #[test]
 fn keys_that_come_and_go_do_not_close_reservations() {
     let clock = ManualClock::new();
@@ -174,7 +175,11 @@ fn keys_that_come_and_go_do_not_close_reservations() {
         clock.advance(SECOND / 1_000);
     }
     let cancelled = reservations.into_iter().rev().map(|reservation| keyed.cancel(&0, reservation));
-    assert_eq!(cancelled.filter(|made_a_difference| *made_a_difference).count(), 10, "the others are past");
+    assert_eq!(
+        cancelled.filter(|made_a_difference| *made_a_difference).count(),
+        10,
+        "only reservations that are not due yet can be cancelled"
+    );
 }
 
 #[test]
@@ -191,7 +196,7 @@ fn a_panic_of_a_key_at_any_point_leaves_the_buckets_whole() {
                 let step = || match step % 3 {
                     0 => _ = keyed.try_acquire(&mood.key(id)),
                     1 => held.push((id, keyed.reserve(&mood.key(id)))),
-                    // Unless reserving has panicked.
+                    // `held` is empty if `reserve` has panicked.
                     _ => held.pop().into_iter().for_each(|(id, held)| _ = keyed.cancel(&mood.key(id), held)),
                 };
                 fired += usize::from(catch_unwind(AssertUnwindSafe(step)).is_err());
@@ -203,7 +208,7 @@ fn a_panic_of_a_key_at_any_point_leaves_the_buckets_whole() {
             assert!(keyed.try_acquire(&mood.key(9)).is_ok());
             assert!(keyed.try_acquire(&mood.key(9)).is_err());
             drop(keyed);
-            assert_eq!(mood.live(), 0, "{point:?} {nth}: keys leak or die twice");
+            assert_eq!(mood.live(), 0, "{point:?} {nth}: keys leak or are dropped twice");
         }
         assert!(fired >= 2, "{point:?} panicked {fired} times only");
     }
@@ -213,7 +218,7 @@ fn a_panic_of_a_key_at_any_point_leaves_the_buckets_whole() {
 fn no_key_dies_under_a_lock() {
     use std::sync::{Arc, OnceLock, Weak};
 
-    /// Calls back into its buckets when it is dropped: were that under the lock, this would hang.
+    /// Calls the limiter when it is dropped: under the lock, this call would deadlock.
     #[derive(Clone)]
     struct CallsBack(u32, Arc<OnceLock<Weak<KeyedRateLimiter<CallsBack, ManualClock>>>>);
     impl PartialEq for CallsBack {

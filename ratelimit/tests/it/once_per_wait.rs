@@ -1,4 +1,4 @@
-//! Honest counting: a wait counts once, and what is over is let go of.
+//! `OncePerBackoff` counts one failure per wait, and evicts finished waits.
 
 use std::time::Duration;
 
@@ -24,7 +24,11 @@ fn a_storm_of_failures_counts_once_per_wait() {
         );
         assert_eq!(policy.num_requeues(&"a"), 1);
     }
-    assert_eq!(policy.record_failure(&"a", at(100), 0).0, millis(200), "served to the end: the next one");
+    assert_eq!(
+        policy.record_failure(&"a", at(100), 0).0,
+        millis(200),
+        "the first wait is over, so the second one starts"
+    );
     assert_eq!(policy.num_requeues(&"a"), 2);
     policy.forget(&"a");
     assert_eq!((policy.num_requeues(&"a"), policy.tracked_keys()), (0, 0));
@@ -43,7 +47,7 @@ fn duplicates_of_one_failure_take_one_token() {
     assert_eq!(wait("c", 999), millis(1_001), "b took one token, not four");
 }
 
-/// One long wait at the head must not keep those behind it from being let go of.
+/// A long wait at the head of the list must not block the eviction of the waits behind it.
 #[test]
 fn an_open_wait_hides_nothing_behind_it() {
     struct By;

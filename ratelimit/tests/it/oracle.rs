@@ -1,4 +1,4 @@
-//! Each policy against its slow, obvious model, step by step.
+//! Compares each policy with its oracle after every step.
 
 use drivers::bucket::{keyed, token_bucket, wait_queue};
 use drivers::limiter::{aimd, policies};

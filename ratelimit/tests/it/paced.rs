@@ -1,4 +1,4 @@
-//! A budget for when waits end: by hand, beside client-go's rule, and nested where a quota is to be changed.
+//! Tests `RetryBudget` step by step, beside client-go's rule, and with a quota that changes inside nested policies.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use flyball_sync::{ManualClock, Nanos};
 use testkit::random::Random;
 
 fn nz(value: u32) -> NonZeroU32 {
-    NonZeroU32::new(value).expect("a quota has no zero")
+    NonZeroU32::new(value).expect("a quota value must not be zero")
 }
 
 fn per_second(rate: u32, burst: u32) -> Quota {
@@ -25,7 +25,7 @@ fn at(after: u64) -> Nanos {
     Nanos::ZERO + secs(after)
 }
 
-/// A key waits as many seconds as it says.
+/// A policy in which each key is its own wait in seconds.
 #[derive(Debug)]
 struct AsTheKeySays;
 
@@ -54,7 +54,7 @@ fn waits<const N: usize>(policy: &mut RetryBudget<AsTheKeySays>, now: u64, keys:
 fn a_long_wait_holds_up_nobody_and_the_next_free_token_is_taken() {
     let mut policy = RetryBudget::new(AsTheKeySays, per_second(1, 1));
     assert_eq!(waits(&mut policy, 0, [1_000, 0, 1_000, 0, 999]), [1_000, 0, 1_001, 1, 999]);
-    assert_eq!(waits(&mut policy, 0, [999, 2, 2]), [1_002, 2, 3], "past those that are taken");
+    assert_eq!(waits(&mut policy, 0, [999, 2, 2]), [1_002, 2, 3], "taken tokens are skipped");
     policy.check().unwrap();
 }
 
@@ -62,11 +62,11 @@ fn a_long_wait_holds_up_nobody_and_the_next_free_token_is_taken() {
 fn a_burst_is_there_at_any_moment_and_not_more() {
     let mut policy = RetryBudget::new(AsTheKeySays, per_second(1, 3));
     assert_eq!(waits(&mut policy, 0, [10; 6]), [10, 10, 10, 11, 12, 13]);
-    assert_eq!(waits(&mut policy, 0, [0; 5]), [0, 0, 0, 1, 2], "those before are free");
+    assert_eq!(waits(&mut policy, 0, [0; 5]), [0, 0, 0, 1, 2], "the earlier tokens are free");
     assert_eq!(waits(&mut policy, 0, [8]), [8], "tokens 8 to 10 are there at 8; 8 and 9 are free");
 }
 
-/// 1000 keys with 30 s each on a bucket of 10 a second: what client-go's rule tells, and what this does.
+/// 1000 keys wait 30 s each with a budget of 10 retries a second: client-go's rule beside `RetryBudget`.
 #[test]
 fn what_waited_elsewhere_comes_within_the_budget() {
     let slow = || FastSlow::new(secs(30), secs(30), 0);
@@ -87,7 +87,7 @@ fn what_waited_elsewhere_comes_within_the_budget() {
     assert_eq!(most_in_a_second(&mut |key| paced.record_failure(key, at(0), 0).0), Some(109));
 }
 
-/// Every way to be in another's way: random keys, times, and returns, against the definition of the budget.
+/// Checks the definition of the budget with random keys, times and cancellations.
 #[test]
 fn no_span_holds_more_than_burst_and_rate() {
     for (rate, burst) in [(1, 1), (3, 1), (7, 5), (100, 20)] {
@@ -129,7 +129,11 @@ fn what_is_given_back_is_used_again_even_with_others_behind_it() {
     assert_eq!(limiter.record_failure(&5), secs(6));
     clock.advance(secs(6));
     assert!(!cancel(first));
-    assert_eq!(limiter.record_failure(&0), secs(2), "what is past is used: 6 and 7 are taken");
+    assert_eq!(
+        limiter.record_failure(&0),
+        secs(2),
+        "a past token counts as used, and tokens 6 and 7 are taken"
+    );
     assert!(cancel(third));
     assert_eq!(limiter.record_failure(&0), secs(1));
 }
@@ -156,7 +160,7 @@ fn a_changed_quota_keeps_what_is_there_and_what_is_booked() {
     assert_eq!(
         waits(&mut policy, 0, [3]),
         [3],
-        "four booked ahead, at two a second: the fifth comes at 2.5 s"
+        "four tokens are reserved ahead; at two a second, the fifth arrives at 2.5 s"
     );
     policy.check().unwrap();
 }
@@ -167,7 +171,7 @@ fn what_was_booked_under_an_older_quota_is_not_given_back() {
     let (_, older) = policy.record_failure(&0, at(0), 0);
     let (_, ahead) = policy.record_failure(&1, at(0), 0);
     policy.set_quota(per_second(1, 2), at(0));
-    // The same numbers are others' now.
+    // Other reservations have the same numbers now.
     assert_eq!(waits(&mut policy, 0, [0, 0]), [2, 3]);
     assert!(!policy.cancel(older, at(0)) && !policy.cancel(ahead, at(0)));
     assert_eq!(waits(&mut policy, 0, [0]), [4]);
@@ -185,12 +189,12 @@ fn changes_of_the_quota_in_a_row_win_nothing() {
         at_once += usize::from(wait.is_zero());
         policy.cancel(((), booking), now);
         if wait.is_zero() {
-            // Used after all.
+            // This token is used and not given back.
             let _ = policy.record_failure(&0, now, 0);
         }
         now = now + Duration::from_millis(10);
     }
-    assert_eq!(at_once, 1, "each change starts a token anew");
+    assert_eq!(at_once, 1, "each change of the quota discards the part of a token that has arrived");
 }
 
 #[test]
@@ -218,10 +222,14 @@ fn beyond_a_million_ranges_the_earliest_grow_together() {
     let _ = policy.record_failure(&far((1 << 20) + 1), at(0), 0);
     assert!(format!("{policy:?}").contains("ranges: 1048576 "), "{policy:?}");
     policy.check().unwrap();
-    assert_eq!(waits(&mut policy, 0, [1, 3, 7]), [1, 5, 7], "2 and 4 are one now, and 3 is lost");
+    assert_eq!(
+        waits(&mut policy, 0, [1, 3, 7]),
+        [1, 5, 7],
+        "the ranges of 2 and 4 are merged, so token 3 is lost"
+    );
 }
 
-/// Of many tokens that are due in one nanosecond, each is the one that it was.
+/// If several tokens are due in one nanosecond, each reservation gives back its own token.
 #[test]
 fn tokens_faster_than_nanoseconds_are_given_back_one_by_one() {
     for (tokens, burst) in [(1, 3), (3, 1), (7, 2), (2, 7), (u32::MAX, 1), (u32::MAX, u32::MAX)] {
@@ -238,7 +246,11 @@ fn tokens_faster_than_nanoseconds_are_given_back_one_by_one() {
                 policy.check().unwrap();
             }
             let mut again: Vec<_> = (0..10).map(|_| policy.record_failure(&0, now, 0)).collect();
-            assert_eq!(again.iter().map(|(wait, _)| *wait).max(), last, "{quota:?}: as if nothing had been");
+            assert_eq!(
+                again.iter().map(|(wait, _)| *wait).max(),
+                last,
+                "{quota:?}: the cancelled reservations changed later due times"
+            );
             again.truncate(random.below(3) as usize);
             now = now + Duration::from_nanos(random.below(20));
         }

@@ -21,12 +21,12 @@ fn a_panic_of_a_key_at_any_point_leaves_the_limiter_usable() {
         for nth in 1..=40 {
             fired += usize::from(run_with_a_fuse(point, nth));
         }
-        // As many as the script has calls at this point; `Eq` is called for matching keys only.
+        // The number of runs that panic is the number of calls in the script; `Eq` has the fewest calls, because it runs for matching keys only.
         assert!(fired >= 3, "{point:?} panicked in {fired} runs only");
     }
 }
 
-/// Fails, sweeps, evicts and forgets keys with a fuse burning; says whether it went off.
+/// Counts failures, evicts and forgets keys while the `nth` call at `point` panics. Returns whether it has panicked.
 fn run_with_a_fuse(point: Point, nth: i64) -> bool {
     let mood = Mood::new();
     let clock = ManualClock::new();
@@ -50,19 +50,19 @@ fn run_with_a_fuse(point: Point, nth: i64) -> bool {
     fired |= quietly(&|| _ = limiter.num_requeues(&mood.key(4)));
     assert_eq!(limiter.update_policy(|policy, _| policy.check()), Ok(()), "{point:?} {nth}, after forget");
     let burning = mood.disarm(point);
-    assert_ne!(fired, burning, "a fuse burns, or it has fired");
+    assert_ne!(fired, burning, "the panic is neither pending nor has it happened");
 
-    // It still counts as if nothing had been.
+    // The limiter still counts failures correctly.
     limiter.forget(&mood.key(9));
     assert_eq!(limiter.record_failure(&mood.key(9)), secs(1));
     assert_eq!(limiter.record_failure(&mood.key(9)), secs(2));
     assert_eq!(limiter.num_requeues(&mood.key(9)), 2);
     drop(limiter);
-    assert_eq!(mood.live(), 0, "{point:?} {nth}: keys leak or die twice");
+    assert_eq!(mood.live(), 0, "{point:?} {nth}: keys leak or are dropped twice");
     fired
 }
 
-/// Calls back into its limiter when it is dropped. If keys died under the lock, these tests would hang.
+/// A key that calls its limiter when it is dropped: under the lock, this call would deadlock.
 struct CallsBack {
     id: u32,
     limiter: Weak<Limiter<CallsBack, Exponential<CallsBack>, ManualClock>>,
@@ -114,18 +114,18 @@ fn no_key_dies_under_the_lock() {
     };
     assert_eq!(died_within(&|key| _ = limiter.record_failure(key), 1), 0);
     assert_eq!(died_within(&|key| _ = limiter.record_failure(key), 2), 0);
-    assert_eq!(died_within(&|key| _ = limiter.record_failure(key), 3), 1, "1 made room");
+    assert_eq!(died_within(&|key| _ = limiter.record_failure(key), 3), 1, "key 1 was not evicted");
     assert_eq!(died_within(&|key| limiter.forget(key), 2), 1);
     clock.advance(secs(60));
     assert_eq!(
         died_within(&|key| _ = limiter.update_policy(|policy, now| policy.record_failure(key, now, 0)), 4),
         1,
-        "3 had expired"
+        "key 3 has expired"
     );
     assert_eq!(limiter.tracked_keys(), 1);
 }
 
-/// As [`CallsBack`], and panics in `Clone` when it is told to.
+/// Like [`CallsBack`], but panics in the `clone` at which `clones` reaches zero.
 struct PanicsAndCallsBack {
     id: u32,
     limiter: Weak<Limiter<Self, Both, ManualClock>>,
@@ -136,7 +136,7 @@ type Both = MaxOf<Exponential<PanicsAndCallsBack>, FastSlow<PanicsAndCallsBack>>
 
 impl Clone for PanicsAndCallsBack {
     fn clone(&self) -> Self {
-        // Counts down to the panic; beyond, nothing happens.
+        // Counts down to the panic; later clones do not panic.
         let left = self.clones.fetch_sub(1, Ordering::SeqCst);
         assert!(left != 1, "a key panics in `Clone`");
         Self { id: self.id, limiter: self.limiter.clone(), clones: self.clones.clone() }
@@ -165,8 +165,8 @@ impl Drop for PanicsAndCallsBack {
     }
 }
 
-/// What an operation let go of before it panicked dies outside the lock, too: then, not in the next operation. If a key
-/// died under the lock, this test would hang.
+/// Keys that an operation evicts before it panics are dropped outside the lock, too, by that operation and not by the next one. Under the
+/// lock, the drop would deadlock.
 #[test]
 fn drops_evicted_keys_outside_the_lock_after_a_panic() {
     for nth in 1..=2 {
@@ -178,14 +178,14 @@ fn drops_evicted_keys_outside_the_lock_after_a_panic() {
         limiter.record_failure(&key(1));
         limiter.record_failure(&key(2));
         clock.advance(secs(10_000));
-        // The first policy, or the second when the first has let go of both.
+        // The clone for the first policy panics, or the clone for the second, after the first has evicted both keys.
         clones.store(nth, Ordering::SeqCst);
         let panicked = catch_unwind(AssertUnwindSafe(|| limiter.record_failure(&key(3)))).is_err();
         assert!(panicked);
         let mut dead = Vec::new();
         limiter.update_policy(|both, _| both.take_evicted(&mut dead));
-        assert_eq!(dead.len(), 0, "nothing is left over");
-        // What the first had counted of key 3 stays.
+        assert_eq!(dead.len(), 0, "evicted keys were left in the policies");
+        // The failure of key 3 stays counted in the first policy if only the second one panicked.
         assert_eq!((limiter.record_failure(&key(4)), limiter.tracked_keys()), (secs(1), nth));
     }
 }
@@ -226,7 +226,7 @@ fn what_no_shell_takes_is_dropped_all_the_same() {
     assert_eq!(mood.live(), 0);
 }
 
-/// A clock that panics when it is told to.
+/// A clock that panics while its flag is set.
 #[derive(Clone, Default)]
 struct MoodyClock(Arc<AtomicBool>);
 
@@ -275,7 +275,7 @@ fn a_panic_in_a_change_leaves_the_limiter_usable() {
     assert_eq!(
         [limiter.record_failure(&1), limiter.record_failure(&1)],
         [Duration::ZERO, secs(1) / 10],
-        "as it was left"
+        "the quota is the one that the closure set before it panicked"
     );
 }
 
@@ -290,7 +290,7 @@ fn a_clock_may_call_back() {
     let inner = Arc::new(Limiter::with_clock(bucket(1, 1), ManualClock::new()));
     let outer = Limiter::with_clock(bucket(1, 1), CallsBack(inner));
     assert_eq!(outer.record_failure(&1), Duration::ZERO);
-    assert_eq!(outer.record_failure(&1), Duration::ZERO, "its clock has moved on by a second meanwhile");
+    assert_eq!(outer.record_failure(&1), Duration::ZERO, "each reading of the clock advances it by a second");
 }
 
 #[test]
@@ -380,7 +380,7 @@ fn a_token_that_never_comes_takes_nothing_more() {
 }
 
 fn bucket(per_second: u32, burst: u32) -> TokenBucket {
-    let nz = |value| NonZeroU32::new(value).expect("a quota has no zero");
+    let nz = |value| NonZeroU32::new(value).expect("a quota value must not be zero");
     TokenBucket::new(Quota::per_second(nz(per_second)).allow_burst(nz(burst)))
 }
 

@@ -1,4 +1,4 @@
-//! Wakers, timers and clocks that misbehave beside a bucket that is waited for, and futures dropped at every stage.
+//! A `RateLimiter` with wakers, timers and clocks that panic or call back, and with futures that are dropped at every stage.
 
 use std::future::Future;
 use std::num::NonZeroU32;
@@ -31,7 +31,7 @@ fn waiter<T: Timer>(bucket: &RateLimiter<T>) -> Pin<Box<dyn Future<Output = ()> 
     Box::pin(bucket.acquire())
 }
 
-/// A manual timer whose clock and alarm panic as long as their fuses burn, and that may ring too early.
+/// A manual timer that panics in `now` and `wake_at` as often as its counters say, and that can wake too early.
 struct Moody {
     inner: ManualTimer,
     clock: AtomicI32,
@@ -39,7 +39,7 @@ struct Moody {
     early: AtomicI32,
 }
 
-/// To change the mood from outside.
+/// A handle to a [`Moody`] timer, with which a test changes the counters.
 #[derive(Clone)]
 struct Shared(Arc<Moody>);
 
@@ -87,11 +87,11 @@ fn a_panicking_waker_takes_no_token_of_another() {
     let (woken, waker) = Counting::waker();
     assert!(poll_with(first.as_mut(), &hostile).is_pending());
     assert!(poll_with(second.as_mut(), &waker).is_pending());
-    // The first one's alarm: both are due when the clock has been moved that far.
+    // The alarm is set for the first waiter, but the clock moves past the due times of both.
     assert!(panics(|| clock.advance(SECOND)));
     assert_eq!(woken.wakes(), 1);
     assert!(poll_with(second.as_mut(), &waker).is_ready());
-    assert!(poll_with(first.as_mut(), &waker).is_ready(), "it was granted its token all the same");
+    assert!(poll_with(first.as_mut(), &waker).is_ready(), "the waiter whose waker panicked has no token");
     assert_eq!((bucket.available_tokens(), bucket.waiters(), bucket.check()), (0, 0, Ok(())));
 }
 
@@ -102,7 +102,7 @@ fn a_timer_that_panics_is_set_again_by_the_first_in_the_line() {
     let mut future = waiter(&bucket);
     mood.0.alarm.store(1, Ordering::SeqCst);
     assert!(panics(|| _ = poll_with(future.as_mut(), &waker)));
-    assert_eq!((bucket.waiters(), woken.wakes()), (1, 1), "in the line, and told to look");
+    assert_eq!((bucket.waiters(), woken.wakes()), (1, 1), "the waiter is queued, and is woken to check");
     assert!(poll_with(future.as_mut(), &waker).is_pending());
     clock.advance(SECOND);
     assert!(woken.wakes() == 2 && poll_with(future.as_mut(), &waker).is_ready());
@@ -120,8 +120,8 @@ fn a_clock_that_panics_takes_nothing_along() {
     assert!(poll_with(second.as_mut(), &waker).is_pending());
     mood.0.clock.store(1, Ordering::SeqCst);
     assert!(panics(|| drop(first)));
-    assert_eq!(bucket.waiters(), 1, "it has gone, and the other has its turn");
-    // When the alarm rings, the first in the line is told to look for itself.
+    assert_eq!(bucket.waiters(), 1, "the dropped waiter has left, and the other still waits");
+    // When the alarm fires and the clock panics, the first waiter is woken to check.
     mood.0.clock.store(1, Ordering::SeqCst);
     assert!(panics(|| clock.advance(SECOND)));
     assert_eq!(woken.wakes(), 1);
@@ -136,7 +136,7 @@ fn a_timer_that_rings_at_once_and_always_is_got_rid_of() {
     let mut future = waiter(&bucket);
     for polls in 1..10 {
         assert!(poll_with(future.as_mut(), &waker).is_pending());
-        assert_eq!(woken.wakes(), polls, "told to look, and not for ever");
+        assert_eq!(woken.wakes(), polls, "each poll wakes the waiter once");
     }
     clock.advance(SECOND);
     assert!(poll_with(future.as_mut(), &waker).is_ready());
@@ -167,7 +167,7 @@ fn a_clock_that_jumps_serves_everybody_in_the_end() {
 
 #[test]
 fn futures_dropped_at_any_stage_lose_nothing() {
-    // Of three in the line, each is dropped before it is polled, in the line, granted, or not at all.
+    // Each of three futures is dropped before its first poll, while it waits, after its grant, or not at all.
     for stages in 0..4_usize.pow(3) {
         let (clock, _, bucket) = moody(per_second(1, 3));
         let mut waiters: Vec<_> = (0..3).map(|_| Some(waiter(&bucket))).collect();
@@ -200,7 +200,7 @@ fn futures_dropped_at_any_stage_lose_nothing() {
     }
 }
 
-/// Comes back when it is woken: were that under the lock, this would hang.
+/// A waker that calls the limiter: under the lock, this call would deadlock.
 struct CallsBack(RateLimiter<Shared>);
 
 impl Wake for CallsBack {

@@ -1,4 +1,4 @@
-//! A bucket to wait for, by hand: who is served when, what is given back, and what threads do.
+//! Tests `RateLimiter` step by step: the order of the waiters, returned tokens, and blocked threads.
 
 use std::future::Future;
 use std::num::NonZeroU32;
@@ -16,7 +16,7 @@ use testkit::wakers::{Counting, poll_once, poll_with};
 const SECOND: Duration = Duration::from_secs(1);
 
 pub(crate) fn nz(value: u32) -> NonZeroU32 {
-    NonZeroU32::new(value).expect("a quota has no zero")
+    NonZeroU32::new(value).expect("a quota value must not be zero")
 }
 
 fn per_second(rate: u32, burst: u32) -> Quota {
@@ -43,7 +43,7 @@ struct Waiter<'a> {
 }
 
 impl<'a> Waiter<'a> {
-    /// In the line.
+    /// Creates a waiter that is in the wait queue.
     fn new(bucket: &'a RateLimiter<ManualTimer>, count: u32) -> Self {
         let (wakes, waker) = Counting::waker();
         let future = Box::pin(async move { bucket.acquire_many(nz(count)).await.is_ok() });
@@ -69,7 +69,7 @@ fn a_hundred_waiters_are_polled_twice_each_and_come_in_their_order() {
     assert_eq!(bucket.waiters(), 100);
     for next in 0..100 {
         let due = clock.next_alarm().unwrap();
-        assert_eq!(due, at(20 * (next as u64 + 1)), "never early, never late");
+        assert_eq!(due, at(20 * (next as u64 + 1)), "the alarm is not set for the due time");
         clock.set(Nanos::new(due.get() - 1));
         assert_eq!(waiters.iter().filter(|waiter| waiter.is_woken()).count(), next, "a nanosecond early");
         clock.set(due);
@@ -79,7 +79,11 @@ fn a_hundred_waiters_are_polled_twice_each_and_come_in_their_order() {
     }
     assert!(waiters.iter().map(|waiter| waiter.polls).sum::<usize>() <= 200);
     assert!(waiters.iter().map(|waiter| waiter.wakes.wakes()).sum::<usize>() <= 100);
-    assert_eq!((bucket.waiters(), clock.next_alarm()), (0, None), "nothing at rest");
+    assert_eq!(
+        (bucket.waiters(), clock.next_alarm()),
+        (0, None),
+        "an idle limiter has no waiter and no alarm"
+    );
 }
 
 #[test]
@@ -90,12 +94,15 @@ fn a_burst_is_served_beside_endless_small_requests() {
     let mut after = Waiter::new(&bucket, 1);
     for _ in 0..119 {
         clock.advance(Duration::from_millis(10));
-        assert!(bucket.try_acquire().is_err(), "overtakes");
+        assert!(bucket.try_acquire().is_err(), "`try_acquire` overtook the waiters");
         assert!(large.poll().is_pending() && !after.is_woken());
         small.push(Waiter::new(&bucket, 1));
     }
     clock.advance(Duration::from_millis(10));
-    assert!(large.is_woken() && large.poll() == Poll::Ready(true), "20 small ones and its own 100: 1.2 s");
+    assert!(
+        large.is_woken() && large.poll() == Poll::Ready(true),
+        "20 small requests and its own 100 tokens take 1.2 s"
+    );
     assert!(!after.is_woken());
     clock.advance(Duration::from_millis(10));
     assert!(after.is_woken() && after.poll() == Poll::Ready(true));
@@ -106,11 +113,21 @@ fn who_waits_first_is_not_overtaken_when_tokens_are_there() {
     let (clock, bucket) = empty(1, 5);
     let mut large = Waiter::new(&bucket, 5);
     clock.advance(SECOND * 3);
-    let Err(TryAcquireError::NotYet(not_yet)) = bucket.try_acquire_many(nz(2)) else { panic!("overtakes") };
-    assert_eq!((not_yet.due(), bucket.available_tokens()), (at(7_000), 0), "five for the first, two more");
+    let Err(TryAcquireError::NotYet(not_yet)) = bucket.try_acquire_many(nz(2)) else {
+        panic!("`try_acquire_many` overtook the waiter")
+    };
+    assert_eq!(
+        (not_yet.due(), bucket.available_tokens()),
+        (at(7_000), 0),
+        "due after five tokens for the waiter and two more"
+    );
     clock.advance(SECOND * 2);
     assert!(large.is_woken());
-    assert_eq!(bucket.try_acquire().unwrap_err().due(), at(6_000), "granted, whether it looks or not");
+    assert_eq!(
+        bucket.try_acquire().unwrap_err().due(),
+        at(6_000),
+        "the waiter is granted its tokens before it is polled"
+    );
     assert_eq!(large.poll(), Poll::Ready(true));
 }
 
@@ -135,7 +152,7 @@ fn what_was_granted_and_is_dropped_goes_back() {
     clock.advance(SECOND);
     assert!(first.is_woken() && !second.is_woken());
     drop(first);
-    assert!(second.is_woken(), "it has the token of the first");
+    assert!(second.is_woken(), "the second waiter did not get the token of the first");
     drop(second);
     assert!(!third.is_woken());
     clock.advance(SECOND);
@@ -146,7 +163,7 @@ fn what_was_granted_and_is_dropped_goes_back() {
 
 #[test]
 fn all_of_many_that_are_granted_at_once_and_dropped_goes_back() {
-    // More than are woken at a time.
+    // There are more waiters than one batch wakes.
     let (clock, bucket) = empty(1, 40);
     let waiters: Vec<_> = (0..40).map(|_| Waiter::new(&bucket, 1)).collect();
     clock.set(at(60_000));
@@ -155,7 +172,7 @@ fn all_of_many_that_are_granted_at_once_and_dropped_goes_back() {
     assert_eq!(bucket.available_tokens(), 40);
 }
 
-/// Time passes, and somebody looks, whenever one of them is woken: between two batches of those who are granted at one time.
+/// Each wake-up advances the clock and reads the bucket, so this also happens between two batches of one grant.
 #[test]
 fn all_that_is_granted_at_once_goes_back_whoever_looks_meanwhile() {
     struct Looks(ManualClock, RateLimiter<ManualTimer>);
@@ -206,7 +223,11 @@ fn a_waiter_that_is_never_polled_costs_its_tokens_and_nothing_else() {
     clock.advance(SECOND * 60);
     assert_eq!(bucket.try_acquire_many(nz(10)), Ok(()));
     drop(kept);
-    assert_eq!(bucket.available_tokens(), 0, "its burst flowed over long ago");
+    assert_eq!(
+        bucket.available_tokens(),
+        0,
+        "the bucket has been full since the grant, so the dropped tokens are lost"
+    );
 }
 
 #[test]
@@ -236,14 +257,16 @@ fn who_wants_more_than_the_new_burst_is_told_so() {
     assert!(poll_once(future.as_mut()).is_pending());
     bucket.set_quota(per_second(1, 5));
     assert!(large.is_woken() && large.poll() == Poll::Ready(false));
-    let Poll::Ready(Err(error)) = poll_once(future.as_mut()) else { panic!("never") };
+    let Poll::Ready(Err(error)) = poll_once(future.as_mut()) else {
+        panic!("a request above the new burst was not refused")
+    };
     assert_eq!((error.requested(), error.burst()), (nz(7), nz(5)));
     assert!(!other.is_woken());
     clock.advance(SECOND);
     assert!(other.poll() == Poll::Ready(true));
 }
 
-/// Wakers are woken in batches; what is left over is served and refused, too.
+/// Wakers are woken in batches; waiters beyond the first batch are served and refused, too.
 #[test]
 fn serves_and_refuses_any_number_of_waiters() {
     let (clock, bucket) = empty(100, 100);
@@ -288,7 +311,7 @@ fn a_reservation_comes_behind_those_who_wait_and_fixes_their_times() {
     drop(second);
     assert_eq!(clock.next_alarm(), Some(at(3_000)));
     clock.set(at(3_000));
-    assert!(!last.is_woken(), "the gap before a reservation is used by nobody");
+    assert!(!last.is_woken(), "the gap before a reservation was used");
     assert!(bucket.cancel(reservation));
     assert_eq!(clock.next_alarm(), Some(at(4_000)));
     clock.set(at(4_000));
@@ -307,7 +330,10 @@ fn a_promise_is_kept_by_a_slower_quota() {
     assert!(promised.is_woken() && promised.poll() == Poll::Ready(true));
     assert_eq!(reservation.due(), at(2_000));
     clock.advance(SECOND);
-    assert!(!moved.is_woken() && !bucket.cancel(reservation), "of the old quota");
+    assert!(
+        !moved.is_woken() && !bucket.cancel(reservation),
+        "a reservation of the old quota was given back"
+    );
 }
 
 #[test]
@@ -331,7 +357,7 @@ fn a_moved_future_is_woken_where_it_was_polled_last() {
     assert!(poll_with(future.as_mut(), &first).is_pending());
     assert!(poll_with(future.as_mut(), &second).is_pending());
     drop(first);
-    assert_eq!(Arc::strong_count(&old), 1, "let go of");
+    assert_eq!(Arc::strong_count(&old), 1, "the old waker was not dropped");
     clock.advance(SECOND);
     assert_eq!((old.wakes(), new.wakes()), (0, 1));
     assert!(poll_with(future.as_mut(), &second).is_ready());
@@ -345,12 +371,12 @@ fn a_dropped_bucket_is_not_kept_by_its_alarm() {
     drop(waiter);
     assert!(clock.next_alarm().is_some());
     drop(bucket);
-    assert_eq!(clock.next_alarm(), None, "its timer is gone, and so is the alarm that points to it");
+    assert_eq!(clock.next_alarm(), None, "dropping the limiter drops its timer and the alarm");
 }
 
 // === threads ===
 
-/// Until so many wait.
+/// Spins until there are `so_many` waiters.
 fn until_waiting<T: Clock>(bucket: &RateLimiter<T>, so_many: usize) {
     while bucket.waiters() != so_many {
         thread::yield_now();
@@ -389,7 +415,7 @@ fn threads_and_tasks_stand_in_one_line() {
 
 #[test]
 fn a_thread_needs_no_timer() {
-    // A thousand a second: the machine's clock serves them in some milliseconds.
+    // At 1000 tokens a second, the test takes about 20 ms of real time.
     let bucket = RateLimiter::new(per_second(1_000, 1));
     thread::scope(|scope| {
         for _ in 0..4 {
@@ -401,7 +427,7 @@ fn a_thread_needs_no_timer() {
 
 #[test]
 fn a_thread_behind_a_task_whose_timer_is_dead_is_served() {
-    /// The machine's clock, and nothing that rings.
+    /// The machine's clock, with a timer that never fires.
     struct Dead;
     impl Clock for Dead {
         fn now(&self) -> Nanos {
@@ -416,7 +442,7 @@ fn a_thread_behind_a_task_whose_timer_is_dead_is_served() {
     let mut task = pin!(bucket.acquire());
     assert!(poll_once(task.as_mut()).is_pending());
     bucket.blocking_acquire();
-    assert!(poll_once(task).is_ready(), "the thread looked for both");
+    assert!(poll_once(task).is_ready(), "the blocked thread also served the task before it");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What the public surface promises beyond behaviour: auto traits, sizes, errors, who is blamed for a panic.
+//! Properties of the public API: auto traits, sizes, error messages, and the locations of panics.
 
 use std::error::Error;
 use std::fmt::Debug;
@@ -72,7 +72,7 @@ fn auto_traits_are_pinned() {
     shared::<Permit>();
     shared::<AcquirePermit>();
     shared::<Limiter<String, ControllerDefault<String>>>();
-    // A limiter takes keys and owns none: those in its policy decide.
+    // A limiter owns no keys: only the keys in its policy determine its auto traits.
     shared::<Limiter<Local, TokenBucket>>();
     // These do not compile if the type is `Send` (`Sync`): both implementations would then fit.
     <Limiter<Local, Exponential<Local>> as NotSend<_>>::marker();

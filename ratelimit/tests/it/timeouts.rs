@@ -1,4 +1,4 @@
-//! Waiting with a limit: woken by the timer, in time, and without a trace.
+//! Waits with a time limit: the timer wakes the waiter in time, and a waiter that timed out leaves no state.
 
 use std::future::Future;
 use std::num::NonZeroU32;
@@ -14,14 +14,14 @@ use testkit::wakers::{Counting, poll_once, poll_with};
 const SECOND: Duration = Duration::from_secs(1);
 
 fn nz(value: u32) -> NonZeroU32 {
-    NonZeroU32::new(value).expect("a quota has no zero")
+    NonZeroU32::new(value).expect("a quota value must not be zero")
 }
 
 fn at(secs: u32) -> Nanos {
     Nanos::ZERO + SECOND * secs
 }
 
-/// One token a second, none there.
+/// Creates an empty bucket with one token a second.
 fn empty(burst: u32) -> (ManualClock, RateLimiter<ManualTimer>) {
     let clock = ManualClock::new();
     let quota = Quota::per_second(nz(1)).allow_burst(nz(burst));
@@ -36,13 +36,21 @@ fn the_timer_wakes_a_waiter_at_its_limit_before_its_token() {
     let mut acquire = pin!(bucket.acquire_many_timeout(nz(5), SECOND * 2));
     let (wakes, waker) = Counting::waker();
     assert!(poll_with(acquire.as_mut(), &waker).is_pending());
-    assert_eq!(clock.next_alarm(), Some(at(2)), "the limit, not the tokens of 5 s");
+    assert_eq!(
+        clock.next_alarm(),
+        Some(at(2)),
+        "the alarm is for the limit at 2 s, not for the tokens at 5 s"
+    );
     clock.set(Nanos::new(at(2).get() - 1));
     assert_eq!(wakes.wakes(), 0, "a nanosecond early");
     clock.set(at(2));
     assert_eq!((wakes.wakes(), bucket.waiters()), (1, 0));
     assert_eq!(poll_with(acquire.as_mut(), &waker), Poll::Ready(Err(AcquireTimeoutError::TimedOut)));
-    assert_eq!((bucket.try_acquire_many(nz(2)), clock.next_alarm()), (Ok(()), None), "it took nothing");
+    assert_eq!(
+        (bucket.try_acquire_many(nz(2)), clock.next_alarm()),
+        (Ok(()), None),
+        "the waiter that timed out left an alarm or took tokens"
+    );
 }
 
 #[test]
@@ -73,7 +81,7 @@ fn those_behind_one_that_gives_up_move_up_without_a_poll_of_it() {
     let mut small = pin!(bucket.acquire_many(nz(2)));
     assert!(poll_with(small.as_mut(), &waker).is_pending());
     clock.advance(SECOND * 2);
-    assert_eq!(wakes.wakes(), 0, "nobody overtakes");
+    assert_eq!(wakes.wakes(), 0, "the small request overtook the large one");
     clock.advance(SECOND);
     assert_eq!(wakes.wakes(), 1);
     assert_eq!(poll_with(small.as_mut(), &waker), Poll::Ready(Ok(())));
@@ -128,7 +136,7 @@ fn no_time_at_all_is_a_try() {
     assert!(matches!(many, Poll::Ready(Err(AcquireTimeoutError::InsufficientCapacity(_)))));
 }
 
-/// More than one batch of wakers holds.
+/// There are more waiters than one batch of wakers holds.
 #[test]
 fn a_hundred_give_up_at_once() {
     let (clock, bucket) = empty(1);
@@ -144,7 +152,7 @@ fn a_hundred_give_up_at_once() {
     assert_eq!(
         served.filter(|served| *served == Poll::Ready(Ok(()))).count(),
         3,
-        "the token of the last moment, too"
+        "the token that arrives at the limit is granted, too"
     );
 }
 
@@ -160,10 +168,14 @@ fn a_future_with_a_limit_may_move_between_threads() {
 #[test]
 fn a_thread_waits_for_a_permit_no_longer_than_its_limit() {
     let limiter = ConcurrencyLimiter::new(AimdLimit::new(1..=1, SECOND));
-    let held = limiter.blocking_acquire_timeout(Duration::ZERO).expect("one is free");
+    let held = limiter.blocking_acquire_timeout(Duration::ZERO).expect("a permit is free");
     assert_eq!(limiter.blocking_acquire_timeout(Duration::ZERO).err(), Some(TimedOut));
     assert_eq!(limiter.blocking_acquire_timeout(Duration::from_millis(1)).err(), Some(TimedOut));
-    assert_eq!((limiter.waiters(), limiter.in_flight()), (0, 1), "it has left the line");
+    assert_eq!(
+        (limiter.waiters(), limiter.in_flight()),
+        (0, 1),
+        "a waiter that timed out has left the wait queue"
+    );
     thread::scope(|scope| {
         let waiter =
             scope.spawn(|| limiter.blocking_acquire_timeout(SECOND * 1_000).map(|permit| permit.succeed()));

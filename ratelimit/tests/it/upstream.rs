@@ -1,6 +1,5 @@
-//! The cases of client-go's `default_rate_limiters_test.go`, one test each under its name, then what upstream leaves
-//! untested. Not here: a max-of with an empty list (it cannot be built), limiters called at shutdown (the
-//! queue's business).
+//! The cases of client-go's `default_rate_limiters_test.go`, one test each with the same name, then cases that upstream does not
+//! test. Two cases are not here: a max-of with an empty list cannot be built, and the tests of the queue cover limiters at shutdown.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -72,7 +71,7 @@ fn test_with_max_wait_rate_limiter() {
     assert_eq!(limiter.num_requeues(&"one"), 200);
 }
 
-// What upstream leaves untested.
+// Cases that upstream does not test.
 
 #[test]
 fn an_immediate_first_retry_and_then_1_s_doubling_to_5_min() {
@@ -80,7 +79,7 @@ fn an_immediate_first_retry_and_then_1_s_doubling_to_5_min() {
     let series = [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300].map(secs);
     assert_eq!(waits(&limiter, "one", 13), series);
     limiter.forget(&"one");
-    assert_eq!(waits(&limiter, "one", 2), series[..2], "and again once it has worked");
+    assert_eq!(waits(&limiter, "one", 2), series[..2], "`forget` restarts the series");
 }
 
 #[test]
@@ -123,7 +122,7 @@ fn a_bucket_grants_its_burst_and_then_its_rate() {
     assert_eq!(waits(&limiter, "one", 5), [0, 0, 0, 100, 200].map(millis));
     assert_eq!((limiter.num_requeues(&"one"), limiter.tracked_keys()), (0, 0));
     limiter.forget(&"one");
-    assert_eq!(limiter.record_failure(&"two"), millis(300), "all keys share it");
+    assert_eq!(limiter.record_failure(&"two"), millis(300), "all keys share the bucket");
 }
 
 #[test]
@@ -132,7 +131,7 @@ fn every_part_of_a_max_of_is_charged() {
     let slow = FastSlow::new(secs(5), secs(5), 0);
     let limiter = Limiter::with_clock(MaxOf::new(slow, bucket(1, 2)), clock.clone());
     assert_eq!(waits(&limiter, "one", 6), [secs(5); 6]);
-    // Six tokens were taken, though none of them was waited for.
+    // The six failures have taken six tokens, although no key waited for a token.
     assert_eq!(limiter.record_failure(&"one"), secs(5));
     assert_eq!(limiter.record_failure(&"one"), secs(6));
 }
@@ -154,7 +153,7 @@ fn the_controller_default_is_5_ms_to_1000_s_and_10_a_second() {
         first.iter().all(|key| limiter.record_failure(key) == millis(5)),
         "the burst does not wait for tokens"
     );
-    assert_eq!(limiter.record_failure(&100), millis(100), "the 101st does");
+    assert_eq!(limiter.record_failure(&100), millis(100), "the 101st key waits for a token");
     let one = limiter_of_default_alone();
     let waits = waits(&one, "one", 19);
     assert_eq!(waits[..4], [5, 10, 20, 40].map(millis));
@@ -168,7 +167,7 @@ fn a_clock_that_jumps_makes_tokens_late_by_the_jump_and_never_early() {
     let limiter = Limiter::with_clock(bucket(1, 2), clock.clone());
     assert_eq!(waits(&limiter, "one", 3), [0, 0, 1].map(secs));
     clock.set(Nanos::ZERO + secs(90));
-    assert_eq!(limiter.record_failure(&"one"), secs(12), "due at 102, whatever the clock says now");
+    assert_eq!(limiter.record_failure(&"one"), secs(12), "the token stays due at 102 s after the jump");
     clock.set(Nanos::MAX);
     assert_eq!(waits(&limiter, "one", 2), [0, 0].map(secs));
 }
@@ -202,7 +201,7 @@ fn waits<P: Policy<&'static str>>(
 }
 
 fn bucket(per_second: u32, burst: u32) -> TokenBucket {
-    let nz = |value| NonZeroU32::new(value).expect("a quota has no zero");
+    let nz = |value| NonZeroU32::new(value).expect("a quota value must not be zero");
     TokenBucket::new(Quota::per_second(nz(per_second)).allow_burst(nz(burst)))
 }
 

@@ -1,4 +1,4 @@
-//! A task that is served at once, again and again, lets others run now and then.
+//! A task whose futures are always ready yields from time to time.
 
 use std::future::Future;
 use std::num::NonZeroU32;
@@ -10,7 +10,7 @@ use flyball_ratelimit::{AimdLimit, ConcurrencyLimiter, Quota, RateLimiter};
 use flyball_sync::{ManualClock, ManualTimer};
 use testkit::wakers::{Counting, poll_once, poll_with};
 
-/// Never empty; or with no token until its clock is moved.
+/// Creates a bucket that is never empty, or one without tokens.
 fn bucket(full: bool) -> RateLimiter<ManualTimer> {
     let (burst, clock) = (if full { NonZeroU32::MAX } else { NonZeroU32::MIN }, ManualClock::new());
     let bucket =
@@ -21,13 +21,13 @@ fn bucket(full: bool) -> RateLimiter<ManualTimer> {
     bucket
 }
 
-/// How often it is polled until it is ready; it wakes itself in between.
+/// Polls the future until it is ready; each pending poll must have woken the task. Returns the number of polls.
 fn polls(work: impl Future<Output = ()>) -> usize {
     let mut work = pin!(work);
     let (counter, waker) = Counting::waker();
     let mut polls = 1;
     while poll_with(work.as_mut(), &waker).is_pending() {
-        assert!(counter.wakes() >= polls, "it has woken itself");
+        assert!(counter.wakes() >= polls, "a pending poll did not wake the task");
         polls += 1;
     }
     polls
@@ -51,7 +51,7 @@ fn a_task_that_is_always_served_lets_others_run() {
     assert!((10..=100).contains(&many), "{many} polls for 2000 permits");
 }
 
-/// As in a `select!` in a loop, of what never comes and what is always there.
+/// As in a `select!` in a loop, with one future that is never ready and one that always is.
 #[test]
 fn one_that_waits_beside_it_does_not_keep_a_task_from_yielding() {
     let (full, empty) = (&bucket(true), &bucket(false));
@@ -72,16 +72,19 @@ fn one_that_waits_beside_it_does_not_keep_a_task_from_yielding() {
         })
     };
     for first in [true, false] {
-        assert!(gives_way(None, first), "beside one that begins anew");
+        assert!(gives_way(None, first), "the task does not yield beside a new pending future");
         let mut kept = pin!(empty.acquire());
-        // Every time, and not only until the one that is kept has given way itself.
+        // The task yields every time, not only until the kept future has yielded itself.
         for time in 0..5 {
-            assert!(gives_way(Some(kept.as_mut()), first), "beside one that is kept, time {time}");
+            assert!(
+                gives_way(Some(kept.as_mut()), first),
+                "the task does not yield beside a kept pending future, time {time}"
+            );
         }
     }
 }
 
-/// However many others are served between its polls.
+/// Futures that are served between its polls do not delay it.
 #[test]
 fn one_that_has_given_way_is_served_at_its_next_poll() {
     let full = bucket(true);
