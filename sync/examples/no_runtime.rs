@@ -17,13 +17,13 @@ fn main() {
             println!("tick {tick} after {:?}", timer.now().since(start));
         }
     });
-    assert!(timer.now() >= start + Duration::from_millis(30), "never early");
+    assert!(timer.now() >= start + Duration::from_millis(30), "the task was woken early");
 
     let too_late = reach(&timer, start + Duration::from_secs(3_600));
     assert_eq!(block_on_timeout(too_late, Duration::from_millis(5)), None);
 }
 
-/// Waits as every primitive does: looks at the clock, and sets the alarm when it is too early.
+/// Waits like the primitives of the family: reads the clock, and sets the alarm if the deadline has not passed.
 async fn reach(timer: &ThreadTimer, deadline: Nanos) {
     poll_fn(|context| {
         if timer.now() >= deadline {

@@ -31,7 +31,7 @@ use crate::Nanos;
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a clock",
-    note = "the machine's clock is `Monotonic`, that of a test `ManualClock`; an `Arc` of a clock is a clock, a reference is not"
+    note = "use `Monotonic` for the machine's clock and `ManualClock` in tests; an `Arc` of a clock is a clock, a reference is not"
 )]
 pub trait Clock: Send + Sync + 'static {
     /// Returns the current time of this clock.

@@ -43,7 +43,7 @@ fn write(span: Duration) -> String {
     let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
     let (name, unit) = match nanos {
         0 => ("s", 1),
-        _ => UNITS.into_iter().find(|(_, unit)| nanos % unit == 0).expect("the last one always does"),
+        _ => UNITS.into_iter().find(|(_, unit)| nanos % unit == 0).expect("1 ns divides all numbers"),
     };
     format!("{}{name}", nanos / unit)
 }
@@ -91,7 +91,7 @@ pub fn serialize<S: Serializer>(span: &Duration, serializer: S) -> Result<S::Ok,
 /// let read = |text: &str| serde_json::from_str::<Settings>(text).map(|settings| settings.wait);
 /// assert_eq!(read(r#"{ "wait": "2m" }"#)?, Duration::from_secs(120));
 /// assert!(read(r#"{ "wait": "1.5s" }"#).is_err()); // not a whole number
-/// assert!(read(r#"{ "wait": 5 }"#).is_err()); // of what?
+/// assert!(read(r#"{ "wait": 5 }"#).is_err()); // no unit
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {

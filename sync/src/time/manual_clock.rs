@@ -23,7 +23,7 @@ use crate::{Clock, Nanos, Timer};
 /// let clock = ManualClock::new();
 /// clock.advance(Duration::from_secs(3));
 /// assert_eq!(clock.now(), Nanos::new(3_000_000_000));
-/// clock.set(Nanos::ZERO); // clocks jump: a test may, too
+/// clock.set(Nanos::ZERO); // a test can also move the clock back
 /// assert_eq!(clock.now(), Nanos::ZERO);
 /// ```
 #[derive(Clone, Debug, Default)]

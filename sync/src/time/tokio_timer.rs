@@ -100,7 +100,7 @@ impl TokioTimer {
 
     /// Sets the alarm in `sleep` or in a new one. Runs without the lock.
     ///
-    /// An alarm that is due is dropped, not kept: it would keep its waker, and wake it when it is set the next time.
+    /// An alarm that is due is dropped: if it were kept, it would keep its waker, and wake it when the alarm is set the next time.
     fn arm(&self, at: Nanos, waker: &Waker, sleep: Option<Pin<Box<Sleep>>>) -> Armed {
         // Read before the clock; otherwise an alarm that fires on time in between would look as if it had fired early.
         let rang = sleep.as_ref().is_some_and(|sleep| sleep.is_elapsed());
@@ -118,7 +118,7 @@ impl TokioTimer {
                 Box::pin(sleep_until(deadline))
             }
         };
-        // Without the task's budget: a task that has used up its budget would be woken early, again and again.
+        // Polled without tokio's task budget: a task that has used up its budget would be woken early, again and again.
         let mut unhindered = unconstrained(sleep.as_mut());
         match Pin::new(&mut unhindered).poll(&mut Context::from_waker(waker)) {
             Poll::Ready(()) => Armed::Due,
@@ -126,7 +126,7 @@ impl TokioTimer {
         }
     }
 
-    /// Returns whether the runtime serves no alarms, whatever the waker.
+    /// Returns whether the runtime serves no alarms, with any waker.
     fn is_refused(&self) -> bool {
         let refused = catch_unwind(AssertUnwindSafe(|| {
             let _inside = self.runtime.enter();
@@ -142,7 +142,7 @@ impl TokioTimer {
         thread.wake_at(thread.now() + left, waker);
     }
 
-    /// Entering a runtime counts references to it, which takes longer than reading a clock.
+    /// Reads tokio's clock. Enters the runtime only if necessary, because this takes longer than reading the clock.
     #[inline]
     fn instant(&self) -> Instant {
         if self.pausable { now_in(&self.runtime) } else { Instant::now() }

@@ -23,7 +23,7 @@ pub struct Alarm {
     armed: Option<Nanos>,
     /// Whether a thread is in a call of the timer.
     arming: bool,
-    /// Whether `armed` was changed meanwhile.
+    /// Whether `armed` was changed during that call.
     again: bool,
 }
 
@@ -44,7 +44,7 @@ pub trait Alarmed: Send + Sync + 'static {
 impl Alarm {
     /// Requests that the alarm fires at `at` or before. If this returns a time, the caller must pass it to [`arm`]
     /// after unlocking.
-    #[must_use = "the time is for `arm`"]
+    #[must_use = "pass the time to `arm`"]
     pub fn aim(&mut self, at: Nanos) -> Option<Nanos> {
         if self.armed.is_some_and(|armed| armed <= at) {
             return None;

@@ -126,7 +126,7 @@ impl<W, S> WaitList<W, S> {
         match self.take(place.0, free) {
             Slot::Waiting { waiter, .. } => Left::Waiting(waiter),
             Slot::Served(served) => Left::Served(served),
-            Slot::Free { .. } => unreachable!("a place is given up once"),
+            Slot::Free { .. } => unreachable!("a place is released only once"),
         }
     }
 
@@ -202,7 +202,7 @@ impl<W, S> WaitList<W, S> {
         let (mut slot, mut before, mut linked) = (self.first, NIL, 0);
         while slot != NIL {
             let Some(Slot::Waiting { prev, next, .. }) = self.slots.get(slot as usize) else {
-                return Err(format!("invariant 1: slot {slot} is linked and does not wait"));
+                return Err(format!("invariant 1: slot {slot} is linked but does not wait"));
             };
             if *prev != before {
                 return Err(format!("invariant 1: {prev} is before {slot}, not {before}"));
@@ -215,7 +215,10 @@ impl<W, S> WaitList<W, S> {
         }
         let waiting = self.slots.iter().filter(|slot| matches!(slot, Slot::Waiting { .. })).count();
         if (linked, waiting, before) != (self.waiting, self.waiting, self.last) {
-            return Err(format!("invariant 1: {linked} of {waiting} are linked, of {}", self.waiting));
+            return Err(format!(
+                "invariant 1: {linked} of {waiting} waiting slots are linked, but {} are counted",
+                self.waiting
+            ));
         }
         let (mut slot, mut free) = (self.free, 0);
         while let Some(Slot::Free { next }) = self.slots.get(slot as usize) {

@@ -52,7 +52,7 @@ impl WakeBatch {
         self.len += 1;
     }
 
-    /// Wakes all of them, even if one panics, and empties the batch.
+    /// Wakes all wakers, even if one panics, and empties the batch.
     ///
     /// # Errors
     /// Returns the first panic.

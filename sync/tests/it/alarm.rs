@@ -1,4 +1,4 @@
-//! The protocol of one alarm: who calls the timer, and what is left when it panics.
+//! The protocol of one alarm: which thread calls the timer, and the state after the timer has panicked.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -78,7 +78,7 @@ fn an_alarm_that_rings_within_the_timer_can_be_set_again() {
 fn a_timer_that_panics_leaves_no_alarm_and_no_thread_in_it() {
     let owner = Owner::default();
     let first = owner.with_alarm(|alarm| alarm.aim(at(10))).unwrap();
-    let armed = catch_unwind(AssertUnwindSafe(|| arm(&owner, first, |_| panic!("the timer's"))));
+    let armed = catch_unwind(AssertUnwindSafe(|| arm(&owner, first, |_| panic!("the timer panics"))));
     assert!(armed.is_err());
     assert_eq!(*owner.failed.lock(), 1);
     assert_eq!(owner.with_alarm(|alarm| alarm.aim(at(10))), Some(at(10)));

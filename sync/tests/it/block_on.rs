@@ -1,4 +1,4 @@
-//! Futures on the calling thread.
+//! Tests `block_on` and `block_on_timeout`.
 
 use std::future::{pending, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -42,5 +42,5 @@ fn a_limit_of_zero_takes_what_is_ready() {
 
 #[test]
 fn passes_a_panic_on() {
-    assert!(catch_unwind(AssertUnwindSafe(|| block_on(async { panic!("the future's") }))).is_err());
+    assert!(catch_unwind(AssertUnwindSafe(|| block_on(async { panic!("the future panics") }))).is_err());
 }

@@ -1,4 +1,4 @@
-//! The timer on a thread: it takes time, as it is the machine's.
+//! Tests `ThreadTimer`, in real time.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -66,8 +66,8 @@ fn a_new_alarm_replaces_the_one_before() {
     timer.wake_at(timer.now() + MILLI, &old.clone().into());
     timer.wake_at(timer.now() + MILLI * 10, &Arc::new(Named("new", sender)).into());
     assert_eq!(order.recv(), Ok("new"));
-    assert!(old.wakes() <= 1, "it may have rung before it was replaced");
-    assert!(order.recv().is_err(), "once");
+    assert!(old.wakes() <= 1, "the replaced alarm fired more than once");
+    assert!(order.recv().is_err(), "the new alarm fired twice");
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn a_dropped_timer_drops_its_alarm() {
     let timer = ThreadTimer::new();
     timer.wake_at(timer.now() + Duration::from_secs(3_600), &Arc::new(Named("dropped", sender)).into());
     drop(timer);
-    assert!(order.recv().is_err(), "its waker is gone");
+    assert!(order.recv().is_err(), "the waker was not dropped");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The clock moved by hand and its timers; tokio's timer on paused time.
+//! Tests `ManualClock` and its timers, and `TokioTimer` on paused time.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Sender, channel};
@@ -62,7 +62,7 @@ fn a_timer_has_one_alarm_and_takes_it_along() {
     timer.wake_at(at(1), &old);
     timer.wake_at(at(2), &new);
     other.wake_at(at(2), &new);
-    assert_eq!(Arc::strong_count(&replaced), 2, "the replaced alarm let go of its waker");
+    assert_eq!(Arc::strong_count(&replaced), 2, "the waker of the replaced alarm was not dropped");
     clock.advance(SECOND);
     assert_eq!((replaced.wakes(), counter.wakes()), (0, 0));
     drop(other);
@@ -86,7 +86,7 @@ fn an_alarm_in_the_past_fires_at_once_and_one_at_never_does_not() {
     assert_eq!(counter.wakes(), 3);
 }
 
-/// Sets the next alarm of its timer when it is woken, and moves its clock.
+/// A waker that sets the next alarm of its timer and moves the clock.
 struct Sets {
     timer: OnceLock<ManualTimer>,
     clock: ManualClock,
@@ -140,7 +140,7 @@ mod on_tokio {
         Builder::new_current_thread().enable_time().start_paused(true).build().unwrap()
     }
 
-    /// Waits for a timer as a primitive does: looks at the clock, and arms the timer when it is too early.
+    /// Waits like the primitives of the family: reads the clock, and sets the alarm if the deadline has not passed.
     async fn reach(timer: &TokioTimer, deadline: Nanos) {
         poll_fn(|context| {
             if timer.now() >= deadline {
@@ -175,7 +175,7 @@ mod on_tokio {
             sleep(MILLI * 2).await;
             assert_eq!(counter.wakes(), 1);
             sleep(SECOND * 100).await;
-            assert_eq!(counter.wakes(), 1, "once");
+            assert_eq!(counter.wakes(), 1, "the alarm fired twice");
         });
     }
 
@@ -204,7 +204,7 @@ mod on_tokio {
                 let start = timer.now();
                 timer.wake_at(start + SECOND * first, &old);
                 timer.wake_at(start + SECOND * second, &new);
-                assert_eq!(Arc::strong_count(&replaced), 2, "the old waker was let go");
+                assert_eq!(Arc::strong_count(&replaced), 2, "the old waker was not dropped");
                 sleep(SECOND * 100).await;
             }
             assert_eq!((replaced.wakes(), counter.wakes()), (0, 2));
@@ -218,7 +218,7 @@ mod on_tokio {
             let (counter, waker) = Counting::waker();
             timer.wake_at(at(1), &waker);
             drop((timer, waker));
-            assert_eq!(Arc::strong_count(&counter), 1, "the waker was let go");
+            assert_eq!(Arc::strong_count(&counter), 1, "the waker was not dropped");
             sleep(SECOND * 10).await;
             assert_eq!(counter.wakes(), 0);
         });
@@ -237,9 +237,9 @@ mod on_tokio {
             assert_eq!(
                 counter.wakes(),
                 1,
-                "early, after a year: what is further ahead is never handed to tokio"
+                "the timer wakes early, after a year, because tokio gets no longer sleep"
             );
-            // Beyond tokio's wheel of two years: early wake-ups in between, which arm it again.
+            // The deadline is beyond tokio's wheel of two years: each early wake-up sets the alarm again.
             let years = day * 365 * 5;
             reach(&timer, Nanos::ZERO + years).await;
             assert!(timer.now() >= Nanos::ZERO + years);
@@ -283,7 +283,7 @@ mod on_tokio {
         });
     }
 
-    /// Sets the next alarm of the timer from inside the wake-up.
+    /// A waker that sets the next alarm of the timer from inside `wake`.
     struct SetsAgain(Arc<OnceLock<TokioTimer>>, Nanos, Waker);
 
     impl Wake for SetsAgain {
@@ -309,7 +309,7 @@ mod on_tokio {
         });
     }
 
-    /// Sets another alarm when its last waker is dropped.
+    /// A waker that sets another alarm when it is dropped.
     struct SetsWhenDropped(Arc<OnceLock<TokioTimer>>, Waker);
 
     impl Wake for SetsWhenDropped {
@@ -330,7 +330,7 @@ mod on_tokio {
             timer.set(TokioTimer::current()).unwrap();
             let replaced = Arc::new(SetsWhenDropped(timer.clone(), next.clone()));
             timer.get().unwrap().wake_at(at(5), &replaced.into());
-            // Lets go of the waker before; its alarm is the latest then.
+            // Setting this alarm drops the old waker, and the drop sets the latest alarm.
             timer.get().unwrap().wake_at(at(10), &next);
             sleep(SECOND * 19).await;
             assert_eq!(counter.wakes(), 0);

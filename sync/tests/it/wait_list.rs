@@ -1,9 +1,9 @@
-//! The list of waiters beside a vector, which is slow and obvious.
+//! Compares `WaitList` with a vector.
 
 use flyball_sync::waiting::{Left, Place, WaitList};
 use testkit::random::Random;
 
-/// What the list should hold: who waits, in order, and who was served.
+/// The expected content of the list: the waiters in order, and the served waiters with their results.
 #[derive(Default)]
 struct Naive {
     waiting: Vec<u32>,
@@ -34,7 +34,7 @@ fn serves_and_drops_waiters_like_a_vector() {
                 4 if !places.is_empty() => {
                     let (waiter, place) = &places[random.below(places.len() as u64) as usize];
                     let at = naive.waiting.iter().position(|other| other == waiter);
-                    // A slot that does not wait is served nothing.
+                    // A slot that was served is not served again.
                     let served =
                         if list.served(place).is_some() { None } else { list.serve(place.slot(), step) };
                     assert_eq!(served, at.map(|at| naive.waiting.remove(at)), "seed {seed}");
