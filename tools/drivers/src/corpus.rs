@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-/// No corpus is smaller.
+/// The minimum number of files of a corpus.
 const LEAST: usize = 24;
 
 /// Runs each file of the target's corpus and prints its name first, so the last printed name is that of the failing file.

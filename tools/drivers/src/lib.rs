@@ -5,7 +5,7 @@
 //! program may plot the results of a simulation. The oracles are in `testkit`, which depends on no primitive. This crate depends on the primitives,
 //! with one feature for each.
 
-#![allow(clippy::missing_panics_doc, reason = "a panic is how a driver tells of a difference")]
+#![allow(clippy::missing_panics_doc, reason = "a driver reports a difference by a panic")]
 
 #[cfg(feature = "limiter")]
 pub mod bucket;

@@ -55,7 +55,7 @@ fn nz(count: u8) -> NonZeroU32 {
 }
 
 impl Pair {
-    /// Tokens reserved just now.
+    /// Makes the same reservation in the oracle, compares the due times, and stores all three.
     fn held(&mut self, real: Reservation, atomic: Reservation, count: u32) {
         assert_eq!((atomic.due(), atomic.count()), (real.due(), real.count()), "reserved at {}", self.now);
         let oracle = self.oracle.reserve(count, self.now).expect("no more than the burst");
@@ -72,7 +72,8 @@ impl Pair {
             }
             BucketOp::ReserveMany(count) => match self.real.reserve_many(nz(count), now) {
                 Ok(real) => {
-                    let atomic = self.atomic.reserve_many(nz(count), now).expect("as the real one");
+                    let atomic =
+                        self.atomic.reserve_many(nz(count), now).expect("`TokenBucket` has granted it");
                     self.held(real, atomic, nz(count).get());
                 }
                 Err(real) => {

@@ -154,7 +154,7 @@ impl<'a> Pair<'a> {
         let expected = match fate {
             Fate::Waits => Poll::Pending,
             Fate::Granted | Fate::Refused | Fate::TimedOut => Poll::Ready(fate),
-            Fate::Gone => unreachable!("it is removed when it has gone"),
+            Fate::Gone => unreachable!("a waiter is removed when it has left"),
         };
         let woken = comer.wakes.wakes();
         let mut polled = poll_with(comer.future.as_mut(), &comer.waker);

@@ -22,7 +22,7 @@ pub struct Object {
     pub version: u64,
 }
 
-/// How an informer reads these objects.
+/// The schema of these objects.
 pub const SCHEMA: Schema<u8, Object> =
     Schema::new(|object: &Object| object.key, |object| Version::new(object.version))
         .with_identity(|a, b| a.uid == b.uid);
@@ -43,9 +43,9 @@ pub const EXPIRED: SourceErrorKind = SourceErrorKind::Expired;
 pub const TOO_LARGE: SourceErrorKind = SourceErrorKind::VersionTooLarge;
 /// The server is overloaded.
 pub const BUSY: SourceErrorKind = SourceErrorKind::TooManyRequests { retry_after: None };
-/// No connection.
+/// The connection was refused.
 pub const REFUSED: SourceErrorKind = SourceErrorKind::ConnectionRefused;
-/// The server's own fault.
+/// The server failed internally.
 pub const INTERNAL: SourceErrorKind = SourceErrorKind::Internal;
 /// Anything else.
 pub const OTHER: SourceErrorKind = SourceErrorKind::Other;
@@ -71,7 +71,7 @@ pub struct World {
 }
 
 impl World {
-    /// An informer that has not been polled.
+    /// Creates an informer that has not been polled.
     pub fn new<S: Source<Object = Object>>(builder: InformerBuilder<u8, Object, S>) -> Self {
         let clock = ManualClock::new();
         let (informer, run) = builder.seed(7).timer(clock.timer()).build().unwrap();
@@ -87,7 +87,7 @@ impl World {
         self.clock.now()
     }
 
-    /// Whether the run future is over, or dropped.
+    /// Returns whether the run future has completed or was dropped.
     pub fn is_over(&self) -> bool {
         self.run.is_none()
     }
@@ -133,7 +133,7 @@ impl World {
     pub fn pass_alarm(&mut self) -> Duration {
         self.settle();
         let before = self.now();
-        let alarm = self.clock.next_alarm().expect("nobody waits for time to pass");
+        let alarm = self.clock.next_alarm().expect("no alarm is set");
         self.clock.set(alarm);
         self.settle();
         alarm.since(before)

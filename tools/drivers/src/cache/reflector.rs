@@ -31,7 +31,7 @@ const BACKOFF: ReflectorBackoff = ReflectorBackoff {
 /// How often each (state, input) cell of the table was hit, with each setting.
 pub type Cells = BTreeMap<(&'static str, &'static str, &'static str), u64>;
 
-/// The settings, two ways each, by the bits of a configuration.
+/// The names of both values of each setting, in the order of the bits of a configuration.
 pub const SETTINGS: [[&str; 2]; 6] = [
     ["no page size", "a page size"],
     ["internal errors relist", "internal errors are tolerated"],
@@ -65,12 +65,12 @@ impl Kind {
         }
     }
 
-    /// The source asks for fewer requests: the same request is sent again, later.
+    /// Returns true if the source asks for fewer requests: the same request is sent again, later.
     fn later(self) -> bool {
         matches!(self, Self::Busy(_) | Self::Refused)
     }
 
-    /// The requested version is not available.
+    /// Returns true if the requested version is not available.
     fn version(self) -> bool {
         matches!(self, Self::Expired | Self::TooLarge)
     }
@@ -109,7 +109,7 @@ enum Input {
 }
 
 impl Input {
-    /// Often a response to the last request; sometimes any input.
+    /// Chooses an input: often a response to the last request, sometimes any input.
     fn choose(food: &mut Unstructured<'_>, step: &ReflectorRequest) -> arbitrary::Result<Self> {
         let roll: u8 = food.arbitrary()?;
         Ok(match (roll % 16, step) {
@@ -143,7 +143,7 @@ impl Input {
     }
 }
 
-/// Few versions, so that equal versions and missing versions are common.
+/// Maps a byte to few versions, so that equal versions and missing versions are common.
 fn small(version: u8) -> u64 {
     u64::from(version % 24)
 }
@@ -189,7 +189,7 @@ struct Judge {
     stream_missed: bool,
     /// An immediate list of the most recent version was used since the last wait or list.
     spent: bool,
-    /// Requests failed since the last wait or list.
+    /// The number of requests that failed since the last wait or list.
     row: u32,
     /// The running list: its request, whether it has no page limit, the versions of its pages, the continuation token it waits for.
     asked: ListVersion,
@@ -273,7 +273,7 @@ impl Judge {
         }
     }
 
-    /// The source refused the version of a list or streaming list: list the most recent version, once.
+    /// Records that the source refused the version of a list or streaming list: the most recent version is listed next, once.
     fn most_recent(&mut self) {
         (self.spent, self.unusable) = (true, true);
         self.row += 1;
@@ -445,7 +445,10 @@ impl Judge {
                 (self.asked, self.full, self.token, self.streaming) = (asked, full, None, false);
                 self.tokens.clear();
                 self.pages.clear();
-                assert!(!reflector.has_partial_list(), "a half list survives the start of another");
+                assert!(
+                    !reflector.has_partial_list(),
+                    "a partial list was kept after the start of another list"
+                );
             }
             (Want::Page { token }, ReflectorRequest::List(request)) => {
                 assert_eq!(request.continuation, Some(token));
@@ -489,7 +492,7 @@ impl Judge {
                 (self.spent, self.row) = (false, 0);
                 self.waits(least, self.new_list(), reflector, now);
             }
-            (want, step) => panic!("{want:?} had to come, not {step:?}"),
+            (want, step) => panic!("expected {want:?}, not {step:?}"),
         }
         assert!(self.row <= 4, "too many requests in a row");
     }
@@ -577,7 +580,7 @@ fn feed(
             let asked = matches!(reflector.step(), ReflectorRequest::List(_) | ReflectorRequest::Watch(_));
             let fails = now >= reflector.deadline() && (asked || reflector.has_partial_list());
             let failed = reflector.deadline_reached(now, random);
-            assert_eq!(failed.is_some(), fails, "only what was asked for can be late");
+            assert_eq!(failed.is_some(), fails, "only a request or a streaming list can miss its deadline");
         }
     }
     None
@@ -627,7 +630,7 @@ pub fn run(bytes: &[u8], cells: &mut Cells) {
         }
         match judge.judge(&step, effective, now, due) {
             None => {
-                assert_eq!(reflector, before, "{input:?} was not asked for");
+                assert_eq!(reflector, before, "{input:?} responds to no request, but changed the reflector");
                 assert!(matches!(verdict, None | Some(EventVerdict::Ignore)));
             }
             Some((expected, want)) => {

@@ -187,7 +187,7 @@ impl Seen {
 }
 
 impl HardToRead {
-    /// Whether an object can be read; records one that cannot.
+    /// Returns whether an object can be read; records unreadable objects.
     fn reads(&self, object: &Object) -> bool {
         let spoilt = self.spoilt.lock().contains(&object.key);
         if spoilt {
@@ -317,7 +317,7 @@ impl<W: WatchStream<Object = Object>> WatchStream for HardToReadWatch<W> {
                     Poll::Pending => self.reorder(&mut burst),
                 }
             }
-            Poll::Ready(self.ready.pop_front().expect("there is something"))
+            Poll::Ready(self.ready.pop_front().expect("a message is ready"))
         })
         .await
     }
@@ -326,7 +326,7 @@ impl<W: WatchStream<Object = Object>> WatchStream for HardToReadWatch<W> {
 /// The options of a subscription.
 #[derive(Clone, Copy)]
 struct Manner {
-    /// Beyond the bound: there is no bound, the subscription restarts, or it ends and the test subscribes again.
+    /// The behaviour beyond the bound: no bound (`None`), a restart, or a disconnection, after which the test subscribes again.
     overflow: Option<OverflowPolicy>,
     /// Delivers only objects that pass the filter.
     filtered: bool,
@@ -379,7 +379,7 @@ impl Follower {
             let calls = AtomicU64::new(0);
             builder = builder.filter(move |object| {
                 if manner.panics && calls.fetch_add(1, Ordering::Relaxed) % 5 == 0 {
-                    // As above.
+                    // `panic!` would run the hook, which prints each panic.
                     resume_unwind(Box::new("a bad day"));
                 }
                 !manner.filtered || manner.is_shown(object)
@@ -426,12 +426,12 @@ impl Follower {
             match change.kind() {
                 ChangeKind::Initial | ChangeKind::Added => assert_eq!(before, None, "added twice"),
                 ChangeKind::Updated => {
-                    assert_eq!(before, old, "an update of something else");
+                    assert_eq!(before, old, "an update of an object that is not the known one");
                     let uid = old.map(|old| old.uid);
-                    assert_eq!(uid, Some(change.object().uid), "another identity is not an update");
+                    assert_eq!(uid, Some(change.object().uid), "an update changed the identity");
                 }
                 kind @ (ChangeKind::Replaced | ChangeKind::Deleted | ChangeKind::Missed) => {
-                    let before = before.expect("gone without being known");
+                    let before = before.expect("a deleted object was known");
                     assert_eq!(Some(before.uid), old.map(|old| old.uid));
                     let replaced = before.uid != change.object().uid;
                     assert_eq!(kind == ChangeKind::Replaced, replaced, "{kind:?}");
@@ -446,7 +446,7 @@ pub fn run(bytes: &[u8], tally: &mut Happened) {
     WRONG.set(SOUND);
     let mut food = Unstructured::new(bytes);
     let settings: u8 = food.arbitrary().unwrap_or(0);
-    // The last byte is also decoded as an operation, so the meaning of the corpus does not change.
+    // The last byte is also decoded as an operation, so that older corpus files keep their meaning.
     let more = bytes.last().copied().unwrap_or(0);
     let (wrong, frail) = ((more >> 1 & 7).saturating_sub(3), (more >> 4 & 3) % 3);
     let (compares, reorders, polls) = (more & 64 != 0, more & 1 != 0, more & 128 != 0);
@@ -527,11 +527,11 @@ pub fn run(bytes: &[u8], tally: &mut Happened) {
         let stored = world.stored();
         for (key, uid) in &kept {
             let known = stored.iter().any(|object| (object.key, object.uid) == (*key, *uid));
-            assert!(known, "{key} cannot be read, and is not stored any more");
+            assert!(known, "the unreadable object {key} is no longer stored");
         }
     }
     server.clear_faults();
-    // All objects that ever were unreadable: a restored server may have such a state again, which a watch could not read when it was delivered.
+    // Writes all objects that ever were unreadable: a restored server may return to a state that the watch could not read when it was delivered.
     source.spoilt.lock().extend(ever_spoilt);
     source.mend(|_| true);
     if wrong != SOUND {
@@ -561,11 +561,11 @@ pub fn run(bytes: &[u8], tally: &mut Happened) {
         let known: Vec<Object> = follower.known.values().copied().collect();
         let mut shown = server.objects();
         shown.retain(|object| follower.manner.is_shown(object));
-        assert_eq!(known, shown, "a consumer missed something");
+        assert_eq!(known, shown, "the state of a consumer differs from the server's");
     }
 }
 
-/// The indexes agree with the objects.
+/// Checks that the indexes agree with the objects.
 fn indexed(world: &World, frail: u8) {
     let (store, stored) = (world.informer.store(), world.stored());
     for third in 0..3 {

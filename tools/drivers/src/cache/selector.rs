@@ -72,7 +72,7 @@ fn words(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| WORDS[usize::from(byte % 32)]).collect()
 }
 
-/// Both the crate and the oracle accept the text, or both refuse it. The printed selector parses to the same selector.
+/// Checks that the crate and the oracle both accept the text or both refuse it, and that the printed selector parses to the same selector.
 fn text(text: &str, seen: &mut Seen) {
     let (read, oracle) = (text.parse::<Selector>(), OracleSelector::read(text));
     let (selector, oracle) = match (read, oracle) {
@@ -82,13 +82,13 @@ fn text(text: &str, seen: &mut Seen) {
             seen.refused += 1;
             return;
         }
-        (read, oracle) => panic!("{text:?} is {read:?}, or {oracle:?}"),
+        (read, oracle) => panic!("{text:?} parses to {read:?}, but the oracle returns {oracle:?}"),
     };
     seen.read += 1;
     judge(&selector, &oracle, seen);
 }
 
-/// Methods and a text in any spelling give the same selector.
+/// Checks that the methods and a text in any spelling give the same selector.
 fn spelled(u: &mut Unstructured<'_>, seen: &mut Seen) -> arbitrary::Result<()> {
     let oracle = OracleSelector::arbitrary(u)?;
     let selector = build(&oracle);
@@ -99,7 +99,7 @@ fn spelled(u: &mut Unstructured<'_>, seen: &mut Seen) -> arbitrary::Result<()> {
     Ok(())
 }
 
-/// Keys and values are arbitrary texts: the printed selector parses to the same selector, or does not parse.
+/// Checks selectors with arbitrary texts as keys and values: the printed selector parses to the same selector, or does not parse.
 fn foreign(text: &str, seen: &mut Seen) {
     let mut words = text.split('|').map(str::to_owned);
     let (key, value) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
@@ -116,7 +116,7 @@ fn foreign(text: &str, seen: &mut Seen) {
         let oracle = OracleSelector { terms: vec![Term { key: key.clone(), rule }] };
         let selector = build(&oracle);
         let read = selector.to_string().parse::<Selector>();
-        assert!(read.is_err() || read.as_ref() == Ok(&selector), "{selector} is {read:?}");
+        assert!(read.is_err() || read.as_ref() == Ok(&selector), "{selector} parses to {read:?}");
         agree(&selector, &oracle, seen);
         seen.foreign += 1;
     }
@@ -138,11 +138,11 @@ pub(crate) fn build(oracle: &OracleSelector) -> Selector {
     })
 }
 
-/// The text of the selector parses to an equal selector, which prints the same text.
+/// Checks that the text of the selector parses to an equal selector, which prints the same text.
 fn judge(selector: &Selector, oracle: &OracleSelector, seen: &mut Seen) {
     let printed = selector.to_string();
     assert_eq!(printed.parse().as_ref(), Ok(selector), "{printed:?}");
-    let again = OracleSelector::read(&printed).expect("what is printed is read");
+    let again = OracleSelector::read(&printed).expect("a printed selector parses");
     for labels in oracle.probes() {
         assert_eq!(
             again.matches(&labels),

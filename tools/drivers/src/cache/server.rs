@@ -9,7 +9,7 @@ use crate::cache::fixture::{Object, SCHEMA};
 /// An API server in memory.
 pub type Server = testing::TestServer<u8, Object>;
 
-/// An empty one.
+/// Creates an empty server.
 pub fn server() -> Server {
     Server::new(SCHEMA, |object, uid, version| (object.uid, object.version) = (uid, version.get()))
 }

@@ -230,7 +230,7 @@ enum Changes {
     Bounded(BoundedSubscription<u8, Thing>),
 }
 
-/// The result of `$either`.
+/// Evaluates `$then` with `$name` bound to the subscription, whatever its kind.
 macro_rules! either {
     ($changes:expr, $name:ident => $then:expr) => {
         match $changes {
@@ -249,7 +249,7 @@ struct Reader {
     ended: bool,
     /// The subscription was disconnected because it exceeded its bound.
     disconnected: bool,
-    /// The waker of a poll that found nothing.
+    /// The waker of the last poll, if that poll was pending.
     waiting: Option<Arc<Counting>>,
 }
 
@@ -260,7 +260,7 @@ struct Waiter {
     ended: Option<Result<u64, WaitForError>>,
 }
 
-/// The objects of a list. No write occurs between the beginning and the end of a list, so the driver begins the list when it ends.
+/// The objects of a list. The driver collects the steps and runs them when the list ends, because no write can occur during a list.
 enum ListStep {
     Insert(Draft),
     Remove(u8),
@@ -268,7 +268,7 @@ enum ListStep {
     KeepStored(u8),
 }
 
-/// The writes of a transaction, which likewise begins when it ends.
+/// The writes of a transaction, which the driver also collects and runs together.
 enum TransactionStep {
     Upsert(Draft),
     /// With or without a last state.
@@ -282,7 +282,7 @@ struct Copy {
     present: Present,
     /// The keys in the order of the snapshot. The order is arbitrary and must not change.
     order: Vec<u8>,
-    /// The number of earlier writes.
+    /// The number of writes before the snapshot.
     writes: u64,
 }
 
@@ -349,7 +349,7 @@ pub fn run_subscription(bytes: &[u8], cells: &mut MergeCells) {
 }
 
 impl<'a> World<'a> {
-    /// A store with the indexes whose bits are set.
+    /// Creates a store with the indexes whose bits are set.
     fn new(
         bits: u8,
         (transforms, compares): (bool, bool),
@@ -398,7 +398,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// An object that arrives at the store.
+    /// Creates an object for a write to the store.
     fn thing(&mut self, draft: Draft) -> Thing {
         self.came += 1;
         self.tally.hit_if(self.transforms, "transformed");
@@ -589,7 +589,7 @@ impl<'a> World<'a> {
         self.readers.push(Reader::new(Changes::Bounded(changes), feed.bounded(Wanted::MOST), view));
     }
 
-    /// Their index was removed, so they cover no object.
+    /// Ends the subscriptions by tag: their index was removed, so they cover no object.
     fn end_of_tags(&mut self) {
         for reader in self.readers.iter_mut().filter(|reader| reader.view.of.tag().is_some()) {
             self.tally.hit_if(!self.closed && !reader.ended, "index of a subscription removed");
@@ -600,7 +600,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// In seconds.
+    /// The time in seconds.
     fn now(&self) -> u64 {
         self.clock.now().since(Nanos::ZERO).as_secs()
     }
@@ -777,7 +777,7 @@ impl<'a> World<'a> {
         self.store.check().unwrap();
         compare(&self.store.snapshot(), &self.oracle, &self.present, self.tally);
         let most = ASKED.with_borrow(|asked| asked.iter().copied().max().unwrap_or(0));
-        assert!(most <= self.tag_indexes, "an index function runs once per object version");
+        assert!(most <= self.tag_indexes, "an index function ran twice for an object");
         assert_eq!(TRANSFORMED.get(), if self.transforms { self.came } else { 0 });
         let held = self.store.retained_snapshots();
         let holders = self.copies.len() + self.readers.len();
@@ -807,7 +807,7 @@ impl<'a> World<'a> {
             assert_eq!(initial_processed, reader.feed.is_initial_delivered());
             assert!(
                 initial_processed || reader.feed.is_lost() || !reader.consumer.initial_processed,
-                "it stays so"
+                "`is_initial_delivered` became false again"
             );
             if let Some(waker) = &reader.waiting {
                 // The first list wakes a waiting subscriber even if the list is empty.
@@ -864,7 +864,7 @@ impl Reader {
 
     fn heard_the_end(&mut self) {
         if let Some(waker) = self.waiting.take() {
-            assert_eq!(waker.wakes(), 1, "the end wakes");
+            assert_eq!(waker.wakes(), 1, "the end of the subscription did not wake its subscriber");
         }
     }
 
@@ -886,7 +886,11 @@ impl Reader {
         if let (true, Changes::Bounded(changes)) = (self.feed.is_lost(), &mut self.changes) {
             if self.view.bound == Bounds::Disconnect {
                 let lagged = changes.try_next().map(|_| ()).unwrap_err();
-                assert_eq!(changes.try_next().map(|_| ()), Err(lagged), "for good");
+                assert_eq!(
+                    changes.try_next().map(|_| ()),
+                    Err(lagged),
+                    "a disconnected subscription returned another result"
+                );
                 (self.ended, self.disconnected) = (true, true);
                 self.feed.disconnect();
                 return false;
@@ -921,7 +925,7 @@ impl Reader {
                 assert!(!closed);
                 self.waiting = Some(counting);
             }
-            Poll::Ready(Some(change)) => panic!("{change:?} out of nothing"),
+            Poll::Ready(Some(change)) => panic!("{change:?} was not expected"),
         }
         false
     }
@@ -944,7 +948,7 @@ impl Reader {
 fn change(told: SubscriptionEvent<u8, Thing>) -> Change<u8, Thing> {
     match told {
         SubscriptionEvent::Change(change) => change,
-        SubscriptionEvent::Restarted => panic!("began anew without having been too much"),
+        SubscriptionEvent::Restarted => panic!("the subscription restarted below its bound"),
     }
 }
 
@@ -1075,7 +1079,7 @@ impl Asked {
         assert_eq!(oracle.which(matching), expected, "without an index, {}", self.selector);
     }
 
-    /// Up to six conditions, of which each may be missing.
+    /// Compares a query of up to six conditions, each of which may be missing.
     fn several(&self, view: &View, oracle: &Oracle, present: &Present, tally: &mut Happened) {
         let Question { selector, conditions, tag, other, prefix, .. } = &self.question;
         let has = |bit: u8| conditions & (1 << bit) != 0;
@@ -1155,9 +1159,9 @@ fn grouped<IK: PartialEq + Clone + 'static>(range: RangeIter<'_, u8, Thing, IK>)
 }
 
 impl Copy {
-    /// A much later version.
+    /// Compares the snapshot with its copy.
     fn compare(&self, tally: &mut Happened) {
-        assert!(self.view.keys().eq(&self.order), "the order of a view stays");
+        assert!(self.view.keys().eq(&self.order), "the order of a snapshot changed");
         compare(&self.view, &self.oracle, &self.present, tally);
         self.view.check().unwrap();
         let again = self.view.clone();
@@ -1193,7 +1197,10 @@ fn compare(view: &View, oracle: &Oracle, present: &Present, tally: &mut Happened
     );
     in_order(present[PATH], || view.range::<_, str, _>(&BY_PATH, ..), oracle, Thing::paths, |_| true);
     assert_eq!(view.select(&LABELS, &Selector::everything()).is_ok(), present[LABEL]);
-    assert!(view.by_index(&BY_OTHER, &0).is_err(), "the name of one index with the type of another");
+    assert!(
+        view.by_index(&BY_OTHER, &0).is_err(),
+        "an index was found by its name although its type differs"
+    );
 
     let mut failed: Vec<_> = view.index_errors().map(|(key, index, _)| (index, *key)).collect();
     failed.sort_unstable();
@@ -1205,7 +1212,7 @@ fn compare(view: &View, oracle: &Oracle, present: &Present, tally: &mut Happened
     tally.hit_if(failed.iter().any(|(index, _)| *index == "brittle"), "index panic");
 }
 
-/// An index whose values need not be unique.
+/// Compares an index whose values need not be unique.
 fn same<IK: Ord + Hash + Clone + Debug + 'static>(
     there: bool,
     view: &View,
@@ -1216,7 +1223,7 @@ fn same<IK: Ord + Hash + Clone + Debug + 'static>(
     assert_eq!(same_values(there, view, oracle, index, values), 0);
 }
 
-/// A unique index.
+/// Compares a unique index and its violations.
 fn same_unique<IK: Ord + Hash + Clone + Debug + 'static>(
     there: bool,
     view: &View,

@@ -28,14 +28,14 @@ pub type Objects = TtlStore<u8, Object, ManualClock>;
 type View = TtlSnapshot<u8, Object>;
 type Changes = Subscription<u8, TtlEntry<Object>>;
 
-/// Indexes by the tag, and by whether it is odd; one fails for one tag.
+/// An index by the tag and by its parity, which fails for tag 7.
 pub static BY_TAG: Index<TtlEntry<Object>, u8> = Index::fallible("tag", |object| match object.tag {
     7 => Err(IndexError::new("no tag")),
     tag => Ok(vec![tag, tag % 2]),
 });
 static BY_SERIAL: OrderedIndex<TtlEntry<Object>, u32> = OrderedIndex::new("serial", |object| object.serial);
 
-/// So many nanoseconds.
+/// Short for [`Duration::from_nanos`].
 pub fn nanos(nanos: u64) -> Duration {
     Duration::from_nanos(nanos)
 }
@@ -59,7 +59,7 @@ pub fn store() -> (Objects, ManualClock) {
     (builder.clock(clock.clone()).build().unwrap(), clock)
 }
 
-/// The operations. A number is an index, modulo the number of items.
+/// The operations. Numbers are taken modulo their ranges.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 enum Op {
     Upsert {
@@ -147,7 +147,7 @@ impl Life {
 }
 
 impl Oracle {
-    /// The age of the object does not exceed its time to live.
+    /// Returns true if the age of the object does not exceed its time to live.
     fn is_alive(&self, life: &Life) -> bool {
         life.end().is_none_or(|end| self.now <= end)
     }
@@ -168,18 +168,18 @@ impl Oracle {
     fn hear(&mut self, kind: &Told, meant: &[u8], ttl: Option<u64>) {
         match kind {
             Told::Deleted(last) => {
-                let at = self.position(last.id).expect("a deletion of something in memory");
+                let at = self.position(last.id).expect("a deleted object is in memory");
                 let life = self.lives.remove(at);
                 assert_eq!(life.object, *last);
                 assert!(!self.is_alive(&life) || meant.contains(&last.id), "{last:?} has not expired");
             }
             Told::Added(new) => {
-                assert_eq!(self.position(new.id), None, "an addition of something new");
+                assert_eq!(self.position(new.id), None, "an object in memory was added");
                 self.lives.push(Life { object: *new, written: self.now, ttl });
             }
             Told::Updated(old, new) => {
-                let at = self.position(old.id).expect("an update of something in memory");
-                assert!(self.is_alive(&self.lives[at]), "what has expired is not updated");
+                let at = self.position(old.id).expect("an updated object is in memory");
+                assert!(self.is_alive(&self.lives[at]), "an expired object was updated");
                 assert_eq!(self.lives[at].object, *old);
                 self.lives[at] = Life { object: *new, written: self.now, ttl };
             }
@@ -203,7 +203,7 @@ fn told(change: &Change<u8, TtlEntry<Object>>) -> Told {
     }
 }
 
-/// Every read of a snapshot returns exactly these objects.
+/// Checks that every read of a snapshot returns exactly these objects.
 fn agrees(view: &View, alive: &[Object]) {
     let mut objects: Vec<_> = view.objects().map(|object| **object).collect();
     objects.sort_unstable_by_key(|object| object.id);
@@ -310,7 +310,7 @@ impl World<'_> {
                 self.tally.hit(if swept.is_empty() { "nothing to sweep" } else { "swept" });
                 assert!(
                     self.oracle.lives.iter().all(|life| self.oracle.is_alive(life)),
-                    "all of it is swept"
+                    "an expired object was not swept"
                 );
             }
             Op::Snapshot => {
@@ -323,7 +323,7 @@ impl World<'_> {
                 self.hear(&[], policy);
                 assert!(
                     self.oracle.lives.iter().all(|life| self.oracle.is_alive(life)),
-                    "it begins with a sweep"
+                    "subscribing did not sweep expired objects"
                 );
                 self.reader = Some((subscription, BTreeMap::new()));
                 self.tally.hit("subscribed");
@@ -366,7 +366,7 @@ impl World<'_> {
         let heard = self.hear(&[], ttl);
         let swept = heard.iter().filter(|told| matches!(told, Told::Deleted(_))).count();
         let expired = usize::from(there.is_none() && in_memory.is_some());
-        assert!(swept <= 2 + expired, "it sweeps two along, besides what it replaces");
+        assert!(swept <= 2 + expired, "a write swept more than two other objects");
         let tally = &mut self.tally;
         tally.hit(if there.is_some() { "updated" } else { "added" });
         tally.hit_if(expired > 0, "added where something had expired");
@@ -380,7 +380,7 @@ impl World<'_> {
         assert_eq!(self.store.delete(&id).as_deref().copied(), there);
         let heard = self.hear(&[id], policy);
         assert!(there.is_none_or(|there| heard.contains(&Told::Deleted(there))));
-        assert_eq!(self.oracle.position(id), None, "it does not stay in memory");
+        assert_eq!(self.oracle.position(id), None, "a deleted object stays in memory");
         self.tally.hit(match (there, in_memory) {
             (Some(_), _) => "deleted",
             (None, Some(_)) => "expired before it was deleted",
@@ -403,10 +403,10 @@ impl World<'_> {
         assert!(heard.ends_with(&changes));
         let mut lives: Vec<_> = self.oracle.lives.iter().map(|life| life.object).collect();
         lives.sort_unstable_by_key(|object| object.id);
-        assert!(lives.iter().eq(last.values()), "the list, and of a key the last object");
+        assert!(lives.iter().eq(last.values()), "the store differs from the last listed object of each key");
     }
 
-    /// The consumer then has the objects in memory.
+    /// Takes all pending changes. The consumer then has the objects that are in memory.
     fn take(&mut self) {
         let Some((subscription, held)) = &mut self.reader else { return };
         while let Some(change) = subscription.try_next() {
@@ -425,7 +425,7 @@ impl World<'_> {
 
     fn check(&mut self) {
         let Self { store, oracle, views, .. } = self;
-        assert_eq!(self.heard.try_iter().count(), 0, "only writes and sweeps tell anything");
+        assert_eq!(self.heard.try_iter().count(), 0, "a change was reported without a write or a sweep");
         assert_eq!(store.stored_len(), oracle.lives.len());
         let alive = oracle.alive();
         assert_eq!(store.len(), alive.len());

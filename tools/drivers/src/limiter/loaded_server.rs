@@ -11,7 +11,7 @@ use flyball_sync::Nanos;
 /// The behaviour of the server during one phase.
 #[derive(Clone, Copy, Debug)]
 pub struct Phase {
-    /// The end of the phase.
+    /// The second at which the phase ends.
     pub until: u64,
     /// The number of requests that are processed at once; further requests wait in a queue.
     pub workers: usize,

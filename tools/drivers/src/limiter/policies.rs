@@ -121,7 +121,7 @@ impl<P: Policy<Key>> Run<'_, P> {
             }
             LimiterOp::Reserve(key) => {
                 let mut taken = Vec::new();
-                // Not from the random stream of the limiter.
+                // Drawn from another stream than the limiter's random numbers.
                 let random = self.reserving.next();
                 let oracle = self.oracle.failed(key, now, random, &mut taken);
                 let reserve = |policy: &mut P, now| policy.record_failure(&key, now, random);

@@ -30,37 +30,37 @@ const BASE: Duration = Duration::from_nanos(2);
 const CAP: Duration = Duration::from_nanos(20);
 const MOST: usize = 200;
 
-/// A queue with delays and a backoff that counts a key once per backoff.
+/// Drives a queue with delays and a backoff that counts a key once per backoff.
 pub fn limited(bytes: &[u8]) -> Cells {
     let Some((choice, life)) = bytes.split_first() else { return Cells::default() };
     limited_by(*choice, operations(life, MOST), SmallKey::all().collect())
 }
 
-/// The same, with operation sequences in which leases are held for long.
+/// Like [`limited`], with operation sequences in which leases are held for long.
 pub fn limited_held(bytes: &[u8]) -> Cells {
     let Some((choice, life)) = bytes.split_first() else { return Cells::default() };
     limited_by(*choice, held(life), SmallKey::all().collect())
 }
 
-/// A queue with delays and without a limiter: a failed key is Ready immediately.
+/// Drives a queue with delays and without a limiter: a failed key is Ready immediately.
 pub fn unlimited(bytes: &[u8]) -> Cells {
     let Some((choice, life)) = bytes.split_first() else { return Cells::default() };
     unlimited_by(*choice, operations(life, MOST))
 }
 
-/// The same, with operation sequences in which leases are held for long.
+/// Like [`unlimited`], with operation sequences in which leases are held for long.
 pub fn unlimited_held(bytes: &[u8]) -> Cells {
     let Some((choice, life)) = bytes.split_first() else { return Cells::default() };
     unlimited_by(*choice, held(life))
 }
 
-/// A queue without delays: an operation that needs a clock becomes the most similar operation that needs none.
+/// Drives a queue without delays: an operation that needs a clock becomes the most similar operation that needs none.
 pub fn timeless(bytes: &[u8]) -> Cells {
     let Some((choice, life)) = bytes.split_first() else { return Cells::default() };
     timeless_by(*choice, operations(life, MOST))
 }
 
-/// A queue with priorities. The first byte selects the share of lower priorities.
+/// Drives a queue with priorities. The first byte selects the share of lower priorities.
 pub fn by_priority(bytes: &[u8]) -> Cells {
     let Some(([how, choice], life)) = bytes.split_first_chunk() else { return Cells::default() };
     let (order, sharing) = prioritised([0, 1, 2, 4][usize::from(how % 4)]);
@@ -75,7 +75,7 @@ pub fn by_priority(bytes: &[u8]) -> Cells {
     )
 }
 
-/// A queue with groups. The first byte selects their weights, lease limits and capacities.
+/// Drives a queue with groups. The first byte selects their weights, lease limits and capacities.
 pub fn by_group(bytes: &[u8]) -> Cells {
     let Some(([how, choice], life)) = bytes.split_first_chunk() else { return Cells::default() };
     let weights = [[1, 1], [2, 1], [1, 3], [2, 2]][usize::from(how % 4)];
@@ -83,7 +83,7 @@ pub fn by_group(bytes: &[u8]) -> Cells {
     let keys = [usize::MAX, usize::MAX, 1, 2][usize::from(how / 16 % 4)];
     let groups = Groups::new(weights.map(|weight| GroupLimits { weight, leases, keys }));
     let ops = operations(life, MOST).into_iter().map(|OrderedOp(op)| op).collect();
-    // The other values leave the groups as they are.
+    // Only one value in four changes the limits of the groups during the run.
     let turned = (how / 64 == 3).then(|| groups.clone());
     let keys = SmallKey::all().collect();
     limited_in(groups.order(), groups.sharing(), turned, *choice, ops, keys)
@@ -99,7 +99,8 @@ pub fn queue_ops(bytes: &[u8]) -> Cells {
     combined(bytes, &mut Covered::default())
 }
 
-/// A queue with any valid combination of options: the first byte selects the row, the second the remaining options, the third the kind of operation sequence.
+/// Drives a queue with any valid combination of options: the first byte selects the row, the second the remaining options, the third the kind of
+/// operation sequence.
 pub fn combined(bytes: &[u8], covered: &mut Covered) -> Cells {
     let Some(([row, choice, kind], life)) = bytes.split_first_chunk() else { return Cells::default() };
     let rows = rows();
@@ -137,7 +138,7 @@ pub fn combined(bytes: &[u8], covered: &mut Covered) -> Cells {
     cells
 }
 
-/// A lower priority gets one of `n + 1` hand-outs; none if `n` is 0.
+/// An order in which a lower priority gets one of `share + 1` hand-outs; none if `share` is 0.
 fn prioritised(share: u32) -> (Priority, Sharing) {
     match NonZeroU32::new(share) {
         None => (Priority::new().strict(), Sharing::Priority(None)),
@@ -189,7 +190,7 @@ fn built(
 struct Lived {
     setup: OracleSetup,
     sharing: Sharing,
-    /// That change.
+    /// The groups, if their limits change during the run.
     groups: Option<Groups>,
     clock: ManualClock,
     aged: bool,
@@ -218,7 +219,7 @@ impl Lived {
         if let Some(most) = self.setup.give_up_after {
             let dead = dead.clone();
             builder = builder.give_up_after(NonZeroU32::new(most).unwrap(), move |key, failures| {
-                dead.lock().expect("nobody panics in here").push((*key, failures));
+                dead.lock().expect("the lock is not poisoned").push((*key, failures));
             });
         }
         self.by_time(builder, dead, life)
@@ -300,7 +301,7 @@ fn limited_in(
     if let Some(most) = setup.give_up_after {
         let dead = dead.clone();
         builder = builder.give_up_after(NonZeroU32::new(most).unwrap(), move |key, failures| {
-            dead.lock().expect("nobody panics in here").push((*key, failures));
+            dead.lock().expect("the lock is not poisoned").push((*key, failures));
         });
     }
     if let Some(keys) = setup.capacity {
@@ -347,13 +348,13 @@ fn timeless_by(choice: u8, life: Vec<QueueOp>) -> Cells {
         .live(life.into_iter().filter_map(without_time))
 }
 
-/// A capacity of one to four keys, or none, each equally often.
+/// The capacity: none for half of the choices, one to four keys for the others.
 fn room(choice: u8) -> Option<usize> {
     let choice = usize::from(choice % 8);
     choice.checked_sub(3).filter(|keys| *keys > 0)
 }
 
-/// Every other queue has metrics.
+/// Half of the queues have metrics.
 fn notes(life: &[QueueOp]) -> Option<Notes> {
     (life.len() % 2 == 0).then(Notes::default)
 }

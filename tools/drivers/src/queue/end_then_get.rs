@@ -15,7 +15,7 @@ pub(crate) struct EndThenGet {
     index: u8,
     ending: Ending,
     outcome: LeaseOutcome,
-    /// As a task that is polled once.
+    /// Whether a future that is polled once takes the next key.
     polls: bool,
 }
 

@@ -15,11 +15,11 @@ pub struct Notes(Arc<Mutex<Vec<Told>>>);
 impl Notes {
     /// Takes the reports since the last call.
     pub fn take(&self) -> Vec<Told> {
-        std::mem::take(&mut self.0.lock().expect("nobody panics in here"))
+        std::mem::take(&mut self.0.lock().expect("the lock is not poisoned"))
     }
 
     fn note(&self, told: Told) {
-        self.0.lock().expect("nobody panics in here").push(told);
+        self.0.lock().expect("the lock is not poisoned").push(told);
     }
 }
 

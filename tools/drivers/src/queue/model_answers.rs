@@ -64,7 +64,7 @@ pub(crate) fn reason(reason: AddErrorKind) -> queue_answers::Refused {
         AddErrorKind::ShutDown => queue_answers::Refused::ShutDown,
         AddErrorKind::Full => queue_answers::Refused::Full,
         AddErrorKind::GivenUp => queue_answers::Refused::Exhausted,
-        other => panic!("a reason the table does not know: {other:?}"),
+        other => panic!("a reason that the state table does not have: {other:?}"),
     }
 }
 
@@ -77,7 +77,7 @@ pub fn seen(state: KeyState) -> Seen {
         KeyState::Leased => Seen::Leased,
         KeyState::LeasedDirty => Seen::LeasedDirty,
         KeyState::LeasedWaiting(until) => Seen::LeasedWaiting(until.get()),
-        other => panic!("a state the table does not know: {other:?}"),
+        other => panic!("a state that the state table does not have: {other:?}"),
     }
 }
 
@@ -90,13 +90,13 @@ pub(crate) fn nanos(duration: Duration) -> Time {
     queue_answers::later(0, duration)
 }
 
-/// `None` unless they are tracked.
+/// The oldest ages; `None` unless ages are tracked.
 pub(crate) fn oldest(stats: &QueueStats) -> Option<OldestAges> {
     let ages = OldestAges { ready: stats.oldest_ready.map(nanos), leased: stats.oldest_lease.map(nanos) };
     stats.ages_tracked.then_some(ages)
 }
 
-/// Every key, sorted.
+/// The state of every key, sorted by key.
 pub(crate) fn glance<K: Copy + Ord>(keys: &[KeyInfo<K>], stats: &QueueStats) -> Glance<K> {
     let keys = keys.iter().map(|info| (info.key, seen(info.state), info.num_requeues));
     let mut keys: Vec<_> = keys.collect();
@@ -117,7 +117,7 @@ pub(crate) fn in_order<K: Copy>(keys: &[KeyInfo<K>]) -> (Vec<K>, Vec<K>) {
     (ready, waiting)
 }
 
-/// Ready keys that can be handed out are in the order of hand-out; the other Ready keys have no order.
+/// Sorts the Ready keys that cannot be handed out, because they have no order. The first `able` keys stay in the order of hand-out.
 pub(crate) fn in_line<K: Ord>(mut ready: Vec<K>, able: usize) -> Vec<K> {
     ready[able..].sort_unstable();
     ready

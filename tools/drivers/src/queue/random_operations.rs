@@ -56,7 +56,7 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> Life<O, L, T> {
         self
     }
 
-    /// An operation sequence without delays.
+    /// Runs an operation sequence without delays.
     pub(crate) fn live(mut self, life: impl Iterator<Item = QueueOp>) -> Cells {
         let mut life = life.enumerate().peekable();
         while let Some((number, op)) = life.next() {
@@ -181,7 +181,7 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> Life<O, L, T> {
             | QueueOp::RetryNoSooner(..)
             | QueueOp::PollOverdue(_)
             | QueueOp::Advance(_)
-            | QueueOp::DrainWaiting(_) => panic!("{at}: this queue knows no time"),
+            | QueueOp::DrainWaiting(_) => panic!("{at}: this queue has no timer"),
         }
     }
 
@@ -194,7 +194,7 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> Life<O, L, T> {
         assert_eq!(tally(queue.stats()), model.tally(now), "{at}");
         assert_eq!(queue.is_shutting_down(), model.is_shutting_down(), "{at}");
         assert_eq!(queue.stats().paused, model.is_paused(), "{at}");
-        assert_eq!(*self.dead.lock().expect("nobody panics in there"), model.dead, "{at}");
+        assert_eq!(*self.dead.lock().expect("the lock is not poisoned"), model.dead, "{at}");
         O::compare(queue, model, &self.keys[..self.keys.len().min(4)], now, at);
         let last = model.last_deadline();
         // With many keys, checking all of them at each step would take longer than the operations, so each step checks a few keys, in turn.
@@ -211,7 +211,7 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> Life<O, L, T> {
         self.keys.rotate_left(count - 1);
     }
 
-    /// After any sequence the queue can list all remaining keys, and finally the queue is empty.
+    /// Checks that the queue lists all remaining keys at the end, and is empty after that.
     fn end_of_life(&mut self) {
         let now = self.now();
         same(Some(self.queue.stop_now()), Some(self.model.stop_now(now)), &"at the end");
@@ -263,7 +263,7 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> Life<O, L, T> {
 }
 
 impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsDelays + SupportsAsync> Life<O, L, T> {
-    /// Compares the queue's reports with the model's, too.
+    /// With metrics, also compares the queue's reports with the model's.
     pub(crate) fn measured(mut self, notes: Option<Notes>) -> Self {
         self.notes = notes;
         if self.notes.is_some() {
@@ -272,7 +272,7 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsDelays + SupportsAsync> Life
         self
     }
 
-    /// An operation sequence with delays.
+    /// Runs an operation sequence with delays.
     pub(crate) fn live_by_time(mut self, life: Vec<QueueOp>, aged: bool) -> Cells {
         if aged {
             self.queue.track_ages();
@@ -357,7 +357,7 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsDelays + SupportsAsync> Life
         let now = self.now();
         let model: Vec<_> = self.model.told().into_iter().map(as_told).collect();
         let Some(notes) = &self.notes else {
-            assert_eq!(self.queue.stats().adds, 0, "{at}: it has no metrics");
+            assert_eq!(self.queue.stats().adds, 0, "{at}: a queue without metrics counted adds");
             return;
         };
         assert_eq!(notes.take(), model, "{at}");
