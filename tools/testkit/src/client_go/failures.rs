@@ -2,14 +2,14 @@
 
 use super::{Rule, Rules};
 
-/// Keys are kept at least so long after a wait.
+/// The minimum time for which a key is kept after its wait.
 const SHORTEST_REST: u64 = 600_000_000_000;
 
-/// A count for each key; those that failed last stand last.
+/// The failure counts by key, ordered by the last failure.
 #[derive(Clone, Debug)]
 pub(super) struct Failures {
     keys: Vec<Count>,
-    /// A key that has not failed for longer starts anew.
+    /// A key that has not failed for longer than this starts from zero failures.
     idle: u64,
 }
 
@@ -21,22 +21,23 @@ struct Count {
 }
 
 impl Failures {
-    /// For waits of up to `longest`: a key is kept for that long, and a rest as long as that again.
+    /// Creates the counts for waits of up to `longest`. A key is kept for that time, plus a rest of the same length or of at least ten
+    /// minutes.
     pub(super) fn new(longest: u64, rules: Rules) -> Self {
         let idle = longest.saturating_add(longest.max(SHORTEST_REST));
         Self { keys: Vec::new(), idle: if rules.has(Rule::FailuresExpire) { idle } else { u64::MAX } }
     }
 
-    /// One more; returns how many there were before.
+    /// Counts a failure. Returns the number of earlier failures.
     ///
-    /// Forgets lazily, at most two keys each time; until then they still show in `of`. A key that is in use starts its rest anew
-    /// whenever it is looked at.
+    /// Each call evicts at most two expired keys; until then, `of` still returns their failures. If an expired key is in use, its rest
+    /// starts again when it is checked.
     pub(super) fn count(&mut self, key: &str, now: u64, in_use: &dyn Fn(&str) -> bool) -> u64 {
         let expired = |count: &Count| now - count.last > self.idle && !in_use(&count.key);
         let known = self.keys.iter().position(|count| count.key == key).map(|at| self.keys.remove(at));
         let before = known.as_ref().filter(|count| !expired(count)).map_or(0, |count| count.failures);
         let own = Count { key: key.to_owned(), failures: before + 1, last: now };
-        // A key that is known is the newest before others are looked at; one that is not comes after.
+        // A known key becomes the newest before the expired keys are checked, a new key after that.
         let (first, last) = if known.is_some() { (Some(own), None) } else { (None, Some(own)) };
         self.keys.extend(first);
         for _ in 0..2 {

@@ -1,9 +1,9 @@
-//! Limiters of failures, with switches.
+//! Failure limiters, with a switch for each difference.
 
 use super::failures::Failures;
 use super::{Answer, LimiterConfig, LimiterLine, Rule, Rules};
 
-/// Answers a script for limiters. Its time stands still.
+/// Answers a script for limiters, at a time that does not change.
 #[derive(Clone, Debug)]
 pub struct ReferenceLimiter {
     rules: Rules,
@@ -11,13 +11,13 @@ pub struct ReferenceLimiter {
 }
 
 impl ReferenceLimiter {
-    /// The limiter that controllers use, until a line says otherwise.
+    /// Creates the default limiter of controllers; a `Config` line replaces it.
     #[must_use]
     pub fn new(rules: Rules) -> Self {
         Self { rules, limiter: Limiter::default_backoff(rules) }
     }
 
-    /// The answer to a line; `None` stands for one that is not valid.
+    /// Returns the answer to a line; `None` is an invalid line.
     pub fn answer(&mut self, line: Option<&LimiterLine>) -> Answer {
         match line {
             None => Answer::Error,
@@ -60,7 +60,7 @@ impl Limiter {
         }
     }
 
-    /// `None` where it is refused.
+    /// Returns `None` if the configuration is refused.
     pub(super) fn new(config: &LimiterConfig, rules: Rules) -> Option<Self> {
         let strict = rules.has(Rule::InvalidLimiterRefused);
         match config {
@@ -80,14 +80,14 @@ impl Limiter {
         }
     }
 
-    /// Counts a failure and says how long it waits. The failures of a key that is `in_use` do not expire.
+    /// Counts a failure and returns its wait. The failures of a key that is `in_use` do not expire.
     pub(super) fn when(&mut self, key: &str, now: u64, in_use: &dyn Fn(&str) -> bool) -> u64 {
         match self {
             Self::Exponential { base, max, whole: true, failures } => {
                 let doubled = u128::from(*base) << failures.count(key, now, in_use).min(64);
                 u64::try_from(doubled).unwrap_or(u64::MAX).min(*max)
             }
-            // No base of whole milliseconds doubles to 2⁶³ itself, where client-go's conversion overflows.
+            // client-go's conversion overflows at exactly 2⁶³, which no base of whole milliseconds reaches by doubling.
             Self::Exponential { base, max, failures, .. } => {
                 let doubled = *base as f64 * 2f64.powi(failures.count(key, now, in_use) as i32);
                 if doubled > i64::MAX as f64 { *max } else { (doubled as u64).min(*max) }
@@ -95,7 +95,7 @@ impl Limiter {
             Self::FastSlow { fast, slow, attempts, failures } => {
                 if failures.count(key, now, in_use) < *attempts { *fast } else { *slow }
             }
-            // Every one counts, whichever is the longest.
+            // Every limiter counts the failure, not only the one with the longest wait.
             Self::MaxOf(of) => of.iter_mut().map(|limiter| limiter.when(key, now, in_use)).max().unwrap_or(0),
         }
     }

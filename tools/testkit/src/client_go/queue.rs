@@ -1,4 +1,4 @@
-//! A rate-limiting queue in client-go's terms, with switches.
+//! A rate-limiting queue in client-go's terms, with a switch for each difference.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -8,9 +8,9 @@ use super::{Answer, LimiterConfig, QueueLine, Rule, Rules};
 
 /// Answers a script for queues.
 ///
-/// client-go keeps a key in up to four places: in `line` to be handed out, in `dirty` while it has to be, in `processing`
-/// while somebody works on it, and among the `waits`. Its own loop moves what is due; here `advance` does, at each
-/// deadline, which is the same where every line is answered before the next is read.
+/// client-go stores a key in up to four places: in `line` if it can be handed out, in `dirty` if it has to be processed, in
+/// `processing` while a worker processes it, and in the `waits`. In client-go, a loop moves due keys; here `advance` moves them at
+/// each deadline. Both give the same results if each line is answered before the next one is read.
 #[derive(Clone, Debug)]
 pub struct ReferenceQueue {
     rules: Rules,
@@ -20,14 +20,14 @@ pub struct ReferenceQueue {
     processing: BTreeSet<String>,
     waits: Waits,
     limiter: Limiter,
-    /// When the last wait that was counted ends.
+    /// The end of the last counted wait of each key.
     open: BTreeMap<String, u64>,
     shutting_down: bool,
     started: bool,
 }
 
 impl ReferenceQueue {
-    /// An empty queue with the backoff that controllers use, unless the first line says otherwise.
+    /// Creates an empty queue with the default backoff of controllers; a `Config` line at the start replaces it.
     #[must_use]
     pub fn new(rules: Rules) -> Self {
         Self {
@@ -44,7 +44,7 @@ impl ReferenceQueue {
         }
     }
 
-    /// The answer to a line; `None` stands for one that is not valid.
+    /// Returns the answer to a line; `None` is an invalid line.
     pub fn answer(&mut self, line: Option<&QueueLine>) -> Answer {
         let first = !self.started;
         self.started = true;
@@ -66,7 +66,7 @@ impl ReferenceQueue {
             QueueLine::Advance(ms) => self.advance(ms * 1_000_000),
             QueueLine::Shutdown => {
                 self.shutting_down = true;
-                // Left over in ours, lost in client-go: no getter sees either.
+                // flyball returns these keys as leftovers, client-go drops them: in both, no getter receives them.
                 self.waits.clear();
             }
             QueueLine::ShuttingDown => return Answer::Flag(self.shutting_down),
@@ -94,7 +94,7 @@ impl ReferenceQueue {
         self.mark(key);
     }
 
-    /// To be handed out: now, or once nobody works on it.
+    /// Marks a key as dirty. It is queued now, or after its `done` if it is being processed.
     fn mark(&mut self, key: &str) {
         if self.dirty.insert(key.to_owned()) && !self.processing.contains(key) {
             self.line.push_back(key.to_owned());
@@ -140,7 +140,7 @@ impl ReferenceQueue {
             self.dirty.remove(&key);
             return Answer::Key(key);
         }
-        // The line is empty: what is dirty is marked, and comes back when it is done.
+        // `line` is empty, so every dirty key is being processed, and is queued again when it is done.
         let comes = self.rules.has(Rule::ClosedMeansNothingComes) && !self.dirty.is_empty();
         if self.shutting_down && !comes { Answer::Shutdown } else { Answer::Empty }
     }

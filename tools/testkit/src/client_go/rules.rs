@@ -1,29 +1,29 @@
-//! Where flyball differs from client-go on purpose.
+//! The intended differences between flyball and client-go.
 
-/// One difference. Its name is how scripts, pages and reports call it.
+/// An intended difference. Scripts, pages and reports use its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// An add takes the wait of its key away.
+    /// An add removes the wait of its key.
     AddSupersedesWait,
-    /// A delayed add of a key that is queued or marked changes nothing.
+    /// A delayed add of a key that is queued or dirty changes nothing.
     ReadyCoversDelay,
-    /// Equal deadlines come in the order in which they were set.
+    /// Keys with equal deadlines become due in the order in which the deadlines were set.
     EqualDeadlinesKeepOrder,
-    /// A failure whose predecessor's wait is not over is not counted, and waits for the rest of it.
+    /// A failure during the wait of the previous failure is not counted, and waits for the rest of that wait.
     FailureCountsOncePerWait,
-    /// The failures of a key that rested for long are forgotten.
+    /// The failures of a key expire if the key has not failed for a long time.
     FailuresExpire,
     /// A failure whose add is refused, after shutdown, is not counted.
     RefusedAddCountsNothing,
-    /// `done` of a key that is not handed out changes nothing.
+    /// `done` of a key that is not being processed changes nothing.
     UnpairedDoneRefused,
-    /// After shutdown, getters hear of the end only when no marked key can come back any more.
+    /// After shutdown, `get` reports the end only once no dirty key can be queued again.
     ClosedMeansNothingComes,
-    /// A backoff whose range is empty or starts at zero, and the longest of no waits, cannot be built.
+    /// A backoff with a range that is empty or starts at zero, and a max-of without parts, cannot be built.
     InvalidLimiterRefused,
     /// Waits are whole nanoseconds, never rounded.
     WholeNanoseconds,
-    /// Listing the values of an index that does not exist is an error, as looking one up is.
+    /// Listing the values of an index that does not exist is an error, like a lookup in it.
     MissingIndexIsAnError,
     /// An object whose index function fails is stored; only that index does not contain it.
     IndexErrorIsAValue,
@@ -49,7 +49,7 @@ impl Rule {
         Self::VersionsAreNumbers,
     ];
 
-    /// Its name.
+    /// The name of the rule.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -70,23 +70,23 @@ impl Rule {
     }
 }
 
-/// Which rules hold.
+/// The set of rules that hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules(u32);
 
 impl Rules {
-    /// client-go.
+    /// No rule holds: client-go.
     pub const NONE: Self = Self(0);
-    /// flyball.
+    /// All rules hold: flyball.
     pub const ALL: Self = Self((1 << Rule::ALL.len()) - 1);
 
-    /// The same with one rule the other way round.
+    /// Returns the set with one rule added or removed.
     #[must_use]
     pub fn flipped(self, rule: Rule) -> Self {
         Self(self.0 ^ 1 << rule as u32)
     }
 
-    /// Whether a rule holds.
+    /// Returns whether a rule holds.
     #[must_use]
     pub fn has(self, rule: Rule) -> bool {
         self.0 >> rule as u32 & 1 == 1

@@ -1,4 +1,4 @@
-//! What a script asks, and what is answered.
+//! The lines of a script, and the answers to them.
 
 use std::collections::BTreeMap;
 
@@ -46,54 +46,54 @@ pub enum StoreLine {
     Values(String),
 }
 
-/// What a script stores: an object of JSON, in which indexes find their values by name.
+/// A JSON object in a script's store. An index reads its values from the member with the name of the index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreObject {
-    /// As JSON.
+    /// The object as JSON.
     pub text: String,
-    /// Its members; `None` for what is no list of strings, and can have no values.
+    /// The members; `None` for a member that is not a list of strings, for which the index function fails.
     pub members: BTreeMap<String, Option<Vec<String>>>,
 }
 
-/// Which limiter.
+/// The configuration of a limiter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LimiterConfig {
     /// Doubles with each failure of a key.
     Exponential {
         /// The first wait.
         base_ms: u64,
-        /// The longest.
+        /// The longest wait.
         max_ms: u64,
     },
     /// Two waits.
     FastSlow {
-        /// Of the first failures.
+        /// The wait of the first failures.
         fast_ms: u64,
-        /// Of all others.
+        /// The wait of all other failures.
         slow_ms: u64,
-        /// How many are the first.
+        /// The number of first failures.
         fast: u32,
     },
-    /// The longest wait of these.
+    /// The longest wait of these limiters.
     MaxOf(Vec<Self>),
 }
 
 /// The answer to a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Nothing to say.
+    /// The operation has no result.
     Done,
     /// A key was handed out.
     Key(String),
-    /// None is there.
+    /// No key is queued.
     Empty,
-    /// None will be.
+    /// No key will be queued any more.
     Shutdown,
-    /// How many.
+    /// A number.
     Number(u64),
-    /// Whether.
+    /// A truth value.
     Flag(bool),
-    /// How long, in nanoseconds.
+    /// A wait in nanoseconds.
     Wait(u64),
     /// An object, as JSON.
     Object(String),
@@ -103,6 +103,6 @@ pub enum Answer {
     List(Vec<String>),
     /// There is no such index.
     MissingIndex,
-    /// The line was not valid, or what it asked for is not.
+    /// The line or the requested operation is invalid.
     Error,
 }

@@ -1,4 +1,4 @@
-//! An indexed store in client-go's terms, with switches.
+//! An indexed store in client-go's terms, with a switch for each difference.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,10 +6,10 @@ use super::{Answer, Rule, Rules, StoreLine, StoreObject};
 
 /// Answers a script for stores.
 ///
-/// client-go keeps objects in `items`, and for each index the keys by value in `indices`. At each write it asks an index for the
-/// values of the old object and of the new one, and where it cannot read them, it panics halfway through the write. What is left
-/// behind then is part of the reference, as far as it does not depend on the order of a map of Go's: with one index, and with one
-/// object where many are indexed at once.
+/// client-go stores objects in `items`, and the keys by value of each index in `indices`. Each write calls the function of each index
+/// for the old and the new object. If the function fails, client-go panics in the middle of the write. The reference includes the
+/// state after such a panic as far as it does not depend on the iteration order of a Go map: with one index, and with one object if
+/// an operation indexes many objects.
 #[derive(Clone, Debug)]
 pub struct ReferenceStore {
     rules: Rules,
@@ -21,13 +21,13 @@ pub struct ReferenceStore {
 struct Panicked;
 
 impl ReferenceStore {
-    /// An empty store without an index.
+    /// Creates an empty store without an index.
     #[must_use]
     pub fn new(rules: Rules) -> Self {
         Self { rules, items: BTreeMap::new(), indices: BTreeMap::new() }
     }
 
-    /// The answer to a line; `None` stands for one that is not valid.
+    /// Returns the answer to a line; `None` is an invalid line.
     pub fn answer(&mut self, line: Option<&StoreLine>) -> Answer {
         let Some(line) = line else { return Answer::Error };
         let written = match line {
@@ -63,20 +63,20 @@ impl ReferenceStore {
         }
     }
 
-    /// The index is there before what is stored is in it.
+    /// Adds the index before the stored objects are indexed: it stays if the index function panics.
     fn index(&mut self, name: &str) -> Result<(), Panicked> {
         self.indices.insert(name.to_owned(), BTreeMap::new());
         let items = self.items.clone();
         items.iter().try_for_each(|(key, object)| self.move_key(name, key, None, Some(object)))
     }
 
-    /// The object is there before the indexes are asked, and stays when one panics.
+    /// Stores the object before the indexes are updated: it stays if an index function panics.
     fn upsert(&mut self, key: &str, object: &StoreObject) -> Result<(), Panicked> {
         let old = self.items.insert(key.to_owned(), object.clone());
         self.update_indices(key, old.as_ref(), Some(object))
     }
 
-    /// The object is there until all indexes were asked, and stays when one panics.
+    /// Removes the object after all indexes are updated: it stays if an index function panics.
     fn delete(&mut self, key: &str) -> Result<(), Panicked> {
         if let Some(old) = self.items.get(key).cloned() {
             self.update_indices(key, Some(&old), None)?;
@@ -110,7 +110,7 @@ impl ReferenceStore {
     ) -> Result<(), Panicked> {
         let (old, new) = (self.values(name, old)?, self.values(name, new)?);
         let Some(index) = self.indices.get_mut(name) else { return Ok(()) };
-        // client-go takes an unchanged value for indexed and skips it. After a panic the index may lack it.
+        // client-go skips a single unchanged value, assuming that it is indexed; after a panic the index may lack it.
         if old.len() == 1 && old == new {
             return Ok(());
         }

@@ -1,14 +1,14 @@
-//! Keys that wait, as client-go keeps them: a binary heap by deadline.
+//! The waiting keys in client-go's data structure: a binary heap by deadline.
 //!
-//! Which of several equal deadlines leaves a heap first follows from how exactly it sifts, so that is part of the
-//! reference: that of Go's `container/heap`, on an array, children of i at 2i+1 and 2i+2, the left one if they are equal.
+//! The order of equal deadlines depends on how exactly the heap sifts. So the reference sifts like Go's `container/heap`: an
+//! array in which the children of i are at 2i+1 and 2i+2, and the left child is taken if both are equal.
 
-/// Which key, until when. A key waits once.
+/// A key and its deadline. A key has at most one wait.
 #[derive(Clone, Debug)]
 struct Wait {
     key: String,
     until: u64,
-    /// Grows with every deadline that is set.
+    /// A sequence number, which grows with every deadline that is set.
     turn: u64,
 }
 
@@ -17,7 +17,7 @@ struct Wait {
 pub(super) struct Waits {
     heap: Vec<Wait>,
     turn: u64,
-    /// Equal deadlines in the order in which they were set, or as the heap has them.
+    /// Whether equal deadlines are popped in the order in which they were set, instead of in the order of the heap.
     in_turn: bool,
 }
 
@@ -26,7 +26,7 @@ impl Waits {
         Self { heap: Vec::new(), turn: 0, in_turn }
     }
 
-    /// The earliest deadline of a key holds.
+    /// Adds a wait; the earliest deadline of a key wins.
     pub(super) fn add(&mut self, key: &str, until: u64) {
         self.turn += 1;
         let turn = self.turn;
@@ -53,7 +53,7 @@ impl Waits {
         }
     }
 
-    /// The key whose wait ends first, and by `now`.
+    /// Removes the key with the earliest deadline, if that has passed at `now`.
     pub(super) fn pop(&mut self, now: u64) -> Option<String> {
         let due = self.heap.first().is_some_and(|first| first.until <= now);
         due.then(|| self.take(0).key)
@@ -72,7 +72,7 @@ impl Waits {
         one.until < other.until || self.in_turn && one.until == other.until && one.turn < other.turn
     }
 
-    /// The last one fills the hole.
+    /// Removes a wait; the last one moves into its position.
     fn take(&mut self, at: usize) -> Wait {
         let taken = self.heap.swap_remove(at);
         if at < self.heap.len() {

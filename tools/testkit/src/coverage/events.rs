@@ -18,7 +18,7 @@ impl Happened {
 
     /// Counts a case. Its name must be in the list, because a missing case could not be detected otherwise.
     pub fn hit(&mut self, name: &'static str) {
-        debug_assert!(self.names.contains(&name), "{name} is not waited for");
+        debug_assert!(self.names.contains(&name), "{name} is not in the list of cases");
         *self.counts.entry(name).or_default() += 1;
     }
 
@@ -42,7 +42,7 @@ impl Happened {
         }
     }
 
-    /// The cases that occurred less often, with their counts.
+    /// The cases that occurred fewer than `floor` times, with their counts.
     #[must_use]
     pub fn below(&self, floor: u64) -> Vec<(&'static str, u64)> {
         let counts = self.names.iter().map(|name| (*name, self.counts.get(name).copied().unwrap_or(0)));

@@ -39,7 +39,7 @@ impl Together {
         self.lives
     }
 
-    /// The pairs that occurred in fewer sequences, except for the pairs that `never` excludes.
+    /// The pairs that occurred in fewer than `floor` sequences, except for the pairs that `never` excludes.
     #[must_use]
     pub fn below(
         &self,

@@ -2,7 +2,7 @@
 
 use crate::queue_answers::Ending;
 
-/// The rows.
+/// The rows of the table: the state of a key before an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Was {
@@ -34,7 +34,7 @@ impl Was {
         Self::LeasedBackoff,
     ];
 
-    /// Without what an operation does not look at.
+    /// The state without the distinctions that a coarse column does not make.
     fn coarse(self) -> Self {
         match self {
             Self::Debounced | Self::Backoff => Self::Waiting,
@@ -56,7 +56,7 @@ impl Was {
     }
 }
 
-/// The columns; the end of a lease is one column per outcome.
+/// The columns of the table: the operations. The end of a lease is one column per outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Doing {
@@ -66,7 +66,7 @@ pub enum Doing {
     Replace,
     /// An add after a failure.
     Limited,
-    /// An add after a failure too many.
+    /// An add after more failures than the queue allows.
     LimitedExhausted,
     Full,
     Postpone,
@@ -78,9 +78,9 @@ pub enum Doing {
     Retry,
     RetryNoSooner,
     Dropped,
-    /// A lease that ends by a failure too many.
+    /// A lease that ends with more failures than the queue allows.
     Exhausted,
-    /// A lease that fails where there is no limiter.
+    /// A lease that fails in a queue without a limiter.
     Tail,
     /// Like `Retry` and `Dropped`, but for a queue that still serves waiting keys after the shutdown.
     FailedServing,
@@ -127,8 +127,8 @@ impl Doing {
         Self::NotDetached,
     ];
 
-    /// To these all waits are the same, or, as to `DoneAfter` and `RetryNoSooner`, what they are to another one
-    /// that is counted finely.
+    /// Returns true for the columns that do not distinguish the kinds of waits. `DoneAfter` and `RetryNoSooner` do, but in the same
+    /// way as another column that is counted finely.
     fn is_coarse(self) -> bool {
         matches!(
             self,
@@ -146,7 +146,7 @@ impl Doing {
         )
     }
 
-    /// Blank cells of the table cannot happen.
+    /// Returns true for the blank cells of the table, which no operation can enter.
     fn is_blank(self, was: Was) -> bool {
         match self {
             _ if self.is_coarse() && was != was.coarse() => true,
@@ -198,10 +198,10 @@ impl From<Ending> for Doing {
 pub struct Cells([[u64; Doing::COUNT]; Was::ALL.len()]);
 
 impl Cells {
-    /// Counts one.
+    /// Counts an entry of a cell.
     ///
     /// # Panics
-    /// In a blank cell.
+    /// Panics for a blank cell.
     pub fn hit(&mut self, was: Was, doing: Doing) {
         let was = if doing.is_coarse() { was.coarse() } else { was };
         assert!(!doing.is_blank(was), "{doing:?} on a key that is {was:?} cannot happen");
