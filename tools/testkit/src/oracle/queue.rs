@@ -34,7 +34,7 @@ enum State {
     LeasedWaiting(Wait),
 }
 
-/// `Serving` is shut down, too, but waits up to the horizon are still handed out.
+/// The phases of a queue. In `Serving` it is shut down, but keys whose waits end by the horizon are still handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Life {
     Open,
@@ -74,13 +74,13 @@ pub struct OracleQueue<K> {
 }
 
 impl<K: Copy + Ord + Debug> OracleQueue<K> {
-    /// An empty queue; without a limiter a failed key is Ready immediately.
+    /// Creates an empty queue; without a limiter a failed key is Ready immediately.
     #[must_use]
     pub fn new(setup: OracleSetup) -> Self {
         Self::ordered(setup, Sharing::Fifo, |_| 0)
     }
 
-    /// An empty queue of another order, with the group of each key.
+    /// Creates an empty queue of another order, with the group of each key.
     #[must_use]
     pub fn ordered(setup: OracleSetup, sharing: Sharing, group: fn(K) -> usize) -> Self {
         Self {
@@ -112,7 +112,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         self.pass(now, true);
     }
 
-    /// `deadlines` says whether that is what they are: a wait that a lease's end asks for and that is over at once is none.
+    /// `deadlines` is false if a lease was ended with a wait that is over immediately: such a wait is not a deadline.
     fn pass(&mut self, now: Time, deadlines: bool) {
         while let Some((key, state)) = self.next_due(now) {
             self.cells.hit(self.was(key), Doing::Deadline);

@@ -11,10 +11,10 @@ use crate::queue_answers::{Many, Outcome, Refused, Time, later};
 use crate::queue_setup::Mode;
 
 impl<K: Copy + Ord + Debug> OracleQueue<K> {
-    /// `add`.
+    /// Adds a key.
     ///
     /// # Errors
-    /// After shut down, and where there is no room.
+    /// The reason, if the queue is shut down or full.
     pub fn add(&mut self, key: K, now: Time) -> Result<Outcome, Refused> {
         let answer = self.try_add(key, now);
         self.tell_refused(answer)
@@ -27,7 +27,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         Ok(self.add_now(key, now))
     }
 
-    /// Several adds.
+    /// Adds several keys, one after the other.
     pub fn add_many(&mut self, keys: &[K], now: Time) -> Many<K> {
         let mut many = Many { new: 0, merged: 0, promoted: 0, marked: 0, refused: Vec::new() };
         for &key in keys {
@@ -50,18 +50,18 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         }
     }
 
-    /// Delayed add, the earliest deadline wins.
+    /// Adds a key after a delay; the earliest deadline wins.
     ///
     /// # Errors
-    /// After shut down, and where there is no room.
+    /// The reason, if the queue is shut down or full.
     pub fn add_after(&mut self, key: K, after: Duration, now: Time) -> Result<Outcome, Refused> {
         self.add_after_with(key, after, Mode::Earliest, now)
     }
 
-    /// Delayed add. What is due at once is Ready at once.
+    /// Adds a key after a delay, in a mode. Without a delay, the key is Ready immediately.
     ///
     /// # Errors
-    /// After shut down, and where there is no room.
+    /// The reason, if the queue is shut down or full.
     pub fn add_after_with(
         &mut self,
         key: K,
@@ -87,10 +87,10 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         Ok(self.add_wait(key, wait, now))
     }
 
-    /// Counts a failure, then a delayed add by what the backoff says. After shut down nothing is counted.
+    /// Counts a failure and adds the key after its backoff. After the shutdown no failure is counted.
     ///
     /// # Errors
-    /// After shut down, where there is no room, and when this was a failure too many.
+    /// The reason, if the queue is shut down or full, or the key has failed too often.
     pub fn add_rate_limited(&mut self, key: K, now: Time) -> Result<Outcome, Refused> {
         let answer = self.try_add_rate_limited(key, now);
         self.tell_refused(answer)
@@ -115,7 +115,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         let wait = match self.state(key) {
             Some(State::Waiting(wait) | State::LeasedWaiting(wait)) => {
                 if strict && !wait.backoff && wait.until <= until {
-                    // The backoff holds.
+                    // The backoff replaces a wait that ends earlier.
                     Wait { backoff: true, ..wait.moved(until, None, order) }
                 } else {
                     let new = wait.combined(Mode::Earliest, until, now, order);
@@ -127,7 +127,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         Ok(self.add_wait(key, wait, now))
     }
 
-    /// Not before the delay is over. Says whether there was anything to put off.
+    /// Postpones a key until the delay is over, at least. Returns whether there was anything to postpone.
     pub fn postpone(&mut self, key: K, delay: Duration, now: Time) -> bool {
         self.pass_deadlines(now);
         if self.life != Life::Open {
@@ -149,7 +149,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         }
     }
 
-    /// `cancel`: what was to come does not; a lease is not touched.
+    /// Removes a waiting or Ready key, or the wait or dirty mark of a leased key. A lease itself is not affected.
     pub fn cancel(&mut self, key: K, now: Time) -> bool {
         self.pass_deadlines(now);
         self.cells.hit(self.was(key), Doing::Cancel);
@@ -179,7 +179,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         Ok(())
     }
 
-    /// The column of plain adds.
+    /// The column of plain adds in the state table.
     fn add_now(&mut self, key: K, now: Time) -> Outcome {
         let tail = self.tail(now);
         match self.state(key) {
@@ -194,7 +194,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         }
     }
 
-    /// The columns of delayed adds, once it is known what the wait would be.
+    /// The columns of delayed adds in the state table, for a wait that is already computed.
     fn add_wait(&mut self, key: K, wait: Wait, now: Time) -> Outcome {
         if wait.until <= now {
             return self.add_now(key, now);

@@ -12,8 +12,8 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         self.aged_since.get_or_insert(now);
     }
 
-    /// How long the key that has been Ready longest of those first in line, and the one that has been leased longest, have
-    /// been so. Nothing unless ages are kept.
+    /// The age of the oldest Ready key among the heads of all levels or groups, and the age of the oldest lease. `None` unless ages are
+    /// kept.
     pub fn ages(&mut self, now: Time) -> Option<OldestAges> {
         self.pass_deadlines(now);
         let kept = self.aged_since?;
@@ -25,7 +25,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         Some(OldestAges { ready: ready.max(), leased: leased.max() })
     }
 
-    /// How long this key has been leased.
+    /// The time for which this key has been leased.
     #[must_use]
     pub fn lease_age(&self, key: K, now: Time) -> Option<Time> {
         let kept = self.aged_since?;
@@ -33,8 +33,8 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         Some(now - kept.max(*since))
     }
 
-    /// The oldest lease that is as old as `bound` and was not called overdue before; none will be once the queue is
-    /// drained, or stopped.
+    /// Returns the oldest lease that has reached the age `bound` and was not reported as overdue before. Returns `Never` once the queue
+    /// is drained or stopped.
     pub fn next_overdue(&mut self, bound: Duration, now: Time) -> Overdue<K> {
         self.pass_deadlines(now);
         self.track_ages(now);

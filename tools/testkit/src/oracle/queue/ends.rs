@@ -7,7 +7,7 @@ use super::{Life, OracleQueue, State};
 use crate::queue_answers::{Left, Time, later};
 
 impl<K: Copy + Ord + Debug> OracleQueue<K> {
-    /// No more adds; what is due by now still comes out, and no more than that.
+    /// Shuts the queue down. Only keys that are Ready or due by now, and the dirty keys among the leased ones, are still handed out.
     pub fn shut_down(&mut self, now: Time) {
         self.pass_deadlines(now);
         if matches!(self.life, Life::Open | Life::Serving { .. }) {
@@ -15,15 +15,15 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         }
     }
 
-    /// Shuts down; the leftovers once nothing is Ready or Leased, or once the queue was stopped.
+    /// Shuts the queue down. Returns the leftovers once no key is Ready or leased, or once the queue is stopped.
     pub fn drain(&mut self, now: Time) -> Option<Left<K>> {
         self.shut_down(now);
         self.resume();
         self.is_drained(now).then(|| self.left())
     }
 
-    /// No more adds; what is due by the horizon still comes out. The first call decides on the horizon, and a queue that
-    /// was shut down serves nothing; each call gets the leftovers once that is done, or once its own time is over.
+    /// Refuses adds; keys that are due by the horizon are still handed out. The first call sets the horizon; a queue that was shut down
+    /// before serves no waits. Each call returns the leftovers once the queue is drained, or once its own time limit is over.
     pub fn drain_all_timeout(&mut self, limit: Duration, now: Time) -> Option<Left<K>> {
         self.pass_deadlines(now);
         self.resume();
@@ -34,7 +34,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         (self.is_drained(now) || until <= now).then(|| self.left())
     }
 
-    /// Takes out everything that is not leased, and what leased keys were to do next.
+    /// Stops the queue and returns the leftovers. Removes all keys that are not leased, and the waits and dirty marks of leased keys.
     pub fn stop_now(&mut self, now: Time) -> Left<K> {
         self.shut_down(now);
         self.life = Life::Stopped;
@@ -57,7 +57,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         left
     }
 
-    /// Nobody will ever do more: nothing is Ready, nothing is leased, and nothing comes before the horizon.
+    /// Returns whether the queue is drained: no key is Ready or leased, and no wait ends by the horizon.
     pub(super) fn is_drained(&mut self, now: Time) -> bool {
         // An infinite deadline never passes, whatever the horizon.
         let coming = |state: &State, horizon: Time| matches!(state, State::Waiting(wait) if wait.until <= horizon.min(Time::MAX - 1));

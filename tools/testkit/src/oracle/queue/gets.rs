@@ -1,4 +1,4 @@
-//! The operations that dequeue keys, and those that pause them.
+//! The operations that dequeue keys, and `pause` and `resume`.
 
 use std::fmt::Debug;
 
@@ -8,10 +8,10 @@ use crate::oracle::order::GroupLimits;
 use crate::queue_answers::{Nothing, Time};
 
 impl<K: Copy + Ord + Debug> OracleQueue<K> {
-    /// `get` that never waits: the first in line.
+    /// Gets the first Ready key, without waiting.
     ///
     /// # Errors
-    /// When nothing is Ready, or is handed out.
+    /// The reason, if no key can be handed out.
     pub fn try_get(&mut self, now: Time) -> Result<K, Nothing> {
         self.pass_deadlines(now);
         let first = self.lines.next();
@@ -49,18 +49,18 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         Ok(keys)
     }
 
-    /// Nothing is Ready, and nothing will be.
+    /// Returns whether no key can be handed out, now or later.
     fn is_closed(&mut self, now: Time) -> bool {
         let tally = self.tally(now);
         match self.life {
             Life::Open => false,
             Life::Serving { .. } => self.is_drained(now),
-            // A dirty lease puts its key back in line, shut down or not.
+            // A dirty key becomes Ready after its lease, even after the shutdown.
             Life::ShutDown | Life::Stopped => tally.ready == self.lines.suspended() && tally.dirty == 0,
         }
     }
 
-    /// Other limits for a group; what is over is over.
+    /// Changes the limits of a group, unless the queue is closed.
     pub fn limit(&mut self, group: usize, limits: GroupLimits, now: Time) {
         if !self.is_closed(now) {
             self.lines.limit(group, limits);
@@ -83,7 +83,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         self.paused
     }
 
-    /// Nothing is Ready that anybody gets, nothing is leased.
+    /// Returns whether no key can be handed out and no key is leased.
     pub fn is_idle(&mut self, now: Time) -> bool {
         let tally = self.tally(now);
         tally.ready == self.lines.suspended() && tally.leased == 0

@@ -1,4 +1,4 @@
-//! How leases end, and leases that are bare keys for a while.
+//! The operations that end, detach and attach leases.
 
 use std::fmt::Debug;
 
@@ -9,22 +9,22 @@ use crate::oracle::backoff::Failed;
 use crate::queue_answers::{Ending, NotDetached, Time, Told, later};
 use crate::queue_setup::Mode;
 
-/// What an outcome asks for.
+/// The next run of a key that the outcome of its lease requests.
 #[derive(Clone, Copy, Debug)]
 enum Back {
-    /// Nothing.
+    /// No further run.
     No,
-    /// Comes back then.
+    /// A run at this time.
     At(Time),
-    /// Comes back when its backoff is over.
+    /// A run when the backoff ends, at this time.
     Backoff(Time),
 }
 
 impl<K: Copy + Ord + Debug> OracleQueue<K> {
-    /// A lease ends.
+    /// Ends a lease.
     ///
     /// # Panics
-    /// When the key is not leased.
+    /// Panics if the key is not leased.
     pub fn end(&mut self, key: K, ending: Ending, now: Time) {
         self.pass_deadlines(now);
         let was = self.was(key);
@@ -83,7 +83,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         let order = self.order();
         self.lines.end(key, !matches!(back, Back::No));
         match (self.state(key), back) {
-            // Nobody will ever take it.
+            // A stopped queue hands out no keys.
             (Some(State::Leased | State::LeasedDirty | State::LeasedWaiting(_)), _)
                 if self.life == Life::Stopped =>
             {
@@ -93,7 +93,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
             (Some(State::Leased), Back::At(until)) => {
                 self.set(key, State::Waiting(Wait::fixed(until, order)), ());
             }
-            // The mark is served then.
+            // The run after the backoff also serves the dirty mark.
             (Some(State::Leased | State::LeasedDirty), Back::Backoff(until)) => {
                 self.set(key, State::Waiting(Wait::backoff(until, order)), ());
             }
@@ -116,7 +116,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         self.pass(now, false);
     }
 
-    /// A lease becomes a bare key.
+    /// Detaches a lease.
     pub fn detach(&mut self, key: K, now: Time) {
         self.pass_deadlines(now);
         self.cells.hit(self.was(key), Doing::Detach);
@@ -126,7 +126,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
     /// Ends a detached lease.
     ///
     /// # Errors
-    /// When there is none.
+    /// An error if the key has no detached lease.
     pub fn done(&mut self, key: K, now: Time) -> Result<(), NotDetached> {
         self.pass_deadlines(now);
         self.require_detached(key)?;
@@ -136,10 +136,10 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         Ok(())
     }
 
-    /// A bare key becomes a lease.
+    /// Attaches a detached lease.
     ///
     /// # Errors
-    /// When it was not detached.
+    /// An error if the key has no detached lease.
     pub fn attach(&mut self, key: K, now: Time) -> Result<(), NotDetached> {
         self.pass_deadlines(now);
         self.require_detached(key)?;
@@ -169,7 +169,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         failed
     }
 
-    /// Whether this was one failure too many; then they are forgotten. One that was not counted never is.
+    /// Gives the key up after too many failures, and forgets them. Returns whether the key was given up. An uncounted failure gives up no key.
     pub(super) fn give_up(&mut self, key: K, failed: Option<Failed>) -> bool {
         let failures = self.backoffs.failures(key);
         let counted = failed.is_some_and(|failed| failed.counted);

@@ -11,7 +11,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         self.tally(now).ready
     }
 
-    /// Keys in each state.
+    /// The number of keys in each state.
     pub fn tally(&mut self, now: Time) -> Tally {
         self.pass_deadlines(now);
         let mut tally = Tally::default();
@@ -70,7 +70,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         self.backoffs.forget(key);
     }
 
-    /// Keys in line, first first, as far as they can be handed out; the others, sorted.
+    /// The Ready keys: first those that can be handed out, in their order, then the others, sorted.
     #[must_use]
     pub fn in_line(&self) -> Vec<K> {
         let (mut line, able) = self.lines.in_line();

@@ -1,4 +1,4 @@
-//! What the oracle queue reports to metrics, and the figures that metrics can read.
+//! The reports of the oracle queue to metrics, and the figures that metrics can read.
 
 use std::fmt::Debug;
 
@@ -10,7 +10,7 @@ use crate::queue_answers::{Read, Refused, Time, Told};
 pub(super) struct Meter<K> {
     /// The time of the current operation, and whether it is a passing deadline.
     at: (Time, bool),
-    /// Keys that are Ready or dirty, since when, and whether a deadline made them so.
+    /// The keys that are Ready or dirty, the time at which they became so, and whether a deadline was the cause.
     asked: Vec<(K, Time, bool)>,
     adds: u64,
     delays: u64,
@@ -51,7 +51,7 @@ impl<K: Copy + PartialEq> Meter<K> {
         self.told.push(told);
     }
 
-    /// Reports that `key` is handed out. To be called before the key changes its state.
+    /// Reports that `key` is handed out. Must be called before the state of the key changes.
     pub(super) fn hand_out(&mut self, key: K, now: Time) {
         let asked = self.asked.iter().find(|(of, ..)| *of == key);
         let (since, delayed) = asked.map_or((now, false), |(_, since, delayed)| (*since, *delayed));
@@ -83,7 +83,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         }
     }
 
-    /// Reports an answer that refuses the key.
+    /// Reports a refused add.
     pub(super) fn tell_refused<T>(&mut self, answer: Result<T, Refused>) -> Result<T, Refused> {
         if let Err(why) = answer {
             self.meter.tell(Told::Refused(why));
@@ -91,11 +91,11 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         answer
     }
 
-    /// A lease that ended asked for this deadline: accepted as long as it can come.
+    /// Counts a delay that the end of a lease requests, if its deadline can still pass.
     pub(super) fn accept_delay(&mut self, until: Time) {
         let served = match self.life {
             Life::Open => true,
-            // For ever is never, whatever the horizon.
+            // An infinite deadline never passes, whatever the horizon.
             Life::Serving { horizon } => until <= horizon.min(Time::MAX - 1),
             Life::ShutDown | Life::Stopped => false,
         };

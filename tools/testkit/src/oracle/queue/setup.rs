@@ -3,12 +3,12 @@
 use crate::oracle::backoff::OracleExponential;
 use crate::oracle::limiter::OracleQuota;
 
-/// Nothing, unless said.
+/// The options of an oracle queue; the default has none of them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OracleSetup {
     /// Backoff of failures.
     pub limiter: Option<OracleExponential>,
-    /// A failure takes a token of this bucket, too, and waits for the later of the two.
+    /// A failure also takes a token of this bucket, and waits for the later of backoff and token.
     pub bucket: Option<OracleQuota>,
     /// No add shortens a backoff.
     pub strict: bool,

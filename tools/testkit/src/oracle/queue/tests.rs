@@ -1,4 +1,4 @@
-//! The oracle by hand: scenarios worked out on paper.
+//! Tests of the oracle itself: scenarios whose results were worked out by hand.
 
 use std::time::Duration;
 
@@ -120,7 +120,7 @@ fn a_failure_counts_once_per_wait() {
     queue.add('a', 70).unwrap();
     queue.try_get(70).unwrap();
     queue.end('a', Ending::Dropped, 70);
-    assert_eq!(queue.seen('a', 70), Seen::Waiting(120), "capped");
+    assert_eq!(queue.seen('a', 70), Seen::Waiting(120), "the wait is capped");
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn shut_down_hands_out_what_was_due_and_freezes_the_rest() {
     assert_eq!(queue.add('l', 5), Err(Refused::ShutDown));
     assert_eq!(queue.add_after('n', ns(0), 5), Err(Refused::ShutDown));
     assert_eq!(queue.try_get(99), Ok('a'));
-    assert_eq!(queue.try_get(99), Err(Nothing::Empty), "d comes back");
+    assert_eq!(queue.try_get(99), Err(Nothing::Empty), "d is dirty, so the queue is not closed");
     queue.end('a', Ending::Retry, 99);
     queue.end('d', Ending::Retry, 99);
     assert_eq!(queue.try_get(99), Ok('d'));

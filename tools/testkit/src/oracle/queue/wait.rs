@@ -1,37 +1,37 @@
-//! A wait, and what a delayed add makes of it.
+//! The wait of a key, and its combination with a delayed add.
 
 use crate::queue_answers::{Time, later};
 use crate::queue_setup::Mode;
 
-/// When a key comes back.
+/// A wait until a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Wait {
     pub(super) until: Time,
-    /// Where there is one, the wait may be put off so far.
+    /// The latest time to which the wait can be postponed, if it is debounced.
     pub(super) cap: Option<Time>,
-    /// Of a failure, on a strict queue.
+    /// Whether the wait is a backoff in a strict queue.
     pub(super) backoff: bool,
     pub(super) order: u64,
 }
 
 impl Wait {
-    /// Until then, whatever is asked for later.
+    /// A wait that debounced adds cannot extend.
     pub(super) fn fixed(until: Time, order: u64) -> Self {
         Self { until, cap: None, backoff: false, order }
     }
 
-    /// A wait that a failure of a strict queue asks for.
+    /// The wait after a failure in a strict queue.
     pub(super) fn backoff(until: Time, order: u64) -> Self {
         Self { backoff: true, ..Self::fixed(until, order) }
     }
 
-    /// Itself with another deadline and cap. A deadline that stays keeps its turn.
+    /// The wait with another deadline and cap. If the deadline stays the same, the order stays the same, too.
     pub(super) fn moved(self, until: Time, cap: Option<Time>, order: u64) -> Self {
         let order = if until == self.until { self.order } else { order };
         Self { until, cap, order, ..self }
     }
 
-    /// The table of modes, for a delayed add until `until`, where nothing waits.
+    /// The table of modes for a delayed add until `until` of a key that does not wait.
     pub(super) fn new(mode: Mode, until: Time, now: Time, order: u64) -> Self {
         match mode {
             Mode::Earliest | Mode::Replace => Self::fixed(until, order),
@@ -42,7 +42,7 @@ impl Wait {
         }
     }
 
-    /// The table of modes, for a delayed add until `until`, where this waits.
+    /// The table of modes for a delayed add until `until` of a key with this wait.
     pub(super) fn combined(self, mode: Mode, until: Time, now: Time, order: u64) -> Self {
         let (until, cap) = match (mode, self.cap) {
             (Mode::Earliest, None) => (self.until.min(until), None),

@@ -1,4 +1,4 @@
-//! How long keys have been where they are.
+//! Tests of the ages of Ready and leased keys.
 
 use super::*;
 use crate::queue_answers::{OldestAges, Overdue};
@@ -44,7 +44,11 @@ fn each_lease_is_overdue_once() {
     queue.attach('a', 6).unwrap();
     assert_eq!(queue.next_overdue(ns(0), 6), Overdue::Lease('b', 4));
     queue.shut_down(6);
-    assert_eq!(queue.next_overdue(ns(0), 9), Overdue::NotYet, "a lease is held");
+    assert_eq!(
+        queue.next_overdue(ns(0), 9),
+        Overdue::NotYet,
+        "a key is leased, so a lease may become overdue"
+    );
     queue.end('a', Ending::Done, 9);
     queue.end('b', Ending::Done, 9);
     assert_eq!(queue.next_overdue(ns(0), 9), Overdue::Never);
@@ -53,7 +57,7 @@ fn each_lease_is_overdue_once() {
 #[test]
 fn another_lease_of_the_same_key_is_overdue_again() {
     let mut queue = leased(OracleSetup::default());
-    assert_eq!(queue.next_overdue(ns(0), 3), Overdue::Lease('a', 0), "kept from now on");
+    assert_eq!(queue.next_overdue(ns(0), 3), Overdue::Lease('a', 0), "ages are kept from this call on");
     queue.add('a', 3).unwrap();
     queue.end('a', Ending::Done, 3);
     queue.try_get(4).unwrap();

@@ -13,7 +13,11 @@ fn the_last_failure_ends_the_lease() {
     queue.add('a', 5).unwrap();
     queue.try_get(5).unwrap();
     queue.end('a', Ending::Dropped, 5);
-    assert_eq!((queue.requeues('a'), queue.seen('a', 5)), (1, Seen::Waiting(10)), "the same failure");
+    assert_eq!(
+        (queue.requeues('a'), queue.seen('a', 5)),
+        (1, Seen::Waiting(10)),
+        "a failure within the backoff is not counted"
+    );
     queue.try_get(10).unwrap();
     queue.end('a', Ending::Dropped, 10);
     assert_eq!((queue.requeues('a'), queue.seen('a', 10)), (0, Seen::Absent));
@@ -39,12 +43,20 @@ fn what_came_meanwhile_is_still_to_do() {
 fn an_add_after_one_failure_too_many_is_refused() {
     let mut queue = OracleQueue::new(attempts(2, true));
     queue.add_rate_limited('a', 0).unwrap();
-    assert_eq!(queue.add_rate_limited('a', 9), Ok(Outcome::Merged), "the same failure");
+    assert_eq!(
+        queue.add_rate_limited('a', 9),
+        Ok(Outcome::Merged),
+        "a failure within the backoff is not counted"
+    );
     assert_eq!(queue.add_rate_limited('a', 10), Err(Refused::Exhausted));
-    assert_eq!((queue.requeues('a'), queue.seen('a', 10)), (0, Seen::Ready), "unchanged");
+    assert_eq!(
+        (queue.requeues('a'), queue.seen('a', 10)),
+        (0, Seen::Ready),
+        "the state of the key is unchanged"
+    );
     assert_eq!(queue.dead, [('a', 2)]);
     assert_eq!(queue.add_rate_limited('b', 10), Ok(Outcome::New));
     queue.shut_down(20);
     assert_eq!(queue.add_rate_limited('b', 20), Err(Refused::ShutDown));
-    assert_eq!(queue.requeues('b'), 1, "not counted");
+    assert_eq!(queue.requeues('b'), 1, "a refused add counts no failure");
 }

@@ -1,4 +1,4 @@
-//! No more keys than there is room for; several adds, and adds that wait for room.
+//! Tests of the capacity, `add_many`, and adds that wait for capacity.
 
 use super::*;
 use crate::queue_answers::Many;
@@ -18,7 +18,7 @@ fn a_new_key_is_refused_when_there_is_no_room() {
     assert_eq!(queue.add('n', 0), Err(Refused::Full));
     assert_eq!(queue.add_after_with('n', ns(5), Mode::Replace, 0), Err(Refused::Full));
     assert_eq!(queue.add_rate_limited('n', 0), Err(Refused::Full));
-    assert_eq!(queue.requeues('n'), 1, "counted");
+    assert_eq!(queue.requeues('n'), 1, "the failure is counted although the add is refused");
     assert_eq!(queue.add('l', 0), Ok(Outcome::Marked));
     assert_eq!(queue.add('w', 0), Ok(Outcome::Promoted));
     assert_eq!(queue.add('r', 0), Ok(Outcome::Merged));

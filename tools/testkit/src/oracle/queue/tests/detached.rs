@@ -1,4 +1,4 @@
-//! Leases that are bare keys for a while.
+//! Tests of detached leases.
 
 use super::*;
 use crate::queue_answers::NotDetached;
@@ -11,7 +11,7 @@ fn a_detached_key_is_leased_until_it_is_done() {
     queue.detach('a', 0);
     assert_eq!(queue.seen('a', 0), Seen::Leased);
     assert_eq!(queue.attach('a', 0), Ok(()));
-    assert_eq!(queue.done('a', 0), Err(NotDetached), "a lease again");
+    assert_eq!(queue.done('a', 0), Err(NotDetached), "an attached lease is not detached");
     queue.detach('a', 0);
     assert_eq!(queue.add('a', 0), Ok(Outcome::Marked));
     assert_eq!(queue.done('a', 0), Ok(()));

@@ -1,4 +1,4 @@
-//! The table of modes.
+//! Tests of the table of delay modes.
 
 use super::*;
 use crate::queue_setup::{Delay, Mode};
@@ -10,7 +10,7 @@ fn latest(longest: u64) -> Mode {
     Mode::Latest(Delay(ns(longest)))
 }
 
-/// Delayed adds of one key, one at each nanosecond, and the answer and the deadline after each.
+/// Adds one key with delays, once per nanosecond, and compares the outcome and the deadline after each add.
 fn waits(mut queue: OracleQueue<char>, adds: &[(u64, Mode, Outcome, Seen)]) {
     for (now, &(after, mode, outcome, seen)) in (0..).zip(adds) {
         assert_eq!(queue.add_after_with('a', ns(after), mode, now), Ok(outcome), "at {now}");
@@ -18,7 +18,7 @@ fn waits(mut queue: OracleQueue<char>, adds: &[(u64, Mode, Outcome, Seen)]) {
     }
 }
 
-/// The same of an absent key and of a leased one.
+/// Runs [`waits`] for an absent key and for a leased key.
 fn both(adds: &[(u64, Mode, Time)]) {
     let row = |seen: fn(Time) -> Seen, first: Outcome| {
         let mut outcome = first;
@@ -98,7 +98,7 @@ fn what_is_due_at_once_is_ready_at_once() {
         assert_eq!(queue.add_after_with('a', ns(0), mode, 3), Ok(Outcome::Marked));
         assert_eq!(queue.seen('a', 3), Seen::LeasedDirty);
     }
-    // Put off, it is not due.
+    // In this mode the later deadline applies, so the key is not due.
     let mut queue = plain();
     queue.add_after_with('a', ns(9), latest(20), 0).unwrap();
     assert_eq!(queue.add_after_with('a', ns(0), latest(20), 3), Ok(Outcome::Merged));

@@ -1,4 +1,4 @@
-//! Pause, resume, rest, several at once, everything at a glance.
+//! Tests of `pause`, `resume`, `is_idle`, `try_get_many` and `glance`.
 
 use super::*;
 use crate::queue_answers::Glance;
@@ -11,9 +11,9 @@ fn nothing_is_handed_out_while_paused() {
     queue.pause();
     queue.pause();
     assert_eq!(queue.try_get(0), Err(Nothing::Empty));
-    assert_eq!(queue.len(5), 2, "deadlines pass");
+    assert_eq!(queue.len(5), 2, "deadlines pass while the queue is paused");
     queue.shut_down(5);
-    assert_eq!(queue.try_get(5), Err(Nothing::Empty), "not closed: there is something");
+    assert_eq!(queue.try_get(5), Err(Nothing::Empty), "the queue is not closed, because keys are Ready");
     queue.resume();
     assert_eq!(queue.try_get_many(9, 5), Ok(vec!['a', 'b']));
     queue.pause();

@@ -1,4 +1,4 @@
-//! Not before.
+//! Tests of `postpone`.
 
 use super::*;
 use crate::queue_setup::{Delay, Mode};
@@ -24,9 +24,9 @@ fn what_is_to_run_waits() {
     assert_eq!(queue.seen('a', 0), Seen::Waiting(5));
     assert!(queue.postpone('a', ns(7), 0));
     assert_eq!(queue.seen('a', 0), Seen::Waiting(7));
-    assert!(queue.postpone('a', ns(2), 7), "due, and put off");
+    assert!(queue.postpone('a', ns(2), 7), "a due key is postponed");
     assert_eq!(queue.seen('a', 8), Seen::Waiting(9));
-    assert!(queue.postpone('a', ns(0), 9), "pending, but not put off");
+    assert!(queue.postpone('a', ns(0), 9), "the key is pending, but a delay of zero does not postpone it");
     assert_eq!(queue.try_get(9), Ok('a'));
     queue.add('a', 9).unwrap();
     assert!(queue.postpone('a', ns(5), 9));
@@ -45,7 +45,7 @@ fn a_wait_that_was_put_off_is_fixed() {
     queue.postpone('a', ns(2), 0);
     queue.add_after_with('a', ns(9), latest, 0).unwrap();
     assert_eq!(queue.seen('a', 0), Seen::Waiting(5));
-    // A delay that is over puts nothing off.
+    // A delay of zero does not postpone the key.
     let mut queue = plain();
     queue.add_after_with('a', ns(5), latest, 0).unwrap();
     queue.postpone('a', ns(0), 0);

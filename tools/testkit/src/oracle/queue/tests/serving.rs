@@ -28,9 +28,9 @@ fn waits_are_served_in_their_time() {
     assert_eq!(queue.try_get(9), Ok('w'));
     queue.end('w', Ending::RequeueAfter(ns(4)), 9);
     queue.end('l', Ending::Retry, 9);
-    assert_eq!(queue.try_get(9), Ok('l'), "at the tail");
+    assert_eq!(queue.try_get(9), Ok('l'), "the failed key is Ready at the tail");
     queue.end('l', Ending::Done, 9);
-    assert_eq!(queue.drain_all_timeout(ns(99), 9), None, "the first decides on the horizon");
+    assert_eq!(queue.drain_all_timeout(ns(99), 9), None, "only the first call sets the horizon");
     assert_eq!(queue.try_get(9), Err(Nothing::Empty));
     assert_eq!(queue.try_get(20), Ok('v'));
     assert_eq!(queue.try_get(20), Err(Nothing::Empty), "v is leased");
@@ -47,11 +47,11 @@ fn waits_are_served_in_their_time() {
 fn at_the_end_everything_is_left() {
     let mut queue = serving(with_limiter());
     assert_eq!(queue.drain_all_timeout(ns(99), 9), None);
-    assert_eq!(queue.drain_all_timeout(ns(99), 10), None, "each waits as long as it says");
+    assert_eq!(queue.drain_all_timeout(ns(99), 10), None, "each call waits for its own limit");
     let left = queue.drain_all_timeout(ns(0), 10).unwrap();
     assert_eq!((left.ready, left.waiting, left.leased), (vec!['w', 'v'], vec!['x'], vec!['l']));
     queue.end('l', Ending::Retry, 10);
-    assert_eq!(queue.try_get(99), Ok('w'), "but it is served");
+    assert_eq!(queue.try_get(99), Ok('w'), "Ready keys are still served");
 }
 
 #[test]

@@ -7,7 +7,7 @@ fn strict() -> OracleSetup {
     OracleSetup { strict: true, ..with_limiter() }
 }
 
-/// `a` waits until 10, as it failed at 0.
+/// Creates a queue in which `a` has failed at 0 and waits until 10.
 fn failed() -> OracleQueue<char> {
     let mut queue = leased(strict());
     queue.end('a', Ending::Retry, 0);
@@ -15,7 +15,7 @@ fn failed() -> OracleQueue<char> {
     queue
 }
 
-/// `a` is leased, and comes back at 10 as it was said to have failed.
+/// Creates a queue in which `a` is leased, and waits until 10 because of a failure that was recorded during the lease.
 fn failed_beside_its_lease() -> OracleQueue<char> {
     let mut queue = leased(strict());
     assert_eq!(queue.add_rate_limited('a', 0), Ok(Outcome::Marked));
@@ -69,24 +69,24 @@ fn a_shorter_one_leaves_the_cap_as_well() {
 
 #[test]
 fn a_failure_makes_any_wait_a_backoff() {
-    // An earlier wait: the backoff holds.
+    // An earlier wait: the backoff replaces it.
     let mut queue = OracleQueue::new(strict());
     queue.add_after('a', ns(4), 0).unwrap();
     assert_eq!(queue.add_rate_limited('a', 0), Ok(Outcome::Merged));
     assert_eq!(queue.seen('a', 0), Seen::Waiting(10));
     assert_eq!(queue.add('a', 0), Ok(Outcome::Merged));
-    // The same.
+    // A wait with the same deadline becomes a backoff.
     let mut queue = OracleQueue::new(strict());
     queue.add_after('a', ns(10), 0).unwrap();
     queue.add_rate_limited('a', 0).unwrap();
     assert_eq!(queue.add('a', 0), Ok(Outcome::Merged));
-    // A later one: the earlier of both, and that is the backoff's.
+    // A later wait: the earlier deadline applies, which is that of the backoff.
     let mut queue = OracleQueue::new(strict());
     queue.add_after('a', ns(40), 0).unwrap();
     queue.add_rate_limited('a', 0).unwrap();
     assert_eq!(queue.seen('a', 0), Seen::Waiting(10));
     assert_eq!(queue.add('a', 0), Ok(Outcome::Merged));
-    // A plain queue: the earlier of both.
+    // Without strict backoff, the earlier deadline applies.
     let mut queue = limited();
     queue.add_after('a', ns(4), 0).unwrap();
     queue.add_rate_limited('a', 0).unwrap();
