@@ -32,13 +32,13 @@ pub struct Mood {
 }
 
 impl Mood {
-    /// A state in which no key panics.
+    /// Creates a state in which no key panics.
     #[must_use]
     pub fn new() -> Arc<Self> {
         Arc::default()
     }
 
-    /// A key of this family.
+    /// Creates a key of this family.
     #[must_use]
     pub fn key(self: &Arc<Self>, id: u32) -> PanickingKey {
         self.live.fetch_add(1, Ordering::SeqCst);

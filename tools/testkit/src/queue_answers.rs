@@ -57,7 +57,7 @@ pub enum Outcome {
 /// The reason why an add was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// No more adds.
+    /// The queue is shut down.
     ShutDown,
     /// The key is new, and the queue is full.
     Full,
@@ -76,7 +76,7 @@ pub struct Many<K> {
     pub promoted: usize,
     /// See [`Outcome::Marked`].
     pub marked: usize,
-    /// In order.
+    /// The refused keys, in order.
     pub refused: Vec<(K, Refused)>,
 }
 
@@ -185,7 +185,7 @@ pub enum Told {
     Ended(Ending, Time),
     /// A failure was counted.
     Failed,
-    /// A key was given up after so many failures.
+    /// A key was given up after this number of failures.
     GaveUp(u32),
     /// An add was refused.
     Refused(Refused),
@@ -204,7 +204,7 @@ pub struct Read {
     pub depth: usize,
     /// Waiting keys, leased or not.
     pub waiting: usize,
-    /// Keys leased.
+    /// Leased keys.
     pub leased: usize,
     /// The ages of leases, summed.
     pub unfinished: Time,

@@ -154,7 +154,7 @@ impl<'a> Arbitrary<'a> for HeldOp {
             228..=248 => QueueOp::Advance(u.arbitrary()?),
             249..=251 => QueueOp::RetryNoSooner(u.arbitrary()?, u.arbitrary()?),
             252 => QueueOp::PollOverdue(u.arbitrary()?),
-            // Long enough for many operations meanwhile.
+            // A delay during which many operations run.
             253..=255 => QueueOp::DrainWaiting(Delay(Duration::from_nanos(u8::arbitrary(u)?.into()))),
         }))
     }
@@ -172,7 +172,7 @@ impl<'a> Arbitrary<'a> for OrderedOp {
             0..=29 => QueueOp::Asking(priority(u)?),
             30..=44 => QueueOp::SetPriority(u.arbitrary()?, priority(u)?),
             45..=63 => QueueOp::arbitrary(u)?,
-            // Long enough for many operations meanwhile.
+            // A delay during which many operations run.
             64 => QueueOp::DrainWaiting(Delay(Duration::from_nanos(u8::arbitrary(u)?.into()))),
             65.. => HeldOp::arbitrary(u)?.0,
         }))

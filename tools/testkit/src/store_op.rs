@@ -101,7 +101,7 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// The object.
+    /// Creates the object.
     pub fn thing(self, latest: &mut u64, serial: &mut u64) -> Thing {
         *serial += 1;
         let mut tags: Vec<u8> = (0..3).filter(|bit| self.shape & (1 << bit) != 0).collect();
@@ -130,17 +130,17 @@ impl Draft {
 /// A query of every kind of index, and of several at once.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// Of labels.
+    /// The selector of labels.
     pub selector: OracleSelector,
     /// The conditions of a query, as bits.
     pub conditions: u8,
     /// A value of most indexes.
     pub tag: u8,
-    /// Another one.
+    /// Another value of most indexes.
     pub other: u8,
     /// A range of ranks; its start is not after its end.
     pub ranks: (Bound<u8>, Bound<u8>),
-    /// A range of paths, by their index in [`PATHS`], likewise, and a prefix.
+    /// A range of paths; its start is not after its end.
     pub paths: (Bound<&'static str>, Bound<&'static str>),
     /// A prefix of paths.
     pub prefix: &'static str,
@@ -199,7 +199,7 @@ pub enum Of {
     Tagged(u8),
 }
 
-/// What happens when more keys are pending than [`MOST`](View::MOST).
+/// The behaviour when more keys are pending than [`MOST`](View::MOST).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Arbitrary)]
 pub enum Bounds {
     /// No bound.
@@ -255,7 +255,7 @@ pub enum StoreOp {
     Delete(Draft),
     /// A deletion without further data.
     Forget(SmallKey),
-    /// A version.
+    /// A bookmark with a version.
     Bookmark(Stamp),
     /// A complete list.
     Replace(Vec<Draft>, Stamp),

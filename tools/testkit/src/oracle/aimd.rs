@@ -62,9 +62,9 @@ pub struct OracleAimd {
     limit: u32,
     in_flight: Vec<Operation>,
     round: u64,
-    /// Latency, or a failure.
+    /// The latency of each answer; `None` for a failure.
     answers: Vec<Option<u64>>,
-    /// The number of operations in flight at each start or refusal.
+    /// The largest number of operations in flight at a start or refusal in this round.
     peak: usize,
 }
 
@@ -75,14 +75,14 @@ struct Operation {
 }
 
 impl OracleAimd {
-    /// Nothing in flight.
+    /// Creates a limit without operations in flight.
     #[must_use]
     pub fn new(setup: AdaptiveSetup) -> Self {
         let limit = u32::from(setup.start_at).max(setup.least()).min(setup.most());
         Self { setup, limit, in_flight: Vec::new(), round: 0, answers: Vec::new(), peak: 0 }
     }
 
-    /// Whether an operation may start.
+    /// Starts an operation if the limit allows it. Returns whether it has started.
     pub fn start(&mut self, now: u64) -> bool {
         let free = self.in_flight.len() < self.limit as usize;
         if free {

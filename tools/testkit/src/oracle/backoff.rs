@@ -52,7 +52,7 @@ pub struct OracleBackoffs<K> {
 }
 
 impl<K: Copy + PartialEq> OracleBackoffs<K> {
-    /// Without open backoffs.
+    /// Creates the oracle without open backoffs.
     #[must_use]
     pub fn new(limiter: Option<OracleExponential>, bucket: Option<OracleQuota>) -> Self {
         Self { limiter, bucket: bucket.map(OracleBucket::new), open: Vec::new() }

@@ -1,4 +1,4 @@
-//! The oracle of a limiter with a bucket per key: a list of buckets, of which one or any number are kept.
+//! The oracle of a limiter with a bucket per key: a list of buckets, limited to one bucket or unlimited.
 
 use arbitrary::Arbitrary;
 
@@ -53,7 +53,7 @@ pub struct OracleReservation {
 }
 
 impl OracleKeyedRateLimiter {
-    /// Full buckets. With `only_one`, one bucket that is not full is kept.
+    /// Creates full buckets. With `only_one`, at most one bucket that is not full is kept.
     #[must_use]
     pub fn new(quota: OracleQuota, only_one: bool) -> Self {
         Self { quota, only_one, buckets: Vec::new(), changes: 0, made: 0 }

@@ -71,7 +71,7 @@ pub enum Span {
 }
 
 impl Span {
-    /// In nanoseconds.
+    /// The duration in nanoseconds.
     #[must_use]
     pub fn nanos(self) -> u64 {
         match self {
@@ -82,7 +82,7 @@ impl Span {
         }
     }
 
-    /// In nanoseconds; 50 days for an infinite duration.
+    /// The duration in nanoseconds; 50 days for an infinite duration.
     #[must_use]
     pub fn finite(self) -> u64 {
         self.nanos().min(u64::from(u32::MAX) * 1_000_000)
@@ -120,7 +120,7 @@ impl OracleQuota {
         self.tokens.max(1)
     }
 
-    /// The period in nanoseconds: at most one token per nanosecond, for which returning tokens is exact.
+    /// The period in nanoseconds, extended to at most one token per nanosecond: only then is returning tokens exact.
     #[must_use]
     pub fn period(self) -> u64 {
         self.period.finite().max(u64::from(self.tokens()))
@@ -396,7 +396,7 @@ pub struct OracleFailures<K> {
 }
 
 impl<K: Copy + PartialEq> OracleFailures<K> {
-    /// For waits of up to `longest`; keys are kept for `rest` after that, and their number is bounded.
+    /// Creates the counts for waits of up to `longest`. At most `most` keys are kept, for `rest` after such a wait.
     #[must_use]
     pub fn new(longest: u64, rest: u64, most: u32) -> Self {
         Self { keys: Vec::new(), idle: longest.saturating_add(rest), most: most as usize }
@@ -423,7 +423,7 @@ impl<K: Copy + PartialEq> OracleFailures<K> {
         before
     }
 
-    /// The wait of the key that was counted last.
+    /// Records the wait of the key that was counted last.
     fn waits(&mut self, wait: u64) {
         if let Some(entry) = self.keys.last_mut() {
             entry.3 = wait;
@@ -462,13 +462,13 @@ struct Grant {
 }
 
 impl OracleBucket {
-    /// Full.
+    /// Creates a full bucket.
     #[must_use]
     pub fn new(quota: OracleQuota) -> Self {
         Self { quota, taken: Vec::new(), grants: Vec::new() }
     }
 
-    /// Takes this many tokens and returns them.
+    /// Takes this many tokens, now or ahead of time. Returns the number of the grant.
     ///
     /// # Errors
     /// The burst, if it is smaller than the number of tokens.

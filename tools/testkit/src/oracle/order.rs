@@ -7,14 +7,14 @@ pub enum Sharing {
     Fifo,
     /// By priority: a lower level is served once per this number of hand-outs of the highest, or never.
     Priority(Option<u64>),
-    /// Two groups take turns, with these limits.
+    /// Fair between two groups with these limits.
     Fair([GroupLimits; 2]),
 }
 
 /// The weight and the limits of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupLimits {
-    /// The weight: hand-outs per turn. With 0 the group is suspended.
+    /// The weight: hand-outs per round. With 0 the group is suspended.
     pub weight: u32,
     /// The largest number of leases. With 0 the group is suspended.
     pub leases: u32,
@@ -41,7 +41,7 @@ struct Place<K> {
     /// The priority of an add while the key was leased.
     wished: Option<i8>,
     leased: bool,
-    /// In line since so many others came, at this level; then the places it was raised to.
+    /// The positions of a Ready key: sequence number and level. The first is its original position; the others come from raised priorities.
     lines: Vec<(u64, i8)>,
     wait: Wait,
 }
@@ -52,7 +52,7 @@ struct Wait {
     /// The number of keys before it in the level.
     before: u64,
     hand_outs: u64,
-    /// Levels that were in use meanwhile, and not the highest.
+    /// The levels below the highest that had Ready keys during the wait.
     lower: Vec<i8>,
 }
 
@@ -61,7 +61,7 @@ struct Wait {
 struct Credit {
     level: i8,
     credits: u64,
-    /// The hand-out at which the level had no credits.
+    /// The hand-out at which the level last had no credits.
     since: u64,
 }
 
@@ -72,14 +72,14 @@ pub struct OracleOrder<K> {
     group: fn(K) -> usize,
     places: Vec<Place<K>>,
     came: u64,
-    /// The groups in turn, with their remaining hand-outs.
+    /// The groups that can be served, in round-robin order, with their remaining hand-outs in this round.
     ring: Vec<(usize, u32)>,
     credits: Vec<Credit>,
     hand_outs: u64,
 }
 
 impl<K: Copy + PartialEq> OracleOrder<K> {
-    /// No keys.
+    /// Creates an order without keys.
     pub fn new(sharing: Sharing, group: fn(K) -> usize) -> Self {
         Self {
             sharing,
@@ -138,7 +138,7 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
         Some(place.wished.unwrap_or(place.priority))
     }
 
-    /// A key in line has a place in the line of its priority, too.
+    /// Gives a Ready key a position at its current priority, in addition to its earlier positions.
     fn stand_too(&mut self, key: K) {
         let came = self.came;
         let place = self.place(key);
@@ -203,7 +203,7 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
         self.turn_in(key);
     }
 
-    /// It is not to come again.
+    /// Discards the priority of the adds that were made while the key was leased.
     pub fn unmark(&mut self, key: K) {
         self.place(key).wished = None;
     }
@@ -213,7 +213,7 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
         self.places.retain(|place| place.key != key);
     }
 
-    /// The highest first.
+    /// The levels with Ready keys, the highest first.
     fn levels(&self) -> Vec<i8> {
         let mut levels: Vec<i8> =
             self.places.iter().flat_map(|place| &place.lines).map(|(_, level)| *level).collect();
@@ -249,7 +249,7 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
                 _ => own,
             }
         };
-        // The others have no credits.
+        // Levels without Ready keys lose their credits.
         let unused = self.credits.iter().filter(|credit| !levels.contains(&credit.level));
         let unused = unused.map(|credit| Credit { credits: 0, since, ..*credit });
         self.credits = levels.iter().map(pay).chain(unused).collect();
@@ -264,7 +264,7 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
                 let most = (share + wait.lower.len() as u64) * (wait.before + 1);
                 assert!(
                     wait.hand_outs < most,
-                    "{} hand-outs of {most} at {}",
+                    "a key has waited for {} hand-outs, the bound is {most}, its priority is {}",
                     wait.hand_outs,
                     place.priority
                 );
@@ -272,7 +272,7 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
         }
     }
 
-    /// A group is in turn while it has a key to hand out. A new group is added at the end.
+    /// Updates the ring: a group is in it while it has a key that can be handed out. A new group is added at the end.
     fn turn_in(&mut self, key: K) {
         let group = (self.group)(key);
         self.turn_group_in(group);
@@ -388,6 +388,6 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
     }
 
     fn place(&mut self, key: K) -> &mut Place<K> {
-        self.places.iter_mut().find(|place| place.key == key).expect("somebody has added it")
+        self.places.iter_mut().find(|place| place.key == key).expect("the key was added")
     }
 }

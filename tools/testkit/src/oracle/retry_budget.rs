@@ -23,7 +23,7 @@ struct Booking {
 }
 
 impl OracleRetryBudget {
-    /// A budget with a full burst.
+    /// Creates a budget with a full burst.
     #[must_use]
     pub fn new(quota: OracleQuota) -> Self {
         Self { quota, origin: 0, gone: 0, taken: Vec::new(), bookings: Vec::new() }
@@ -44,7 +44,7 @@ impl OracleRetryBudget {
         (self.bookings.len() - 1, due)
     }
 
-    /// Returns a token to the budget unless its time has passed. Returns whether it did.
+    /// Gives a token back, unless its time has passed. Returns whether the token was given back.
     pub fn give_back(&mut self, booking: usize, now: u64) -> bool {
         let Booking { due, number, returned, closed } = self.bookings[booking];
         if returned || closed || due < now || due == u64::MAX || number < self.gone {
@@ -55,7 +55,7 @@ impl OracleRetryBudget {
         true
     }
 
-    /// Changes the quota: what is there stays there, the newest first; what is booked ahead stays so many tokens.
+    /// Changes the quota. Available tokens stay available, the newest first; the number of tokens reserved ahead stays the same.
     pub fn set_quota(&mut self, quota: OracleQuota, now: u64) {
         let old = self.clone();
         if (old.quota.tokens(), old.quota.period(), old.quota.burst())
@@ -71,13 +71,13 @@ impl OracleRetryBudget {
         let used = |number: u128| number < old.gone || old.taken.contains(&number);
         let (had, has) = (u128::from(old.quota.burst()), u128::from(quota.burst()));
         for age in 0..has {
-            // The newest is the newest; older than the old burst there was none.
+            // The newest available token stays the newest. Tokens older than the old burst did not exist, so they count as taken.
             if age >= had || used(oldest + had - 1 - age) {
                 self.taken.push(has - 1 - age);
             }
         }
         if old.gone > oldest + had {
-            // The clock has gone back: nothing before it is there again.
+            // The clock has jumped back: past tokens do not become available again.
             self.gone = self.not_before(0, old.comes(old.gone));
         }
         let from = old.gone.max(oldest + had);
@@ -86,7 +86,7 @@ impl OracleRetryBudget {
         let mut before = None;
         for number in ahead {
             let behind = self.taken.iter().max().map_or(has, |last| has.max(last + 1));
-            // A row stays a row.
+            // Consecutive tokens stay consecutive.
             let in_row = number > 0 && before == Some(number - 1);
             let place = if in_row { behind } else { self.not_before(behind, old.comes(number)) };
             self.taken.push(place);
@@ -114,11 +114,11 @@ impl OracleRetryBudget {
         Ok(())
     }
 
-    /// The first number from `place` on that comes at a time or later.
+    /// The first number from `place` on that arrives at `at` or later.
     fn not_before(&self, mut place: u128, at: u64) -> u128 {
         let from = place;
         while self.comes(place) < at {
-            // Both grow evenly, so most of the way is one leap.
+            // Numbers and times grow at the same rate, so one step covers most of the distance.
             place += 1 + self.tokens_within(at - self.comes(place));
         }
         while place > from && self.comes(place - 1) >= at {

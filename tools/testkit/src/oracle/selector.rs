@@ -165,7 +165,7 @@ impl<'a> Arbitrary<'a> for OracleSelector {
     }
 }
 
-/// Cuts at the commas that are not in parentheses; `None` if those do not pair.
+/// Splits the text at the commas outside parentheses; `None` if the parentheses do not pair.
 fn pieces(text: &str) -> Option<Vec<&str>> {
     let (mut pieces, mut open, mut from) = (Vec::new(), false, 0);
     for (at, byte) in text.bytes().enumerate() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-/// How the oracle store reads objects.
+/// The functions with which the oracle store reads objects.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules<K, V> {
     /// The key.
@@ -80,7 +80,7 @@ impl<K: Clone, V: Clone> OracleStep<K, V> {
         }
     }
 
-    /// The step in a store that only ever has the objects of interest.
+    /// The step in a store that contains only the objects of interest.
     #[must_use]
     pub fn narrowed(&self, of_interest: impl Fn(&V) -> bool) -> Option<Self> {
         let (before, after) = self.ends();
@@ -95,7 +95,7 @@ impl<K: Clone, V: Clone> OracleStep<K, V> {
             (Some(_), Some(_)) => Some(self.clone()),
             (Some(old), None) => Some(match self {
                 Self::Deleted { .. } => self.clone(),
-                // Nobody saw the end of an object that is replaced; one that is of no interest any more has none.
+                // The deletion of a replaced object was missed; an object that is no longer of interest was not deleted.
                 _ => {
                     let missed = matches!(self, Self::Replaced { .. });
                     Self::Deleted { key, last: old.clone(), old: old.clone(), missed }
@@ -114,9 +114,9 @@ pub struct OracleStore<K, V> {
     equal: fn(&V, &V) -> bool,
     /// The objects.
     pub objects: BTreeMap<K, V>,
-    /// Their versions: what is stored may not know its own any more.
+    /// The versions of the objects, because a transformation may have removed them from the stored objects.
     versions: BTreeMap<K, u64>,
-    /// The write that each comes from, of so many.
+    /// The number of the write that stored each object.
     written: BTreeMap<K, u64>,
     writes: u64,
     /// The version.
@@ -125,17 +125,17 @@ pub struct OracleStore<K, V> {
     pub listed: bool,
 }
 
-/// An object that came: its key, its version, and what is stored of it.
+/// The key of an object, its version, and the transformed object to store.
 type Arrived<K, V> = (K, u64, V);
 
 impl<K: Ord + Clone, V: Clone> OracleStore<K, V> {
-    /// An empty store.
+    /// Creates an empty store.
     #[must_use]
     pub fn new(rules: Rules<K, V>) -> Self {
         Self::with_transform(rules, |object| object)
     }
 
-    /// An empty one that changes objects before it stores them. Key and version are those before.
+    /// Creates an empty store that transforms objects. Key and version are read before the transformation.
     #[must_use]
     pub fn with_transform(rules: Rules<K, V>, transform: fn(V) -> V) -> Self {
         Self {
@@ -151,7 +151,7 @@ impl<K: Ord + Clone, V: Clone> OracleStore<K, V> {
         }
     }
 
-    /// The same; it also compares the contents of objects that are listed with their stored version.
+    /// Also compares contents: an object that is listed with its stored version is unchanged only if the contents are equal.
     #[must_use]
     pub fn comparing(mut self, equal: fn(&V, &V) -> bool) -> Self {
         self.equal = equal;
@@ -199,7 +199,7 @@ impl<K: Ord + Clone, V: Clone> OracleStore<K, V> {
         self.written.remove(key);
     }
 
-    /// Deletes what is not newer than `last`.
+    /// Deletes the object of a key, unless it is newer than `last`.
     pub fn delete(&mut self, key: &K, last: Option<V>) -> (OracleOutcome, Option<OracleStep<K, V>>) {
         let last = last.map(|last| self.arrived(last));
         self.erase(key, last.map(|(_, version, last)| (version, last)))
@@ -223,7 +223,7 @@ impl<K: Ord + Clone, V: Clone> OracleStore<K, V> {
         (OracleOutcome::Deleted, Some(OracleStep::Deleted { key: key.clone(), old, last, missed }))
     }
 
-    /// Notes a version.
+    /// Raises the version of the store.
     pub fn bookmark(&mut self, version: u64) {
         self.version = self.version.max(version);
     }
@@ -249,12 +249,12 @@ impl<K: Ord + Clone, V: Clone> OracleStore<K, V> {
         self.objects.iter().filter(|(_, object)| test(object)).map(|(key, _)| key.clone()).collect()
     }
 
-    /// The keys of the objects for which `values` names `value`.
+    /// The keys of the objects for which `values` returns `value`.
     pub fn by_value<IK: PartialEq>(&self, values: impl Fn(&V) -> Vec<IK>, value: &IK) -> Vec<K> {
         self.which(|object| values(object).contains(value))
     }
 
-    /// The values that `values` names and `within` accepts, ascending, each with the keys of its objects.
+    /// The values that `values` returns and `within` accepts, ascending, each with the keys of its objects.
     pub fn by_values<IK: Ord>(
         &self,
         values: impl Fn(&V) -> Vec<IK>,
@@ -272,17 +272,17 @@ impl<K: Ord + Clone, V: Clone> OracleStore<K, V> {
     }
 }
 
-/// A list in the making, beside the objects that were stored when it began.
+/// A list that is being staged, with a copy of the store from its beginning.
 #[derive(Clone, Debug)]
 pub struct OracleStage<K, V> {
     base: OracleStore<K, V>,
     listed: Vec<Arrived<K, V>>,
-    /// The writes that what is kept comes from.
+    /// The number of the write that stored each kept object.
     kept: BTreeMap<K, u64>,
 }
 
 impl<K: Ord + Clone, V: Clone> OracleStage<K, V> {
-    /// A list that begins now.
+    /// Begins a list.
     #[must_use]
     pub fn new(store: &OracleStore<K, V>) -> Self {
         Self { base: store.clone(), listed: Vec::new(), kept: BTreeMap::new() }
@@ -295,7 +295,8 @@ impl<K: Ord + Clone, V: Clone> OracleStage<K, V> {
         self.listed.len()
     }
 
-    /// Lists an object. The last one of a key counts, at the place of the first. One that was stored as it is listed is the stored one.
+    /// Lists an object. If a key is listed twice, the last object counts, at the position of the first. An unchanged object is replaced by the
+    /// stored one.
     pub fn put(&mut self, object: V) {
         let (key, version, mut new) = self.base.arrived(object);
         if self.base.clone().list((key.clone(), version, new.clone())).is_none() {
@@ -317,7 +318,7 @@ impl<K: Ord + Clone, V: Clone> OracleStage<K, V> {
         stored.map(|(key, object)| (key.clone(), object.clone())).collect()
     }
 
-    /// Lists what was stored under a key, as it was.
+    /// Lists the stored object of a key, unchanged.
     pub fn keep(&mut self, key: &K) {
         self.listed.push((key.clone(), self.base.versions[key], self.base.objects[key].clone()));
         self.kept.insert(key.clone(), self.base.written[key]);
@@ -329,7 +330,7 @@ impl<K: Ord + Clone, V: Clone> OracleStage<K, V> {
         self.listed.retain(|(other, ..)| other != key);
     }
 
-    /// Makes it the content. Of its steps the deletions, which come first, are in no order.
+    /// Makes the list the content of the store. Returns the steps: first the deletions, in no order, then the others.
     pub fn publish(self, store: &mut OracleStore<K, V>, version: u64) -> Vec<OracleStep<K, V>> {
         let mut steps = Vec::new();
         for (key, old) in store.objects.clone() {
@@ -339,7 +340,7 @@ impl<K: Ord + Clone, V: Clone> OracleStage<K, V> {
             }
         }
         for arrived in self.listed {
-            // It is what was kept, to the letter.
+            // A kept object causes no step, unless it has been written since.
             if self.kept.get(&arrived.0).is_none_or(|write| store.written.get(&arrived.0) != Some(write)) {
                 steps.extend(store.list(arrived));
             }
@@ -349,7 +350,7 @@ impl<K: Ord + Clone, V: Clone> OracleStage<K, V> {
     }
 }
 
-/// Several writes that become one. The last one of a key counts, at the place of the first.
+/// Several writes that are committed together. The last write of a key counts, at the position of the first.
 #[derive(Clone, Debug)]
 pub struct OracleTransaction<K, V> {
     writes: Vec<(K, Write<V>)>,
@@ -376,13 +377,13 @@ impl<K: Ord + Clone, V: Clone> OracleTransaction<K, V> {
         self.writes.len()
     }
 
-    /// Stores an object, in the end.
+    /// Adds the write of an object.
     pub fn upsert(&mut self, store: &OracleStore<K, V>, object: V) {
         let (key, version, new) = store.arrived(object);
         self.put(key, Write::Upsert(version, new), version);
     }
 
-    /// Deletes, in the end.
+    /// Adds a deletion.
     pub fn delete(&mut self, store: &OracleStore<K, V>, key: K, last: Option<V>) {
         let last = last.map(|last| store.arrived(last)).map(|(_, version, last)| (version, last));
         let version = last.as_ref().map_or(0, |last| last.0);
@@ -432,18 +433,25 @@ impl<K: Ord + Clone + Debug, V: Clone + Debug + PartialEq> Consumer<K, V> {
     /// Applies a change.
     ///
     /// # Panics
-    /// When the change is illegal: an addition of a key that is present, an initial object after the initial ones were complete, an update
+    /// Panics if the change is illegal: an addition of a key that is present, an initial object after the initial ones were complete, an update
     /// whose old state is not the one delivered before, or an update, replacement or deletion of an absent key or of another object.
     pub fn apply(&mut self, change: OracleChange<K, V>) {
         match change {
             OracleChange::Added { key, object, initial } => {
-                assert!(!(initial && self.initial_processed), "{key:?} is initial after the beginning");
+                assert!(
+                    !(initial && self.initial_processed),
+                    "{key:?} is initial although the initial objects were complete"
+                );
                 assert!(self.held.insert(key.clone(), object).is_none(), "{key:?} was added twice");
             }
             OracleChange::Updated { key, old, new } => {
                 assert!((self.same)(&old, &new), "{key:?} was updated to another object");
                 let held = self.held.insert(key.clone(), new);
-                assert_eq!(held.as_ref(), Some(&old), "{key:?} was updated from something else");
+                assert_eq!(
+                    held.as_ref(),
+                    Some(&old),
+                    "{key:?} was updated from another state than the delivered one"
+                );
             }
             OracleChange::Replaced { key, last, new } => {
                 assert!(!(self.same)(&last, &new), "{key:?} was replaced by the same object");

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::oracle::store::{OracleChange, OracleStep};
 
-/// The rows of the merge table: what is pending for a key.
+/// The rows of the merge table: the pending change of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Row {
@@ -15,7 +15,7 @@ pub enum Row {
     Replaced,
 }
 
-/// The columns: what comes in.
+/// The columns of the merge table: the incoming change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Incoming {
@@ -62,7 +62,7 @@ impl MergeCells {
         }
     }
 
-    /// The combinations that a filter can see: an addition has no earlier state, a deletion no later one, and a resync delivers
+    /// The combinations that can occur at a filter: an addition has no earlier state, a deletion no later one, and a resync delivers
     /// the same state twice.
     fn crossings() -> impl Iterator<Item = Crossing> {
         let of = |told, sides: &[(bool, bool)]| {
@@ -88,10 +88,10 @@ impl MergeCells {
         *self.1.entry((told, was, is)).or_default() += 1;
     }
 
-    /// Counts what a step is to who is interested in some objects only.
+    /// Counts the effect of a selection of objects on a step.
     ///
     /// # Panics
-    /// When that cannot be.
+    /// Panics if this combination cannot occur.
     pub fn narrowed<K: Clone, V: Clone>(
         &mut self,
         step: &OracleStep<K, V>,
@@ -109,7 +109,7 @@ impl MergeCells {
         *self.2.entry(crossing).or_default() += 1;
     }
 
-    /// What an interest did to steps fewer than `floor` times.
+    /// The effects of a selection on steps that occurred fewer than `floor` times.
     #[must_use]
     pub fn narrowings_below(&self, floor: u64) -> Vec<(Crossing, u64)> {
         let steps = Self::crossings().filter(|(told, ..)| !matches!(told, Told::Initial | Told::Again));
@@ -117,7 +117,7 @@ impl MergeCells {
         counts.filter(|(_, count)| *count < floor).collect()
     }
 
-    /// The crossings that happened fewer than `floor` times.
+    /// The crossings that occurred fewer than `floor` times.
     #[must_use]
     pub fn crossings_below(&self, floor: u64) -> Vec<(Crossing, u64)> {
         let counts =
@@ -151,7 +151,7 @@ struct Log<V> {
     now: Option<V>,
     /// The last states of the objects of this key that were deleted, and whether the deletion was missed.
     ends: Vec<(V, bool)>,
-    /// Whether it came with the first list.
+    /// Whether the object was added by the first list.
     initial: bool,
 }
 
@@ -171,18 +171,18 @@ pub struct OracleSubscription<K, V> {
     awaited: Option<BTreeSet<K>>,
     /// Whether the changes in `ready` belong to an awaited key.
     telling: bool,
-    /// Objects it delivers; `None` for all.
+    /// Selects the objects to deliver; `None` delivers all.
     filter: Option<fn(&V) -> bool>,
     /// The period of resyncs, and the time of the next one.
     period: Option<(u64, u64)>,
-    /// How many keys may be pending.
+    /// The maximum number of pending keys.
     most: usize,
-    /// How many were pending when the bound was exceeded.
+    /// The number of keys that were pending when the bound was exceeded.
     lost: Option<usize>,
 }
 
 impl<K: Ord + Clone, V: Clone> OracleSubscription<K, V> {
-    /// A subscription that first delivers these objects in this order. `listed`: they are the state after a list.
+    /// Creates a subscription that first delivers these objects in this order. `listed`: the store has been listed.
     pub fn new(same: fn(&V, &V) -> bool, snapshot: impl IntoIterator<Item = (K, V)>, listed: bool) -> Self {
         let walk: VecDeque<_> = snapshot.into_iter().collect();
         Self {
@@ -202,13 +202,13 @@ impl<K: Ord + Clone, V: Clone> OracleSubscription<K, V> {
         }
     }
 
-    /// Lets no more than so many keys be pending.
+    /// Bounds the number of pending keys.
     #[must_use]
     pub fn bounded(self, most: usize) -> Self {
         Self { most, ..self }
     }
 
-    /// A write is over.
+    /// Ends a write: checks the bound.
     pub fn wrote(&mut self) {
         if self.lost.is_none() && self.order.len() > self.most {
             self.lost = Some(self.order.len());
@@ -217,13 +217,13 @@ impl<K: Ord + Clone, V: Clone> OracleSubscription<K, V> {
         }
     }
 
-    /// Whether it was too much.
+    /// Whether the bound was exceeded.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.lost.is_some()
     }
 
-    /// It was too much, and that is the end.
+    /// Ends a subscription that has exceeded its bound.
     pub fn disconnect(&mut self) {
         self.walk.clear();
         self.ready.clear();
@@ -264,13 +264,13 @@ impl<K: Ord + Clone, V: Clone> OracleSubscription<K, V> {
         }
     }
 
-    /// How many changes are pending.
+    /// The number of pending changes.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.walk.len() + self.order.len() + self.ready.len() + self.lost.unwrap_or(0)
     }
 
-    /// The store has published a list, all steps of which were passed in before.
+    /// Records that the store has published a list, after the steps of the list.
     pub fn listed(&mut self) {
         if self.awaited.is_none() {
             self.awaited = Some(self.order.iter().cloned().collect());
@@ -287,10 +287,10 @@ impl<K: Ord + Clone, V: Clone> OracleSubscription<K, V> {
         told && !self.initial && !telling && self.lost.is_none()
     }
 
-    /// Takes in a step of the store.
+    /// Records a step of the store.
     ///
     /// # Panics
-    /// When the step hits a blank cell of the merge table.
+    /// Panics if the step hits a blank cell of the merge table.
     pub fn heard(&mut self, step: &OracleStep<K, V>, cells: &mut MergeCells) {
         if self.lost.is_some() {
             return;
@@ -313,7 +313,7 @@ impl<K: Ord + Clone, V: Clone> OracleSubscription<K, V> {
             self.order.push(key.clone());
             self.logs.insert(key.clone(), Log { held: old, now: None, ends: Vec::new(), initial });
         }
-        let log = self.logs.get_mut(&key).expect("it was put there");
+        let log = self.logs.get_mut(&key).expect("the log was inserted above");
         log.now = new;
         log.ends.extend(end);
         if log.held.is_none() && log.now.is_none() {
@@ -344,10 +344,10 @@ impl<K: Ord + Clone, V: Clone> OracleSubscription<K, V> {
         self.resync |= !self.initial && self.walk.is_empty();
     }
 
-    /// The next change at `now`, where the store holds `objects`, in its order; `None` for a closed store.
+    /// Takes the next change at `now`. `objects` are the objects of the store in its order; `None` for a closed store.
     ///
     /// # Panics
-    /// When a resync covers a key that the consumer does not have.
+    /// Panics if a resync covers a key that the consumer does not have.
     pub fn next<'a>(
         &mut self,
         cells: &mut MergeCells,
@@ -396,7 +396,7 @@ impl<K: Ord + Clone, V: Clone> OracleSubscription<K, V> {
                 continue;
             };
             self.telling = self.awaited.as_ref().is_some_and(|awaited| awaited.contains(&key));
-            let log = self.forget(&key).expect("it is pending");
+            let log = self.forget(&key).expect("the key is pending");
             self.tell(key, log, cells);
         }
     }
@@ -425,8 +425,7 @@ impl<K: Ord + Clone, V: Clone> OracleSubscription<K, V> {
                 let told = if now.is_some() { Told::Replaced } else { Told::Deleted };
                 self.crossed(cells, told, was, is);
                 let own = ends.last().filter(|(last, _)| (self.same)(&old, last));
-                let (last, missed) =
-                    own.or(ends.first()).expect("what is not there any more has ended").clone();
+                let (last, missed) = own.or(ends.first()).expect("a removed object has a last state").clone();
                 self.ready.extend(match (now.filter(|_| is), was) {
                     (Some(new), true) => Some(OracleChange::Replaced { key, last, new }),
                     (Some(object), false) => Some(OracleChange::Added { key, object, initial: false }),

@@ -1,6 +1,6 @@
 //! The oracle of a token bucket with a wait queue: a list of all waiters that ever existed, searched linearly.
 //!
-//! Times are nanoseconds in a `u64`. Parts: as many to a nanosecond as tokens to a period, in lowest terms.
+//! Times are nanoseconds in a `u64`. A nanosecond has as many parts as a period has tokens, in lowest terms.
 
 use arbitrary::Arbitrary;
 
@@ -40,7 +40,7 @@ pub enum Fate {
     Waits,
     /// The waiter has its tokens.
     Granted,
-    /// The waiter asks for more tokens than the burst.
+    /// The waiter requests more tokens than the burst.
     Refused,
     /// The waiter has timed out.
     TimedOut,
@@ -48,12 +48,12 @@ pub enum Fate {
     Gone,
 }
 
-/// Tokens taken ahead: a name to give them back by.
+/// A reservation, with which its tokens can be given back.
 #[derive(Clone, Copy, Debug)]
 pub struct Promise {
-    /// When they may be used.
+    /// The time at which the tokens are due.
     pub due: u64,
-    /// How many changes of the quota ago, and how many returns of what was granted.
+    /// The number of changes of the quota, and of returns of granted tokens, when the reservation was made.
     changes: u64,
     returns: u64,
 }
@@ -72,9 +72,9 @@ struct Comer {
 #[derive(Clone, Copy, Debug)]
 struct Grant {
     at: u64,
-    /// What was not given back.
+    /// The parts that were not given back.
     parts: u128,
-    /// Nobody has looked at them, and the bucket has not been full since.
+    /// Whether the waiter has not been polled, and the bucket has not been full, since the grant.
     open: bool,
 }
 
@@ -83,25 +83,25 @@ struct Grant {
 pub struct OracleWaitQueue {
     quota: OracleQuota,
     changes: u64,
-    /// How often granted tokens were returned. Reservations keep their times then, so once the bucket is full the bucket does not
-    /// distinguish its last reservation from the earlier ones.
+    /// The number of returns of granted tokens. Reservations keep their due times on a return, so `full` no longer shows which reservation
+    /// is the last.
     returns: u64,
-    /// When it would be full, in parts.
+    /// The time at which the bucket would be full, in parts.
     full: u128,
     comers: Vec<Comer>,
     grants: Vec<Grant>,
-    /// The least that was missing since the oldest open grant.
+    /// The minimum that was missing to a full bucket since the oldest open grant.
     slack: u128,
 }
 
 impl OracleWaitQueue {
-    /// A full bucket.
+    /// Creates a full bucket.
     #[must_use]
     pub fn new(quota: OracleQuota) -> Self {
         Self { quota, changes: 0, returns: 0, full: 0, comers: Vec::new(), grants: Vec::new(), slack: 0 }
     }
 
-    /// Somebody comes, who may give up after a while; says who.
+    /// Adds a waiter, with the time limit `within` if there is one. Returns its index.
     pub fn come(&mut self, count: u32, within: Option<u64>, now: u64) -> usize {
         self.settle(now);
         let fate = match self.take(count, now) {
@@ -125,7 +125,7 @@ impl OracleWaitQueue {
         self.comers[who].fate
     }
 
-    /// One looks: what has become of it; then it goes, unless it waits.
+    /// Polls a waiter and returns its state. The waiter is gone after that, unless it still waits.
     pub fn poll(&mut self, who: usize, now: u64) -> Fate {
         self.settle(now);
         let fate = self.comers[who].fate;
@@ -180,7 +180,7 @@ impl OracleWaitQueue {
         Ok(())
     }
 
-    /// Takes tokens ahead, but no more than the burst; says when they are due, and a name to give them back by.
+    /// Takes tokens ahead of time; `None` for more tokens than the burst.
     pub fn reserve(&mut self, count: u32, now: u64) -> Option<Promise> {
         self.settle(now);
         if count > self.burst() {
@@ -203,15 +203,15 @@ impl OracleWaitQueue {
         Promise { due, changes: self.changes, returns: self.returns }
     }
 
-    /// Gives back tokens that were taken ahead: whether that made a difference.
+    /// Gives back tokens that were taken ahead. Returns whether this had an effect.
     ///
     /// # Panics
-    /// Never: what comes back was logged.
+    /// Does not panic: every reservation was logged.
     pub fn cancel(&mut self, reserved: Promise, count: u32, now: u64) -> bool {
         self.settle(now);
         let returned = self.give_back(reserved, count, now);
         if returned {
-            // Not that of a waiter who may still give it back, though it be as large and of the same time.
+            // Skips open grants, which their waiters may still give back, even if size and time are the same.
             let cost = u128::from(count) * self.token();
             let is_it = |grant: &Grant| !grant.open && grant.at == reserved.due && grant.parts == cost;
             let taken = self.grants.iter().rposition(is_it);
@@ -247,7 +247,7 @@ impl OracleWaitQueue {
         self.settle(now);
     }
 
-    /// The clock has jumped: what was granted before says nothing about a rate any more.
+    /// Records that the clock has jumped back: earlier grants no longer count for the rate.
     pub fn jumped(&mut self, now: u64) {
         for grant in &mut self.grants {
             grant.at = u64::MAX;
@@ -301,7 +301,7 @@ impl OracleWaitQueue {
         Ok(())
     }
 
-    /// The first waiter gets its tokens as soon as they are available. Then the waiters whose timeout has passed give up, one after the other.
+    /// The first waiter gets its tokens as soon as they are available. Then the waiters whose timeout has passed time out, one after the other.
     fn settle(&mut self, now: u64) {
         self.observe(now);
         self.grant(now);
@@ -344,7 +344,7 @@ impl OracleWaitQueue {
             }
             self.comers[who].fate = Fate::Granted;
             match promised {
-                // A promise keeps its time, and is used; of an earlier quota, it says nothing about the rate of this one.
+                // Promised tokens count as used at their due time. Those of an earlier quota do not count for the rate of this one.
                 Some(promise) if promise.changes == self.changes => _ = self.log(promise.due, count, false),
                 Some(_) => {}
                 None => self.comers[who].grant = Some(self.log(now, count, true)),
@@ -352,7 +352,7 @@ impl OracleWaitQueue {
         }
     }
 
-    /// Tokens that are used when they are due: the bucket cannot have been fuller then.
+    /// Takes tokens that count as used when they are due, and lowers the slack to what is missing just before that.
     fn take_ahead(&mut self, count: u32, now: u64) -> u64 {
         self.full = self.after(count.into(), now);
         let due = self.due(self.full, now);
@@ -363,7 +363,7 @@ impl OracleWaitQueue {
         due
     }
 
-    /// The bucket is about to change: grants that nobody has looked at are spent once it is full.
+    /// Must be called before each change of the bucket: open grants are closed if the bucket is full.
     fn observe(&mut self, now: u64) {
         if self.grants.iter().any(|grant| grant.open) {
             self.spend(self.missing(now));
@@ -385,7 +385,7 @@ impl OracleWaitQueue {
         self.grants.len() - 1
     }
 
-    /// Takes tokens if nobody waits and they are there; else says when they would be.
+    /// Takes tokens if they are available and there are no waiters; otherwise returns the time at which they will be available.
     fn take(&mut self, count: u32, now: u64) -> Result<(), u64> {
         let waiting = self.comers.iter().filter(|comer| comer.fate == Fate::Waits);
         let before: u64 = waiting.clone().filter(|c| c.promised.is_none()).map(|c| u64::from(c.count)).sum();
