@@ -20,7 +20,7 @@ thread_local! {
     static LEFT: Cell<u32> = Cell::new(BUDGET);
 }
 
-/// The number of polls that may be ready before one yields.
+/// The number of ready polls after which a poll yields.
 const BUDGET: u32 = 127;
 
 /// The yield state of a future. It yields at most once, at its first poll; otherwise a future that is always polled

@@ -61,7 +61,7 @@ pub trait Policy<K: ?Sized> {
     fn record_failure(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, Self::Reservation);
 
     /// Like [`record_failure`](Self::record_failure), but keeps the failures of every key for which `in_use` returns
-    /// true: they neither expire nor are evicted for those of another key.
+    /// true: they do not expire, and failures of other keys do not evict them.
     ///
     /// For callers that hold keys, such as a queue: a key that waits there for a long time is not idle. A policy calls
     /// `in_use` only before it evicts a key, so the calls are rare. A policy that never evicts keys need not implement
@@ -104,7 +104,7 @@ pub trait Policy<K: ?Sized> {
     /// The number of keys with stored state. Zero promises that [`forget`](Self::forget) would do nothing.
     fn tracked_keys(&self) -> usize;
 
-    /// Moves the keys whose state it has dropped (forgotten, expired or evicted) to the end of `evicted`.
+    /// Moves the keys whose state the policy has dropped (forgotten, expired or evicted) to the end of `evicted`.
     ///
     /// The owner calls this under its lock after [`record_failure`](Self::record_failure) and [`forget`](Self::forget),
     /// and drops `evicted` after unlocking, so that no key's `Drop` runs under a lock. A policy drops keys that are not

@@ -236,7 +236,7 @@ mod imp {
         // Threads that are being destroyed share the number 0.
         let number = NUMBER.try_with(|number| {
             if number.get() == 0 {
-                // Ordering: Relaxed, because it is only a counter.
+                // Ordering: Relaxed, because `NEXT` is only a counter.
                 number.set(NEXT.fetch_add(1, Ordering::Relaxed));
             }
             number.get()
@@ -298,7 +298,7 @@ mod imp {
     }
 
     thread_local! {
-        // Ordering: Relaxed, because it is only a counter.
+        // Ordering: Relaxed, because `NEXT` is only a counter.
         static NUMBER: u64 = NEXT.fetch_add(1, Ordering::Relaxed);
     }
 

@@ -103,7 +103,7 @@ impl<C: Clock> ConcurrencyLimiter<C> {
         let admitted = state.pass(Some(now));
         let started = state.adaptive.start(now);
         drop(state);
-        // Created before any waiter is woken: if a waker panics, the permit is dropped and its slot passed on.
+        // The permit is created before any waiter is woken: if a waker panics, the permit is dropped and its slot is passed on.
         let permit = started.map(|started| Permit::new(self.shared.clone(), started));
         wake(admitted);
         permit
@@ -273,7 +273,7 @@ impl<C: Clock> Shared<C> {
         let now = self.clock.now();
         let waker = waker.clone();
         let mut state = self.state.lock();
-        // Before the time advances: otherwise two waiters that are polled late would take the slot from each other for ever.
+        // Taken before the time advances: otherwise two waiters that are polled late would take the slot from each other for ever.
         let kept = ticket.is_some_and(|mine| state.take_given(mine));
         let admitted = state.pass(Some(now));
         // No waiter is overtaken, because there is no waiter while a slot is free. A waiter that lost its slot returns
@@ -294,7 +294,7 @@ impl<C: Clock> Shared<C> {
         };
         *ticket = None;
         drop(state);
-        // As in `try_acquire`: created before any waiter is woken.
+        // As in `try_acquire`, the permit is created before any waiter is woken.
         let permit = Permit::new(self.clone(), started);
         wake(admitted);
         Poll::Ready(permit)

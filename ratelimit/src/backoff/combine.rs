@@ -1,4 +1,4 @@
-//! PURE. Combinators of policies: the longest of two waits, and a wait with a cap.
+//! PURE. Combinators of policies: the longer of two waits, and a cap on a wait.
 //!
 //! # Invariants
 //! 1. Each part counts each failure, and `forget` and `cancel` apply to all parts.

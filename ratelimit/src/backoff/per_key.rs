@@ -104,7 +104,7 @@ impl<K: Hash + Eq, V> PerKey<K, V> {
         Some(&self.slots[slot as usize].value)
     }
 
-    /// Removes a key. Returns whether it was there.
+    /// Removes a key. Returns whether the key was present.
     pub(crate) fn remove(&mut self, key: &K) -> bool {
         let Some(slot) = self.find(self.hasher.hash_one(key), key) else { return false };
         self.evicted.clear();

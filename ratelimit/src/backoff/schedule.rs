@@ -67,7 +67,7 @@ impl TokenSchedule {
             return false;
         }
         let number = self.first_due(reservation.due()) + u128::from(reservation.place());
-        // The token is past: the clock was later before and has jumped back, and no key can use the token.
+        // The token is in the past, because the clock has jumped back: no key can use it.
         if number < self.gone {
             return false;
         }

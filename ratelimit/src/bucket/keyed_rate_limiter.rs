@@ -193,8 +193,8 @@ impl<K: Hash + Eq + Clone, C: Clock> KeyedRateLimiter<K, C> {
         self.shard(hash).lock().try_acquire(hash, key, count, now, &mut evicted)
     }
 
-    /// Takes the next token of `key` that is not reserved, for now or for later: N denied requests that reserve are
-    /// retried at N different times.
+    /// Takes the next token of `key` that is not reserved, for now or for later: N denied requests that reserve
+    /// tokens get N different retry times.
     ///
     /// # Examples
     /// ```

@@ -209,7 +209,7 @@ impl<K: Eq + Clone> Shard<K> {
         // Invariant 4: the last step that may panic.
         let key = key.clone();
         self.make_room(now, evicted);
-        // Invariant 2 keeps it below 2^32.
+        // Invariant 2 keeps the index below 2^32.
         let slot = self.slots.len() as u32;
         self.slots.push(Slot { key, hash, full_at });
         let slots = &self.slots;

@@ -55,7 +55,7 @@ struct Epoch {
     capacity: Constant,
 }
 
-/// Changed only while the word is closed.
+/// A constant of the epoch; it changes only while the word is closed.
 struct Constant(AtomicU64);
 
 impl Constant {
@@ -123,7 +123,7 @@ impl LockedBucket {
     }
 }
 
-/// The word, and the constants and the time to interpret it with.
+/// A reading of the word, with the constants of its epoch and the current time.
 struct Sample {
     word: u64,
     /// The time, in the units of the word.

@@ -21,7 +21,7 @@ fn at(millis: u64) -> Nanos {
 
 #[test]
 fn a_rate_that_no_nanosecond_divides_is_kept_to_the_nanosecond() {
-    // Three a second: a float, or a period rounded to nanoseconds, would be off after a billion tokens.
+    // At three tokens a second, a float or a period rounded to nanoseconds would be off after a billion tokens.
     let mut bucket = TokenBucket::new(per_second(3, 1));
     for token in 0..10_000_000_u64 {
         let due = bucket.reserve(Nanos::ZERO).due().get();
@@ -122,7 +122,7 @@ fn a_changed_quota_keeps_what_is_available_and_what_is_owed() {
     }
     bucket.set_quota(per_second(1, 8), at(0));
     assert_eq!(bucket.available_tokens(at(0)), 6, "four of ten tokens are taken");
-    assert_eq!(bucket.available_tokens(at(1_999)), 7, "one a second now");
+    assert_eq!(bucket.available_tokens(at(1_999)), 7, "the rate is one token a second now");
     bucket.set_quota(per_second(1, 3), at(1_999));
     assert_eq!(bucket.available_tokens(at(1_999)), 3, "no more than the new burst");
     bucket.set_quota(per_second(1, 100), at(1_999));

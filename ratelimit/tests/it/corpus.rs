@@ -1,4 +1,4 @@
-//! Replays the corpora of the fuzz targets: ordinary tests cover the inputs that fuzzing found.
+//! Replays the corpora of the fuzz targets, so that ordinary tests cover the inputs that fuzzing found.
 
 use drivers::bucket::{token_bucket, wait_queue};
 use drivers::corpus::replay;

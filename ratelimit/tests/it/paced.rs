@@ -63,7 +63,7 @@ fn a_burst_is_there_at_any_moment_and_not_more() {
     let mut policy = RetryBudget::new(AsTheKeySays, per_second(1, 3));
     assert_eq!(waits(&mut policy, 0, [10; 6]), [10, 10, 10, 11, 12, 13]);
     assert_eq!(waits(&mut policy, 0, [0; 5]), [0, 0, 0, 1, 2], "the earlier tokens are free");
-    assert_eq!(waits(&mut policy, 0, [8]), [8], "tokens 8 to 10 are there at 8; 8 and 9 are free");
+    assert_eq!(waits(&mut policy, 0, [8]), [8], "tokens 8 to 10 are available at 8; 8 and 9 are free");
 }
 
 /// 1000 keys wait 30 s each with a budget of 10 retries a second: client-go's rule beside `RetryBudget`.

@@ -116,7 +116,7 @@ impl Timer for ThreadTimer {
         } else if is_first {
             self.service.changed.notify_one();
         }
-        // Dropped last, because it may panic.
+        // The old waker is dropped last, because its drop may panic.
         drop(replaced);
     }
 }

@@ -102,10 +102,10 @@ impl TokioTimer {
     ///
     /// An alarm that is due is dropped: if it were kept, it would keep its waker, and wake it when the alarm is set the next time.
     fn arm(&self, at: Nanos, waker: &Waker, sleep: Option<Pin<Box<Sleep>>>) -> Armed {
-        // Read before the clock; otherwise an alarm that fires on time in between would look as if it had fired early.
+        // `rang` is read before the clock: otherwise an alarm that fires on time in between would look as if it had fired early.
         let rang = sleep.as_ref().is_some_and(|sleep| sleep.is_elapsed());
         let now = self.instant();
-        // `Nanos::MAX` may be beyond the range of the machine's clock, and an early wake-up is allowed.
+        // Limited, because `Nanos::MAX` may be beyond the range of the machine's clock; an early wake-up is allowed.
         let deadline = now + at.since(self.reading(now)).min(LONGEST_SLEEP);
         let mut sleep = match sleep {
             Some(sleep) if rang && now < sleep.deadline() => return Armed::Gone,
@@ -196,5 +196,5 @@ fn now_in(runtime: &Handle) -> Instant {
     Instant::now()
 }
 
-/// Below tokio's own limit of about two years, beyond which tokio's timer would have to wake up in between.
+/// This is below tokio's own limit of about two years, beyond which tokio's timer would have to wake up in between.
 const LONGEST_SLEEP: Duration = Duration::from_secs(365 * 24 * 60 * 60);
