@@ -178,7 +178,7 @@ pub enum Told {
     HandedOut {
         /// Time since the key became Ready or dirty.
         queued: Time,
-        /// Whether a deadline made the key Ready, not an add.
+        /// Whether a deadline, and not an add, made the key Ready.
         delayed: bool,
     },
     /// A lease ended after this time. A requeue is reported without its delay.

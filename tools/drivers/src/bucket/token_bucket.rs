@@ -120,7 +120,7 @@ impl Pair {
             BucketOp::Advance(span) => self.now += span.finite(),
             BucketOp::JumpBack(span) => {
                 self.now = self.now.saturating_sub(span.finite());
-                // The clock has jumped back. A token reserved at a time that comes again counts as used, since its holder cannot detect the jump.
+                // The clock has jumped back. A token reserved for a time that passes again counts as used, since its holder cannot detect the jump.
                 self.held.clear();
             }
         }

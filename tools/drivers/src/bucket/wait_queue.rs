@@ -130,7 +130,7 @@ impl<'a> Pair<'a> {
             }
             LineOp::JumpBack(span) => {
                 self.clock.set(Nanos::new(now.saturating_sub(span.finite())));
-                // The clock has jumped back. A token reserved at a time that comes again counts as used, since its holder cannot detect the jump.
+                // The clock has jumped back. A token reserved for a time that passes again counts as used, since its holder cannot detect the jump.
                 self.held.clear();
                 self.oracle.jumped(self.now());
             }

@@ -539,7 +539,7 @@ pub fn run(bytes: &[u8], tally: &mut Happened) {
         world.pass(Duration::from_secs(600));
         server.break_watches(EXPIRED);
     }
-    // Longer than the sum of the longest wait, the timeout of a request and the timeout of a streaming list.
+    // The pause is longer than the sum of the longest wait, the timeout of a request and the timeout of a streaming list.
     world.pass(Duration::from_secs(600));
     let status = world.informer.status();
     assert_eq!((status.state, status.last_error), (InformerState::Watching, None));
@@ -548,7 +548,7 @@ pub fn run(bytes: &[u8], tally: &mut Happened) {
     indexed(&world, frail);
     tally_end(&world, &source, wrong, frail, tally);
     followers.iter().for_each(|follower| follower.manner.tally(tally));
-    // One more change, which only the watch delivers.
+    // Writes one more change, which only the watch delivers.
     let relists = world.informer.status().relists;
     put(&server, 0);
     world.settle();

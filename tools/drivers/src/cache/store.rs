@@ -306,7 +306,7 @@ struct World<'a> {
     latest: u64,
     serial: u64,
     writes: u64,
-    /// Objects that arrived at the store, and so were transformed if the store has a transformation.
+    /// The number of objects that arrived at the store; each is transformed if the store has a transformation.
     came: u64,
     transforms: bool,
     /// How often the index of tags was added: an upper bound on its calls per object.

@@ -90,7 +90,7 @@ fn drive<P: Policy<Key>>(
             break;
         }
     }
-    // After the clock has jumped back, a time that comes again may have as many grants again.
+    // After the clock has jumped back, the same times pass again, and may have as many grants again.
     if !run.jumped {
         assert_eq!(run.oracle.within_rate(), Ok(()), "more than burst + rate x time");
     }
@@ -148,7 +148,7 @@ impl<P: Policy<Key>> Run<'_, P> {
             LimiterOp::Advance(span) => self.clock.advance(Duration::from_nanos(span.nanos())),
             LimiterOp::JumpBack(span) => {
                 self.clock.set(Nanos::new(now.saturating_sub(span.nanos())));
-                // The clock has jumped back. A reservation at a time that comes again counts as used.
+                // The clock has jumped back. A reservation for a time that passes again counts as used.
                 self.held.clear();
                 self.jumped = true;
             }

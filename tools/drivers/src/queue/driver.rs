@@ -242,7 +242,7 @@ impl Lived {
     }
 }
 
-/// The same quota for the bucket under test.
+/// Converts an oracle's quota to the same quota for the bucket under test.
 fn quota_of(oracle: OracleQuota) -> Quota {
     let nz = |value| NonZeroU32::new(value).expect("zeros count as ones");
     let quota = Quota::new(nz(oracle.tokens().into()), Duration::from_nanos(oracle.period()));

@@ -3,7 +3,7 @@
 use super::failures::Failures;
 use super::{Answer, LimiterConfig, LimiterLine, Rule, Rules};
 
-/// Answers a script for limiters, at a time that does not change.
+/// Executes the lines of a script for limiters, at a time that does not change.
 #[derive(Clone, Debug)]
 pub struct ReferenceLimiter {
     rules: Rules,

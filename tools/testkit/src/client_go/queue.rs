@@ -6,7 +6,7 @@ use super::limiter::Limiter;
 use super::waits::Waits;
 use super::{Answer, LimiterConfig, QueueLine, Rule, Rules};
 
-/// Answers a script for queues.
+/// Executes the lines of a script for queues.
 ///
 /// client-go stores a key in up to four places: in `line` if it can be handed out, in `dirty` if it has to be processed, in
 /// `processing` while a worker processes it, and in the `waits`. In client-go, a loop moves due keys; here `advance` moves them at

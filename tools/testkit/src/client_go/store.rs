@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Answer, Rule, Rules, StoreLine, StoreObject};
 
-/// Answers a script for stores.
+/// Executes the lines of a script for stores.
 ///
 /// client-go stores objects in `items`, and the keys by value of each index in `indices`. Each write calls the function of each index
 /// for the old and the new object. If the function fails, client-go panics in the middle of the write. The reference includes the

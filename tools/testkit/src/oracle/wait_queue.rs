@@ -165,7 +165,7 @@ impl OracleWaitQueue {
         self.settle(now);
     }
 
-    /// Takes tokens if they are available and there are no waiters. Otherwise returns the time at which they are.
+    /// Takes tokens if they are available and there are no waiters. Otherwise returns the time at which they will be available.
     ///
     /// # Errors
     /// The time at which the tokens will be available; `None` if never.
