@@ -1,7 +1,7 @@
-//! Failures and what they wait: ours beside a naive port of client-go's limiters (a mutex around a map, floats).
-//!
-//! Rows as in the table of targets: `limit-default` is `when` over 10 000 keys of the controller default, `limit-bucket`
-//! takes a token with the time given. Keys are `Arc<str>` of 30 bytes, as everywhere.
+//! Delays of failed keys and token buckets: flyball's limiters beside a naive port of client-go's (a mutex around a
+//! map, floats).
+//! Rows are named as in the table of targets: `limit-default` calls `when` for 10 000 keys on the controller default;
+//! `limit-bucket` takes a token and passes the time as an argument. Keys are `Arc<str>` of 30 bytes, as in every bench.
 //!
 //! `cargo bench -p benches --bench limit`
 
@@ -25,7 +25,7 @@ fn keys() -> Vec<Arc<str>> {
     (0..KEYS).map(|key| format!("namespace-0000/object-{key:08}").into()).collect()
 }
 
-/// Calls `step` with the keys in turn.
+/// Returns a closure that calls `step` with the next key, round-robin.
 fn over_keys<R>(step: impl Fn(&Arc<str>) -> R) -> impl FnMut() -> R {
     let keys = keys();
     let mut next = 0;
@@ -41,7 +41,7 @@ fn exponential(criterion: &mut Criterion) {
     group.bench_function("flyball", |bencher| bencher.iter(over_keys(|key| ours.record_failure(key))));
     let naive = NaiveExponential::new(BASE, CAP);
     group.bench_function("naive-port", |bencher| bencher.iter(over_keys(|key| naive.when(key))));
-    // A policy alone, as a queue holds it: no lock, no clock.
+    // The policy alone, as a queue owns it: no lock, no clock.
     let mut policy = Exponential::new(BASE..=CAP);
     let (keys, mut next) = (keys(), 0);
     group.bench_function("flyball-policy", |bencher| {
@@ -73,7 +73,7 @@ fn fail_and_forget(criterion: &mut Criterion) {
 fn bucket(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("limit-bucket");
     let (million, thousand) = (NonZeroU32::new(1_000_000).unwrap(), NonZeroU32::new(1_000).unwrap());
-    // Half a token comes between two checks: after the burst, every other one is refused.
+    // Half a token accrues between two checks: after the burst, every other check is refused.
     let mut ours = TokenBucket::new(Quota::per_second(million).allow_burst(thousand));
     let mut now = Nanos::ZERO;
     group.bench_function("flyball", |bencher| {

@@ -75,7 +75,7 @@ fn add_duplicate(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// A million distinct keys into a new queue, and out of it.
+/// Adds a million distinct keys to a new queue, then removes them.
 fn fill_and_drain(criterion: &mut Criterion) {
     let keys = keys(1_000_000);
     for row in ["queue-fill-1m", "queue-drain-1m"] {
@@ -123,7 +123,7 @@ fn fill_and_drain(criterion: &mut Criterion) {
     }
 }
 
-/// Four producers and four workers, 100 000 keys, until all are done: time per add.
+/// Four producers and four workers, 100 000 keys, until all are complete: time per add.
 fn contended(criterion: &mut Criterion) {
     const SIDES: usize = 4;
     let keys = keys(100_000);
@@ -175,7 +175,7 @@ fn contended(criterion: &mut Criterion) {
             producers.into_iter().for_each(|producer| producer.join().expect("a producer"));
             end();
         });
-        assert_eq!(done.into_inner(), keys.len(), "every key once");
+        assert_eq!(done.into_inner(), keys.len(), "not every key was handed out once");
     }
 }
 

@@ -59,7 +59,7 @@ fn store(criterion: &mut Criterion) {
     port.replace(keyed(pods(1)));
     let all = pods(1);
     let mut version = 1;
-    // Visits the objects in an order that no cache foresees.
+    // Visits the objects in an order that defeats the CPU's caches and prefetcher.
     let mut next = 0;
     let mut pick = move || {
         next = (next + 61_803) % OBJECTS;

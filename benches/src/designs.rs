@@ -1,10 +1,11 @@
-//! Designs of the store's data structure behind one trait, each complete enough to be measured.
+//! Designs of the store's data structure behind one trait. Each is complete enough to be measured.
 //!
-//! All keep the same: objects by key, two indexes of one value an object, and a `Clone` that is a snapshot. They are changed
-//! in place while no snapshot shares what is changed. The harness is `store_designs` among the peers' programs.
+//! All store the same data: objects by key, two indexes with one value per object, and a `Clone` that is a snapshot. A
+//! change is made in place where no snapshot shares the data. The `store_designs` program in `benches/peers/rust`
+//! measures them.
 //!
-//! The designs omit parts of a store that would be the same in all of them: versions, index functions that fail or return several values, transactions,
-//! differences of a relist. User code runs under the lock.
+//! The designs omit parts of a store that would be the same in all of them: versions, index functions that fail or
+//! return several values, transactions, the changes of a relist. User code runs under the lock.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -34,7 +35,7 @@ pub struct Pod {
 /// An object with the hash of its key, which is computed outside of any lock.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// Of the key.
+    /// The hash of the key.
     pub hash: u64,
     /// The object.
     pub pod: Arc<Pod>,
@@ -48,13 +49,13 @@ impl Entry {
     }
 }
 
-/// Of a key or a value.
+/// The hash of a key or an index value.
 #[must_use]
 pub fn hash(text: &str) -> u64 {
     FixedState::with_seed(1).hash_one(text)
 }
 
-/// A store's data structure. `clone` is the snapshot: cheap, immutable, sent to other threads.
+/// A store's data structure. `clone` is the snapshot: cheap, immutable, and `Send`.
 pub trait Design: Clone + Default + Send + Sync {
     /// The replaced object, to be dropped outside of the lock.
     type Old: Send;

@@ -1,4 +1,4 @@
-//! A naive port of client-go's indexer: maps under one mutex, index functions run at every write.
+//! A naive port of client-go's indexer: maps under one mutex; index functions run at every write.
 
 #![allow(clippy::disallowed_types, reason = "an afternoon's port uses std's locks")]
 
@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// An index function: the values of an object.
+/// An index function: returns the values of an object.
 pub type IndexFn<V> = fn(&V) -> Vec<Arc<str>>;
 
 /// The store.
@@ -23,7 +23,7 @@ struct State<K, V> {
 }
 
 impl<K: Clone + Eq + Hash, V> NaiveCache<K, V> {
-    /// With these indexes.
+    /// Builds a store with the given indexes.
     #[must_use]
     pub fn new(functions: Vec<IndexFn<V>>) -> Self {
         let indexes = functions.iter().map(|_| HashMap::new()).collect();
@@ -34,7 +34,7 @@ impl<K: Clone + Eq + Hash, V> NaiveCache<K, V> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds or updates.
+    /// Adds or updates an object.
     pub fn upsert(&self, key: K, object: V) {
         let object = Arc::new(object);
         let mut state = self.lock();
@@ -64,19 +64,19 @@ impl<K: Clone + Eq + Hash, V> NaiveCache<K, V> {
         self.lock().items.get(key).cloned()
     }
 
-    /// All objects: the only consistent view.
+    /// All objects. This is the only consistent view.
     pub fn list(&self) -> Vec<Arc<V>> {
         self.lock().items.values().cloned().collect()
     }
 
-    /// The objects with a value.
+    /// The objects with an index value.
     pub fn by_index(&self, index: usize, value: &str) -> Vec<Arc<V>> {
         let state = self.lock();
         let keys = state.indexes[index].get(value).into_iter().flatten();
         keys.filter_map(|key| state.items.get(key).cloned()).collect()
     }
 
-    /// Replaces everything.
+    /// Replaces all objects.
     pub fn replace(&self, items: Vec<(K, V)>) {
         let items = items.into_iter().map(|(key, object)| (key, Arc::new(object))).collect::<HashMap<_, _>>();
         let mut state = self.lock();

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// base · 2ⁿ for each key, up to a cap; state stays until it is forgotten.
+/// Delays of `base * 2^n` per key, up to a cap. The state of a key stays until `forget`.
 #[derive(Debug)]
 pub struct NaiveExponential {
     base: Duration,
@@ -15,13 +15,13 @@ pub struct NaiveExponential {
 }
 
 impl NaiveExponential {
-    /// No failures yet.
+    /// Builds a limiter without failures.
     #[must_use]
     pub fn new(base: Duration, cap: Duration) -> Self {
         Self { base, cap, failures: Mutex::default() }
     }
 
-    /// Counts a failure.
+    /// Counts a failure and returns the delay.
     ///
     /// # Panics
     /// Panics if another thread has panicked while it held the lock.
@@ -52,7 +52,7 @@ pub struct NaiveBucket {
 }
 
 impl NaiveBucket {
-    /// Full.
+    /// Builds a full bucket.
     #[must_use]
     pub fn new(rate: f64, burst: f64) -> Self {
         Self { rate, burst, tokens: burst, last: 0.0 }
@@ -76,7 +76,7 @@ impl NaiveBucket {
     }
 }
 
-/// The longer of 5 ms to 1000 s a key, and 10 a second with a burst of 100.
+/// The longer of two delays: 5 ms to 1000 s per key, and a bucket of 10 per second with a burst of 100.
 #[derive(Debug)]
 pub struct NaiveDefault {
     exponential: NaiveExponential,
@@ -92,7 +92,7 @@ impl NaiveDefault {
         Self { exponential, bucket: Mutex::new(NaiveBucket::new(10.0, 100.0)), start: Instant::now() }
     }
 
-    /// Counts a failure.
+    /// Counts a failure and returns the delay.
     ///
     /// # Panics
     /// Panics if another thread has panicked while it held the lock.

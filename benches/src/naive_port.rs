@@ -1,4 +1,4 @@
-//! A naive port of client-go's queue: one mutex, a deque, two sets, a condvar.
+//! A naive port of client-go's queue: one mutex, a deque, two sets and a condvar.
 //!
 //! The baseline of `queue.rs`. Keys are hashed by std's default hasher, and each is in up to three containers.
 

@@ -15,12 +15,14 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// cluster: the recorded cluster through client-go's informers, handlers and work queues into the two controllers of
-// `tools/replay`, again and again; the median pass, an event. A pass runs from the first event handed in, after all
-// caches have synced, to both queues drained; decoding is not in it, and objects are cut down to what the controllers need, as ours
-// are. What the controllers stored last has to be what the cluster had settled on.
+// cluster: passes of the recorded cluster through client-go's informers, handlers and work queues into the two
+// controllers of `tools/replay`. The figure is the time per event of the median pass. A pass runs from the first event,
+// after all caches have synced, until both queues are drained. Decoding is not included, and objects are reduced to the
+// fields that the controllers need, as in the Rust program. The last values that the controllers stored must match the
+// final state of the recorded cluster.
 //
-// Waits are from the handler that adds a key to the worker that gets it. CPU is that of the pass; memory that of the process, at most while passes run.
+// Waits count from the handler that adds a key to the worker that gets it. CPU time is that of the pass; memory is the
+// peak of the process during the passes.
 func cluster(options Options) Figures {
 	recorded := readTrace(options.Trace, options.Scale)
 	memory := watchMemory()
@@ -50,15 +52,15 @@ func cluster(options Options) Figures {
 	}
 }
 
-// pass is what one pass came to.
+// pass is the result of one pass.
 type pass struct {
 	took, cpu time.Duration
 	waits     []time.Duration
-	// From a change, as it happens in the cluster, to the reconcile after it; only at a speed.
+	// The time from a change, at its time in the recording, to the reconcile after it; only measured at a given speed.
 	lags []time.Duration
 }
 
-// server lists and watches one resource, as an API server that knows no streaming lists.
+// server lists and watches one resource, like an API server without streaming lists.
 type server struct {
 	list   *RecordedList
 	events chan watch.Event
@@ -74,7 +76,7 @@ func (s *server) Stop() {}
 
 func (s *server) IsWatchListSemanticsUnSupported() bool { return true }
 
-// controller is a queue, its workers, and what they stored last.
+// controller is a queue, its workers, and the values they stored last.
 type controller struct {
 	queue   workqueue.TypedRateLimitingInterface[string]
 	workers sync.WaitGroup
@@ -85,7 +87,7 @@ type controller struct {
 	lags    []time.Duration
 }
 
-// add adds a key, and notes when unless it is queued already.
+// add adds a key, and records the time unless the key is queued already.
 func (c *controller) add(key string, queued *addition, because *Recorded) {
 	queued.since.CompareAndSwap(0, sinceStart())
 	if because.happened > 0 {
@@ -100,7 +102,7 @@ func sinceStart() int64 { return max(int64(time.Since(started)), 1) }
 
 const workers = 4
 
-// run starts the workers. `reconcile` gives nil for what is gone.
+// run starts the workers. `reconcile` returns nil for an object that does not exist.
 func (c *controller) run(queued moments, reconcile func(key string) any) {
 	c.queued, c.stored = queued, map[string]any{}
 	c.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
@@ -115,7 +117,7 @@ func (c *controller) run(queued moments, reconcile func(key string) any) {
 				since, changed := queued.since.Swap(0), queued.changed.Swap(0)
 				result := reconcile(key)
 				c.lock.Lock()
-				// None when it was added between the worker's getting it and looking at the moment.
+				// It is 0 if the key was added between the worker's Get and this load.
 				if since > 0 {
 					c.waits = append(c.waits, time.Duration(now-since))
 				}
@@ -137,7 +139,8 @@ func (c *controller) run(queued moments, reconcile func(key string) any) {
 
 func add(to *controller, object *Recorded) { to.add(object.key, object.queued, object) }
 
-// tell lets the trace happen: as fast as the informers take it, or so many times as fast as recorded, in steps of a millisecond.
+// tell sends the events of the trace: as fast as the informers process them, or at `speed` times the recorded speed, in
+// steps of a millisecond.
 func (t *trace) tell(speed float64, servers [resources]*server) {
 	start := time.Now()
 	for place := 0; place < len(t.told); {
@@ -164,7 +167,7 @@ func (t *trace) play(speed float64) pass {
 	for resource := range resources {
 		room := int(watch.DefaultChanSize)
 		if speed > 0 {
-			// Who tells what has happened never waits.
+			// The capacity is the number of events, so the sender never waits.
 			room = len(t.told)
 		}
 		servers[resource] = &server{t.lists[resource], make(chan watch.Event, room)}
@@ -259,7 +262,7 @@ func either(old, new *Recorded) *Recorded {
 	return old
 }
 
-// selecting are the Services that select the pod, or did before the change.
+// selecting returns the Services that select the pod, or selected it before the change.
 func selecting(services cache.SharedIndexInformer, old, new *Recorded) (selecting []*Recorded) {
 	for _, object := range must(services.GetIndexer().ByIndex("namespace", either(old, new).Namespace)) {
 		service := object.(*Recorded)
@@ -302,7 +305,7 @@ func count(key string, replicasets, pods cache.SharedIndexInformer) any {
 	return found
 }
 
-// collect collects the addresses that a Service leads to.
+// collect collects the addresses of the pods that a Service selects.
 func collect(key string, services, pods cache.SharedIndexInformer) any {
 	object, exists, err := services.GetIndexer().GetByKey(key)
 	check(err)
@@ -319,7 +322,7 @@ func collect(key string, services, pods cache.SharedIndexInformer) any {
 	return addresses
 }
 
-// compare sets what the controllers stored last beside what the cluster had settled on.
+// compare compares the values that the controllers stored last with the final state of the recorded cluster.
 func (t *trace) compare(counting, collecting *controller) {
 	for key, settled := range t.replicas {
 		if counting.stored[key] != settled {
@@ -327,7 +330,7 @@ func (t *trace) compare(counting, collecting *controller) {
 		}
 	}
 	if len(counting.stored) != len(t.replicas) {
-		panic("a ReplicaSet that is gone is still stored")
+		panic("a deleted ReplicaSet is still stored")
 	}
 	for _, key := range t.selecting {
 		stored, _ := collecting.stored[key].([]string)
@@ -336,7 +339,7 @@ func (t *trace) compare(counting, collecting *controller) {
 		}
 	}
 	if len(collecting.stored) != len(t.selecting) {
-		panic("a Service that is gone is still stored")
+		panic("a deleted Service is still stored")
 	}
 }
 

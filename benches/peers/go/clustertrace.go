@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// resources of the recorded cluster, in no order that matters.
+// resources of the recorded cluster. Their order has no meaning.
 const (
 	pods = iota
 	services
@@ -38,9 +38,9 @@ type Recorded struct {
 	metav1.TypeMeta
 	metav1.ObjectMeta
 	key string
-	// When the cluster came to be so, if that is measured.
+	// When the object reached this state in the cluster, if that is measured.
 	happened int64
-	// Of a ReplicaSet or a Service: since when its key is queued, and because of what.
+	// Of a ReplicaSet or a Service: when its key was queued, and for which change.
 	queued *addition
 	// Of a pod.
 	owner, ownerKey string
@@ -49,12 +49,12 @@ type Recorded struct {
 	address         string
 	// Of a Service.
 	selector labels.Set
-	// Of a ReplicaSet, as its status says.
+	// Of a ReplicaSet: the counts in its status.
 	settled counts
-	// Of an EndpointSlice: what leads to pods, and the Service it is of.
+	// Of an EndpointSlice: the addresses of ready pods, and the Service it belongs to.
 	service   string
 	addresses []string
-	// Of what no recording holds: its number among all, and its version.
+	// Of a generated object: its number among all objects, and its version.
 	number, version uint32
 }
 
@@ -90,24 +90,24 @@ type happening struct {
 type trace struct {
 	lists [resources]*RecordedList
 	told  []happening
-	// By resource: events without bookmarks, and the last version.
+	// By resource: the number of events without bookmarks, and the last version.
 	handled  [resources]int64
 	versions [resources]string
 	events   int
 	copies   int
-	// By key of the two controllers.
+	// By key, for each of the two controllers.
 	counted, collected moments
-	// What the cluster had settled on.
+	// The final state of the cluster.
 	replicas  map[string]counts
 	selecting []string
 	endpoints map[string][]string
 }
 
-// addition is since when a key is queued, and when the first change happened that no reconcile has begun after, in nanoseconds of the
-// clock; 0 when it is not, or when there is none.
+// addition records when a key was queued, and when the first change happened after which no reconcile has started. Both
+// are in nanoseconds of the clock; 0 means not queued, or no such change.
 type addition struct{ since, changed atomic.Int64 }
 
-// moments are those of a controller's keys, made before the clock starts.
+// moments are the additions of a controller's keys, allocated before the clock starts.
 type moments map[string]*addition
 
 func (m moments) of(key string) *addition {
@@ -141,8 +141,8 @@ func readTrace(path string, copies int) *trace {
 	return recorded
 }
 
-// copied is an object under a renamed namespace, as `replay --scale` makes it. Versions are spread, so that those of the copies differ
-// and lie between the same neighbours. What belongs to the cluster as a whole, nodes, is there once.
+// copied returns the object in a renamed namespace, as `replay --scale` does. The versions of the copies are distinct
+// and stay between the same neighbours. Cluster-scoped objects, the nodes, are not copied.
 func (t *trace) copied(object *Recorded, resource, number int) *Recorded {
 	copied := *object
 	copied.ResourceVersion = t.version(object.ResourceVersion, number)
@@ -289,13 +289,13 @@ func decode(text json.RawMessage) *Recorded {
 	for _, condition := range wire.Status.Conditions {
 		object.ready = object.ready || condition.Type == "Ready" && condition.Status == "True"
 	}
-	// A Deployment's has another form, and nobody asks for it.
+	// A Deployment's selector has another form; no controller uses it.
 	_ = json.Unmarshal(wire.Spec.Selector, &object.selector)
 	if service := meta.Labels["kubernetes.io/service-name"]; service != "" {
 		object.service = meta.Namespace + "/" + service
 	}
 	for _, endpoint := range wire.Endpoints {
-		// An endpoint that says nothing about being ready is ready.
+		// Kubernetes treats an endpoint without a ready condition as ready.
 		if endpoint.Conditions.Ready == nil || *endpoint.Conditions.Ready {
 			object.addresses = append(object.addresses, endpoint.Addresses...)
 		}

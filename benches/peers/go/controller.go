@@ -14,12 +14,13 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// work is what reconciles do. It may ask to be called again after a while.
+// work is the body of a reconcile. It may return a delay after which to reconcile the object again.
 type work interface {
 	reconcile(object *Recorded) (again time.Duration)
 }
 
-// watched is an object in a state: its number among all, and its version, which is that of the change that made it; 1 at the beginning.
+// watched is an object in a state: its number, and its version. The version is 1 at first, then that of the last
+// change.
 func watched(keys []string, number, version uint32) *Recorded {
 	namespace, name, err := cache.SplitMetaNamespaceKey(keys[number])
 	check(err)
@@ -33,7 +34,7 @@ func watched(keys []string, number, version uint32) *Recorded {
 	}
 }
 
-// listed are all objects as they are at the beginning, in one list, and a watch with so much room.
+// listed is a server with one list of all objects in their first state, and a watch with the given capacity.
 func listed(keys []string, room int) *server {
 	items := make([]*Recorded, len(keys))
 	for number := range items {
@@ -43,7 +44,7 @@ func listed(keys []string, room int) *server {
 	return &server{list, make(chan watch.Event, room)}
 }
 
-// startController starts an informer, a queue and so many workers, 0 for one a key; the process ends with them.
+// startController starts an informer, a queue and `workers` workers (0: one per key). They run until the process ends.
 func startController(keys []string, source *server, workers int, work work) {
 	informer := cache.NewSharedIndexInformer(source, &Recorded{}, 0, cache.Indexers{})
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
@@ -54,7 +55,7 @@ func startController(keys []string, source *server, workers int, work work) {
 	stop := make(chan struct{})
 	go informer.Run(stop)
 	if !cache.WaitForCacheSync(stop, informer.HasSynced) {
-		panic("it has not synced")
+		panic("the informer has not synced")
 	}
 	if workers == 0 {
 		workers = len(keys)
@@ -66,7 +67,7 @@ func startController(keys []string, source *server, workers int, work work) {
 				object, exists, err := informer.GetIndexer().GetByKey(key)
 				check(err)
 				if !exists {
-					panic("it is there")
+					panic("an object is missing")
 				}
 				again := work.reconcile(object.(*Recorded))
 				queue.Forget(key)
@@ -79,7 +80,8 @@ func startController(keys []string, source *server, workers int, work work) {
 	}
 }
 
-// changes: how long until a reconcile has begun that sees the change of an object, or a later one?
+// changes measures the time from a change of an object to the start of a reconcile that sees this change or a later
+// one.
 type changes struct {
 	// How long a reconcile takes.
 	work time.Duration
@@ -90,7 +92,7 @@ type changes struct {
 	// By object: the version that its last reconcile saw; 0 before the first.
 	seen   []atomic.Uint32
 	listed atomic.Int64
-	// Changes that a reconcile has seen, and how many are waited for.
+	// The number of changes that a reconcile has seen, and the number to wait for.
 	covered, awaited atomic.Int64
 	reached          chan struct{}
 	lock             sync.Mutex
@@ -150,7 +152,7 @@ func (c *changes) tell() {
 
 func (c *changes) reconcile(object *Recorded) time.Duration {
 	c.begins(object)
-	// What was listed is not what is measured.
+	// Reconciles of the initial list are not measured.
 	if c.work > 0 && object.version >= firstChange {
 		start := sinceStart()
 		sleep(c.work)
@@ -159,15 +161,15 @@ func (c *changes) reconcile(object *Recorded) time.Duration {
 	return 0
 }
 
-// sleep sleeps until a whole millisecond of the clock, as tokio's timer does, whose ticks these are: what a reconcile takes must not depend
-// on who has the finer timer.
+// sleep sleeps until a whole millisecond of the clock, like tokio's timer. The duration of a reconcile must not depend
+// on the resolution of a runtime's timer.
 func sleep(work time.Duration) {
 	tick := int64(time.Millisecond)
 	end := (sinceStart() + int64(work) + tick - 1) / tick * tick
 	time.Sleep(time.Duration(end - sinceStart()))
 }
 
-// until waits until so many changes have been seen, or for so long.
+// until waits until the given number of changes have been seen, or until the timeout.
 func (c *changes) until(count int, most time.Duration) {
 	c.awaited.Store(int64(count))
 	timeout := time.After(most)
@@ -180,8 +182,8 @@ func (c *changes) until(count int, most time.Duration) {
 	}
 }
 
-// controllerThroughput: all objects change, and when a reconcile has seen each, all change again: no change is merged with
-// another, so that everybody reconciles as often.
+// controllerThroughput: all objects change; when a reconcile has seen each change, all change again. So no two changes
+// are coalesced, and every party runs the same number of reconciles.
 func controllerThroughput(options Options) Figures {
 	all := keys(options.Keys)
 	rounds := options.Adds / options.Keys
@@ -203,14 +205,15 @@ func controllerThroughput(options Options) Figures {
 	}
 	took, used := time.Since(start), cpu()-before
 	if len(changes.waits) != len(drawn) {
-		panic("a change is merged with another")
+		panic("two changes were coalesced")
 	}
 	figures := controllerFigures(changes.waits, used, len(drawn))
 	figures["ns"] = float64(took.Nanoseconds()) / float64(len(drawn))
 	return figures
 }
 
-// pace: changes of objects drawn at random, at random moments, so many a second. Who sends looks each millisecond at what is due.
+// pace: changes of objects drawn at random, at random moments, at a given average rate. The sender checks every
+// millisecond which changes are due.
 type pace struct {
 	keys    []string
 	drawn   []uint32
@@ -227,7 +230,7 @@ func newPace(options Options) *pace {
 	return &pace{keys(options.Keys), drawn, due, newChanges(options.Keys, drawn, work)}
 }
 
-// send needs a watch with room for all: who sends never waits.
+// send needs a watch with capacity for all changes: the sender must not wait.
 func (p *pace) send(source *server) {
 	start := time.Now()
 	for change := 0; change < len(p.due); {
@@ -241,7 +244,8 @@ func (p *pace) send(source *server) {
 	}
 }
 
-// end waits until all have been seen, not for ever. A change that nobody has seen then has waited until then.
+// end waits until all changes have been seen, for 5 s at most. A change that no reconcile has seen counts as having
+// waited until then.
 func (p *pace) end(before time.Duration) Figures {
 	c := p.changes
 	c.until(len(p.drawn), 5*time.Second)
@@ -261,7 +265,7 @@ func (p *pace) end(before time.Duration) Figures {
 	return figures
 }
 
-// controllerPaced: each reconcile takes a while.
+// controllerPaced: changes at a fixed rate; each reconcile sleeps for the configured time.
 func controllerPaced(options Options) Figures {
 	pace := newPace(options)
 	source := listed(pace.keys, len(pace.drawn))
@@ -273,11 +277,11 @@ func controllerPaced(options Options) Figures {
 	return pace.end(before)
 }
 
-// turns: every reconcile asks to be called again after a while, and there are more keys than can be. How long does a key that is due wait for
-// its turn?
+// turns: every key is requeued after its reconcile, and there are more keys than the workers can handle. Measures how
+// long a due key waits for its reconcile.
 type turns struct {
 	work time.Duration
-	// By key: since when it is due; in the future when it is not, and 0 before its first turn.
+	// By key: when it became due or will be due; 0 before its first reconcile.
 	due   []atomic.Int64
 	never atomic.Int64
 	lock  sync.Mutex
@@ -302,7 +306,8 @@ func (t *turns) reconcile(object *Recorded) time.Duration {
 	return again
 }
 
-// controllerOverload: a key that is due in the end has waited until then, whether it had a turn before or not.
+// controllerOverload: a key that is still due at the end counts as having waited until then, whether or not it was
+// reconciled before.
 func controllerOverload(options Options) Figures {
 	turns := &turns{work: time.Duration(options.Work) * time.Millisecond, due: make([]atomic.Int64, options.Keys)}
 	turns.never.Store(int64(options.Keys))

@@ -31,8 +31,8 @@ func far(count int) []time.Duration {
 	return all
 }
 
-// delayAdd: distinct keys, each with a far deadline. client-go's last thousand may still be on their way to its
-// goroutine when the clock stops, as its adds go through a channel.
+// delayAdd: distinct keys, each with a far deadline. client-go passes adds through a channel with a capacity of a
+// thousand, so its queue's goroutine may not have received the last ones when the clock stops.
 func delayAdd(options Options) Figures {
 	all, delays := keys(options.Keys), far(options.Keys)
 	runtime.GC()
@@ -52,9 +52,9 @@ func delayBytes(options Options) Figures {
 	for i, key := range all {
 		queue.AddAfter(key, delays[i])
 	}
-	// Whatever is still on its way to a goroutine of the queue arrives.
+	// Wait until the queue's goroutine has received all adds.
 	time.Sleep(200 * time.Millisecond)
-	// Without the key, as in bytes.
+	// Without the key itself, as in bytes.
 	figures := Figures{"bytes": float64(live()-before)/float64(len(all)) - float64(unsafe.Sizeof(all[0]))}
 	runtime.KeepAlive(delays)
 	runtime.KeepAlive(all)
@@ -88,7 +88,7 @@ func lateness(options Options) Figures {
 	return percentiles(late, time.Microsecond)
 }
 
-// handover: one goroutine waits, another adds one key at a time once it does; time from add to receipt.
+// handover: one goroutine waits; another then adds one key. Measures the time from add to receipt, one key at a time.
 func handover(options Options) Figures {
 	all := keys(options.Keys)
 	queue := newQueue(options.Who)
@@ -106,7 +106,7 @@ func handover(options Options) Figures {
 	}()
 	state, taken := draws(4), make([]time.Duration, 0, len(all))
 	for _, key := range all {
-		// Long enough for the other to park, and at no fixed phase of a timer's ticks.
+		// Long enough for the worker to park, and at no fixed phase of a timer's ticks.
 		time.Sleep(time.Duration(200_000 + state.next(1_000_000)))
 		start := time.Now()
 		queue.Add(key)

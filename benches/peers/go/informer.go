@@ -13,13 +13,13 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// told counts the listeners that know all objects, and those that know the last state of each.
+// told counts the listeners that have received all objects, and those that have received the last state of each.
 type told struct {
 	listed, ended sync.WaitGroup
 	times         atomic.Int64
 }
 
-// lastHandler knows when it has been told the last state of each object.
+// lastHandler records when it has received the last state of each object.
 func (t *told) lastHandler(last []uint32) cache.ResourceEventHandler {
 	listed, left := len(last), 0
 	for _, version := range last {
@@ -68,7 +68,8 @@ func startInformer(source cache.ListerWatcher, handlers ...cache.ResourceEventHa
 	return informer
 }
 
-// informerEvents: objects drawn at random change as fast as the watch takes it, until all listeners know the last state of each.
+// informerEvents: objects drawn at random change as fast as the watch accepts it, until all listeners have received the
+// last state of each.
 func informerEvents(options Options) Figures {
 	all, drawn := keys(options.Keys), choices(1, options.Adds, options.Keys)
 	last := slices.Repeat([]uint32{1}, options.Keys)
@@ -96,14 +97,15 @@ func informerEvents(options Options) Figures {
 	}
 }
 
-// informerSlowHandler: how late a listener is told beside another that is too slow for all changes, and what that one costs.
+// informerSlowHandler: the latency of a listener beside another one that is too slow for all changes, and the memory
+// that the slow one costs.
 func informerSlowHandler(options Options) Figures {
 	slow := time.Duration(options.Work) * time.Millisecond
 	options.Work = 0
 	pace := newPace(options)
 	source := listed(pace.keys, len(pace.drawn))
 	startInformer(source, handler(pace.changes.begins), handler(func(object *Recorded) {
-		// What was listed is not what is measured.
+		// Objects of the initial list are not measured.
 		if object.version >= firstChange {
 			time.Sleep(slow)
 		}
@@ -116,8 +118,8 @@ func informerSlowHandler(options Options) Figures {
 	return figures
 }
 
-// informerLateJoin: while objects change, listeners come late, one after the other. How long until each knows all objects, and how late is
-// meanwhile one told that is there?
+// informerLateJoin: listeners join one after the other while objects change. Measures the time until each has all
+// objects, and the latency of a listener that was there before.
 func informerLateJoin(options Options) Figures {
 	const joins = 5
 	pace := newPace(options)
@@ -151,7 +153,7 @@ func informerLateJoin(options Options) Figures {
 	return figures
 }
 
-// relisted gives its lists one after the other.
+// relisted returns its lists one after the other.
 type relisted struct {
 	server
 	lists  []*RecordedList
@@ -169,8 +171,9 @@ func (r *relisted) List(metav1.ListOptions) (k8sruntime.Object, error) {
 
 func (r *relisted) Watch(metav1.ListOptions) (watch.Interface, error) { return r, nil }
 
-// informerRelist: a complete list once more, of newer objects or of unchanged ones but for the last: how long until who listens knows, and what it
-// takes meanwhile. The objects are there before the clock starts, as if decoded from the wire.
+// informerRelist: a relist. All objects are newer, or only the last one is. Measures the time until a listener has
+// received the changes, and the memory used meanwhile. The objects are allocated before the clock starts, as if they
+// were decoded from the wire.
 func informerRelist(options Options) Figures {
 	all, last := keys(options.Keys), slices.Repeat([]uint32{1}, options.Keys)
 	first, second := listed(all, 1), listed(keys(options.Keys), 1)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// latency: adds at a fixed rate, as many consumers as asked for; time from add to receipt. The producer spins, as no
-// sleep is as short as the gap between two adds; an add that comes late is measured from when it was due.
+// latency: the time from add to receipt, at a fixed rate of adds. The producer spins, because no sleep is as short as
+// the gap between two adds. The latency of an add that is late counts from the time when it was due.
 func latency(options Options) Figures {
 	all := keys(options.Keys)
 	queue := newQueue(options.Who)

@@ -8,7 +8,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// limitDefault: failures, key after key, again and again; none is forgotten.
+// limitDefault: failures of one key after the other, repeatedly; no key is forgotten.
 func limitDefault(options Options) Figures {
 	limiter, all := workqueue.DefaultTypedControllerRateLimiter[string](), keys(options.Keys)
 	round := func() {
@@ -27,8 +27,8 @@ func limitDefault(options Options) Figures {
 	return Figures{"ns": perOp(start, rounds*len(all))}
 }
 
-// limitBucket: is there a token, the time being told. Half a token comes between two checks: after the burst every
-// other one is refused.
+// limitBucket: checks for a token, with the time as an argument. Half a token accrues between two checks: after the
+// burst every other check is refused.
 func limitBucket(options Options) Figures {
 	const perSecond, burst, step = 1_000_000, 1_000, 500 * time.Nanosecond
 	bucket, granted := rate.NewLimiter(perSecond, burst), 0
@@ -41,7 +41,7 @@ func limitBucket(options Options) Figures {
 		}
 	}
 	figures := Figures{"ns": perOp(start, options.Adds)}
-	// It counts in floating point, so not to the token.
+	// The limiter counts in floating point, so the number of tokens is not exact.
 	if due := options.Adds/2 + burst; granted < due*99/100 || granted > due*101/100 {
 		panic(fmt.Sprintf("%d were granted, not %d", granted, due))
 	}

@@ -1,8 +1,9 @@
 // Command peers-go runs one measurement on client-go's work queue, limiters and store, on controller-runtime's priority
-// queue or on x/time/rate, and prints its figures as one JSON object. The Rust program beside it runs the same measurements on everybody else, by
-// the same names, flags, keys and draws; `cargo xtask peers` runs both in turn.
+// queue or on x/time/rate, and prints the figures as one JSON object. The Rust program beside it runs the same
+// measurements on the Rust libraries, with the same names, flags, keys and draws; `cargo xtask peers` runs both
+// alternately.
 //
-// Keys are strings of 30 bytes, made before the clock starts, as are the random draws.
+// Keys are strings of 30 bytes. Keys and random draws are generated before the clock starts.
 package main
 
 import (
@@ -13,10 +14,10 @@ import (
 	"sort"
 )
 
-// Figures are what a run found, by name.
+// Figures are the results of a run, by name.
 type Figures map[string]float64
 
-// Options are the flags, the same for every run; each run uses those it has a need for.
+// Options are the flags. They are the same for every run; a run ignores those it does not need.
 type Options struct {
 	Who     string
 	Keys    int
@@ -86,13 +87,13 @@ func main() {
 	flags.StringVar(&options.Who, "who", "client-go", "client-go, controller-runtime or time-rate")
 	flags.IntVar(&options.Keys, "keys", 1000, "distinct keys or objects")
 	flags.IntVar(&options.Adds, "adds", 1_000_000, "adds, failures or checks in total")
-	flags.IntVar(&options.Sides, "sides", 1, "producers, and as many consumers")
-	flags.IntVar(&options.Percent, "percent", 0, "share of adds of keys that are queued already, or of objects that a list has newer")
+	flags.IntVar(&options.Sides, "sides", 1, "number of producers, and of consumers")
+	flags.IntVar(&options.Percent, "percent", 0, "share of adds of keys that are queued already, or of objects that are newer in a list")
 	flags.IntVar(&options.Indexes, "indexes", 2, "indexes of a store: 0, 1, 2 or 4")
-	flags.IntVar(&options.Rate, "rate", 50_000, "adds a second")
-	flags.IntVar(&options.Seconds, "seconds", 10, "how long to look")
-	flags.IntVar(&options.Work, "work", 0, "milliseconds that a reconcile or a handler takes")
-	flags.Float64Var(&options.Speed, "speed", 0, "times the recorded speed of the cluster; 0 for as fast as it is taken")
+	flags.IntVar(&options.Rate, "rate", 50_000, "adds per second")
+	flags.IntVar(&options.Seconds, "seconds", 10, "duration of the measurement in seconds")
+	flags.IntVar(&options.Work, "work", 0, "duration of a reconcile or of a handler call, in milliseconds")
+	flags.Float64Var(&options.Speed, "speed", 0, "multiple of the recorded speed; 0: as fast as the informers process the events")
 	flags.IntVar(&options.Scale, "scale", 1, "copies of the recorded cluster")
 	flags.StringVar(&options.Trace, "trace", "", "the recorded cluster")
 	_ = flags.Parse(os.Args[2:])

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// memory is a measurement of what the process has resident, in MiB.
+// memory measures the resident memory of the process, in MiB.
 type memory struct{ before float64 }
 
-// watchMemory gives back what is not used, and forgets the peak so far.
+// watchMemory returns unused memory to the system, and resets the peak.
 func watchMemory() memory {
 	runtime.GC()
 	debug.FreeOSMemory()
@@ -19,10 +19,10 @@ func watchMemory() memory {
 	return memory{status("VmRSS:")}
 }
 
-// end gives what was resident before, and the most that was since.
+// end returns the resident memory at the start, and the peak since then.
 func (m memory) end() (before, peak float64) { return m.before, status("VmHWM:") }
 
-// tell tells what was resident before, and by how much the most that was since is more.
+// tell stores the resident memory at the start, and by how much the peak since then exceeds it.
 func (m memory) tell(figures Figures) {
 	before, peak := m.end()
 	figures["before"], figures["grown"] = before, peak-before

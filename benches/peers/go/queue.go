@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 )
 
-// newQueue makes a queue of the peer that was asked for.
+// newQueue builds a queue of the given library.
 func newQueue(who string) workqueue.TypedInterface[string] {
 	switch who {
 	case "client-go":
@@ -21,12 +21,12 @@ func newQueue(who string) workqueue.TypedInterface[string] {
 	case "controller-runtime":
 		return priorityqueue.New[string]("")
 	}
-	fmt.Fprintln(os.Stderr, "nobody here is called", who)
+	fmt.Fprintln(os.Stderr, "unknown library:", who)
 	os.Exit(2)
 	return nil
 }
 
-// drain gets and ends `count` keys.
+// drain gets and completes `count` keys.
 func drain(queue workqueue.TypedInterface[string], count int) {
 	for range count {
 		key, _ := queue.Get()
@@ -38,7 +38,7 @@ func perOp(start time.Time, ops int) float64 {
 	return float64(time.Since(start).Nanoseconds()) / float64(ops)
 }
 
-// cycle: all keys in, all keys out, again and again.
+// cycle: adds all keys, then gets and completes all keys, repeatedly.
 func cycle(options Options) Figures {
 	queue, all := newQueue(options.Who), keys(options.Keys)
 	round := func() {
@@ -58,7 +58,7 @@ func cycle(options Options) Figures {
 	return Figures{"ns": perOp(start, rounds*len(all))}
 }
 
-// cyclePriority: cycle, each key at one of three priorities; what a controller's own queue is for.
+// cyclePriority: cycle with each key at one of three priorities, for controller-runtime's priority queue.
 func cyclePriority(options Options) Figures {
 	queue, all := priorityqueue.New[string](""), keys(options.Keys)
 	levels, priorities := []int{-100, 0, 10}, make([]*int, len(all))
@@ -82,8 +82,8 @@ func cyclePriority(options Options) Figures {
 	return Figures{"ns": perOp(start, rounds*len(all))}
 }
 
-// workerCycleFull: cycle of a queue with the default limiter, delays, and metrics in Prometheus' library; each key has succeeded.
-// The provider of metrics is controller-runtime's, which is set where its priority queue is imported.
+// workerCycleFull: cycle of a queue with the default limiter, delays, and metrics in Prometheus' library; every key
+// succeeds. controller-runtime sets the metrics provider when its priority queue is imported.
 func workerCycleFull(options Options) Figures {
 	limiter := workqueue.DefaultTypedControllerRateLimiter[string]()
 	config := workqueue.TypedRateLimitingQueueConfig[string]{Name: "full"}
@@ -109,7 +109,7 @@ func workerCycleFull(options Options) Figures {
 	return Figures{"ns": perOp(start, rounds*len(all))}
 }
 
-// addDuplicate: adds of keys that are queued already. Len has controller-runtime empty its buffer of adds.
+// addDuplicate: adds of keys that are queued already. Len makes controller-runtime empty its buffer of adds.
 func addDuplicate(options Options) Figures {
 	queue, all := newQueue(options.Who), keys(options.Keys)
 	round := func() {
@@ -131,7 +131,7 @@ func addDuplicate(options Options) Figures {
 	return Figures{"ns": perOp(start, rounds*len(all))}
 }
 
-// fillDrain: distinct keys into a new queue, and out of it.
+// fillDrain: adds distinct keys to a new queue, then removes them.
 func fillDrain(options Options) Figures {
 	all := keys(options.Keys)
 	runtime.GC()
@@ -149,7 +149,7 @@ func fillDrain(options Options) Figures {
 	return Figures{"fill": float64(filled.Sub(start).Nanoseconds()) / float64(len(all)), "drain": drained}
 }
 
-// mixed: keys in, a share of the adds being of keys that are queued already, then all out; per add.
+// mixed: adds keys, of which a share is queued already, then removes all; time per add.
 func mixed(options Options) Figures {
 	all := keys(options.Keys)
 	state, adds := draws(1), []string{}
@@ -174,7 +174,7 @@ func mixed(options Options) Figures {
 	return Figures{"ns": perOp(start, rounds*len(adds))}
 }
 
-// contended: producers add keys drawn at random, consumers get and end them; until all are done, per add.
+// contended: producers add keys drawn at random, consumers get and complete them, until all are complete; time per add.
 func contended(options Options) Figures {
 	queue, all := newQueue(options.Who), keys(options.Keys)
 	share := options.Adds / options.Sides
@@ -220,7 +220,7 @@ func contended(options Options) Figures {
 	return Figures{"ns": perOp(start, adds), "handed-out": float64(handedOut.Load()) / float64(adds)}
 }
 
-// bytes: live heap of a queue that holds the keys, beyond the keys.
+// bytes: live heap of a queue that stores the keys, without the keys.
 func bytes(options Options) Figures {
 	all := keys(options.Keys)
 	before := live()
@@ -228,7 +228,7 @@ func bytes(options Options) Figures {
 	for _, key := range all {
 		queue.Add(key)
 	}
-	// Without the key: neither its text, which was made before, nor pointer and length, once.
+	// Neither the text of a key, which is allocated before, nor one pointer and length per key counts.
 	figures := Figures{"bytes": float64(live()-before)/float64(queue.Len()) - float64(unsafe.Sizeof(all[0]))}
 	runtime.KeepAlive(all)
 	return figures

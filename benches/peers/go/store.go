@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// sink keeps what was read from being left out.
+// sink keeps the compiler from removing reads.
 var sink atomic.Uint64
 
-// storeAdd: distinct objects into a new store; again, into another new one, until `adds` are made.
+// storeAdd: adds distinct objects to a new store, and repeats this with another new store until `adds` adds are made.
 func storeAdd(options Options) Figures {
 	pods, rounds, taken := fleet(options.Keys, namespaces), max(options.Adds/options.Keys, 1), time.Duration(0)
 	for range rounds {
@@ -44,7 +44,7 @@ func storeUpdate(options Options) Figures {
 	return Figures{"ns": perOp(start, len(updates))}
 }
 
-// storeGet: point reads by several goroutines at once, each object looked at; wall time over reads.
+// storeGet: concurrent point reads by several goroutines, each object read; wall time divided by the number of reads.
 func storeGet(options Options) Figures {
 	pods := fleet(options.Keys, namespaces)
 	store, share := filledStore(options.Indexes, pods), options.Adds/options.Sides
@@ -64,12 +64,12 @@ func storeGet(options Options) Figures {
 			for _, index := range drawn[side] {
 				object, exists, err := store.GetByKey(pods[index].key)
 				if !exists || err != nil {
-					panic("it is there")
+					panic("an object is missing")
 				}
 				sum += object.(*Pod).version
 			}
 			if sum != uint64(share) {
-				panic("all are at version 1")
+				panic("an object is not at version 1")
 			}
 		})
 	}
@@ -80,7 +80,7 @@ func storeGet(options Options) Figures {
 	return Figures{"ns": perOp(start, share*options.Sides)}
 }
 
-// storeByIndex: the hundred objects of a node, each looked at.
+// storeByIndex: looks up the hundred objects of a node and reads each.
 func storeByIndex(options Options) Figures {
 	store, nodes := filledStore(options.Indexes, fleet(options.Keys, namespaces)), nodes(options.Keys)
 	drawn := choices(2, options.Adds, len(nodes))
@@ -90,15 +90,15 @@ func storeByIndex(options Options) Figures {
 	for lookups < len(drawn) && (lookups%10 != 0 || time.Since(start) < most) {
 		objects, err := store.ByIndex("node", nodes[drawn[lookups]])
 		if err != nil || len(objects) != podsANode || readAll(objects) != podsANode {
-			panic("a node has a hundred pods, all at version 1")
+			panic("a node does not have a hundred pods at version 1")
 		}
 		lookups++
 	}
 	return Figures{"ns": perOp(start, lookups)}
 }
 
-// storeList: one view of all objects, after a write (`snapshot`, µs); that and going through it (`walk`, ns an object); and
-// looking at each object, too (`read`).
+// storeList: one view of all objects after a write (`snapshot`, µs); the same and an iteration over it (`walk`, ns per
+// object); the same and a read of each object (`read`).
 func storeList(options Options) Figures {
 	pods := fleet(options.Keys, namespaces)
 	store, version := filledStore(options.Indexes, pods), uint64(1)
@@ -129,8 +129,8 @@ func storeList(options Options) Figures {
 	return Figures{"snapshot": snapshot / 1e3, "walk": walk / objects, "read": read / objects}
 }
 
-// storeBeside: updates by one goroutine: alone, and beside one that lists everything, again and again. A write is timed
-// from the end of the one before it.
+// storeBeside: updates by one goroutine, alone and beside one that repeatedly lists all objects. A write is timed from
+// the end of the previous one.
 func storeBeside(options Options) Figures {
 	pods := fleet(options.Keys, namespaces)
 	store, updates := filledStore(options.Indexes, pods), updates(pods, 2*options.Adds, 1)
@@ -183,9 +183,9 @@ func storeBeside(options Options) Figures {
 	return figures
 }
 
-// storeReplace: complete lists into a full store, beside one goroutine that gets objects drawn at random, again and
-// again. `percent` of the objects are newer in each list. After each the reader goes on for as long with nobody writing: `quiet`
-// is what it met then. Figures are the medians of all lists.
+// storeReplace: complete lists into a full store, beside one goroutine that repeatedly gets objects drawn at random.
+// `percent` of the objects are newer in each list. After each list the reader continues for the same time without a
+// writer: `quiet` is the longest delay in that time. Figures are the medians of all lists.
 func storeReplace(options Options) Figures {
 	const phases, end = 3, -1
 	pods := fleet(options.Keys, namespaces)
@@ -194,7 +194,7 @@ func storeReplace(options Options) Figures {
 	var reader sync.WaitGroup
 	var all [phases][]stalls
 	reader.Go(func() {
-		// The kernel knows threads.
+		// The kernel's statistics are per thread.
 		runtime.LockOSThread()
 		drawn, at := draws(7), int64(0)
 		var noted stalls
@@ -210,7 +210,7 @@ func storeReplace(options Options) Figures {
 				return
 			}
 			if _, exists, _ := store.GetByKey(pods[drawn.next(len(pods))].key); !exists {
-				panic("in all lists")
+				panic("an object is missing")
 			}
 			noted.note()
 		}
@@ -264,8 +264,8 @@ func median(all []float64) float64 {
 	return all[len(all)/2]
 }
 
-// stalls is how long a thread is kept from going on: not counted is the time in which it could run and the kernel gave
-// the core to somebody else. That is the machine's load, and not the doing of a store.
+// stalls measures the time in which a thread makes no progress. Time in which the thread is runnable and the kernel
+// runs another thread does not count: the load of the machine causes it, not the store.
 type stalls struct {
 	start            time.Time
 	last             time.Duration
@@ -283,7 +283,7 @@ func (s *stalls) note() {
 	gap := now - s.last
 	s.last = now
 	s.slowest = max(s.slowest, gap)
-	// Shorter gaps are not looked into: to ask the kernel takes longer.
+	// Shorter gaps are not examined, because reading the kernel's statistics takes longer.
 	if gap <= 20*time.Microsecond {
 		s.blocked = max(s.blocked, gap)
 		return
@@ -307,10 +307,10 @@ func queued() time.Duration {
 	return time.Duration(waited)
 }
 
-// storeBytes: live heap of a store that holds the objects, beyond the objects.
+// storeBytes: live heap of a store, without the objects.
 func storeBytes(options Options) Figures {
 	pods := fleet(options.Keys, namespaces)
-	// What a process has once is not the store's.
+	// The first store allocates memory that the process needs only once; it does not count.
 	filledStore(options.Indexes, pods[:1])
 	debug.FreeOSMemory()
 	before := live()

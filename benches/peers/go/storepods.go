@@ -8,7 +8,7 @@ import (
 
 const namespaces, podsANode = 100, 100
 
-// Pod is a pod cut down to what the indexes ask for: 104 bytes here and in Rust.
+// Pod is a pod reduced to the fields that the indexes need: 104 bytes in Go and in Rust.
 type Pod struct {
 	key       string
 	namespace string
@@ -18,8 +18,8 @@ type Pod struct {
 	version   uint64
 }
 
-// fleet are `count` pods at version 1: 100 a node, in so many namespaces, two labels each (200 pods an `app`, ten
-// `stage`s), a uid of its own. The texts of a value are shared by the objects that have it.
+// fleet returns `count` pods at version 1: 100 per node, in the given number of namespaces, two labels each (200 pods
+// per `app`, ten `stage`s), a unique uid. Objects with the same value share its text.
 func fleet(count, namespaces int) []*Pod {
 	texts := func(what string, count int) []string {
 		all := make([]string, max(count, 1))
@@ -68,7 +68,8 @@ func newer(pod *Pod, version uint64) *Pod {
 	return &copied
 }
 
-// newStore has none, one, two or four indexes: by namespace; by node, too; by labels and uid, too.
+// newStore builds a store with 0, 1, 2 or 4 indexes: 1 = namespace; 2 = namespace, node; 4 = namespace, node, labels,
+// uid.
 func newStore(indexes int) cache.Indexer {
 	all := []struct {
 		name   string
@@ -100,7 +101,7 @@ func filledStore(indexes int, pods []*Pod) cache.Indexer {
 	return store
 }
 
-// readAll is the sum of all versions: every object is looked at.
+// readAll returns the sum of all versions, so that every object is read.
 func readAll(objects []any) (sum uint64) {
 	for _, object := range objects {
 		sum += object.(*Pod).version

@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// storeOperations: single operations on a store of any size, each timed by itself, so with the clock. Objects are added one
-// after the other, then updated, got and looked up at random; then there are lists, a write before each.
+// storeOperations: single operations on a store of any size, each timed separately, clock included. Objects are added
+// one after the other, then updated, read and looked up at random; then they are listed, with a write before each list.
 func storeOperations(options Options) Figures {
 	const most, lists = 3 * time.Second, 300
 	pods, figures := fleet(options.Keys, namespaces), Figures{}
@@ -45,7 +45,7 @@ func storeOperations(options Options) Figures {
 	drawn := choices(3, options.Adds, len(pods))
 	timed("get", options.Adds, most, func(i int) {
 		if _, exists, _ := store.GetByKey(pods[drawn[i]].key); !exists {
-			panic("it is there")
+			panic("an object is missing")
 		}
 	})
 	asked := choices(2, options.Adds, len(nodes))
@@ -59,14 +59,15 @@ func storeOperations(options Options) Figures {
 		sink.Add(uint64(len(store.List())))
 		listed = append(listed, time.Since(start))
 	}
-	// Its snapshot is the list.
+	// client-go's snapshot is its list.
 	tails("snapshot", listed)
 	tails("list", listed)
 	return figures
 }
 
-// storeReaders: the shape of BenchmarkSharedIndexInformer. Readers list the one namespace that holds all pods, again and
-// again, while modifications come through a watch and an informer to a handler, ten of them under way at a time.
+// storeReaders: the shape of BenchmarkSharedIndexInformer. Readers repeatedly list the one namespace with all pods,
+// while modifications go through a watch and an informer to a handler. At most ten modifications are in progress at a
+// time.
 func storeReaders(options Options) Figures {
 	fleet := fleet(options.Keys, 1)
 	all := make([]*Recorded, len(fleet))
@@ -84,7 +85,7 @@ func storeReaders(options Options) Figures {
 	var running, readers sync.WaitGroup
 	running.Go(func() { informer.Run(stop) })
 	if !cache.WaitForCacheSync(stop, informer.HasSynced) {
-		panic("it has not synced")
+		panic("the informer has not synced")
 	}
 	var reads, writes atomic.Int64
 	underWay := make(chan struct{}, 10)

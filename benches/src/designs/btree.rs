@@ -1,10 +1,11 @@
-//! Design 3: copy-on-write B-trees, one ordered by key, one per index ordered by value and key.
+//! Design 3: copy-on-write B-trees, one ordered by key, and one per index ordered by value and key.
 //!
-//! Kubernetes' API server keeps its watch cache in a copy-on-write B-tree, cilium's statedb its tables in persistent
-//! radix trees, where an index is an ordered map of value and primary key. Nodes hold up to 64 items here; the nodes
-//! on a changed path are copied when a snapshot shares them. Ranges and prefixes come for free; every search compares texts.
+//! Kubernetes' API server keeps its watch cache in a copy-on-write B-tree. Cilium's statedb keeps its tables in
+//! persistent radix trees, where an index is an ordered map of value and primary key. Here, nodes store up to 64 items;
+//! a write copies the nodes on its path that a snapshot shares. Ranges and prefixes need no extra structure; every
+//! search compares texts.
 //!
-//! Left out: nodes that lost items are not merged until they are empty.
+//! Not implemented: a node that loses items is not merged with another before it is empty.
 
 use std::cmp::Ordering;
 use std::slice;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 
 use super::{Entry, INDEXES, Pod};
 
-/// One object as it is kept.
+/// One stored object.
 #[derive(Debug)]
 pub struct Record {
     pod: Arc<Pod>,
@@ -70,7 +71,7 @@ impl super::Design for Design {
         let from = self.indexes[index].from(&|record| record.by_value(index, value, ""));
         let value =
             from.clone().next().map(|record| &record.values[index]).filter(|found| ***found == *value);
-        // Equal values are one allocation more often than not.
+        // Equal values often share one allocation.
         let same = move |record: &&Arc<Record>| {
             value.is_some_and(|value| {
                 Arc::ptr_eq(value, &record.values[index]) || *value == record.values[index]
@@ -84,7 +85,7 @@ impl super::Design for Design {
     }
 }
 
-/// An ordered set with up to `MOST` items a node. The order is a closure: how an item compares to what is looked for.
+/// An ordered set with up to `MOST` items per node. The order is a closure that compares an item to the searched one.
 #[derive(Clone, Debug)]
 pub(super) struct Tree<T, const MOST: usize> {
     root: Arc<Node<T>>,
@@ -93,11 +94,12 @@ pub(super) struct Tree<T, const MOST: usize> {
 #[derive(Clone, Debug)]
 enum Node<T> {
     Leaf(Vec<T>),
-    /// Children, each with an item that none of its own is less than and all before are.
+    /// Children, each with a separator: less than or equal to all items of the child, greater than all items of the
+    /// children before it.
     Inner(Vec<(T, Arc<Node<T>>)>),
 }
 
-/// What an insertion does to the node above: a right neighbour for the node that was too full.
+/// The result of an insertion for the parent node: the new right sibling, if the node was split.
 type Split<T> = Option<(T, Arc<Node<T>>)>;
 
 impl<T: Clone, const MOST: usize> Tree<T, MOST> {
@@ -120,7 +122,7 @@ impl<T: Clone, const MOST: usize> Tree<T, MOST> {
         replaced
     }
 
-    /// What is looked for has to be there: a miss copies nodes.
+    /// The item must be in the set: a miss would copy nodes.
     pub(super) fn remove(&mut self, order: &impl Fn(&T) -> Ordering) -> Option<T> {
         remove(Arc::make_mut(&mut self.root), order)
     }
@@ -136,7 +138,7 @@ impl<T: Clone, const MOST: usize> Tree<T, MOST> {
         self.from(&|_| Ordering::Greater)
     }
 
-    /// From the first item on that is not less than what is looked for.
+    /// Starts at the first item that is not less than the searched one.
     pub(super) fn from(&self, order: &impl Fn(&T) -> Ordering) -> Iter<'_, T> {
         let mut path = Vec::new();
         let mut node = &*self.root;
@@ -157,7 +159,7 @@ impl<T: Clone, const MOST: usize> Tree<T, MOST> {
     }
 }
 
-/// The child where an item belongs. The bound of the first one is not looked at.
+/// The child where an item belongs. The separator of the first child is ignored.
 fn child<T>(children: &[(T, Arc<Node<T>>)], order: &impl Fn(&T) -> Ordering) -> usize {
     children[1..].partition_point(|(first, _)| order(first).is_le())
 }
@@ -186,7 +188,7 @@ fn insert<T: Clone, const MOST: usize>(
         }
         Node::Inner(children) => {
             let at = child(children, order);
-            // A bound must not keep what was replaced.
+            // The separator is replaced, too, so that it does not keep the old item alive.
             if order(&children[at].0).is_eq() {
                 children[at].0 = item.clone();
             }
@@ -226,7 +228,7 @@ fn remove<T: Clone>(node: &mut Node<T>, order: &impl Fn(&T) -> Ordering) -> Opti
 /// Items in order.
 #[derive(Clone)]
 pub(super) struct Iter<'a, T> {
-    /// The rest of every node on the path.
+    /// The remaining children of every node on the path.
     path: Vec<slice::Iter<'a, (T, Arc<Node<T>>)>>,
     leaf: slice::Iter<'a, T>,
 }

@@ -1,7 +1,7 @@
-//! Records in a set by key, and per index value a set of the same records: what `trie` and `shards` have in common.
+//! Records in a set by key, and for each index value a set of the same records: the common part of `trie` and `shards`.
 //!
-//! This is how `informer-cache` was built before it had rows. An update puts the new record into every set that the old
-//! one was in, so it costs a search and a path per index even when no value changes.
+//! `informer-cache` was built this way before it had rows. An update inserts the new record into every set that
+//! contains the old one, so it costs a search and a path copy per index even when no value changes.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -14,36 +14,36 @@ pub trait Hashed: Clone + Debug + Send + Sync {
     fn hash(&self) -> u64;
 }
 
-/// A set of items found by hash, of which a clone shares everything.
+/// A set of items found by hash. A clone shares all nodes.
 pub trait Set<T>: Clone + Debug + Default + Send + Sync {
     /// The item with this hash that `eq` accepts.
     fn get(&self, hash: u64, eq: impl Fn(&T) -> bool) -> Option<&T>;
-    /// The same, to be changed in place.
+    /// Like `get`, for a change in place.
     fn get_mut(&mut self, hash: u64, eq: impl Fn(&T) -> bool) -> Option<&mut T>;
-    /// Puts an item in; gives back the one it replaces.
+    /// Inserts an item; returns the one it replaces.
     fn insert(&mut self, item: T, eq: impl Fn(&T) -> bool) -> Option<T>;
-    /// Takes out an item.
+    /// Removes an item.
     fn remove(&mut self, hash: u64, eq: impl Fn(&T) -> bool) -> Option<T>;
     /// All items.
     fn iter<'a>(&'a self) -> impl Iterator<Item = &'a T>
     where
         T: 'a;
-    /// Whether there is none.
+    /// Returns true if the set has no items.
     fn is_empty(&self) -> bool;
 }
 
-/// A kind of sets.
+/// An implementation of sets, generic over the item type.
 pub trait Family: Clone + Debug + Default + Send + Sync {
-    /// A set of that kind.
+    /// A set of this implementation.
     type Of<T: Hashed>: Set<T>;
 }
 
-/// One object as it is kept.
+/// One stored object.
 #[derive(Debug)]
 pub struct Record {
     pub(super) hash: u64,
     pub(super) pod: Arc<Pod>,
-    /// The very values that the groups hold.
+    /// The values, shared with the groups.
     pub(super) values: [Arc<Value>; INDEXES],
 }
 
@@ -81,7 +81,7 @@ impl<F: Family> Hashed for Group<F> {
 }
 
 impl<F: Family> Grouped<F> {
-    /// The value as the old record or a group already holds it.
+    /// Returns the value that the old record or a group already stores, or a new one.
     fn interned(&self, index: usize, text: &Arc<str>, old: Option<&Arc<Record>>) -> Arc<Value> {
         if let Some(old) = old.filter(|old| old.values[index].text == *text) {
             return old.values[index].clone();
@@ -156,7 +156,7 @@ impl<F: Family> Design for Grouped<F> {
     }
 }
 
-// Not derived: nothing is asked of the kind of sets.
+// Not derived: a derived impl would require `F: Clone`.
 
 impl<F: Family> Clone for Group<F> {
     fn clone(&self) -> Self {

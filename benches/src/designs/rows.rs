@@ -1,9 +1,9 @@
-//! Design 4: numbered rows under a hash index, as databases keep tables.
+//! Design 4: numbered rows under a hash index, like tables of a database.
 //!
-//! An object lives in a row, found by number in a persistent vector of fixed depth. Keys are found by a hash index of plain
-//! words, 32 bits of the hash and the row; an index value is a number, each row has one per index, and each value a
-//! set of rows. So everything but the rows is plain integers, whose copies are memory copies, and an update that leaves the
-//! index values alone touches nothing but the path to its row.
+//! An object is stored in a row of a persistent vector of fixed depth, and found by the row number. A hash index of
+//! integers maps 32 bits of a key's hash to the row. An index value is a number: each row stores one per index, and
+//! each value has a set of rows. So everything except the rows is plain integers, which are copied as memory, and an
+//! update that keeps the index values copies only the path to its row.
 //!
 //! Not implemented: several index values per row, and shrinking of vectors and pages.
 
@@ -23,14 +23,15 @@ use radix::{Leaf, Radix};
 /// No row.
 const NONE: u32 = u32::MAX;
 
-/// One object as it is kept.
+/// One stored object.
 #[derive(Debug)]
 pub struct Record {
     hash: u64,
     pod: Arc<Pod>,
 }
 
-/// The store: `LEAF` rows are copied together, and `LOAD` is how many keys a page of the hash index has on average.
+/// The store. `LEAF` is the number of rows that are copied together; `LOAD` is the average number of keys per page of
+/// the hash index.
 #[derive(Clone, Debug)]
 pub struct Rows<const LEAF: usize, const LOAD: usize> {
     rows: Radix<Leaf<Option<Arc<Record>>, LEAF>>,
@@ -38,7 +39,7 @@ pub struct Rows<const LEAF: usize, const LOAD: usize> {
     columns: [Column<LOAD>; INDEXES],
     /// The number of rows ever allocated.
     end: u32,
-    /// The first of the rows without an object, which the first column links.
+    /// The head of the list of free rows. The first column stores the links.
     free: u32,
 }
 

@@ -1,9 +1,9 @@
 //! Design 2: copy-on-write shards of plain hash tables.
 //!
-//! The top bits of the hash pick a shard, each an `Arc` of hashbrown's table; a shard that a snapshot shares is
-//! copied whole when it is written to. Shards double while they hold `FULL` items on average, up to `MOST` of them,
-//! so that the spine, which a snapshot's first write copies, stays small. Index values likewise, and the records
-//! of a value likewise.
+//! Bits of the hash select a shard, an `Arc` of hashbrown's table. A write to a shard that a snapshot shares copies the
+//! whole shard. The number of shards doubles when they have `FULL` items on average, up to `MOST` shards: the first
+//! write after a snapshot copies the vector of shards, so it stays small. The index values, and the records of each
+//! value, are stored in the same way.
 //!
 //! Not implemented: the number of shards never shrinks.
 
@@ -37,7 +37,7 @@ pub struct Shards<T> {
 }
 
 impl<T: Hashed> Shards<T> {
-    /// hashbrown uses the top seven bits and the low ones: these are between.
+    /// hashbrown uses the top seven bits and the low bits; the shard uses bits between them.
     fn shard(&self, hash: u64) -> usize {
         (hash >> 40) as usize & (self.shards.len() - 1)
     }

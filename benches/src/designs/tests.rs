@@ -1,4 +1,5 @@
-//! What is measured is right: random operations beside a map that is scanned, snapshots held meanwhile.
+//! The measured designs are correct: random operations are compared with a map that is scanned, while snapshots are
+//! kept.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ fn same<D: Design>(design: &D, oracle: &Oracle) {
     }
 }
 
-/// Keys come and go in waves, so that structures grow, split and empty.
+/// The number of keys rises and falls in waves, so that structures grow, split and become empty.
 fn random<D: Design>() {
     let (mut design, mut oracle) = (D::default(), Oracle::new());
     let mut held: Vec<(D, Oracle)> = Vec::new();
@@ -38,7 +39,7 @@ fn random<D: Design>() {
         if draw(10) < if emptying { 9 } else { 1 } {
             assert_eq!(design.remove(hash(&key), &key).is_some(), oracle.remove(&key).is_some());
         } else {
-            // The second index has few values, hence many objects a value.
+            // The second index has few values, so it has many objects per value.
             let values = [40, 3].map(|values| format!("value-{}", draw(values)).into());
             let pod = Arc::new(Pod { key: key.clone(), version: step, values });
             let replaced = design.upsert(Entry::new(pod.clone())).is_some();

@@ -1,8 +1,8 @@
-//! Design 1: hash array mapped tries, as `informer-cache` had them before rows.
+//! Design 1: hash array mapped tries, which `informer-cache` used before rows.
 //!
-//! 32-way nodes with a bitmap, five bits of the hash a level (Bagwell, *Ideal Hash Trees*, 2001), a record in the trie
-//! of keys and in one trie per index value. Taken over from there without its checks;
-//! left out is that removal keeps the shape canonical.
+//! Nodes have 32 slots with a bitmap and use five bits of the hash per level (Bagwell, *Ideal Hash Trees*, 2001). A
+//! record is in the trie of keys and in one trie per index value. The code comes from `informer-cache`, without its
+//! checks; a removal does not restore the canonical shape.
 
 use std::slice;
 use std::sync::Arc;
@@ -174,13 +174,13 @@ impl<T: Hashed> Node<T> {
     }
 }
 
-/// The digit of a hash at this depth, as a bit.
+/// The five bits of a hash at this depth, as a bitmap bit.
 fn bit(hash: u64, depth: u32) -> u32 {
     1 << ((hash << (5 * depth)) >> 59)
 }
 
 struct Iter<'a, T> {
-    /// The rest of every node on the path.
+    /// The remaining slots of every node on the path.
     path: Vec<slice::Iter<'a, Slot<T>>>,
     bucket: slice::Iter<'a, T>,
 }

@@ -1,4 +1,4 @@
-//! What a queue takes from the heap.
+//! Heap memory and allocations of a queue.
 
 use peers_rust::heap::growth;
 
@@ -7,8 +7,8 @@ use crate::keys::{Key, keys};
 use crate::options::Options;
 use crate::peer::Peer;
 
-/// Live heap of a queue that holds the keys, beyond the keys: beyond their
-/// text, made before, and beyond pointer and length once.
+/// Live heap of a queue that stores the keys. Neither the text of a key, which is allocated before, nor one pointer and
+/// length per key counts.
 pub(crate) fn bytes<P: Peer>(options: &Options) -> Figures {
     let keys = keys(options.keys);
     let (queue, bytes, _) = growth(|| {
@@ -21,7 +21,7 @@ pub(crate) fn bytes<P: Peer>(options: &Options) -> Figures {
     [("bytes", beside)].into()
 }
 
-/// Of the steady cycle, per key.
+/// Allocations of the steady cycle, per key.
 pub(crate) fn allocations<P: Peer>(options: &Options) -> Figures {
     const ROUNDS: usize = 1000;
     let (queue, keys) = (P::new(), keys(options.keys));

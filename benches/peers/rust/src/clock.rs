@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::Figures;
 
-/// Times `work`. Not inlined, so that callgrind can count this function alone (`--toggle-collect`).
+/// Times `work`. It is not inlined, so that callgrind can count this function alone (`--toggle-collect`).
 #[inline(never)]
 pub(crate) fn measured<R>(work: impl FnOnce() -> R) -> (R, Duration) {
     let start = Instant::now();
@@ -16,12 +16,12 @@ pub(crate) fn per_op(time: Duration, ops: usize) -> f64 {
     time.as_nanos() as f64 / ops as f64
 }
 
-/// Time per operation, with their number for who counts something else than time.
+/// Time per operation, and the number of operations for callers that count something other than time.
 pub(crate) fn ns(time: Duration, ops: usize) -> Figures {
     [("ns", per_op(time, ops)), ("ops", ops as f64)].into()
 }
 
-/// In microseconds.
+/// Percentiles in microseconds.
 pub(crate) fn percentiles(mut all: Vec<Duration>) -> Figures {
     all.sort_unstable();
     let at = |permille: usize| {

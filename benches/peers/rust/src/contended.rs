@@ -1,11 +1,11 @@
-//! Producers and consumers at once.
+//! Concurrent producers and consumers.
 //!
-//! N producers add keys drawn at random from the set, each its share of the adds; N consumers get and end them. The
-//! clock runs from the moment the first producer begins to the moment the last key has ended, and is divided by the
-//! adds. So the figure holds everything an add sets off; and as adds of a queued key merge, a queue whose consumers come
-//! late has less to hand out. How many keys were handed out an add is therefore reported beside it.
+//! N producers add keys drawn at random from the set, each an equal share of the adds. N consumers get and complete the
+//! keys. The clock runs from the first add of any producer until the last key is complete; the time is divided by the
+//! number of adds, so it includes all work that an add causes. Adds of a queued key are deduplicated: if the consumers
+//! are slow, fewer keys are handed out. The figures therefore include the number of keys handed out per add.
 //!
-//! Each side is a thread here and a goroutine there: what an adopter would use. A goroutine waits in user space.
+//! Each side is a thread in Rust and a goroutine in Go, as an adopter would use them. A goroutine waits in user space.
 
 use std::sync::Barrier;
 use std::thread;
@@ -46,8 +46,8 @@ pub(crate) fn contended<P: Peer>(options: &Options) -> Figures {
         };
         let consumers: Vec<_> = (0..options.sides).map(|_| scope.spawn(consumer)).collect();
         let producers: Vec<_> = drawn.iter().map(|drawn| scope.spawn(move || producer(drawn))).collect();
-        // The start is the earliest one among the producers: with more threads than cores this thread may pass the barrier long
-        // after them.
+        // The clock starts with the earliest producer: with more threads than cores this thread may pass the barrier
+        // long after the producers.
         begin.wait();
         let starts: Vec<_> = producers.into_iter().map(|one| one.join().expect("a producer")).collect();
         queue.shut_down();

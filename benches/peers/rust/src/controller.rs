@@ -1,14 +1,15 @@
-//! From a change to the reconcile that sees it: an informer, a queue, and so many workers.
+//! The time from a change to the reconcile that sees it, through an informer, a queue and a number of workers.
 //!
 //! | file | |
 //! |---|---|
 //! | ours, kube | the controllers |
-//! | changes | changes of objects: as fast as they are reconciled, or at a rate |
-//! | turns | keys that ask to be reconciled again after a while, more of them than there is capacity for |
+//! | changes | changes of objects, as fast as they are reconciled or at a fixed rate |
+//! | turns | keys that are requeued after every reconcile, more of them than the workers can handle |
 //!
-//! On each side a task of the informer's, queue's and workers' runtime sends the changes into the watch; in Go all of them are goroutines. No side decodes objects
-//! from the wire. A reconcile looks its object up in the cache, and sleeps for the configured time, without CPU, as if it waited for an
-//! API server. The figures include the time it slept, as no timer is exact.
+//! In Rust, a task on the runtime of the informer, the queue and the workers sends the changes into the watch; in Go
+//! all of them are goroutines. No side decodes objects from the wire. A reconcile looks its object up in the cache,
+//! then sleeps for the configured time without using the CPU, like a call to an API server. No timer is exact, so the
+//! figures include the time a reconcile actually slept.
 
 pub(crate) mod changes;
 pub(crate) mod kube;
@@ -28,20 +29,20 @@ use crate::keys::Key;
 use crate::options::{Options, Run, Who};
 use crate::system;
 
-/// An object: its number among all, and its version, which is that of the change that made it; 1 at the beginning.
+/// An object: its number, and its version. The version is 1 at first, then that of the last change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct State {
     pub(crate) number: u32,
     pub(crate) version: u32,
 }
 
-/// What reconciles do.
+/// The body of a reconcile.
 trait Work: Send + Sync + 'static {
-    /// Reconciles the object, which is in this state. It may ask to be reconciled again.
+    /// Reconciles an object in the given state. Returns the delay after which to reconcile it again, if any.
     fn reconcile(self: Arc<Self>, state: State) -> impl Future<Output = Option<Duration>> + Send + 'static;
 }
 
-/// `None`: these do not go together.
+/// Returns `None` if the party does not have this run.
 pub(crate) fn run(options: &Options, run: Run, who: Who) -> Option<Figures> {
     let figures = match (run, who) {
         (
@@ -58,7 +59,7 @@ pub(crate) fn run(options: &Options, run: Run, who: Who) -> Option<Figures> {
                 }
             });
             let figures = runtime.block_on(ran).expect("it ends");
-            // Workers are left where they are.
+            // Workers may still run: they are aborted with the runtime.
             runtime.shutdown_background();
             figures
         }
@@ -76,7 +77,7 @@ pub(crate) fn runtime(options: &Options) -> Runtime {
     .expect("a runtime")
 }
 
-/// Starts a controller of `workers`, 0 for as many as it likes, over objects that are there and what comes of `events`.
+/// Starts a controller with `workers` workers (0: unlimited) over the initial objects and the changes from `events`.
 fn start<W: Work>(who: Who, keys: Vec<Key>, events: Receiver<State>, workers: usize, work: Arc<W>) {
     match who {
         Who::Kube => kube::start(keys, events, workers, work),
@@ -84,9 +85,9 @@ fn start<W: Work>(who: Who, keys: Vec<Key>, events: Receiver<State>, workers: us
     }
 }
 
-/// Of waits and of CPU.
+/// Percentiles of the waits, and CPU time per reconcile.
 fn figures(mut waits: Vec<Duration>, cpu: Duration, reconciles: usize) -> Figures {
-    assert!(!waits.is_empty(), "somebody has waited");
+    assert!(!waits.is_empty(), "no wait was recorded");
     waits.sort_unstable();
     let mut figures = percentiles(waits);
     figures.insert("cpu", cpu.as_nanos() as f64 / reconciles as f64);

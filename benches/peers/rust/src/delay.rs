@@ -1,4 +1,4 @@
-//! Adding keys that wait.
+//! Adding keys with a delay.
 
 use std::time::Duration;
 
@@ -41,8 +41,8 @@ pub(crate) fn add<D: Delaying>(options: &Options) -> Figures {
     ns(time, keys.len())
 }
 
-/// Live heap of a queue in which the keys wait, beyond the keys: beyond their
-/// text, made before, and beyond pointer and length once.
+/// Live heap of a queue with waiting keys. Neither the text of a key, which is allocated before, nor one pointer and
+/// length per key counts.
 pub(crate) fn bytes<D: Delaying>(options: &Options) -> Figures {
     let (keys, delays) = (keys(options.keys), far(options.keys));
     let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");

@@ -11,14 +11,15 @@ use tokio_util::time::{DelayQueue, delay_queue};
 
 use crate::keys::Key;
 
-/// A queue in which keys wait, the earliest of several deadlines counting. `&mut`, as `DelayQueue` is for one owner.
+/// A queue in which keys wait; of several deadlines of one key the earliest counts. Methods take `&mut self` because
+/// `DelayQueue` has one owner.
 pub(crate) trait Delaying {
     fn new() -> Self;
     fn add_after(&mut self, key: Key, delay: Duration);
     fn waiting(&self) -> usize;
 }
 
-/// flyball's; shared by handles, so it locks where its rival does not.
+/// flyball's queue. Its handles share it, so it locks; `DelayQueue` does not.
 pub(crate) struct Ours(pub(crate) Queue<Key, Fifo, NoLimiter, WithClock>);
 
 impl Delaying for Ours {
@@ -35,7 +36,7 @@ impl Delaying for Ours {
     }
 }
 
-/// tokio-util's `DelayQueue`, with a map that finds a key's place in it. Hashes as flyball does.
+/// tokio-util's `DelayQueue`, with a map from a key to its place in the queue. It uses the same hasher as flyball.
 pub(crate) struct ByKey {
     pub(crate) delays: DelayQueue<Key>,
     pub(crate) places: HashMap<Key, delay_queue::Key, RandomState>,

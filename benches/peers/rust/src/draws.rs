@@ -1,4 +1,4 @@
-//! Random numbers, the same in both programs.
+//! Random numbers: the same in the Rust and the Go program.
 
 /// splitmix64, reduced by multiplication.
 pub struct Draws(pub u64);

@@ -1,4 +1,4 @@
-//! A source of one list and one watch, which a program feeds.
+//! A source with one list and one watch, fed by the program.
 
 use flyball_informer_cache::{
     WatchEvent, ListRequest, Page, Source, SourceError, SourceErrorKind, Version, WatchStream, WatchRequest,
@@ -18,7 +18,7 @@ pub(crate) struct Feed<E, F> {
 }
 
 impl<E, V, F: FnMut(E) -> V> Fed<E, V, F> {
-    /// What comes out of `events` is newer states of the items; the watch decodes them.
+    /// Newer states of the items come from `events`; the watch decodes them.
     pub(crate) fn new(items: Vec<V>, events: Receiver<E>, decode: F) -> Self {
         Self { items, watch: Mutex::new(Some(Feed { events, decode })) }
     }

@@ -12,7 +12,7 @@ use crate::keys::{Key, keys};
 use crate::options::Options;
 use crate::peer::Peer;
 
-/// Not inlined, as `drain` is not, so that callgrind can count this function alone.
+/// Like `drain`, it is not inlined, so that callgrind can count this function alone.
 #[inline(never)]
 fn add_all<P: Peer>(queue: &P, keys: &[Key]) {
     for key in keys {
@@ -20,7 +20,7 @@ fn add_all<P: Peer>(queue: &P, keys: &[Key]) {
     }
 }
 
-/// Gets and ends `count` keys.
+/// Gets and completes `count` keys.
 #[inline(never)]
 fn drain<P: Peer>(queue: &P, count: usize) {
     for _ in 0..count {
@@ -29,7 +29,7 @@ fn drain<P: Peer>(queue: &P, count: usize) {
     }
 }
 
-/// Repeats a round until `adds` are made, after a tenth of that to warm up.
+/// Repeats a round until `adds` adds are made, after a warm-up of a tenth of the rounds.
 fn rounds(options: &Options, adds: usize, round: impl Fn()) -> Figures {
     let rounds = (options.adds / adds).max(1);
     (0..(rounds / 10).max(1)).for_each(|_| round());
@@ -37,7 +37,7 @@ fn rounds(options: &Options, adds: usize, round: impl Fn()) -> Figures {
     ns(time, rounds * adds)
 }
 
-/// All keys in, all keys out, again and again.
+/// Adds all keys, then gets and completes all keys, repeatedly.
 pub(crate) fn cycle<P: Peer>(options: &Options) -> Figures {
     let (queue, keys) = (P::new(), keys(options.keys));
     rounds(options, keys.len(), || {
@@ -46,7 +46,7 @@ pub(crate) fn cycle<P: Peer>(options: &Options) -> Figures {
     })
 }
 
-/// A worker that ends one key and takes the next in one step: all keys in, all keys worked off.
+/// Adds all keys; a worker then completes each key and gets the next one in one call.
 pub(crate) fn worker_cycle(options: &Options) -> Figures {
     let (queue, keys) = (Queue::new(), keys(options.keys));
     rounds(options, keys.len(), || {
@@ -55,7 +55,7 @@ pub(crate) fn worker_cycle(options: &Options) -> Figures {
     })
 }
 
-/// The same on a queue with the default limiter, tokio's timer, and metrics in Prometheus' library.
+/// `worker_cycle` on a queue with the default limiter, tokio's timer, and metrics in Prometheus' library.
 pub(crate) fn worker_cycle_full(options: &Options) -> Figures {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     let _inside = runtime.enter();
@@ -74,7 +74,7 @@ pub(crate) fn worker_cycle_full(options: &Options) -> Figures {
     })
 }
 
-/// Gets and ends `count` keys.
+/// Gets and completes `count` keys.
 #[inline(never)]
 fn work_off<L: QueueLimiter<Key>, T: TimeMode>(queue: &Queue<Key, Fifo, L, T>, count: usize) {
     let mut lease = queue.blocking_get().expect("open");
@@ -84,7 +84,7 @@ fn work_off<L: QueueLimiter<Key>, T: TimeMode>(queue: &Queue<Key, Fifo, L, T>, c
     lease.succeed();
 }
 
-/// The same, each key at one of three priorities.
+/// `cycle` with each key at one of three priorities.
 pub(crate) fn cycle_priority(options: &Options) -> Figures {
     let (queue, keys) = (Queue::builder().order(Priority::new()).build(), keys(options.keys));
     let levels = Draws::choices(5, keys.len(), 3);
@@ -104,14 +104,14 @@ pub(crate) fn cycle_priority(options: &Options) -> Figures {
 pub(crate) fn add_duplicate<P: Peer>(options: &Options) -> Figures {
     let (queue, keys) = (P::new(), keys(options.keys));
     let figures = rounds(options, keys.len(), || add_all(&queue, &keys));
-    // Nothing is left, or a duplicate was queued.
+    // The queue is empty now, unless it stored a duplicate.
     drain(&queue, keys.len());
     queue.shut_down();
     assert!(queue.get().is_none());
     figures
 }
 
-/// Distinct keys into a new queue, and out of it.
+/// Adds distinct keys to a new queue, then removes them.
 pub(crate) fn fill_drain<P: Peer>(options: &Options) -> Figures {
     let keys = keys(options.keys);
     let queue = P::new();
@@ -121,7 +121,7 @@ pub(crate) fn fill_drain<P: Peer>(options: &Options) -> Figures {
     [("fill", per_op(fill, ops)), ("drain", per_op(drained, ops)), ("ops", ops as f64)].into()
 }
 
-/// Keys in, a share of the adds being of keys that are queued already, then all out; per add.
+/// Adds keys, of which a share is queued already, then removes all; time per add.
 pub(crate) fn mixed<P: Peer>(options: &Options) -> Figures {
     let keys = keys(options.keys);
     let (mut draws, mut adds, mut fresh) = (Draws(1), Vec::new(), 0);

@@ -1,6 +1,6 @@
-//! One worker waits; a thread adds one key at a time once it does. Time from add to receipt.
+//! One worker waits; a thread then adds one key. Measures the time from add to receipt, one key at a time.
 //!
-//! The adder is a thread of its own, so the worker's runtime really sleeps and has to be woken.
+//! The adder is a separate thread, so the worker's runtime really parks and has to be woken.
 
 use std::sync::mpsc;
 use std::thread;
@@ -51,13 +51,13 @@ pub(crate) fn handover(options: &Options, who: Who) -> Figures {
     let mut draws = Draws(4);
     let mut taken = Vec::with_capacity(options.keys);
     for key in keys(options.keys) {
-        // Long enough for the other to park, and at no fixed phase of a timer's ticks.
+        // Long enough for the worker to park, and at no fixed phase of a timer's ticks.
         thread::sleep(Duration::from_nanos(200_000 + draws.next(1_000_000) as u64));
         let start = Instant::now();
         add(key);
         taken.push(receipts.recv().expect("a receipt").duration_since(start));
     }
-    // The worker ends with the process: kube's scheduler has no shutdown.
+    // The worker stops with the process: kube's scheduler has no shutdown.
     drop(worker);
     percentiles(taken)
 }
@@ -80,8 +80,8 @@ fn worker(who: Who, queue: Queue<Key>, receipts: Receipts) -> thread::JoinHandle
         }
         Who::OursMultiThread => {
             let runtime = Builder::new_multi_thread().enable_time().build().expect("a runtime");
-            // A task: `block_on` itself runs on the caller's thread.
-            runtime.block_on(runtime.spawn(serve(queue, receipts))).expect("it ends");
+            // A spawned task: `block_on` would run the future on this thread.
+            runtime.block_on(runtime.spawn(serve(queue, receipts))).expect("the worker panicked");
         }
         _ => Builder::new_current_thread()
             .enable_time()

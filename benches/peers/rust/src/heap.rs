@@ -3,7 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-/// The system's allocator; counts while it is asked to, and otherwise costs one load.
+/// The system's allocator with counters. While counting is off, it costs one load per call.
 struct Counting;
 
 #[global_allocator]
@@ -29,23 +29,23 @@ fn count(bytes: i64, allocations: i64) {
     }
 }
 
-// SAFETY: every call goes to the system's allocator as it came; counting allocates nothing.
+// SAFETY: every call is forwarded unchanged to the system's allocator; counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as i64, 1);
-        // SAFETY: the caller's promises are passed on.
+        // SAFETY: the caller upholds the contract of the same method.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         count(-(layout.size() as i64), 0);
-        // SAFETY: the caller's promises are passed on.
+        // SAFETY: the caller upholds the contract of the same method.
         unsafe { System.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count(size as i64 - layout.size() as i64, 1);
-        // SAFETY: the caller's promises are passed on.
+        // SAFETY: the caller upholds the contract of the same method.
         unsafe { System.realloc(pointer, layout, size) }
     }
 }

@@ -1,7 +1,7 @@
-//! Queues with a limiter, each with one key that waits for an hour and one worker that waits for a key; what they
-//! cost while nothing happens.
+//! Idle queues with a limiter: each has one key that waits for an hour, and one worker that waits for a key. Measures
+//! their CPU time, tasks and threads.
 //!
-//! The workers are tasks of the user's, so they are not counted among the queues'.
+//! The worker tasks belong to the user and are not counted.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub(crate) fn idle(options: &Options) -> Figures {
             tokio::spawn(async move { worker.get().await.map(|lease| lease.done()) });
             held.push(queue);
         }
-        // What making them has set off is over before the clock starts.
+        // Creating the queues causes background work; it is over before the clock starts.
         tokio::time::sleep(Duration::from_secs(1)).await;
         let before = system::cpu();
         tokio::time::sleep(Duration::from_secs(options.seconds)).await;

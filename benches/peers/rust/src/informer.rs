@@ -1,12 +1,13 @@
-//! One informer and who listens to it.
+//! One informer and its subscribers.
 //!
 //! | file | |
 //! |---|---|
-//! | listeners | who listens, to ours and to kube-runtime's shared reflector |
-//! | events | changes as fast as they are taken, to one or several listeners; beside a slow one; while one comes late |
-//! | relist | a complete list once more |
+//! | listeners | tasks that receive changes from flyball's informer and from kube-runtime's shared reflector |
+//! | events | changes sent as fast as the informer processes them, to one or several listeners; beside a slow listener; while a listener joins late |
+//! | relist | a relist |
 //!
-//! As in `controller.rs`, who sends, the informer and each listener are tasks of one runtime, as they are goroutines in Go.
+//! As in `controller.rs`, the sender, the informer and each listener are tasks of one runtime; in Go they are
+//! goroutines.
 
 mod events;
 mod listeners;
@@ -18,7 +19,7 @@ use crate::Figures;
 use crate::controller::runtime;
 use crate::options::{Options, Run, Who};
 
-/// `None`: these do not go together.
+/// Returns `None` if the party does not have this run.
 pub(crate) fn run(options: &Options, run: Run, who: Who) -> Option<Figures> {
     match (run, who) {
         (Run::InformerEvents | Run::InformerSlowHandler | Run::InformerRelist, Who::Ours | Who::Kube)

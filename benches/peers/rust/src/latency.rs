@@ -1,7 +1,7 @@
-//! From add to receipt, at a fixed rate of adds.
+//! The time from add to receipt, at a fixed rate of adds.
 //!
-//! The producer spins, as no sleep is as short as the gap between two adds; an add that comes late is measured from
-//! when it was due.
+//! The producer spins, because no sleep is as short as the gap between two adds. The latency of an add that is late
+//! counts from the time when it was due.
 
 use std::collections::HashMap;
 use std::thread;
@@ -42,6 +42,6 @@ pub(crate) fn latency<P: Peer>(options: &Options) -> Figures {
         queue.shut_down();
         consumers.into_iter().flat_map(|one| one.join().expect("a consumer")).collect::<Vec<_>>()
     });
-    assert_eq!(taken.len(), keys.len(), "every key once");
+    assert_eq!(taken.len(), keys.len(), "not every key was received once");
     percentiles(taken)
 }

@@ -1,4 +1,4 @@
-//! Deadlines spread over two seconds, one consumer; time from deadline to receipt.
+//! Deadlines spread over two seconds and one consumer. Measures the time from deadline to receipt.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -29,14 +29,14 @@ pub(crate) fn lateness(options: &Options, who: Who) -> Figures {
     match who {
         Who::OursMultiThread => {
             let runtime = Builder::new_multi_thread().enable_time().build().expect("a runtime");
-            // A task: `block_on` itself runs on the caller's thread.
-            plan = runtime.block_on(runtime.spawn(plan.on_task())).expect("it ends");
+            // A spawned task: `block_on` would run the future on this thread.
+            plan = runtime.block_on(runtime.spawn(plan.on_task())).expect("the consumer panicked");
         }
         Who::OursBlocking => plan.on_thread(),
         Who::Ours => plan = single_thread().block_on(plan.on_task()),
         Who::DelayQueue => single_thread().block_on(plan.on_delay_queue()),
         Who::Kube => single_thread().block_on(plan.on_kube()),
-        _ => unreachable!("the others know no deadlines"),
+        _ => unreachable!("this party has no deadlines"),
     }
     assert_eq!(plan.late.len(), options.keys);
     percentiles(plan.late)
@@ -58,7 +58,7 @@ struct Plan {
 }
 
 impl Plan {
-    /// Hands every key with what is left until its deadline to `add`.
+    /// Passes every key and the time until its deadline to `add`.
     fn add_all(&mut self, mut add: impl FnMut(Key, Duration)) {
         self.start = Instant::now();
         for key in &self.keys {

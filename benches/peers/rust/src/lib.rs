@@ -1,4 +1,4 @@
-//! What the programs here share.
+//! Modules that the programs share.
 
 pub mod draws;
 pub mod heap;

@@ -1,7 +1,7 @@
-//! One thread calls a limiter: the delay of a failed key, and a check for a token.
+//! One thread calls a limiter: the delay of a failed key, or a check for a token.
 //!
-//! Limiters that take the time as an argument get it: half a token accrues between two checks, so after the burst every other
-//! check is refused, and the arithmetic is compared, not the clocks.
+//! Limiters that accept the time as an argument get it, so that the run compares the arithmetic and not the clocks.
+//! Half a token accrues between two checks: after the burst every other check is refused.
 
 use std::cell::Cell;
 use std::hint::black_box;
@@ -24,16 +24,16 @@ use crate::clock::{measured, ns};
 use crate::keys::{Key, keys};
 use crate::options::{Options, Who};
 
-/// Of a bucket: a token a microsecond.
+/// The rate of the single bucket: one token per microsecond.
 const RATE: NonZeroU32 = NonZeroU32::new(1_000_000).unwrap();
 const BURST: NonZeroU32 = NonZeroU32::new(1_000).unwrap();
 const STEP: u64 = 500;
 
-/// Of each of many: a token a millisecond.
+/// The rate of each of many buckets: one token per millisecond.
 const KEY_RATE: NonZeroU32 = NonZeroU32::new(1_000).unwrap();
 const KEY_BURST: NonZeroU32 = NonZeroU32::new(10).unwrap();
 
-/// A clock that hands over what it was set to.
+/// A clock for governor that returns a stored time.
 #[derive(Clone, Default)]
 struct Stored(Rc<Cell<u64>>);
 
@@ -45,7 +45,7 @@ impl Clock for Stored {
     }
 }
 
-/// The same for ours, whose clocks are shared between threads.
+/// The same for flyball: its clocks are shared between threads.
 #[derive(Default)]
 struct Told(AtomicU64);
 
@@ -55,7 +55,7 @@ impl flyball_sync::Clock for Told {
     }
 }
 
-/// A timer on it; nothing waits here.
+/// A timer on this clock. Nothing in these runs waits for it.
 struct Never(Arc<Told>);
 
 impl flyball_sync::Clock for Never {
@@ -68,7 +68,7 @@ impl flyball_sync::Timer for Never {
     fn wake_at(&self, _: Nanos, _: &std::task::Waker) {}
 }
 
-/// Failures, key after key, again and again; none is forgotten.
+/// Failures of one key after the other, repeatedly; no key is forgotten.
 pub(crate) fn default(options: &Options, who: Who) -> Figures {
     match who {
         Who::Naive => {
@@ -95,7 +95,7 @@ fn failures(options: &Options, when: impl Fn(&Key) -> Duration) -> Figures {
     ns(time, rounds * keys.len())
 }
 
-/// Is there a token, asked of one bucket.
+/// Checks for a token of one bucket.
 pub(crate) fn bucket(options: &Options, who: Who) -> Figures {
     match who {
         Who::Governor => {
@@ -111,7 +111,8 @@ pub(crate) fn bucket(options: &Options, who: Who) -> Figures {
             let mut bucket = NaiveBucket::new(f64::from(RATE.get()), f64::from(BURST.get()));
             checks(options, |now| bucket.try_acquire(now as f64 / 1e9))
         }
-        // It reads a clock, and knows whole milliseconds: it is asked as fast as it answers, and counts what it grants.
+        // It reads a clock with millisecond resolution. The run calls it as fast as possible and counts the granted
+        // tokens.
         Who::LeakyBucket => {
             let bucket = leaky_bucket::RateLimiter::builder()
                 .max(BURST.get() as usize)
@@ -161,7 +162,7 @@ fn timed(options: &Options, mut check: impl FnMut(u64) -> bool) -> (Figures, usi
     (ns(time, options.adds), granted)
 }
 
-/// The same, asked of a bucket for each key, key after key.
+/// Checks for a token of a bucket per key, one key after the other.
 pub(crate) fn keyed(options: &Options, who: Who) -> Figures {
     let keys = keys(options.keys);
     let clock = Stored::default();
@@ -174,7 +175,7 @@ pub(crate) fn keyed(options: &Options, who: Who) -> Figures {
                 buckets.check_key(key).is_ok()
             })
         }
-        // Its own hasher is std's; ours is this one.
+        // governor uses std's hasher by default; this row uses flyball's hasher.
         Who::GovernorFoldhash => {
             let hasher = foldhash::fast::RandomState::default();
             let buckets = Governor::dashmap_with_clock_and_hasher(allowed, clock.clone(), hasher);
@@ -198,7 +199,7 @@ pub(crate) fn keyed(options: &Options, who: Who) -> Figures {
 }
 
 fn checks_of(keys: &[Key], options: &Options, mut check: impl FnMut(&Key, u64) -> bool) -> Figures {
-    // Half a token of a key comes between two checks of it.
+    // Half a token of a key accrues between two checks of this key.
     let step = 1_000_000_000 / u64::from(KEY_RATE.get()) / 2 / keys.len() as u64;
     let (mut now, rounds) = (0, (options.adds / keys.len()).max(1));
     let mut round = || {
@@ -209,7 +210,7 @@ fn checks_of(keys: &[Key], options: &Options, mut check: impl FnMut(&Key, u64) -
         }
         granted
     };
-    // Past the burst, so that the figures are of the steady state.
+    // The warm-up uses up the burst, so that the figures describe the steady state.
     let warm_up = 4 * KEY_BURST.get();
     for _ in 0..warm_up {
         round();

@@ -1,8 +1,8 @@
-//! Runs one measurement on flyball's primitives or on what else there is in Rust, and prints its figures as one JSON object.
+//! Runs one measurement on flyball's primitives or on another Rust library, and prints the figures as one JSON object.
 //!
-//! The Go program beside it runs the same measurements on client-go and controller-runtime, by the same names, flags,
-//! keys and draws; `cargo xtask peers` runs both in turn. Keys are `Arc<str>` of 30 bytes, made before the clock
-//! starts, as are the random draws; where a key is added, the clone of its `Arc` is part of the add.
+//! The Go program beside it runs the same measurements on client-go and controller-runtime, with the same names, flags,
+//! keys and random draws; `cargo xtask peers` runs both alternately. Keys are `Arc<str>` of 30 bytes. Keys and draws
+//! are generated before the clock starts. Where a key is added, the clone of its `Arc` is part of the add.
 
 #![allow(clippy::disallowed_methods, reason = "a measurement is made on the machine's clock")]
 
@@ -34,7 +34,7 @@ use clap::Parser;
 
 use crate::options::Options;
 
-/// What a run found, by name.
+/// The figures of a run, by name.
 type Figures = BTreeMap<&'static str, f64>;
 
 fn main() {

@@ -1,4 +1,4 @@
-//! What the process has resident.
+//! Resident memory of the process.
 
 use std::fs;
 
@@ -9,13 +9,13 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Forgets the peak so far.
+    /// Resets the peak.
     pub(crate) fn watch() -> Self {
         fs::write("/proc/self/clear_refs", "5").expect("Linux");
         Self { before: status("VmRSS:") }
     }
 
-    /// In MiB: what was resident before, and by how much the most that was since is more.
+    /// In MiB: the resident memory at the start, and by how much the peak since then exceeds it.
     pub(crate) fn end(&self, figures: &mut Figures) {
         figures.insert("before", self.before);
         figures.insert("grown", (status("VmHWM:") - self.before).max(0.0));
@@ -24,7 +24,7 @@ impl Memory {
 
 fn status(name: &str) -> f64 {
     let status = fs::read_to_string("/proc/self/status").expect("Linux");
-    let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("it is told");
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a kernel value");
     let kibibytes = line.trim().trim_end_matches("kB").trim().parse::<f64>().expect("a number");
     kibibytes / 1024.0
 }

@@ -1,4 +1,4 @@
-//! The command line: which run, on whom, how large.
+//! The command line: the run, the party and the sizes.
 
 use std::process::exit;
 
@@ -17,34 +17,34 @@ use crate::{
 #[derive(Clone, Debug, Parser)]
 pub(crate) struct Options {
     run: Run,
-    /// Whom to measure.
+    /// The implementation to measure.
     #[arg(long, default_value = "ours")]
     who: Who,
     /// Distinct keys, objects, or waiters.
     #[arg(long, default_value_t = 1000)]
     pub(crate) keys: usize,
-    /// Adds, failures or checks in total.
+    /// Total number of adds, failures or checks.
     #[arg(long, default_value_t = 1_000_000)]
     pub(crate) adds: usize,
-    /// Producers, and as many consumers.
+    /// Number of producers, and of consumers.
     #[arg(long, default_value_t = 1)]
     pub(crate) sides: usize,
-    /// Share of adds of keys that are queued already, or of objects that a list has newer.
+    /// Share of adds of keys that are queued already, or of objects that are newer in a list.
     #[arg(long, default_value_t = 0)]
     pub(crate) percent: usize,
-    /// Adds a second.
+    /// Adds per second.
     #[arg(long, default_value_t = 50_000)]
     pub(crate) rate: usize,
     /// Indexes of a store: 0, 1, 2 or 4.
     #[arg(long, default_value_t = 2)]
     pub(crate) indexes: usize,
-    /// How long to look.
+    /// Duration of the measurement in seconds.
     #[arg(long, default_value_t = 10)]
     pub(crate) seconds: u64,
-    /// Milliseconds that a reconcile or a handler takes.
+    /// Duration of a reconcile or of a handler call, in milliseconds.
     #[arg(long, default_value_t = 0)]
     pub(crate) work: u64,
-    /// Threads of the runtime on which a controller or an informer runs; 0 for one a core.
+    /// Threads of the runtime of the controller or informer; 0: one per core.
     #[arg(long, default_value_t = 0)]
     pub(crate) threads: usize,
 }
@@ -92,27 +92,27 @@ pub(crate) enum Run {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Who {
-    /// flyball's queue; where it waits as a task, on a runtime of one thread.
+    /// flyball's queue. If it waits as a task, the runtime has one thread.
     Ours,
-    /// The same, on a runtime of several threads.
+    /// flyball's queue on a runtime of several threads.
     OursMultiThread,
-    /// The same, waiting as a thread, without a runtime.
+    /// flyball's queue, waiting as a thread, without a runtime.
     OursBlocking,
-    /// The pure state machine, for a caller with a lock of its own or a single owner.
+    /// The pure state machine, for a caller with its own lock or a single owner.
     OursPure,
     /// A bucket with a wait queue.
     OursWaited,
-    /// client-go's queue and limiters in plain Rust, ported in an afternoon.
+    /// A straightforward port of client-go's queue and limiters to Rust.
     Naive,
     /// tokio-util's `DelayQueue` with a map by key.
     DelayQueue,
     /// kube-runtime's scheduler.
     Kube,
     Governor,
-    /// Keyed, with the hasher that ours has.
+    /// Governor's keyed limiter with flyball's hasher.
     GovernorFoldhash,
     LeakyBucket,
-    /// A store, its objects handed out by a lookup.
+    /// A store whose lookup collects the objects into a vector.
     OursCollected,
     /// One snapshot of a store.
     OursView,

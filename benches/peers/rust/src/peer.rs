@@ -1,4 +1,4 @@
-//! What every queue does, so that each workload is written once.
+//! The operations that every queue has, so that each workload is written once.
 
 use benches::naive_port::NaivePort;
 use flyball_workqueue::{Lease, Queue};
@@ -11,9 +11,9 @@ pub(crate) trait Peer: Send + Sync {
     type Held;
 
     fn new() -> Self;
-    /// By reference, as Go passes strings; a queue that stores the key clones it.
+    /// Takes the key by reference, as Go passes strings; a queue that stores the key clones it.
     fn add(&self, key: &Key);
-    /// Waits as a thread; `None` once shut down and empty.
+    /// Blocks the thread; returns `None` once the queue is shut down and empty.
     fn get(&self) -> Option<Self::Held>;
     fn key(held: &Self::Held) -> &Key;
     fn done(&self, held: Self::Held);

@@ -1,18 +1,19 @@
-//! The indexed store, and what else keeps the newest objects of a source.
+//! The indexed store, and other stores that keep the newest objects of a source.
 //!
 //! | file | |
 //! |---|---|
 //! | pods | the objects of every run, and their indexes |
-//! | cache | what every store does, so that each workload is written once |
+//! | cache | the operations that every store has, so that each workload is written once |
 //! | ours, kube, maps | the stores |
-//! | single | one operation after the other, and what a store takes from the heap |
+//! | single | one operation after the other, and the heap memory of a store |
 //! | get | point reads by several threads |
-//! | beside | writes beside somebody who lists |
-//! | operations | single operations with their tails, at any size |
-//! | readers | an informer beside many who list |
-//! | replace, stall | a complete list beside somebody who reads |
+//! | beside | writes beside a thread that lists |
+//! | operations | single operations with their latency tails, at any size |
+//! | readers | an informer beside many threads that list |
+//! | replace, stall | a relist beside a thread that reads |
 //!
-//! Objects are made before the clock starts. A read looks into the object that it found: that is what it is for.
+//! Objects are generated before the clock starts. Every read accesses a field of the object that it found, as real
+//! readers do.
 
 mod beside;
 mod cache;
@@ -34,7 +35,7 @@ use crate::store::kube::Kube;
 use crate::store::maps::{Dash, Papaya};
 use crate::store::ours::{Collected, Ours};
 
-/// `None`: these do not go together.
+/// Returns `None` if the party does not have this run.
 pub(crate) fn run(options: &Options, run: Run, who: Who) -> Option<Figures> {
     match (who, run) {
         (Who::Ours, Run::StoreReaders) => Some(readers::readers(options)),
@@ -61,7 +62,7 @@ fn indexed<C: Replaces<Reader: Lists>>(options: &Options, run: Run) -> Option<Fi
     }
 }
 
-/// What a map without indexes and views does, too.
+/// The runs that a map without indexes and views supports, too.
 fn by_key<C: Writes>(options: &Options, run: Run) -> Option<Figures> {
     match run {
         Run::StoreAdd => Some(single::add::<C>(options)),

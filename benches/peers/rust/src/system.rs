@@ -1,9 +1,9 @@
-//! What the kernel says of this process.
+//! CPU time and thread count of this process, as the kernel reports them.
 
 use std::fs;
 use std::time::Duration;
 
-/// Time that all threads have run.
+/// CPU time of all threads.
 pub(crate) fn cpu() -> Duration {
     let threads = fs::read_dir("/proc/self/task").expect("Linux");
     let ran = threads.flatten().filter_map(|thread| {
@@ -13,7 +13,7 @@ pub(crate) fn cpu() -> Duration {
     Duration::from_nanos(ran.sum())
 }
 
-/// Threads that live.
+/// The number of threads alive.
 pub(crate) fn threads() -> usize {
     fs::read_dir("/proc/self/task").expect("Linux").count()
 }

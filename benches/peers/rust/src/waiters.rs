@@ -1,4 +1,4 @@
-//! Many tasks wait for a token each: how often they are polled, and how many are overtaken by who came later.
+//! Many tasks wait for one token each. Counts the polls, and the waiters that a later waiter overtakes.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -18,7 +18,7 @@ use crate::options::{Options, Who};
 
 const RATE: NonZeroU32 = NonZeroU32::new(50).unwrap();
 
-/// As many waiters as keys; real time, as governor's waits know no other.
+/// `keys` is the number of waiters. The run uses real time, because governor's waits support no other.
 pub(crate) fn waiters(options: &Options, who: Who) -> Figures {
     let one = NonZeroU32::MIN;
     let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");

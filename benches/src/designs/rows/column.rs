@@ -1,4 +1,4 @@
-//! One index: the number of every row's value, and the rows of every value.
+//! One index: the value number of every row, and the rows of every value.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ pub(super) struct Column<const LOAD: usize> {
     numbers: Radix<Leaf<u32, 64>>,
     groups: Radix<Leaf<Option<Group>, 16>>,
     values: HashIndex<LOAD>,
-    /// Numbers that ever were, and those without a group.
+    /// The number of value numbers ever allocated; `free` lists those without a group.
     end: u32,
     free: Arc<Vec<u32>>,
 }
@@ -25,32 +25,32 @@ struct Group {
 }
 
 impl<const LOAD: usize> Column<LOAD> {
-    /// The number that a row has.
+    /// The value number of a row.
     pub(super) fn number(&self, row: u32) -> u32 {
-        self.numbers.get(row as usize / 64).expect("a row that was").0[row as usize % 64]
+        self.numbers.get(row as usize / 64).expect("the row was never set").0[row as usize % 64]
     }
 
     pub(super) fn set_number(&mut self, row: u32, number: u32) {
         self.numbers.get_mut(row as usize / 64).0[row as usize % 64] = number;
     }
 
-    /// The value that a row has.
+    /// The value of a row.
     pub(super) fn value(&self, row: u32) -> &str {
-        &self.group(self.number(row)).expect("a row that is there").value
+        &self.group(self.number(row)).expect("the row has no value").value
     }
 
-    /// The rows with a value.
+    /// The rows with the given value.
     pub(super) fn rows(&self, hash: u64, value: &str) -> impl Iterator<Item = u32> {
         let group = self.find(hash, value).and_then(|number| self.group(number));
         group.into_iter().flat_map(|group| group.rows.iter())
     }
 
-    /// Gives a row its value.
+    /// Sets the value of a row.
     pub(super) fn join(&mut self, row: u32, value: &Arc<str>) {
         let hash = hash(value);
         let number = match self.find(hash, value) {
             Some(number) => {
-                let group = self.group_mut(number).as_mut().expect("a value that was found");
+                let group = self.group_mut(number).as_mut().expect("the found value has no group");
                 group.rows.insert(row);
                 number
             }
@@ -64,11 +64,11 @@ impl<const LOAD: usize> Column<LOAD> {
         self.set_number(row, number);
     }
 
-    /// Takes a row's value away.
+    /// Removes the value of a row.
     pub(super) fn leave(&mut self, row: u32) {
         let number = self.number(row);
         let slot = self.group_mut(number);
-        let group = slot.as_mut().expect("a row that is there");
+        let group = slot.as_mut().expect("the row has no value");
         if group.rows.remove(row) {
             let hash = group.hash;
             *slot = None;

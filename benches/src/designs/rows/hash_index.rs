@@ -1,22 +1,23 @@
-//! From a hash to the numbers that have it: linear hashing (Litwin, 1980) with pages of sorted words.
+//! Maps a hash to the numbers with this hash: linear hashing (Litwin, 1980) with pages of sorted words.
 //!
-//! A word is the upper half of the hash above the number. The low bits of that half choose the page, so pages split without
-//! asking anyone for hashes; within a page words are sorted, that is by the half's high bits, and as these are
-//! uniform, a word is sought where its share of the page says. Adding `LOAD` words splits one page, the next in
-//! turn; a page has `LOAD` to twice that.
+//! A word is the upper half of the hash, followed by the number. The low bits of that half select the page, so a page
+//! can be split without computing hashes. Words of a page are sorted, so by the high bits of that half. These are
+//! uniformly distributed, so a search starts at the proportional position (interpolation search). Every `LOAD` added
+//! words split one page, in round-robin order; a page has `LOAD` to `2 * LOAD` words on average.
 
 use super::radix::Radix;
 
 #[derive(Clone, Debug)]
 pub(super) struct HashIndex<const LOAD: usize> {
     pages: Radix<Vec<u64>>,
-    /// How many pages there are.
+    /// The number of pages.
     count: usize,
     len: usize,
 }
 
 impl<const LOAD: usize> HashIndex<LOAD> {
-    /// The first result that `accept` gives for a number with this hash, or another with the same upper half.
+    /// The first result that `accept` returns for a number. A number of another hash with the same upper half may be
+    /// passed to `accept`, too.
     #[inline]
     pub(super) fn find<R>(&self, hash: u64, mut accept: impl FnMut(u32) -> Option<R>) -> Option<R> {
         let tag = hash >> 32;
@@ -51,7 +52,7 @@ impl<const LOAD: usize> HashIndex<LOAD> {
         }
     }
 
-    /// Of `count` pages, those that have been split this round go by one bit more.
+    /// The page of a tag. Pages that have been split in this round use one bit more.
     #[inline]
     fn page(&self, tag: u64) -> usize {
         let mask = self.count.next_power_of_two() - 1;
@@ -60,7 +61,7 @@ impl<const LOAD: usize> HashIndex<LOAD> {
     }
 
     fn split(&mut self) {
-        // The new page's partner lacks its top bit.
+        // The page to split: the number of the new page without its top bit.
         let bit = 1_usize << self.count.ilog2();
         let old = self.pages.get_mut(self.count - bit);
         let (moved, kept): (Vec<u64>, Vec<u64>) = old.iter().partition(|word| **word >> 32 & bit as u64 != 0);
@@ -70,7 +71,7 @@ impl<const LOAD: usize> HashIndex<LOAD> {
     }
 }
 
-/// Where the first word of the tag is or would be.
+/// The position of the first word with this tag, or where it would be.
 #[inline]
 fn place(page: &[u64], tag: u64) -> usize {
     let mut at = ((tag * page.len() as u64) >> 32) as usize;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 const WIDTH: usize = 64;
 
-/// Leaves by number. The vector has as many leaves as were ever used.
+/// Leaves by number. Leaves are never removed.
 #[derive(Clone, Debug)]
 pub(super) struct Radix<L> {
     root: Arc<Vec<Arc<Mid<L>>>>,
@@ -18,7 +18,7 @@ impl<L: Clone + Default> Radix<L> {
         self.root.get(leaf / WIDTH)?[leaf % WIDTH].as_deref()
     }
 
-    /// To be changed in place: what a clone shares on the path is copied first.
+    /// Returns a leaf for a change in place. Nodes on the path that a clone shares are copied first.
     #[inline]
     pub(super) fn get_mut(&mut self, leaf: usize) -> &mut L {
         let root = Arc::make_mut(&mut self.root);

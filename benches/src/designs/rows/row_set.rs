@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::designs::btree::Tree;
 
-/// Rows in a vector before there is a tree.
+/// The largest number of rows in a vector; more rows are stored in a B-tree.
 const FEW: usize = 128;
 
 #[derive(Clone, Debug)]
@@ -34,7 +34,7 @@ impl RowSet {
         }
     }
 
-    /// The row must be there; says whether it was the last.
+    /// The row must be in the set. Returns true if it was the last one.
     pub(super) fn remove(&mut self, row: u32) -> bool {
         match self {
             Self::One(_) => true,

@@ -1,6 +1,7 @@
-//! Draws what an adaptive limit does in front of a server whose latency rises with load: `adaptive FILE`.
+//! Draws the behaviour of an adaptive limiter in front of a server whose latency rises with load: `adaptive FILE`.
 //!
-//! The simulation is that of the tests of `flyball-ratelimit`, on virtual time: the picture is the same in every run.
+//! The simulation is the one in the tests of `flyball-ratelimit`. It runs on virtual time, so the picture is the same
+//! in every run.
 
 use std::env;
 use std::error::Error;
@@ -24,7 +25,7 @@ const FIRST: RGBColor = RGBColor(0, 102, 204);
 const SECOND: RGBColor = RGBColor(204, 85, 0);
 const WITHOUT: RGBColor = RGBColor(150, 150, 150);
 const WIDTH: u32 = 800;
-/// Of the strip with the names.
+/// The width of the strip with the names.
 const LEGEND: u32 = 170;
 const JOINS: u64 = 60;
 const PHASES: [Phase; 4] = [
@@ -64,7 +65,7 @@ fn main() -> Result<(), Failure> {
 
 fn median(second: &Second) -> f64 {
     match second.median {
-        // Everything was refused.
+        // Every request was refused.
         Duration::ZERO => f64::NAN,
         median => median.as_secs_f64() * 1e3,
     }
@@ -96,7 +97,7 @@ fn draw(area: &Area<'_>, title: &str, up: &str, most: f64, lines: &[Line]) -> Re
         let style = line.colour.stroke_width(2);
         let inside = line.points.iter().map(|(at, figure)| (*at, figure.min(most)));
         chart.draw_series(LineSeries::new(inside, style))?;
-        // Beside the plot, where no line runs.
+        // Beside the plot, where it covers no line.
         let (x, y) = (WIDTH as i32 - LEGEND as i32 + 10, 60 + 20 * row);
         area.draw(&PathElement::new([(x, y), (x + 16, y)], style))?;
         area.draw(&Text::new(line.name, (x + 22, y - 7), ("sans-serif", 13)))?;

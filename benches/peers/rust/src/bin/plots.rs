@@ -1,4 +1,4 @@
-//! Draws what `cargo xtask peers --scaling` has measured: `plots TABLE FOLDER`.
+//! Draws the results of `cargo xtask peers --scaling`: `plots TABLE FOLDER`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -19,9 +19,9 @@ struct Point {
     median: f64,
 }
 
-/// One picture.
+/// One plot.
 struct Plot {
-    /// After the name of what was measured, which the table's begins with.
+    /// The end of the file name. It starts with the name of the table.
     file: &'static str,
     lines: fn(&[Point]) -> Lines,
     title: &'static str,
@@ -29,7 +29,7 @@ struct Plot {
     up: &'static str,
 }
 
-/// Where a party's line goes; positions across are numbered, and named by `labels`.
+/// The points of each party. Positions on the x axis are numbered; `labels` has their names.
 struct Lines {
     labels: Vec<String>,
     of: BTreeMap<String, Vec<(f64, f64)>>,
@@ -47,7 +47,7 @@ const COLOURS: [(&str, RGBColor); 9] = [
     ("client-go, 160k", RGBColor(250, 170, 110)),
 ];
 const WIDTH: u32 = 800;
-/// Of the strip with the names.
+/// The width of the strip with the names.
 const LEGEND: u32 = 170;
 /// The rate of adds whose percentiles are drawn.
 const RATE: f64 = 50_000.0;
@@ -233,7 +233,7 @@ fn main() -> Result<(), Failure> {
     for plot in plots {
         let lines = (plot.lines)(&points);
         if lines.of.is_empty() {
-            // A table that was not measured to its end.
+            // The table is incomplete: the measurement was stopped.
             eprintln!("{what}-{}: no points", plot.file);
             continue;
         }
@@ -251,7 +251,7 @@ fn point(line: &str) -> Result<Point, Failure> {
     Ok(Point { plot, party, x: x.parse()?, figure, median: median.parse()? })
 }
 
-/// Sizes at equal distances: they grow by factors.
+/// The sizes are drawn at equal distances, because they grow by factors.
 fn growth(all: &[Point], plot: &str, figure: &str) -> Lines {
     let points: Vec<&Point> =
         all.iter().filter(|point| point.plot == plot && point.figure == figure).collect();
@@ -264,7 +264,7 @@ fn growth(all: &[Point], plot: &str, figure: &str) -> Lines {
     Lines { labels: sizes.into_iter().map(short).collect(), of }
 }
 
-/// Numbers of readers at equal distances; the fewest and the most objects.
+/// The numbers of readers are drawn at equal distances. One line is for the fewest objects, one for the most.
 fn readers(all: &[Point], figure: &str) -> Lines {
     const READERS: [&str; 6] = ["0", "1", "10", "20", "40", "80"];
     let mut of: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
@@ -272,7 +272,7 @@ fn readers(all: &[Point], figure: &str) -> Lines {
     for point in all.iter().filter(shown) {
         let readers = point.plot.strip_prefix("readers-");
         let Some(at) = READERS.iter().position(|count| Some(*count) == readers) else { continue };
-        // Nothing has no place where figures grow by factors: without readers there is no list.
+        // A logarithmic axis has no zero: without readers there is no list.
         if point.median > 0.0 {
             let line = format!("{}, {}", point.party, short(point.x as u64));
             of.entry(line).or_default().push((at as f64, point.median));
@@ -299,7 +299,7 @@ fn short(size: u64) -> String {
     }
 }
 
-/// Upwards by factors too, so that a straight gap is a constant ratio.
+/// The y axis is logarithmic, so that a constant distance is a constant ratio.
 fn draw(plot: &Plot, lines: &Lines, file: &Path) -> Result<(), Failure> {
     let area: DrawingArea<SVGBackend<'_>, Shift> = SVGBackend::new(file, (WIDTH, 420)).into_drawing_area();
     area.fill(&WHITE)?;
@@ -328,7 +328,7 @@ fn draw(plot: &Plot, lines: &Lines, file: &Path) -> Result<(), Failure> {
     for ((party, colour, line), row) in present.zip(0..) {
         let style = colour.stroke_width(2);
         chart.draw_series(LineSeries::new(line.iter().copied(), style).point_size(3))?;
-        // Beside the plot, where no line runs.
+        // Beside the plot, where it covers no line.
         let (x, y) = (WIDTH as i32 - LEGEND as i32 + 10, 60 + 20 * row);
         area.draw(&PathElement::new([(x, y), (x + 16, y)], style))?;
         area.draw(&Text::new(party, (x + 22, y - 7), ("sans-serif", 13)))?;
@@ -337,7 +337,7 @@ fn draw(plot: &Plot, lines: &Lines, file: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Only whole positions have a name.
+/// Only whole positions have a label.
 fn label(labels: &[String], at: f64) -> String {
     let whole = (at - at.round()).abs() < 1e-6 && at >= 0.0;
     labels.get(at.round() as usize).filter(|_| whole).cloned().unwrap_or_default()

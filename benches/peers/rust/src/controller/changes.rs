@@ -1,4 +1,4 @@
-//! Objects change. How long until a reconcile has begun that sees the change, or a later one of the same object?
+//! The time from a change of an object to the start of a reconcile that sees this change or a later one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -16,10 +16,10 @@ use crate::controller::{State, Work, figures, start, system};
 use crate::keys::keys;
 use crate::options::{Options, Who};
 
-/// The room of a watch: client-go's `watch.DefaultChanSize`.
+/// The capacity of a watch channel: client-go's `watch.DefaultChanSize`.
 pub(crate) const ROOM: usize = 100;
 
-/// The first change has version 2, the next 3.
+/// The version of the first change; each later change has the next version.
 pub(crate) const FIRST: u32 = 2;
 
 pub(crate) struct Changes {
@@ -43,7 +43,7 @@ pub(crate) struct Changes {
 }
 
 impl Changes {
-    /// Of these objects, one after the other.
+    /// `drawn` is the number of the object of each change, in order.
     fn new(objects: usize, drawn: &[u32], work: Duration, begin: Instant) -> Arc<Self> {
         let mut last = vec![1; objects];
         let before = drawn
@@ -69,8 +69,8 @@ impl Changes {
         self.begin.elapsed().as_nanos() as u64
     }
 
-    /// A reconcile begins: notes for how long the oldest change that no reconcile had seen was there. No two reconciles of an
-    /// object run at a time.
+    /// Called at the start of a reconcile. Records the time since the oldest change that no reconcile had seen.
+    /// Reconciles of one object never overlap.
     pub(crate) fn begins(&self, state: State) {
         let seen = self.seen[state.number as usize].swap(state.version, Ordering::Relaxed);
         if seen == 0 && self.listed.fetch_add(1, Ordering::Relaxed) + 1 == self.seen.len() {
@@ -93,12 +93,12 @@ impl Changes {
         }
     }
 
-    /// Until all objects of the list have been seen.
+    /// Waits until all objects of the list have been seen.
     pub(crate) async fn listed(&self) {
         self.reached.notified().await;
     }
 
-    /// Until so many changes have been seen.
+    /// Waits until the given number of changes have been seen.
     async fn seen(&self, changes: usize) {
         self.awaited.store(changes, Ordering::SeqCst);
         while self.covered.load(Ordering::SeqCst) < changes {
@@ -110,7 +110,7 @@ impl Changes {
 impl Work for Changes {
     async fn reconcile(self: Arc<Self>, state: State) -> Option<Duration> {
         self.begins(state);
-        // What was listed is not what is measured.
+        // Reconciles of the initial list are not measured.
         if !self.work.is_zero() && state.version >= FIRST {
             let start = self.now();
             sleep(self.work).await;
@@ -120,8 +120,8 @@ impl Work for Changes {
     }
 }
 
-/// All objects change, and when a reconcile has seen each, all change again: no change is merged with another, so that
-/// everybody reconciles as often.
+/// All objects change; when a reconcile has seen each change, all change again. So no two changes are coalesced, and
+/// every party runs the same number of reconciles.
 pub(crate) async fn throughput(options: &Options, who: Who, begin: Instant) -> Figures {
     let objects = options.keys;
     let rounds = options.adds / objects;
@@ -140,16 +140,17 @@ pub(crate) async fn throughput(options: &Options, who: Who, begin: Instant) -> F
     }
     let (took, cpu) = (start.elapsed(), system::cpu() - cpu);
     let waits = std::mem::take(&mut *changes.waits.lock());
-    assert_eq!(waits.len(), drawn.len(), "no change is merged with another");
+    assert_eq!(waits.len(), drawn.len(), "two changes were coalesced");
     let mut figures = figures(waits, cpu, drawn.len());
     figures.insert("ns", per_op(took, drawn.len()));
     figures
 }
 
-/// Changes of objects drawn at random, at random moments, so many a second. Who sends looks each millisecond at what is due.
+/// Changes of objects drawn at random, at random moments, at a given average rate. The sender checks every millisecond
+/// which changes are due.
 pub(crate) struct Pace {
     drawn: Vec<u32>,
-    /// In microseconds.
+    /// By change: when it is due, in microseconds.
     due: Vec<u32>,
 }
 
@@ -166,7 +167,7 @@ impl Pace {
         Changes::new(options.keys, &self.drawn, Duration::from_millis(options.work), begin)
     }
 
-    /// Room for all of them: who sends never waits.
+    /// The capacity is the number of changes, so the sender never waits.
     pub(crate) fn channel(&self) -> (Sender<State>, Receiver<State>) {
         channel(self.drawn.len())
     }
@@ -185,7 +186,8 @@ impl Pace {
         }
     }
 
-    /// Waits until all have been seen, not for ever. A change that nobody has seen then has waited until then.
+    /// Waits until all changes have been seen, for 5 s at most. A change that no reconcile has seen counts as having
+    /// waited until then.
     pub(crate) async fn end(&self, changes: &Changes, cpu: Duration) -> Figures {
         let count = self.drawn.len();
         let _ = timeout(Duration::from_secs(5), changes.seen(count)).await;
@@ -200,14 +202,14 @@ impl Pace {
         waits.extend(never.map(|change| Duration::from_nanos(now - sent(change))));
         let mut figures = figures(waits, cpu, seen);
         if !changes.work.is_zero() {
-            // Those that sleep now are not in it.
+            // Reconciles that are still asleep are not included.
             figures.insert("slept", changes.slept.load(Ordering::Relaxed) as f64 / 1e6 / seen as f64);
         }
         figures
     }
 }
 
-/// Each reconcile takes a while.
+/// Changes at a fixed rate; each reconcile sleeps for the configured time.
 pub(crate) async fn paced(options: &Options, who: Who, begin: Instant) -> Figures {
     let pace = Pace::new(options);
     let (changes, (sender, events)) = (pace.changes(options, begin), pace.channel());

@@ -1,5 +1,5 @@
-//! kube-runtime: what `Controller` is made of, as there is no cluster for its `Api`: a reflector, `trigger_self`, and `applier`. As there, each
-//! reconcile is a task of its own, and all else is one task.
+//! kube-runtime's parts of `Controller`: a reflector, `trigger_self`, and `applier`. `Controller` itself needs an `Api`
+//! to a cluster. As in `Controller`, each reconcile runs in its own task, and everything else in one task.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -17,7 +17,7 @@ use tokio::sync::mpsc::Receiver;
 use crate::controller::{State, Work};
 use crate::keys::Key;
 
-/// An object of its own, as a kind of the cluster has to have all metadata.
+/// An object type for kube-runtime, which requires full metadata.
 #[derive(Clone, Debug)]
 pub(crate) struct Object {
     metadata: ObjectMeta,
@@ -26,7 +26,7 @@ pub(crate) struct Object {
 
 impl Object {
     pub(crate) fn new(key: &Key, state: State) -> Self {
-        let (namespace, name) = key.split_once('/').expect("it has a namespace");
+        let (namespace, name) = key.split_once('/').expect("the key has no namespace");
         let metadata = ObjectMeta {
             name: Some(name.to_owned()),
             namespace: Some(namespace.to_owned()),
@@ -66,14 +66,14 @@ impl Resource for Object {
     }
 }
 
-/// A complete list of objects of these versions.
+/// A complete list of objects in the given versions.
 pub(crate) fn list(keys: &[Key], version: impl Fn(u32) -> u32) -> Vec<Event<Object>> {
     let object = |(key, number)| Object::new(key, State { number, version: version(number) });
     let objects = keys.iter().zip(0..).map(object).map(Event::InitApply);
     [Event::Init].into_iter().chain(objects).chain([Event::InitDone]).collect()
 }
 
-/// What `watcher` would yield: the list, then what comes of `events`.
+/// The stream that `watcher` would yield: the list, then the changes from `events`.
 pub(crate) fn watched(
     keys: Vec<Key>,
     events: Receiver<State>,
@@ -96,11 +96,11 @@ pub(super) fn start<W: Work>(keys: Vec<Key>, events: Receiver<State>, workers: u
             let again = work.reconcile(object.state).await;
             Ok::<_, Infallible>(again.map_or(Action::await_change(), Action::requeue))
         };
-        tokio::spawn(reconcile).map(|joined| joined.expect("it does not panic"))
+        tokio::spawn(reconcile).map(|joined| joined.expect("a reconcile panicked"))
     };
     let config = Config::default().concurrency(workers as u16);
     let error_policy = |_: Arc<Object>, error: &Infallible, _: Arc<()>| match *error {};
     let reconciled = applier(reconcile, error_policy, Arc::new(()), reader, changed.boxed(), config);
-    // Until who sends changes is gone.
-    tokio::spawn(reconciled.for_each(async |result| drop(result.expect("nothing fails"))));
+    // Runs until the sender of changes is dropped.
+    tokio::spawn(reconciled.for_each(async |result| drop(result.expect("a reconcile failed"))));
 }

@@ -1,4 +1,4 @@
-//! Ours: an informer into a controller.
+//! flyball: an informer and a controller.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -31,15 +31,15 @@ pub(super) fn start<W: Work>(keys: Vec<Key>, events: Receiver<State>, workers: u
     let workers = if workers == 0 { keys.len() } else { workers };
     let listed = (0..keys.len() as u32).map(|number| object(State { number, version: 1 }, &keys)).collect();
     let source = Fed::new(listed, events, move |state| object(state, &keys));
-    let informer = Informer::builder(OBJECTS, source).start().expect("it can be built");
-    // Of the delays that client-go's default has.
+    let informer = Informer::builder(OBJECTS, source).start().expect("the informer cannot be built");
+    // The delays of client-go's default limiter.
     let backoff = Exponential::new(Duration::from_millis(5)..=Duration::from_secs(1000));
     let queue = Queue::builder().limiter(backoff).timer(TokioTimer::current()).build();
     let store = informer.store().clone();
     let controller =
         Controller::new(queue).watches(&informer, |change| change.object().key.clone()).workers(workers);
     let reconciles = controller.run(move |key, _| {
-        let state = store.get(&key).expect("it is there").state;
+        let state = store.get(&key).expect("the object is missing").state;
         let work = work.clone();
         async move {
             let again = work.reconcile(state).await;
@@ -47,8 +47,8 @@ pub(super) fn start<W: Work>(keys: Vec<Key>, events: Receiver<State>, workers: u
         }
     });
     tokio::spawn(async move {
-        // The informer lives as long as the controller.
+        // Keeps the informer running as long as the controller.
         let _informer = informer;
-        reconciles.await.expect("it runs")
+        reconciles.await.expect("the controller failed")
     });
 }

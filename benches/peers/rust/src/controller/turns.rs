@@ -1,5 +1,5 @@
-//! Overload: every reconcile asks to be called again after a while, and there are more keys than can be. How long does a key that is due wait
-//! for its turn?
+//! Overload: every key is requeued after its reconcile, and there are more keys than the workers can handle. Measures
+//! how long a due key waits for its reconcile.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -14,13 +14,13 @@ use crate::controller::{State, Work, figures, start, system};
 use crate::keys::keys;
 use crate::options::{Options, Who};
 
-/// How long after a reconcile its key is due again.
+/// The delay after which a reconciled key is due again.
 const AGAIN: Duration = Duration::from_secs(1);
 
 struct Turns {
     begin: Instant,
     work: Duration,
-    /// By key: since when it is due, in nanoseconds since `begin`; in the future when it is not.
+    /// By key: when it became due or will be due, in nanoseconds since `begin`.
     due: Vec<AtomicU64>,
     never: AtomicUsize,
     waits: Mutex<Vec<Duration>>,
@@ -33,7 +33,7 @@ impl Turns {
     }
 }
 
-/// The due time of a key that has not had a turn yet.
+/// The due time of a key that has not been reconciled yet.
 const AT_FIRST: u64 = 0;
 
 impl Work for Turns {
@@ -52,7 +52,7 @@ impl Work for Turns {
     }
 }
 
-/// A key that is due in the end has waited until then, whether it had a turn before or not.
+/// A key that is still due at the end counts as having waited until then, whether or not it was reconciled before.
 pub(crate) async fn overload(options: &Options, who: Who, begin: Instant) -> Figures {
     let turns = Arc::new(Turns {
         begin,

@@ -1,4 +1,4 @@
-//! Changes of objects, and when who listens knows of them.
+//! The time until listeners have received changes of objects.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,15 +19,15 @@ use crate::memory::Memory;
 use crate::options::{Options, Who};
 use crate::system;
 
-/// A listener that notes when it has received the last state of each object. It may receive a state twice, and may miss those
-/// in between.
+/// A listener that records when it has received the last state of each object. It may receive a state twice, and may
+/// miss intermediate states.
 pub(super) struct Last {
-    /// By object.
+    /// By object: its last version.
     last: Arc<Vec<u32>>,
     known: Vec<u32>,
-    /// Objects it has not received in any state yet.
+    /// The number of objects of which it has received no state yet.
     listed: usize,
-    /// Changing objects whose last state it has not received yet.
+    /// The number of changing objects of which it has not received the last state yet.
     left: usize,
     told: Arc<Told>,
 }
@@ -60,7 +60,7 @@ impl Told {
 }
 
 impl Last {
-    /// A listener for objects whose last versions are these.
+    /// Builds a listener that finishes when each object has reached the given version.
     pub(super) fn new(last: &Arc<Vec<u32>>, told: &Arc<Told>) -> Self {
         let left = last.iter().filter(|&&version| version >= FIRST).count();
         let known = vec![0; last.len()];
@@ -96,7 +96,8 @@ impl Handler for Last {
     }
 }
 
-/// Objects drawn at random change as fast as the watch takes it, until all listeners have received the last state of each.
+/// Objects drawn at random change as fast as the watch accepts it, until all listeners have received the last state of
+/// each.
 pub(super) async fn events(options: &Options, who: Who) -> Figures {
     let drawn = Draws::choices(1, options.adds, options.keys);
     let mut last = vec![1; options.keys];
@@ -133,14 +134,15 @@ impl Handler for Beside {
     async fn handle(&mut self, state: State) {
         match self {
             Self::Quick(changes) => changes.begins(state),
-            // What was listed is not what is measured.
+            // Objects of the initial list are not measured.
             Self::Slow(work) if state.version >= FIRST => sleep(*work).await,
             Self::Slow(_) => {}
         }
     }
 }
 
-/// The latency of a listener beside one that is too slow for all changes, and the memory that the slow one costs.
+/// The latency of a listener beside another one that is too slow for all changes, and the memory that the slow one
+/// costs.
 pub(super) async fn slow_handler(options: &Options, who: Who, begin: Instant) -> Figures {
     let mut quick = options.clone();
     quick.work = 0;

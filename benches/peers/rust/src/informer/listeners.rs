@@ -1,4 +1,4 @@
-//! Who listens: a task that is handed one object after the other.
+//! Listeners: tasks that receive one object after the other.
 
 use std::future::Future;
 
@@ -15,7 +15,7 @@ use crate::fed::Fed;
 use crate::keys::Key;
 use crate::options::Who;
 
-/// Of kube-runtime's buffer between reflector and listeners: as in its example.
+/// The capacity of kube-runtime's buffer between reflector and listeners, as in its example.
 const SHARED: usize = 100;
 
 /// What a listener does with an object.
@@ -29,11 +29,11 @@ pub(super) fn objects(keys: &[Key]) -> Vec<Object> {
     keys.iter().zip(0..).map(object).collect()
 }
 
-/// Ours over these objects and what comes of `events`.
+/// flyball's informer over the initial objects and the changes from `events`.
 pub(super) fn informer(keys: &[Key], events: Receiver<State>) -> Informer<Key, Object> {
     let (listed, keys) = (objects(keys), keys.to_vec());
     let decode = move |state: State| Object { key: keys[state.number as usize].clone(), state };
-    Informer::builder(OBJECTS, Fed::new(listed, events, decode)).start().expect("it can be built")
+    Informer::builder(OBJECTS, Fed::new(listed, events, decode)).start().expect("a valid informer")
 }
 
 pub(super) async fn listen(mut changes: Subscription<Key, Object>, mut handler: impl Handler) {
@@ -43,7 +43,7 @@ pub(super) async fn listen(mut changes: Subscription<Key, Object>, mut handler: 
     }
 }
 
-/// Starts an informer and tasks that listen, each from the beginning.
+/// Starts an informer, and one task per listener. Every listener receives the initial list.
 pub(super) fn start<H: Handler>(
     who: Who,
     keys: Vec<Key>,
@@ -54,7 +54,7 @@ pub(super) fn start<H: Handler>(
         Who::Kube => {
             let (_, writer) = store_shared::<KubeObject>(SHARED);
             for mut handler in handlers {
-                let mut handle = writer.subscribe().expect("it is shared");
+                let mut handle = writer.subscribe().expect("the store is not shared");
                 tokio::spawn(async move {
                     while let Some(object) = handle.next().await {
                         handler.handle(object.state).await;
@@ -70,7 +70,7 @@ pub(super) fn start<H: Handler>(
             for handler in handlers {
                 tokio::spawn(listen(informer.subscribe(), handler));
             }
-            // It lives as long as somebody listens.
+            // The task keeps the informer alive until it stops.
             tokio::spawn(async move { informer.stopped().await });
         }
     }

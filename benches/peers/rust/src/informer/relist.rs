@@ -1,5 +1,6 @@
-//! A complete list once more, of newer objects or of unchanged ones but for the last: how long until who listens knows, and what it takes meanwhile. The
-//! objects are there before the clock starts, as if decoded from the wire.
+//! A relist. All objects are newer, or only the last one is. Measures the time until a listener has received the
+//! changes, and the memory used meanwhile. The objects are allocated before the clock starts, as if they were decoded
+//! from the wire.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -30,7 +31,7 @@ struct Begun {
 pub(super) async fn relist(options: &Options, who: Who) -> Figures {
     let last = options.keys as u32 - 1;
     let newer = options.percent > 0;
-    // A version that all of the second list have, or only the last.
+    // The new version applies to all objects of the second list, or only to the last one.
     let version = move |number: u32| if newer || number == last { 2 } else { 1 };
     let (told, ends) = (Arc::new(Told::default()), Arc::new((0..=last).map(version).collect()));
     let mut listener = Last::new(&ends, &told);
@@ -66,7 +67,7 @@ pub(super) async fn relist(options: &Options, who: Who) -> Figures {
                 expired: Mutex::new(Some(expired)),
                 begins: Mutex::new(Some(begins)),
             };
-            let informer = Informer::builder(OBJECTS, source).start().expect("it can be built");
+            let informer = Informer::builder(OBJECTS, source).start().expect("the informer cannot be built");
             tokio::spawn(listen(informer.subscribe(), listener));
             told.listed(1).await;
             expire.send(()).expect("it listens");
@@ -79,7 +80,7 @@ pub(super) async fn relist(options: &Options, who: Who) -> Figures {
     figures
 }
 
-/// Objects that share nothing with others.
+/// Objects that share no memory with others.
 fn anew(keys: &[Key], version: impl Fn(u32) -> u32) -> Vec<Object> {
     let mut all = objects(keys);
     for object in &mut all {
@@ -89,9 +90,9 @@ fn anew(keys: &[Key], version: impl Fn(u32) -> u32) -> Vec<Object> {
     all
 }
 
-/// Two lists, and a watch that is too old between them.
+/// Two lists. The watch between them reports that its version is too old.
 struct Relisted {
-    /// The next one last.
+    /// In reverse order: the next list is the last element.
     lists: Mutex<Vec<Vec<Object>>>,
     expired: Mutex<Option<oneshot::Receiver<()>>>,
     begins: Mutex<Option<oneshot::Sender<Begun>>>,
@@ -104,7 +105,7 @@ impl Source for Relisted {
     type Watch = Expires;
 
     async fn list(&self, _: ListRequest) -> Result<Page<Object>, SourceError> {
-        let items = self.lists.lock().pop().expect("it lists twice");
+        let items = self.lists.lock().pop().expect("a third list was requested");
         let left = self.lists.lock().len() as u64;
         if left == 0 {
             let begun = Begun { memory: Memory::watch(), at: Instant::now() };
@@ -124,7 +125,7 @@ impl WatchStream for Expires {
     async fn next(&mut self) -> Option<Result<WatchEvent<Object>, SourceError>> {
         match self.0.take() {
             Some(expired) => {
-                expired.await.expect("it is told");
+                expired.await.expect("the sender was dropped");
                 Some(Err(SourceError::new(SourceErrorKind::Expired, "too old")))
             }
             None => std::future::pending().await,

@@ -1,8 +1,9 @@
-//! Updates by one thread: alone, and beside a thread that lists everything in a loop. A store with snapshots iterates over all of one, as building
-//! the list does in the others. The lister does not read the objects: that would let the writer run where a list blocks it.
+//! Updates by one thread, alone and beside a thread that lists all objects in a loop. A store with snapshots iterates
+//! over a whole snapshot, because the other stores iterate to build the list. The lister does not read the objects:
+//! reading would let the writer run where a list blocks it.
 //!
-//! No index value changes. A write is timed from the end of the one before it, so the time includes every delay. The figures include
-//! the complete lists per second: a starved lister would make the writer look fast.
+//! No index value changes. A write is timed from the end of the previous one, so the time includes every delay. The
+//! figures include the complete lists per second: without them, a starved lister would make the writer look fast.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -54,7 +55,7 @@ pub(crate) fn beside<C: Writes<Reader: Lists>>(options: &Options) -> Figures {
     figures
 }
 
-/// Writes all, or as many as there is time for; how long each took.
+/// Writes all updates, or as many as the time limit allows. Returns the duration of each.
 fn write<C: Writes>(cache: &mut C, updates: Vec<Pod>, most: Duration) -> Vec<Duration> {
     let mut gaps = Vec::with_capacity(updates.len());
     let begin = Instant::now();

@@ -1,30 +1,30 @@
-//! What every store does, so that each workload is written once.
+//! The operations that every store has, so that each workload is written once.
 
 use crate::store::pods::Pod;
 
-/// The side of a store that its one writer has.
+/// The write side of a store; there is one writer.
 pub(crate) trait Writes {
     type Reader: Reads;
 
-    /// With none, one, two or four indexes: by namespace; by node, too; by labels and uid, too.
+    /// Indexes: 1 = namespace; 2 = namespace, node; 4 = namespace, node, labels, uid.
     fn new(indexes: usize) -> Self;
     fn reader(&self) -> Self::Reader;
     fn put(&mut self, pod: Pod);
 }
 
-/// Of a store that takes complete lists.
+/// A store that accepts complete lists.
 pub(crate) trait Replaces: Writes {
-    /// A list, as this store wants it.
+    /// A list in the form that this store expects.
     type List;
 
     fn listed(pods: Vec<Pod>, version: u64) -> Self::List;
-    /// Makes a list the content, and drops what that returns.
+    /// Replaces the content by the list, and drops the returned value.
     fn replace(&mut self, list: Self::List);
 }
 
-/// The side of a store that any number of threads have.
+/// The read side of a store; any number of threads share it.
 pub(crate) trait Reads: Clone + Send + Sync {
-    /// How it wants to be asked.
+    /// The key type of a lookup.
     type Key: Sync;
 
     fn key(pod: &Pod) -> Self::Key;
@@ -32,18 +32,18 @@ pub(crate) trait Reads: Clone + Send + Sync {
     fn get(&self, key: &Self::Key) -> Option<u64>;
 }
 
-/// Of a store that can do more than find a key.
+/// A store that supports more than lookups by key.
 pub(crate) trait Lists: Reads {
     /// All objects at one instant.
     type View;
 
     fn view(&self) -> Self::View;
     fn walk<'a>(view: &'a Self::View, each: impl FnMut(&'a Pod));
-    /// The objects of a node, each looked at.
+    /// Calls `each` for all objects of a node.
     fn by_node(&self, node: &str, each: impl FnMut(&Pod));
 }
 
-/// The sum of all versions: every object is looked at.
+/// The sum of all versions, so that every object is read.
 pub(crate) fn read<R: Lists>(view: &R::View) -> u64 {
     let mut sum = 0;
     R::walk(view, |pod| sum += pod.version);

@@ -1,4 +1,4 @@
-//! Point reads by several threads at once; wall time over reads.
+//! Concurrent point reads by several threads; wall time divided by the number of reads.
 
 use std::sync::Barrier;
 use std::thread;
@@ -26,9 +26,9 @@ pub(crate) fn get<C: Writes, R: Reads>(options: &Options, reader: impl Fn(&C) ->
         let read = |drawn: &[u32], reader: R| {
             begin.wait();
             let start = Instant::now();
-            let found = |index: &u32| reader.get(&keys[*index as usize]).expect("it is there");
+            let found = |index: &u32| reader.get(&keys[*index as usize]).expect("an object is missing");
             let sum: u64 = drawn.iter().map(found).sum();
-            assert_eq!(sum, share as u64, "all are at version 1");
+            assert_eq!(sum, share as u64, "an object is not at version 1");
             (start, Instant::now())
         };
         let readers = drawn.iter().map(|drawn| {

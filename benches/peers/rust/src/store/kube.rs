@@ -39,7 +39,7 @@ impl Lookup for Pod {
         Some(self.namespace.as_ref().into())
     }
 
-    /// Of the usual length: only kept.
+    /// A version of the usual length: it is stored, never compared.
     fn resource_version(&self) -> Option<Cow<'_, str>> {
         Some("1000000".into())
     }
@@ -101,7 +101,7 @@ impl Lists for Store<Pod> {
         view.iter().for_each(|pod| each(pod));
     }
 
-    /// There is no index: all objects are looked at.
+    /// There is no index: all objects are scanned.
     fn by_node(&self, node: &str, mut each: impl FnMut(&Pod)) {
         self.state().iter().filter(|pod| *pod.node == *node).for_each(|pod| each(pod));
     }

@@ -1,4 +1,4 @@
-//! Concurrent maps: neither indexes nor views; hashed as ours is.
+//! Concurrent maps without indexes and views, with the same hasher as flyball's store.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ impl Reads for Dash {
         pod.key.clone()
     }
 
-    /// The object is handed out, as the others do: nobody keeps a shard locked while he looks at an object.
+    /// The object is cloned, as in the other stores: a reader does not keep a shard locked while it reads an object.
     fn get(&self, key: &Key) -> Option<u64> {
         let pod = DashMap::get(self, key).map(|entry| entry.value().clone());
         pod.map(|pod| pod.version)
@@ -65,7 +65,7 @@ impl Reads for Papaya {
         pod.key.clone()
     }
 
-    /// Handed out, as in the others.
+    /// The object is cloned, as in the other stores.
     fn get(&self, key: &Key) -> Option<u64> {
         let pod = self.pin().get(key).cloned();
         pod.map(|pod| pod.version)

@@ -1,4 +1,5 @@
-//! Single operations on a store of any size, each timed by itself, so with the clock: for the tails, and for how they grow.
+//! Single operations on a store of any size, each timed separately, clock included: shows latency tails and growth with
+//! the size.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -10,8 +11,8 @@ use crate::options::Options;
 use crate::store::cache::{Lists, Reads, Writes};
 use crate::store::pods::{NAMESPACES, Pod, fleet, nodes, updates};
 
-/// Objects are added one after the other, then updated, got and looked up at random; then there are lists, a write before each. No kind but
-/// the adds takes longer than this.
+/// The time limit of each kind of operation except the adds. Objects are added one after the other, then updated, read
+/// and looked up at random; then they are listed, with a write before each list.
 const MOST: Duration = Duration::from_secs(3);
 const LISTS: usize = 300;
 
@@ -28,7 +29,7 @@ pub(crate) fn operations<C: Writes<Reader: Lists>>(options: &Options) -> Figures
     figures.extend(tails(["update-p50", "update-p99", "update-p999"], updated));
     let keys: Vec<_> = pods.iter().map(<C::Reader as Reads>::key).collect();
     let got = timed(Draws::choices(3, options.adds, keys.len()), Some(MOST), |index| {
-        assert!(reader.get(&keys[index as usize]).is_some(), "it is there");
+        assert!(reader.get(&keys[index as usize]).is_some(), "an object is missing");
     });
     figures.extend(tails(["get-p50", "get-p99", "get-p999"], got));
     let nodes = nodes(options.keys);
@@ -75,7 +76,7 @@ fn timed<T>(items: Vec<T>, most: Option<Duration>, mut work: impl FnMut(T)) -> V
     taken
 }
 
-/// In nanoseconds.
+/// Percentiles in nanoseconds.
 fn tails(names: [&'static str; 3], mut taken: Vec<Duration>) -> Vec<(&'static str, f64)> {
     taken.sort_unstable();
     let at = |permille: usize| taken[(taken.len() * permille / 1000).min(taken.len() - 1)].as_nanos() as f64;

@@ -1,4 +1,4 @@
-//! Ours, and other ways to use it.
+//! flyball's store, and other ways to read it.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ impl Writes for Ours {
     }
 
     fn put(&mut self, pod: Pod) {
-        assert!(self.upsert(pod).is_change(), "every write is newer");
+        assert!(self.upsert(pod).is_change(), "a write was not newer");
     }
 }
 
@@ -75,11 +75,11 @@ impl Lists for Reader {
 
     fn by_node(&self, node: &str, mut each: impl FnMut(&Pod)) {
         let view = self.snapshot();
-        view.by_index(&NODE, node).expect("it is indexed").for_each(|pod| each(pod));
+        view.by_index(&NODE, node).expect("the index is missing").for_each(|pod| each(pod));
     }
 }
 
-/// A store whose lookups hand out the objects, as client-go's do.
+/// A store whose lookups return clones of the objects, as client-go's lookups do.
 #[derive(Clone)]
 pub(crate) struct Collected(pub(crate) Reader);
 
@@ -107,11 +107,11 @@ impl Lists for Collected {
     }
 
     fn by_node(&self, node: &str, mut each: impl FnMut(&Pod)) {
-        self.0.by_index(&NODE, node).expect("it is indexed").iter().for_each(|pod| each(pod));
+        self.0.by_index(&NODE, node).expect("the index is missing").iter().for_each(|pod| each(pod));
     }
 }
 
-/// One view, held: nothing is handed out.
+/// One snapshot, kept for all reads: lookups return references.
 impl Reads for Snapshot<Key, Pod> {
     type Key = Key;
 

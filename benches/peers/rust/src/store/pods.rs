@@ -1,7 +1,7 @@
-//! The objects of every run: pods cut down to what the indexes ask for, 104 bytes here and in Go.
+//! The objects of every run: pods reduced to the fields that the indexes need, 104 bytes in Rust and in Go.
 //!
-//! 100 pods a node, 100 namespaces, two labels each (200 pods an `app`, ten `stage`s), a uid of its own. The texts of
-//! a value are shared by the objects that have it, and a newer state shares those of the older one, as Go's strings do.
+//! 100 pods per node, 100 namespaces, two labels each (200 pods per `app`, ten `stage`s), a unique uid. Objects with
+//! the same value share its text, and a newer state shares the texts of the older one, as Go's strings do.
 
 use std::sync::Arc;
 

@@ -1,9 +1,11 @@
-//! The shape of client-go's `BenchmarkSharedIndexInformer`: readers list the one namespace that holds all pods, again and
-//! again, while modifications come through a watch and an informer to a handler, ten of them under way at a time.
+//! The shape of client-go's `BenchmarkSharedIndexInformer`: readers repeatedly list the one namespace with all pods,
+//! while modifications go through a watch and an informer to a handler. At most ten modifications are in progress at a
+//! time.
 //!
-//! As there, a read goes through all objects and looks into none, and the watch has room for one event. Who sends and the informer are tasks
-//! of one runtime, goroutines there; readers are threads. (With the sender on a thread of its own each event is two threads woken up: 13 000 a second
-//! without a reader, whatever the store does.)
+//! As in that benchmark, a read iterates over all objects without reading their fields, and the watch has a capacity of
+//! one event. The sender and the informer are tasks of one runtime (goroutines in Go); readers are threads. With the
+//! sender on a separate thread, each event wakes two threads: that limits the rate to 13 000 per second without a
+//! reader, for any store.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -78,7 +80,7 @@ pub(crate) fn readers(options: &Options) -> Figures {
 fn read(store: Reader, namespace: &str, pods: usize, stop: &AtomicBool, reads: &AtomicU64) {
     while !stop.load(Ordering::Relaxed) {
         let view = store.snapshot();
-        let objects = view.by_index(&NAMESPACE, namespace).expect("it is indexed");
+        let objects = view.by_index(&NAMESPACE, namespace).expect("the index is missing");
         assert_eq!(objects.len(), pods);
         objects.for_each(|pod| {
             black_box(&**pod);

@@ -1,8 +1,8 @@
-//! Complete lists into a full store, beside one thread that gets objects drawn at random, again and again.
+//! Complete lists into a full store, beside one thread that repeatedly gets objects drawn at random.
 //!
-//! `percent` of the objects are newer in each list. Ours also says what that changed, which client-go leaves to its queue. A machine holds
-//! threads up by itself, too, so after each list the reader goes on for as long with nobody writing: `quiet` is what it met then.
-//! Figures are the medians of all lists.
+//! `percent` of the objects are newer in each list. flyball also reports the changes of a list; client-go leaves this
+//! to its queue. The machine itself delays threads, too. So after each list the reader continues for the same time
+//! without a writer: `quiet` is the longest delay in that time. Figures are the medians of all lists.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -17,7 +17,7 @@ use crate::store::cache::{Reads, Replaces, filled};
 use crate::store::pods::{NAMESPACES, fleet, newer};
 use crate::store::stall::Stalls;
 
-/// Of a round: nobody looks, a list comes, nobody writes.
+/// The phases of a round: preparation, one list, and the same time without a writer.
 const PHASES: usize = 3;
 const END: usize = usize::MAX;
 
@@ -42,7 +42,7 @@ pub(crate) fn replace<C: Replaces>(options: &Options) -> Figures {
                 if at == END {
                     return all;
                 }
-                assert!(reader.get(&keys[draws.next(keys.len())]).is_some(), "in all lists");
+                assert!(reader.get(&keys[draws.next(keys.len())]).is_some(), "an object is missing");
                 stalls.note();
             }
         });

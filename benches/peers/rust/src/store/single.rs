@@ -1,4 +1,4 @@
-//! One thread, one operation after the other; and what a store takes from the heap.
+//! One thread, one operation after the other; and the heap memory of a store.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::options::Options;
 use crate::store::cache::{Lists, Writes, filled, read};
 use crate::store::pods::{NAMESPACES, Pod, fleet, newer, nodes, updates};
 
-/// Distinct objects into a new store; again, into another new one, until `adds` are made.
+/// Adds distinct objects to a new store, and repeats this with another new store until `adds` adds are made.
 pub(crate) fn add<C: Writes>(options: &Options) -> Figures {
     let rounds = (options.adds / options.keys).max(1);
     let pods = fleet(options.keys, NAMESPACES);
@@ -29,7 +29,7 @@ pub(crate) fn add<C: Writes>(options: &Options) -> Figures {
     ns(time, rounds * options.keys)
 }
 
-/// Newer states of objects drawn at random; no index value changes.
+/// Writes newer states of objects drawn at random; no index value changes.
 pub(crate) fn update<C: Writes>(options: &Options) -> Figures {
     let pods = fleet(options.keys, NAMESPACES);
     let mut cache: C = filled(options.indexes, &pods);
@@ -38,7 +38,7 @@ pub(crate) fn update<C: Writes>(options: &Options) -> Figures {
     ns(time, options.adds)
 }
 
-/// The hundred objects of a node, each looked at; as many lookups as asked for, or as there is time for.
+/// Looks up the hundred objects of a node and reads each. Stops after `adds` lookups or at the time limit.
 pub(crate) fn by_index<C: Writes, R: Lists>(options: &Options, reader: impl Fn(&C) -> R) -> Figures {
     const MOST: Duration = Duration::from_secs(3);
     let cache = filled(options.indexes, &fleet(options.keys, NAMESPACES));
@@ -59,12 +59,12 @@ pub(crate) fn by_index<C: Writes, R: Lists>(options: &Options, reader: impl Fn(&
         }
     }
     let time = begin.elapsed();
-    assert_eq!((hits, sum), (100 * lookups, hits as u64), "a node has a hundred pods, all at version 1");
+    assert_eq!((hits, sum), (100 * lookups, hits as u64), "a node does not have a hundred pods at version 1");
     ns(time, lookups)
 }
 
-/// One view of all objects, after a write so that none is left from before (`snapshot`, µs); that and going through it
-/// (`walk`, ns an object); and looking at each object, too (`read`).
+/// One view of all objects after a write, so that no older view can be reused (`snapshot`, µs); the same and an
+/// iteration over it (`walk`, ns per object); the same and a read of each object (`read`).
 pub(crate) fn list<C: Writes<Reader: Lists>>(options: &Options) -> Figures {
     let pods = fleet(options.keys, NAMESPACES);
     let mut cache: C = filled(options.indexes, &pods);
@@ -92,14 +92,14 @@ pub(crate) fn list<C: Writes<Reader: Lists>>(options: &Options) -> Figures {
     [("snapshot", snapshot / 1e3), ("walk", walk / objects), ("read", read / objects)].into()
 }
 
-/// Live heap of a store that holds the objects, beyond the objects: neither the texts nor the object itself, once.
+/// Live heap of a store, without the texts and without one copy of each object itself.
 pub(crate) fn bytes<C: Writes>(options: &Options) -> Figures {
     let mut pods = fleet(options.keys, NAMESPACES);
-    // What a process has once is not the store's.
+    // The first store allocates memory that the process needs only once; it does not count.
     drop(filled::<C>(options.indexes, &pods[..1]));
     let (cache, bytes, allocations) = growth(|| {
         let mut cache = C::new(options.indexes);
-        // Drained, as giving back the list's own memory would be counted.
+        // `drain` keeps the memory of the vector: freeing it would be counted.
         pods.drain(..).for_each(|pod| cache.put(pod));
         cache
     });

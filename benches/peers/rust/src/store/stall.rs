@@ -1,10 +1,10 @@
-//! How long a thread is kept from going on: not counted is the time in which it could run and the kernel gave the core
-//! to somebody else. That is the machine's load, and not the doing of a store.
+//! The time in which a thread makes no progress. Time in which the thread is runnable and the kernel runs another
+//! thread does not count: the load of the machine causes it, not the store.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// Shorter gaps are not looked into: to ask the kernel takes longer.
+/// Shorter gaps are not examined, because reading the kernel's statistics takes longer.
 const SHORT: Duration = Duration::from_micros(20);
 
 pub(crate) struct Stalls {
@@ -12,7 +12,7 @@ pub(crate) struct Stalls {
     queued: Duration,
     /// The longest gap between two notes.
     pub(crate) slowest: Duration,
-    /// The longest without the wait for a core.
+    /// The longest gap without the time spent waiting for a core.
     pub(crate) blocked: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! A cache of objects with subscribers, by either: the programs do not know which.
+//! A cache of objects with subscribers, implemented by kube-runtime and by flyball: the programs are generic over it.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
-/// Of kube-runtime's buffer between the cache and its subscribers.
+/// The capacity of kube-runtime's buffer between the cache and its subscribers.
 pub(crate) const BUFFER: usize = 64;
 
 pub(crate) trait Kind:
@@ -38,11 +38,11 @@ impl<K> Kind for K where
 {
 }
 
-/// Names of the objects in the changes that a subscriber received.
+/// The names of the objects in the changes that a subscriber received.
 pub(crate) type Told = BoxStream<'static, String>;
 
 pub(crate) trait Cache<K: Kind>: Clone + Send + Sync + 'static {
-    /// Starts a cache in a task of its own, with this many subscribers.
+    /// Starts a cache with the given number of subscribers in its own task.
     fn start(api: Api<K>, config: watcher::Config, subscribers: usize) -> (Self, Vec<Told>);
 
     fn ready(&self) -> BoxFuture<'static, ()>;
@@ -64,7 +64,7 @@ impl<K: Kind> Cache<K> for KubeRuntime<K> {
     fn start(api: Api<K>, config: watcher::Config, subscribers: usize) -> (Self, Vec<Told>) {
         let (reader, writer) = store_shared(BUFFER);
         let told = (0..subscribers).map(|_| {
-            let handle = writer.subscribe().expect("it is shared");
+            let handle = writer.subscribe().expect("the store is not shared");
             handle.map(|object: Arc<K>| object.name_any()).boxed()
         });
         let told = told.collect();
@@ -75,7 +75,7 @@ impl<K: Kind> Cache<K> for KubeRuntime<K> {
 
     fn ready(&self) -> BoxFuture<'static, ()> {
         let store = self.0.clone();
-        async move { store.wait_until_ready().await.expect("the writer is there") }.boxed()
+        async move { store.wait_until_ready().await.expect("the writer was dropped") }.boxed()
     }
 
     fn len(&self) -> usize {
@@ -97,7 +97,7 @@ impl<K> Clone for Flyball<K> {
 
 impl<K: Kind> Cache<K> for Flyball<K> {
     fn start(api: Api<K>, config: watcher::Config, subscribers: usize) -> (Self, Vec<Told>) {
-        let informer = flyball_kube::informer(api, config).start().expect("it can be built");
+        let informer = flyball_kube::informer(api, config).start().expect("the informer cannot be built");
         let told = (0..subscribers).map(|_| {
             let next = async |mut changes: flyball_informer_cache::Subscription<NamespacedName, K>| {
                 let name = changes.next().await?.object().name_any();

@@ -14,7 +14,7 @@ static ALIVE: AtomicUsize = AtomicUsize::new(0);
 static MOST: AtomicUsize = AtomicUsize::new(0);
 static COPIES: AtomicUsize = AtomicUsize::new(0);
 
-/// Called once, when an object with this value ends.
+/// A callback that runs once, when an object with this value is dropped.
 type AtEnd = (String, Box<dyn FnOnce() + Send>);
 static AT_END: Mutex<Option<AtEnd>> = Mutex::new(None);
 
@@ -28,7 +28,7 @@ impl Counted {
     }
 }
 
-/// Starts to count anew.
+/// Resets the counters.
 pub(crate) fn reset() {
     COPIES.store(0, Relaxed);
     MOST.store(ALIVE.load(Relaxed), Relaxed);
@@ -38,12 +38,12 @@ pub(crate) fn copies() -> usize {
     COPIES.load(Relaxed)
 }
 
-/// The most that were alive at one time.
+/// The largest number of instances alive at one time.
 pub(crate) fn most() -> usize {
     MOST.load(Relaxed)
 }
 
-/// Does this when the next object with this value ends, where that happens.
+/// Runs `work` when the next object with this value is dropped, on the thread that drops it.
 pub(crate) fn at_end(value: &str, work: impl FnOnce() + Send + 'static) {
     *AT_END.lock() = Some((value.to_owned(), Box::new(work)));
 }

@@ -1,4 +1,4 @@
-//! D1: keys that wait for a slot are drawn from a hash table.
+//! D1: keys that wait for a slot are taken from a hash table in no fair order.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! D2: what a relist brings is reconciled with the store from before it, and that is it.
+//! D2: after a relist, reconciles read the store from before the relist, and no later reconcile follows.
 
 use kube::runtime::controller::Action;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! D3: what vanished while the watch was away is no change of anything.
+//! D3: an object that was deleted while the watch was interrupted causes no change.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::controller::Action;
@@ -27,7 +27,7 @@ fn program<E: Engine>() -> Finding {
         });
         E::start(Plan { owns: true, ..Plan::new(server.client()) }, work);
         pass(5 * SECOND).await;
-        assert!(!log.take().is_empty(), "it ran for what there was");
+        assert!(!log.take().is_empty(), "the owner was not reconciled after the first list");
 
         server.close_watches_of::<Pod>();
         server.delete::<Pod>("default", "child");

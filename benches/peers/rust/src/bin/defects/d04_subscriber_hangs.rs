@@ -1,4 +1,5 @@
-//! D4: a subscriber that receives an object which is deleted already stops, and waits for a notification that never comes.
+//! D4: a subscriber that receives a reference to an already deleted object stops, and waits for a notification that
+//! never comes.
 
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -25,7 +26,7 @@ fn program<C: Cache<ConfigMap>>() -> Finding {
         server.delete::<ConfigMap>("default", "a");
         pass(SECOND).await;
 
-        let (mut told, noted) = (told.pop().expect("there is one"), log.clone());
+        let (mut told, noted) = (told.pop().expect("no subscriber"), log.clone());
         tokio::spawn(async move {
             while let Some(name) = told.next().await {
                 noted.note(name);

@@ -1,4 +1,4 @@
-//! D6: of all who wait for the first list, one is woken.
+//! D6: of all tasks that wait for the first list, only one is woken.
 
 use flyball_kube_testing::{RequestMatcher, Verb};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -29,7 +29,7 @@ fn program<C: Cache<ConfigMap>>() -> Finding {
             });
         }
         pass(SECOND).await;
-        assert!(log.take().is_empty(), "nobody before the list");
+        assert!(log.take().is_empty(), "a task was woken before the list");
         server.resume();
         pass(60 * SECOND).await;
         let woken = log.take().len();

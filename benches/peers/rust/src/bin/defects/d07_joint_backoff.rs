@@ -1,4 +1,4 @@
-//! D7: while one watch of a controller backs off, none is listened to.
+//! D7: while one watch of a controller backs off, the controller polls none of the others.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ fn program<E: Engine>() -> Finding {
         });
         E::start(Plan { owns: true, ..Plan::new(server.client()) }, work);
         pass(60 * SECOND).await;
-        // From now on every request for pods fails with this.
+        // From now on every request for pods fails with this status.
         let forbidden = Status::failure("pods is forbidden", "Forbidden").with_code(403);
         server.fail_next(RequestMatcher::any().resource::<Pod>(), u32::MAX, forbidden);
         server.close_watches_of::<Pod>();

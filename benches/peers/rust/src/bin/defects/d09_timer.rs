@@ -1,4 +1,4 @@
-//! D9: what can run at once waits for a timer.
+//! D9: a key that could run immediately waits for a timer.
 
 use std::time::Duration;
 
@@ -29,12 +29,12 @@ fn program<E: Engine>() -> Finding {
         pass(SECOND).await;
         let mut shortest = Duration::MAX;
         for change in 0..20 {
-            // Not at a whole millisecond, as real changes are not.
+            // Not at a whole millisecond: real changes do not arrive at one.
             advance(Duration::from_micros(137)).await;
             let put = Instant::now();
             server.put(&config_map("a", &change.to_string()));
             pass(SECOND).await;
-            let began = log.take().pop().expect("it was reconciled");
+            let began = log.take().pop().expect("the change was not reconciled");
             shortest = shortest.min(began - put);
         }
         Finding::new(format!("{:.2} ms", shortest.as_secs_f64() * 1e3), !shortest.is_zero())

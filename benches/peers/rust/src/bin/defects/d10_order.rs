@@ -1,4 +1,4 @@
-//! D10: what was asked for in one millisecond comes in reverse.
+//! D10: keys that are queued within one millisecond are reconciled in reverse order.
 
 use std::time::Duration;
 
@@ -27,11 +27,12 @@ fn program<E: Engine>() -> Finding {
         });
         E::start(Plan::new(server.client()), work);
         pass(SECOND).await;
-        // Something else happens just before, or a timer's wheel turns the order round as often as it has levels.
+        // Another object changes just before. Otherwise the timer wheel reverses the order once per level, and an even
+        // number of reversals hides the defect.
         server.put(&config_map("before", ""));
         pass(5 * MILLISECOND).await;
         log.take();
-        // Not at a whole millisecond, as real changes are not.
+        // Not at a whole millisecond: real changes do not arrive at one.
         advance(Duration::from_micros(137)).await;
         for number in 0..10 {
             server.put(&config_map(&number.to_string(), ""));

@@ -1,4 +1,4 @@
-//! D11: an object that changes all the time is never reconciled under a debounce.
+//! D11: with a debounce, an object that keeps changing is never reconciled.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn program<E: Engine>() -> Finding {
             pass(Duration::from_millis(50)).await;
         }
         pass(5 * SECOND).await;
-        let first = *log.take().first().expect("it was reconciled at last") - began;
+        let first = *log.take().first().expect("the object was never reconciled") - began;
         Finding::new(format!("after {:.2} s", first.as_secs_f64()), first >= 30 * SECOND)
     })
 }

@@ -1,4 +1,4 @@
-//! D12: each end of a reconcile costs a look at all that are in flight.
+//! D12: each reconcile that completes costs a scan of all reconciles in flight.
 
 use std::time::Duration;
 
@@ -21,7 +21,8 @@ pub(crate) const DEFECT: Defect = Defect {
 fn program<E: Engine>() -> Finding {
     let (few, many) = (end::<E>(2_000), end::<E>(10_000));
     let micros = |time: Duration| time.as_nanos() as f64 / 1e3;
-    // Of five times as many, each costs five times as much if all are looked at, and as much as before if not.
+    // With five times as many in flight, each completion costs five times as much if all are scanned, and the same if
+    // not.
     Finding::new(format!("{:.1} and {:.1} µs", micros(few), micros(many)), many > few * 5 / 2)
 }
 
@@ -34,10 +35,10 @@ fn end<E: Engine>(objects: u32) -> Duration {
         let first = Instant::now() + 60 * SECOND;
         let noted = log.clone();
         let work = reconcile(move |object| {
-            let number: u32 = name(&object).parse().expect("it is a number");
+            let number: u32 = name(&object).parse().expect("the name is not a number");
             noted.note(number);
             async move {
-                // In no order that a table could have.
+                // The reconciles complete in an order unrelated to the table's.
                 let turn = number.wrapping_mul(7_919) % objects;
                 sleep_until(first + turn * MILLISECOND).await;
                 Ok(Action::await_change())
@@ -45,7 +46,7 @@ fn end<E: Engine>(objects: u32) -> Duration {
         });
         E::start(Plan::new(server.client()), work);
         pass(50 * SECOND).await;
-        assert_eq!(log.take().len() as u32, objects, "all are in flight");
+        assert_eq!(log.take().len() as u32, objects, "not all reconciles are in flight");
         let before = cpu();
         pass(20 * SECOND + objects * MILLISECOND).await;
         (cpu() - before) / objects

@@ -1,4 +1,4 @@
-//! D13: readers wait while a relist throws the old objects away, and it holds everything twice.
+//! D13: readers are blocked while a relist drops the old objects, and the relist stores all objects twice.
 
 use std::sync::mpsc;
 use std::thread;
@@ -37,7 +37,7 @@ fn program<C: Cache<Counted>>() -> Finding {
         counted::at_end("old", move || {
             let (answered, answer) = mpsc::channel();
             thread::spawn(move || {
-                // The receiver may have timed out.
+                // The receiver may have timed out: the error is ignored.
                 let _ = answered.send(reader.get("a001").is_some());
             });
             noted.note(answer.recv_timeout(Duration::from_millis(500)) == Ok(true));
@@ -48,7 +48,7 @@ fn program<C: Cache<Counted>>() -> Finding {
         }
         server.compact();
         pass(300 * SECOND).await;
-        let answered = log.take().pop().expect("old objects are dropped");
+        let answered = log.take().pop().expect("no old object was dropped");
         let most = counted::most();
         let words = if answered { "yes" } else { "no" };
         Finding::new(format!("{words}; {most}"), !answered || most >= 2 * OBJECTS)

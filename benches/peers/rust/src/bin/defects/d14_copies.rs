@@ -1,4 +1,4 @@
-//! D14: every event is copied on its way into the store.
+//! D14: every event is cloned before it is stored.
 
 use kube::Api;
 use kube::runtime::watcher;
@@ -26,7 +26,7 @@ fn program<C: Cache<Counted>>() -> Finding {
             server.put(&config_map(&format!("a{number}"), ""));
         }
         pass(SECOND).await;
-        assert_eq!(cache.len(), 100, "all have arrived");
+        assert_eq!(cache.len(), 100, "not all objects have arrived");
         let copies = counted::copies();
         Finding::new(copies.to_string(), copies > 0)
     })

@@ -1,4 +1,4 @@
-//! D15: a question scans everything.
+//! D15: a lookup by node scans all objects.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -57,11 +57,11 @@ struct Indexed(Informer<NamespacedName, ConfigMap>);
 impl Nodes for Indexed {
     fn start(api: Api<ConfigMap>) -> Self {
         let informer = flyball_kube::informer(api, watcher::Config::default()).index(&BY_NODE);
-        Self(informer.start().expect("it can be built"))
+        Self(informer.start().expect("the informer cannot be built"))
     }
 
     fn on(&self, wanted: &str) -> Vec<Arc<ConfigMap>> {
-        self.0.store().by_index(&BY_NODE, wanted).expect("it is there")
+        self.0.store().by_index(&BY_NODE, wanted).expect("the index is missing")
     }
 }
 
@@ -76,7 +76,7 @@ fn program<N: Nodes>() -> Finding {
         LOOKED_AT.set(0);
         let found = nodes.on("node-7").len();
         assert_eq!(found, 10, "the answer");
-        // What is handed out was looked up, too.
+        // The returned objects were looked at, too.
         let looked_at = LOOKED_AT.get().max(found);
         Finding::new(looked_at.to_string(), looked_at > found)
     })

@@ -1,4 +1,4 @@
-//! D16: a table's key is a struct of strings that the object has, too.
+//! D16: the table's key is a struct of strings that the object also stores.
 
 use std::borrow::Cow;
 use std::fmt::Debug;
@@ -28,7 +28,7 @@ pub(crate) const DEFECT: Defect = Defect {
 
 const OBJECTS: usize = 100_000;
 
-/// An object that costs nothing to copy: what is counted is the table.
+/// A cheap clone: only the memory of the table is counted.
 #[derive(Debug, Clone)]
 pub(crate) struct Shared(Arc<ConfigMap>);
 
@@ -62,7 +62,7 @@ impl Resource for Shared {
 }
 
 trait Table {
-    /// What the table makes of an object to keep it under.
+    /// The key that the table computes from an object.
     type Key: Debug;
     fn key(object: &Shared) -> Self::Key;
     fn new() -> Self;
@@ -89,11 +89,11 @@ impl Table for flyball::Store<NamespacedName, Shared> {
     type Key = NamespacedName;
 
     fn key(object: &Shared) -> Self::Key {
-        flyball_kube::object_key(object).expect("it has a name")
+        flyball_kube::object_key(object).expect("the object has no name")
     }
 
     fn new() -> Self {
-        Self::builder(flyball_kube::schema::<Shared>()).build().expect("it can be built")
+        Self::builder(flyball_kube::schema::<Shared>()).build().expect("the store cannot be built")
     }
 
     fn put(&mut self, object: Shared) {
@@ -115,7 +115,7 @@ fn program<T: Table>() -> Finding {
     let (_, strings, _) = heap::growth(|| keys.extend(objects.iter().map(T::key)));
     let each = |bytes: i64| bytes / OBJECTS as i64;
     let key = size_of::<T::Key>() as i64 + each(strings);
-    // What only the object should have to know.
+    // Fields that belong to the object and not to its key.
     let meta = objects[0].meta();
     let (first, has) = (format!("{:?}", keys[0]), [&meta.uid, &meta.resource_version]);
     let copied = has.into_iter().flatten().filter(|text| first.contains(text.as_str())).count();

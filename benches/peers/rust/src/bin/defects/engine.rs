@@ -1,4 +1,4 @@
-//! A controller of config maps, by either: the programs do not know which.
+//! A controller of config maps, implemented by kube-runtime and by flyball: the programs are generic over it.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -21,11 +21,11 @@ pub(crate) type Reconcile = Arc<dyn Fn(Arc<ConfigMap>) -> BoxFuture<'static, Rec
 pub(crate) struct Plan {
     pub(crate) client: Client,
     pub(crate) main: watcher::Config,
-    /// Whether it owns pods.
+    /// The controller owns pods.
     pub(crate) owns: bool,
-    /// 0: no bound.
+    /// The largest number of concurrent reconciles; 0: unlimited.
     pub(crate) concurrency: u16,
-    /// None with zero.
+    /// Zero: no debounce.
     pub(crate) debounce: Duration,
 }
 
@@ -44,9 +44,9 @@ impl Plan {
     }
 }
 
-/// Whose controller it is.
+/// The implementation of the controller.
 pub(crate) trait Engine {
-    /// Starts one, in a task of its own.
+    /// Starts a controller in its own task.
     fn start(plan: Plan, reconcile: Reconcile) -> JoinHandle<()>;
 }
 
@@ -86,7 +86,7 @@ fn error_policy<E: Debug>(_: Arc<ConfigMap>, _: &E, _: Arc<()>) -> Action {
     Action::requeue(SECOND)
 }
 
-/// A reconcile out of an async closure.
+/// Builds a [`Reconcile`] from an async closure.
 pub(crate) fn reconcile<F>(work: impl Fn(Arc<ConfigMap>) -> F + Send + Sync + 'static) -> Reconcile
 where
     F: Future<Output = Reconciled> + Send + 'static,

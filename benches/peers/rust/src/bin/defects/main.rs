@@ -1,8 +1,10 @@
-//! The sixteen defects of kube-runtime 5.0.0 that this family must not have: for each one program, run against kube-runtime and against ours.
+//! The sixteen defects of kube-runtime 5.0.0 that this family must not have. Each has one program, which runs against
+//! kube-runtime and against flyball.
 //!
-//! `cargo run --release --manifest-path benches/peers/rust/Cargo.toml --bin defects --features paused [D1 D4 …]` prints a Markdown table and fails if
-//! kube-runtime does not show a defect, or ours does. Both are asked through the same API server in memory, by kube's own client,
-//! and on tokio's paused clock: seconds are those of the controllers, not of the machine, but for D12, which is CPU time.
+//! `cargo run --release --manifest-path benches/peers/rust/Cargo.toml --bin defects --features paused [D1 D4 …]` prints
+//! a Markdown table. It fails if kube-runtime does not show a defect, or if flyball shows one. Both use kube's own
+//! client and the same in-memory API server, on tokio's paused clock: seconds are virtual. The exception is D12, which
+//! measures CPU time.
 
 #![allow(clippy::disallowed_methods, reason = "CPU time is measured on the machine's clock")]
 
@@ -60,7 +62,7 @@ fn main() -> ExitCode {
     let wanted =
         DEFECTS.iter().filter(|defect| asked.is_empty() || asked.iter().any(|name| name == defect.id));
     report::head();
-    // All run, also after one that is not as it should be.
+    // All programs run, even after one had an unexpected result.
     let as_expected = wanted.map(Defect::show).fold(true, |all, this| all && this);
     if as_expected { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -1,6 +1,6 @@
-//! What is said of a defect.
+//! The report of a defect.
 
-/// A defect, and the program that shows it, once for each of the two.
+/// A defect, and the program that shows it, instantiated for kube-runtime and for flyball.
 pub(crate) struct Defect {
     pub(crate) id: &'static str,
     pub(crate) is: &'static str,
@@ -9,7 +9,7 @@ pub(crate) struct Defect {
     pub(crate) ours: fn() -> Finding,
 }
 
-/// What came of a program.
+/// The result of a program.
 pub(crate) struct Finding {
     pub(crate) figure: String,
     pub(crate) defective: bool,
@@ -27,7 +27,7 @@ pub(crate) fn head() {
 }
 
 impl Defect {
-    /// Runs both and prints the row; whether only kube-runtime has the defect.
+    /// Runs both programs and prints the row. Returns true if only kube-runtime has the defect.
     pub(crate) fn show(&self) -> bool {
         let (theirs, ours) = ((self.theirs)(), (self.ours)());
         let verdict = match (theirs.defective, ours.defective) {

@@ -1,4 +1,4 @@
-//! A cluster in memory, and time that passes when nobody has anything to do.
+//! An in-memory cluster on paused time: the clock advances when all tasks are idle.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub(crate) fn config_maps(server: &ApiServer) -> Api<ConfigMap> {
 
 pub(crate) fn config_map(name: &str, value: &str) -> ConfigMap {
     from_value(json!({"metadata": {"name": name, "namespace": "default"}, "data": {"value": value}}))
-        .expect("it is one")
+        .expect("not a config map")
 }
 
 /// A pod that a config map owns.
@@ -46,28 +46,28 @@ pub(crate) fn pod_of(owner: &ConfigMap, name: &str) -> Pod {
         "controller": true,
     });
     from_value(json!({"metadata": {"name": name, "namespace": "default", "ownerReferences": [owner]}}))
-        .expect("it is one")
+        .expect("not a pod")
 }
 
 pub(crate) fn name(object: &ConfigMap) -> String {
-    object.metadata.name.clone().expect("it has one")
+    object.metadata.name.clone().expect("the object has no name")
 }
 
 pub(crate) fn value(object: &ConfigMap) -> String {
     object.data.as_ref().and_then(|data| data.get("value")).cloned().unwrap_or_default()
 }
 
-/// Lists in pages of so many.
+/// Lists in pages of the given size.
 pub(crate) fn in_pages(of: u32) -> watcher::Config {
     watcher::Config::default().page_size(of)
 }
 
-/// Lets time pass, and all be done that can be done meanwhile.
+/// Advances the clock. All tasks that become ready in this time run.
 pub(crate) async fn pass(time: Duration) {
     sleep(time).await;
 }
 
-/// What happened, in order.
+/// The events that a program noted, in order.
 pub(crate) struct Log<T>(Arc<Mutex<Vec<T>>>);
 
 impl<T> Log<T> {

@@ -1,6 +1,6 @@
-//! Somebody writes. How long until a reconcile has begun that sees it?
+//! The time from a write to the start of a reconcile that sees it.
 //!
-//! The time is that from the sending of the request, so what the server takes for it is in it, for everybody alike.
+//! The clock starts when the request is sent, so the time includes the server's. It is the same for all parties.
 
 use std::env::current_exe;
 use std::process::Stdio;
@@ -25,11 +25,11 @@ use crate::parties::{Work, start};
 use crate::usage::now;
 
 const LIMIT: Duration = Duration::from_secs(120);
-/// In an object: when the request for its last change was sent.
+/// The name of the field that stores when the request for the object's last change was sent.
 const SENT: &str = "sent";
 
 struct Changes {
-    /// By object: what its last reconcile saw; `None` before the first.
+    /// By object: the time of sending that its last reconcile saw; `None` before the first reconcile.
     seen: Mutex<Vec<Option<Duration>>>,
     left: AtomicUsize,
     all: Notify,
@@ -43,7 +43,7 @@ impl Work for Changes {
         let sent = object.data.as_ref().and_then(|data| data.get(SENT)?.parse().ok());
         let sent = Duration::from_nanos(sent.unwrap_or_default());
         match self.seen.lock()[number].replace(sent) {
-            // Ordering: Relaxed, a counter.
+            // Ordering: Relaxed; the counter publishes no other memory.
             None if self.left.fetch_sub(1, Ordering::Relaxed) == 1 => self.all.notify_one(),
             Some(before) if before != sent => self.waits.lock().push(now - sent),
             _ => {}
@@ -65,11 +65,11 @@ pub(crate) async fn latency(options: &Options) -> Result<()> {
     writer.args(["write", &format!("--rate={}", options.rate), &format!("--seconds={}", options.seconds)]);
     let written = writer.stdin(Stdio::null()).kill_on_drop(true).output().await?;
     ensure!(written.status.success(), "{}", String::from_utf8_lossy(&written.stderr));
-    // What was written last is on its way.
+    // The last writes may not have been reconciled yet.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let mut waits = std::mem::take(&mut *changes.waits.lock());
     let writes = (options.rate * options.seconds) as usize;
-    // Changes of one object may be seen as one.
+    // Several changes of one object may lead to one reconcile.
     ensure!(waits.len() * 100 >= writes * 95, "{} of {writes} writes were seen", waits.len());
     waits.sort_unstable();
     let at = |percent: usize| waits[(waits.len() * percent / 100).min(waits.len() - 1)].as_secs_f64() * 1e6;
@@ -77,18 +77,18 @@ pub(crate) async fn latency(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Writes at even distances, to objects drawn at random; a write does not wait for the one before.
+/// Writes at a fixed rate to objects drawn at random. A write does not wait for the previous one.
 pub(crate) async fn write(options: &Options) -> Result<()> {
     let client = Client::try_default().await?;
     let api = CHANGING.api(&client);
-    // So that there is a connection.
+    // Opens the connection before the first write.
     api.list(&ListParams::default().limit(1)).await?;
     let mut ticks = interval(Duration::from_secs(1) / options.rate);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
     let (mut writes, mut draw) = (JoinSet::new(), 1_u64);
     for _ in 0..options.rate * options.seconds {
         ticks.tick().await;
-        // Knuth's generator; its high bits are the good ones.
+        // Knuth's linear congruential generator. Its high bits have the longer period.
         draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let name = name((draw >> 33) as usize % CHANGING.count);
         let api = api.clone();

@@ -1,12 +1,12 @@
-//! Ours and kube-runtime's Controller on a real API server: the same reconcile, the same client, the same configuration, each in a process
-//! of its own.
+//! flyball's and kube-runtime's `Controller` on a real API server: the same reconcile function, client and
+//! configuration, each in its own process.
 //!
 //! | command | |
 //! |---|---|
-//! | `serve` | starts the server, puts the objects there, prints the path of a kubeconfig, and ends it all when its stdin ends |
-//! | `sync` | a controller comes to know all objects, and reconciles each once |
-//! | `latency` | from a write to the reconcile that sees it |
-//! | `write` | who writes for `latency`: a process of its own, so that its CPU is nobody's |
+//! | `serve` | starts the server, creates the objects, prints the path of a kubeconfig, and stops the server when stdin is closed |
+//! | `sync` | time until a controller has listed all objects and reconciled each once |
+//! | `latency` | time from a write to the reconcile that sees it |
+//! | `write` | the writer of `latency`: a separate process, so that its CPU time counts for no party |
 //!
 //! Figures are printed as one JSON object. The cluster is that of `$KUBECONFIG`.
 
@@ -22,17 +22,17 @@ mod usage;
 use anyhow::Result;
 use clap::{Parser, ValueEnum};
 
-/// Ours and kube-runtime's Controller on a real API server.
+/// flyball's and kube-runtime's `Controller` on a real API server.
 #[derive(Clone, Debug, Parser)]
 struct Options {
     run: Run,
-    /// Whom to measure.
+    /// The implementation to measure.
     #[arg(long, default_value = "ours")]
     who: Who,
-    /// Writes a second.
+    /// Writes per second.
     #[arg(long, default_value_t = 50)]
     rate: u32,
-    /// How long to write.
+    /// Seconds of writing.
     #[arg(long, default_value_t = 20)]
     seconds: u32,
 }

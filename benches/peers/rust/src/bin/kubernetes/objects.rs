@@ -1,4 +1,4 @@
-//! The objects: config maps of about a kibibyte, with a number for a name.
+//! The objects: config maps of about one KiB, named by number.
 
 use anyhow::Result;
 use futures::stream::{self, StreamExt, TryStreamExt};
@@ -6,12 +6,12 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::PostParams;
 use kube::{Api, Client};
 
-/// Objects that are listed, and how many there are.
+/// Objects that a controller lists, and their number.
 pub(crate) const MANY: Objects = Objects { namespace: "many", count: 10_000 };
 /// Objects that change.
 pub(crate) const CHANGING: Objects = Objects { namespace: "changing", count: 1_000 };
 
-/// Objects of a namespace of their own.
+/// Objects in their own namespace.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Objects {
     namespace: &'static str,
@@ -41,7 +41,8 @@ pub(crate) fn name(number: usize) -> String {
     format!("config-{number:06}")
 }
 
-/// The number of an object; none of one that is not ours, as clusters put their own into every namespace.
+/// The number of an object. `None` for objects that this program did not create: clusters add their own config maps to
+/// every namespace.
 pub(crate) fn number(object: &ConfigMap) -> Option<usize> {
     object.metadata.name.as_ref()?.strip_prefix("config-")?.parse().ok()
 }

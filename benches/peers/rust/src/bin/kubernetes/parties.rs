@@ -1,4 +1,4 @@
-//! The controllers. All that differs is where `Controller` and `Config` come from.
+//! The controllers. They differ only in the crate of `Controller` and `Config`.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use crate::Who;
 
 const CONCURRENCY: u16 = 10;
 
-/// What reconciles do; they await nothing.
+/// The body of a reconcile. It awaits nothing.
 pub(crate) trait Work: Send + Sync + 'static {
     fn reconcile(&self, object: &ConfigMap);
 }
 
-/// Starts a controller in a task of its own, as long as the process lasts.
+/// Starts a controller in its own task. It runs until the process ends.
 pub(crate) fn start<W: Work>(who: Who, api: Api<ConfigMap>, work: Arc<W>) {
     macro_rules! run {
         ($controller:path, $config:path) => {{

@@ -1,4 +1,4 @@
-//! An API server for the others.
+//! The API server for the other commands.
 
 use std::io::{Read, stdin};
 use std::path::Path;
@@ -18,7 +18,7 @@ pub(crate) async fn serve() -> Result<()> {
         objects.create(&client).await.context("the objects cannot be created")?;
     }
     println!("{}", cluster.kubeconfig().display());
-    // Until who started it ends, or has enough.
+    // The server runs until the parent process ends or closes stdin.
     spawn_blocking(move || {
         let end = stdin().read_to_end(&mut Vec::new());
         drop(cluster);

@@ -1,4 +1,5 @@
-//! A controller begins: until it knows all objects and has reconciled each, and what that costs from the start of the process.
+//! The start of a controller: the time until it has listed all objects and reconciled each once, and the CPU time and
+//! memory since the start of the process.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use crate::usage::{cpu, now, peak};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Who has been reconciled.
+/// The objects that have been reconciled.
 struct Seen {
     seen: Vec<AtomicBool>,
     left: AtomicUsize,
@@ -30,7 +31,7 @@ impl Work for Seen {
     fn reconcile(&self, object: &ConfigMap) {
         black_box(&object.metadata.resource_version);
         let Some(number) = number(object) else { return };
-        // Ordering: Relaxed, only counted; the notification publishes the last.
+        // Ordering: Relaxed; the values are only counted, and the notification publishes the last one.
         if !self.seen[number].swap(true, Ordering::Relaxed) && self.left.fetch_sub(1, Ordering::Relaxed) == 1
         {
             self.all.notify_one();

@@ -1,4 +1,4 @@
-//! What the kernel says of this process, and its clock, which is that of all processes.
+//! CPU time and memory of this process as the kernel reports them, and a clock that all processes share.
 
 use std::fs;
 use std::time::Duration;
@@ -6,19 +6,19 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 
 fn of(clock: ClockId) -> Duration {
-    clock_gettime(clock).try_into().expect("clocks do not run backwards")
+    clock_gettime(clock).try_into().expect("a clock with a negative time")
 }
 
 pub(crate) fn now() -> Duration {
     of(ClockId::Monotonic)
 }
 
-/// Time that all threads have run, those that ended included.
+/// CPU time of all threads, including those that have ended.
 pub(crate) fn cpu() -> Duration {
     of(ClockId::ProcessCPUTime)
 }
 
-/// The most memory that was resident, in MiB.
+/// The peak of resident memory, in MiB.
 pub(crate) fn peak() -> f64 {
     let status = fs::read_to_string("/proc/self/status").expect("Linux");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("Linux");

@@ -1,13 +1,13 @@
-//! Weighs designs of the store's data structure: `benches::designs` beside each other, and plain maps for reference.
+//! Compares designs of the store's data structure: those of `benches::designs`, and plain maps for reference.
 //!
-//! `cargo run --release --manifest-path benches/peers/rust/Cargo.toml --bin store_designs` prints Markdown tables; `--help` has the
-//! sizes and rounds. In a round every design runs every measurement, so what the machine does meanwhile hits
-//! all; a figure is the median of the rounds, with the least and the most in brackets. Times are those that the threads ran, but for the
-//! updates beside a lister.
+//! `cargo run --release --manifest-path benches/peers/rust/Cargo.toml --bin store_designs` prints Markdown tables;
+//! `--help` lists the sizes and rounds. In each round every design runs every measurement, so other load on the machine
+//! affects all designs alike. A figure is the median of the rounds, with the minimum and the maximum in brackets. Times
+//! are CPU times of the threads, except for the updates beside a lister.
 //!
-//! Keys are `Arc<str>` of 30 bytes, found by the very allocation that is kept, as a queue of the store's keys would have it.
-//! There are two indexes, of 1000 nodes and 100 namespaces. All designs are behind `RwLock<Arc<_>>`: a reader holds
-//! the lock for one search or to clone the `Arc`, a writer changes in place what no snapshot shares.
+//! Keys are `Arc<str>` of 30 bytes. A lookup uses the same allocation that the store has, as for a queue of the store's
+//! keys. There are two indexes, of 1000 nodes and 100 namespaces. All designs are behind `RwLock<Arc<_>>`: a reader
+//! holds the lock for one search or to clone the `Arc`; a writer changes in place every part that no snapshot shares.
 
 #![allow(clippy::disallowed_methods, reason = "a measurement is made on the machine's clock")]
 
@@ -25,16 +25,16 @@ use clap::Parser;
 use crate::report::Report;
 use crate::world::World;
 
-/// Weighs designs of the store's data structure and prints Markdown tables.
+/// Compares designs of the store's data structure and prints Markdown tables.
 #[derive(Debug, Parser)]
 struct Options {
     /// Sizes, in objects.
     #[arg(long, value_delimiter = ',', default_value = "10000,100000,1000000")]
     objects: Vec<usize>,
-    /// Rounds at the largest of the default sizes; the smaller ones get one and two more.
+    /// Rounds at the largest of the default sizes; the next smaller size gets one more, the smallest two more.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// The fourth design with other sizes of leaves and pages, too.
+    /// Also run the fourth design with other sizes of leaves and pages.
     #[arg(long)]
     variants: bool,
     /// Only designs and maps whose name contains this.
@@ -90,7 +90,7 @@ fn main() {
     }
 }
 
-/// Of the last minute.
+/// The load average of the last minute.
 fn load() -> String {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().unwrap_or_default().to_owned()

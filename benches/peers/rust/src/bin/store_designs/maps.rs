@@ -1,4 +1,4 @@
-//! Plain and persistent maps for reference: without indexes, and most without snapshots.
+//! Plain and persistent maps for reference. They have no indexes, and most have no snapshots.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -121,7 +121,7 @@ impl Map for Imbl {
     }
 }
 
-/// The same.
+/// rpds's persistent map under one lock, changed in place.
 pub(crate) struct Rpds(RwLock<HashTrieMapSync<Key, Arc<Pod>, FixedState>>);
 
 impl Map for Rpds {

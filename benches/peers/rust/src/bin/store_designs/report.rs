@@ -1,8 +1,8 @@
-//! A table of figures by name, a column a party.
+//! A table of figures by name, one column per party.
 
 use std::collections::BTreeMap;
 
-/// What one run found, in the order of the table.
+/// The figures of one run, in the order of the table.
 pub(crate) type Figures = Vec<(&'static str, f64)>;
 
 #[derive(Default)]
@@ -39,7 +39,7 @@ impl Report {
     }
 }
 
-/// The median, and the least and the most where there are several.
+/// The median; also the minimum and the maximum if there are several samples.
 fn cell(samples: &mut [f64]) -> String {
     samples.sort_by(f64::total_cmp);
     match samples {
@@ -49,7 +49,7 @@ fn cell(samples: &mut [f64]) -> String {
     }
 }
 
-/// Three digits are as many as mean anything.
+/// The figures are accurate to three digits at most.
 fn short(figure: f64) -> String {
     match figure {
         ..10.0 => format!("{figure:.2}"),

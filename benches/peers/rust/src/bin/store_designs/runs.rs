@@ -24,7 +24,7 @@ const SNAPSHOTS: usize = 10_000;
 const VALUES: usize = 300;
 const BESIDE: Duration = Duration::from_millis(250);
 
-/// Everything there is to say of a design, but for its memory, which is `first`'s.
+/// All figures of a design. Memory is measured only if `first` is set.
 pub(crate) fn all<D: Design>(world: &World, first: bool) -> Figures {
     let mut figures = Figures::default();
     let store = Store::<D>::default();
@@ -125,7 +125,7 @@ fn reads<D: Design>(store: &Store<D>, world: &World, figures: &mut Figures) {
     figures.push(("snapshot, ns", per(time, SNAPSHOTS)));
     let mut listed = 0;
     let time = timed(|| listed = list(&*view));
-    assert_eq!(listed, world.sorted.len() as u64, "every object once");
+    assert_eq!(listed, world.sorted.len() as u64, "the list does not contain every object once");
     figures.push(("list, ns/object", per(time, world.sorted.len())));
 }
 
@@ -159,7 +159,7 @@ fn beside_lister<D: Design>(store: &Store<D>, world: &World, figures: &mut Figur
     thread::scope(|scope| {
         let lister = scope.spawn(|| {
             let mut lists = 0;
-            // Ordering: only ends the loop; the thread is joined.
+            // Ordering: Relaxed; the flag only stops the loop, and the thread is joined.
             while !done.load(Ordering::Relaxed) {
                 black_box(list(&*store.snapshot()));
                 lists += 1;
@@ -167,7 +167,7 @@ fn beside_lister<D: Design>(store: &Store<D>, world: &World, figures: &mut Figur
             lists
         });
         beside = updates(store, world);
-        // Ordering: see above.
+        // Ordering: Relaxed, as for the load above.
         done.store(true, Ordering::Relaxed);
         lists = lister.join().expect("the lister");
     });
@@ -198,7 +198,8 @@ fn list<D: Design>(view: &D) -> u64 {
     view.iter().fold(0, |count, pod| count + u64::from(black_box(pod.version) > 0))
 }
 
-/// The time that all threads together ran, once all stood ready. Divided by the cores it is what it takes at best.
+/// CPU time of all threads together, from the moment all are ready. Divided by the number of cores, it is the best
+/// possible wall time.
 pub(crate) fn on_threads(work: impl Fn(usize) + Sync) -> Duration {
     let barrier = Barrier::new(THREADS);
     thread::scope(|scope| {
@@ -214,7 +215,7 @@ pub(crate) fn on_threads(work: impl Fn(usize) + Sync) -> Duration {
     })
 }
 
-/// The time that this thread ran: what others do on the machine meanwhile only shows in the caches.
+/// CPU time of this thread. Other load on the machine affects it only through the caches.
 pub(crate) fn timed(work: impl FnOnce()) -> Duration {
     let start = ran();
     work();

@@ -1,4 +1,4 @@
-//! The same lock around every design.
+//! The same lock for every design.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ impl<D: Design> Store<D> {
         Self(RwLock::new(Arc::new(design)))
     }
 
-    /// What is replaced is dropped outside of the lock; so it is in `delete` and `replace`.
+    /// The replaced object is dropped after the lock is released. `delete` and `replace` do the same.
     pub(crate) fn upsert(&self, pod: &Arc<Pod>) {
         let new = Entry::new(pod.clone());
         let mut design = self.0.write();
@@ -45,6 +45,6 @@ impl<D: Design> Store<D> {
     }
 }
 
-/// A lock for a reader of its own, as far from the others as caches need.
+/// A store that shares no cache line with another: one per reader.
 #[repr(align(128))]
 pub(crate) struct Apart<D>(pub(crate) Store<D>);

@@ -1,4 +1,4 @@
-//! What every run works on, made before any clock starts.
+//! The data of every run, generated before any clock starts.
 
 use std::sync::Arc;
 
@@ -7,15 +7,15 @@ use peers_rust::draws::Draws;
 
 const NODES: usize = 1000;
 const NAMESPACES: usize = 100;
-/// How many random objects a run visits before it comes round again.
+/// The number of random objects a run visits before it starts again from the first.
 const CHOICES: usize = 1 << 18;
 
 pub(crate) struct World {
     /// Two versions of every object, with equal index values.
     pub(crate) pods: [Vec<Arc<Pod>>; 2],
-    /// Every object once, in random order, as watches bring them.
+    /// Every object once, in random order, as watches deliver them.
     pub(crate) shuffled: Vec<u32>,
-    /// Every object once, by key, as lists bring them.
+    /// Every object once, sorted by key, as lists return them.
     pub(crate) sorted: Vec<u32>,
     /// Random objects.
     pub(crate) choices: Vec<u32>,
@@ -28,7 +28,7 @@ impl World {
         let namespaces: Vec<Arc<str>> =
             (0..NAMESPACES).map(|namespace| format!("namespace-{namespace:04}").into()).collect();
         let pod = |number: usize, key: Arc<str>, version| {
-            // Neighbours in a namespace are on different nodes.
+            // Consecutive objects of a namespace are on different nodes.
             let values = [nodes[number * 7 % NODES].clone(), namespaces[number % NAMESPACES].clone()];
             Arc::new(Pod { key, version, values })
         };
@@ -46,7 +46,7 @@ impl World {
         Self { pods: [first, second], shuffled, sorted, choices, nodes }
     }
 
-    /// Random objects without end, in one of their versions.
+    /// An infinite sequence of random objects in the given version.
     pub(crate) fn random(&self, version: usize) -> impl Iterator<Item = &Arc<Pod>> {
         self.choices.iter().cycle().map(move |number| &self.pods[version][*number as usize])
     }
