@@ -1,5 +1,5 @@
-//! `cargo xtask api`: what users see of each published crate. A change of it is a change of a file, so a reviewer sees it; and whatever is public is used in an
-//! example that runs.
+//! `cargo xtask api`: lists the public API of each published crate. A change of the API changes a committed file, so a
+//! reviewer sees it. Every public item must be used in an example that runs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,9 +23,10 @@ pub(crate) struct Options {
     package: Option<String>,
 }
 
-/// One listing a crate, as `cargo public-api` prints it: without what every type has of itself, and without blanket implementations.
+/// One listing per crate, as `cargo public-api` prints it, without auto traits, derived traits and blanket
+/// implementations.
 const LISTINGS: &str = "docs/api";
-/// Functions that occur in no example, each with a reason: `path: reason`.
+/// Functions that need no example, with the reason: `path: reason`.
 const WITHOUT_EXAMPLE: &str = "docs/api/without-example.txt";
 
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
@@ -58,7 +59,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     process::verdict(&complaints)
 }
 
-/// A wrapper that lets a stable rustdoc write JSON. It sets `RUSTC_BOOTSTRAP` for rustdoc alone, so that no dependency is rebuilt.
+/// A wrapper that makes a stable rustdoc write JSON. It sets `RUSTC_BOOTSTRAP` for rustdoc only, so that no dependency
+/// is rebuilt.
 fn nightly_rustdoc(workspace: &Workspace) -> Result<PathBuf> {
     let script = workspace.target.join("api/rustdoc");
     fs::create_dir_all(workspace.target.join("api"))?;
@@ -88,7 +90,7 @@ fn list(json: &Path) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// What is new and what is gone, by line.
+/// The added and the removed lines.
 fn differences(path: &Path, known: &str, listing: &str) -> Vec<String> {
     let lines = |of: &str, not_in: &str, sign: &str| -> Vec<String> {
         let others: std::collections::BTreeSet<&str> = not_in.lines().collect();

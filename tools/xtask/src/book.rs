@@ -1,4 +1,5 @@
-//! `cargo xtask book`: builds the book, checks every link of the HTML, and runs the programs of *Getting started* as a reader would.
+//! `cargo xtask book`: builds the book, checks every link of the HTML, and runs the programs of *Getting started* as a
+//! reader does.
 
 use std::fs;
 use std::path::Path;
@@ -15,15 +16,16 @@ mod links;
 mod outside;
 mod projects;
 
-/// Where its sources are.
+/// The folder of the book's sources.
 const SOURCES: &str = "docs/book/src";
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Only the HTML; the programs are not run as projects of their own.
+    /// Build and check the HTML only; do not run the programs as separate projects.
     #[arg(long)]
     no_projects: bool,
-    /// Only the project of "Check your own code": its model under loom and shuttle, and its fuzz target as far as the compiler sees it.
+    /// Check only the project of "Check your own code": run its model under loom and shuttle, and compile its fuzz
+    /// target.
     #[arg(long, conflicts_with = "no_projects")]
     models: bool,
 }

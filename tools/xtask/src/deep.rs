@@ -1,7 +1,8 @@
-//! `cargo xtask deep`: what takes hours, rung by rung, and the page that says what ran.
+//! `cargo xtask deep`: runs the checks that take hours, one rung after the other, and writes the page with their
+//! results.
 //!
-//! What has ended is noted after each rung in the target directory, so a run that was killed goes on with the first rung that
-//! has not passed at this commit. `docs/evidence.md` is written from the same notes, and by nothing else.
+//! The result of each rung is stored in the target directory, so a killed run resumes with the first rung that has not
+//! passed at this commit. `docs/evidence.md` is generated from these results only.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -24,24 +25,24 @@ use rungs::{RUNGS, Rung};
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// What there is, and what has passed at this commit; runs nothing.
+    /// List the rungs, and which have passed at this commit; run nothing.
     #[arg(long)]
     list: bool,
-    /// Only this rung; may be given several times.
+    /// Run only this rung; can be given several times.
     #[arg(long, value_name = "RUNG")]
     only: Vec<String>,
-    /// Also what has passed at this commit.
+    /// Also run rungs that have passed at this commit.
     #[arg(long)]
     again: bool,
-    /// Starts no rung after so many seconds. The next run goes on there.
+    /// Start no rung after this number of seconds. The next run resumes there.
     #[arg(long, value_name = "N")]
     seconds: Option<u64>,
-    /// Multiplies seconds and numbers of cases; 0.01 is a trial.
+    /// Multiply seconds and numbers of cases by this factor; 0.01 is a trial.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     scale: f64,
 }
 
-/// Where the page is, relative to the root.
+/// The path of the page, relative to the root.
 const PAGE: &str = "docs/evidence.md";
 
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
@@ -94,7 +95,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     process::verdict(&complaints)
 }
 
-/// Runs one rung to its end.
+/// Runs one rung and returns its record.
 fn climb(workspace: &Workspace, rung: &Rung, commit: &str, scale: f64) -> Result<Record> {
     #[expect(clippy::disallowed_methods, reason = "the date of the evidence")]
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
@@ -126,7 +127,7 @@ fn climb(workspace: &Workspace, rung: &Rung, commit: &str, scale: f64) -> Result
     let text = String::from_utf8_lossy(&std::fs::read(&log)?).into_owned();
     match (rung.figures)(&text) {
         _ if !passed => record.outcome = Outcome::Failed,
-        // A command that ends well without having done anything is no evidence.
+        // A command that succeeds without having checked anything is no evidence.
         None => {
             record.outcome = Outcome::Failed;
             record.figures = "it did not say what it did".to_owned();
@@ -140,7 +141,7 @@ fn log(workspace: &Workspace, rung: &Rung) -> PathBuf {
     workspace.target.join("deep").join(format!("{}.log", rung.name))
 }
 
-/// The commit of the code: the last one that changed more than the page.
+/// The commit of the code: the last one that changed another file than the page.
 fn code(workspace: &Workspace) -> Result<String> {
     let not_the_page = format!(":(exclude){PAGE}");
     let commit = git(workspace, &["log", "-1", "--format=%h", "--abbrev=12", "--", ".", &not_the_page])?;
@@ -148,7 +149,7 @@ fn code(workspace: &Workspace) -> Result<String> {
     Ok(commit)
 }
 
-/// A file that differs from its commit, if there is one.
+/// A file that differs from the commit, or an empty string.
 fn changed(workspace: &Workspace) -> Result<String> {
     let status = git(workspace, &["status", "--porcelain", "--", ".", &format!(":(exclude){PAGE}")])?;
     Ok(status.lines().next().unwrap_or_default().get(3..).unwrap_or_default().to_owned())

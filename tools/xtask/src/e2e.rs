@@ -1,7 +1,7 @@
 //! `cargo xtask e2e`: the tests that need a real Kubernetes API server.
 //!
-//! They are ignored by `cargo test`, as they need Go, etcd and minutes. What they run against reaches them through the
-//! environment, which `tools/e2e` reads.
+//! `cargo test` ignores them, because they need Go, etcd and minutes. `tools/e2e` reads the location of the servers
+//! from the environment.
 
 use std::env;
 use std::fs;
@@ -20,7 +20,7 @@ mod counts;
 
 use counts::Counts;
 
-/// Part of the path of every test that starts, and kills, servers of its own.
+/// A part of the path of every test that starts and kills its own servers.
 const OWN_CLUSTER: &str = "own_cluster::";
 
 #[derive(Debug, Args)]
@@ -28,15 +28,15 @@ pub(crate) struct Options {
     /// Only tests whose path contains this.
     #[arg(long, value_name = "FILTER")]
     test: Option<String>,
-    /// On a cluster that is there, in namespaces of their own, without the tests that kill servers; with no path the one of
-    /// $KUBECONFIG.
+    /// Run on an existing cluster, in separate namespaces, without the tests that kill servers. Without a path: the
+    /// cluster of $KUBECONFIG.
     #[arg(long, value_name = "PATH")]
     #[expect(clippy::option_option, reason = "not given, given, given with a path")]
     kubeconfig: Option<Option<PathBuf>>,
-    /// Runs only where the binaries of the servers are in the cache; says which command builds them otherwise.
+    /// Run only if the servers' binaries are in the cache; otherwise print the command that builds them.
     #[arg(long, conflicts_with = "kubeconfig")]
     cached: bool,
-    /// Keeps the logs of the servers also where all is well.
+    /// Keep the servers' logs even if all tests pass.
     #[arg(long)]
     keep: bool,
 }
@@ -46,7 +46,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         Some(path) => {
             let path = path.clone().or_else(|| env::var_os("KUBECONFIG").map(PathBuf::from));
             let path = path.context("--kubeconfig without a path, and no $KUBECONFIG")?;
-            // Tests run in the folder of their package.
+            // Tests run in the folder of their package, so the path must be absolute.
             let path = path.canonicalize().with_context(|| path.display().to_string())?;
             existing(workspace, options, &path)
         }
@@ -54,7 +54,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     }
 }
 
-/// On servers that the tests start.
+/// Runs on servers that the tests start.
 fn own(workspace: &Workspace, options: &Options) -> Result<()> {
     if options.cached && !binaries::cached(workspace) {
         println!(
@@ -71,7 +71,7 @@ fn own(workspace: &Workspace, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// What a program needs to start clusters by `tools/e2e`.
+/// The binaries and the folder that a program needs to start clusters with `tools/e2e`.
 #[derive(Debug)]
 pub(crate) struct Servers {
     binaries: PathBuf,
@@ -79,7 +79,7 @@ pub(crate) struct Servers {
 }
 
 impl Servers {
-    /// Builds the servers where they are not built, or says what is missing.
+    /// Builds the servers unless they are cached, or reports what is missing.
     pub(crate) fn ready(workspace: &Workspace) -> Result<Self> {
         let binaries = binaries::ready(workspace)?;
         let folder = env::temp_dir().join(format!("flyball-e2e-{}", std::process::id()));
@@ -87,24 +87,24 @@ impl Servers {
         Ok(Self { binaries, folder })
     }
 
-    /// Says in a program's environment where they are, as `tools/e2e` reads it.
+    /// Sets the environment variables that `tools/e2e` reads.
     pub(crate) fn give(&self, command: &mut Command) {
         command.env("FLYBALL_E2E_BIN", &self.binaries).env("FLYBALL_E2E_DIR", &self.folder);
     }
 
-    /// When the program has ended: removes the servers' logs, or says where they are kept.
+    /// Call this after the program has ended: removes the servers' logs, or prints where they are.
     pub(crate) fn clear(self, keep: bool) -> Result<()> {
         if !keep {
             fs::remove_dir_all(&self.folder).with_context(|| self.folder.display().to_string())?;
         } else if fs::remove_dir(&self.folder).is_err() {
-            // It is not empty: there were servers.
+            // The folder is not empty if the tests started servers.
             eprintln!("the servers' logs are in {}", self.folder.display());
         }
         Ok(())
     }
 }
 
-/// On somebody's cluster.
+/// Runs on an existing cluster.
 fn existing(workspace: &Workspace, options: &Options, kubeconfig: &Path) -> Result<()> {
     let mut list = tests(workspace, options);
     list.arg("--list").stderr(Stdio::inherit());
@@ -120,7 +120,8 @@ fn existing(workspace: &Workspace, options: &Options, kubeconfig: &Path) -> Resu
 
 fn tests(workspace: &Workspace, options: &Options) -> Command {
     let mut command = cargo();
-    // Of the whole workspace, so that what `cargo test --workspace` has built is used: dependencies have the same features.
+    // Tests of the whole workspace, to reuse the build of `cargo test --workspace`: dependencies then have the same
+    // features.
     command.current_dir(&workspace.root).args(["test", "--workspace", "--locked", "--no-fail-fast"]);
     command.args(["--features", "replay/kube"]);
     command.args(["--test", "harness", "--test", "e2e", "--test", "kube"]);
@@ -128,7 +129,7 @@ fn tests(workspace: &Workspace, options: &Options) -> Command {
     command
 }
 
-/// Runs tests with their output shown, and adds up what they said.
+/// Runs tests, shows their output, and sums up their results.
 fn all_pass(command: &mut Command) -> Result<Counts> {
     let shown = process::show(command);
     eprintln!("$ {shown}");

@@ -1,4 +1,4 @@
-//! `loom-tests/faults.toml`: one seeded fault per model, as text to find in shipped code and text to put in its place.
+//! `loom-tests/faults.toml`: one seeded fault per model. Each replaces text in shipped code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -70,9 +70,9 @@ impl Fault {
         self.files().into_iter().map(package).collect()
     }
 
-    /// The changed files with their new text, or an error if a text does not occur exactly once.
+    /// Returns the changed files with their new text, or an error if a text does not occur exactly once.
     ///
-    /// Every text is looked for in the file as it is, so the order of the edits does not matter.
+    /// Every text is searched in the original file, so the order of the edits does not matter.
     pub(crate) fn apply(&self, read: impl Fn(&Path) -> Option<String>) -> Result<Edited, String> {
         let mut edited = Edited::new();
         for file in self.files() {

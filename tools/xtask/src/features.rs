@@ -1,4 +1,4 @@
-//! `cargo xtask features`: nobody who wants one primitive pays for another, or for a feature.
+//! `cargo xtask features`: a user of one primitive must not build another primitive or an unused feature.
 
 use std::collections::BTreeSet;
 
@@ -10,21 +10,22 @@ use crate::workspace::{Package, Workspace, cargo};
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Tests of primitives without features only; all else is only checked.
+    /// Test only primitives without features; check everything else.
     #[arg(long)]
     light: bool,
-    /// Also checks every other set of features.
+    /// Also check every other set of features.
     #[arg(long, conflicts_with = "light")]
     powerset: bool,
-    /// Only this package.
+    /// Check only this package.
     package: Option<String>,
 }
 
-/// Crates in the default build of a primitive, itself included. More is a decision, made here.
+/// The largest number of crates in the default build of a primitive, itself included. To allow more, change this
+/// constant.
 const MOST_CRATES: usize = 13;
-/// They adapt a primitive, and add themselves to what it brings.
+/// Adapters of a primitive: they may have one crate more than it.
 const ADAPTERS: [&str; 1] = ["flyball-ops"];
-/// Never in the default build of a primitive.
+/// Crates that must not be in the default build of a primitive.
 const NOT_BY_DEFAULT: [&str; 5] = ["tokio", "serde", "tracing", "metrics", "prometheus-client"];
 
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
@@ -60,7 +61,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     process::verdict(&complaints)
 }
 
-/// None, each alone, all.
+/// No feature, each feature alone, all features.
 fn combinations(package: &Package) -> Vec<Vec<&str>> {
     let features: Vec<&str> =
         package.features.keys().map(String::as_str).filter(|name| *name != "default").collect();
@@ -72,7 +73,7 @@ fn combinations(package: &Package) -> Vec<Vec<&str>> {
     combinations
 }
 
-/// Every set of two features or more, but all of them.
+/// Every set of two or more features, except the set of all.
 fn powerset(package: &Package) -> Vec<Vec<&str>> {
     let features: Vec<&str> =
         package.features.keys().map(String::as_str).filter(|name| *name != "default").collect();

@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: runs the fuzz targets for a while, on a stable toolchain.
+//! `cargo xtask fuzz`: runs the fuzz targets for a given time, on a stable toolchain.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -13,12 +13,12 @@ use crate::workspace::{Workspace, cargo};
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Only this target.
+    /// Run only this target.
     target: Option<String>,
-    /// For how long each.
+    /// Seconds per target.
     #[arg(long, value_name = "N", default_value_t = 20)]
     seconds: u64,
-    /// With the address sanitizer.
+    /// Use the address sanitizer.
     #[arg(long)]
     asan: bool,
 }
@@ -34,13 +34,13 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
              nothing else). The committed corpus is replayed by `cargo test --workspace` without it."
         );
     }
-    // All at once, and before any runs: cargo shares out the processors.
+    // One build of all targets before the first run, so that cargo uses all processors.
     process::run(&mut tool(workspace, options, "build", options.target.as_deref()))
         .context("does not build")?;
     let next = AtomicUsize::new(0);
     let worker = || {
         let mut complaints = Vec::new();
-        // Ordering: Relaxed, each number is drawn once and nothing else is shared.
+        // Ordering: Relaxed; each number is taken once, and no other data is shared.
         while let Some(target) = targets.get(next.fetch_add(1, Ordering::Relaxed)) {
             match one(workspace, options, target) {
                 Ok(executions) => println!("{target} {executions} executions in {} s", options.seconds),
@@ -64,22 +64,22 @@ fn tool(workspace: &Workspace, options: &Options, job: &str, target: Option<&str
     command.current_dir(&workspace.root).args(["fuzz", job, "--sanitizer", sanitizer, "--target-dir"]);
     command.arg(workspace.target.join("fuzz").join(sanitizer)).args(target);
     if options.asan {
-        // An unstable flag of the same stable compiler.
+        // An unstable flag of the stable compiler.
         command.env("RUSTC_BOOTSTRAP", "1");
     }
     command
 }
 
-/// Runs one target; returns how often it was executed.
+/// Runs one target and returns the number of executions.
 fn one(workspace: &Workspace, options: &Options, target: &str) -> Result<u64> {
     let folder = workspace.target.join("fuzz");
-    // New inputs go to a folder of their own: the committed corpus is read, and changed on purpose only.
+    // New inputs are written to a separate folder. The committed corpus is only read.
     let found = folder.join("corpus").join(target);
     fs::create_dir_all(&found)?;
     let log = folder.join(format!("{target}.log"));
     let mut command = tool(workspace, options, "run", Some(target));
     command.arg(&found).arg(format!("fuzz/corpus/{target}"));
-    // Enough for the panic and the command that reproduces it.
+    // The panic message and the command that reproduces it are sufficient.
     command.env("RUST_BACKTRACE", "0");
     command.args(["--", "-print_final_stats=1"]).arg(format!("-max_total_time={}", options.seconds));
     match process::run_logged(&mut command, &log, Duration::from_secs(options.seconds + 120))? {

@@ -1,4 +1,5 @@
-//! `cargo xtask loom`: every model in every interleaving, above its floor, and its seeded fault caught.
+//! `cargo xtask loom`: explores every interleaving of every model, checks the floors, and checks that each model
+//! catches its seeded fault.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -20,42 +21,43 @@ use crate::workspace::Workspace;
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Only models whose name contains this.
+    /// Run only models whose name contains this.
     name: Option<String>,
-    /// One JSON object per model and line, nothing else on stdout.
+    /// Print one JSON object per model and line, and nothing else, on stdout.
     #[arg(long)]
     json: bool,
-    /// Leave the seeded faults out.
+    /// Apply no seeded faults.
     #[arg(long)]
     no_faults: bool,
-    /// Every seeded fault, which takes a build each. It is what happens where a NAME is given.
+    /// Apply every seeded fault, with one build each. This is the default if a NAME is given.
     #[arg(long, conflicts_with = "no_faults")]
     all_faults: bool,
-    /// The seeded faults of crates that were touched since this commit, and of crates that depend on them; the default is
-    /// $FLYBALL_BASE. Without either a sample, another one at each commit.
+    /// Apply the seeded faults of crates that changed since this commit, and of crates that depend on them; the default
+    /// is $FLYBALL_BASE. Without either: a sample, which differs per commit.
     #[arg(long, value_name = "COMMIT", conflicts_with_all = ["no_faults", "all_faults"])]
     base: Option<String>,
     /// The size of the sample.
     #[arg(long, value_name = "N", default_value_t = 32)]
     sample: usize,
-    /// Start no fault after so many seconds of faults.
+    /// Apply no further fault after this number of seconds.
     #[arg(long, value_name = "SECONDS", conflicts_with = "no_faults")]
     fault_seconds: Option<u64>,
-    /// Bound on preemptions; floors are recorded at 3, which is the default.
+    /// The bound on preemptions. Floors are recorded at 3, the default.
     #[arg(long, value_name = "N", conflicts_with = "unbounded")]
     preemptions: Option<u8>,
-    /// No bound at all.
+    /// Use no bound on preemptions.
     #[arg(long)]
     unbounded: bool,
-    /// A model that has not completed after so many seconds has failed.
+    /// A model that has not completed after this number of seconds has failed.
     #[arg(long, value_name = "SECONDS", default_value_t = 900)]
     limit: u64,
-    /// In place of the limit: a model that has not completed after so many seconds is reported as capped, and fails nothing.
+    /// Replaces the limit: a model that has not completed after this number of seconds is reported as capped, and does
+    /// not fail.
     #[arg(long, value_name = "SECONDS", conflicts_with = "limit")]
     cap: Option<u64>,
 }
 
-/// One row of the report: what the runner wrote, then what became of the fault.
+/// One row of the report: the runner's part, then the result of the fault.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 struct Row {
     name: String,
@@ -65,7 +67,7 @@ struct Row {
     floor: u64,
     seconds: f64,
     catches: String,
-    /// Stopped before it had completed: what counts interleavings was stopped, too.
+    /// The model was stopped before it completed, so its number of interleavings is unknown.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     capped: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -121,7 +123,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Whether the faults that were asked for are caught.
+/// Checks that the selected faults are caught.
 fn faults(
     workspace: &Workspace,
     options: &Options,
@@ -154,7 +156,7 @@ fn faults(
     Ok(outcomes)
 }
 
-/// The runner's own tests: it counts what loom explores, and sees a fault.
+/// Runs the runner's own tests: it counts loom's interleavings, and detects a fault.
 fn runner_works(workspace: &Workspace, binaries: &Binaries) -> Result<()> {
     let binary = binaries.get("runner").context("the runner's tests were not built")?;
     let log = log_file(workspace, "runner")?;
@@ -164,7 +166,7 @@ fn runner_works(workspace: &Workspace, binaries: &Binaries) -> Result<()> {
     }
 }
 
-/// Tests beside the models: they would pass unseen.
+/// Tests in the models' binaries that declare no model: `explore` would not run them.
 fn undeclared(models: &[Declared], binaries: &Binaries) -> Result<Vec<String>> {
     let mut complaints = Vec::new();
     for (name, binary) in binaries.iter().filter(|(name, _)| *name != "runner") {
@@ -178,14 +180,14 @@ fn undeclared(models: &[Declared], binaries: &Binaries) -> Result<Vec<String>> {
     Ok(complaints)
 }
 
-/// The tests of a binary, by their paths.
+/// The paths of the tests of a binary.
 pub(crate) fn tests(binary: &Path) -> Result<Vec<String>> {
     let output = Command::new(binary).args(["--list", "--format", "terse"]).output()?;
     let text = String::from_utf8(output.stdout)?;
     Ok(text.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
 }
 
-/// The command that runs one model alone, in a process of its own: a model that spins aborts it.
+/// The command that runs one model in a separate process: a model that spins aborts it.
 pub(crate) fn command(model: &Declared, binaries: &Binaries) -> Result<Command> {
     let binary = binaries.get(&model.binary).with_context(|| format!("{} was not built", model.binary))?;
     let tests = tests(binary)?;
@@ -195,19 +197,19 @@ pub(crate) fn command(model: &Declared, binaries: &Binaries) -> Result<Command> 
     })?;
     let mut command = Command::new(binary);
     command.args(["--exact", test, "--test-threads", "1"]);
-    // A backtrace through loom's generators takes half a second and says nothing.
+    // A backtrace through loom's generators takes half a second and has no useful frames.
     command.env("RUST_BACKTRACE", "0");
     Ok(command)
 }
 
-/// Where the output of `name` goes.
+/// The log file of `name`.
 pub(crate) fn log_file(workspace: &Workspace, name: &str) -> Result<PathBuf> {
     let folder = workspace.target.join("models").join("logs");
     fs::create_dir_all(&folder)?;
     Ok(folder.join(format!("{}.log", name.replace("::", "__"))))
 }
 
-/// Explores all models, as many at once as there are processors.
+/// Explores all models; the number of concurrent processes is the number of processors.
 fn explore(
     workspace: &Workspace,
     options: &Options,
@@ -217,7 +219,7 @@ fn explore(
     let next = AtomicUsize::new(0);
     let worker = || {
         let mut rows = Vec::new();
-        // Ordering: Relaxed, each number is drawn once and nothing else is shared.
+        // Ordering: Relaxed; each number is taken once, and no other data is shared.
         while let Some(model) = models.get(next.fetch_add(1, Ordering::Relaxed)) {
             let row = one(workspace, options, model, binaries);
             let end = match &row {

@@ -1,4 +1,4 @@
-//! One command per job. Each ends non-zero when its claim fails.
+//! One command per job. A command exits with an error if its check fails.
 
 use std::process::ExitCode;
 
@@ -35,29 +35,30 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Job {
-    /// Every model in every interleaving, above its floor, and every seeded fault caught.
+    /// Explore every interleaving of every model; check that every seeded fault is caught.
     Loom(loom::Options),
-    /// Every model under random and PCT schedules.
+    /// Run every model under random and PCT schedules.
     Shuttle(shuttle::Options),
-    /// Every seeded fault still passes the tests of the crate it breaks.
+    /// Check that every seeded fault passes the tests of the crate that it changes.
     Faults(seeded::Options),
-    /// Runs the fuzz targets for a while.
+    /// Run the fuzz targets for a given time.
     Fuzz(fuzz::Options),
-    /// New scripts through flyball, client-go and the reference with one switch per difference.
+    /// Run new scripts through flyball, client-go and the reference, which has one switch per difference.
     Parity(parity::Options),
-    /// What users see of each published crate, listed in docs/api; all of it used in an example that runs.
+    /// Compare the public API of each published crate with its listing in docs/api; check that all of it is used in an
+    /// example.
     Api(api::Options),
-    /// Each published crate with no features, each feature alone and all; its dependencies within their budget.
+    /// Check each published crate with no features, each feature alone and all; check the number of its dependencies.
     Features(features::Options),
-    /// The tests that need a real Kubernetes API server, which it builds: kube-apiserver, with etcd.
+    /// Run the tests that need a real Kubernetes API server. Builds kube-apiserver and etcd.
     E2e(e2e::Options),
-    /// All that takes hours, rung by rung; what has passed is not run again. Writes docs/evidence.md.
+    /// Run the checks that take hours, one rung after the other; skip those that have passed. Writes docs/evidence.md.
     Deep(deep::Options),
-    /// Builds the book into target/book, checks its links, and runs the programs of its first pages as a reader would.
+    /// Build the book into target/book, check its links, and run the programs of its first pages as a reader does.
     Book(book::Options),
-    /// Ours beside everybody else's, measured in turn; every row at its target.
+    /// Measure flyball and its peers alternately, and compare every row with its target.
     Peers(peers::Options),
-    /// The rules of the house that a compiler does not know.
+    /// Check the rules of this repository that no compiler checks.
     Tidy,
 }
 

@@ -1,4 +1,4 @@
-//! The models as their sources declare them, and the test binaries that hold them.
+//! The models, as their sources declare them, and the test binaries that contain them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ pub(crate) fn declared(workspace: &Workspace, filter: Option<&str>) -> Result<Ve
     Ok(models)
 }
 
-/// The descriptors of one file. A descriptor's fields are literals, so that they can be read here.
+/// Parses the descriptors of one file. The fields of a descriptor must be literals.
 pub(crate) fn scan(binary: &str, text: &str) -> Result<Vec<Declared>> {
     let mut models = Vec::new();
     let mut rest = text;
@@ -73,7 +73,7 @@ fn field<'a>(descriptor: &'a str, name: &str) -> Option<&'a str> {
     Some(descriptor[at + name.len()..].trim_start())
 }
 
-/// How models are checked.
+/// The tool that checks models.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Checker {
     Loom,
@@ -92,26 +92,26 @@ impl Checker {
 /// Test binaries by name; the runner's own tests are under `runner`.
 pub(crate) type Binaries = BTreeMap<String, PathBuf>;
 
-/// Why a build gave no binaries.
+/// The compiler's output of a failed build.
 #[derive(Debug)]
 pub(crate) struct DoesNotCompile(pub(crate) String);
 
-/// What to build of the models.
+/// The test binaries to build.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Extent<'a> {
     /// Every test binary, and the runner's own tests.
     All,
-    /// The binaries that hold these models.
+    /// The binaries that contain these models.
     Holding(&'a [Declared]),
-    /// The binary that holds this model, without a word: its tree has a fault in it.
+    /// The binary that contains this model, built without output: the tree has a fault in it.
     Fault(&'a Declared),
 }
 
-/// Builds models of the tree at `root`: the workspace, or its copy with a fault in it.
+/// Builds models of the tree at `root`: the workspace, or its copy with a fault.
 ///
-/// Both are built into one target directory, so that dependencies are compiled once. Cargo names what it builds by paths
-/// relative to the workspace and by the profile; the members have another profile in the copy, or it would take the members
-/// of one tree for those of the other whenever the files are older than the build.
+/// Both are built into one target directory, so that dependencies are compiled once. Cargo identifies an artifact by
+/// its path relative to the workspace and by its profile. The members therefore have another profile in the copy:
+/// otherwise cargo would reuse the artifacts of the other tree if the files are older than the build.
 pub(crate) fn build(
     workspace: &Workspace,
     root: &Path,
@@ -131,8 +131,8 @@ pub(crate) fn build(
         }
         Extent::Fault(model) => {
             command.args(["--test", &model.binary]);
-            // Built once for each fault, and a fault shows early: what counts is how long building takes. Incremental builds
-            // take a quarter of the time of whole ones.
+            // The binary is built once per fault, and a fault usually shows early, so the build time dominates. An
+            // incremental build takes a quarter of the time of a full one.
             command.env("CARGO_INCREMENTAL", "1");
             for package in &workspace.packages {
                 let profile = format!("profile.loom.package.\"{}\"", package.name);

@@ -1,4 +1,5 @@
-//! `cargo xtask parity`: new scripts through flyball, client-go and the reference with one switch per difference.
+//! `cargo xtask parity`: runs new scripts through flyball, client-go and the reference, which has one switch per
+//! difference.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -13,14 +14,13 @@ const FOLDER: &str = "tools/conformance";
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// How many scripts of each kind.
+    /// The number of scripts of each kind.
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     scripts: u64,
-    /// Which scripts.
+    /// The seed of the scripts.
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// Writes these scripts, with client-go's answers, over those in the tree, if nothing differs. Needs the program
-    /// `zstd`.
+    /// If nothing differs, replace the committed scripts by these, with client-go's answers. Needs the program `zstd`.
     #[arg(long)]
     record: bool,
 }
@@ -38,7 +38,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     process::run(&mut command)
 }
 
-/// Builds the program that asks client-go.
+/// Builds the Go program that runs scripts on client-go.
 fn client_go(workspace: &Workspace) -> Result<PathBuf> {
     let found = Command::new("go").arg("version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     if !found.is_ok_and(|status| status.success()) {

@@ -1,7 +1,7 @@
-//! `cargo xtask peers`: ours beside everybody else's, measured in turn in one invocation.
+//! `cargo xtask peers`: measures flyball and its peers alternately in one invocation.
 //!
-//! What counts is the ratio: the machine is the same for all, and whatever else it does hits all alike. Each figure is
-//! the median of several processes, and the processes take turns.
+//! Only the ratios are meaningful: all parties run on the same machine, and other load affects all alike. Each figure
+//! is the median of several processes, and the parties' processes alternate.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -25,26 +25,26 @@ use table::{ALL_OF_IT, Measurement};
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// What to compare; everything there is when left out.
+    /// The groups to compare; default: all.
     groups: Vec<Group>,
-    /// One JSON object a row.
+    /// Print one JSON object per row.
     #[arg(long)]
     json: bool,
-    /// A table for `benches/RESULTS.md`.
+    /// Print a table for `benches/RESULTS.md`.
     #[arg(long, conflicts_with = "json")]
     markdown: bool,
-    /// Processes a figure.
+    /// The number of processes per figure.
     #[arg(long, value_name = "N", default_value_t = 5)]
     rounds: usize,
-    /// Only rows whose name contains this.
+    /// Run only rows whose name contains this.
     #[arg(long, value_name = "NAME")]
     row: Option<String>,
-    /// Instead: how cost of queues grows with keys, threads and duplicates, that of stores with objects and readers, that of
-    /// informers with listeners, and that of controllers with workers, load and copies of the recorded cluster, as tables and
-    /// plots in `benches/results`.
+    /// Measure growth instead: of queues with keys, threads and duplicates, of stores with objects and readers, of
+    /// informers with listeners, and of controllers with workers, load and copies of the recorded cluster. Writes
+    /// tables and plots to `benches/results`.
     #[arg(long)]
     scaling: bool,
-    /// Instead: instructions an operation, counted by callgrind.
+    /// Count instructions per operation with callgrind instead.
     #[arg(long, conflicts_with = "scaling")]
     instructions: bool,
 }
@@ -57,11 +57,11 @@ enum Group {
     Delay,
     /// Failures, tokens, and waits for tokens.
     Limit,
-    /// The indexed store, and the recorded cluster through all of it.
+    /// The indexed store, and the recorded cluster through all layers.
     Store,
     /// One informer and its event handlers.
     Informer,
-    /// From a change to a reconcile, at several concurrencies, and the recorded cluster at several scales.
+    /// The latency from a change to a reconcile at several concurrencies, and the recorded cluster at several scales.
     Controller,
 }
 
@@ -117,7 +117,7 @@ impl Options {
     }
 }
 
-/// Runs everybody in turn, as often as asked. A run that fails leaves a gap, which is a missing row.
+/// Runs all parties alternately, `rounds` times. A run that fails has no sample, which leads to a missing row.
 fn measure(programs: &Programs, measurement: &Measurement, rounds: usize) -> BTreeMap<Party, Vec<Sample>> {
     let parties = measurement.ours.iter().chain(measurement.peers);
     let mut samples: BTreeMap<Party, Vec<Sample>> = parties.map(|party| (*party, Vec::new())).collect();
@@ -132,7 +132,7 @@ fn measure(programs: &Programs, measurement: &Measurement, rounds: usize) -> BTr
     samples
 }
 
-/// What a figure has to stand with: commit, machine, tools.
+/// The commit, the machine and the tool versions, printed with the figures.
 fn surroundings(workspace: &Workspace) -> String {
     let said = |program: &str, words: &[&str]| {
         let mut command = Command::new(program);

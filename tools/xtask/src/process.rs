@@ -1,4 +1,4 @@
-//! Runs programs to their end or to a deadline, and keeps the last lines of their output.
+//! Runs programs until they end or until a deadline, and reads the last lines of their output.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// Runs to the end with its output shown; anything but success is an error.
+/// Runs a program with its output shown. A failure is an error.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let shown = show(command);
     eprintln!("$ {shown}");
@@ -25,7 +25,7 @@ pub(crate) enum Ended {
     Late,
 }
 
-/// Runs with output into `log`, for at most `limit`.
+/// Runs a program for at most `limit`, with its output in `log`.
 pub(crate) fn run_logged(command: &mut Command, log: &Path, limit: Duration) -> Result<Ended> {
     let file = File::create(log).with_context(|| log.display().to_string())?;
     command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
@@ -50,7 +50,7 @@ pub(crate) fn run_logged(command: &mut Command, log: &Path, limit: Duration) -> 
     }
 }
 
-/// The last `lines` lines of a log, read from its end: a log may be large.
+/// The last `lines` lines of a log. Reads only the end of the file, because a log may be large.
 pub(crate) fn tail(log: &Path, lines: usize) -> String {
     const MOST: u64 = 64 * 1024;
     let read = || -> std::io::Result<String> {
@@ -66,12 +66,12 @@ pub(crate) fn tail(log: &Path, lines: usize) -> String {
     read().unwrap_or_else(|error| format!("({}: {error})", log.display()))
 }
 
-/// Every line of a log that `wanted` accepts.
+/// Returns true if `wanted` accepts a line of the log.
 pub(crate) fn grep(log: &Path, wanted: impl Fn(&str) -> bool) -> bool {
     std::fs::read(log).is_ok_and(|bytes| String::from_utf8_lossy(&bytes).lines().any(wanted))
 }
 
-/// A command as one would type it.
+/// A command as typed in a shell.
 pub(crate) fn show(command: &Command) -> String {
     let mut words = vec![command.get_program().to_string_lossy().into_owned()];
     words.extend(command.get_args().map(|word| word.to_string_lossy().into_owned()));
@@ -81,7 +81,7 @@ pub(crate) fn show(command: &Command) -> String {
     words.join(" ")
 }
 
-/// Turns collected complaints into the job's end.
+/// Prints the complaints; returns an error if there are any.
 pub(crate) fn verdict(complaints: &[String]) -> Result<()> {
     for complaint in complaints {
         eprintln!("error: {complaint}");

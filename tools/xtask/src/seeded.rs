@@ -1,7 +1,7 @@
-//! Seeded faults applied: its model has to catch a fault, the ordinary tests do not see it.
+//! Applies seeded faults. The model of a fault must catch it, and the ordinary tests must pass with it.
 //!
-//! A throw-away copy of the tree is changed, built and restored, one fault at a time. Files that did not change keep
-//! their times, so only the changed crate and what depends on it is built again.
+//! The fault is written into a copy of the tree, built, and restored, one fault at a time. Unchanged files keep their
+//! modification times, so cargo rebuilds only the changed crate and its dependants.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,14 +20,14 @@ use crate::workspace::{Workspace, cargo};
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Only faults of models whose name contains this.
+    /// Apply only faults of models whose name contains this.
     name: Option<String>,
-    /// A crate's tests that have not ended after so many seconds have failed.
+    /// A crate's tests that are not complete after this number of seconds have failed.
     #[arg(long, value_name = "SECONDS", default_value_t = 900)]
     limit: u64,
 }
 
-/// The other half of the claim: the ordinary tests do not see a fault, only its model does.
+/// Checks that the ordinary tests pass with each fault, so that only the model catches it.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let models = models::declared(workspace, options.name.as_deref())?;
     ensure!(!models.is_empty(), "no model is called {:?}", options.name.as_deref().unwrap_or(""));
@@ -41,7 +41,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     process::verdict(&complaints)
 }
 
-/// How long a model may search for its fault.
+/// The time limit of a model with a fault.
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// The copy of the tree to which faults are applied.
@@ -53,7 +53,7 @@ pub(crate) struct Tree<'a> {
 }
 
 impl<'a> Tree<'a> {
-    /// Brings the copy in step with the work tree, tracked files and untracked ones.
+    /// Updates the copy from the work tree, with tracked and untracked files.
     pub(crate) fn open(workspace: &'a Workspace) -> Result<Self> {
         let root = workspace.target.join("faults").join("tree");
         fs::create_dir_all(&root)?;
@@ -85,7 +85,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Runs the model on its fault: it has to fail by a panic of its own: a deadlock, an assertion, a leak.
+    /// Runs the model with its fault. It must fail with a panic: a deadlock, an assertion, a leak.
     fn fails(&self, model: &Declared, binaries: &Binaries) -> Result<Result<(), String>> {
         let log = loom::log_file(self.workspace, &format!("{}.fault", model.name))?;
         let mut command = loom::command(model, binaries)?;
@@ -101,7 +101,7 @@ impl<'a> Tree<'a> {
         if status.code() == Some(101) && process::grep(&log, |line| line == named) {
             return Ok(Ok(()));
         }
-        // A panic while unwinding aborts, and the test harness loses what was said. Once more, with it.
+        // A panic during unwinding aborts, and the test harness loses the output. The second run shows it.
         const SIGABRT: i32 = 6;
         if status.signal() == Some(SIGABRT) {
             process::run_logged(command.arg("--nocapture"), &log, LIMIT)?;
@@ -131,7 +131,7 @@ impl<'a> Tree<'a> {
         })
     }
 
-    /// Puts the model's fault into the copy until the returned guard is dropped.
+    /// Writes the model's fault into the copy. Dropping the returned guard restores the files.
     fn apply(&self, model: &Declared) -> Result<Result<Applied<'_>, String>> {
         let Some(fault) = self.faults.iter().find(|fault| fault.name == model.name) else {
             return Ok(Err("has no row".to_owned()));
@@ -144,7 +144,7 @@ impl<'a> Tree<'a> {
             Ok(edited) => edited,
             Err(why) => return Ok(Err(why)),
         };
-        // The guard first: a write that fails half-way leaves nothing behind.
+        // The guard is built first: if a write fails, it restores all files.
         let applied = Applied { tree: self, files: edited.keys().cloned().collect(), packages };
         for (file, text) in edited {
             fs::write(self.root.join(&file), text).with_context(|| file.display().to_string())?;
@@ -153,7 +153,7 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// A copy with a fault in it; dropping it restores the files.
+/// A fault in the copy; dropping it restores the files.
 struct Applied<'a> {
     tree: &'a Tree<'a>,
     files: Vec<PathBuf>,

@@ -1,4 +1,4 @@
-//! Which seeded faults a run applies: each costs a build, so all of them are for `cargo xtask deep`.
+//! Selects the seeded faults of a run. Each needs a build, so only `cargo xtask deep` applies all of them.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,19 +10,19 @@ use crate::faults::{self, Fault};
 use crate::models::{self, Declared};
 use crate::workspace::Workspace;
 
-/// Why faults are applied, or left out.
+/// The rule by which faults are selected.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Selection<'a> {
     /// All of them.
     All,
-    /// Those that a change since this commit can have to do with.
+    /// Faults that a change since this commit may affect.
     Since(&'a str),
-    /// So many, spread evenly; other ones at another commit.
+    /// A number of faults, spread evenly; each commit selects others.
     Sample(usize),
 }
 
 impl Selection<'_> {
-    /// The models whose faults are applied. Faults of one crate follow each other: then a build compiles that crate alone.
+    /// The models whose faults are applied, grouped by crate: then a build compiles only that crate.
     pub(crate) fn of<'m>(&self, workspace: &Workspace, models: &'m [Declared]) -> Result<Vec<&'m Declared>> {
         let faults = faults::read(workspace)?;
         let fault = |model: &Declared| faults.iter().find(|fault| fault.name == model.name);
@@ -47,20 +47,20 @@ impl Selection<'_> {
     }
 }
 
-/// `size` of the numbers below `all`, evenly spaced from `first` on.
+/// `size` numbers below `all`, evenly spaced, starting at `first`.
 fn spread(all: usize, size: usize, first: usize) -> BTreeSet<usize> {
     let size = size.min(all);
     (0..size).map(|number| (first + number * all / size) % all).collect()
 }
 
-/// What has changed since a commit, in the work tree and before.
+/// The changes since a commit, including those of the work tree.
 #[derive(Debug)]
 struct Change {
-    /// Packages with a changed file, and all that depend on one of them.
+    /// Packages with a changed file, and all packages that depend on them.
     packages: BTreeSet<String>,
     /// Test binaries of the models with a changed source.
     binaries: BTreeSet<String>,
-    /// The faults as they were.
+    /// The faults at that commit.
     faults: Vec<Fault>,
 }
 
@@ -83,7 +83,7 @@ impl Change {
         Ok(Self {
             packages: workspace.with_dependants(packages),
             binaries: files.iter().filter_map(|file| below(file)).collect(),
-            // A commit from before there was the file has none.
+            // The file may not exist at that commit.
             faults: faults.ok().and_then(|text| faults::parse(&text).ok()).unwrap_or_default(),
         })
     }
@@ -95,7 +95,7 @@ impl Change {
     }
 }
 
-/// Files that differ from those of `base`, untracked ones among them.
+/// Files that differ from `base`, including untracked ones.
 fn changed(workspace: &Workspace, base: &str) -> Result<Vec<String>> {
     let mut files = git(workspace, &["diff", "--name-only", base])?;
     files.push_str(&git(workspace, &["ls-files", "--others", "--exclude-standard"])?);

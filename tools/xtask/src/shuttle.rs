@@ -1,4 +1,4 @@
-//! `cargo xtask shuttle`: every model under random and PCT schedules.
+//! `cargo xtask shuttle`: runs every model under random and PCT schedules.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use crate::workspace::Workspace;
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Only models whose name contains this.
+    /// Run only models whose name contains this.
     name: Option<String>,
-    /// Schedules of each kind.
+    /// The number of schedules of each kind.
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     iterations: u64,
-    /// A model that has not ended after so many seconds has failed.
+    /// A model that has not completed after this number of seconds has failed.
     #[arg(long, value_name = "SECONDS", default_value_t = 900)]
     limit: u64,
 }

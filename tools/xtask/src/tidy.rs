@@ -1,6 +1,6 @@
-//! `cargo xtask tidy`: the rules of the house that a compiler does not know.
+//! `cargo xtask tidy`: checks the rules of this repository that no compiler checks.
 //!
-//! One file per rule; each says why the rule exists and is tested on a few lines that break it.
+//! There is one file per rule. It states the reason of the rule, and has tests with lines that break the rule.
 
 use anyhow::Result;
 
@@ -22,7 +22,7 @@ mod sync_only;
 
 use source::Source;
 
-/// A rule about one file of shipped code.
+/// A rule for one file of shipped code.
 type Rule = fn(&Source) -> Vec<String>;
 
 const SHIPPED: [Rule; 4] = [budget::check, layers::check, sync_only::check, orderings::check];
@@ -31,7 +31,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let mut complaints = Vec::new();
     let files = workspace.files()?;
     for file in &files {
-        // Anything that is not text has no lines to look at.
+        // Files that are not UTF-8 are skipped.
         let Ok(text) = workspace.read(file) else { continue };
         let name = file.to_string_lossy();
         complaints.extend(paths::check(&name, &text));

@@ -1,4 +1,4 @@
-//! The locations of the workspace: root, target directory, packages, files.
+//! The workspace: root, target directory, packages, files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -41,10 +41,10 @@ struct Metadata {
 }
 
 impl Workspace {
-    /// Asks cargo.
+    /// Runs `cargo metadata`.
     pub(crate) fn open() -> Result<Self> {
         let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml");
-        // The tree may have moved since this command was built. In that case the current directory determines the root.
+        // The tree may have moved since this command was built. Then the current directory determines the root.
         let mut command = cargo();
         command.args(["metadata", "--no-deps", "--format-version", "1", "--locked"]);
         if manifest.exists() {
@@ -63,7 +63,8 @@ impl Workspace {
         self.packages.iter().filter(|package| package.is_published())
     }
 
-    /// These packages and every member that depends on one of them, directly or not; development dependencies do not count.
+    /// These packages and every member that depends on one of them, directly or indirectly. Development dependencies
+    /// are ignored.
     pub(crate) fn with_dependants(&self, mut packages: BTreeSet<String>) -> BTreeSet<String> {
         loop {
             let mut depends = self.packages.iter().filter(|package| {
@@ -79,7 +80,7 @@ impl Workspace {
         }
     }
 
-    /// Every file that is tracked or could be: relative paths, sorted.
+    /// Every file that is tracked, or untracked and not ignored: relative paths, sorted.
     pub(crate) fn files(&self) -> Result<Vec<PathBuf>> {
         let mut command = Command::new("git");
         command.current_dir(&self.root).args(["ls-files", "-z", "-co", "--exclude-standard"]);
@@ -87,13 +88,13 @@ impl Workspace {
         ensure!(output.status.success(), "git ls-files: {}", String::from_utf8_lossy(&output.stderr));
         let names = String::from_utf8(output.stdout).context("a file name is not UTF-8")?;
         let mut files: Vec<PathBuf> = names.split_terminator('\0').map(PathBuf::from).collect();
-        // Tracked, but deleted in the work tree.
+        // Remove files that are tracked but deleted in the work tree.
         files.retain(|file| self.root.join(file).exists());
         files.sort();
         Ok(files)
     }
 
-    /// The first digits of the commit, as a number; none outside a repository.
+    /// The first digits of the commit hash as a number; `None` outside of a repository.
     pub(crate) fn commit(&self) -> Option<u32> {
         let mut command = Command::new("git");
         command.current_dir(&self.root).args(["rev-parse", "HEAD"]);
@@ -120,7 +121,7 @@ impl Package {
         folder.strip_prefix(&workspace.root).unwrap_or(folder)
     }
 
-    /// A primitive has no runtime of its own: tokio is at most a feature.
+    /// A primitive does not require a runtime: tokio is at most an optional feature.
     pub(crate) fn is_primitive(&self) -> bool {
         self.is_published()
             && !self.dependencies.iter().any(|dependency| {
@@ -129,7 +130,7 @@ impl Package {
     }
 }
 
-/// The cargo that runs this command.
+/// The cargo binary that runs this command.
 pub(crate) fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }

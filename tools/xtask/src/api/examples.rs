@@ -1,7 +1,8 @@
-//! Which public types and functions occur in no example of their crate that is compiled.
+//! Finds public types and functions that occur in no compiled example of their crate.
 //!
-//! An example is a Rust block in the documentation of a public item, or of the crate, which is its readme. Names are looked for as words: a method counts as used where
-//! any method of its name is called. That finds what nobody has ever shown, and cannot be fooled the other way.
+//! An example is a Rust block in the documentation of a public item or of the crate (its readme). Names are searched as
+//! words: a method counts as used if any method with its name is called. So a reported item is used in no example, but
+//! an item that is not reported may be unused, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -9,7 +10,7 @@ use std::fmt;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-/// What was found in one crate.
+/// The result for one crate.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     types: usize,
@@ -19,7 +20,7 @@ pub(super) struct Found {
     undocumented: Vec<String>,
 }
 
-/// Functions that need no example, by path.
+/// Functions that need no example, by path; the value records whether a lookup used the entry.
 #[derive(Debug, Default)]
 pub(super) struct Excused(BTreeMap<String, bool>);
 
@@ -38,7 +39,7 @@ impl Excused {
         self.0.get_mut(path).map(|used| *used = true).is_some()
     }
 
-    /// Those that were not asked for.
+    /// Entries that no lookup used.
     pub(super) fn left(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter(|(_, used)| !**used).map(|(path, _)| path.as_str())
     }
@@ -75,7 +76,7 @@ struct Item {
     docs: String,
 }
 
-/// The public items that a path leads to.
+/// Collects the public items that are reachable by a path.
 struct Walk<'a> {
     index: &'a Value,
     seen: BTreeSet<u64>,
@@ -126,7 +127,7 @@ impl<'a> Walk<'a> {
             return;
         }
         if item["inner"]["module"]["is_crate"].as_bool() == Some(true) {
-            // Its examples are the readme's.
+            // The examples of the crate root are those of its readme.
             self.add(item, path.to_owned(), false);
         }
         for child in ids(&item["inner"]["module"]["items"]) {
@@ -172,13 +173,13 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The functions of a trait, or of an inherent implementation.
+    /// Collects the functions of a trait or of an inherent implementation.
     fn functions(&mut self, of: &Value, path: &str) {
         for id in ids(of) {
             let Some(item) = self.item(id).filter(|item| item["inner"].get("function").is_some()) else {
                 continue;
             };
-            // Of a trait, "default"; what is private has no docs here.
+            // Functions of a trait have the visibility "default"; private functions are not in the JSON.
             if matches!(item["visibility"].as_str(), Some("public" | "default")) && self.seen.insert(id) {
                 let name = item["name"].as_str().unwrap_or_default();
                 self.add(item, format!("{path}::{name}"), true);
@@ -191,7 +192,7 @@ fn ids(list: &Value) -> Vec<u64> {
     list.as_array().into_iter().flatten().filter_map(Value::as_u64).collect()
 }
 
-/// The Rust blocks of a page that a compiler sees.
+/// The Rust blocks of a page that are compiled.
 fn examples(docs: &str) -> String {
     let (mut code, mut inside, mut is_rust) = (String::new(), false, false);
     for line in docs.lines() {
@@ -207,7 +208,7 @@ fn examples(docs: &str) -> String {
     code
 }
 
-/// All words, and those that are called or named by a path.
+/// All words, and the words that are called or follow a path separator.
 fn words(code: &str) -> (BTreeSet<&str>, BTreeSet<&str>) {
     let (mut words, mut called) = (BTreeSet::new(), BTreeSet::new());
     let mut rest = code;

@@ -1,4 +1,4 @@
-//! What a page of HTML links to, and what can be linked to in it.
+//! The links and anchors of an HTML page.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 /// A page by its path below the book.
 pub(super) type Pages = BTreeMap<PathBuf, String>;
 
-/// All pages, but for the one that a server answers where there is none: its links count from the root of a server.
+/// All pages except `404.html`: its links are relative to the root of a server.
 pub(super) fn pages(book: &Path) -> Result<Pages> {
     let mut pages = Pages::new();
     let mut folders = vec![book.to_owned()];
@@ -29,7 +29,7 @@ pub(super) fn pages(book: &Path) -> Result<Pages> {
     Ok(pages)
 }
 
-/// The values of an attribute, in order. mdBook writes all of them in double quotes.
+/// The values of an attribute, in order. mdBook writes all attributes in double quotes.
 pub(super) fn values<'a>(page: &'a str, attribute: &str) -> Vec<&'a str> {
     let start = format!(" {attribute}=\"");
     page.split(&*start).skip(1).filter_map(|rest| rest.split('"').next()).collect()

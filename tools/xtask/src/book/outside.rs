@@ -1,4 +1,5 @@
-//! Links of the book to files of the repository: the files come with the book, so that it can be read without a clone.
+//! Links of the book to files of the repository: the files are copied into the book, so that it can be read without a
+//! clone.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,10 +11,10 @@ use super::{SOURCES, write};
 use crate::tidy::links::tidied;
 use crate::workspace::Workspace;
 
-/// The folder of the book with copies of such files.
+/// The folder of the book for these copies.
 const FOLDER: &str = "repository";
 
-/// Copies each file of the repository that a page links to, and lets the page link to the copy.
+/// Copies each file of the repository that a page links to, and rewrites the links to the copies.
 pub(super) fn bring(workspace: &Workspace, book: &Path) -> Result<()> {
     for (path, page) in html::pages(book)? {
         let mut text = page.clone();
@@ -34,7 +35,8 @@ pub(super) fn bring(workspace: &Workspace, book: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The file of the repository that a page means, if it is none of the book. mdBook takes `README.md` for a page of its own.
+/// The file of the repository that a link refers to; `None` if it is a page of the book. mdBook turns links to
+/// `README.md` into links to HTML.
 fn outside(page: &Path, link: &str, is_file: impl Fn(&Path) -> bool) -> Option<PathBuf> {
     let source = Path::new(SOURCES).join(page);
     let file = link.split('#').next().filter(|file| file.starts_with("../"))?;

@@ -1,4 +1,4 @@
-//! *Getting started*, as a reader does it: a project of its own for each program, with the dependencies of its page.
+//! Runs *Getting started* as a reader does: each program is a separate project with the dependencies of its page.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use super::write;
 use crate::process;
 use crate::workspace::{Workspace, cargo};
 
-/// Where the pages say that the clone is.
+/// The path of the clone in the pages.
 const CLONE: &str = "../flyball/";
 
 /// The project of *Check your own code*.
@@ -37,7 +37,7 @@ pub(super) fn run(workspace: &Workspace) -> Result<()> {
             manifest(&name, &page("toml")?, &workspace.root.to_string_lossy()),
         )?;
         write(&project.join("src/main.rs"), page("rs")?)?;
-        // The versions that the workspace is tested with. Cargo takes what is not needed out.
+        // The versions that the workspace is tested with. Cargo removes the packages that the project does not need.
         fs::copy(workspace.root.join("Cargo.lock"), project.join("Cargo.lock"))?;
         let mut command = cargo();
         command.current_dir(&project).args(["run", "--quiet"]);
@@ -51,7 +51,7 @@ pub(super) fn run(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-/// The model of *Check your own code* under loom and under shuttle, and its fuzz target as far as the compiler sees it: `cargo fuzz` runs it.
+/// Runs the model of *Check your own code* under loom and shuttle, and compiles its fuzz target; `cargo fuzz` runs it.
 pub(super) fn check_own_code(workspace: &Workspace) -> Result<()> {
     let project = workspace.target.join("book-projects/checked");
     let root = format!("{}/", workspace.root.to_string_lossy());
@@ -82,10 +82,10 @@ pub(super) fn check_own_code(workspace: &Workspace) -> Result<()> {
     process::run(&mut command)
 }
 
-/// What `cargo new` writes, with the dependencies of a page on this clone.
+/// The manifest that `cargo new` writes, with the dependencies of a page; their paths lead to this clone.
 fn manifest(name: &str, dependencies: &str, root: &str) -> String {
     let package = format!("[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n");
-    // Below the folder of a workspace, a package says that it is no member.
+    // The project is inside the folder of a workspace, so it needs its own `[workspace]` section.
     format!("{package}\n{}\n[workspace]\n", dependencies.replace(CLONE, &format!("{root}/")))
 }
 

@@ -1,4 +1,5 @@
-//! The newest kube that the manifests allow: flyball-kube reads the delay of its `Action`, which has no getter, from its `{:?}` text.
+//! Tests with the newest kube that the manifests allow: flyball-kube parses the delay of an `Action`, which has no
+//! getter, from its `Debug` output.
 
 use std::fs;
 use std::process::Command;
@@ -7,7 +8,7 @@ use anyhow::Result;
 
 use crate::workspace::{Workspace, cargo};
 
-/// A package without a lock file gets the newest releases.
+/// A package without a lock file, so cargo selects the newest releases.
 const MANIFEST: &str = r#"
 [package]
 name = "newest-kube"
@@ -40,7 +41,7 @@ fn every_delay_is_read_exactly() {
 }
 "#;
 
-/// Writes the package, and the command that tests it.
+/// Writes the package, and returns the command that tests it.
 pub(super) fn command(workspace: &Workspace) -> Result<Command> {
     let folder = workspace.root.join("target/newest-kube");
     fs::create_dir_all(folder.join("tests"))?;

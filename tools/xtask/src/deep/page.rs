@@ -13,8 +13,8 @@ the last one before the run that changed anything but this page. *Scale* multipl
 |---|---|---|---|---|---|---|---|---|
 ";
 
-/// The page, with a row for each rung that has a record, or had one on the page `before`: the notes may be those of
-/// another target directory.
+/// Renders the page. It has a row for each rung with a record, or with a row on the page `before`: the rung may have
+/// run with another target directory.
 pub(super) fn render(before: &str, state: &State, rungs: &[Rung]) -> String {
     let mut page = HEAD.to_owned();
     for rung in rungs {

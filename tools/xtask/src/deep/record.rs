@@ -1,4 +1,4 @@
-//! What has ended at which commit, kept in a file that is whole at any time.
+//! The results of the rungs by commit. The file is replaced atomically.
 
 use std::fmt;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-/// How a rung ended.
+/// The outcome of a rung.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub(super) enum Outcome {
     Passed,
@@ -26,18 +26,18 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// A rung that has ended.
+/// The result of a rung.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(super) struct Record {
     pub(super) rung: String,
     pub(super) commit: String,
-    /// The day it began, in UTC.
+    /// The day on which it began, in UTC.
     pub(super) date: String,
     pub(super) machine: String,
     pub(super) scale: f64,
     pub(super) seconds: u64,
     pub(super) outcome: Outcome,
-    /// What it counted, or what is missing.
+    /// The counts in its output, or the missing tool.
     pub(super) figures: String,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Reads the file, if there is one.
+    /// Reads the file; a missing file has no records.
     pub(super) fn open(file: PathBuf) -> Result<Self> {
         let records = match fs::read(&file) {
             Ok(bytes) => serde_json::from_slice(&bytes).with_context(|| file.display().to_string())?,
@@ -63,7 +63,7 @@ impl State {
         &self.records
     }
 
-    /// Whether the rung has passed at this commit, and no shorter than it would run now.
+    /// Returns true if the rung has passed at this commit with at least this scale.
     pub(super) fn passed(&self, rung: &str, commit: &str, scale: f64) -> bool {
         self.records.iter().any(|record| {
             record.rung == rung
@@ -73,7 +73,7 @@ impl State {
         })
     }
 
-    /// Keeps a record in place of the rung's last one, and writes the file aside first.
+    /// Replaces the last record of the rung. Writes a temporary file first, then renames it.
     pub(super) fn note(&mut self, record: Record) -> Result<()> {
         self.records.retain(|other| other.rung != record.rung);
         self.records.push(record);

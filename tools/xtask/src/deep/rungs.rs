@@ -1,4 +1,4 @@
-//! The rungs: what each runs, what it needs, and which figures its output has.
+//! The rungs: the command of each, its requirements, and the counts in its output.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -14,15 +14,15 @@ use crate::workspace::{Workspace, cargo};
 pub(super) struct Rung {
     pub(super) name: &'static str,
     pub(super) what: &'static str,
-    /// The command, its seconds and cases multiplied by the scale.
+    /// The command; its seconds and numbers of cases are multiplied by the scale.
     pub(super) command: fn(&Workspace, f64) -> Result<Command>,
-    /// What is missing to run it, and how to get it.
+    /// The missing tool and how to install it; `None` if all tools are there.
     pub(super) missing: fn(&Workspace) -> Option<String>,
-    /// What the output of a run that passed counts; nothing, if it counts nothing.
+    /// The counts in the output of a run that passed; `None` if there are none.
     pub(super) figures: fn(&str) -> Option<String>,
 }
 
-/// In the order they are run: those that say most about the code in an hour come first.
+/// In the order of execution: rungs with the most evidence per hour come first.
 pub(super) const RUNGS: &[Rung] = &[
     Rung {
         name: "faults",
@@ -115,7 +115,7 @@ pub(super) const RUNGS: &[Rung] = &[
         name: "parity",
         what: "5·10⁵ new scripts of each kind through flyball, client-go and the reference",
         command: |workspace, scale| {
-            // Scripts that nobody has seen, and that the commit names.
+            // The seed is the commit, so every commit runs new scripts, and a run can be repeated.
             let seed = workspace.commit().unwrap_or(1).to_string();
             xtask(&["parity", "--seed", &seed, "--scripts", &whole(5e5 * scale)])
         },
@@ -149,7 +149,7 @@ pub(super) const RUNGS: &[Rung] = &[
         command: |workspace, _| {
             let mut command = cargo();
             command.args(["deny", "--locked", "check"]);
-            // Where `.ci/run` installs tools.
+            // The folder into which `.ci/run` installs tools.
             let path = std::env::var_os("PATH").unwrap_or_default();
             let paths = std::env::split_paths(&path).chain([workspace.target.join("ci/bin")]);
             command.env("PATH", std::env::join_paths(paths).context("PATH")?);
@@ -167,7 +167,7 @@ pub(super) const RUNGS: &[Rung] = &[
 fn xtask(arguments: &[&str]) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(arguments);
-    // Everything there is, not what a change concerns.
+    // Run all checks, not only those of changed crates.
     command.env_remove("FLYBALL_BASE");
     Ok(command)
 }
@@ -177,7 +177,7 @@ fn cases(mut command: Command, cases: f64) -> Command {
     command
 }
 
-/// A number of seconds or cases: at least one.
+/// A number of seconds or cases, at least one.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -211,14 +211,14 @@ fn answers(command: &mut Command) -> bool {
     command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
-/// What test harnesses counted.
+/// The number of tests that test harnesses report as passed.
 fn tests(log: &str) -> Option<String> {
     let results = log.lines().filter_map(|line| line.strip_prefix("test result: ok. "));
     let passed: u64 = results.filter_map(|rest| rest.split(' ').next()?.parse::<u64>().ok()).sum();
     (passed > 0).then(|| format!("{passed} tests"))
 }
 
-/// What `loom --json` says: its last words, and all interleavings.
+/// The last line of `loom --json`, and the sum of all interleavings.
 fn models(log: &str) -> Option<String> {
     let said = last(log, " models completed")?;
     let rows = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
@@ -226,7 +226,7 @@ fn models(log: &str) -> Option<String> {
     Some(format!("{said}; {interleavings} interleavings"))
 }
 
-/// What `fuzz` says of its targets.
+/// The executions that `fuzz` reports for its targets.
 fn executions(log: &str) -> Option<String> {
     let lines = log.lines().filter_map(|line| line.split_once(" executions in "));
     let counts: Vec<u64> = lines.filter_map(|(line, _)| line.split(' ').nth(1)?.parse().ok()).collect();
@@ -234,18 +234,18 @@ fn executions(log: &str) -> Option<String> {
     Some(format!("{} targets, {all} executions, at least {least} a target", counts.len()))
 }
 
-/// What `parity` says of each kind of script; a difference would have failed it.
+/// The counts that `parity` reports for each kind of script. A difference would have failed the command.
 fn scripts(log: &str) -> Option<String> {
     let lines: Vec<&str> = log.lines().filter(|line| line.contains(" scripts, ")).collect();
     (!lines.is_empty()).then(|| lines.join("; "))
 }
 
-/// The last line that holds `part`.
+/// The last line that contains `part`.
 fn last(log: &str, part: &str) -> Option<String> {
     log.lines().rev().find(|line| line.contains(part)).map(str::to_owned)
 }
 
-/// How many lines hold `part`.
+/// The number of lines that contain `part`.
 fn count(log: &str, part: &str, what: &str) -> Option<String> {
     let lines = log.lines().filter(|line| line.contains(part)).count();
     (lines > 0).then(|| format!("{lines} {what}"))

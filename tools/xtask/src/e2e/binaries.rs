@@ -1,4 +1,4 @@
-//! etcd, kube-apiserver and kube-controller-manager, built once for a `go.mod` and kept outside of the tree.
+//! etcd, kube-apiserver and kube-controller-manager, built once per `go.mod` and cached outside of the tree.
 
 use std::env;
 use std::fs::{self, File};
@@ -17,12 +17,12 @@ const TOOLS: [&str; 3] = [
     "k8s.io/kubernetes/cmd/kube-controller-manager",
 ];
 
-/// Whether the binaries are built already.
+/// Returns true if the binaries have been built.
 pub(crate) fn cached(workspace: &Workspace) -> bool {
     place(workspace).is_ok_and(|(_, folder)| folder.exists())
 }
 
-/// The folder with the binaries, which are built where they are not there.
+/// Returns the folder with the binaries; builds them if it does not exist.
 pub(crate) fn ready(workspace: &Workspace) -> Result<PathBuf> {
     let (version, folder) = place(workspace)?;
     let module = workspace.root.join(MODULE);
@@ -35,7 +35,7 @@ pub(crate) fn ready(workspace: &Workspace) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// The version that the module names, and where its binaries are or will be.
+/// The version in the module file, and the folder of its binaries.
 fn place(workspace: &Workspace) -> Result<(String, PathBuf)> {
     let (go_mod, go_sum) =
         (workspace.read(format!("{MODULE}/go.mod"))?, workspace.read(format!("{MODULE}/go.sum"))?);
@@ -46,7 +46,7 @@ fn place(workspace: &Workspace) -> Result<(String, PathBuf)> {
     Ok((version.to_owned(), cache()?.join(folder)))
 }
 
-/// Builds into a folder beside the right one and renames it at the end: what is there under its name is whole.
+/// Builds into a temporary folder and renames it at the end, so the final folder is always complete.
 fn build(module: &Path, version: &str, cache: &Path, folder: &Path) -> Result<()> {
     fs::create_dir_all(cache).with_context(|| cache.display().to_string())?;
     let lock = File::create(cache.join("lock"))?;
@@ -64,18 +64,18 @@ fn build(module: &Path, version: &str, cache: &Path, folder: &Path) -> Result<()
     }
     fs::create_dir(&partial)?;
     let mut command = Command::new("go");
-    // As Kubernetes builds them: no C compiler is needed, and the server says which version it is.
+    // The flags of Kubernetes' own build: no C compiler is needed, and the server reports its version.
     command.current_dir(module).env("CGO_ENABLED", "0");
     command.args(["build", "-mod=readonly", "-buildvcs=false", "-ldflags"]);
     command.arg(format!("-s -w -X k8s.io/component-base/version.gitVersion={version}"));
     command.arg("-o").arg(&partial).args(TOOLS);
     process::run(&mut command)?;
-    // Go names it by the folder of its source.
+    // Go names the binary after the folder of its source.
     fs::rename(partial.join("server"), partial.join("etcd"))?;
     fs::rename(&partial, folder).with_context(|| folder.display().to_string())
 }
 
-/// What to say where the module cannot be built. The module names the Go it needs; an older one may fetch that by itself.
+/// The error message if the module cannot be built. The module requires a Go version; an older Go may download it.
 fn no_go(module: &Path) -> Option<String> {
     let output = Command::new("go").current_dir(module).args(["env", "GOVERSION"]).output();
     let why = match output {
@@ -102,7 +102,7 @@ fn version(go_mod: &str) -> Option<&str> {
     found.next()?.split(' ').next()
 }
 
-/// FNV-1a, which is the same for every compiler, unlike the standard library's hasher.
+/// FNV-1a: unlike the hasher of the standard library, it is the same for every compiler.
 fn digest(texts: &[&str]) -> u64 {
     let bytes = texts.iter().flat_map(|text| text.bytes().chain([0]));
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn the_digest_sees_where_a_text_ends() {
         assert_ne!(digest(&["ab", "c"]), digest(&["a", "bc"]));
-        // Written down: a change of it would build everything anew.
+        // A literal value: a change of the digest would rebuild all binaries.
         assert_eq!(digest(&["a"]), 0x089b_e207_b544_f1e4);
     }
 }

@@ -1,8 +1,8 @@
-//! What test programs say at their end, and of what is in them.
+//! The counts that test programs print.
 
 use std::fmt;
 
-/// Over all programs of a run.
+/// The sum over all programs of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) passed: u64,
@@ -10,7 +10,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Takes in a line, which counts where it is a program's last.
+    /// Adds the counts of a line; ignores a line that is not a test result.
     pub(super) fn add(&mut self, line: &str) {
         let Some(result) = line.strip_prefix("test result: ") else { return };
         let words: Vec<&str> = result.split([' ', ';', '.']).filter(|word| !word.is_empty()).collect();
@@ -31,7 +31,7 @@ impl fmt::Display for Counts {
     }
 }
 
-/// How many tests of a list have `part` in their path.
+/// The number of tests in a list with `part` in their path.
 pub(super) fn listed(list: &str, part: &str) -> usize {
     list.lines().filter(|line| line.strip_suffix(": test").is_some_and(|path| path.contains(part))).count()
 }

@@ -1,4 +1,5 @@
-//! Instructions an operation, counted by callgrind: the same on every run and on every machine of a kind.
+//! Instructions per operation, counted by callgrind: the same in every run and on every machine with the same
+//! instruction set.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -9,7 +10,7 @@ use super::parties::{Party, Programs};
 use crate::process;
 use crate::workspace::Workspace;
 
-/// A row's name, the run, how many operations it counts, and the function within which is counted.
+/// The name of a row, the run, its number of operations, and the function that is counted.
 const COUNTED: [(&str, &[&str], f64, &str); 7] = [
     ("queue-cycle", &["cycle", "--keys=1000", "--adds=200000"], 200_000.0, "*clock::measured*"),
     ("queue-worker-cycle", &["worker-cycle", "--keys=1000", "--adds=200000"], 200_000.0, "*clock::measured*"),

@@ -1,4 +1,4 @@
-//! A real API server beside which controllers are measured: one for all runs, started by the first.
+//! A real API server for the controllers' runs. The first run starts it, and all runs share it.
 
 use std::cell::OnceCell;
 use std::env;
@@ -13,10 +13,10 @@ use crate::e2e::binaries;
 use crate::process;
 use crate::workspace::Workspace;
 
-/// The first word of a run that needs it.
+/// The first word of a run that needs the server.
 pub(super) const RUN: &str = "kubernetes";
 
-/// The program that measures, and the server, once it is needed.
+/// The measuring program, and the server after the first run.
 #[derive(Debug)]
 pub(super) struct Kubernetes {
     program: PathBuf,
@@ -28,7 +28,7 @@ impl Kubernetes {
         Self { program, served: OnceCell::new() }
     }
 
-    /// The program, with the server to run against; an error says what is missing for one.
+    /// The program with the server's address; an error reports what the server needs.
     pub(super) fn command(&self) -> Result<Command> {
         let serve = || Served::start(&self.program).map_err(|error| format!("{error:#}"));
         let served = self.served.get_or_init(serve).as_ref().map_err(|error| anyhow!("{error}"))?;
@@ -38,7 +38,7 @@ impl Kubernetes {
     }
 }
 
-/// A server that runs.
+/// A running server.
 #[derive(Debug)]
 struct Served {
     process: Child,
@@ -60,7 +60,7 @@ impl Served {
         let mut line = String::new();
         let stdout = served.process.stdout.take().context("it is piped")?;
         BufReader::new(stdout).read_line(&mut line)?;
-        ensure!(!line.is_empty(), "{shown}: it told no kubeconfig");
+        ensure!(!line.is_empty(), "{shown}: it printed no kubeconfig");
         served.kubeconfig = line.trim_end().into();
         Ok(served)
     }
@@ -68,7 +68,7 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // It ends with its stdin. What is left of it then is of no use to anybody.
+        // The server stops when stdin is closed. An error is ignored: the folder is temporary.
         drop(self.process.stdin.take());
         let _ = self.process.wait();
         let _ = fs::remove_dir_all(&self.folder);

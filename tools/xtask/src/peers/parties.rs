@@ -40,7 +40,7 @@ pub(super) enum Party {
 }
 
 impl Party {
-    /// As the programs call it.
+    /// The name in the programs' command lines.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Ours => "ours",
@@ -69,13 +69,13 @@ impl Party {
     }
 }
 
-/// The measuring programs, built.
+/// The measuring programs after the build.
 #[derive(Debug)]
 pub(super) struct Programs {
     kubernetes: Kubernetes,
     rust: PathBuf,
     go: PathBuf,
-    /// Plays the recorded cluster through ours.
+    /// Plays the recorded cluster through flyball.
     replay: PathBuf,
     trace: PathBuf,
 }
@@ -105,7 +105,7 @@ impl Programs {
         Ok(programs)
     }
 
-    /// The figures of one process.
+    /// Runs one process and returns its figures.
     pub(super) fn run(&self, party: Party, words: &[&str]) -> Result<Sample> {
         if let (Party::Ours, ["cluster", words @ ..]) = (party, words) {
             return self.replay(words);
@@ -122,14 +122,14 @@ impl Programs {
         answer(&mut command)
     }
 
-    /// Ours is the program that plays the recorded cluster anyway; it checks what came out.
+    /// flyball's run uses the program that plays the recorded cluster; it also checks the final state.
     fn replay(&self, words: &[&str]) -> Result<Sample> {
         #[derive(Deserialize)]
         struct Played {
             events: f64,
             events_per_second: f64,
             queue_latency_us: Sample,
-            /// At a speed.
+            /// Only measured at a given speed.
             change_latency_us: Option<Sample>,
             cpu_seconds: f64,
             memory: Sample,
@@ -152,13 +152,13 @@ impl Programs {
         &self.rust
     }
 
-    /// The program that draws; beside the one that measures.
+    /// The program that draws plots; it is in the folder of the measuring program.
     pub(super) fn plots(&self) -> PathBuf {
         self.rust.with_file_name("plots")
     }
 }
 
-/// What a program prints.
+/// Runs a program and parses the JSON that it prints.
 fn answer<T: DeserializeOwned>(command: &mut Command) -> Result<T> {
     let shown = process::show(command);
     let output = command.output().with_context(|| shown.clone())?;

@@ -1,4 +1,4 @@
-//! Medians, ratios and what is said of them.
+//! Medians, ratios and their presentation.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use serde_json::json;
 use super::parties::Party;
 use super::table::{Measurement, Row, Target};
 
-/// What one process found, by name.
+/// The figures of one process, by name.
 pub(super) type Sample = BTreeMap<String, f64>;
 
-/// A figure in the middle of its spread.
+/// A median with its spread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Figure {
     pub(super) median: f64,
@@ -39,7 +39,7 @@ pub(super) const HEAD: &str = "\
 | work | unit | ours | peer | theirs | ratio | target | |
 |---|---|---|---|---|---|---|---|";
 
-/// One row beside one peer.
+/// One row: flyball beside one peer.
 #[derive(Debug)]
 pub(super) struct Verdict {
     work: String,
@@ -48,14 +48,16 @@ pub(super) struct Verdict {
     target: Target,
     ours: Figure,
     theirs: Figure,
-    /// Other ways to use ours.
+    /// Other uses of flyball.
     variants: Vec<(Party, f64)>,
-    /// What else a run says of ours and of theirs, by its name.
+    /// Further figures of flyball and of the peer, by name.
     told: Vec<(&'static str, f64, f64)>,
 }
 
-/// Figures without which others cannot be judged: how much was done, see `contended.rs` and `beside.rs` of the programs; and
-/// what the machine adds, see `replace.rs` and `stall.rs`. MiB before is what was resident when the clock started, the objects to come included; ms slept is how long the sleep of a reconcile was, see `controller.rs`.
+/// Figures that are needed to judge others. Some are the amount of work, see `contended.rs` and `beside.rs` of the
+/// programs; some are the delays that the machine adds, see `replace.rs` and `stall.rs`. "MiB before" is the resident
+/// memory when the clock starts, including the objects to be sent. "ms slept" is the actual sleep of a reconcile, see
+/// `controller.rs`.
 const TOLD: [(&str, &str); 8] = [
     ("handed-out", "handed out an add"),
     ("lists", "lists a second"),
@@ -89,7 +91,7 @@ impl Verdict {
         };
         let target = row.target(peer);
         let work = match target {
-            // Not the row that was asked for.
+            // The target does not apply to this row, so it has a separate name.
             Target::Shown => format!("{}-{}", row.work, peer.name()),
             _ => row.work.to_owned(),
         };
@@ -105,7 +107,7 @@ impl Verdict {
         })
     }
 
-    /// Ours to theirs. Nothing is nothing, whatever theirs is.
+    /// flyball's figure divided by the peer's. It is 0 if flyball's figure is 0, even if the peer's is 0, too.
     fn ratio(&self) -> f64 {
         if self.ours.median == 0.0 { 0.0 } else { self.ours.median / self.theirs.median }
     }
@@ -217,7 +219,7 @@ impl Verdict {
     }
 }
 
-/// Three digits say what a measurement knows.
+/// The figures are accurate to three digits at most.
 fn short(value: f64) -> String {
     match value.abs() {
         100.0.. => format!("{value:.0}"),

@@ -1,5 +1,6 @@
-//! How cost grows: of queues with keys, threads and duplicates, and how long a key takes to its getter; of stores with objects and readers; of
-//! informers with listeners; of controllers with workers and load, and of the recorded cluster with copies.
+//! Growth of the cost: of queues with keys, threads and duplicates, and the latency from add to getter; of stores with
+//! objects and readers; of informers with listeners; of controllers with workers and load; of the recorded cluster with
+//! copies.
 
 use std::fmt::Write;
 use std::fs;
@@ -14,23 +15,23 @@ use super::report::{Figure, Sample};
 use crate::process;
 use crate::workspace::Workspace;
 
-/// At most.
+/// The largest number of rounds.
 const ROUNDS: usize = 3;
 const PLOTS: &str = "benches/results";
 
-/// One plot: a run whose last word grows.
+/// One plot: a run with one growing option.
 struct Sweep {
     plot: &'static str,
     run: &'static [&'static str],
     grows: &'static str,
     at: &'static [u64],
-    /// Adds for each point, so that small sizes are repeated and large ones end.
+    /// The number of adds for each point: small sizes are repeated, and large ones finish in time.
     adds: fn(u64) -> u64,
     parties: &'static [Party],
     figures: &'static [&'static str],
 }
 
-/// What is measured and drawn together.
+/// The sweeps that are measured and drawn together.
 struct Family {
     group: Group,
     table: &'static str,
@@ -160,7 +161,7 @@ const INFORMER: [Sweep; 1] = [Sweep {
     figures: &["ns", "cpu"],
 }];
 
-/// The last is one worker a key: as many as there can be any use for.
+/// The last is one worker per key: more workers would be idle.
 const WORKERS: &[u64] = &[1, 10, 100, 1_000, 10_000];
 
 const CONTROLLER: [Sweep; 4] = [
@@ -250,11 +251,11 @@ fn measure(workspace: &Workspace, programs: &Programs, rounds: usize, family: &F
     process::run(Command::new(programs.plots()).arg(file).arg(workspace.root.join(PLOTS)))
 }
 
-/// Runs every party at one size, in turn.
+/// Runs all parties alternately at one size.
 fn point(programs: &Programs, sweep: &Sweep, rounds: usize, x: u64) -> Result<Vec<(Party, Vec<Sample>)>> {
     let (grows, adds) = (format!("--{}={x}", sweep.grows), format!("--adds={}", (sweep.adds)(x)));
     let words: Vec<&str> = sweep.run.iter().copied().chain([grows.as_str(), adds.as_str()]).collect();
-    // Ten million keys take half a minute for each party, and further runs hardly differ.
+    // Ten million keys take half a minute per party, and further rounds differ little.
     let rounds = if sweep.grows == "keys" && x > 1_000_000 { 1 } else { rounds };
     let mut all: Vec<(Party, Vec<Sample>)> = sweep.parties.iter().map(|party| (*party, Vec::new())).collect();
     for _ in 0..rounds {

@@ -1,4 +1,4 @@
-//! The rows, their targets, and the runs that give their figures.
+//! The rows, their targets, and the runs that measure their figures.
 
 use super::Group;
 use super::parties::Party::{
@@ -10,24 +10,24 @@ use super::parties::Party::{
 /// The target of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Target {
-    /// Of the ratio of ours to theirs.
+    /// The largest ratio of flyball's figure to the peer's.
     Ratio(f64),
-    /// Of our figure, whatever theirs is.
+    /// The largest figure of flyball; the peer's does not matter.
     Ours(f64),
-    /// No target: for a party that does less work, or that the target is not about. It has a row of its own.
+    /// No target: the party does less work, or the target does not apply to it. The row has a separate name.
     Shown,
 }
 
-/// One run of the programs, and the rows that its figures fill.
+/// One run of the programs, and the rows for its figures.
 #[derive(Debug)]
 pub(super) struct Measurement {
     pub(super) groups: &'static [Group],
     pub(super) run: &'static [&'static str],
-    /// The first is the row's; the others are shown beside it.
+    /// The first party is the row's; the others are shown beside it.
     pub(super) ours: &'static [Party],
     pub(super) peers: &'static [Party],
     pub(super) rows: &'static [Row],
-    /// A run that takes long and hardly varies is not repeated as often.
+    /// The largest number of rounds; lower for a run that takes long and varies little.
     pub(super) most_rounds: usize,
 }
 
@@ -35,9 +35,9 @@ pub(super) struct Measurement {
 pub(super) struct Row {
     pub(super) work: &'static str,
     pub(super) unit: &'static str,
-    /// What the programs call the figure.
+    /// The name of the figure in the programs' output.
     pub(super) figure: &'static str,
-    /// The target for every peer that `beside` does not name.
+    /// The target for every peer that is not in `beside`.
     target: Target,
     beside: &'static [(Party, Target)],
 }
@@ -49,7 +49,7 @@ impl Row {
     }
 }
 
-/// Nobody must be better than we are, and some by far not.
+/// No peer may be better than flyball; for the peers in `beside`, a stricter ratio applies.
 const fn ratio(
     work: &'static str,
     unit: &'static str,
@@ -59,17 +59,17 @@ const fn ratio(
     Row { work, unit, figure, target: Target::Ratio(1.0), beside }
 }
 
-/// A target of our own, whatever the others do.
+/// A target for flyball's figure alone.
 const fn absolute(work: &'static str, unit: &'static str, figure: &'static str, most: f64) -> Row {
     Row { work, unit, figure, target: Target::Ours(most), beside: &[] }
 }
 
-/// Nothing is asked.
+/// A row without a target.
 const fn shown(work: &'static str, unit: &'static str, figure: &'static str) -> Row {
     Row { work, unit, figure, target: Target::Shown, beside: &[] }
 }
 
-/// Asked beside some only.
+/// A row with targets for some peers only.
 const fn asked_beside(
     work: &'static str,
     unit: &'static str,
@@ -95,7 +95,7 @@ const LIMIT: &[Group] = &[Group::Limit];
 const STORE: &[Group] = &[Group::Store];
 const INFORMER: &[Group] = &[Group::Informer];
 const CONTROLLER: &[Group] = &[Group::Controller];
-/// The recorded cluster needs all there is.
+/// The recorded cluster uses all layers.
 pub(super) const ALL_OF_IT: &[Group] = &[Group::Store, Group::Controller];
 
 const THIRD: Target = Target::Ratio(1.0 / 3.0);
@@ -107,7 +107,7 @@ const AS_KUBE: &[(Party, Target)] = &[(Kube, Target::Ratio(1.0))];
 const CONTROLLERS: &[Party] = &[ClientGo, Kube];
 const FIFO: &[Party] = &[ClientGo, ControllerRuntime, Naive];
 
-/// The recorded cluster so many times side by side, as fast as it is taken.
+/// Several copies of the recorded cluster side by side, as fast as the informers process them.
 macro_rules! cluster {
     ($row:literal, $copies:literal) => {
         measurement(
@@ -128,7 +128,7 @@ macro_rules! cluster {
     };
 }
 
-/// The same at a speed at which some 36 000 events a second happen, in the bursts in which they were recorded.
+/// The same at a speed of about 36 000 events per second, in their recorded bursts.
 macro_rules! cluster_paced {
     ($row:literal, $copies:literal, $speed:literal) => {
         measurement(
@@ -146,7 +146,7 @@ macro_rules! cluster_paced {
     };
 }
 
-/// Changes as fast as they are taken, to so many listeners.
+/// Changes sent as fast as the watch accepts them, to a number of listeners.
 macro_rules! informer_events {
     ($listeners:literal) => {
         measurement(
@@ -162,7 +162,7 @@ macro_rules! informer_events {
     };
 }
 
-/// Nothing but what the controller does itself: changes as fast as they are reconciled.
+/// The controller's own work: changes sent as fast as they are reconciled.
 macro_rules! controller_throughput {
     ($name:literal, $workers:literal) => {
         measurement(
@@ -178,7 +178,7 @@ macro_rules! controller_throughput {
     };
 }
 
-/// The same at a rate that everybody can keep up with.
+/// The same at a rate that all parties can sustain.
 macro_rules! controller_latency {
     ($name:literal, $workers:literal) => {
         measurement(
@@ -201,8 +201,8 @@ macro_rules! controller_latency {
     };
 }
 
-/// Reconciles that sleep, with half of the workers busy on average. client-go's queue is FIFO, as ours is, so waits depend on the load
-/// alone: client-go is shown without a target.
+/// Reconciles that sleep, with half of the workers busy on average. client-go's queue is FIFO like flyball's, so its
+/// waits depend only on the load, and it has no target.
 macro_rules! controller_busy {
     ($name:literal, $workers:literal, $rate:literal) => {
         measurement(
@@ -337,7 +337,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
     ),
     Measurement {
         groups: DELAY,
-        // client-go's queues wake up every ten seconds: shorter would see that either not at all or too often.
+        // client-go's queues wake up every ten seconds: a shorter run would include one wakeup or none.
         run: &["idle", "--keys=10000", "--seconds=10"],
         ours: &[Ours],
         peers: &[ClientGo, ControllerRuntime],
@@ -365,14 +365,14 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
     measurement(
         LIMIT,
         &["limit-keyed", "--keys=10000", "--adds=10000000"],
-        // Shown, nothing asked: governor with a hasher of ours instead of its own.
+        // Shown without a target: governor with flyball's hasher instead of its own.
         &[Ours, GovernorFoldhash],
         &[Governor],
         &[ratio("limit-keyed", "ns", "ns", &[])],
     ),
     Measurement {
         groups: LIMIT,
-        // Two seconds of real time: governor's waits know no other.
+        // Two seconds of real time: governor's waits support no other.
         run: &["limit-waiters", "--keys=100"],
         ours: &[Ours],
         peers: &[Governor, LeakyBucket],
@@ -413,7 +413,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
     measurement(
         STORE,
         &["store-get", "--keys=100000", "--sides=8", "--adds=4000000"],
-        // Shown: the same, all from one view.
+        // Shown beside it: all reads from one snapshot.
         &[Ours, OursView],
         &[ClientGo, Kube, Dashmap, Papaya],
         &[asked_beside("store-get", "ns", "ns", &[(ClientGo, Target::Ratio(1.8))])],
@@ -421,7 +421,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
     measurement(
         STORE,
         &["store-by-index", "--keys=100000", "--adds=100000"],
-        // Shown: the same, with the objects handed out.
+        // Shown beside it: the objects are collected into a vector.
         &[Ours, OursCollected],
         INDEXED,
         &[asked_beside("store-by-index", "ns", "ns", &[(ClientGo, Target::Ratio(0.11))])],
@@ -443,7 +443,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
         &[Ours],
         INDEXED,
         &[
-            // 330 000 a second.
+            // 330 000 updates per second.
             absolute("store-write-beside-lister", "us/update", "us", 3.03),
             absolute("store-write-beside-lister", "times alone", "times", 2.0),
             absolute("store-write-beside-lister-p999", "us", "p999", 50.0),
@@ -505,7 +505,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
             ratio("informer-slow-handler-p50", "us", "p50", &[]),
             ratio("informer-slow-handler-p99", "us", "p99", &[]),
             ratio("informer-slow-handler-longest", "us", "max", &[]),
-            // kube-runtime stops all when one is slow, which takes no memory.
+            // kube-runtime stops all listeners when one is slow, which needs no memory.
             asked_beside("informer-slow-handler-memory", "MiB more", "grown", AS_CLIENT_GO),
         ],
     ),
@@ -541,7 +541,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
     controller_busy!("unbounded", "0", "5000"),
     measurement(
         CONTROLLER,
-        // On a real API server, which is what takes most of the time.
+        // The API server takes most of the time.
         &["kubernetes", "latency", "--rate=50", "--seconds=20"],
         &[Ours],
         &[Kube],
@@ -564,7 +564,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
     ),
     measurement(
         CONTROLLER,
-        // Twice what there is capacity for: 400 reconciles a second of 49 ms each, ten at a time.
+        // Twice the capacity: 400 reconciles per second of 49 ms each, ten concurrently.
         &["controller-overload", "--keys=400", "--work=49", "--seconds=6", "--sides=10"],
         &[Ours],
         CONTROLLERS,

@@ -1,4 +1,4 @@
-//! A file is read in one sitting: a warning at 350 lines, an error at 500, tests not counted.
+//! The length of a source file: a warning at 350 lines, an error at 500. Tests do not count.
 
 use super::Source;
 

@@ -1,4 +1,5 @@
-//! Every model has a row and a seeded fault, every fuzz target a corpus and an entry; and nothing is left of what is gone.
+//! Every model has a row and a seeded fault; every fuzz target has a corpus and an entry. Rows, faults and corpora
+//! without a model or target are errors.
 
 use std::path::{Path, PathBuf};
 
@@ -66,7 +67,7 @@ fn paired(models: &[Declared], faults: &[Fault]) -> Vec<String> {
     complaints
 }
 
-/// The fault can be put into the tree as it is, and into shipped code alone.
+/// Checks that the fault can be applied to the tree, and changes only shipped code.
 fn applies(workspace: &Workspace, fault: &Fault) -> Vec<String> {
     let shipped = fault.packages(workspace).err();
     let found = fault.apply(|file| workspace.read(file).ok()).err();

@@ -1,18 +1,18 @@
-//! Evidence that cannot fail is none: ignored tests and examples, bare `should_panic`, sleeps.
+//! Tests and examples that check nothing are errors: ignored ones, a bare `should_panic`, sleeps.
 
 use super::Source;
 
-/// Folders whose tests are ignored as `cargo xtask e2e` runs them, each with its reason.
+/// Folders with ignored tests that `cargo xtask e2e` runs; each test states its reason.
 const ELSEWHERE: [&str; 5] = [
     "tools/e2e/tests/",
     "tools/replay/tests/kube/",
     "kube-adapter/tests/e2e/",
     "docs/examples/controllers/tests/e2e/",
-    // Its other tests need nothing, and share their scenarios.
+    // The other tests of this program run without a cluster, and share their scenarios.
     "docs/examples/programs/tests/e2e/",
 ];
 
-/// Attributes and calls that weaken a test, with what to do instead.
+/// Attributes and calls that weaken a test, with the alternative.
 const WEAK: [(&str, &str); 3] = [
     ("#[ignore", "an ignored test checks nothing"),
     ("#[should_panic]", "say which panic: `expected = \"…\"`"),
@@ -35,7 +35,7 @@ pub(super) fn check(source: &Source) -> Vec<String> {
     complaints
 }
 
-/// A code block that is not compiled, in Rust docs or in a page.
+/// Finds code blocks that are not compiled, in Rust docs or in a page.
 pub(super) fn check_docs(path: &str, text: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     for (at, line) in text.lines().enumerate() {

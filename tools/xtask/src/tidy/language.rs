@@ -1,9 +1,9 @@
-//! Words that make a reader stop, and the field's own in their place. In comments of shipped code and of tools, and in pages; code is named by its types, and old
-//! decisions keep their words.
+//! Words that make a reader stop, with the alternative. Checked in comments of shipped code and of tools, and in pages.
+//! Decisions are not checked: they stay as they were written.
 
 use super::Source;
 
-/// What is banned, as a whole word, or with `*` as the beginning of one, and what to say instead.
+/// The banned words, and their alternatives. A word that ends in `*` is a prefix.
 const BANNED: [(&str, &str); 16] = [
     ("told", "reported, notified, delivered"),
     ("tells", "reports, notifies"),
@@ -23,7 +23,7 @@ const BANNED: [(&str, &str); 16] = [
     ("overstay*", "lease overrun"),
 ];
 
-/// Pages that stay as they were written, and those that list these words.
+/// Pages that stay as they were written, and files that list these words.
 const ELSEWHERE: [&str; 3] = ["docs/decisions/", "CONTRIBUTING.md", "tools/xtask/src/tidy/language.rs"];
 
 pub(super) fn check(source: &Source) -> Vec<String> {
@@ -49,7 +49,7 @@ fn is_elsewhere(path: &str) -> bool {
     ELSEWHERE.iter().any(|prefix| path.starts_with(prefix))
 }
 
-/// Code spans and targets of links are names.
+/// Finds banned words in prose. Code spans and link targets are skipped.
 fn banned(line: &str) -> impl Iterator<Item = String> + use<> {
     let prose: String = line.split('`').step_by(2).collect::<Vec<_>>().join("`");
     let mut parts = prose.split("](");

@@ -1,12 +1,13 @@
-//! Pages point at what exists: relative links, with their anchors, and paths of sources in backticks. Links to other hosts are on a list.
+//! Relative links of pages, with their anchors, and paths of sources in backticks must exist. Links to other hosts must
+//! be on a list.
 
 use std::path::{Component, Path, PathBuf};
 
-/// The hosts that pages may link to: links are not fetched, so check a new host by hand before adding it.
+/// The hosts that pages may link to. Links are not fetched, so check a new host by hand before you add it.
 const HOSTS: [&str; 4] = ["docs.rs", "keepachangelog.com", "rustup.rs", "semver.org"];
 
-/// Complains about a page's pointers to what is not there. `read` is the text of a file, if there is one; paths in backticks count from
-/// the root or the page.
+/// Returns an error for each target that does not exist. `read` returns the text of a file. Paths in backticks are
+/// relative to the root or to the page.
 pub(super) fn check(
     page: &str,
     text: &str,
@@ -45,13 +46,13 @@ pub(super) fn check(
     complaints
 }
 
-/// Whether a link with a scheme may stand in a page.
+/// Returns true if a page may contain a link with this scheme and host.
 pub(crate) fn is_allowed(link: &str) -> bool {
     let host = link.strip_prefix("https://").and_then(|rest| rest.split(['/', '#', '?']).next());
     host.is_some_and(|host| HOSTS.contains(&host))
 }
 
-/// The lines that are no part of an example, by number.
+/// The lines outside of code blocks, with their numbers.
 fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut example = false;
     text.lines().enumerate().filter_map(move |(at, line)| {
@@ -61,7 +62,7 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// What can follow `#` in a link to this page: its headings in lower case, without punctuation, with hyphens for spaces.
+/// The anchors of a page: its headings in lower case, without punctuation, with hyphens for spaces.
 fn anchors(text: &str) -> Vec<String> {
     let headings = prose(text).filter(|(_, line)| line.starts_with('#'));
     let slug = |heading: &str| -> String {
@@ -71,7 +72,7 @@ fn anchors(text: &str) -> Vec<String> {
     headings.map(|(_, line)| slug(line.trim_start_matches('#').trim())).collect()
 }
 
-/// Without `.` and `..`.
+/// The path without `.` and `..`.
 pub(crate) fn tidied(path: &Path) -> PathBuf {
     let mut tidied = PathBuf::new();
     for component in path.components() {

@@ -1,11 +1,12 @@
-//! Every atomic operation says which operation its ordering pairs with, or why nothing is needed.
+//! Every atomic operation needs a comment that states with which operation its ordering pairs, or why it needs no
+//! ordering.
 
 use super::Source;
 
 const ORDERINGS: [&str; 5] =
     ["Ordering::Relaxed", "Ordering::Acquire", "Ordering::Release", "Ordering::AcqRel", "Ordering::SeqCst"];
 
-/// How far above its operation the comment may start: a statement and a comment of a few lines.
+/// The largest distance in lines between the comment and the operation.
 const REACH: usize = 8;
 
 pub(super) fn check(source: &Source) -> Vec<String> {
@@ -29,7 +30,7 @@ fn explained(source: &Source, number: usize) -> bool {
             return true;
         }
         let code = source.lines[at].code.trim();
-        // The comment belongs to the statement: nothing ends in between.
+        // The comment must belong to the same statement: no statement ends between them.
         if source.lines[at].is_blank() || code.ends_with([';', '}']) {
             return false;
         }

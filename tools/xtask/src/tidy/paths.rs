@@ -1,6 +1,6 @@
-//! Nothing in the tree knows the machine it was written on.
+//! No file contains an absolute path of the machine on which it was written.
 
-/// Absolute paths of people and build machines, in two halves so that this file does not name them itself.
+/// Absolute paths of users and build machines, split so that this file does not contain them.
 const MACHINES: [(&str, &str); 6] =
     [("/wo", "rk/"), ("/ro", "ot/"), ("/ho", "me/"), ("/Us", "ers/"), ("C:\\Us", "ers"), ("/tmp", "/")];
 
@@ -10,7 +10,7 @@ pub(super) fn check(path: &str, text: &str) -> Vec<String> {
         for (start, end) in MACHINES {
             let machine = format!("{start}{end}");
             let Some(found) = line.find(&machine) else { continue };
-            // `docs/home/x` and `~/work/x` are no absolute paths.
+            // `docs/home/x` and `~/work/x` are not absolute paths.
             let before = line[..found].chars().next_back();
             if !before.is_some_and(|c| c.is_alphanumeric() || "._-~$}*".contains(c)) {
                 complaints.push(format!("{path}:{}: a path of one machine: {machine}", at + 1));

@@ -1,5 +1,5 @@
-//! What a published crate carries: its own readme, changelog and both licences, as the root has them. Its pages are shown
-//! outside the repository, where a link into it leads nowhere.
+//! A published crate contains its own readme and changelog, and the root's two licences. Its pages are shown outside of
+//! the repository, where links into the repository are dead.
 
 use anyhow::Result;
 
@@ -33,7 +33,7 @@ pub(super) fn check(workspace: &Workspace) -> Result<Vec<String>> {
     Ok(complaints)
 }
 
-/// Links that leave the package.
+/// Finds links that leave the package.
 fn outside(page: &str, text: &str) -> Vec<String> {
     let lines =
         text.lines().enumerate().filter(|(_, line)| line.contains("](../") || line.contains("]: ../"));

@@ -20,7 +20,7 @@ pub(super) fn check(source: &Source) -> Vec<String> {
     complaints
 }
 
-/// What stands between the brackets of each attribute, without spaces, and the number of the line it begins in.
+/// The content of each attribute without spaces, and the number of its first line.
 fn attributes(source: &Source) -> Vec<(usize, String)> {
     let code =
         source.lines.iter().enumerate().flat_map(|(at, line)| {
@@ -49,7 +49,7 @@ fn is_path(attribute: &str) -> bool {
     attribute.starts_with("path=") || attribute.starts_with("cfg_attr(") && attribute.contains(",path=")
 }
 
-/// `unused` is a group that it belongs to.
+/// Returns true for `allow(dead_code)` and for `allow(unused)`, the group that contains it.
 fn allows_dead_code(attribute: &str) -> bool {
     let lists = attribute.match_indices("allow(").map(|(at, word)| &attribute[at + word.len()..]);
     let mut lints = lists.flat_map(|list| list.split(')').next().unwrap_or_default().split(','));

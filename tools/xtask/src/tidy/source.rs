@@ -1,4 +1,4 @@
-//! A source file as the rules see it: code without comments and literals, comments without code, tests marked.
+//! A source file, split for the rules: code without comments and literals, comments without code, and marks for tests.
 
 use std::ops::Range;
 
@@ -10,19 +10,19 @@ use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::{Attribute, ImplItem, Item, Meta, Token, TraitItem};
 
-/// One line, taken apart.
+/// One line.
 #[derive(Debug, Default)]
 pub(super) struct Line {
-    /// Code, with the contents of literals left out.
+    /// The code; the contents of literals are removed.
     pub(super) code: String,
-    /// The text of comments, with their slashes.
+    /// The text of comments, including their slashes.
     pub(super) comment: String,
-    /// In a `#[cfg(test)]` module or a test's file.
+    /// The line is in a `#[cfg(test)]` module or in a test file.
     pub(super) test: bool,
 }
 
 impl Line {
-    /// Nothing but space.
+    /// Returns true if the line has neither code nor a comment.
     pub(super) fn is_blank(&self) -> bool {
         self.code.trim().is_empty() && self.comment.trim().is_empty()
     }
@@ -33,13 +33,13 @@ impl Line {
 pub(super) struct Source {
     pub(super) path: String,
     pub(super) lines: Vec<Line>,
-    /// Paths of two names and more, and the numbers of their lines; what a group imports has its full path.
+    /// Paths with at least two segments, and their line numbers. Imports in a group have their full path.
     paths: Vec<(usize, String)>,
 }
 
 impl Source {
     /// # Errors
-    /// Where the text is no file of Rust.
+    /// If the text is not a valid Rust file.
     pub(super) fn read(path: &str, text: &str) -> syn::Result<Self> {
         let tokens: TokenStream = syn::parse_str(text)?;
         let mut split = Split { text, at: 0, lines: vec![Line::default()] };
@@ -49,7 +49,7 @@ impl Source {
         let mut paths = Vec::new();
         collect_paths(tokens.clone(), "", &mut paths);
         Tests(&mut lines).visit_file(&syn::parse2(tokens)?);
-        // Behind `#[cfg(test)] mod tests;` in the file above.
+        // A file of this name belongs to a `#[cfg(test)] mod tests;` in the parent module.
         if path.ends_with("/tests.rs") || path.contains("/tests/") {
             lines.iter_mut().for_each(|line| line.test = true);
         }
@@ -61,7 +61,7 @@ impl Source {
         self.lines.iter().filter_map(|line| line.comment.trim_start().strip_prefix("//!"))
     }
 
-    /// Nothing of this file ships.
+    /// Returns true if all lines are test code.
     pub(super) fn is_test(&self) -> bool {
         self.lines.iter().all(|line| line.test)
     }
@@ -77,13 +77,13 @@ impl Source {
         shipped.map(|(number, path)| (*number, path.as_str()))
     }
 
-    /// A complaint that names the line.
+    /// Formats a complaint with the line number.
     pub(super) fn at(&self, number: usize, what: impl std::fmt::Display) -> String {
         format!("{}:{number}: {what}", self.path)
     }
 }
 
-/// Puts tokens into the code of their lines, and what is between them into the comments.
+/// Splits a text: tokens become the code of their lines, the text between them the comments.
 struct Split<'a> {
     text: &'a str,
     at: usize,
@@ -95,7 +95,7 @@ impl Split<'_> {
         for tree in tokens {
             let Range { start, end } = tree.span().byte_range();
             let text = &self.text[start..end];
-            // A doc comment is an attribute, each of whose tokens has the span of the comment: it stays between tokens.
+            // A doc comment is an attribute. Its tokens have the span of the comment, so they are treated as a comment.
             if text.starts_with("//") || text.starts_with("/*") {
                 continue;
             }
@@ -137,7 +137,8 @@ impl Split<'_> {
     }
 }
 
-/// Paths with the numbers of the lines they end in. Tokens are enough, and are all there is inside of a macro's call.
+/// Collects paths with the number of their last line. It works on tokens, because the content of a macro call is not
+/// parsed.
 fn collect_paths(tokens: TokenStream, prefix: &str, paths: &mut Vec<(usize, String)>) {
     let mut path = prefix.to_owned();
     for tree in tokens {
@@ -145,13 +146,13 @@ fn collect_paths(tokens: TokenStream, prefix: &str, paths: &mut Vec<(usize, Stri
         match tree {
             TokenTree::Ident(name) if open => {
                 path.push_str(&name.to_string());
-                // What ended where this goes on was no end.
+                // The path continues: remove its prefix, which was recorded as a complete path.
                 paths.pop_if(|(_, begun)| {
                     path.strip_prefix(&**begun).is_some_and(|rest| rest == format!("::{name}"))
                 });
                 paths.push((name.span().start().line, path.clone()));
             }
-            // `use ::std`, `&mut ::std`: a keyword is no part of a path, but for those that begin one.
+            // `use ::std`, `&mut ::std`: a keyword is no segment of a path, except those that can begin one.
             TokenTree::Ident(name) => {
                 let name = name.to_string();
                 let begins = matches!(&*name, "crate" | "self" | "super" | "Self");
@@ -164,7 +165,7 @@ fn collect_paths(tokens: TokenStream, prefix: &str, paths: &mut Vec<(usize, Stri
                 path.clear();
             }
             TokenTree::Punct(punct) => match punct.as_char() {
-                // The type of something may begin with colons, too.
+                // A type after a colon may start with `::`, too.
                 ':' if open => path = "::".to_owned(),
                 ':' => path.push(':'),
                 ',' => path = prefix.to_owned(),

@@ -1,21 +1,22 @@
-//! Locks, atomics and the model checkers' switches are named in one file alone: what is checked is what ships.
+//! Only one file may name locks, atomics and the switches of the model checkers. So the models check the code that
+//! ships.
 
 use super::Source;
 
-/// The only file that may.
+/// The file that may use them.
 const SHIM: &str = "sync/src/locks.rs";
 
-/// A test tool for any project that uses kube: no model looks into it, and it depends on no crate of the family.
+/// A test tool for any project that uses kube. No model includes it, and it depends on no crate of the family.
 const TEST_TOOL: &str = "kube-testing/src/";
 
-/// Never outside it.
+/// Names that are forbidden outside of the shim.
 const BANNED: [&str; 7] =
     ["parking_lot", "flyball_loom", "flyball_shuttle", "loom::", "shuttle::", "UnsafeCell", "crossbeam"];
 
-/// An alignment, and no state.
+/// It only sets an alignment and has no state.
 const PADDING: &str = "crossbeam_utils::CachePadded";
 
-/// What std's `sync` offers without an interleaving of ours: shared ownership, and statics set once.
+/// Items of std's `sync` that add no interleaving: shared ownership, and statics that are set once.
 const HARMLESS: [&str; 4] = ["Arc", "Weak", "OnceLock", "LazyLock"];
 
 pub(super) fn check(source: &Source) -> Vec<String> {
