@@ -1,12 +1,12 @@
-//! EDGE. The command line; senseless arguments end with exit status 2 and the cause.
+//! EDGE. The command line. Invalid arguments end the program with exit status 2 and a message.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 
-/// Plays a recorded Kubernetes cluster through informers into two controllers, and compares what they store with
-/// what the real cluster had settled on.
+/// Plays a recorded Kubernetes cluster through informers into two controllers, and compares their results with the
+/// final state of the real cluster.
 ///
 /// Exit status: 0 converged, 1 not, 2 bad file or argument, 130 after Ctrl-C.
 #[derive(Clone, Debug, Parser)]
@@ -19,58 +19,58 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=4096), allow_negative_numbers = true)]
     pub(crate) workers: u32,
 
-    /// How fast events are handed in: `max`, or a factor of the recorded speed
+    /// Speed of the events: `max`, or a factor of the recorded speed
     #[arg(long, value_name = "max|FACTOR", default_value = "max", value_parser = parse_speed, allow_negative_numbers = true)]
     pub(crate) speed: Speed,
 
-    /// How many percent of reconciles fail and are retried
+    /// Percentage of reconciles that fail and are retried
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=99), allow_negative_numbers = true)]
     pub(crate) fail: u32,
 
-    /// Which faults are injected, at random
+    /// Faults to inject at random
     #[arg(long, value_name = "FAULTS", value_enum, default_value_t = Faults::None)]
     pub(crate) faults: Faults,
 
-    /// Seed of faults, failures and backoff; the timing of threads still varies, so a run is not replayed exactly
+    /// Seed of faults, failures and backoff; thread timing still varies, so runs differ
     #[arg(long, value_name = "S", default_value_t = 1, allow_negative_numbers = true)]
     pub(crate) seed: u64,
 
-    /// Play again and again for at least this long, and report the median pass
+    /// Play repeatedly for at least this long, and report the median pass
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, allow_negative_numbers = true)]
     pub(crate) repeat: Option<Duration>,
 
-    /// Play this many copies under renamed namespaces
+    /// Play this many copies in renamed namespaces
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000), allow_negative_numbers = true)]
     pub(crate) scale: u32,
 
-    /// Print one JSON object, last on stdout, instead of the summary
+    /// Print one JSON object as the last line of stdout, instead of the summary
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Report CPU time and peak memory, too, where the system provides them
+    /// Also report CPU time and peak memory, if the system provides them
     #[arg(long)]
     pub(crate) usage: bool,
 
-    /// Run on a live cluster instead, that of the current context; only lists and watches, in all namespaces. For a
+    /// Run on the live cluster of the current context instead; only lists and watches, in all namespaces. Needs a
     /// program built with `--features kube`
     #[arg(long, conflicts_with_all = ["trace", "speed", "fail", "faults", "repeat", "scale", "usage"])]
     pub(crate) kube: bool,
 
-    /// With `--kube`: end after this long, not with Ctrl-C
+    /// With `--kube`: stop after this time instead of at Ctrl-C
     #[arg(long, value_name = "N", value_parser = parse_seconds, requires = "kube", allow_negative_numbers = true)]
     pub(crate) seconds: Option<Duration>,
 }
 
-/// How fast events are handed in.
+/// The speed of the events.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Speed {
-    /// As fast as the informers take them.
+    /// As fast as the informers process them.
     Max,
-    /// As recorded, times this; positive and finite.
+    /// This factor of the recorded speed; positive and finite.
     Factor(f64),
 }
 
-/// Which faults are injected.
+/// The faults to inject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Faults {
     /// No faults

@@ -44,9 +44,9 @@ impl Endpoints {
         ready.filter_map(|pod| pod.address.clone()).collect()
     }
 
-    /// The Services that select the pod, or did before the change.
+    /// The Services that select the pod, or selected it before the change.
     ///
-    /// A Service that is not in its cache yet is not lost: when it arrives, its own change reconciles it with all pods stored then.
+    /// A Service that is not cached yet is not missed: its own change reconciles it later, with all pods stored then.
     pub(crate) fn selecting(&self, change: &Change<Arc<str>, Arc<Pod>>) -> Vec<Key> {
         let (old, new) = (change.old(), change.new());
         // A pod never moves to another namespace, since it would then have another key.

@@ -21,7 +21,7 @@ struct Dice {
 
 impl Dice {
     fn throw(&self) -> u64 {
-        // Ordering: Relaxed, each throw needs a number of its own and nothing else.
+        // Ordering: Relaxed; each throw needs a unique number and no other memory.
         let number = self.throws.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         let mut z = self.seed.wrapping_add(number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -47,18 +47,18 @@ impl Fault {
     /// Decides whether to inject the fault now, and counts it. The first opportunity is always used, so that a selected fault occurs even in the
     /// shortest trace.
     fn strikes(&self, dice: &Dice) -> bool {
-        // Ordering: Relaxed, a counter.
+        // Ordering: Relaxed; a counter that publishes no other memory.
         self.odds > 0
             && (self.opportunities.fetch_add(1, Ordering::Relaxed) == 0 || dice.throw() >> 32 < self.odds)
     }
 
     fn fire(&self) {
-        // Ordering: Relaxed, a counter; it is read after the tasks that fire were joined.
+        // Ordering: Relaxed; the counter is read after the tasks were joined.
         self.fired.fetch_add(1, Ordering::Relaxed);
     }
 
     fn fired(&self) -> u64 {
-        // Ordering: Relaxed, as in `fire`.
+        // Ordering: Relaxed; see `fire`.
         self.fired.load(Ordering::Relaxed)
     }
 }
@@ -127,7 +127,7 @@ impl Injector {
         strikes
     }
 
-    /// Whether a reconcile fails now.
+    /// Decides whether a reconcile fails now.
     pub(crate) fn fails(&self) -> bool {
         self.failures.strikes(&self.dice)
     }
@@ -174,7 +174,7 @@ mod tests {
         let fails = (1..20_000).filter(|_| injector.fails()).count();
         assert!((3_600..=4_400).contains(&fails), "{fails} failures of 20 % of 20 000");
         assert_eq!(injector.fired().drops, 1 + cuts as u64);
-        assert_eq!(injector.fired().missing(Faults::All), Some("gone"), "nobody was told gone");
+        assert_eq!(injector.fired().missing(Faults::All), Some("gone"), "no request failed with gone");
         injector.count_gone();
         assert_eq!(injector.fired().missing(Faults::All), None);
     }

@@ -27,12 +27,12 @@ pub(crate) struct Horizon {
 struct Gate {
     next: [usize; RESOURCES],
     horizon: usize,
-    /// Whether the horizon advances by itself when all watches have reached it.
+    /// The horizon advances by itself when all watches have reached it.
     chases: bool,
 }
 
 impl Horizon {
-    /// A horizon that stays at the start of the trace.
+    /// Builds a horizon at the start of the trace.
     pub(crate) fn new() -> Self {
         let gate = Gate { next: [0; RESOURCES], horizon: 0, chases: false };
         Self { gate: Mutex::new(gate), moved: watch::Sender::new(0) }
@@ -47,7 +47,7 @@ impl Horizon {
         self.moved.subscribe()
     }
 
-    /// From now on the horizon advances as fast as the watches follow.
+    /// From now on the horizon advances when all watches have reached it.
     pub(crate) fn chase(&self) {
         let mut gate = self.gate.lock();
         gate.chases = true;
@@ -56,7 +56,7 @@ impl Horizon {
         self.announce(moved);
     }
 
-    /// Advances the horizon to `place`, never back.
+    /// Advances the horizon to `place`. It never moves back.
     pub(crate) fn move_to(&self, place: usize) {
         self.announce(Some(place));
     }
@@ -72,7 +72,7 @@ impl Horizon {
 
     fn announce(&self, place: Option<usize>) {
         if let Some(place) = place {
-            // Two notifications may be sent in a different order than the changes under the lock.
+            // Notifications may be sent in another order than the changes under the lock.
             self.moved.send_if_modified(|now| {
                 let ahead = place > *now;
                 *now = place.max(*now);
@@ -118,7 +118,7 @@ mod tests {
         }
         assert_eq!(horizon.place(), WINDOW);
         horizon.reached(0, WINDOW - 1);
-        assert_eq!(horizon.place(), WINDOW, "it has not come up to the horizon");
+        assert_eq!(horizon.place(), WINDOW, "the horizon moved before every watch reached it");
         horizon.reached(0, 2 * WINDOW + 5);
         assert_eq!(horizon.place(), 3 * WINDOW + 5);
         horizon.reached(0, usize::MAX);

@@ -7,13 +7,13 @@ use std::io::{self, BufRead, BufReader, Read};
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
-/// zstd's magic number as it stands in a file (RFC 8878, section 3.1.1).
+/// zstd's magic number in file order (RFC 8878, section 3.1.1).
 const MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 
-/// The number of bytes that are decompressed at once.
+/// The number of bytes per decompression step.
 const CHUNK: usize = 1 << 18;
 
-/// The text of `file`, decompressed if it starts as zstd does.
+/// The text of `file`, decompressed if it starts with zstd's magic number.
 pub(crate) fn text<'a>(file: impl Read + 'a) -> io::Result<Box<dyn BufRead + 'a>> {
     let mut file = BufReader::new(file);
     if file.fill_buf()?.starts_with(&MAGIC) {
@@ -31,7 +31,7 @@ struct Frames<R> {
 }
 
 impl<R: Read> Frames<R> {
-    /// Opens the next frame; false at the end of the file.
+    /// Opens the next frame. Returns false at the end of the file.
     fn open(&mut self) -> io::Result<bool> {
         while !self.file.fill_buf()?.is_empty() {
             let mut frame = FrameDecoder::new();

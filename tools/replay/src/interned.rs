@@ -26,12 +26,12 @@ impl Interned {
         new
     }
 
-    /// `namespace/name`, or the name alone where there is no namespace.
+    /// Returns `namespace/name`, or the name alone if the namespace is empty.
     pub(crate) fn name(&mut self, namespace: &str, name: &str) -> Arc<str> {
         if namespace.is_empty() { self.text(name) } else { self.text(&format!("{namespace}/{name}")) }
     }
 
-    /// Labels as pairs that are sorted by name.
+    /// Interns labels as pairs sorted by name.
     pub(crate) fn labels<'a>(&mut self, pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Labels {
         let labels: Vec<_> = pairs.map(|(name, value)| (self.text(name), self.text(value))).collect();
         if let Some(known) = self.labels.get(&labels[..]) {
@@ -50,7 +50,8 @@ impl Interned {
         key(&mut self.services, name)
     }
 
-    /// Removes unused texts when there may be as many of them as of used ones, because a run on a live cluster has no end.
+    /// Removes unused texts when the number of texts has doubled. Without this, memory grows during a run on a live
+    /// cluster.
     #[cfg(feature = "kube")]
     pub(crate) fn sweep(&mut self) {
         const FEW: usize = 4096;
@@ -89,10 +90,10 @@ mod tests {
         assert_eq!(interned.texts.len(), 3, "{:?}", interned.texts);
         assert!(Arc::ptr_eq(&interned.text("a/held"), &held));
         assert!(Arc::ptr_eq(&interned.labels([("app", "x")].into_iter()), &labels));
-        // The same key, so that it is one entry in what waits.
+        // The same key, so that the queue has one entry for it.
         assert!(interned.replicaset(held).is_shared() && key.is_shared());
         interned.text("new");
         interned.sweep();
-        assert!(interned.texts.contains("new"), "it is swept when it has doubled");
+        assert!(interned.texts.contains("new"), "it was swept before the number of texts doubled");
     }
 }

@@ -87,7 +87,7 @@ impl std::fmt::Display for Injected {
 
 impl std::error::Error for Injected {}
 
-/// The names in both maps, each once.
+/// The names in either map, each once.
 pub(crate) fn names_of_both<'a, A, B>(
     one: &'a HashMap<Arc<str>, A>,
     other: &'a HashMap<Arc<str>, B>,

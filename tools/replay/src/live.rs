@@ -2,13 +2,13 @@
 //!
 //! | file | |
 //! |---|---|
-//! | read_only | the client, which lists and watches four kinds and can do nothing else |
-//! | cut, source | the cluster's objects, cut down to those of a recorded one |
-//! | agreement | the results that the cluster reports, and the time since which ours differ |
+//! | read_only | the client, which can only list and watch four kinds |
+//! | cut, source | the cluster's objects, reduced to the fields of recorded ones |
+//! | agreement | the results that the cluster reports, and since when the results of flyball differ |
 //! | waits, summary | the displayed summary |
 //!
-//! Cancel safety: a run is not dropped; a [`Stop`] is requested. It then ends in order: the informers are shut down, the controllers drain
-//! their queues or give up, and all are joined.
+//! Cancel safety: a run is not dropped; a [`Stop`] is requested. It then ends in order: the informers are shut down,
+//! the controllers drain their queues until a time limit, and all tasks are joined.
 
 mod agreement;
 mod cut;
@@ -44,14 +44,15 @@ use crate::stop::Stop;
 
 pub(crate) use self::read_only::client;
 
-/// The interval of updates of the summary on a terminal; elsewhere one line is printed every [`LOOKS_A_LINE`] updates.
+/// The interval of updates of the summary on a terminal. Without a terminal, one line is printed every [`LOOKS_A_LINE`]
+/// updates.
 const LOOK: Duration = Duration::from_secs(1);
 const LOOKS_A_LINE: u32 = 5;
 
 /// The time over which the rate of events is computed.
 const RATE: Duration = Duration::from_secs(5);
 
-/// Runs until a stop is requested, the time is over, or the cluster refuses a request.
+/// Runs until a stop is requested, the time limit is reached, or the cluster refuses a request.
 pub(crate) async fn run(client: kube::Client, args: &Args, stop: &Stop) -> anyhow::Result<Summary> {
     let (tell, mut troubles) = mpsc::unbounded_channel();
     let sources = Sources::new(client, tell);
@@ -80,7 +81,7 @@ pub(crate) async fn run(client: kube::Client, args: &Args, stop: &Stop) -> anyho
                 let summary = live.look(trouble.as_ref().map(|(_, words)| words.clone()));
                 match &display {
                     Some(display) => display.show(summary.text()),
-                    // An error means that stderr is closed, so the summary is not needed.
+                    // An error means that stderr is closed: nobody reads the summary.
                     None if number % LOOKS_A_LINE == 0 => drop(writeln!(stderr(), "{}", summary.line())),
                     None => {}
                 }
@@ -92,7 +93,7 @@ pub(crate) async fn run(client: kube::Client, args: &Args, stop: &Stop) -> anyho
     live.kinds().iter().for_each(|kind| kind.shut_down());
     for running in [counting, collecting] {
         match running.await.context("a controller")? {
-            // Nothing was there to be reconciled.
+            // The run was stopped before the first lists were complete.
             Err(flyball_controller::RunError::SyncFailed(_)) if !summary.synced => {}
             ended => drop(ended.context("a controller")?),
         }
@@ -172,7 +173,7 @@ impl Live {
             endpointslices: slices.len(),
         };
         let synced = self.kinds().iter().all(|kind| kind.is_synced());
-        // Before all kinds are listed, objects that were not listed yet would count as differences.
+        // Before all kinds are listed, missing objects would count as differences.
         let (expected, differences) = if synced {
             let expected = reported(
                 replicasets.objects().map(|replicaset| &***replicaset),
@@ -205,7 +206,7 @@ impl Live {
         }
     }
 
-    /// Events a second, over the last few.
+    /// Events per second over the last seconds.
     fn rate(&mut self, now: Duration, events: u64) -> f64 {
         while self.events.len() > 1 && self.events[1].0 + RATE <= now {
             self.events.pop_front();

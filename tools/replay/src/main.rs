@@ -2,15 +2,14 @@
 //!
 //! | file | |
 //! |---|---|
-//! | args, input, wire, interned, objects, trace, scale | what is played: from a file to typed objects, before any clock starts |
+//! | args, input, wire, interned, objects, trace, scale | the input: from a file to typed objects, before the clock starts |
 //! | horizon, faults, server | the recorded cluster as an API server |
 //! | replicas, endpoints, ledger, controllers | the two controllers |
-//! | resource, play | the informers of one pass, and its course |
+//! | resource, play | the informers of one pass, and the pass |
 //! | live | the same controllers on a live cluster (feature `kube`) |
-//! | report, usage, progress, stop | what people see |
-//!
-//! Cancel safety: Ctrl-C requests the [`Stop`] that all parts watch, so a pass ends in order. Two things are abandoned: a read that
-//! blocks on a pipe, and a pass that takes longer than [`PATIENCE`] to end.
+//! | report, usage, progress, stop | the output |
+//! Cancel safety: Ctrl-C requests the [`Stop`] that all parts observe, so a pass ends in order. Two things are
+//! abandoned: a read that blocks on a pipe, and a pass that takes longer than [`PATIENCE`] to end.
 
 #![forbid(unsafe_code)]
 
@@ -58,7 +57,7 @@ use crate::stop::Stop;
 use crate::trace::Trace;
 use crate::usage::Watched;
 
-/// The trace that is played when none is named.
+/// The trace that is played by default.
 const RECORDED: &[u8] = include_bytes!("../data/kube-1.36-rollout.jsonl.zst");
 const RECORDED_NAME: &str = "kube-1.36-rollout (the recorded cluster that comes with this program)";
 
@@ -66,7 +65,7 @@ const NOT_CONVERGED: u8 = 1;
 const BAD_INPUT: u8 = 2;
 const INTERRUPTED: u8 = 130;
 
-/// The time for an orderly end of a pass after Ctrl-C.
+/// The time limit for a pass to end after Ctrl-C.
 const PATIENCE: Duration = Duration::from_millis(700);
 
 fn main() -> ExitCode {
@@ -76,13 +75,13 @@ fn main() -> ExitCode {
         Err(error) => return failed(NOT_CONVERGED, &format!("no runtime: {error}")),
     };
     let status = runtime.block_on(run(&args));
-    // Does not wait for threads: one may be blocked in a read of a pipe without a writer.
+    // Does not join threads: one may block in a read of a pipe without a writer.
     runtime.shutdown_background();
     status
 }
 
 fn failed(status: u8, cause: &str) -> ExitCode {
-    // When stderr is closed the exit status alone reports the failure.
+    // If stderr is closed, the exit status alone reports the failure.
     let _ = writeln!(stderr(), "replay: {cause}");
     ExitCode::from(status)
 }
@@ -105,7 +104,7 @@ async fn run(args: &Args) -> ExitCode {
         Ok(None) => return failed(INTERRUPTED, "interrupted while the trace was read"),
         Err(error) => return failed(BAD_INPUT, &format!("{error:#}")),
     };
-    // The memory is freed when the process exits: dropping the trace would delay the exit.
+    // The trace is not dropped: that would delay the exit, and the system frees the memory.
     let trace = ManuallyDrop::new(trace);
     let repeated = tokio::select! {
         biased;
@@ -160,7 +159,7 @@ async fn overdue(stop: &Stop) {
     tokio::time::sleep(PATIENCE).await;
 }
 
-/// Reads the trace on a blocking thread; `None` when a stop was requested, and then the thread may still be reading.
+/// Reads the trace on a blocking thread. Returns `None` if a stop was requested; the thread may still be reading then.
 async fn read(args: &Args, stop: &Stop) -> anyhow::Result<Option<Trace>> {
     let (path, scale, request) = (args.trace.clone(), args.scale as usize, stop.clone());
     let reading = tokio::task::spawn_blocking(move || {
@@ -176,7 +175,7 @@ async fn read(args: &Args, stop: &Stop) -> anyhow::Result<Option<Trace>> {
     tokio::select! {
         biased;
         () = stop.requested() => Ok(None),
-        // A panic of the decoder, which is a dependency, also means a bad file.
+        // The decoder is a dependency; if it panics, the file is bad, too.
         read = reading => read.context("the trace cannot be decoded")?,
     }
 }
@@ -191,7 +190,7 @@ fn decode(file: impl Read, stop: impl Fn() -> bool) -> anyhow::Result<Option<Tra
     Ok(Trace::read(input::text(file)?, stop)?)
 }
 
-/// Plays the trace once, or repeatedly until the time is over. The inner error means that a stop was requested.
+/// Plays the trace once, or repeatedly until the time limit. The inner error means that a stop was requested.
 async fn repeat(trace: &Trace, args: &Args, stop: &Stop) -> anyhow::Result<Result<Run, String>> {
     let progress = Progress::new(trace.times.len());
     let watched = args.usage.then(Watched::begin).flatten();
@@ -231,7 +230,7 @@ fn tell(run: &Run, args: &Args) -> anyhow::Result<()> {
 fn print(text: &str) -> anyhow::Result<()> {
     let mut stdout = stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        // An error means that the reader has closed the pipe, so the rest is not needed.
+        // A broken pipe means that the reader has gone: nobody reads the rest.
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("stdout"),
         _ => Ok(()),
     }

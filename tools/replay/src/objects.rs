@@ -1,4 +1,4 @@
-//! PURE. The recorded objects, cut down to what the controllers need.
+//! PURE. The recorded objects, reduced to the fields that the controllers need.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -12,20 +12,20 @@ use flyball_sync::Nanos;
 /// The metadata of every object.
 #[derive(Clone, Debug)]
 pub(crate) struct Meta {
-    /// `namespace/name`, or the name alone where there are no namespaces.
+    /// `namespace/name`, or the name alone for cluster-scoped objects.
     pub(crate) name: Arc<str>,
     pub(crate) namespace: Arc<str>,
     pub(crate) uid: Arc<str>,
     pub(crate) version: Version,
-    /// The time at which the cluster reached this state, if that is measured.
+    /// When the cluster reached this state, if that is measured.
     pub(crate) happened: Moment,
 }
 
-/// Nanoseconds of the clock; 0 means none. A copy has none.
+/// A time in nanoseconds of the clock; 0 means no time. A clone has no time.
 #[derive(Debug, Default)]
 pub(crate) struct Moment(AtomicU64);
 
-// Ordering: Relaxed in all of these, the value is a measurement; nothing is published by it.
+// Ordering: Relaxed in all methods; the value is a measurement and publishes no other memory.
 impl Moment {
     pub(crate) fn set(&self, now: Nanos) {
         self.0.store(now.get().max(1), Ordering::Relaxed);
@@ -35,7 +35,7 @@ impl Moment {
         Some(self.0.load(Ordering::Relaxed)).filter(|&at| at > 0).map(Nanos::new)
     }
 
-    /// Sets it unless it is set.
+    /// Sets the time unless it is already set.
     fn set_first(&self, now: Nanos) {
         let _ = self.0.compare_exchange(0, now.get().max(1), Ordering::Relaxed, Ordering::Relaxed);
     }
@@ -72,9 +72,9 @@ pub(crate) struct Pod {
     pub(crate) meta: Meta,
     pub(crate) labels: Labels,
     pub(crate) owner: Option<Owner>,
-    /// Its condition Ready is True.
+    /// The condition Ready is True.
     pub(crate) ready: bool,
-    /// It has a deletion timestamp.
+    /// The pod has a deletion timestamp.
     pub(crate) leaving: bool,
     pub(crate) address: Option<Arc<str>>,
 }
@@ -83,7 +83,7 @@ pub(crate) struct Pod {
 #[derive(Clone, Debug)]
 pub(crate) struct Owner {
     pub(crate) uid: Arc<str>,
-    /// The key of the ReplicaSet it names; `None` when it is of another kind.
+    /// The key of the controlling ReplicaSet; `None` if the owner is of another kind.
     pub(crate) replicaset: Option<Key>,
 }
 
@@ -91,7 +91,7 @@ pub(crate) struct Owner {
 pub(crate) struct ReplicaSet {
     pub(crate) meta: Meta,
     pub(crate) key: Key,
-    /// The status, which no controller here reads: replicas and ready replicas.
+    /// Replicas and ready replicas in the status. The controllers do not read them.
     pub(crate) reported: (u32, u32),
 }
 
@@ -99,12 +99,12 @@ pub(crate) struct ReplicaSet {
 pub(crate) struct Service {
     pub(crate) meta: Meta,
     pub(crate) key: Key,
-    /// Empty when the service has no selector.
+    /// Empty if the Service has no selector.
     pub(crate) selector: Labels,
 }
 
 impl Service {
-    /// Whether the selector matches the pod. A service without selector matches nothing.
+    /// Returns true if the selector matches the pod. A Service without a selector matches no pod.
     pub(crate) fn selects(&self, pod: &Pod) -> bool {
         let asks = |(name, value): &(Arc<str>, Arc<str>)| {
             pod.labels.iter().any(|(own, is)| own == name && is == value)
@@ -115,7 +115,7 @@ impl Service {
     }
 }
 
-/// An object of which only the metadata is used: nodes, deployments, endpoint slices.
+/// An object with metadata only: nodes, deployments, endpoint slices.
 #[derive(Clone, Debug)]
 pub(crate) struct Plain {
     pub(crate) meta: Meta,
@@ -134,16 +134,16 @@ objects!(Pod, ReplicaSet, Service, Plain);
 
 /// The key type of the queues: `namespace/name` of a ReplicaSet or a Service.
 ///
-/// There is one allocation per object of the trace, so a clone increments a reference count. The key also stores the time since which it is queued,
-/// which makes measuring its wait cheap.
+/// There is one allocation per object of the trace, so a clone increments a reference count. The key also stores when
+/// it was queued, so that measuring its wait is cheap.
 #[derive(Clone)]
 pub(crate) struct Key(Arc<Entry>);
 
 struct Entry {
     name: Arc<str>,
-    /// The time of the add; none if the key is not queued.
+    /// When the key was added; no time if the key is not queued.
     queued: Moment,
-    /// The time of the first change since the start of the last reconcile.
+    /// When the first change since the start of the last reconcile happened.
     changed: Moment,
 }
 
@@ -156,19 +156,19 @@ impl Key {
         &self.0.name
     }
 
-    /// Records that the key is about to be added to the queue, unless the queue holds it already.
+    /// Records that the key is about to be added to the queue, unless it is queued already.
     pub(crate) fn queued_at(&self, now: Nanos) {
         self.0.queued.set_first(now);
     }
 
-    /// Records that this object is the reason for the add.
+    /// Records that this object caused the add.
     pub(crate) fn changed_by(&self, object: &impl Object) {
         if let Some(at) = object.meta().happened.get() {
             self.0.changed.set_first(at);
         }
     }
 
-    /// Whether there are references other than the caller's.
+    /// Returns true if there are references other than the caller's.
     #[cfg(feature = "kube")]
     pub(crate) fn is_shared(&self) -> bool {
         Arc::strong_count(&self.0) > 1
@@ -179,7 +179,7 @@ impl Key {
         self.0.changed.take().map(|changed| now.since(changed))
     }
 
-    /// How long the key had been queued at `now`; `None` for a retry, which has no add.
+    /// The time the key was queued until `now`; `None` for a retry, which has no add.
     pub(crate) fn taken_at(&self, now: Nanos) -> Option<Duration> {
         self.0.queued.take().map(|queued| now.since(queued))
     }

@@ -1,7 +1,7 @@
 //! EDGE. One pass: six informers over the recorded cluster, two controllers, and the comparison at the end.
 //!
-//! Cancel safety: a pass is not dropped; a [`Stop`] is requested. It then ends in order: the controllers drain their queues,
-//! or give up after [`GRACE`](crate::controllers::GRACE), the informers are shut down, and all are joined.
+//! Cancel safety: a pass is not dropped; a [`Stop`] is requested. It then ends in order: the controllers drain their
+//! queues for at most [`GRACE`](crate::controllers::GRACE), the informers are shut down, and all tasks are joined.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,7 +88,8 @@ pub(crate) async fn play(
             tell(trace, args.speed, &cluster, &all, progress).await
         } => Some(played),
     };
-    // There are no further changes. When the informers have stopped, all changes have become keys, and the controllers drain their queues.
+    // There are no further changes. Once the informers have stopped, every change has been added as a key, and the
+    // controllers drain their queues.
     all.iter().for_each(|resource| resource.shut_down());
     let counted = counting.await.context("the replicas controller")?.context("the replicas controller")?;
     let collected =
@@ -136,7 +137,7 @@ fn left(report: &RunReport<Key>) -> usize {
     left.ready.len() + left.waiting.len() + left.leased.len()
 }
 
-/// Plays the trace, and waits until every cache has applied all of it.
+/// Plays the trace, and waits until every cache has applied all events.
 async fn tell(
     trace: &Trace,
     speed: Speed,
@@ -166,14 +167,14 @@ async fn tell(
     }
 }
 
-/// Moves the horizon as time passes, `factor` times as fast as recorded; the first event happens at once.
+/// Advances the horizon with time, at `factor` times the recorded speed. The first event happens immediately.
 async fn keep_time(times: &[Duration], factor: f64, cluster: &Cluster) {
     let begin = Instant::now();
     let mut place = 0;
     while let Some(&next) = times.get(place) {
         sleep_until(begin + (next - times[0]).div_f64(factor)).await;
         let passed = begin.elapsed().mul_f64(factor) + times[0];
-        // At least the position that was waited for, because the factor rounds.
+        // Advances at least to the awaited position, because the factor leads to rounding.
         let before = place;
         place = times.partition_point(|&time| time <= passed).max(place + 1);
         if let Some(happening) = cluster.happened.get(before..place) {

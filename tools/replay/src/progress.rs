@@ -1,4 +1,4 @@
-//! EDGE. A progress bar on the terminal during a run; nothing if there is no terminal.
+//! EDGE. A progress bar on the terminal during a run. Without a terminal there is none.
 //!
 //! Cancel safety: nothing here waits.
 
@@ -24,12 +24,12 @@ impl Progress {
         Self(bar)
     }
 
-    /// A progress without a display.
+    /// A progress bar that is not displayed.
     pub(crate) fn hidden() -> Self {
         Self(ProgressBar::hidden())
     }
 
-    /// A summary of several lines that changes; `None` where there is no terminal.
+    /// A status of several lines that is redrawn; `None` without a terminal.
     #[cfg(feature = "kube")]
     pub(crate) fn lines() -> Option<Self> {
         if !stderr().is_terminal() {
@@ -54,7 +54,7 @@ impl Progress {
         self.0.set_position(place as u64);
     }
 
-    /// Takes the bar away, so that the summary stands alone.
+    /// Clears the bar before the summary is printed.
     pub(crate) fn done(&self) {
         self.0.finish_and_clear();
     }

@@ -39,7 +39,7 @@ impl Replicas {
     }
 }
 
-/// The ReplicaSets whose pod has changed: the one that controls it, and the one that did.
+/// The ReplicaSets affected by a change of a pod: the current controlling owner and the previous one.
 pub(crate) fn owners(change: &Change<Arc<str>, Arc<Pod>>) -> impl Iterator<Item = Key> + use<> {
     let owner = |pod: &Arc<Arc<Pod>>| pod.owner.as_ref()?.replicaset.clone();
     let (old, new) = (change.old().and_then(owner), change.new().and_then(owner));

@@ -12,7 +12,7 @@ use crate::ledger::names_of_both;
 use crate::trace::Expected;
 use crate::usage::Memory;
 
-/// The figures of a pass; as JSON, the object that `--json` prints.
+/// The figures of a pass. As JSON, they are the object that `--json` prints.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Figures {
     pub(crate) events: usize,
@@ -28,18 +28,18 @@ pub(crate) struct Figures {
     pub(crate) checked: Checked,
     pub(crate) differences: usize,
     pub(crate) converged: bool,
-    /// With `--usage` at a speed: from a change, as it happens in the cluster, to the reconcile after it.
+    /// With `--usage` and a given speed: the time from a change, at its recorded time, to the reconcile after it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) change_latency_us: Option<Latency>,
-    /// With `--usage`, of this pass.
+    /// With `--usage`: the CPU time of this pass.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cpu_seconds: Option<f64>,
-    /// With `--usage`, over all passes.
+    /// With `--usage`: the memory over all passes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) memory: Option<Memory>,
 }
 
-/// How long keys were queued, in microseconds.
+/// The time that keys were queued, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Latency {
     pub(crate) p50: f64,
@@ -47,7 +47,7 @@ pub(crate) struct Latency {
     pub(crate) max: f64,
 }
 
-/// How many objects were compared.
+/// The number of compared objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Checked {
     pub(crate) replicasets: usize,
@@ -64,7 +64,8 @@ pub(crate) struct Difference {
 }
 
 impl Latency {
-    /// Computes the quantiles of waits in nanoseconds. A quantile is the smallest wait that at least this share does not exceed.
+    /// Computes the quantiles of waits in nanoseconds. A quantile is the smallest wait such that at least this share of
+    /// the waits is not longer.
     pub(crate) fn of(mut waits: Vec<u64>) -> Self {
         waits.sort_unstable();
         let micros = |nanos: u64| nanos as f64 / 1e3;
@@ -133,14 +134,15 @@ pub(crate) struct Run {
     pub(crate) figures: Figures,
     pub(crate) passes: usize,
     pub(crate) differences: Vec<Difference>,
-    /// The reason why the run failed although nothing differs.
+    /// A selected fault that was never injected: the run failed although nothing differs.
     pub(crate) missing_fault: Option<&'static str>,
 }
 
 impl Run {
-    /// Of at least one pass. The median is that of the time; of an even number, the slower of the two in the middle.
+    /// Builds the result of at least one pass. The median is by time; for an even number of passes it is the slower of
+    /// the two in the middle.
     ///
-    /// A pass that differed, or in which a fault did not fire, makes the run so, whichever pass is the median.
+    /// If any pass has a difference or a fault that was never injected, the whole run has it.
     pub(crate) fn of(
         mut passes: Vec<(Figures, Vec<Difference>)>,
         asked: Faults,
@@ -156,7 +158,7 @@ impl Run {
         Self { figures, passes: passes.len(), differences, missing_fault }
     }
 
-    /// The summary for people.
+    /// The summary as text.
     pub(crate) fn summary(&self, name: &str, args: &Args) -> String {
         let Figures { events, seconds, faults, checked, queue_latency_us: latency, .. } = self.figures;
         let figures = &self.figures;

@@ -24,7 +24,7 @@ type Waiting<'a> = Pin<Box<dyn Future<Output = anyhow::Result<()>> + Send + 'a>>
 pub(crate) struct Resource<V> {
     name: &'static str,
     pub(crate) cache: Cache<V>,
-    /// The version of the last event.
+    /// The version of the last event of the trace.
     last: Version,
 }
 
@@ -36,12 +36,12 @@ pub(crate) trait AnyResource: Send + Sync {
     fn caught_up(&self) -> Waiting<'_>;
     fn shut_down(&self);
     fn stopped(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
-    /// Lists after the first.
+    /// The number of lists after the first.
     fn relists(&self) -> u64;
 }
 
 impl<V: Object> Resource<V> {
-    /// Starts an informer of `stream`, the resource with this number.
+    /// Starts an informer of `stream`, the resource with the given number.
     pub(crate) fn start(
         name: &'static str,
         number: usize,
@@ -94,7 +94,8 @@ impl<V: Object> AnyResource for Resource<V> {
     }
 }
 
-/// Uses production settings, except for smaller pages, so that there are several, and shorter waits, because a trace is played in a fraction of a second.
+/// Production settings with two changes: smaller pages, so that a list has several, and shorter delays, because a trace
+/// is played in a fraction of a second.
 fn config() -> ReflectorConfig {
     let millis = Duration::from_millis;
     let backoff = ReflectorBackoff {

@@ -1,4 +1,4 @@
-//! PURE. Several copies of a trace in one, under renamed namespaces.
+//! PURE. Several copies of a trace in renamed namespaces.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use crate::objects::{Key, Meta, Moment, Owner, Plain, Pod, ReplicaSet, Service};
 use crate::trace::{Expected, Record, Stream, Trace};
 
 impl Trace {
-    /// `copies` of everything that has a namespace; the copies change side by side. Looks at `stop` before each batch of
-    /// copies and gives `None` when it says so.
+    /// Returns a trace with `copies` of every namespaced object; the copies change concurrently. Calls `stop` before
+    /// each batch of copies, and returns `None` if it returns true.
     #[must_use]
     pub(crate) fn scaled(self, copies: usize, stop: impl Fn() -> bool) -> Option<Self> {
         if copies == 1 {
@@ -85,7 +85,7 @@ fn stream<V: Copied>(
                 WatchEvent::Deleted(object) => {
                     object.copied(copier).map(|object| WatchEvent::Deleted(Arc::new(object)))
                 }
-                // A bookmark holds for all copies, so it follows the last one.
+                // A bookmark is valid for all copies, so it follows the last one.
                 WatchEvent::Bookmark(_) | WatchEvent::InitialListEnd(_) => {
                     (copier.number == last).then(|| WatchEvent::Bookmark(copier.version(record.version)))
                 }
@@ -103,7 +103,7 @@ fn events<V>(stream: &Stream<V>) -> usize {
     stream.records.iter().filter(|record| record.event.object().is_some()).count()
 }
 
-/// Makes one copy: namespaces, uids and references to them renamed in the same way everywhere.
+/// Makes one copy. Namespaces, uids and references to them are renamed consistently.
 struct Copier {
     number: usize,
     copies: usize,
@@ -117,12 +117,13 @@ impl Copier {
         Self { number, copies, texts: HashMap::new(), replicasets: HashMap::new(), services: HashMap::new() }
     }
 
-    /// Versions are spread, so that those of the copies differ and lie between the same neighbours.
+    /// Versions are spread: those of the copies are distinct and stay between the same neighbours.
     fn version(&self, version: Version) -> Version {
         Version::new(version.get() * self.copies as u64 + self.number as u64)
     }
 
-    /// A namespace or a uid, or `namespace/name`: the copy's number follows what stands before the slash.
+    /// Renames a namespace, a uid, or `namespace/name`: the number of the copy is appended to the part before the
+    /// slash.
     fn text(&mut self, text: &Arc<str>) -> Arc<str> {
         if let Some(known) = self.texts.get(text) {
             return known.clone();
@@ -157,9 +158,9 @@ impl Copier {
     }
 }
 
-/// An object that can be copied under a renamed namespace.
+/// An object that can be copied into a renamed namespace.
 trait Copied: Sized {
-    /// `None` when this copier makes no copy of it.
+    /// Returns `None` if this copier does not copy the object.
     fn copied(&self, copier: &mut Copier) -> Option<Self>;
 }
 
@@ -189,7 +190,7 @@ impl Copied for Service {
 impl Copied for Plain {
     fn copied(&self, copier: &mut Copier) -> Option<Self> {
         if self.meta.namespace.is_empty() {
-            // What belongs to the cluster as a whole, nodes, is there once.
+            // Cluster-scoped objects, the nodes, are not copied.
             let version = copier.version(self.meta.version);
             return (copier.number == 0).then(|| Self { meta: Meta { version, ..self.meta.clone() } });
         }

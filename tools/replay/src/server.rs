@@ -1,7 +1,8 @@
 //! EDGE. The recorded cluster as an API server: lists and watches of six resources, up to the horizon.
 //!
-//! Cancel safety: a watch has no state but its position, so dropping one closes it. Cutting a watch or compacting the history removes nothing from the
-//! recording: a watch from a version that is not compacted delivers every event after it; any other fails with "gone", and its informer relists.
+//! Cancel safety: the only state of a watch is its position, so dropping a watch closes it. A cut watch or a compacted
+//! history removes nothing from the recording: a watch from a version that is not compacted delivers every event after
+//! it; any other watch fails with "gone", and its informer relists.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -24,9 +25,9 @@ use crate::trace::{Record, Stream};
 pub(crate) struct Cluster {
     pub(crate) horizon: Horizon,
     pub(crate) faults: Arc<Injector>,
-    /// A seeded fault, for the test of the comparison: the event at this position is not delivered.
+    /// A seeded fault for the test of the comparison: the event at this position is not delivered.
     pub(crate) lose: Option<usize>,
-    /// The time at which each position happened; empty if that is not measured.
+    /// When each position happened; empty if that is not measured.
     pub(crate) happened: Vec<Moment>,
 }
 
@@ -34,16 +35,16 @@ pub(crate) struct Cluster {
 #[derive(Debug)]
 pub(crate) struct Recorded<V> {
     cluster: Arc<Cluster>,
-    /// Its number among the resources.
+    /// The number of this resource.
     resource: usize,
     stream: Arc<Stream<V>>,
-    /// The number of compacted records: a watch from before the last of them fails with "gone".
+    /// The number of compacted records. A watch that starts before the last of them fails with "gone".
     compacted: Arc<AtomicUsize>,
     /// The list whose next page has not been requested yet.
     listing: Mutex<Option<Listing<V>>>,
 }
 
-/// A list of which some pages were returned.
+/// A list, some of whose pages have been returned.
 #[derive(Debug)]
 struct Listing<V> {
     /// The number of records before the list.
@@ -63,9 +64,11 @@ impl<V: Object> Recorded<V> {
         self.stream.records.partition_point(|record| record.place < place)
     }
 
-    /// Fails with "gone" if the state after `at` records was compacted. The injected fault is counted here, when a request fails because of it.
+    /// Fails with "gone" if the state after `at` records was compacted. The fault is counted here, because this request
+    /// fails.
     fn check_kept(&self, at: usize) -> Result<(), SourceError> {
-        // Ordering: Relaxed, a number that only grows; an old one lets a watch through that came just in time.
+        // Ordering: Relaxed; the number only grows. An old value admits a watch that could have started a moment
+        // earlier.
         if at >= self.compacted.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -86,8 +89,8 @@ impl<V> Stream<V> {
 }
 
 impl<V: Object> Stream<V> {
-    /// The objects there are after this many records, by name. Built when somebody lists, which is rare, so that
-    /// telling an event costs the server nothing. O(objects + records).
+    /// The objects after the given number of records, by name. It is built for each list, because lists are rare; so
+    /// delivering an event needs no extra work. O(objects + records).
     fn state_at(&self, at: usize) -> BTreeMap<&str, &Arc<V>> {
         let mut state: BTreeMap<&str, _> =
             self.list.iter().map(|object| (&*object.meta().name, object)).collect();
@@ -110,7 +113,7 @@ impl<V: Object> Source for Recorded<V> {
     type Object = Arc<V>;
     type Watch = RecordedWatch<V>;
 
-    /// Lists the present state. A continuation (`records:items`) goes on with the state its first page was of.
+    /// Lists the current state. A continuation (`records:items`) continues with the state of its first page.
     async fn list(&self, request: ListRequest) -> Result<Page<Arc<V>>, SourceError> {
         let (at, skip): (usize, usize) = match &request.continuation {
             None => (self.present(), 0),
@@ -128,7 +131,7 @@ impl<V: Object> Source for Recorded<V> {
         } else if matches!(request.min_version, ListVersion::NotOlderThan(asked) if asked > version) {
             return Err(SourceErrorKind::VersionTooLarge.into());
         }
-        // The list is taken out while it is in use: a second reader, or a reader whose list was replaced, builds its own.
+        // The list is removed while it is in use. A second reader, or a reader whose list was replaced, builds its own.
         let kept = self.listing.lock().take_if(|listing| listing.at == at && request.continuation.is_some());
         let listing = kept.unwrap_or_else(|| Listing {
             at,
@@ -169,13 +172,13 @@ impl<V: Object> Source for Recorded<V> {
             at,
             seen: 0,
             moved: self.cluster.horizon.subscribe(),
-            // If the end cannot be represented, the watch has no end.
+            // The watch has no timeout if its end cannot be represented.
             ends: Instant::now().checked_add(request.timeout),
         })
     }
 }
 
-/// A watch of one resource of the recorded cluster.
+/// A watch of one resource.
 #[derive(Debug)]
 pub(crate) struct RecordedWatch<V> {
     cluster: Arc<Cluster>,
@@ -225,7 +228,7 @@ impl<V: Object> RecordedWatch<V> {
         self.cluster.horizon.reached(self.resource, place);
         let ends = self.ends;
         let moved = self.moved.wait_for(|&horizon| horizon > place);
-        // The cluster, which this watch holds, has the sender.
+        // The sender is part of the cluster, which this watch keeps alive.
         let seen = match ends {
             Some(ends) => tokio::time::timeout_at(ends, moved).await.map(|moved| moved.map(|seen| *seen)),
             None => Ok(moved.await.map(|seen| *seen)),
@@ -239,14 +242,14 @@ impl<V: Object> RecordedWatch<V> {
         }
     }
 
-    /// The end of the watch by an injected fault, if one occurs before the next record, which has happened.
+    /// Returns how an injected fault ends the watch, if a fault is due before the next record.
     fn fault(&self) -> Option<Option<Result<WatchEvent<Arc<V>>, SourceError>>> {
         let faults = &self.cluster.faults;
         if faults.compacts() {
-            // Compacts all that has happened, the next record of this watch included. So "gone" ends this watch now, or fails
-            // the request that opens the next one.
+            // Compacts all records that have happened, including the next record of this watch. "Gone" then ends this
+            // watch now, or fails the request that opens the next watch.
             let kept = self.stream.records.partition_point(|record| record.place < self.seen);
-            // Ordering: Relaxed, as where it is read.
+            // Ordering: Relaxed; the reader needs only the value, no other memory.
             self.compacted.fetch_max(kept, Ordering::Relaxed);
             if faults.coin() {
                 faults.count_gone();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// A request to stop, which is never withdrawn. Clones share it.
+/// A request to stop. It cannot be withdrawn. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stop(Arc<watch::Sender<bool>>);
 
@@ -20,7 +20,7 @@ impl Stop {
     }
 
     pub(crate) async fn requested(&self) {
-        // It cannot fail: the sender is ours.
+        // This cannot fail: `self` owns the sender.
         let _ = self.0.subscribe().wait_for(|requested| *requested).await;
     }
 }

@@ -1,4 +1,4 @@
-//! The comparison catches a lost event; whole passes converge, with faults of every kind.
+//! The comparison detects a lost event; whole passes converge with faults of every kind.
 
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -20,10 +20,10 @@ use crate::trace::Trace;
 use crate::{RECORDED, decode};
 
 fn recorded() -> Trace {
-    decode(RECORDED, || false).expect("the recorded trace is right").expect("nobody stops it")
+    decode(RECORDED, || false).expect("the recorded trace is invalid").expect("decoding was stopped")
 }
 
-/// Decoded once for all tests that only look at it.
+/// The trace is decoded once for all tests that only read it.
 fn shared() -> &'static Trace {
     static TRACE: OnceLock<Trace> = OnceLock::new();
     TRACE.get_or_init(recorded)
@@ -34,7 +34,7 @@ fn pass(trace: &Trace, line: &str, lose: Option<usize>) -> (Figures, Vec<Differe
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     match runtime.block_on(play(trace, &args, &Stop::default(), &Progress::hidden(), lose)).unwrap() {
         Ended::Done(figures, differences) => (*figures, differences),
-        Ended::Stopped { .. } => panic!("nobody stops it"),
+        Ended::Stopped { .. } => panic!("the pass was stopped"),
     }
 }
 
@@ -46,7 +46,7 @@ fn the_recorded_cluster_is_what_it_is_said_to_be() {
     assert_eq!((trace.pods.list.len(), trace.nodes.list.len(), trace.nodes.records.len()), (876, 100, 0));
     let addresses: usize = trace.expected.services.values().map(|set| set.len()).sum();
     let ready: u32 = trace.expected.replicasets.values().map(|(_, ready)| ready).sum();
-    assert!(addresses > 500 && ready > 500, "there is something to compare: {addresses}, {ready}");
+    assert!(addresses > 500 && ready > 500, "too little to compare: {addresses}, {ready}");
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn a_pass_converges_and_its_figures_add_up() {
     assert!(figures.converged);
     assert_eq!((figures.events, figures.retries, figures.panics, figures.relists), (17_630, 0, 0, 0));
     assert_eq!(figures.faults, Default::default());
-    // Each object of the lists is one add at least, and each key is reconciled at least once.
+    // Each listed object causes at least one add, and each key is reconciled at least once.
     assert!(figures.adds >= 876 + 174 + 191, "{} adds", figures.adds);
     assert!(figures.reconciles >= 315 + 236 && figures.reconciles <= figures.adds, "{figures:?}");
 }
@@ -69,11 +69,11 @@ fn passes_with_every_fault_converge_with_one_worker_and_with_many() {
         assert_eq!(differences, [], "{line}");
         let fired = figures.faults;
         assert!(fired.drops >= 8 && fired.gone >= 4 && fired.panics >= 8, "{line}: {fired:?}");
-        assert_eq!(figures.panics, fired.panics, "{line}: each injected panic was caught, and no other");
+        assert_eq!(figures.panics, fired.panics, "{line}: the number of caught panics differs");
         assert!(figures.relists >= fired.gone, "{line}: {figures:?}");
         assert!(figures.retries > figures.panics, "{line}: {figures:?}");
     };
-    // Side by side: what a pass does most is wait for its backoffs.
+    // Run concurrently: a pass mostly waits for backoffs.
     thread::scope(|scope| {
         for (seed, workers) in (1..=4).flat_map(|seed| [(seed, 1), (seed, 64)]) {
             scope.spawn(move || pass_of(seed, workers));
@@ -95,20 +95,20 @@ fn each_fault_alone_fires_and_converges() {
 
 #[test]
 fn copies_are_as_the_original() {
-    let trace = recorded().scaled(3, || false).expect("nobody stops it");
-    assert!(recorded().scaled(3, || true).is_none(), "copying ends when it is told to");
+    let trace = recorded().scaled(3, || false).expect("copying was stopped");
+    assert!(recorded().scaled(3, || true).is_none(), "copying ignores a stop");
     assert_eq!((trace.events, trace.times.len()), (3 * 17_630, 3 * 17_635));
     assert_eq!((trace.expected.replicasets.len(), trace.expected.services.len()), (3 * 315, 3 * 236));
     assert_eq!((trace.pods.list.len(), trace.nodes.list.len()), (3 * 876, 100), "nodes have no namespace");
     let rising = |versions: Vec<u64>| versions.windows(2).all(|pair| pair[0] <= pair[1]);
     let versions = trace.pods.records.iter().map(|record| record.version.get()).collect();
-    assert!(rising(versions), "versions of the copies keep the order");
+    assert!(rising(versions), "the versions of the copies are out of order");
     let (figures, differences) = pass(&trace, "--faults all", None);
     assert_eq!(differences, []);
     assert_eq!(figures.events, 3 * 17_630);
 }
 
-/// Pages of two readers at once are those of one long list, whichever of them has to be made again.
+/// The pages of two concurrent readers equal those of one unpaged list, even if a list has to be built again.
 #[test]
 fn the_pages_of_a_list_are_the_list() {
     let args = Args::parse_from(["replay"]);
@@ -124,7 +124,7 @@ fn the_pages_of_a_list_are_the_list() {
     let (before, early) = (page(None, None), page(Some(100), None));
     cluster.horizon.move_to(5_000);
     let (after, late) = (page(None, None), page(Some(100), None));
-    assert_ne!(names(&before.items), names(&after.items), "much has happened");
+    assert_ne!(names(&before.items), names(&after.items), "nothing has happened between the lists");
     for (all, first) in [(before, early), (after, late)] {
         let mut found = names(&first.items);
         let mut next = first.continuation;
@@ -137,12 +137,13 @@ fn the_pages_of_a_list_are_the_list() {
     }
 }
 
-/// The seeded bug: one event is delivered to no subscriber. The comparison has to report it, even if everything else is correct.
+/// The seeded fault: one event is delivered to no subscriber. The comparison must report it, even if everything else is
+/// correct.
 #[test]
 fn one_lost_event_shows_as_a_difference() {
     let trace = shared();
     let records = &trace.pods.records;
-    // The last event of a pod that changed whether it counts as ready: nothing that comes later repairs it.
+    // The last event that changed whether this pod counts as ready: no later event repairs the loss.
     let counts = |pod: &Pod| pod.ready && !pod.leaving;
     let decides = |at: usize| {
         let record = &records[at];
@@ -158,7 +159,7 @@ fn one_lost_event_shows_as_a_difference() {
     assert_eq!(places.len(), 3);
     for place in places {
         let (figures, differences) = pass(trace, "", Some(place));
-        assert!(!figures.converged, "the event at place {place} was lost and nobody noticed");
+        assert!(!figures.converged, "the event at place {place} was lost and not found");
         let (replicasets, services): (Vec<_>, Vec<_>) = differences
             .iter()
             .map(|difference| &difference.what)

@@ -1,4 +1,4 @@
-//! PURE. The recorded cluster: six lists, the changes after them in their order, and the final state.
+//! PURE. The recorded cluster: six lists, their later changes in order, and the final state.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
@@ -11,15 +11,15 @@ use flyball_informer_cache::{Version, WatchEvent};
 use crate::objects::{Object, Plain, Pod, ReplicaSet, Service};
 use crate::wire::{Bookmark, Decoder, Line, List};
 
-/// The longest valid line; a file that is not a trace may have no line break at all.
+/// The longest valid line. A file that is not a trace may have no line break at all.
 const LONGEST: usize = 64 << 20;
 
-/// The latest valid time, in seconds: thirty years, which works with any `--speed`.
+/// The latest valid time in seconds: thirty years. It works with any `--speed`.
 const LATEST: f64 = 1e9;
 
 /// A whole trace, decoded.
 ///
-/// Every line with an event or a bookmark has a *place*: its number among them, over all resources.
+/// Every line with an event or a bookmark has a *place*: its number among these lines, over all resources.
 #[derive(Debug)]
 pub(crate) struct Trace {
     pub(crate) pods: Arc<Stream<Pod>>,
@@ -28,19 +28,19 @@ pub(crate) struct Trace {
     pub(crate) deployments: Arc<Stream<Plain>>,
     pub(crate) replicasets: Arc<Stream<ReplicaSet>>,
     pub(crate) endpointslices: Arc<Stream<Plain>>,
-    /// The time at which each place was recorded; never decreases.
+    /// The recorded time of each place; it never decreases.
     pub(crate) times: Vec<Duration>,
-    /// The number of places that are events, not bookmarks.
+    /// The number of places that are events and not bookmarks.
     pub(crate) events: usize,
     pub(crate) expected: Expected,
 }
 
-/// One resource: the list its watch started from, and the events of the watch.
+/// One resource: the list from which its watch started, and the events of the watch.
 #[derive(Debug)]
 pub(crate) struct Stream<V> {
     pub(crate) list: Vec<Arc<V>>,
     pub(crate) version: Version,
-    /// In the order of places, which is that of versions, too.
+    /// In the order of places, which is also the order of versions.
     pub(crate) records: Vec<Record<V>>,
 }
 
@@ -76,7 +76,7 @@ impl fmt::Display for BadTrace {
 impl std::error::Error for BadTrace {}
 
 impl Trace {
-    /// Reads a trace. Looks at `stop` before each line and gives `None` when it says so.
+    /// Reads a trace. Calls `stop` before each line, and returns `None` if it returns true.
     pub(crate) fn read(mut text: impl BufRead, stop: impl Fn() -> bool) -> Result<Option<Self>, BadTrace> {
         let mut reader = Reader::default();
         let mut buffer = Vec::new();
@@ -105,7 +105,7 @@ impl Trace {
     }
 }
 
-/// A trace being read.
+/// A partially read trace.
 #[derive(Default)]
 struct Reader {
     decoder: Decoder,
@@ -121,7 +121,7 @@ struct Reader {
     slices: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
 }
 
-/// One resource being read.
+/// A partially read resource.
 struct Reading<V> {
     stream: Option<Stream<V>>,
     finished: bool,
@@ -133,7 +133,7 @@ impl<V> Default for Reading<V> {
     }
 }
 
-/// The parts of a line that belong to the whole trace.
+/// The parts of a line that concern the whole trace.
 enum Taken<'a> {
     List,
     Event,
@@ -148,7 +148,7 @@ impl Reader {
             return Err(format!("time {} is not a time from 0 to {LATEST} seconds", line.t));
         }
         let at = Duration::from_secs_f64(line.t);
-        // Where the object starts in the line: its decode errors give a column.
+        // The offset of the object in its line: decode errors report a column.
         let start = line.object.get().as_ptr().addr() - text.as_ptr().addr();
         let place = self.times.len();
         let decoder = &mut self.decoder;
@@ -217,7 +217,7 @@ impl Reader {
             events: self.events,
             expected: self.expected,
         };
-        // A trace without a final state would converge with any result of the controllers.
+        // A trace without a final state would converge with any results.
         if compared == 0 { Err("the trace has nothing to compare".to_owned()) } else { Ok(trace) }
     }
 }
@@ -307,7 +307,7 @@ fn list(json: &str) -> serde_json::Result<(Vec<&str>, Version)> {
     Ok((list.items.into_iter().map(|item| item.get()).collect(), list.metadata.resource_version))
 }
 
-/// Refuses a list that has two objects of one name.
+/// Returns an error if two objects of a list have the same name.
 fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), String> {
     let mut seen = HashSet::new();
     for name in names {
@@ -318,8 +318,8 @@ fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), String> {
     Ok(())
 }
 
-/// The parser's words without its own line count (each line is parsed alone), with the column in the trace's line
-/// where it is known.
+/// The parser's message without its line number, because each line is parsed alone. The column is that of the trace's
+/// line, if known.
 fn explain(error: &serde_json::Error, start: usize) -> String {
     let told = error.to_string();
     let cause = told.rsplit_once(" at line ").map_or(&*told, |(cause, _)| cause);

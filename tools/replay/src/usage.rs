@@ -9,20 +9,20 @@ use serde::Serialize;
 /// The memory of the process, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Memory {
-    /// Resident before the first pass: the trace, decoded, and what decoding has left.
+    /// Resident memory before the first pass: the decoded trace, and memory that the decoder has not returned.
     pub(crate) before: u64,
     /// The peak resident memory since then.
     pub(crate) peak: u64,
 }
 
-/// A measurement of memory under way.
+/// A memory measurement in progress.
 #[derive(Debug)]
 pub(crate) struct Watched {
     before: u64,
 }
 
 impl Watched {
-    /// Resets the peak, which is that of decoding. `None` if the kernel does not support it.
+    /// Resets the peak of the decoding. Returns `None` if the kernel does not support it.
     pub(crate) fn begin() -> Option<Self> {
         fs::write("/proc/self/clear_refs", "5").ok()?;
         Some(Self { before: status("VmRSS:")? })
@@ -39,7 +39,7 @@ fn status(name: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kibibytes| kibibytes * 1024)
 }
 
-/// Seconds that the threads there are have run; those of one that has ended are not in it.
+/// CPU time in seconds of the existing threads; threads that have ended are not included.
 pub(crate) fn cpu_seconds() -> Option<f64> {
     let threads = fs::read_dir("/proc/self/task").ok()?;
     let ran = threads.flatten().filter_map(|thread| {

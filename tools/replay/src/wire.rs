@@ -1,4 +1,4 @@
-//! PURE. The JSON of a trace line, and how it becomes our objects.
+//! PURE. The JSON of a trace line, and its conversion to objects.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use crate::objects::{Labels, Meta, Moment, Owner, Plain, Pod, ReplicaSet, Servic
 type Text<'a> = Cow<'a, str>;
 type Map<'a> = BTreeMap<Text<'a>, Text<'a>>;
 
-/// One line of the trace. The object stays raw until the kind of it is known.
+/// One line of the trace. The object stays raw JSON until its kind is known.
 #[derive(Deserialize)]
 pub(crate) struct Line<'a> {
     pub(crate) t: f64,
@@ -34,12 +34,12 @@ pub(crate) struct List<'a> {
     pub(crate) items: Vec<&'a RawValue>,
 }
 
-/// A list without `items` is none; `null` is how an empty one may be written.
+/// A list must have `items`; an empty list may have `null`.
 fn items<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<&'de RawValue>, D::Error> {
     Option::deserialize(from).map(Option::unwrap_or_default)
 }
 
-/// What lists and bookmarks have.
+/// The metadata of lists and bookmarks.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ListMeta {
@@ -175,7 +175,7 @@ struct EndpointConditions {
 /// The `namespace/name` of the Service that an endpoint slice belongs to, and the slice's ready addresses.
 pub(crate) type Slice = (Arc<str>, Vec<Arc<str>>);
 
-/// Turns JSON into objects; equal strings become one.
+/// Converts JSON to objects. Equal strings share one allocation.
 #[derive(Default)]
 pub(crate) struct Decoder {
     interned: Interned,
@@ -223,7 +223,7 @@ impl Decoder {
         Ok(Service { meta, key, selector: self.labels(wire.spec.selector.as_ref()) })
     }
 
-    /// `None` for a slice that belongs to no Service.
+    /// Returns `None` for a slice that belongs to no Service.
     pub(crate) fn slice(&mut self, json: &str) -> serde_json::Result<Option<Slice>> {
         let wire: SliceWire<'_> = serde_json::from_str(json)?;
         let labels = wire.metadata.labels.as_ref();
@@ -231,7 +231,7 @@ impl Decoder {
             return Ok(None);
         };
         let name = self.interned.name(&wire.metadata.namespace, service);
-        // An endpoint that says nothing about being ready is ready (discovery.k8s.io/v1).
+        // An endpoint without a ready condition counts as ready (discovery.k8s.io/v1).
         let ready =
             wire.endpoints.iter().flatten().filter(|endpoint| endpoint.conditions.ready != Some(false));
         Ok(Some((

@@ -1,4 +1,4 @@
-//! PURE. The results that the cluster reports, and the time since which ours differ.
+//! PURE. The results that the cluster reports, and since when the results of flyball differ.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -11,14 +11,16 @@ use crate::objects::{ReplicaSet, Service};
 use crate::report::{Checked, Difference};
 use crate::trace::Expected;
 
-/// The cluster's controllers run beside ours, so a difference that is younger than this may be a change that one side has not received yet.
+/// The minimum age of a reported difference. The cluster's controllers run concurrently, so a younger difference may be
+/// a change that one side has not received yet.
 const SETTLED: Duration = Duration::from_secs(10);
 
 type Addresses = BTreeSet<Arc<str>>;
 
 /// The results of the cluster's controllers, as its objects report them.
 ///
-/// Of a Service with addresses of both families those of IPv4 count: a pod has one address here.
+/// For a Service with addresses of both families only IPv4 addresses count, because a pod has one address in this
+/// program.
 pub(super) fn reported<'a>(
     replicasets: impl Iterator<Item = &'a ReplicaSet>,
     services: impl Iterator<Item = &'a Service>,
@@ -51,7 +53,7 @@ pub(super) fn agree(checked: Checked, differences: &[Difference]) -> Checked {
     }
 }
 
-/// An object that has differed at every check for a while.
+/// An object that has differed at every check for longer than [`SETTLED`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Lasting {
     #[serde(flatten)]
@@ -59,12 +61,12 @@ pub(crate) struct Lasting {
     pub(crate) seconds: f64,
 }
 
-/// The objects that differ, and the first check at which each did.
+/// The objects that differ, and the first check at which each differed.
 #[derive(Debug, Default)]
 pub(super) struct Differing(HashMap<String, Duration>);
 
 impl Differing {
-    /// Records the objects that differ now, and returns those that have differed for long, the longest first.
+    /// Records the objects that differ now. Returns those that have differed for long, the longest first.
     pub(super) fn look(&mut self, now: Duration, differences: Vec<Difference>) -> Vec<Lasting> {
         let before = std::mem::take(&mut self.0);
         let since = |what: &String| before.get(what).copied().unwrap_or(now);
@@ -124,7 +126,7 @@ mod tests {
         assert_eq!(expected.services, HashMap::from([("n/both".into(), both), ("n/none".into(), [].into())]));
     }
 
-    /// Of one ReplicaSet and one Service.
+    /// The differences of one ReplicaSet and one Service.
     fn differences(counts: (u32, u32), address: &str) -> (Checked, Vec<Difference>) {
         let expected = reported(
             [replicaset("n/r", (2, 1))].iter(),
@@ -157,11 +159,11 @@ mod tests {
         };
         assert_eq!(look(1, (0, 0), "1"), []);
         assert_eq!(look(3, (0, 0), "9"), []);
-        assert_eq!(look(11, (0, 1), "9"), [], "ten seconds are not longer than ten seconds");
+        assert_eq!(look(11, (0, 1), "9"), [], "a difference of exactly ten seconds was reported");
         let named = |what: &str, seconds: f64| (what.to_owned(), seconds);
         assert_eq!(look(12, (0, 1), "9"), [named("ReplicaSet n/r", 11.0)]);
         assert_eq!(look(14, (0, 1), "9"), [named("ReplicaSet n/r", 13.0), named("Service n/s", 11.0)]);
-        // It agrees for a moment, and begins anew.
+        // It agrees once, so its time starts again.
         assert_eq!(look(15, (2, 1), "9"), [named("Service n/s", 12.0)]);
         assert_eq!(look(20, (0, 1), "9"), [named("Service n/s", 17.0)]);
     }

@@ -1,4 +1,4 @@
-//! PURE. The cluster's objects, cut down to what the controllers need.
+//! PURE. The cluster's objects, reduced to the fields that the controllers need.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use kube::Resource;
 use crate::interned::Interned;
 use crate::objects::{Labels, Meta, Moment, Object, Owner, Pod, ReplicaSet, Service};
 
-/// What an endpoint slice says of its Service.
+/// The content of an endpoint slice.
 #[derive(Clone, Debug)]
 pub(crate) struct Slice {
     pub(crate) meta: Meta,
-    /// `namespace/name`; `None` for a slice of no Service.
+    /// `namespace/name` of the Service; `None` if the slice belongs to no Service.
     pub(crate) service: Option<Arc<str>>,
     /// `IPv4` or `IPv6`.
     pub(crate) family: Arc<str>,
@@ -59,7 +59,8 @@ pub(super) fn replicaset(interned: &mut Interned, replicaset: apps::ReplicaSet) 
     ReplicaSet { key: interned.replicaset(meta.name.clone()), meta, reported }
 }
 
-/// A Service whose endpoints follow another rule counts as a Service without a selector, because another controller manages it.
+/// A Service with other rules for its endpoints counts as a Service without a selector, because another controller
+/// manages it.
 pub(super) fn service(interned: &mut Interned, service: core::Service) -> Service {
     let meta = meta(interned, &service);
     let spec = service.spec.unwrap_or_default();
@@ -73,7 +74,7 @@ pub(super) fn slice(interned: &mut Interned, slice: discovery::EndpointSlice) ->
     let meta = meta(interned, &slice);
     let labels = slice.metadata.labels.unwrap_or_default();
     let service = labels.get("kubernetes.io/service-name");
-    // An endpoint that says nothing about being ready is ready (discovery.k8s.io/v1).
+    // An endpoint without a ready condition counts as ready (discovery.k8s.io/v1).
     let ready = |endpoint: &&discovery::Endpoint| {
         endpoint.conditions.as_ref().and_then(|conditions| conditions.ready) != Some(false)
     };

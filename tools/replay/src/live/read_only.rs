@@ -28,7 +28,7 @@ pub(crate) async fn client() -> anyhow::Result<Client> {
     Ok(builder.with_layer(&FilterLayer::new(harmless)).build())
 }
 
-/// Lets a list or a watch through. Not every GET is harmless: one that is upgraded is a shell in a pod.
+/// Passes a list or a watch. A GET can be harmful: an upgraded GET can open a shell in a pod.
 fn harmless(request: Request<Body>) -> Result<Request<Body>, BoxError> {
     let asked = ASKED.contains(&request.uri().path());
     let upgraded =

@@ -1,6 +1,6 @@
 //! EDGE. The informer of one kind of a live cluster.
 //!
-//! Cancel safety: that of the source of the adapter; cutting an object down awaits nothing.
+//! Cancel safety: the same as the adapter's source; reducing an object awaits nothing.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -52,11 +52,11 @@ pub(super) trait AnyKind: Send + Sync {
     fn is_synced(&self) -> bool;
     fn shut_down(&self);
     fn stopped(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
-    /// Changes that its watches delivered.
+    /// The number of changes that its watches have delivered.
     fn events(&self) -> u64;
-    /// Objects that could not be read.
+    /// The number of objects that could not be decoded.
     fn skipped(&self) -> u64;
-    /// Lists after the first.
+    /// The number of lists after the first.
     fn relists(&self) -> u64;
 }
 
@@ -76,7 +76,7 @@ impl Sources {
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
         V: Object,
     {
-        // Reads from the server's watch cache, like the cluster's own controllers, to keep the load on the server low.
+        // Reads from the server's watch cache, as the cluster's own controllers do, to keep the server's load low.
         let config = watcher::Config::default().any_semantic();
         let reflector = reflector_config(&config);
         let source = ApiSource::new(Api::<K>::all(self.client.clone()), config);
@@ -87,7 +87,7 @@ impl Sources {
             builder = builder.index(*index);
         }
         let tell = self.tell.clone();
-        // The receiver is dropped at the end.
+        // The receiver is dropped when the run ends.
         let builder = builder.on_error(move |failure| drop(tell.send(trouble(name, failure))));
         let cache = builder.start().with_context(|| format!("the informer of {name}"))?;
         Ok(Kind { cache, events, skipped })
@@ -108,7 +108,7 @@ impl<V: Object> AnyKind for Kind<V> {
     }
 
     fn events(&self) -> u64 {
-        // Ordering: Relaxed, a counter.
+        // Ordering: Relaxed; a counter that publishes no other memory.
         self.events.load(Ordering::Relaxed)
     }
 
@@ -132,7 +132,7 @@ fn trouble(name: &str, failure: &SourceFailure<'_>) -> Trouble {
     }
 }
 
-/// Cuts each object down before it is kept.
+/// Reduces each object to the needed fields before it is stored.
 struct Cutting<K, V> {
     cut: fn(&mut Interned, K) -> V,
     interned: Arc<Mutex<Interned>>,
@@ -200,7 +200,7 @@ where
         };
         let Cutting { cut, interned, events } = &self.cutting;
         Some(Ok(event.map(|object| {
-            // Ordering: Relaxed, a counter.
+            // Ordering: Relaxed; a counter that publishes no other memory.
             events.fetch_add(1, Ordering::Relaxed);
             let mut interned = interned.lock();
             interned.sweep();

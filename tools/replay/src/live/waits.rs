@@ -1,8 +1,8 @@
-//! PURE. The queueing times of keys in a run without end, as a histogram of fixed size with a resolution of an eighth.
+//! PURE. Queueing times in a run without end: a histogram of fixed size with a resolution of one eighth.
 
 use crate::report::Latency;
 
-/// Each power of two is divided into so many buckets.
+/// The number of buckets per power of two.
 const PARTS: u64 = 8;
 
 #[derive(Debug)]
@@ -19,7 +19,7 @@ impl Default for Waits {
 }
 
 impl Waits {
-    /// Of so many nanoseconds.
+    /// Adds a wait in nanoseconds.
     pub(super) fn add(&mut self, nanos: u64) {
         self.counts[bucket(nanos)] += 1;
         self.count += 1;
@@ -30,7 +30,7 @@ impl Waits {
         self.count
     }
 
-    /// A quantile is not below what it stands for, and at most an eighth above it.
+    /// The quantiles. A reported quantile is never below the exact one, and at most one eighth above it.
     pub(super) fn latency(&self) -> Latency {
         let micros = |percent: u64| self.quantile(percent) as f64 / 1e3;
         Latency { p50: micros(50), p99: micros(99), max: micros(100) }

@@ -1,4 +1,4 @@
-//! A bad file or a senseless argument: exit status 2, with the line number and the cause on stderr.
+//! A bad file or an invalid argument: exit status 2, with the line number and the cause on stderr.
 
 use crate::support::{file, outcome, recorded, small, written};
 
@@ -92,8 +92,8 @@ fn a_trace_with_a_bad_line_is_refused_by_line_and_cause() {
     );
     for line in [5, 14] {
         let twice = |line: &str| {
-            let (before, items) = line.split_once("\"items\":[").expect("it is a list");
-            let item = items.strip_suffix("]}}").expect("it ends the line");
+            let (before, items) = line.split_once("\"items\":[").expect("the line is not a list");
+            let item = items.strip_suffix("]}}").expect("the list does not end the line");
             format!("{before}\"items\":[{item},{item}]}}}}")
         };
         let lines = changed(line, twice);
@@ -101,7 +101,7 @@ fn a_trace_with_a_bad_line_is_refused_by_line_and_cause() {
     }
     let mut nothing = small();
     for line in [11, 14] {
-        let (before, _) = nothing[line - 1].split_once("\"items\":").expect("it is a list");
+        let (before, _) = nothing[line - 1].split_once("\"items\":").expect("the line is not a list");
         nothing[line - 1] = format!("{before}\"items\":null}}}}");
     }
     refused("nothing", &nothing, 16, "the trace has nothing to compare");

@@ -1,4 +1,4 @@
-//! Ctrl-C ends a run in order, within a second, with exit status 130. The one test that looks at real time.
+//! Ctrl-C ends a run in order, within a second, with exit status 130. Only this test measures real time.
 #![cfg(unix)]
 
 use std::process::{Command, Stdio};
@@ -9,37 +9,36 @@ use flyball_sync::{Clock, Monotonic};
 
 use crate::support::{replay, small, written};
 
-/// Runs the program for a moment, interrupts it, and gives what it said on stderr.
+/// Runs the program for a moment, interrupts it, and returns its stderr.
 fn interrupted(args: &[&str]) -> String {
     let mut command = replay(args);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the program starts");
-    // Stays open, with nothing in it.
+    // Stays open without data.
     let _stdin = child.stdin.take();
-    // A channel that nobody writes to, as a limit of real time.
+    // A channel without a sender's message: `recv_timeout` waits in real time.
     let (_never, moment) = mpsc::channel::<()>();
     assert!(moment.recv_timeout(Duration::from_millis(400)).is_err());
 
     let begin = Monotonic.now();
-    let kill =
-        Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("there is a kill");
-    assert!(kill.success(), "it ended by itself: {args:?}");
+    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("no `kill`");
+    assert!(kill.success(), "the program ended before the signal: {args:?}");
     let output = child.wait_with_output().expect("it ends");
     let took = Monotonic.now().since(begin);
     let stderr = String::from_utf8(output.stderr).expect("it prints text");
     assert_eq!(output.status.code(), Some(130), "{args:?}: {stderr}");
     assert!(took < Duration::from_secs(1), "{args:?} took {took:?}");
-    assert!(output.stdout.is_empty(), "{args:?}: no result is claimed");
+    assert!(output.stdout.is_empty(), "{args:?}: a result was printed");
     stderr
 }
 
 #[test]
 fn ctrl_c_ends_a_run_in_order_within_a_second() {
     let path = written("interrupted.jsonl", &small());
-    // Waiting for the next event, with nothing to do.
+    // Waiting for the next event, otherwise idle.
     let waiting = interrupted(&[&path, "--speed", "0.001"]);
     assert!(waiting.contains("interrupted after 1 of 3 places; 0 keys were left"), "{waiting}");
-    // In the middle of everything, with retries waiting and panics flying.
+    // Under full load, with pending retries and panics.
     let args = [
         "--scale",
         "100",
@@ -55,7 +54,7 @@ fn ctrl_c_ends_a_run_in_order_within_a_second() {
     ];
     let busy = interrupted(&[&[&*path], &args[..]].concat());
     assert!(busy.contains("replay: interrupted after "), "{busy}");
-    // Where nothing looks at the wish: in a read of what nobody writes.
+    // Blocked in a read of a pipe without a writer, where the stop request is not checked.
     let reading = interrupted(&["/dev/stdin"]);
     assert!(reading.contains("interrupted while the trace was read"), "{reading}");
 }

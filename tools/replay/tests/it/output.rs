@@ -2,9 +2,9 @@
 
 use crate::support::{outcome, replay, small, written};
 
-/// The names in the order in which they stand, those of inner objects with a dot.
+/// The field names in order; names of nested objects have a dot.
 fn names(json: &serde_json::Value, prefix: &str) -> Vec<String> {
-    let object = json.as_object().expect("it is an object");
+    let object = json.as_object().expect("not an object");
     let inner = object.iter().flat_map(|(name, value)| {
         let name = format!("{prefix}{name}");
         if value.is_object() { names(value, &format!("{name}.")) } else { vec![name] }
@@ -17,7 +17,7 @@ fn json_is_one_object_with_exactly_the_fields_that_are_fixed() {
     let (status, stdout, stderr) = outcome(&["--json", "--faults", "all", "--fail", "20", "--seed", "3"]);
     assert_eq!((status, &*stderr), (0, ""), "{stdout}");
     assert_eq!(stdout.lines().count(), 1, "{stdout}");
-    let json: serde_json::Value = serde_json::from_str(&stdout).expect("it is JSON");
+    let json: serde_json::Value = serde_json::from_str(&stdout).expect("stdout is not JSON");
     let mut fixed = [
         "events",
         "adds",
@@ -45,9 +45,9 @@ fn json_is_one_object_with_exactly_the_fields_that_are_fixed() {
     assert_eq!(json["events"], 17_630);
     assert_eq!(json["checked"], serde_json::json!({"replicasets": 315, "services": 236}));
     assert_eq!((&json["differences"], &json["converged"]), (&0.into(), &true.into()));
-    let number = |name: &str| json[name].as_f64().expect("it is a number");
+    let number = |name: &str| json[name].as_f64().expect("not a number");
     assert!((number("events_per_second") * number("seconds") - 17_630.0).abs() < 1.0);
-    let latency = |name: &str| json["queue_latency_us"][name].as_f64().expect("it is a number");
+    let latency = |name: &str| json["queue_latency_us"][name].as_f64().expect("not a number");
     assert!(0.0 < latency("p50") && latency("p50") <= latency("p99") && latency("p99") <= latency("max"));
 }
 
@@ -57,23 +57,23 @@ fn cpu_and_memory_are_told_when_asked_for() {
     let path = written("usage.jsonl", &small());
     let (status, stdout, stderr) = outcome(&[&path, "--json", "--usage"]);
     assert_eq!((status, &*stderr), (0, ""), "{stdout}");
-    let json: serde_json::Value = serde_json::from_str(&stdout).expect("it is JSON");
-    let memory = |name: &str| json["memory"][name].as_u64().expect("it is a number");
+    let json: serde_json::Value = serde_json::from_str(&stdout).expect("stdout is not JSON");
+    let memory = |name: &str| json["memory"][name].as_u64().expect("not a number");
     assert!(0 < memory("before") && memory("before") <= memory("peak"), "{stdout}");
     let (cpu, seconds) = (json["cpu_seconds"].as_f64(), json["seconds"].as_f64());
-    let (cpu, seconds) = (cpu.expect("it is a number"), seconds.expect("it is a number"));
-    let threads = std::thread::available_parallelism().expect("there are some").get() as f64;
-    // Read one after the other, so not of exactly the same time.
+    let (cpu, seconds) = (cpu.expect("not a number"), seconds.expect("it is a number"));
+    let threads = std::thread::available_parallelism().expect("the number of cores is unknown").get() as f64;
+    // The two values are read one after the other, so they differ slightly.
     assert!(0.0 < cpu && cpu <= seconds * (threads + 1.0) + 0.01, "{stdout}");
     let (status, stdout, _) = outcome(&[&path, "--usage"]);
     assert_eq!(status, 0, "{stdout}");
     assert!(stdout.contains("  CPU  ") && stdout.contains("MiB at most"), "{stdout}");
-    // At a speed there is a moment at which a change happens.
+    // Only at a given speed does a change have a time.
     assert!(json["change_latency_us"].is_null(), "{json}");
     let (status, stdout, _) = outcome(&[&path, "--json", "--usage", "--speed", "2"]);
     assert_eq!(status, 0, "{stdout}");
-    let json: serde_json::Value = serde_json::from_str(&stdout).expect("it is JSON");
-    let latency = |name: &str| json["change_latency_us"][name].as_f64().expect("it is a number");
+    let json: serde_json::Value = serde_json::from_str(&stdout).expect("stdout is not JSON");
+    let latency = |name: &str| json["change_latency_us"][name].as_f64().expect("not a number");
     assert!(0.0 < latency("p50") && latency("p50") <= latency("max"), "{stdout}");
 }
 
@@ -109,7 +109,7 @@ fn a_cluster_that_settled_on_something_else_is_not_converged() {
 
 #[test]
 fn a_fault_that_never_fired_is_an_error() {
-    // A trace without events gives no opportunity to cut anything.
+    // A trace without events has no opportunity to cut a watch.
     let mut lines = small();
     lines.drain(6..9);
     let path = written("no-events.jsonl", &lines);
@@ -123,8 +123,8 @@ fn a_trace_is_played_at_its_own_speed_when_asked_to() {
     let path = written("timed.jsonl", &small());
     let (status, stdout, _) = outcome(&[&path, "--speed", "2", "--json"]);
     assert_eq!(status, 0, "{stdout}");
-    let json: serde_json::Value = serde_json::from_str(&stdout).expect("it is JSON");
-    let seconds = json["seconds"].as_f64().expect("it is a number");
+    let json: serde_json::Value = serde_json::from_str(&stdout).expect("stdout is not JSON");
+    let seconds = json["seconds"].as_f64().expect("not a number");
     assert!(seconds >= 0.1, "0.2 s of trace at twice the speed took {seconds} s");
 }
 
@@ -132,18 +132,18 @@ fn a_trace_is_played_at_its_own_speed_when_asked_to() {
 #[test]
 fn a_result_that_cannot_be_printed_is_an_error_unless_nobody_wants_it() {
     let path = written("printed.jsonl", &small());
-    let full = || std::fs::File::options().write(true).open("/dev/full").expect("linux has it");
+    let full = || std::fs::File::options().write(true).open("/dev/full").expect("/dev/full is missing");
     for args in [&[&*path][..], &[&path, "--json"]] {
         let output = replay(args).stdout(full()).output().expect("the program starts");
         let stderr = String::from_utf8(output.stderr).expect("it prints text");
         assert_eq!(output.status.code(), Some(1), "{stderr}");
         assert!(stderr.starts_with("replay: stdout: No space left on device"), "{stderr}");
     }
-    let (reader, closed) = std::io::pipe().expect("there are pipes");
+    let (reader, closed) = std::io::pipe().expect("no pipe");
     drop(reader);
     let output = replay(&[&path]).stdout(closed).output().expect("the program starts");
     assert_eq!((output.status.code(), &*output.stderr), (Some(0), &b""[..]));
-    // A cause that cannot be told is no panic.
+    // An error message that cannot be printed must not panic.
     let output = replay(&["/there/is/no/such/file"]).stderr(full()).output().expect("the program starts");
     assert_eq!(output.status.code(), Some(2));
 }

@@ -1,4 +1,4 @@
-//! Runs the program, and makes small traces for it.
+//! Runs the program, and builds small traces for it.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ pub(crate) fn replay(args: &[&str]) -> Command {
     command
 }
 
-/// What the program did: exit status, stdout, stderr.
+/// Runs the program; returns exit status, stdout and stderr.
 pub(crate) fn outcome(args: &[&str]) -> (i32, String, String) {
     let Output { status, stdout, stderr } = replay(args).output().expect("the program starts");
     let text = |bytes| String::from_utf8(bytes).expect("it prints text");
@@ -21,10 +21,10 @@ pub(crate) fn outcome(args: &[&str]) -> (i32, String, String) {
 /// The recorded trace, as it is committed.
 pub(crate) fn recorded() -> Vec<u8> {
     fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/data/kube-1.36-rollout.jsonl.zst"))
-        .expect("it is committed")
+        .expect("the trace is missing")
 }
 
-/// A file of its own for each test.
+/// Writes a file for one test.
 pub(crate) fn file(name: &str, content: &[u8]) -> PathBuf {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::write(&path, content).expect("the directory for tests can be written");
@@ -33,7 +33,7 @@ pub(crate) fn file(name: &str, content: &[u8]) -> PathBuf {
 
 const RESOURCES: [&str; 6] = ["pods", "services", "nodes", "deployments", "replicasets", "endpointslices"];
 
-/// A trace of one ReplicaSet with one pod and one Service, that becomes ready; line by line.
+/// The lines of a trace with one ReplicaSet with one pod, and one Service; the pod becomes ready.
 pub(crate) fn small() -> Vec<String> {
     let pod = |version: u32, ready: &str| {
         format!(
@@ -69,7 +69,7 @@ pub(crate) fn small() -> Vec<String> {
     lines
 }
 
-/// The lines as a file.
+/// Writes the lines to a file; returns its path.
 pub(crate) fn written(name: &str, lines: &[String]) -> String {
     file(name, (lines.join("\n") + "\n").as_bytes()).display().to_string()
 }

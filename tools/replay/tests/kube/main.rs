@@ -1,6 +1,6 @@
-//! `--kube` on a real API server, where the originals of the two controllers run: `cargo xtask e2e`.
+//! `--kube` on a real API server, beside Kubernetes' own versions of the two controllers: `cargo xtask e2e`.
 //!
-//! Each test has a cluster of its own, as it needs a controller manager, and to stop it.
+//! Each test has its own cluster, because it starts and stops a controller manager.
 
 #![forbid(unsafe_code)]
 

@@ -16,9 +16,9 @@ fn replay(kubeconfig: &Path, args: &[&str]) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts")
 }
 
-/// Exit status, the object on stdout, stderr.
+/// Exit status, the JSON object on stdout, and stderr.
 fn ended(child: Child) -> (i32, Value, String) {
-    let Output { status, stdout, stderr } = child.wait_with_output().expect("it ends");
+    let Output { status, stdout, stderr } = child.wait_with_output().expect("the program cannot be awaited");
     let stdout = serde_json::from_slice(&stdout).unwrap_or_default();
     (status.code().expect("it was not killed"), stdout, String::from_utf8(stderr).expect("it prints text"))
 }
@@ -36,7 +36,7 @@ fn pods(cluster: &Cluster) -> Vec<Value> {
     ask(cluster, "GET", PODS, &Value::Null)["items"].as_array().unwrap().clone()
 }
 
-/// There is no kubelet: the test says which pods are ready.
+/// There is no kubelet, so the test sets which pods are ready.
 fn set_ready(cluster: &Cluster, mut pod: Value, address: &str, ready: bool) {
     let path = format!("{PODS}/{}/status", pod["metadata"]["name"].as_str().unwrap());
     let ready = if ready { "True" } else { "False" };
@@ -47,7 +47,7 @@ fn set_ready(cluster: &Cluster, mut pod: Value, address: &str, ready: bool) {
     ask(cluster, "PUT", &path, &pod);
 }
 
-/// A ReplicaSet and a Service whose pods are ready, as the originals of the controllers report.
+/// Creates a ReplicaSet and a Service whose pods are ready according to Kubernetes' controllers.
 fn rolled_out(cluster: &mut Cluster) {
     cluster.start_controller_manager(&["replicaset-controller", "endpointslice-controller"]).unwrap();
     ask(cluster, "POST", "/api/v1/nodes", &json!({"metadata": {"name": "node"}}));
@@ -74,10 +74,10 @@ fn rolled_out(cluster: &mut Cluster) {
         let ready = slices.to_string().matches("\"ready\":true").count();
         (replicaset["status"]["readyReplicas"] == json!(REPLICAS) && ready == REPLICAS).then_some(())
     });
-    assert!(reported.is_some(), "the originals report what is ready");
+    assert!(reported.is_some(), "Kubernetes' controllers did not report the ready pods");
 }
 
-/// The kubeconfig, with another current context.
+/// The kubeconfig with another current context.
 fn context(cluster: &Cluster, name: &str) -> PathBuf {
     let mut config: Value = serde_json::from_slice(&fs::read(cluster.kubeconfig()).unwrap()).unwrap();
     config["current-context"] = json!(name);
@@ -92,12 +92,12 @@ fn it_agrees_with_the_originals_and_sees_what_changes() {
     let mut cluster = Cluster::start().unwrap();
     rolled_out(&mut cluster);
     let child = replay(cluster.kubeconfig(), &["--seconds", "6"]);
-    // While it runs, or before: what it ends with is the same.
+    // This change happens before or during the run: the final state is the same.
     let last = pods(&cluster).pop().unwrap();
     set_ready(&cluster, last, "10.1.0.9", true);
     let (status, told, stderr) = ended(child);
     assert_eq!(status, 0, "{stderr}");
-    // The API server has a Service of its own, without a selector.
+    // The API server creates a Service without a selector.
     let objects = ["pods", "replicasets", "services"].map(|kind| told["objects"][kind].as_u64().unwrap());
     assert_eq!(objects, [REPLICAS as u64, 1, 2], "{told}");
     assert_eq!(told["checked"], json!({"replicasets": 1, "services": 1}), "{told}");
@@ -150,13 +150,12 @@ fn who_may_not_look_is_told_what_is_missing() {
 fn ctrl_c_ends_it_in_order_within_a_second() {
     let cluster = Cluster::start().unwrap();
     let child = replay(cluster.kubeconfig(), &[]);
-    // A channel that nobody writes to, as a limit of real time.
+    // A channel without a sender's message: `recv_timeout` waits in real time.
     let (_never, moment) = std::sync::mpsc::channel::<()>();
     assert!(moment.recv_timeout(Duration::from_secs(3)).is_err());
     let begin = Monotonic.now();
-    let kill =
-        Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("there is a kill");
-    assert!(kill.success(), "it ended by itself");
+    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("no `kill`");
+    assert!(kill.success(), "the program ended before the signal");
     let (status, told, stderr) = ended(child);
     let took = Monotonic.now().since(begin);
     assert_eq!((status, &told["synced"]), (130, &json!(true)), "{stderr}");
