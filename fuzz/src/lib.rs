@@ -1,4 +1,4 @@
-//! The functions that the fuzz targets run: the drivers that the crates' randomised tests run, too.
+//! The functions that the fuzz targets run. The crates' randomised tests run the same drivers.
 
 use drivers::bucket::{token_bucket, wait_queue};
 use drivers::cache::{reflector, relist, selector, store, ttl};

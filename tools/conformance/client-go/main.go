@@ -1,9 +1,9 @@
-// client-go's answers to the scripts of `conformance`: the same lines in, the same form of answers out.
+// Answers the scripts of `conformance` with client-go: it reads the same lines and prints answers of the same form.
 //
 //	go run . [-many] queue|limiter|store < script > answers
 //
-// Each script runs in a bubble of testing/synctest: time is virtual, and after each line the queue's goroutines have
-// settled before the next one is read, so an answer depends on the script alone.
+// Each script runs in a bubble of testing/synctest: time is virtual, and the queue's goroutines settle after each line
+// before the next one is read. So an answer depends only on the script.
 package main
 
 import (
@@ -23,7 +23,7 @@ type runner interface {
 }
 
 func main() {
-	many := flag.Bool("many", false, "an empty line ends a script, and its answers")
+	many := flag.Bool("many", false, "read several scripts; an empty line ends each script and its answers")
 	flag.Parse()
 	var start func() runner
 	switch flag.Arg(0) {
@@ -36,7 +36,7 @@ func main() {
 	default:
 		refuse("usage: client-go [-many] queue|limiter|store < script > answers")
 	}
-	// What the testing package says about itself goes elsewhere.
+	// The testing package prints to os.Stdout; redirect that to stderr.
 	out := bufio.NewWriter(os.Stdout)
 	os.Stdout = os.Stderr
 	os.Args = os.Args[:1]
@@ -65,12 +65,12 @@ func main() {
 			t.Fatal(err)
 		}
 	}
-	// A bubble needs a *testing.T, and this is how a program that is not a test binary gets one.
+	// A bubble needs a *testing.T. testing.Main provides one to a program that is not a test binary.
 	all := func(string, string) (bool, error) { return true, nil }
 	testing.Main(all, []testing.InternalTest{{Name: "answers", F: run}}, nil, nil)
 }
 
-// next reads one script, and says whether another may follow.
+// next reads one script, and returns whether another may follow.
 func next(in *bufio.Scanner, many bool) (script []string, more bool) {
 	for in.Scan() {
 		if many && in.Text() == "" {

@@ -8,14 +8,14 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// What controllers use, unless the first line says otherwise.
+// The backoff of client-go's default limiter; the first line of a script may change it.
 const (
 	defaultBase = 5 * time.Millisecond
 	defaultMax  = 1000 * time.Second
 )
 
 type queueRunner struct {
-	// Made at the first line, which may be the configuration.
+	// Created at the first line, which may be the configuration.
 	queue workqueue.TypedRateLimitingInterface[string]
 }
 
@@ -115,7 +115,7 @@ func (r *queueRunner) do(l line, op string) answer {
 	return ok
 }
 
-// get never blocks: Get would, on an open queue without a key.
+// get never blocks. Queue.Get would block on an open queue without a key.
 func (r *queueRunner) get() answer {
 	if r.queue.Len() == 0 && !r.queue.ShuttingDown() {
 		return empty

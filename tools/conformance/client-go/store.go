@@ -13,7 +13,7 @@ type storeRunner struct {
 	store cache.Indexer
 }
 
-// An object of a script, under the key it was stored with.
+// An object of a script, with its key.
 type object struct {
 	key     string
 	members line
@@ -26,7 +26,7 @@ func newStore() runner {
 
 func (r *storeRunner) end() {}
 
-// answer outlives a panic: client-go panics where an index function fails, and its lock is free again afterwards.
+// answer recovers from a panic: client-go panics if an index function fails. It releases its lock when it unwinds.
 func (r *storeRunner) answer(text string) (answer answer) {
 	defer func() {
 		if panicked := recover(); panicked != nil {
@@ -129,7 +129,7 @@ func done(err error) answer {
 	return ok
 }
 
-// list sorts: client-go promises no order of keys and values.
+// list sorts the texts, because client-go returns keys and values in no order.
 func list(texts []string) answer {
 	slices.Sort(texts)
 	text, _ := json.Marshal(map[string][]string{"l": texts})
@@ -144,7 +144,7 @@ func (l line) object(name string) (line, error) {
 	return *members, nil
 }
 
-// The values of an index: none where there is no such member.
+// The values of an index; empty if the object has no member of this name.
 func (l line) texts(name string) ([]string, error) {
 	member, given := l[name]
 	if !given {

@@ -35,7 +35,7 @@ func failed(err error) answer {
 	return answer(text)
 }
 
-// A line is one object. Names count as they are written: encoding/json would take "OP" for "op" in a struct.
+// A line is one object. A map keeps names case-sensitive: with a struct, encoding/json would accept "OP" for "op".
 type line map[string]json.RawMessage
 
 func parse(text string) (line, string, error) {
@@ -48,7 +48,7 @@ func parse(text string) (line, string, error) {
 }
 
 func (l line) text(name string) (string, error) {
-	// A null would leave a string as it is.
+	// Decoding null into a string would leave it unchanged, so use a pointer.
 	var text *string
 	if err := json.Unmarshal(l[name], &text); err != nil || text == nil {
 		return "", fmt.Errorf("%q has to be a string", name)
@@ -64,7 +64,7 @@ func (l line) number(name string, most uint64) (uint64, error) {
 	return *n, nil
 }
 
-// Milliseconds that fit a time.Duration.
+// Milliseconds that fit into a time.Duration.
 func (l line) millis(name string) (time.Duration, error) {
 	n, err := l.number(name, math.MaxInt64/uint64(time.Millisecond))
 	return time.Duration(n) * time.Millisecond, err

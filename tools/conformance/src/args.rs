@@ -1,10 +1,10 @@
-//! EDGE. How it is called.
+//! EDGE. The command line.
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-/// Answers scripts: `conformance queue < script > answers`, one line for each line.
+/// Answers scripts: `conformance queue < script > answers`, one answer per line.
 #[derive(Debug, Parser)]
 #[command(version)]
 pub(crate) struct Arguments {
@@ -20,14 +20,14 @@ pub(crate) enum Job {
     Limiter(Scripts),
     /// Answers a script for an indexed store.
     Store(Scripts),
-    /// New scripts through all three; `cargo xtask parity` starts it.
+    /// Runs new scripts through all three implementations; `cargo xtask parity` calls it.
     #[command(hide = true)]
     Parity(Parity),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Scripts {
-    /// An empty line ends a script, and its answers.
+    /// Read several scripts; an empty line ends each script and its answers.
     #[arg(long)]
     pub(crate) many: bool,
 }
@@ -37,13 +37,13 @@ pub(crate) struct Parity {
     /// The program of the folder `client-go`.
     #[arg(long, value_name = "PROGRAM")]
     pub(crate) client_go: PathBuf,
-    /// How many scripts of each kind.
+    /// The number of scripts of each kind.
     #[arg(long, value_name = "N")]
     pub(crate) scripts: u64,
-    /// Which scripts.
+    /// The seed of the scripts.
     #[arg(long, value_name = "S")]
     pub(crate) seed: u64,
-    /// Writes scripts and client-go's answers to this folder instead, once all agree.
+    /// If all answers agree, write the scripts and client-go's answers to this folder.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) record: Option<PathBuf>,
 }

@@ -21,7 +21,8 @@ impl ClientGo {
         Self { program: program.to_owned() }
     }
 
-    /// Its answers to each of these scripts. Starts it once, which costs more than a script does.
+    /// Returns client-go's answers to each of these scripts. The program is started once for all scripts, because
+    /// starting it costs more than a script.
     pub(crate) fn answers(&self, kind: Kind, scripts: &[Vec<String>]) -> Result<Vec<Vec<String>>> {
         let shown = self.program.display();
         let mut child = Command::new(&self.program)

@@ -1,4 +1,5 @@
-//! EDGE. Scripts with client-go's answers, as files: one after the other, an empty line after each, as zstd.
+//! EDGE. Files of scripts and of client-go's answers: one script after the other, each followed by an empty line,
+//! compressed with zstd.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -45,7 +46,8 @@ fn read(path: &Path) -> Result<String> {
     read().with_context(|| path.display().to_string())
 }
 
-/// By the program: ruzstd packs, too, but to four times the size, and this is rarely done.
+/// Uses the `zstd` program: the output of ruzstd is four times as large. Recording is rare, so the program may be
+/// required.
 fn pack(text: &str, path: &Path) -> Result<()> {
     let mut child = Command::new("zstd").args(["-19", "-qfo"]).arg(path).stdin(Stdio::piped()).spawn()?;
     let mut stdin = child.stdin.take().context("no pipe")?;

@@ -1,4 +1,4 @@
-//! PURE. The scripts of the page `DIFFERENCES.md`, one for each rule and some for what is no difference.
+//! PURE. The scripts of the page `DIFFERENCES.md`: one for each rule, and some without a difference.
 
 use crate::kind::Kind;
 
@@ -7,7 +7,7 @@ const PAGE: &str = include_str!("../DIFFERENCES.md");
 /// A table of the page.
 #[derive(Debug)]
 pub(crate) struct Example {
-    /// The heading above it: a rule's name, or none.
+    /// The heading above the table: the name of a rule, or "No differences".
     #[cfg_attr(not(test), expect(dead_code, reason = "only tests ask which rule it shows"))]
     pub(crate) heading: &'static str,
     pub(crate) kind: Kind,
@@ -21,7 +21,8 @@ pub(crate) fn scripts(kind: Kind) -> Vec<Vec<String>> {
     all().into_iter().filter(|example| example.kind == kind).map(|example| example.script).collect()
 }
 
-/// Every table of the page: its first column is the script, named after its kind; the others are the answers.
+/// Every table of the page. The header of the first column is the kind of the script; the other columns are the
+/// answers.
 pub(crate) fn all() -> Vec<Example> {
     let mut examples: Vec<Example> = Vec::new();
     let mut heading = "";

@@ -1,7 +1,7 @@
-//! PURE. Scripts by seed.
+//! PURE. Generates scripts from a seed.
 //!
-//! Few keys and few different delays, so that they meet; each script has weights of its own, so that some are all deadlines
-//! and others all unpaired `done`s (swarm testing, Groce et al. 2012).
+//! There are few keys and few different delays, so that operations interact. Each script has its own weights: some are
+//! mostly deadlines, others mostly unpaired `done`s (swarm testing, Groce et al. 2012).
 
 mod store;
 
@@ -19,7 +19,7 @@ const BASES: [u64; 6] = [1, 2, 5, 5, 10, 50];
 
 const MOSTS: [u64; 5] = [40, 1000, 60_000, 1_000_000, 1_000_000];
 
-/// The most milliseconds that are valid.
+/// The largest valid number of milliseconds.
 const LONGEST: u64 = i64::MAX as u64 / 1_000_000;
 
 const INVALID: [&str; 10] = [
@@ -35,9 +35,9 @@ const INVALID: [&str; 10] = [
     "{\"op\":\"requeues\",\"k\":7}",
 ];
 
-/// Script `number` of a seed.
+/// Generates script `number` of a seed.
 pub(crate) fn script(kind: Kind, seed: u64, number: u64) -> Vec<String> {
-    // Mixed, or neighbouring numbers of neighbouring seeds would be the same scripts.
+    // The seed is mixed first: otherwise neighbouring numbers of neighbouring seeds would give the same script.
     let mut random = Random::new(Random::new(seed).next() ^ number);
     match kind {
         Kind::Queue => QueueScript::new(&mut random).write(),
@@ -51,7 +51,7 @@ struct QueueScript<'a> {
     keys: &'static [&'static str],
     delays: Vec<u64>,
     lines: Vec<String>,
-    /// Answers along, so that most keys that are done were handed out.
+    /// Runs along with the script, so that most `done`s are for keys that were handed out.
     reference: Box<dyn Answering>,
     held: Vec<String>,
     unpaired: bool,
@@ -66,7 +66,7 @@ impl<'a> QueueScript<'a> {
         let mut delays: Vec<u64> = (0..1 + random.below(4)).map(|_| pick(random, &DELAYS)).collect();
         let config = (!one_in(random, 4)).then(|| backoff(random));
         if one_in(random, 6) {
-            // Failures are forgotten after it, or just not.
+            // A delay at the limit after which failures expire: they just expire, or just do not.
             let (_, most) = config.unwrap_or((5, 1_000_000));
             delays.push(most + most.max(600_000) + random.below(2));
         }
@@ -156,7 +156,7 @@ impl<'a> QueueScript<'a> {
 
     fn advance(&mut self) -> String {
         let delay = pick(self.random, &self.delays);
-        // Often not on a deadline, and between two.
+        // Often not exactly at a deadline, and sometimes between two.
         let by = if one_in(self.random, 3) { self.random.below(delay + 3) } else { delay };
         format!(r#"{{"op":"advance","ms":{by}}}"#)
     }
@@ -206,7 +206,7 @@ fn limiter_config(random: &mut Random, depth: u64) -> String {
     }
 }
 
-/// A range of waits, now and then one that is none.
+/// A range of delays, sometimes an invalid one.
 fn backoff(random: &mut Random) -> (u64, u64) {
     match random.below(40) {
         0 => (0, pick(random, &MOSTS)),
@@ -218,7 +218,7 @@ fn backoff(random: &mut Random) -> (u64, u64) {
     }
 }
 
-/// Any number of milliseconds that is valid, of any magnitude, half of them of the largest ones.
+/// A valid number of milliseconds of any magnitude; half of them are among the largest.
 fn long(random: &mut Random) -> u64 {
     let magnitudes = if one_in(random, 2) { 4 } else { u64::from(LONGEST.ilog2()) };
     let most = LONGEST >> random.below(magnitudes);

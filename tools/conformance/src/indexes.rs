@@ -1,8 +1,8 @@
 //! EDGE. Index handles for the names that a script uses.
 //!
-//! A handle's name is `'static`, and its function captures nothing. So there is a fixed table of names, and one function for each slot, which
-//! indexes by the name in that slot. The first use of a name takes a slot, which is never freed. The store identifies its indexes
-//! by name.
+//! The name of a handle is `'static`, and its function captures nothing. So there is a fixed table of names, and one
+//! function per slot, which indexes by the name in this slot. The first use of a name takes a slot, which is never
+//! freed. The store identifies its indexes by name.
 
 use std::sync::OnceLock;
 

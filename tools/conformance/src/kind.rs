@@ -35,13 +35,13 @@ impl Kind {
         }
     }
 
-    /// The rules that a script of this kind can show.
+    /// The rules that a script of this kind can test.
     #[cfg(test)]
     pub(crate) fn rules(self) -> Vec<Rule> {
         let limiter = [Rule::InvalidLimiterRefused, Rule::WholeNanoseconds];
         let store = [Rule::MissingIndexIsAnError, Rule::IndexErrorIsAValue, Rule::VersionsAreNumbers];
         match self {
-            // A wait that is long enough to be rounded is too long to be waited for.
+            // A delay that is long enough to be rounded is too long for a script of a queue.
             Self::Queue => {
                 let others = [&[Rule::WholeNanoseconds][..], &store].concat();
                 Rule::ALL.into_iter().filter(|rule| !others.contains(rule)).collect()
@@ -51,7 +51,7 @@ impl Kind {
         }
     }
 
-    /// The shipped code.
+    /// The shipped implementation.
     pub(crate) fn flyball(self) -> Box<dyn Answering> {
         match self {
             Self::Queue => {
@@ -69,7 +69,7 @@ impl Kind {
         }
     }
 
-    /// The reference.
+    /// The reference implementation.
     pub(crate) fn reference(self, rules: Rules) -> Box<dyn Answering> {
         match self {
             Self::Queue => {
@@ -88,7 +88,7 @@ impl Kind {
     }
 }
 
-/// All answers to a script.
+/// The answers to all lines of a script.
 pub(crate) fn play(mut answering: Box<dyn Answering>, script: &[String]) -> Vec<String> {
     script.iter().map(|line| answering.answer(line)).collect()
 }

@@ -6,11 +6,11 @@ use testkit::client_go::{Answer, LimiterConfig, LimiterLine};
 
 use crate::policy::AnyPolicy;
 
-/// A limiter on a clock that stands still.
+/// A limiter on a clock that does not advance.
 pub(crate) struct FlyballLimiter(Limiter<String, AnyPolicy, ManualClock>);
 
 impl FlyballLimiter {
-    /// The backoff that controllers use, until a line says otherwise.
+    /// Starts with the backoff of controllers; a line can change it.
     pub(crate) fn new() -> Self {
         let default = LimiterConfig::Exponential { base_ms: 5, max_ms: 1_000_000 };
         Self::with(&default).expect("5 ms to 1000 s is a range")
@@ -20,7 +20,7 @@ impl FlyballLimiter {
         Some(Self(Limiter::with_clock(AnyPolicy::new(config)?, ManualClock::new())))
     }
 
-    /// The answer to a line; `None` stands for one that is not valid.
+    /// Returns the answer to a line; `None` is an invalid line.
     pub(crate) fn answer(&mut self, line: Option<&LimiterLine>) -> Answer {
         match line {
             None => Answer::Error,

@@ -1,11 +1,11 @@
-//! EDGE. `conformance`: answers scripts, one line for each line, in virtual time and one thread.
+//! EDGE. `conformance`: answers scripts, one answer per line, in virtual time and on one thread.
 //!
 //! | file | |
 //! |---|---|
-//! | args, text | how it is called; lines and answers as JSON |
-//! | kind, queue, limiter, policy, store, indexes | who answers: flyball, or the reference under given rules |
-//! | generate, examples, committed | scripts by seed, those of the page of differences, those with client-go's answers |
-//! | parity, client_go, shrink | new scripts through all of them |
+//! | args, text | the command line; lines and answers as JSON |
+//! | kind, queue, limiter, policy, store, indexes | the implementations: flyball, or the reference with given rules |
+//! | generate, examples, committed | scripts from a seed, scripts of the page of differences, committed scripts with client-go's answers |
+//! | parity, client_go, shrink | new scripts through all implementations |
 
 #![forbid(unsafe_code)]
 
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Each line is answered before the next is read, so a script may be typed.
+/// Answers each line before it reads the next one, so a script can be typed.
 fn answer(kind: Kind, many: bool) -> Result<()> {
     let mut out = BufWriter::new(stdout().lock());
     let mut script = kind.flyball();

@@ -16,7 +16,7 @@ use crate::kind::{Kind, play};
 use crate::shrink::shrink;
 use crate::text::comparable;
 
-/// Scripts that are answered together.
+/// The number of scripts per run of the Go program.
 const BATCH: u64 = 2000;
 
 pub(crate) fn run(options: &Parity) -> Result<()> {
@@ -31,7 +31,7 @@ pub(crate) fn run(options: &Parity) -> Result<()> {
     }
 }
 
-/// How many scripts of this kind differ, over both equalities.
+/// The number of scripts of this kind that differ, over both comparisons.
 fn compare(kind: Kind, options: &Parity, client_go: &ClientGo) -> Result<usize> {
     let start = Monotonic.now();
     let sides = [Side::Flyball, Side::ClientGo(client_go)];
@@ -79,7 +79,7 @@ fn batches(kind: Kind, options: &Parity) -> impl Iterator<Item = Vec<Vec<String>
     std::iter::once(examples::scripts(kind)).chain(new)
 }
 
-/// Who is compared with the reference.
+/// The implementation that is compared with the reference.
 enum Side<'a> {
     Flyball,
     ClientGo(&'a ClientGo),
@@ -111,7 +111,7 @@ impl Side<'_> {
         differs(answers, &play(kind.reference(self.rules()), script))
     }
 
-    /// The smallest script that differs as this one does, with both answers.
+    /// The smallest script with a difference of this kind, and both answers.
     fn explain(&self, kind: Kind, script: Vec<String>) -> Result<String> {
         let script = shrink(script, |candidates| {
             let answers = self.answers(kind, candidates)?;
@@ -131,7 +131,7 @@ impl Side<'_> {
     }
 }
 
-/// A panic of ours is an answer that nobody expects; the lines after it have none.
+/// flyball's answers. A panic becomes an answer that differs from every expected one, and ends the script.
 fn flyball(kind: Kind, script: &[String]) -> Vec<String> {
     let mut answers = Vec::new();
     let played = catch_unwind(AssertUnwindSafe(|| {
@@ -144,7 +144,7 @@ fn flyball(kind: Kind, script: &[String]) -> Vec<String> {
     answers
 }
 
-/// Whether two answer a script differently.
+/// Returns true if two lists of answers differ.
 pub(crate) fn differs(one: &[String], other: &[String]) -> bool {
     one.len() != other.len()
         || one.iter().zip(other).any(|(one, other)| one != other && comparable(one) != comparable(other))

@@ -14,7 +14,7 @@ pub(crate) enum AnyPolicy {
 }
 
 impl AnyPolicy {
-    /// `None` where no such policy can be built.
+    /// Returns `None` if the configuration is invalid.
     pub(crate) fn new(config: &LimiterConfig) -> Option<Self> {
         let millis = Duration::from_millis;
         match config {

@@ -9,11 +9,11 @@ use testkit::client_go::{Answer, QueueLine};
 
 /// A queue with a [`ManualClock`].
 ///
-/// A script names keys, so leases are detached, and the queue decides whether a `done` ends one.
+/// A script names keys, so leases are detached. The queue decides whether a `done` ends a lease.
 ///
-/// client-go reports a failure beside `Done`, not with it. So a script's `done` is [`Lease::done`], which reports neither success nor
-/// failure, and `add_rate_limited` and `forget` are the queue's own: a key added by `add_rate_limited` while it is leased becomes Ready
-/// when its lease has ended and its delay has passed.
+/// client-go reports a failure separately from `Done`. So a script's `done` is [`Lease::done`], which reports neither
+/// success nor failure, and `add_rate_limited` and `forget` are calls of the queue. A key that is added by
+/// `add_rate_limited` while it is leased becomes Ready when its lease has ended and its delay has passed.
 pub(crate) struct FlyballQueue {
     clock: ManualClock,
     queue: Queue<String, Fifo, Exponential<String>, WithClock<ManualClock>>,
@@ -21,7 +21,7 @@ pub(crate) struct FlyballQueue {
 }
 
 impl FlyballQueue {
-    /// With the backoff that controllers use, unless the first line says otherwise.
+    /// Starts with the backoff of controllers; the first line can change it.
     pub(crate) fn new() -> Self {
         let clock = ManualClock::new();
         let backoff = Exponential::new(Duration::from_millis(5)..=Duration::from_secs(1000));
@@ -29,7 +29,7 @@ impl FlyballQueue {
         Self { clock, queue, started: false }
     }
 
-    /// The answer to a line; `None` stands for one that is not valid.
+    /// Returns the answer to a line; `None` is an invalid line.
     pub(crate) fn answer(&mut self, line: Option<&QueueLine>) -> Answer {
         let first = !self.started;
         self.started = true;
@@ -37,7 +37,8 @@ impl FlyballQueue {
         match line {
             QueueLine::Config { base_ms, max_ms } if first => return self.configure(*base_ms, *max_ms),
             QueueLine::Config { .. } => return Answer::Error,
-            // client-go does not report a refused call, after shutdown or for a key that is not leased. So errors are dropped.
+            // client-go does not report refused calls, after shutdown or for a key that is not leased. So errors are
+            // dropped.
             QueueLine::Add(key) => drop(self.queue.add(key.clone())),
             QueueLine::AddAfter(key, ms) => {
                 drop(self.queue.add_after(key.clone(), Duration::from_millis(*ms)));

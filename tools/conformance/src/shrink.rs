@@ -1,10 +1,10 @@
-//! PURE. The smallest script that still differs.
+//! PURE. Shrinks a script that shows a difference.
 
 use anyhow::Result;
 
-/// Takes lines out as long as `first_differing` finds a candidate; many at once first, then single ones.
+/// Removes lines as long as `first_differing` finds a candidate: first many at once, then single ones.
 ///
-/// Candidates are tried together, as starting client-go costs more than answering them.
+/// Candidates are passed together, because starting client-go costs more than answering them.
 pub(crate) fn shrink(
     mut script: Vec<String>,
     first_differing: impl Fn(&[Vec<String>]) -> Result<Option<usize>>,

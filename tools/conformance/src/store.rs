@@ -5,7 +5,7 @@ use testkit::client_go::{Answer, StoreLine, StoreObject};
 
 use crate::indexes::{self, ByName};
 
-/// What is stored: an object of a script, and its key.
+/// A stored object: an object of a script, and its key.
 pub(crate) struct Object {
     key: String,
     pub(crate) object: StoreObject,
@@ -14,18 +14,18 @@ pub(crate) struct Object {
 /// Objects of a script have no version, so a later line always wins.
 const OBJECTS: Schema<String, Object> = Schema::new(|object| object.key.clone(), |_| Version::ZERO);
 
-/// A store that gets its indexes as the script goes.
+/// A store whose indexes are added by the script.
 pub(crate) struct FlyballStore {
     store: Writer<String, Object>,
 }
 
 impl FlyballStore {
     pub(crate) fn new() -> Self {
-        let store = Store::builder(OBJECTS).build().expect("no index, so no two of a name");
+        let store = Store::builder(OBJECTS).build().expect("a store without indexes");
         Self { store }
     }
 
-    /// The answer to a line; `None` stands for one that is not valid.
+    /// Returns the answer to a line; `None` is an invalid line.
     pub(crate) fn answer(&mut self, line: Option<&StoreLine>) -> Answer {
         let Some(line) = line else { return Answer::Error };
         match line {

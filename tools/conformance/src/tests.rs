@@ -1,4 +1,4 @@
-//! Both equalities on the committed scripts, and that each rule is needed for them.
+//! Both comparisons on the committed scripts, and a check that each rule is needed for them.
 
 use std::path::Path;
 
@@ -11,10 +11,10 @@ use crate::{committed, examples};
 
 fn committed(kind: Kind) -> Committed {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts");
-    Committed::read(&folder, kind).expect("scripts and answers are committed")
+    Committed::read(&folder, kind).expect("scripts or answers are missing")
 }
 
-/// The numbers of the scripts that the reference answers otherwise under these rules.
+/// The numbers of the scripts to which the reference gives other answers under these rules.
 fn differing(
     kind: Kind,
     rules: Rules,
@@ -43,8 +43,8 @@ fn without_rules_the_reference_answers_as_client_go_does() {
     }
 }
 
-/// A rule that no script needs would be a claim that nothing checks. Flipped alone it breaks each equality, in
-/// more scripts than one.
+/// A rule that no script needs would not be tested. Flipped alone, each rule must break each comparison in several
+/// scripts.
 #[test]
 fn each_rule_is_needed_for_both_equalities() {
     const ENOUGH: usize = 10;
@@ -74,7 +74,8 @@ fn there_are_a_few_thousand_scripts() {
     }
 }
 
-/// The page tells the truth: flyball and the reference for client-go answer as it says, and bold is where they part.
+/// The page is correct: flyball and the reference for client-go answer as it states, and exactly the differing answers
+/// are bold.
 #[test]
 fn the_page_of_differences_holds() {
     for example in examples::all() {
@@ -86,7 +87,7 @@ fn the_page_of_differences_holds() {
     }
 }
 
-/// Each rule has a table of its own, and it is about that rule: with it alone the reference answers as flyball does.
+/// Each rule has its own table. With this rule alone the reference answers as flyball; without it, as client-go.
 #[test]
 fn each_rule_has_its_example() {
     for rule in Rule::ALL {
@@ -104,7 +105,7 @@ fn each_rule_has_its_example() {
     }
 }
 
-/// client-go's own answers to the page are among the committed ones.
+/// The scripts of the page are committed with client-go's own answers.
 #[test]
 fn the_page_of_differences_is_committed() {
     for kind in Kind::ALL {

@@ -1,7 +1,7 @@
 //! PURE. Lines and answers as JSON.
 //!
-//! A line is an object with an `op`; unknown members are ignored. Numbers are whole and not negative;
-//! milliseconds fit the 63 bits of nanoseconds that Go's durations have.
+//! A line is an object with an `op`; unknown members are ignored. Numbers are non-negative integers. Milliseconds must
+//! fit into the 63 bits of nanoseconds of Go's durations.
 
 use serde_json::{Value, json};
 use testkit::client_go::{Answer, LimiterConfig, LimiterLine, QueueLine, StoreLine, StoreObject};
@@ -92,7 +92,7 @@ fn limiter_config(line: &Value) -> Parsed<LimiterConfig> {
     })
 }
 
-/// The text of an answer; that of an error is only known to who found it.
+/// The text of an answer; `error` is the text of an error answer.
 pub(crate) fn answer_text(answer: &Answer, error: &str) -> String {
     match answer {
         Answer::Done => json!({}),
@@ -102,7 +102,7 @@ pub(crate) fn answer_text(answer: &Answer, error: &str) -> String {
         Answer::Number(n) => json!({ "n": n }),
         Answer::Flag(v) => json!({ "v": v }),
         Answer::Wait(ns) => json!({ "ns": ns }),
-        // JSON already.
+        // The text is JSON already.
         Answer::Object(text) => return format!(r#"{{"o":{text}}}"#),
         Answer::Absent => json!({ "absent": true }),
         Answer::List(l) => json!({ "l": l }),
@@ -112,7 +112,7 @@ pub(crate) fn answer_text(answer: &Answer, error: &str) -> String {
     .to_string()
 }
 
-/// An answer as it compares: in one spelling, and errors are errors, whatever they say.
+/// The normal form of an answer for comparisons: one spelling, and all errors are equal.
 pub(crate) fn comparable(answer: &str) -> String {
     match serde_json::from_str::<Value>(answer) {
         Ok(value) if value["error"].is_string() => json!({ "error": "" }).to_string(),

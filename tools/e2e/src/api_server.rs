@@ -1,4 +1,4 @@
-//! kube-apiserver, with what tests need of it.
+//! kube-apiserver with settings for tests.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,10 +10,10 @@ use crate::http::{self, Reply, Server};
 use crate::leash::Leash;
 use crate::ports;
 
-/// A cold start on a busy machine; usually it takes seconds.
+/// The time limit of a cold start on a busy machine. A start usually takes seconds.
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// Where it is and how it is started, every time the same: a restarted server is at its old place, with its old certificate.
+/// The address and the arguments. They never change: a restarted server has the same address and the same certificate.
 #[derive(Debug)]
 pub(crate) struct ApiServer {
     program: PathBuf,
@@ -53,12 +53,12 @@ impl ApiServer {
         format!("https://127.0.0.1:{}", self.port)
     }
 
-    /// The certificate it made for itself, followed by that of its signer. It is there once the server has been ready.
+    /// The certificate that the server generated, followed by its signer's. It exists once the server has been ready.
     pub(crate) fn certificate(&self) -> PathBuf {
         self.folder.join("certificates").join("apiserver.crt")
     }
 
-    /// Starts it, and returns when it is ready.
+    /// Starts the server, and returns when it is ready.
     pub(crate) fn start(&mut self) -> Result<()> {
         self.kill()?;
         let process = Leash::start(&self.program, &self.arguments, self.folder.join("kube-apiserver.log"))?;
@@ -72,20 +72,20 @@ impl ApiServer {
         self.process.take().map_or(Ok(()), Leash::kill)
     }
 
-    /// Asks as `admin`.
+    /// Sends a request as `admin`.
     pub(crate) fn ask(&self, method: &str, path: &str, body: Option<&str>) -> Result<Reply> {
         self.address()?.ask(method, path, body)
     }
 
-    /// Where to ask as `admin`, once there is a certificate.
+    /// The address and credentials of `admin`. An error before the server has a certificate.
     fn address(&self) -> Result<Server> {
         let tls = http::trust(&self.certificate())?;
         Ok(Server { port: self.port, tls: Some(tls), token: Some(self.token.clone()) })
     }
 }
 
-/// When it is ready: it says so once its hooks are done, such as the roles of RBAC; the namespaces that every cluster has it makes
-/// in its own time.
+/// Requests that succeed when the server is ready. `/readyz` succeeds once its start hooks have run, such as the roles
+/// of RBAC. The server creates the namespaces of every cluster later.
 const READY: [&str; 3] = ["/readyz", "/api/v1/namespaces/default", "/api/v1/namespaces/kube-system"];
 
 const FLAGS: [&str; 13] = [
@@ -96,11 +96,11 @@ const FLAGS: [&str; 13] = [
     "--service-cluster-ip-range=10.0.0.0/24",
     // No node and no pod reaches this server, so there is nothing to publish in `default`.
     "--endpoint-reconciler-type=none",
-    // It refuses pods until a controller has made a service account in their namespace.
+    // The admission plugin rejects pods until a controller has created a service account in their namespace.
     "--disable-admission-plugins=ServiceAccount",
-    // History is forgotten when a test says so, not meanwhile.
+    // Only a test compacts the history.
     "--etcd-compaction-interval=0",
-    // Tests write in bursts and measure the client, not how fairly the server queues.
+    // Tests write in bursts and measure the client, not the fairness of the server's queues.
     "--enable-priority-and-fairness=false",
     "--max-requests-inflight=10000",
     "--max-mutating-requests-inflight=10000",

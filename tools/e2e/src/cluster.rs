@@ -17,15 +17,15 @@ use crate::given::Given;
 use crate::http::Reply;
 use crate::leash::Leash;
 
-/// etcd, kube-apiserver and, if it was started, kube-controller-manager, on loopback and in a folder of their own.
+/// etcd, kube-apiserver and, if it was started, kube-controller-manager, on loopback and in their own folder.
 ///
-/// Without a controller manager there is no garbage collection, no namespace is ever removed, and there are no service accounts. There is never a
-/// kubelet; the test runs the pods.
+/// Without a controller manager there is no garbage collection, no namespace is ever removed, and there are no service
+/// accounts. There is no kubelet: a test sets the status of pods.
 ///
 /// The servers are killed when the `Cluster` is dropped, and when the process ends in any way. Dropping the `Cluster` deletes its data and keeps its logs.
 #[derive(Debug)]
 pub struct Cluster {
-    // In the order in which the servers are killed, so that no server loses one that it depends on.
+    // In the order in which the servers are killed: a server is killed before the servers on which it depends.
     controller_manager: Option<Leash>,
     api_server: ApiServer,
     etcd: Etcd,
@@ -44,7 +44,7 @@ impl Cluster {
     /// Returns an error if the test was given no binaries, or if a server does not start. The error then contains the server's last lines of output.
     pub fn start() -> Result<Self> {
         let Given::Binaries { binaries, folder } = Given::here()? else {
-            bail!("a test on somebody's cluster has no servers of its own");
+            bail!("a test on an existing cluster cannot start servers");
         };
         let folder = own_folder(&folder)?;
         let credentials = Credentials::create(&folder)?;
@@ -98,7 +98,8 @@ impl Cluster {
         &self.folder
     }
 
-    /// Sends a request to the API server as `admin`, with a JSON body. For a watch it returns when the watch has ended, so set `timeoutSeconds`.
+    /// Sends a request with a JSON body to the API server as `admin`. A watch returns when it has ended, so set
+    /// `timeoutSeconds`.
     ///
     /// # Errors
     ///
@@ -107,7 +108,8 @@ impl Cluster {
         self.api_server.ask(method, path, body).with_context(|| format!("{method} {path}"))
     }
 
-    /// Kills the API server as by `kill -9`. Connections break, acknowledged writes are kept, and the port is closed until the server is started again.
+    /// Kills the API server as `kill -9` does. Connections break, acknowledged writes are kept, and the port is closed
+    /// until the server is started again.
     ///
     /// # Errors
     ///
@@ -125,11 +127,11 @@ impl Cluster {
         self.api_server.start()
     }
 
-    /// Compacts the complete history: every watch from an earlier version, and every continuation of an earlier list, is answered with 410, because
-    /// neither etcd nor the server's cache has the history any more.
+    /// Compacts the complete history. Every watch from an earlier version and every continuation of an earlier list is
+    /// answered with 410, because neither etcd nor the server's cache has the history any more.
     ///
-    /// This restarts the API server. While the server is down, the revision of the store grows, so that even a client that has received the last event
-    /// is behind.
+    /// This restarts the API server. While the server is down, the revision of the store grows, so that even a client
+    /// that has received the last event is behind.
     ///
     /// # Errors
     ///
@@ -140,7 +142,7 @@ impl Cluster {
         self.api_server.start()
     }
 
-    /// Opens another address of the API server, whose connections can be cut.
+    /// Opens another address of the API server. Its connections can be cut.
     ///
     /// # Errors
     ///
@@ -175,7 +177,7 @@ impl Cluster {
 /// Creates a folder that only this user can read, because it contains keys and tokens.
 fn own_folder(parent: &Path) -> Result<PathBuf> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    // Ordering: Relaxed, each caller needs another number and nothing else.
+    // Ordering: Relaxed; each caller needs a unique number and no other memory.
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let folder = parent.join(format!("cluster-{}-{number}", process::id()));
     let created = DirBuilder::new().mode(0o700).create(&folder);

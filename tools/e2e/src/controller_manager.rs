@@ -1,4 +1,4 @@
-//! kube-controller-manager with a choice of its controllers: who the examples are compared with.
+//! kube-controller-manager with a selection of its controllers: the tests compare the example controllers with them.
 
 use std::fs;
 use std::path::Path;
@@ -12,11 +12,11 @@ use crate::ports;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Starts it, and returns when it says that its controllers are well.
+/// Starts it, and returns when its controllers are healthy.
 pub(crate) fn start(program: &Path, folder: &Path, kubeconfig: &Path, controllers: &[&str]) -> Result<Leash> {
     ensure!(!controllers.is_empty(), "a controller manager without controllers");
     let port = ports::free()?;
-    // The certificate of an earlier one says nothing about this one.
+    // The certificate of an earlier process must not be mistaken for this one's.
     let certificates = folder.join("controller-manager");
     match fs::remove_dir_all(&certificates) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
@@ -28,7 +28,7 @@ pub(crate) fn start(program: &Path, folder: &Path, kubeconfig: &Path, controller
         format!("--secure-port={port}"),
         format!("--cert-dir={}", certificates.display()),
         "--bind-address=127.0.0.1".to_owned(),
-        // One at a time, started by the test: nobody to elect.
+        // The test starts one process at a time, so no leader election is needed.
         "--leader-elect=false".to_owned(),
         "--use-service-account-credentials=false".to_owned(),
         "--kube-api-qps=1000".to_owned(),

@@ -1,4 +1,5 @@
-//! Who may speak to a cluster, made anew for each one: tokens, the key that signs those of service accounts, the kubeconfig.
+//! The credentials of a cluster, generated for each one: tokens, the signing key for the tokens of service accounts,
+//! and the kubeconfig.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,24 +10,24 @@ use base64::engine::general_purpose::STANDARD;
 use ring::rand::{SecureRandom, SystemRandom};
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING as ALGORITHM, EcdsaKeyPair, KeyPair};
 
-/// What goes before the point in a public key on P-256 (RFC 5480): the lengths, that it is of an elliptic curve, which one.
+/// The DER prefix of a public key on P-256 (RFC 5480): lengths, algorithm and curve. The point follows it.
 const P256_PUBLIC_KEY: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86,
     0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
 ];
 
-/// What the API server accepts.
+/// The credentials that the API server accepts.
 #[derive(Debug)]
 pub(crate) struct Credentials {
-    /// Of `admin`, in the group `system:masters`, who may do anything.
+    /// The token of `admin`, in the group `system:masters`, with all permissions.
     pub(crate) admin: String,
-    /// Of `nobody`, whom RBAC allows what it allows everybody.
+    /// The token of `nobody`, with the permissions of every authenticated user.
     pub(crate) nobody: String,
     /// The API server's `--token-auth-file`.
     pub(crate) tokens: PathBuf,
     /// The private key for service accounts, as PEM.
     pub(crate) signing_key: PathBuf,
-    /// The public half of it: Kubernetes takes it out of a private key in older formats only.
+    /// The public key for the private one: Kubernetes derives it only from private keys in older formats.
     pub(crate) public_key: PathBuf,
 }
 
@@ -48,11 +49,11 @@ impl Credentials {
         Ok(Self { admin, nobody, tokens, signing_key, public_key })
     }
 
-    /// Two contexts of one cluster: `admin`, which is the current one, and `nobody`.
+    /// A kubeconfig with two contexts: `admin`, which is the current one, and `nobody`.
     pub(crate) fn kubeconfig(&self, url: &str, authority: &Path) -> String {
         let context = |user: &str| serde_json::json!({ "name": user, "context": { "cluster": "e2e", "user": user, "namespace": "default" } });
         let user = |name: &str, token: &str| serde_json::json!({ "name": name, "user": { "token": token } });
-        // JSON is YAML.
+        // JSON is valid YAML.
         let file = serde_json::json!({
             "apiVersion": "v1",
             "kind": "Config",

@@ -1,4 +1,4 @@
-//! etcd, where the API server keeps everything.
+//! etcd, the storage of the API server.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,24 +18,24 @@ const LIMIT: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(crate) struct Etcd {
     server: Server,
-    // In the order in which they end.
+    // In the order in which they are dropped.
     _process: Leash,
     _data: Data,
 }
 
-/// etcd's files, which are large from the start: gone with the cluster, unlike its logs.
+/// etcd's data files. They are large from the start, so they are deleted with the cluster; its logs are kept.
 #[derive(Debug)]
 struct Data(PathBuf);
 
 impl Drop for Data {
     fn drop(&mut self) {
-        // What is left goes with the folder around it.
+        // The parent folder is removed later, so an error is ignored.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
 impl Etcd {
-    /// Starts it on an empty folder, and returns when it is healthy.
+    /// Starts etcd on an empty folder, and returns when it is healthy.
     pub(crate) fn start(program: &Path, folder: &Path) -> Result<Self> {
         let (clients, peers) = (ports::free()?, ports::free()?);
         let (client_url, peer_url) = (url(clients), url(peers));
@@ -48,7 +48,7 @@ impl Etcd {
             format!("--listen-peer-urls={peer_url}"),
             format!("--initial-advertise-peer-urls={peer_url}"),
             format!("--initial-cluster=e2e={peer_url}"),
-            // Nothing here has to survive the machine.
+            // The data does not have to survive a crash of the machine.
             "--unsafe-no-fsync".to_owned(),
             "--log-level=warn".to_owned(),
         ];
@@ -62,11 +62,11 @@ impl Etcd {
         url(self.server.port)
     }
 
-    /// Forgets all history, up to a revision that is newer than any that the API server has heard of. It must be down: a running
-    /// one would hear of it.
+    /// Compacts the whole history, up to a revision that is newer than any that the API server knows. The API server
+    /// must be down: a running one would receive the new revision.
     pub(crate) fn forget(&self) -> Result<()> {
-        // Outside of what the API server keeps: it makes a revision and no event. Two of them, as who has seen everything before
-        // watches from the first on, which has to be history, too.
+        // A key outside of the API server's prefix: a write creates a revision and no event. Two writes are needed: a
+        // client that has seen everything watches from the first new revision, which must be compacted, too.
         let touch = json!({ "key": STANDARD.encode("flyball-e2e"), "value": "" });
         self.call("/v3/kv/put", &touch)?;
         let answer = self.call("/v3/kv/put", &touch)?;

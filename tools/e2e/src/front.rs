@@ -1,4 +1,4 @@
-//! A second address of the API server, whose connections a test can cut without a change of the server.
+//! A second address of the API server. A test can cut its connections without a change of the server.
 
 use std::fs;
 use std::io;
@@ -13,10 +13,10 @@ use parking_lot::Mutex;
 
 use crate::credentials::Credentials;
 
-/// A way to the API server of a [`Cluster`](crate::Cluster): bytes go through as they are, TLS included.
+/// A proxy for the API server of a [`Cluster`](crate::Cluster). It forwards bytes unchanged, TLS included.
 ///
-/// Killing a server also empties its caches, so that a watch may have to begin anew; a connection that is cut leaves the server
-/// with all it knows, and a watch goes on from its last version.
+/// Killing a server also empties its caches, so that a watch may have to start again with a list. Cutting a connection
+/// leaves the server unchanged, and a watch continues from its last version.
 #[derive(Debug)]
 pub struct Front {
     port: u16,
@@ -27,7 +27,7 @@ pub struct Front {
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// Both ends of each connection since the last cut: many have ended since, and to cut those again does nothing.
+    /// Both ends of each connection since the last cut. Many have ended since; cutting them again has no effect.
     open: Mutex<Vec<TcpStream>>,
     over: AtomicBool,
 }
@@ -39,7 +39,7 @@ impl Front {
         credentials: &Credentials,
         authority: &Path,
     ) -> Result<Self> {
-        // Not of the range for servers: this port is known before anybody connects, and stays taken.
+        // Not from the range of server ports: this port is known before a client connects, and stays in use.
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("a front")?;
         let port = listener.local_addr()?.port();
         let kubeconfig = folder.join(format!("kubeconfig-{port}"));
@@ -52,15 +52,15 @@ impl Front {
         Ok(Self { port, kubeconfig, shared, acceptor: Some(acceptor) })
     }
 
-    /// As [`Cluster::kubeconfig`](crate::Cluster::kubeconfig), by way of this.
+    /// Like [`Cluster::kubeconfig`](crate::Cluster::kubeconfig), with the address of this front.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// Breaks every connection that anything came through before this call. New ones are let through.
+    /// Cuts every connection through which bytes have passed before this call. New connections are accepted.
     pub fn cut(&self) {
         for end in self.shared.open.lock().drain(..) {
-            // It may have ended by itself.
+            // The connection may have ended already.
             let _ = end.shutdown(Shutdown::Both);
         }
     }
@@ -68,7 +68,8 @@ impl Front {
 
 impl Drop for Front {
     fn drop(&mut self) {
-        // Ordering: Release, with the Acquire of the acceptor: whom the connection below wakes sees it.
+        // Ordering: Release, pairs with the Acquire in `accept`: the connection below wakes the acceptor, which then
+        // reads the flag.
         self.shared.over.store(true, Ordering::Release);
         let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
         if let Some(acceptor) = self.acceptor.take() {
@@ -80,11 +81,11 @@ impl Drop for Front {
 
 fn accept(listener: &TcpListener, behind: u16, shared: &Shared) {
     for client in listener.incoming() {
-        // Ordering: Acquire, with the Release store in `Drop`.
+        // Ordering: Acquire, pairs with the Release in `Drop`.
         if shared.over.load(Ordering::Acquire) {
             return;
         }
-        // The server refuses while it is down; dropping the client's connection reports that to the client.
+        // The server refuses connections while it is down. Dropping the client's connection reports that to the client.
         let _ = client.and_then(|client| connect(client, behind, shared));
     }
 }
@@ -93,14 +94,14 @@ fn connect(client: TcpStream, behind: u16, shared: &Shared) -> io::Result<()> {
     let server = TcpStream::connect((Ipv4Addr::LOCALHOST, behind))?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
-    // Before the first byte goes through: a connection that a test has heard from can be cut.
+    // Before the first byte is forwarded: if a test has received data from a connection, it can be cut.
     shared.open.lock().extend([client.try_clone()?, server.try_clone()?]);
     copy(client.try_clone()?, server.try_clone()?);
     copy(server, client);
     Ok(())
 }
 
-/// One direction, by a thread that ends with it.
+/// Copies one direction on a thread, which ends with the connection.
 fn copy(mut from: TcpStream, mut to: TcpStream) {
     thread::spawn(move || {
         let _ = io::copy(&mut from, &mut to);

@@ -12,7 +12,8 @@ use crate::cluster::Cluster;
 const BINARIES: &str = "FLYBALL_E2E_BIN";
 /// The kubeconfig of an existing cluster.
 const EXISTING: &str = "FLYBALL_E2E_KUBECONFIG";
-/// The parent folder of the clusters' folders. The program that sets this variable removes the folder, because logs are read after a test.
+/// The parent folder of the clusters' folders. The program that sets this variable removes the folder, because logs are
+/// read after a test.
 const FOLDER: &str = "FLYBALL_E2E_DIR";
 
 /// The cluster or the servers that tests use.
@@ -22,10 +23,11 @@ pub enum Given {
     Binaries {
         /// The folder with `kube-apiserver` and `kube-controller-manager`.
         binaries: PathBuf,
-        /// For data and logs.
+        /// The folder for data and logs.
         folder: PathBuf,
     },
-    /// An existing cluster, given by its kubeconfig. Tests use its current context and only namespaces that they create; tests that kill servers are skipped.
+    /// An existing cluster, given by its kubeconfig. Tests use its current context and only namespaces that they
+    /// create; tests that kill servers are skipped.
     Existing(PathBuf),
 }
 
@@ -47,8 +49,8 @@ impl Given {
     }
 }
 
-/// The kubeconfig of the cluster that the tests of this program share. This is an existing cluster, or one that the first call starts and that ends
-/// with the program.
+/// The kubeconfig of the cluster that the tests of this program share. It is an existing cluster, or one that the first
+/// call starts and that is killed when the program ends.
 ///
 /// # Panics
 ///

@@ -1,4 +1,5 @@
-//! Sends one request on one connection. This is enough to check whether a server is ready, and to test without a Kubernetes client.
+//! Sends one request per connection. This suffices to check whether a server is ready, and for tests without a
+//! Kubernetes client.
 
 use std::fs;
 use std::io::{self, ErrorKind, Read};
@@ -33,12 +34,12 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Whether a request of `path` succeeds: the form of the servers' health checks.
+    /// Returns true if a GET of `path` succeeds, as in the servers' health checks.
     pub(crate) fn has(&self, path: &str) -> bool {
         self.ask("GET", path, None).is_ok_and(|reply| reply.status == 200)
     }
 
-    /// Sends a request and reads the response to its end, also for watches.
+    /// Sends a request and reads the whole response, also for watches.
     pub(crate) fn ask(&self, method: &str, path: &str, body: Option<&str>) -> Result<Reply> {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         let mut request = Request::builder()
@@ -55,14 +56,14 @@ impl Server {
         Ok(Reply { status, body: String::from_utf8_lossy(&body).into_owned() })
     }
 
-    /// With no connection but that of the request: one that is kept may be to a server that was killed since.
+    /// An agent without connection pooling: a kept connection may be to a server that was killed since.
     fn agent(&self) -> Agent {
         let config = Agent::config_builder()
             .tls_config(self.tls.clone().unwrap_or_default())
             .timeout_connect(Some(PATIENCE))
             .timeout_per_read(Some(PATIENCE))
             .timeout_per_write(Some(PATIENCE))
-            // Any status is an answer, and loopback is reached without a proxy, whatever the environment says.
+            // Any status is a response. Loopback is reached without a proxy, whatever the environment variables are.
             .http_status_as_error(false)
             .max_redirects(0)
             .proxy(None);
@@ -70,7 +71,8 @@ impl Server {
     }
 }
 
-/// Trust in who signed `certificate`, which a server of Kubernetes made for itself: its own, then its signer's.
+/// Trusts the signer of `certificate`. A Kubernetes server generates this file: first its own certificate, then its
+/// signer's.
 pub(crate) fn trust(certificate: &Path) -> Result<TlsConfig> {
     let mut signers = Vec::new();
     for item in parse_pem(&fs::read(certificate)?).skip(1) {
@@ -84,7 +86,7 @@ pub(crate) fn trust(certificate: &Path) -> Result<TlsConfig> {
     Ok(TlsConfig::builder().root_certs(trusted).unversioned_rustls_crypto_provider(provider).build())
 }
 
-/// A server that was killed ends no answer properly; what it said counts.
+/// Reads the body. A killed server does not end its response properly; the bytes before that are returned.
 fn read(mut body: impl Read) -> io::Result<Vec<u8>> {
     let mut read = Vec::new();
     match body.read_to_end(&mut read) {
@@ -106,7 +108,7 @@ mod tests {
 
     use super::*;
 
-    /// A server on loopback that answers once; it gives what it was asked, as far as it got.
+    /// A server on loopback that answers one request. Returns the bytes of the request, even if it is incomplete.
     fn serve<S: Read + Write>(
         answer: &'static str,
         wrap: impl FnOnce(TcpStream) -> S + Send + 'static,
@@ -145,7 +147,7 @@ mod tests {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/certificates").join(name)
     }
 
-    /// With the certificate of `server.crt`, and no goodbye, as if it was killed.
+    /// TLS with the certificate of `server.crt`, and without a closing message, as if the server was killed.
     fn tls(stream: TcpStream) -> StreamOwned<ServerConnection, TcpStream> {
         let chain = CertificateDer::pem_file_iter(certificate("server.crt")).unwrap();
         let chain = chain.take(1).collect::<Result<_, _>>().unwrap();

@@ -1,8 +1,9 @@
-//! A server process that ends with this process in any case.
+//! A server process that is killed when this process ends, however it ends.
 //!
-//! A server is started by a few lines of shell that hold the read end of a pipe and kill the server when the pipe closes. Its
-//! only write end is in this process, so `kill -9`, a panic, or the end of `main` with the server in a static all close it; and
-//! killing the server on purpose is no other way. (`PR_SET_PDEATHSIG` would need `unsafe`, Linux, and a thread that never ends.)
+//! A few lines of shell start a server, hold the read end of a pipe, and kill the server when the pipe closes. Only
+//! this process has the write end. `kill -9`, a panic, or the end of `main` with the server in a static all close it,
+//! and killing the server on purpose works the same way. (`PR_SET_PDEATHSIG` would need `unsafe`, Linux, and a thread
+//! that never ends.)
 
 use std::fs::{self, File};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -14,8 +15,8 @@ use anyhow::{Context, Result, bail};
 
 use crate::patience::eventually;
 
-/// Waits for the server, while a subshell waits for the end of the pipe: on descriptor 3, as shells take the standard input from
-/// what runs in the background.
+/// Waits for the server, while a subshell waits until the pipe closes. The pipe is descriptor 3, because shells
+/// redirect the standard input of background processes.
 const KEEPER: &str = r#"
 exec 3<&0
 "$@" </dev/null &
@@ -36,20 +37,20 @@ pub(crate) struct Leash {
 }
 
 impl Leash {
-    /// Starts a server that writes to `log`, after what an earlier one wrote.
+    /// Starts a server that appends its output to `log`.
     pub(crate) fn start(program: &Path, arguments: &[String], log: PathBuf) -> Result<Self> {
         let output = File::options().create(true).append(true).open(&log);
         let output = output.with_context(|| log.display().to_string())?;
         let mut keeper = Command::new("sh");
         keeper.args(["-c", KEEPER, "keeper"]).arg(program).args(arguments);
         keeper.stdin(Stdio::piped()).stdout(output.try_clone()?).stderr(output);
-        // Ctrl-C at a terminal goes to the group in front. The keeper has to outlive it to do its work.
+        // Ctrl-C at a terminal is sent to the foreground process group. The keeper must survive it to kill the server.
         keeper.process_group(0);
         let keeper = keeper.spawn().with_context(|| format!("sh, for {}", program.display()))?;
         Ok(Self { keeper, log })
     }
 
-    /// Waits until the server is `well`, for at most `limit`; where it is not, the error quotes what it wrote last.
+    /// Waits until `well` returns true, for at most `limit`. The error quotes the server's last output.
     pub(crate) fn ready(mut self, name: &str, limit: Duration, well: impl Fn() -> bool) -> Result<Self> {
         let end = eventually(limit, || match self.ended() {
             Some(status) => Some(Err(status)),
@@ -62,12 +63,12 @@ impl Leash {
         }
     }
 
-    /// The exit status of the server, if it ended by itself.
+    /// The exit status of the server if it ended by itself.
     fn ended(&mut self) -> Option<ExitStatus> {
         self.keeper.try_wait().ok().flatten()
     }
 
-    /// Kills the server as by `kill -9`, and waits for its end.
+    /// Kills the server as `kill -9` does, and waits for its end.
     pub(crate) fn kill(mut self) -> Result<()> {
         self.end()
     }
@@ -91,12 +92,12 @@ impl Leash {
 
 impl Drop for Leash {
     fn drop(&mut self) {
-        // There is no caller to report to, and the pipe is closed in any case.
+        // There is no caller to report an error to, and the pipe is closed in any case.
         let _ = self.end();
     }
 }
 
-/// In words for a message: shells report a signal as 128 and its number.
+/// The status in words: shells report a signal as 128 plus its number.
 fn words(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code @ 129..), _) => format!("ended by signal {}", code - 128),
@@ -115,7 +116,7 @@ mod tests {
         std::env::temp_dir().join(format!("flyball-leash-{}-{name}", std::process::id()))
     }
 
-    /// A server that says its process id and then does nothing for longer than any test.
+    /// A server that prints its process id and then sleeps for longer than any test.
     fn sleeper(name: &str) -> (Leash, PathBuf) {
         let log = log(name);
         let arguments = ["-c".to_owned(), "echo pid=$$; exec sleep 3600".to_owned()];
@@ -127,7 +128,7 @@ mod tests {
             let text = fs::read_to_string(log).ok()?;
             text.lines().find_map(|line| line.strip_prefix("pid=").map(str::to_owned))
         };
-        eventually(LIMIT, said).expect("it said its process id")
+        eventually(LIMIT, said).expect("no process id was printed")
     }
 
     fn lives(pid: &str) -> bool {

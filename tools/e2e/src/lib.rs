@@ -1,8 +1,8 @@
-//! A real Kubernetes API server for tests: etcd, kube-apiserver and optionally kube-controller-manager as child processes on loopback. Tests can start,
-//! kill and restart them and compact their history.
+//! A real Kubernetes API server for tests: etcd, kube-apiserver and optionally kube-controller-manager as child
+//! processes on loopback. Tests can start, kill and restart the servers and compact their history.
 //!
-//! `cargo xtask e2e` builds the servers, passes their location to the tests ([`Given`]) and runs the tests. All functions are synchronous: an operation
-//! is complete when the call returns.
+//! `cargo xtask e2e` builds the servers, passes their location to the tests ([`Given`]) and runs the tests. All
+//! functions are synchronous: an operation is complete when the call returns.
 
 #![forbid(unsafe_code)]
 

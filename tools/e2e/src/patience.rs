@@ -1,13 +1,13 @@
-//! Waiting for another process: the one place that reads a clock and sleeps.
+//! Waits for another process. Only this module reads a clock and sleeps.
 
 use std::time::{Duration, Instant};
 
-/// Between two attempts.
+/// The delay between two attempts.
 const STEP: Duration = Duration::from_millis(20);
 
 /// Calls `attempt` until it returns `Some`, for at most `limit`.
 ///
-/// For events of another process that come without a notification: a server that starts, a process that ends.
+/// For events of another process that come without a notification: a server is ready, a process has ended.
 #[expect(
     clippy::disallowed_methods,
     reason = "servers live on the wall clock, and asking again is the only way to hear of them"

@@ -1,4 +1,4 @@
-//! Free loopback ports for servers that cannot be asked which port they took.
+//! Free loopback ports for servers that cannot report which port they chose.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::process;
@@ -6,21 +6,21 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result};
 
-/// Below the ports that systems give to outgoing connections: a client that keeps trying to reach a server that is down must
-/// not be given the server's port as its own, and connect to itself.
+/// Below the ports that systems use for outgoing connections: a client that keeps connecting to a stopped server could
+/// otherwise get the server's port as its local port, and connect to itself.
 const FIRST: u16 = 20_000;
 const COUNT: u16 = 10_000;
 
-/// A port nobody listens on.
+/// Returns a port on which no process listens.
 ///
-/// Between this and the server's own `bind` somebody else may take it; processes begin at places of their own, so that two that
-/// start clusters at the same time seldom look at the same port.
+/// Another process may take the port before the server binds it. Each process starts its search at another port, so two
+/// processes that start clusters at the same time seldom try the same port.
 pub(crate) fn free() -> Result<u16> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let begin = process::id().wrapping_mul(611);
     (0..COUNT)
         .find_map(|_| {
-            // Ordering: Relaxed, each caller needs another number and nothing else.
+            // Ordering: Relaxed; each caller needs a unique number and no other memory.
             let at = begin.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % u32::from(COUNT);
             let port = FIRST + u16::try_from(at).expect("below COUNT");
             TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok().then_some(port)
@@ -36,7 +36,7 @@ mod tests {
     fn a_port_that_is_listened_on_is_not_free() {
         let held = free().and_then(|port| Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, port))?)).unwrap();
         let taken = held.local_addr().unwrap().port();
-        // Once around.
+        // One full round over all ports.
         assert!((0..COUNT).all(|_| free().unwrap() != taken));
     }
 }

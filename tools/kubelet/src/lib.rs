@@ -28,7 +28,7 @@ pub async fn run_pods(client: Client, clock: Clock, pods: Informer<NamespacedNam
         }
         let pod = change.object();
         let api = Api::<Pod>::namespaced(client.clone(), &pod.namespace().unwrap());
-        // The pod may be deleted already: requests that fail are ignored.
+        // The pod may have been deleted already, so failed requests are ignored.
         if pod.metadata.deletion_timestamp.is_some() {
             drop(api.delete(&pod.name_any(), &DeleteParams::default().grace_period(0)).await);
         } else if is_new(pod) {

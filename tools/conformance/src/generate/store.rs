@@ -1,7 +1,8 @@
 //! PURE. Scripts for a store.
 //!
-//! What client-go leaves behind when an index function fails depends on the order of a map, but for one index and, where all
-//! objects are indexed at once, one object. So such objects are in scripts with one index, and come one at a time.
+//! The state of client-go's store after an index function fails depends on the iteration order of a map, unless there
+//! is only one index and, where all objects are indexed at once, only one object. So scripts with failing objects have
+//! one index, and add such objects one at a time.
 
 use testkit::client_go::Rules;
 use testkit::random::Random;
@@ -9,15 +10,15 @@ use testkit::random::Random;
 use super::{one_in, op, pick, weighted};
 use crate::kind::{Answering, Kind};
 
-/// With texts that sort, compare or compose otherwise than they look: é as one letter and as two, a letter outside the basic
-/// plane before one inside it.
+/// Texts whose order or equality is not the visible one: é as one code point and as two, and a code point outside of
+/// the basic plane.
 const KEYS: [&str; 8] = ["a", "b", "ns/a", "ns/b", "", "é", "e\u{301}", "字"];
 
 const NAMES: [&str; 5] = ["i", "j", "I", "node name", "é"];
 
 const VALUES: [&str; 9] = ["x", "y", "z", "", "X", "é", "e\u{301}", "𝄞", "\u{ffee}"];
 
-/// What an index cannot read.
+/// Values that are not lists of strings.
 const NO_LISTS: [&str; 6] = ["null", "5", "\"x\"", "{}", "[\"x\",null]", "[\"x\",[\"y\"]]"];
 
 const NO_VERSIONS: [&str; 5] = ["v7", "-1", "+7", "7 ", "18446744073709551616"];
@@ -44,12 +45,12 @@ pub(super) struct StoreScript<'a> {
     keys: Vec<&'static str>,
     names: Vec<&'static str>,
     values: Vec<&'static str>,
-    /// Whether some objects cannot be indexed.
+    /// Some objects cannot be indexed.
     failing: bool,
-    /// At most so many values in an object, for one index.
+    /// The largest number of values of an object in one index.
     most: u64,
     lines: Vec<String>,
-    /// Answers along, so that it is known how many objects there are.
+    /// Runs along with the script, so that the number of objects is known.
     reference: Box<dyn Answering>,
 }
 
@@ -63,7 +64,7 @@ impl<'a> StoreScript<'a> {
         let names = if failing { vec![pick(random, &NAMES)] } else { some(random, &NAMES) };
         let mut values = some(random, &VALUES);
         if failing {
-            // What a panic leaves behind shows at the next writes of its key.
+            // Few keys and values, because the effect of a panic shows at the next writes of the same key.
             keys.truncate(3);
             values.truncate(2);
         }
@@ -103,7 +104,7 @@ impl<'a> StoreScript<'a> {
         self.lines
     }
 
-    /// All of it, as it is now.
+    /// Reads the whole content.
     fn look(&mut self) {
         let keys = self.keys.iter().map(|key| format!(r#"{{"op":"get","k":"{key}"}}"#));
         self.lines.extend(keys.chain([op("keys")]));
@@ -144,14 +145,14 @@ impl<'a> StoreScript<'a> {
         format!(r#"{{"op":"replace","items":{{{}}},"rv":"{version}"}}"#, items.join(","))
     }
 
-    /// With values for some of the indexes, and now and then more than that.
+    /// An object with values for some indexes, and sometimes with other members.
     fn object(&mut self, failing: bool) -> String {
         let mut members = Vec::new();
         for name in self.names.clone() {
             if failing && one_in(self.random, 4) {
                 members.push(format!(r#""{name}":{}"#, pick(self.random, &NO_LISTS)));
             } else if !one_in(self.random, 4) {
-                // With repeats: there are few values.
+                // Values may repeat, because there are few of them.
                 let values: Vec<_> = (0..self.random.below(self.most + 1))
                     .map(|_| format!(r#""{}""#, pick(self.random, &self.values)))
                     .collect();
@@ -176,7 +177,7 @@ impl<'a> StoreScript<'a> {
         format!(r#"{{"op":"{op}","name":"{}"}}"#, self.any_name())
     }
 
-    /// Now and then one that no index of the script has.
+    /// Sometimes a name that no index of the script has.
     fn any_name(&mut self) -> &'static str {
         if one_in(self.random, 10) { pick(self.random, &NAMES) } else { pick(self.random, &self.names) }
     }
@@ -190,7 +191,7 @@ fn by_index(name: &str, value: &str) -> String {
     format!(r#"{{"op":"by_index","name":"{name}","v":"{value}"}}"#)
 }
 
-/// At least one of them, in any order.
+/// At least one of the items, in any order.
 fn some(random: &mut Random, of: &[&'static str]) -> Vec<&'static str> {
     let mut of = of.to_vec();
     let count = 1 + random.below(of.len() as u64) as usize;

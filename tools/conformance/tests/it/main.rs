@@ -1,9 +1,9 @@
-//! EDGE. The program as a script sees it: the fixed form of lines and answers.
+//! EDGE. Tests of the program's interface: the form of lines and answers.
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
-/// What the program answers on stdout, with its exit status and stderr.
+/// Returns the exit status, stdout and stderr of the program.
 fn run(arguments: &[&str], script: &[u8]) -> (i32, String, String) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_conformance"))
         .args(arguments)
@@ -11,17 +11,17 @@ fn run(arguments: &[&str], script: &[u8]) -> (i32, String, String) {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .expect("it starts");
-    let mut stdin = child.stdin.take().expect("it has a pipe");
-    // It may have refused its arguments, and reads nothing then.
+        .expect("the program does not start");
+    let mut stdin = child.stdin.take().expect("no pipe");
+    // The program may have rejected its arguments, and does not read then.
     drop(stdin.write_all(script));
     drop(stdin);
-    let Output { status, stdout, stderr } = child.wait_with_output().expect("it ends");
+    let Output { status, stdout, stderr } = child.wait_with_output().expect("the program cannot be awaited");
     let text = |bytes| String::from_utf8(bytes).expect("it prints text");
     (status.code().expect("it was not killed"), text(stdout), text(stderr))
 }
 
-/// Plays lines with their answers.
+/// Runs a script, and compares the answers.
 fn answers(kind: &str, lines: &[(&str, &str)]) {
     let script: String = lines.iter().map(|(line, _)| format!("{line}\n")).collect();
     let expected: Vec<_> = lines.iter().map(|(_, answer)| *answer).collect();
@@ -119,7 +119,7 @@ fn the_store_answers_each_operation() {
     );
 }
 
-/// The 64 places for names are all used up: every other name is one that no index has, and none can get.
+/// All 64 slots for names are used: no index can be added under another name.
 #[test]
 fn more_index_names_than_places_are_refused() {
     let of = |op: &str, n: u32| format!("{{\"op\":\"{op}\",\"name\":\"{n}\"}}\n");

@@ -1,4 +1,4 @@
-//! The harness itself.
+//! Tests of the harness itself.
 
 use std::time::Duration;
 
@@ -6,5 +6,5 @@ use std::time::Duration;
 mod processes;
 mod servers;
 
-/// For what is a matter of a moment, on a machine that has other things to do.
+/// The time limit of short operations on a busy machine.
 const LIMIT: Duration = Duration::from_secs(30);

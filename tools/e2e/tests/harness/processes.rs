@@ -1,4 +1,4 @@
-//! Nothing is left running.
+//! No process is left running.
 
 use std::env;
 use std::fs;
@@ -10,12 +10,12 @@ use e2e::{Cluster, eventually};
 
 use crate::LIMIT;
 
-/// Processes that name a folder in their arguments, which all servers of a cluster and their keepers do.
+/// Processes with a folder in their arguments: all servers of a cluster and their keepers.
 fn processes(folder: &Path) -> Vec<String> {
     let folder = folder.to_str().unwrap();
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
-        // One that has ended meanwhile cannot be read, and one that nobody has waited for reads as empty.
+        // A process that has ended cannot be read, and a zombie reads as empty.
         let arguments = fs::read(entry.path().join("cmdline")).unwrap_or_default();
         let arguments = String::from_utf8_lossy(&arguments).replace('\0', " ");
         if arguments.contains(folder) {
@@ -34,7 +34,7 @@ mod own_cluster {
         let mut cluster = Cluster::start().unwrap();
         cluster.start_controller_manager(&["replicaset-controller"]).unwrap();
         let folder = cluster.folder().to_owned();
-        // A keeper, its other half that watches the pipe, and the server.
+        // Each of the three servers has a keeper, the keeper's subshell that watches the pipe, and the server itself.
         assert_eq!(processes(&folder).len(), 9, "{:#?}", processes(&folder));
         assert!(folder.join("etcd").exists());
         drop(cluster);
@@ -43,13 +43,13 @@ mod own_cluster {
         assert!(gone.is_some(), "{:#?}", processes(&folder));
     }
 
-    /// What a test says when it holds a cluster and waits to be killed.
+    /// The output of a test that has started a cluster and waits to be killed.
     const HERE: &str = "the cluster is in ";
 
     #[test]
     #[ignore = "needs an API server: cargo xtask e2e"]
     fn a_killed_test_leaves_no_process() {
-        // This test is both: who kills, and who is killed.
+        // This test runs twice: as the parent that kills, and as the child that is killed.
         const HOLD: &str = "FLYBALL_E2E_HOLD";
         if env::var_os(HOLD).is_some() {
             let cluster = Cluster::start().unwrap();
@@ -68,7 +68,7 @@ mod own_cluster {
         let mut held = command.spawn().unwrap();
         let mut lines = BufReader::new(held.stdout.take().unwrap()).lines();
         let folder = lines.find_map(|line| Some(PathBuf::from(line.unwrap().split_once(HERE)?.1)));
-        let folder = folder.expect("it started a cluster");
+        let folder = folder.expect("no cluster was started");
         assert_eq!(processes(&folder).len(), 6, "{:#?}", processes(&folder));
         held.kill().unwrap();
         held.wait().unwrap();

@@ -1,11 +1,11 @@
-//! What it does to servers has the effect that other tests rely on.
+//! The operations on servers have the effects on which other tests rely.
 
 use e2e::{Cluster, Reply, eventually};
 
 use crate::LIMIT;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
-/// The kind that the API server has no cache of: watches are etcd's.
+/// A kind that the API server does not cache: watches read from etcd.
 const EVENTS: &str = "/api/v1/namespaces/default/events";
 
 fn create(cluster: &Cluster, name: &str) -> Reply {
@@ -15,7 +15,7 @@ fn create(cluster: &Cluster, name: &str) -> Reply {
     reply
 }
 
-/// The first `"resourceVersion"` in an answer: of a list its own, of an object the object's.
+/// The first `"resourceVersion"` in a response: that of the list or of the object.
 fn version(reply: &Reply) -> String {
     let (_, rest) = reply.body.split_once("\"resourceVersion\":").expect("a version");
     rest.trim_start().trim_start_matches('"').split('"').next().unwrap().to_owned()
@@ -51,7 +51,7 @@ mod own_cluster {
         let page = cluster.request("GET", &format!("{MAPS}?limit=1"), None).unwrap();
         let (_, rest) = page.body.split_once("\"continue\":\"").expect("more than one page");
         let more = rest.split('"').next().unwrap().to_owned();
-        // The newest there is: a client who has seen everything.
+        // The newest version: that of a client that has seen everything.
         let newest = version(&page);
         let expired = |cluster: &Cluster, kind| watch(cluster, kind, &newest).body.contains("\"code\":410");
         assert!(!expired(&cluster, MAPS) && !expired(&cluster, EVENTS));
@@ -61,7 +61,7 @@ mod own_cluster {
         let next = cluster.request("GET", &format!("{MAPS}?limit=1&continue={more}"), None).unwrap();
         assert_eq!(next.status, 410, "{}", next.body);
 
-        // The objects are there, and there is a history again.
+        // The objects still exist, and there is a new history.
         let now = version(&cluster.request("GET", MAPS, None).unwrap());
         create(&cluster, "d");
         let events = watch(&cluster, MAPS, &now);
