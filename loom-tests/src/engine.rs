@@ -14,11 +14,12 @@ pub(crate) struct Explored {
     pub(crate) interleavings: u64,
     /// The largest number of threads of one interleaving, including the main thread.
     pub(crate) threads: usize,
-    /// The bound on preemptions, `None` when there was none.
+    /// The bound on preemptions; `None` means unbounded.
     pub(crate) preemptions: Option<usize>,
     /// The wall-clock time.
     pub(crate) seconds: f64,
-    /// Whether the recorded floors are checked. They are not checked in the run of a seeded fault, which must fail because of the fault alone.
+    /// The recorded floors are checked. They are not checked in the run of a seeded fault: only the fault itself may
+    /// fail the model.
     pub(crate) floors_apply: bool,
 }
 
@@ -74,26 +75,27 @@ mod under_loom {
             Some(_) => None,
             None => Some(builder.preemption_bound.unwrap_or(PREEMPTIONS)),
         };
-        // An exploration that reaches a cap returns in the same way as a complete one. So the runner sets no cap and does not resume from a checkpoint.
+        // An exploration that reaches a cap returns as a complete one does. So the runner sets no cap and does not
+        // resume from a checkpoint.
         builder.max_permutations = None;
         builder.max_duration = None;
         builder.checkpoint_file = None;
 
         print_panics_plainly();
-        // std's atomics instead of the model's: counting must not add a scheduling point.
+        // std's atomic, not the model's: counting must not add a scheduling point.
         let count = Arc::new(AtomicU64::new(0));
         let counter = count.clone();
         thread::reset_count();
         #[expect(clippy::disallowed_methods, reason = "how long the exploration took, nothing waits for it")]
         let started = Instant::now();
         builder.check(move || {
-            // Ordering: Relaxed, loom runs all threads of a model on this one.
+            // Ordering: Relaxed; loom runs all threads of a model on this thread.
             counter.fetch_add(1, Ordering::Relaxed);
             thread::start_interleaving();
             body();
         });
         Some(Explored {
-            // Ordering: Relaxed, read by the thread that counted.
+            // Ordering: Relaxed; the counting thread reads the value.
             interleavings: count.load(Ordering::Relaxed),
             threads: thread::most(),
             preemptions: builder.preemption_bound,
@@ -102,9 +104,9 @@ mod under_loom {
         })
     }
 
-    /// Without a backtrace: the second panic of a model that deadlocks, from a destructor, would print one whatever the environment says,
-    /// for which the small stack of a model's thread may not suffice. An overflow is taken for a panic there, and unwinds past the locks
-    /// of what prints, on which the test harness then waits for ever.
+    /// Prints panics without a backtrace. The second panic of a deadlocked model, from a destructor, would print one
+    /// regardless of the environment, and the small stack of a model's thread may overflow. The overflow is treated as
+    /// a panic and unwinds past the locks of the output, on which the test harness then waits forever.
     fn print_panics_plainly() {
         static ONCE: Once = Once::new();
         ONCE.call_once(|| panic::set_hook(Box::new(|info| _ = writeln!(io::stderr(), "\n{info}"))));

@@ -19,7 +19,7 @@ pub(crate) fn append(model: &Model, explored: &Explored) {
         "seconds": explored.seconds,
         "catches": model.catches,
     });
-    // One write per line: several test binaries may append to one file.
+    // One write per line, because several test binaries may append to the file.
     let mut file = OpenOptions::new().create(true).append(true).open(path).expect("the report can be opened");
     file.write_all(format!("{row}\n").as_bytes()).expect("the report can be written");
 }

@@ -1,20 +1,21 @@
-//! Runs one model and checks the run against the model's claims: a model that passes without any interleaving to check is a failure.
+//! Runs one model and checks the run against the model's claims. A model that passes without any interleaving fails.
 
 use crate::engine::{self, Explored};
 use crate::report;
 
-/// The claims about a model, which the runner checks against the run.
+/// The claims about a model. The runner checks them against the run.
 ///
-/// The report and `MODELS.md` show the fields, and a run that contradicts a field fails.
+/// The fields are shown in the report and in `MODELS.md`. A run that contradicts a field fails.
 #[derive(Clone, Copy, Debug)]
 pub struct Model {
-    /// `area::test`: the last part is the name of the test function; the whole name identifies the seeded fault (a row of `faults.toml`).
+    /// `area::test`. The last part is the name of the test function; the whole name identifies the seeded fault (a row
+    /// of `faults.toml`).
     pub name: &'static str,
     /// The number of threads, including the main thread: at most 5 under loom.
     pub threads: usize,
-    /// The number of interleavings at three preemptions when the model was recorded, possibly rounded down. A run with fewer fails, because the model
-    /// then no longer exercises the code. A run with more than four times as many also fails: record the floor again. `1` is for a model without
-    /// interleavings.
+    /// The number of interleavings at three preemptions when the model was recorded, possibly rounded down. A run with
+    /// fewer fails, because the model then no longer exercises the code. A run with more than four times as many also
+    /// fails, and the floor must be recorded again. A model without interleavings has the floor 1.
     pub floor: u64,
     /// A short description of the fault that this model catches.
     pub catches: &'static str,
@@ -77,14 +78,14 @@ pub fn models<B: Fn() + Send + Sync + 'static>(model: Model, bodies: impl IntoIt
     std::mem::forget(failing);
 }
 
-/// Runs `body` once in an environment in which locks and atomics of the model work, without an exploration. Use it to compute the values that a model
-/// compares with.
+/// Runs `body` once, without an exploration, in an environment in which the model's locks and atomics work. Use it to
+/// compute the values with which a model compares its results.
 pub fn once(body: impl Fn() + Send + Sync + 'static) {
     engine::once(body);
 }
 
-/// Prints the name of the model, and of the body if there are several, when an exploration unwinds, because the panic message of an interleaving does
-/// not contain them.
+/// Prints the name of the model when an exploration unwinds, and of the body if there are several: the panic message of
+/// an interleaving does not contain them.
 struct Named(&'static str, String);
 
 impl Drop for Named {

@@ -1,4 +1,4 @@
-//! Threads of the current build: loom's, shuttle's or std's.
+//! Threads of the current build: those of loom, shuttle or std.
 
 #[cfg(not(any(flyball_loom, flyball_shuttle)))]
 use std::thread as imp;
@@ -25,7 +25,7 @@ mod count {
     use std::cell::Cell;
 
     std::thread_local! {
-        // loom runs all threads of a model on the calling thread, so this is the count of one model.
+        // loom runs all threads of a model on the calling thread, so the thread-local counts one model.
         static RUNNING: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
     }
 

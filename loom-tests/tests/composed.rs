@@ -1,7 +1,8 @@
-//! Models of the way from an event to the lease of its key, across the crates: what a store publishes is visible, then its
-//! observer adds the key, and the worker that leases that key reads the version that caused it, or a newer one.
+//! Models of the path from an event to the lease of its key, across the crates. The store publishes an object, its
+//! observer then adds the key, and the worker that leases the key must read the version that caused the add, or a newer
+//! one.
 //!
-//! It is the controller's way; the controller itself adds no lock or atomic to it.
+//! This is the controller's path; the controller adds no lock or atomic to it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,25 +13,25 @@ use loom_tests::{Arc, Model, block_on, model, thread};
 /// A key and a version.
 type Object = (u8, u64);
 
-/// A store and a queue, joined by an observer, with the versions of key 1 that were reported and read. Not the model's atomics, so that recording
-/// adds no scheduling point; loom runs all threads on one.
+/// A store and a queue, joined by an observer, with the versions of key 1 that were reported and read. The counters are
+/// not the model's atomics, so that recording adds no scheduling point; loom runs all threads on one.
 #[derive(Clone)]
 struct Way {
     store: SharedWriter<u8, Object>,
     queue: Queue<u8>,
-    /// The newest version a key was added for.
+    /// The newest version for which the key was added.
     told: Arc<AtomicU64>,
-    /// The version that was seen last.
+    /// The version that the last lease read.
     seen: Arc<AtomicU64>,
-    /// Leases there are.
+    /// The number of current leases.
     held: Arc<AtomicU64>,
 }
 
-// Ordering: Relaxed where the lease, or a join, gives the order.
+// Ordering: Relaxed where the lease or a join orders the accesses.
 const RELAXED: Ordering = Ordering::Relaxed;
 
 impl Way {
-    /// With version 1 of key 1 in the store.
+    /// Starts with version 1 of key 1 in the store.
     fn new() -> Self {
         let schema = Schema::new(|object: &Object| object.0, |object| Version::new(object.1));
         let store = Store::builder(schema).seed(1).reader_slots(0, 1).build().unwrap().into_shared();
@@ -39,31 +40,31 @@ impl Way {
         Self { store, queue, told: Arc::default(), seen: Arc::default(), held: Arc::default() }
     }
 
-    /// As a controller does it.
+    /// Registers an observer as a controller does.
     fn observe(&self) -> Observer<u8, Object> {
         let (queue, told) = (self.queue.clone(), self.told.clone());
         self.store.observe(move |change: &Change<u8, Object>| {
-            // Ordering: Release, with the Acquire load of the thread that leases the key: it reads the store only after that.
+            // Ordering: Release, pairs with the Acquire load in `lease`, which reads the store only afterwards.
             told.fetch_max(change.object().1, Ordering::Release);
             queue.add(*change.key()).unwrap();
         })
     }
 
-    /// One reconcile; the version it saw, or `None` when the queue is closed.
+    /// Runs one reconcile. Returns the version it read, or `None` if the queue is closed.
     fn lease(&self) -> Option<u64> {
         let lease = block_on(self.queue.get())?;
         assert_eq!(self.held.fetch_add(1, RELAXED), 0, "two leases of one key");
-        // Ordering: Acquire, with the Release store of the observer.
+        // Ordering: Acquire, pairs with the Release in the observer.
         let told = self.told.load(Ordering::Acquire);
-        let seen = self.store.get(&1).expect("it is never deleted").1;
-        assert!(seen >= told, "told of {told}, and sees {seen}");
+        let seen = self.store.get(&1).expect("the object was deleted").1;
+        assert!(seen >= told, "version {told} was reported, but {seen} was read");
         self.seen.store(seen, RELAXED);
         self.held.fetch_sub(1, RELAXED);
         lease.done();
         Some(seen)
     }
 
-    /// Reconciles until the second version was read. If its event is lost, the worker is never woken and the model deadlocks.
+    /// Reconciles until version 2 is read. If its event is lost, no worker is woken and the model deadlocks.
     fn lease_until_seen(&self) {
         while self.lease() != Some(2) {}
     }
@@ -80,7 +81,7 @@ fn event_vs_lease() {
         name: "composed::event_vs_lease",
         threads: 2,
         floor: 80,
-        catches: "an event of a leased key, lost by a lease's end that checks the dirty flag in one critical section and ends the lease in another",
+        catches: "an event of a leased key, lost by a lease end that checks the dirty flag in one critical section and ends the lease in another",
     };
     model(claim, || {
         let way = Way::new();
@@ -135,7 +136,7 @@ fn event_vs_two_workers() {
         while way.lease().is_some() {}
         writer.join().unwrap();
         worker.join().unwrap();
-        assert_eq!(way.seen.load(RELAXED), 2, "the last lease came after the event");
+        assert_eq!(way.seen.load(RELAXED), 2, "the last lease did not read the event's version");
         assert_eq!(way.queue.ready_len(), 0);
         way.check();
     });

@@ -1,4 +1,5 @@
-//! Models of handlers: functions that a future calls with merged changes, beside threads that unsubscribe them and wait.
+//! Models of handlers: functions that a run future calls with coalesced changes, beside threads that unsubscribe them
+//! and wait.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -27,7 +28,7 @@ fn unsubscribed_vs_call() {
         // Not the model's atomics, so that counting adds no scheduling point; loom runs all threads on one.
         let calls = Arc::new(AtomicU64::new(0));
         let counting = calls.clone();
-        // Ordering: Relaxed, the reader has waited for the end of the calls.
+        // Ordering: Relaxed; the reader has waited until the calls have ended.
         let (handler, run) = store.subscribe().for_each(move |_| {
             counting.fetch_add(1, Ordering::Relaxed);
         });
@@ -35,7 +36,7 @@ fn unsubscribed_vs_call() {
         handler.unsubscribe();
         block_on(handler.unsubscribed());
         let told = calls.load(Ordering::Relaxed);
-        assert!(told <= 1 && Arc::strong_count(&calls) == 1, "no call, and no function");
+        assert!(told <= 1 && Arc::strong_count(&calls) == 1, "a call or the function remains");
         store.upsert((2, 2));
         assert_eq!(running.join().unwrap(), HandlerExit::Unsubscribed);
         assert_eq!(calls.load(Ordering::Relaxed), told);
@@ -49,7 +50,7 @@ fn close_vs_call() {
         name: "handler::close_vs_call",
         threads: 2,
         floor: 518,
-        catches: "a run future that reports its end before it has dropped the function",
+        catches: "a run future that reports that it has ended before it has dropped the function",
     };
     model(claim, || {
         let store = store();

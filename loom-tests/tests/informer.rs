@@ -1,6 +1,7 @@
 //! Models of the informer: its run future beside its handles.
 //!
-//! The store's own operations have their models in `informer_cache.rs`; here time stands still and the source has little to say.
+//! The operations of the store have their own models in `informer_cache.rs`. In these models the clock does not
+//! advance, and the source has at most one object.
 
 use flyball_informer_cache::{Index, InformerState, Version};
 use loom_tests::cache::quiet::informer;

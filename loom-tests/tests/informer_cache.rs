@@ -28,7 +28,7 @@ fn write_vs_snapshot() {
         assert_eq!(view.by_index(&BY_VERSION, &version.get()).unwrap().len(), 1);
         assert_eq!(view.index_values(&BY_VERSION).unwrap().len(), 1);
         writer.join().unwrap();
-        assert_eq!(view.version(), version, "a view does not change");
+        assert_eq!(view.version(), version, "the snapshot changed");
         view.check().unwrap();
         store.check().unwrap();
     });
@@ -71,7 +71,7 @@ fn subscribe_vs_first_list() {
         let lister = beside(&store, |store| store.replace([object(1, 1)], Version::new(1)));
         let mut changes = store.subscribe();
         lister.join().unwrap();
-        assert!(!changes.is_initial_delivered(), "the list is not delivered yet");
+        assert!(!changes.is_initial_delivered(), "the initial list was reported too early");
         assert!(changes.try_next().is_some_and(|change| change.is_initial()));
         assert!(changes.is_initial_delivered());
         assert!(changes.try_next().is_none());
@@ -90,7 +90,7 @@ fn caught_up_vs_first_list() {
         let store = store();
         let mut changes = store.subscribe();
         let lister = beside(&store, |store| store.replace([object(1, 1)], Version::new(1)));
-        assert!(!changes.is_initial_delivered(), "nothing was delivered yet");
+        assert!(!changes.is_initial_delivered(), "the initial list was reported before a delivery");
         let mut consumer = Consumer::default();
         consumer.drain(&mut changes);
         if changes.is_initial_delivered() {
@@ -129,19 +129,19 @@ fn two_first_lists() {
         name: "informer_cache::two_first_lists",
         threads: 3,
         floor: 166,
-        catches: "a list that is not ordered with other writes, so that two lists are the first",
+        catches: "a list that is not ordered with other writes, so that two lists both count as the first one",
     };
     model(claim, || {
         let store = store();
         let mut changes = store.subscribe();
-        // Whichever comes second adds to what the other one listed, or takes away from it.
+        // The second list adds an object to the first one, or removes one.
         let listers = [vec![object(1, 1)], vec![object(1, 1), object(2, 1)]]
             .map(|list| beside(&store, move |store| store.replace(list, Version::new(1))));
         let [one, two] = listers.map(|lister| lister.join().unwrap());
         let initial =
             |changes: &[Change<u8, Object>]| changes.iter().filter(|change| change.is_initial()).count();
         let initial = (initial(&one), initial(&two));
-        assert!(matches!(initial, (1, 0) | (0, 2)), "of either list, not of both: {initial:?}");
+        assert!(matches!(initial, (1, 0) | (0, 2)), "not exactly one list is the first: {initial:?}");
         assert!(!changes.is_initial_delivered());
         assert!(changes.try_next().is_some_and(|change| change.is_initial()));
     });
@@ -153,18 +153,18 @@ fn subscribe_by_index_vs_move() {
         name: "informer_cache::subscribe_by_index_vs_move",
         threads: 2,
         floor: 19,
-        catches: "a subscription of an index value that takes its objects from a later table than the one its changes start from",
+        catches: "a subscription of an index value that takes its objects from a later table than the one from which its changes start",
     };
     model(claim, || {
         let store = holding([object(1, 1)]);
-        // Its values are versions, so it leaves the one that is looked for.
+        // The index values are versions, so the update moves the object out of value 1.
         let mover = beside(&store, |store| store.upsert(object(1, 2)));
         let mut changes = store.subscription().by_index(&BY_VERSION, 1).unwrap().subscribe();
         let mut consumer = Consumer::default();
         consumer.drain(&mut changes);
         mover.join().unwrap();
         consumer.drain(&mut changes);
-        assert!(consumer.is_empty(), "nothing has the value any more");
+        assert!(consumer.is_empty(), "an object still has the value");
     });
 }
 
@@ -203,7 +203,7 @@ fn overflow_vs_next() {
         let lister = beside(&store, |store| store.replace([object(1, 1), object(2, 1)], Version::new(1)));
         assert!(
             matches!(block_on(changes.next()), Ok(Some(SubscriptionEvent::Restarted))),
-            "two are too much at once"
+            "two pending changes did not exceed the bound"
         );
         lister.join().unwrap();
         let mut consumer = Consumer::default();
@@ -239,13 +239,13 @@ fn two_writers_one_order() {
         name: "informer_cache::two_writers_one_order",
         threads: 3,
         floor: 166,
-        catches: "a write that is not ordered with others, and is delivered in another order than it was published in",
+        catches: "a write that is not ordered with others, and is delivered in another order than it was published",
     };
     model(claim, || {
         let store = store();
         let mut changes = store.subscribe();
         let writers = [0, 1].map(|uid| {
-            // Different objects under one key: whoever comes last wins.
+            // Different objects of one key: the last write wins.
             beside(&store, move |store| store.upsert(Object { key: 1, uid, version: 1 }))
         });
         for writer in writers {
@@ -263,11 +263,11 @@ fn fan_out_vs_two_consumers() {
         name: "informer_cache::fan_out_vs_two_consumers",
         threads: 3,
         floor: 347,
-        catches: "a write that uses what it prepared for one consumer for another, when one unsubscribed and one subscribed in the meantime",
+        catches: "a write that delivers the changes prepared for one consumer to another, after one unsubscribed and another subscribed in the meantime",
     };
     model(claim, || {
         let store = store();
-        // The first is of another key: nothing of the write is for it.
+        // The first subscription is for another key, so the write has no change for it.
         let (gone, mut second) = (store.subscription().for_key(9).subscribe(), store.subscribe());
         store.upsert(object(1, 1));
         let writer = beside(&store, |store| store.upsert(object(1, 2)));
@@ -320,8 +320,8 @@ fn next_vs_write() {
         let store = store();
         let mut changes = store.subscribe();
         let writer = beside(&store, |store| store.upsert(object(1, 1)));
-        let change = block_on(changes.next()).expect("the store is open");
-        let seen = store.get(change.key()).expect("a delivered object is in the store");
+        let change = block_on(changes.next()).expect("the store is closed");
+        let seen = store.get(change.key()).expect("a delivered object is missing in the store");
         assert_eq!(seen.version, change.object().version);
         writer.join().unwrap();
     });
@@ -349,9 +349,9 @@ fn close_vs_write() {
             told += 1;
         }
         let there = closer.join().unwrap();
-        assert!(told == 1 || !there, "changes before the end are delivered before it");
+        assert!(told == 1 || !there, "a change from before the end was lost");
         writer.join().unwrap();
-        assert!(changes.try_next().is_none(), "nothing is delivered after the end");
+        assert!(changes.try_next().is_none(), "a change was delivered after the end");
     });
 }
 
@@ -410,7 +410,7 @@ fn resync_of_a_key_vs_write_of_another() {
         assert!(changes.try_next().is_some());
         let writer = beside(&store, |store| store.upsert(object(2, 2)));
         changes.resync();
-        let change = block_on(changes.next()).expect("the store is open");
+        let change = block_on(changes.next()).expect("the store is closed");
         assert!(*change.key() == 1 && change.old().is_some());
         writer.join().unwrap();
         assert!(changes.try_next().is_none());
@@ -426,13 +426,13 @@ fn write_in_a_turn_vs_write() {
         floor: 23,
         catches: "a writer that is recorded before it owns the write lock: a nested write waits for itself instead of failing",
     };
-    // The identity runs in the turn.
+    // The identity function runs while the writer owns the write lock.
     let schema = Schema::new(|object: &Object| object.key, |object| Version::new(object.version));
     let schema = schema.with_identity(|_, _| {
         if let Some(store) = WRITES.take() {
-            // Caught here, as loom's locks do not outlive a panic.
+            // Caught here, because loom's locks do not survive a panic.
             let refused = catch_unwind(AssertUnwindSafe(|| store.upsert(object(2, 1))));
-            assert!(refused.is_err(), "a nested write fails");
+            assert!(refused.is_err(), "a nested write succeeded");
         }
         true
     });
@@ -478,7 +478,7 @@ fn wait_for_vs_publish() {
         let store = store();
         let writer = beside(&store, |store| store.upsert(object(1, 7)));
         assert_eq!(block_on(store.wait_for_version(Version::new(7))), Ok(Version::new(7)));
-        assert!(store.get(&1).is_some(), "what was waited for is there");
+        assert!(store.get(&1).is_some(), "the awaited object is missing");
         writer.join().unwrap();
         store.close();
         assert_eq!(block_on(store.wait_for_version(Version::new(8))), Err(WaitForError::Closed));
@@ -503,7 +503,11 @@ fn replace_vs_upsert() {
         store.replace([object(1, 5)], Version::new(5));
         writer.join().unwrap();
         let version = store.get(&1).unwrap().version;
-        assert_eq!(Version::new(version), store.version(), "the list first, or the event first");
+        assert_eq!(
+            Version::new(version),
+            store.version(),
+            "the result fits neither order of the list and the event"
+        );
         store.check().unwrap();
         consumer.drain(&mut changes);
         consumer.agrees(&store);
@@ -524,7 +528,7 @@ fn get_vs_row_of_another() {
             store.delete(&1, None);
             store.upsert(object(2, 2))
         });
-        assert!(store.get(&1).is_none_or(|object| object.key == 1), "what was asked for");
+        assert!(store.get(&1).is_none_or(|object| object.key == 1), "the object of another key");
         writer.join().unwrap();
         assert!(store.get(&1).is_none() && store.get(&2).is_some());
         store.check().unwrap();
@@ -544,14 +548,14 @@ fn by_index_vs_upsert() {
         let writer = beside(&store, |store| store.upsert(object(1, 2)));
         let by = |version| {
             let hits = store.by_index(&BY_VERSION, &version).unwrap();
-            assert!(hits.iter().all(|object| object.version == version), "what has the value");
+            assert!(hits.iter().all(|object| object.version == version), "an object with another value");
             !hits.is_empty()
         };
         let (old, new) = (by(1), by(2));
         let (got, version) = (store.get(&1).unwrap().version, store.version());
-        assert!(old || new, "it goes from value to value at one instant");
-        assert!(!new || got == 2, "the object is not behind its index");
-        assert!(version >= Version::new(got), "the version is not behind the object");
+        assert!(old || new, "the object has no value");
+        assert!(!new || got == 2, "the object is older than its index");
+        assert!(version >= Version::new(got), "the version is older than the object");
         writer.join().unwrap();
     });
 }
@@ -576,7 +580,7 @@ fn snapshot_vs_two_writes() {
         assert!(states.contains(&seen), "one instant: {seen:?}");
         assert!(is_exact(&view, &BY_VERSION));
         writer.join().unwrap();
-        assert_eq!(content(&view), seen, "a view does not change");
+        assert_eq!(content(&view), seen, "the snapshot changed");
         assert!(is_exact(&view, &BY_VERSION));
         view.check().unwrap();
         store.check().unwrap();

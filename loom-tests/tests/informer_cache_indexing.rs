@@ -1,17 +1,17 @@
-//! Models of indexes that come and go beside writers and readers.
+//! Models of indexes that are added and removed beside writers and readers.
 
 use flyball_informer_cache::{Index, Version};
 use loom_tests::cache::object::{BY_VERSION, Object, Objects, beside, content, holding, is_exact, object};
 use loom_tests::{Model, model};
 
-/// By version, too: what comes while the store runs.
+/// A second index by version, which is added while other threads use the store.
 static LATE: Index<Object, u64> = Index::new("late", |object| object.version);
 
-/// When everybody is done: both indexes hold exactly the objects.
+/// Asserts at the end that both indexes contain exactly the objects.
 fn complete(store: &Objects) {
     let view = store.snapshot();
-    assert!(is_exact(&view, &BY_VERSION), "the index there was");
-    assert!(is_exact(&view, &LATE), "the index that was added");
+    assert!(is_exact(&view, &BY_VERSION), "the initial index is wrong");
+    assert!(is_exact(&view, &LATE), "the added index is wrong");
     store.check().unwrap();
 }
 
@@ -81,8 +81,11 @@ fn add_index_vs_by_index() {
         let reader = beside(&store, |store| {
             let first = store.by_index(&LATE, &1);
             let second = store.by_index(&LATE, &1);
-            assert!(first.as_ref().is_ok_and(|hits| hits.len() == 1) || first.is_err(), "never half of it");
-            assert!(second.is_ok() || first.is_err(), "it does not go again");
+            assert!(
+                first.as_ref().is_ok_and(|hits| hits.len() == 1) || first.is_err(),
+                "the index was incomplete"
+            );
+            assert!(second.is_ok() || first.is_err(), "the index disappeared");
             assert!(second.is_ok_and(|hits| hits.len() == 1) || first.is_err());
         });
         store.add_index(&LATE).unwrap();
@@ -103,7 +106,7 @@ fn add_index_vs_replace() {
         let store = holding([object(1, 1), object(2, 2)]);
         let writer = beside(
             &store,
-            // One stays, one changes, one is new.
+            // One object stays, one changes, one is new.
             |store| store.replace([object(1, 1), object(2, 3), object(3, 3)], Version::new(3)),
         );
         store.add_index(&LATE).unwrap();
@@ -128,7 +131,7 @@ fn remove_index_vs_snapshot() {
         let reader = beside(&store, |store| {
             let view = store.snapshot();
             view.check().unwrap();
-            assert!(is_exact(&view, &LATE), "the other one is not touched");
+            assert!(is_exact(&view, &LATE), "the other index changed");
         });
         store.remove_index(&BY_VERSION).unwrap();
         assert!(store.by_index(&BY_VERSION, &1).is_err());
@@ -150,7 +153,7 @@ fn remove_index_vs_replace() {
         let writer = beside(&store, |store| store.replace([object(1, 2)], Version::new(2)));
         store.remove_index(&BY_VERSION).unwrap();
         writer.join().unwrap();
-        assert!(store.by_index(&BY_VERSION, &2).is_err(), "it does not come back");
+        assert!(store.by_index(&BY_VERSION, &2).is_err(), "the removed index came back");
         assert_eq!(content(&store.snapshot()), (vec![(1, 2)], 2));
         store.check().unwrap();
     });
@@ -168,10 +171,10 @@ fn two_add_index_of_one_name() {
         let store = holding([object(1, 1)]);
         let other = beside(&store, |store| store.add_index(&LATE).is_ok());
         let mine = store.add_index(&LATE).is_ok();
-        assert!(mine != other.join().unwrap(), "one of them adds it");
+        assert!(mine != other.join().unwrap(), "not exactly one thread added the index");
         complete(&store);
         store.remove_index(&LATE).unwrap();
-        assert!(store.remove_index(&LATE).is_err(), "it was there once");
+        assert!(store.remove_index(&LATE).is_err(), "the index was added twice");
     });
 }
 
@@ -190,7 +193,7 @@ fn add_index_upsert_snapshot() {
             let view = store.snapshot();
             assert!(is_exact(&view, &BY_VERSION));
             let asked = view.index_values(&LATE).is_ok();
-            assert!(!asked || is_exact(&view, &LATE), "missing or complete");
+            assert!(!asked || is_exact(&view, &LATE), "the index was incomplete");
             view.check().unwrap();
         });
         store.add_index(&LATE).unwrap();

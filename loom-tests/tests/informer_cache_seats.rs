@@ -6,7 +6,7 @@ use flyball_informer_cache::{Schema, SharedWriter, Store, Version};
 use loom_tests::cache::object::{Object, Objects, object};
 use loom_tests::{Model, model, thread};
 
-/// A store with this many reader slots, in which key 1 is at version 1.
+/// A store with the given number of reader slots and version 1 of key 1.
 fn seated(seats: usize) -> Objects {
     let schema = Schema::new(|object: &Object| object.key, |object| Version::new(object.version));
     let store = Store::builder(schema).reader_slots(seats, 1).seed(1).build().unwrap().into_shared();
@@ -32,11 +32,11 @@ fn look_vs_upsert() {
             let store = store.clone();
             move || {
                 let seen = [version(&store), version(&store)];
-                assert!(seen[0] <= seen[1], "back in time: {seen:?}");
+                assert!(seen[0] <= seen[1], "a read returned an older version: {seen:?}");
             }
         });
         store.upsert(object(1, 2));
-        assert_eq!(version(&store), Some(2), "what was written is read");
+        assert_eq!(version(&store), Some(2), "the written version was not read");
         reader.join().unwrap();
         assert_eq!(version(&store), Some(2));
         store.check().unwrap();
@@ -62,8 +62,8 @@ fn sit_vs_delete() {
         });
         store.delete(&1, None);
         let (first, second) = reader.join().unwrap();
-        assert!(first.is_some() || second.is_none(), "back in time: {first:?}, {second:?}");
-        // From the reader's slot, as there is one.
+        assert!(first.is_some() || second.is_none(), "a read returned an older state: {first:?}, {second:?}");
+        // The read uses the reader's slot, because there is only one.
         assert_eq!(version(&store), None);
         store.check().unwrap();
     });
@@ -90,9 +90,9 @@ fn two_seats_vs_replace() {
         assert_eq!((version(&store), store.version()), (Some(2), Version::new(2)));
         for reader in readers {
             let (object, list) = reader.join().unwrap();
-            assert!(object == Some(1) || list == Version::new(2), "the list is at once");
+            assert!(object == Some(1) || list == Version::new(2), "the list was published in parts");
         }
-        // In the other slot, too.
+        // Reads from the other slot, too.
         let again = thread::spawn({
             let store = store.clone();
             move || assert_eq!((version(&store), store.version()), (Some(2), Version::new(2)))
@@ -102,7 +102,7 @@ fn two_seats_vs_replace() {
     });
 }
 
-/// A key that takes its time to be compared, so that others come in between.
+/// A key whose comparison yields, so that other threads run in between.
 #[derive(Clone, Debug, Eq)]
 struct Slow(u8);
 
@@ -132,7 +132,7 @@ fn clear_vs_look() {
         let store = Store::builder(schema).reader_slots(1, 1).seed(1).build().unwrap().into_shared();
         store.upsert(object(1, 1));
         let version = |store: &SharedWriter<Slow, Object>| store.get(&Slow(1)).map(|object| object.version);
-        // The slot is taken, whichever thread took it.
+        // This read fills the slot, whichever thread uses it.
         assert_eq!(version(&store), Some(1));
         let reader = thread::spawn({
             let store = store.clone();
@@ -142,7 +142,7 @@ fn clear_vs_look() {
         assert_eq!(version(&store), Some(2));
         reader.join().unwrap();
         store.upsert(object(1, 3));
-        assert_eq!(store.retained_snapshots().states, 0, "no earlier state is retained");
+        assert_eq!(store.retained_snapshots().states, 0, "an earlier state is retained");
         assert_eq!(version(&store), Some(3));
     });
 }

@@ -22,7 +22,7 @@ fn wait_for_key_vs_upsert() {
         let store = holding([object(1, 1)]);
         let writer = beside(&store, |store| store.upsert(object(1, 2)));
         let found = block_on(store.wait_for_key(1, WANTED)).unwrap();
-        assert_eq!(found.as_deref(), Some(&object(1, 2)), "what was waited for");
+        assert_eq!(found.as_deref(), Some(&object(1, 2)), "not the awaited object");
         writer.join().unwrap();
         store.check().unwrap();
     });
@@ -80,7 +80,7 @@ fn blocking_wait_for_vs_upsert() {
         let store = holding([object(1, 1)]);
         let writer = beside(&store, |store| store.upsert(object(1, 2)));
         assert_eq!(store.blocking_wait_for_version(WANTED), Ok(WANTED));
-        assert_eq!(store.get(&1).as_deref(), Some(&object(1, 2)), "what was waited for is there");
+        assert_eq!(store.get(&1).as_deref(), Some(&object(1, 2)), "the awaited object is missing");
         writer.join().unwrap();
     });
 }
@@ -101,7 +101,7 @@ fn blocking_wait_for_vs_close() {
     });
 }
 
-/// The time is never up: a clock is nothing to interleave.
+/// The timeout never elapses: a clock has no interleavings.
 #[test]
 fn wait_for_timeout_vs_upsert() {
     let claim = Model {

@@ -1,4 +1,4 @@
-//! Models of writes of many objects, relists and transactions, beside waiters for them and snapshots from before.
+//! Models of writes of many objects, relists and transactions, beside their waiters and earlier snapshots.
 
 use flyball_informer_cache::Version;
 use loom_tests::cache::object::{BY_VERSION, beside, content, holding, is_exact, object, store, writer};
@@ -17,10 +17,13 @@ fn replace_vs_snapshot() {
         let writer = beside(&store, |store| store.replace([object(2, 6)], Version::new(7)));
         let view = store.snapshot();
         let seen = content(&view);
-        assert!([(vec![(1, 1)], 1), (vec![(2, 6)], 7)].contains(&seen), "all of it or nothing: {seen:?}");
+        assert!(
+            [(vec![(1, 1)], 1), (vec![(2, 6)], 7)].contains(&seen),
+            "a part of the list was visible: {seen:?}"
+        );
         assert!(is_exact(&view, &BY_VERSION));
         writer.join().unwrap();
-        assert_eq!(content(&view), seen, "a view does not change");
+        assert_eq!(content(&view), seen, "the snapshot changed");
         store.check().unwrap();
     });
 }
@@ -39,11 +42,11 @@ fn replace_vs_two_readers() {
         let reader = beside(&store, |store| {
             let new = store.get(&2).is_some();
             let old = store.get(&1).is_some();
-            assert!(!(new && old), "the old state does not come back");
+            assert!(!(new && old), "the old state came back");
         });
         let old = !store.by_index(&BY_VERSION, &1).unwrap().is_empty();
         let new = store.get(&2).is_some();
-        assert!(old || new, "the store is never empty");
+        assert!(old || new, "the store was empty");
         writer.join().unwrap();
         reader.join().unwrap();
     });
@@ -70,7 +73,11 @@ fn transaction_vs_snapshot() {
         });
         let view = store.snapshot();
         let states = [(vec![(1, 1)], 1), (vec![(2, 2), (3, 3)], 3)];
-        assert!(states.contains(&content(&view)), "all of it or nothing: {:?}", content(&view));
+        assert!(
+            states.contains(&content(&view)),
+            "a part of the transaction was visible: {:?}",
+            content(&view)
+        );
         assert!(is_exact(&view, &BY_VERSION));
         assert_eq!(writing.join().unwrap().len(), 3);
         store.check().unwrap();
@@ -95,7 +102,7 @@ fn wait_for_vs_transaction() {
             writer
         });
         assert_eq!(block_on(store.wait_for_version(Version::new(7))), Ok(Version::new(7)));
-        assert!(store.get(&1).is_some(), "what was waited for is there");
+        assert!(store.get(&1).is_some(), "the awaited object is missing");
         writing.join().unwrap();
     });
 }
@@ -112,7 +119,7 @@ fn wait_for_vs_replace() {
         let store = store();
         let writer = beside(&store, |store| store.replace([object(1, 5)], Version::new(7)));
         assert_eq!(block_on(store.wait_for_version(Version::new(6))), Ok(Version::new(7)));
-        assert!(store.get(&1).is_some(), "what was waited for is there");
+        assert!(store.get(&1).is_some(), "the awaited object is missing");
         writer.join().unwrap();
     });
 }
@@ -154,7 +161,7 @@ fn held_snapshots_vs_write() {
         assert_eq!(held.states, usize::from(former));
         assert_eq!(held.oldest_version, former.then(|| view.version()));
         drop(view);
-        assert_eq!(store.retained_snapshots().states, 0, "the last to hold it is gone");
+        assert_eq!(store.retained_snapshots().states, 0, "a state without snapshots is retained");
     });
 }
 
@@ -173,7 +180,7 @@ fn held_snapshots_vs_two_bookmarks() {
         let view = store.snapshot();
         older.join().unwrap();
         assert_eq!(view.version(), store.version());
-        assert_eq!(store.retained_snapshots().states, 0, "the view is of the state there is");
+        assert_eq!(store.retained_snapshots().states, 0, "the current state counts as retained");
         drop(view);
     });
 }

@@ -1,4 +1,4 @@
-//! Models of a set of informers, with users that come and go.
+//! Models of a set of informers whose users come and go.
 
 use std::pin::Pin;
 use std::sync::mpsc::{Receiver, channel};
@@ -12,13 +12,13 @@ static PARITY: Index<u8, u8> = Index::new("parity", |number| number % 2);
 
 type Run = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A set, and a log of the informers it started. The log is not part of the model.
+/// A set, and a channel with the run futures it started. The channel is not part of the model.
 fn set() -> (InformerSet, Receiver<Run>) {
     let (started, runs) = channel();
     (InformerSet::new(move |run| started.send(run).unwrap()), runs)
 }
 
-/// Polls each that was started once; those that are not over.
+/// Polls each started run future once, and returns those that are pending.
 fn poll(runs: &Receiver<Run>) -> Vec<Run> {
     let (_, waker) = Counting::waker();
     let mut runs: Vec<_> = runs.try_iter().collect();
@@ -47,7 +47,10 @@ fn two_first_users() {
         let mine = get(&set).unwrap();
         let theirs = other.join().unwrap();
         mine.add_index(&PARITY).unwrap();
-        assert!(theirs.remove_index(&PARITY).is_ok() && runs.try_iter().count() == 1, "they share one");
+        assert!(
+            theirs.remove_index(&PARITY).is_ok() && runs.try_iter().count() == 1,
+            "the users do not share one informer"
+        );
     });
 }
 
@@ -57,7 +60,7 @@ fn last_drop_vs_get() {
         name: "informer_set::last_drop_vs_get",
         threads: 2,
         floor: 4,
-        catches: "a user that is found to be the last one in one critical section, and stops the informer in another",
+        catches: "a user that checks in one critical section whether it is the last one, and stops the informer in another",
     };
     model(claim, || {
         let (set, runs) = set();
@@ -67,7 +70,7 @@ fn last_drop_vs_get() {
         dropping.join().unwrap();
         let running = poll(&runs);
         assert_eq!(running.len(), 1);
-        assert!(!next.is_stopped(), "it was stopped under its user");
+        assert!(!next.is_stopped(), "the informer of a user was stopped");
     });
 }
 
@@ -87,7 +90,7 @@ fn shut_down_vs_get() {
         });
         let got = get(&set);
         closing.join().unwrap();
-        assert_eq!((poll(&runs).len(), set.statuses().len()), (0, 0), "nothing runs after the end");
+        assert_eq!((poll(&runs).len(), set.statuses().len()), (0, 0), "an informer runs after the shutdown");
         assert!(got.is_err() || got.is_ok_and(|informer| informer.is_stopped()));
     });
 }

@@ -9,8 +9,8 @@ use loom_tests::{Arc, Model, block_on, model, thread};
 type Object = (u8, u64);
 type Objects = SharedWriter<u8, Object>;
 
-/// The sum of all reports: additions of version 1 and of version 2, initial or not, and the update between them. Not the model's atomics, so
-/// that counting adds no scheduling point; loom runs all threads on one.
+/// The sum of all reports: additions of version 1 and of version 2, initial or not, and the update between them. It is
+/// not the model's atomic, so that counting adds no scheduling point; loom runs all threads on one.
 #[derive(Clone, Default)]
 struct Sum(Arc<AtomicU64>);
 
@@ -31,19 +31,19 @@ impl Sum {
                 (false, 2) if inside.get(&1).is_some_and(|object| object.1 == 2) => UPDATED,
                 _ => OTHER,
             };
-            // Ordering: Relaxed, the threads are joined before it is read.
+            // Ordering: Relaxed; the threads are joined before it is read.
             adding.0.fetch_add(what, Ordering::Relaxed);
         });
         (sum, observer)
     }
 
-    /// The function that adds is gone.
+    /// Returns true if the observing function has been dropped.
     fn is_let_go(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }
 
     fn get(&self) -> u64 {
-        // Ordering: Relaxed, see above.
+        // Ordering: Relaxed; see `of`.
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -72,10 +72,7 @@ fn observe_vs_write() {
         let (told, observer) = Sum::of(&store);
         writer.join().unwrap();
         let told = told.get();
-        assert!(
-            told == INITIAL_2 || told == INITIAL_1 + UPDATED,
-            "exactly once, one way or the other: {told:x}"
-        );
+        assert!(told == INITIAL_2 || told == INITIAL_1 + UPDATED, "not reported exactly once: {told:x}");
         assert_eq!(observer.panic_count(), 0);
         drop(observer);
         store.check().unwrap();
@@ -88,7 +85,7 @@ fn drop_vs_write() {
         name: "observer::drop_vs_write",
         threads: 2,
         floor: 46,
-        catches: "an observer that reports its end before its function is dropped",
+        catches: "an observer that reports that it has ended before its function is dropped",
     };
     model(claim, || {
         let store = store();
@@ -99,7 +96,7 @@ fn drop_vs_write() {
         });
         observer.unsubscribe();
         block_on(observer.unsubscribed());
-        assert!(told.is_let_go(), "no call, and no function");
+        assert!(told.is_let_go(), "a call or the function remains");
         let before = told.get();
         assert!(before == INITIAL_1 || before == INITIAL_1 + UPDATED, "{before:x}");
         writer.join().unwrap();

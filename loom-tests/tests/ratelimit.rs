@@ -1,4 +1,4 @@
-//! Models of the limiter and of the clock moved by hand.
+//! Models of the limiter and of the manual clock.
 
 use std::num::NonZeroU32;
 use std::sync::Weak;
@@ -40,12 +40,12 @@ fn when_vs_when() {
         let alone = fresh();
         let mut one_by_one = [alone.record_failure(&1), alone.record_failure(&1)];
         one_by_one.sort_unstable();
-        assert_eq!(waits, one_by_one, "as if the one had come after the other");
+        assert_eq!(waits, one_by_one, "the delays fit no order of the two failures");
         assert_eq!(limiter.num_requeues(&1), 2);
     });
 }
 
-/// A key that calls its limiter when it is dropped: a deadlock if that happens under the lock.
+/// A key that calls its limiter when it is dropped. Dropping it under the lock is a deadlock.
 #[derive(Clone)]
 struct LooksBack(u32, Weak<Limiter<LooksBack, Exponential<LooksBack>, ManualClock>>);
 
@@ -118,7 +118,7 @@ fn two_failures_vs_eviction() {
         assert_eq!(
             limiter.num_requeues(&key(1)) + limiter.num_requeues(&key(2)),
             1,
-            "the later one is there"
+            "the later failure is missing"
         );
     });
 }
@@ -153,7 +153,7 @@ fn timer_dropped_vs_advance() {
         name: "ratelimit::timer_dropped_vs_advance",
         threads: 2,
         floor: 13,
-        catches: "an alarm that is read in one critical section and taken, or another one in its place, in the next",
+        catches: "an alarm that is read in one critical section and removed in the next, where another alarm may have replaced it",
     };
     model(claim, || {
         let clock = ManualClock::new();
@@ -167,7 +167,7 @@ fn timer_dropped_vs_advance() {
         clock.advance(SECOND);
         dropping.join().unwrap();
         assert!(gone.wakes() <= 1);
-        assert_eq!(Arc::strong_count(&gone), 1, "its waker is gone, woken or not");
+        assert_eq!(Arc::strong_count(&gone), 1, "the waker was not dropped");
         assert_eq!((counter.wakes(), clock.next_alarm()), (0, Some(at(5))));
     });
 }
@@ -199,7 +199,7 @@ fn two_timers_are_two() {
         name: "ratelimit::two_timers_are_two",
         threads: 2,
         floor: 25,
-        catches: "two timers created concurrently that take each other's alarm for their own",
+        catches: "two concurrently created timers that share one alarm",
     };
     model(claim, || {
         let clock = ManualClock::new();

@@ -1,4 +1,5 @@
-//! Models of the adaptive limiter: places are handed on, never lost and never given twice; and of a policy changed in use.
+//! Models of the adaptive limiter: permits are never lost and never granted twice. And of a policy that is changed in
+//! use.
 
 use std::num::NonZeroU32;
 use std::task::Poll;
@@ -9,7 +10,7 @@ use flyball_sync::{Clock, ManualClock, Nanos};
 use loom_tests::wakers::{Counting, poll_with};
 use loom_tests::{Arc, Model, block_on, model, thread};
 
-/// A clock without a lock of its own: time is not what these models are about.
+/// A clock without a lock: these models do not depend on time.
 struct Still;
 
 impl Clock for Still {
@@ -103,7 +104,7 @@ fn two_starts_and_one_place() {
         name: "ratelimit::two_starts_and_one_place",
         threads: 3,
         floor: 14,
-        catches: "a start that checks for a permit in one critical section and takes it in another",
+        catches: "a `try_acquire` that checks for a permit in one critical section and takes it in another",
     };
     model(claim, || {
         let limiter = limiter(1);
@@ -123,7 +124,7 @@ fn two_ends_are_one_step() {
         name: "ratelimit::two_ends_are_one_step",
         threads: 3,
         floor: 16,
-        catches: "an end that counts while the limit is unlocked, and restores an older count",
+        catches: "a permit end that counts while the limit is unlocked, and restores an older count",
     };
     model(claim, || {
         let limiter = limiter(10);
@@ -155,10 +156,6 @@ fn update_vs_when() {
         let failing = thread::spawn(move || other.record_failure(&1));
         limiter.update_policy(|capped, now| capped.get_mut().set_quota(quota(2), now));
         assert_eq!(failing.join().unwrap(), Duration::ZERO);
-        assert_eq!(
-            limiter.record_failure(&2),
-            Duration::from_millis(500),
-            "the token is taken, under either quota"
-        );
+        assert_eq!(limiter.record_failure(&2), Duration::from_millis(500), "the token was not taken");
     });
 }

@@ -1,6 +1,7 @@
 //! Models of the buckets that threads and tasks share.
 //!
-//! Time is an operation of a model thread: the clock is moved by hand, as a condition variable never times out here.
+//! Time is an operation of a model thread: it advances the manual clock, because a condition variable never times out
+//! in a model.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -20,7 +21,7 @@ fn per_second(rate: u32, burst: u32) -> Quota {
     Quota::per_second(nz(rate)).allow_burst(nz(burst))
 }
 
-/// A bucket of one token a second, and its clock.
+/// A bucket of one token per second, and its clock.
 fn timed(burst: u32) -> (ManualClock, RateLimiter<ManualTimer>) {
     let clock = ManualClock::new();
     let bucket = RateLimiter::with_timer(per_second(1, burst), clock.timer());
@@ -50,7 +51,7 @@ fn try_acquire_vs_try_acquire() {
             thread::spawn(move || bucket.try_acquire(Nanos::ZERO).is_ok())
         });
         let taken = takers.map(|taker| taker.join().unwrap());
-        assert_ne!(taken[0], taken[1], "one of them has it");
+        assert_ne!(taken[0], taken[1], "not exactly one thread has the token");
     });
 }
 
@@ -67,7 +68,7 @@ fn try_acquire_vs_reserve() {
         let other = bucket.clone();
         let taker = thread::spawn(move || other.try_acquire(Nanos::ZERO).is_ok());
         let at_once = bucket.reserve(Nanos::ZERO).due() == Nanos::ZERO;
-        assert_ne!(taker.join().unwrap(), at_once, "one of them has it");
+        assert_ne!(taker.join().unwrap(), at_once, "not exactly one thread has the token");
     });
 }
 
@@ -86,7 +87,7 @@ fn try_acquire_vs_set_quota() {
         let taker = thread::spawn(move || other.try_acquire(Nanos::ZERO));
         bucket.set_quota(new, Nanos::ZERO);
         let taken = taker.join().unwrap();
-        // As if one had come after the other.
+        // The results of both sequential orders.
         let serial = [true, false].map(|taken_first| {
             let mut bucket = TokenBucket::new(old);
             let mut taken = None;
@@ -98,7 +99,7 @@ fn try_acquire_vs_set_quota() {
             (taken, bucket.reserve(Nanos::ZERO).due())
         });
         let both = (taken, bucket.reserve(Nanos::ZERO).due());
-        assert!(serial.contains(&both), "{both:?}, not one of {serial:?}");
+        assert!(serial.contains(&both), "{both:?} is not one of {serial:?}");
     });
 }
 
@@ -116,7 +117,7 @@ fn try_acquire_vs_first_waiter() {
         let (clock, bucket) = timed(2);
         bucket.try_acquire().unwrap();
         let other = bucket.clone();
-        // It wants both, so it goes to the lock.
+        // It acquires two tokens, so it takes the lock.
         let waiter = thread::spawn(move || {
             let (woken, waker) = Counting::waker();
             let mut acquire = Box::pin(async move { other.acquire_many(nz(2)).await });
@@ -126,7 +127,7 @@ fn try_acquire_vs_first_waiter() {
         let taken = bucket.try_acquire().is_ok();
         let (mut acquire, woken, waker) = waiter.join().unwrap();
         clock.advance(SECOND);
-        assert_eq!(woken.wakes() == 1, !taken, "a second brings one token");
+        assert_eq!(woken.wakes() == 1, !taken, "the waiter was not woken by exactly one new token");
         clock.advance(SECOND);
         assert!(poll_with(acquire.as_mut(), &waker).is_ready());
     });
@@ -169,7 +170,7 @@ fn dropped_waiter_vs_clock() {
         let dropper = thread::spawn(move || drop(first));
         clock.advance(SECOND);
         dropper.join().unwrap();
-        assert_eq!(woken.wakes(), 1, "the remaining waiter has the one token");
+        assert_eq!(woken.wakes(), 1, "the remaining waiter was not woken");
     });
 }
 
@@ -191,7 +192,7 @@ fn timeout_vs_new_waker() {
         assert_eq!(waiter.join().unwrap(), Err(TimedOut));
         assert_eq!(bucket.waiters(), 0);
         clock.advance(SECOND / 2);
-        assert!(bucket.try_acquire().is_ok(), "it took nothing");
+        assert!(bucket.try_acquire().is_ok(), "the expired waiter took a token");
     });
 }
 
@@ -272,7 +273,7 @@ fn two_of_one_key() {
             thread::spawn(move || keyed.try_acquire(&7).is_ok())
         });
         let taken = takers.map(|taker| taker.join().unwrap());
-        assert_ne!(taken[0], taken[1], "one of them has it");
+        assert_ne!(taken[0], taken[1], "not exactly one thread has the token");
     });
 }
 
@@ -290,12 +291,12 @@ fn cancel_vs_eviction() {
         let reservation = keyed.reserve(&7);
         let other = keyed.clone();
         let comer = thread::spawn(move || {
-            // The first takes the place of 7, or finds it free; 7 comes again, with a token of its own.
+            // Key 8 evicts key 7, or finds a free slot; then key 7 is added again with a new token.
             let _ = (other.reserve(&8), other.reserve(&7));
         });
         let _ = keyed.cancel(&7, reservation);
         comer.join().unwrap();
-        assert_eq!(keyed.available_tokens(&7), 0, "the second token of 7 was used");
+        assert_eq!(keyed.available_tokens(&7), 0, "the second token of 7 was returned");
     });
 }
 

@@ -1,4 +1,4 @@
-//! Models of the store with expiry: sweeps beside writes, and beside each other.
+//! Models of the store with expiry: sweeps beside writes, and concurrent sweeps.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,8 +7,8 @@ use flyball_informer_cache::{TtlEntry, TtlStore};
 use flyball_sync::{Clock, Nanos};
 use loom_tests::{Arc, Model, model, thread};
 
-/// Shows what it was set to, and one more after each reading if it runs. Not the model's atomic, so that reading adds no scheduling
-/// point; loom runs all threads on one.
+/// A clock that returns a set time, and advances by `by` at each reading. It is not the model's atomic, so that reading
+/// adds no scheduling point; loom runs all threads on one.
 #[derive(Clone, Default)]
 struct Ticking {
     now: Arc<AtomicU64>,
@@ -17,12 +17,12 @@ struct Ticking {
 
 impl Clock for Ticking {
     fn now(&self) -> Nanos {
-        // Ordering: Relaxed, a clock publishes nothing.
+        // Ordering: Relaxed; a clock publishes no other memory.
         Nanos::new(self.now.fetch_add(self.by, Ordering::Relaxed))
     }
 }
 
-/// A key and what it was written with.
+/// A key and the value it was written with.
 type Object = (u8, u8);
 type Objects = TtlStore<u8, Object, Ticking>;
 
@@ -55,7 +55,7 @@ fn sweep_vs_upsert() {
         assert_eq!(
             store.get(&1).as_deref(),
             Some(&(1, 2)),
-            "a new life is not ended by the end of the old one"
+            "the sweep of the old object deleted the new one"
         );
         store.check().unwrap();
         clock.now.store(22, Ordering::Relaxed);
@@ -93,7 +93,7 @@ fn two_sweeps() {
         name: "ttl::two_sweeps",
         threads: 2,
         floor: 180,
-        catches: "a sweep that reports what it found, not what it deleted",
+        catches: "a sweep that reports the objects it found, not those it deleted",
     };
     model(claim, || {
         let (store, clock) = store(0);
@@ -104,7 +104,7 @@ fn two_sweeps() {
             move || store.evict_expired().len()
         });
         let swept = store.evict_expired().len();
-        assert_eq!(swept + sweeper.join().unwrap(), 1, "each deletion is reported once");
+        assert_eq!(swept + sweeper.join().unwrap(), 1, "a deletion was not reported exactly once");
         assert_eq!((store.stored_len(), store.next_expiry()), (0, None));
         store.check().unwrap();
     });

@@ -1,6 +1,7 @@
 //! Models of the work queue.
 //!
-//! Time is an operation of a model thread: the clock is moved by hand, as a condition variable never times out here.
+//! Time is an operation of a model thread: it advances the manual clock, because a condition variable never times out
+//! in a model.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -84,7 +85,8 @@ fn cancelled_getter_passes_hint() {
         let cancelled = thread::spawn(move || {
             let (_, waker) = Counting::waker();
             let mut get = pin!(cancelled.get());
-            // If it gets the key, the lease is dropped and the key is Ready again: the other getter's turn.
+            // If this getter gets the key, its lease is dropped and the key is Ready again, so the other getter must be
+            // woken.
             drop(poll_with(get.as_mut(), &waker));
         });
         let getter = thread::spawn(move || block_on(other.get()).unwrap().done());
@@ -122,7 +124,7 @@ fn add_vs_lease_end() {
         name: "workqueue::add_vs_lease_end",
         threads: 3,
         floor: 54,
-        catches: "a lease's end that checks the dirty flag in one critical section and ends the lease in another: an event is lost",
+        catches: "a lease end that checks the dirty flag in one critical section and ends the lease in another: an event is lost",
     };
     model(claim, || {
         let queue = Queue::<u32>::new();
@@ -134,8 +136,11 @@ fn add_vs_lease_end() {
         let added = queue.add(1).unwrap();
         worker.join().unwrap();
         let other = adder.join().unwrap();
-        assert!(added == Added::Merged || other == Added::Merged, "two adds, two runs: {added:?}, {other:?}");
-        assert_eq!(queue.ready_len(), 1, "an event came during the run or after it, and nothing runs");
+        assert!(
+            added == Added::Merged || other == Added::Merged,
+            "two adds caused two runs: {added:?}, {other:?}"
+        );
+        assert_eq!(queue.ready_len(), 1, "the event is lost: no key is Ready");
     });
 }
 
@@ -145,7 +150,7 @@ fn lease_end_vs_async_get() {
         name: "workqueue::lease_end_vs_async_get",
         threads: 2,
         floor: 11,
-        catches: "a lease's end that checks before it locks whether there is a waiter",
+        catches: "a lease end that checks before it locks whether there is a waiter",
     };
     model(claim, || {
         let queue = Queue::<u32>::new();
@@ -217,7 +222,7 @@ fn shut_down_vs_add() {
             got = true;
             lease.done();
         }
-        assert_eq!(adder.join().unwrap(), got, "accepted and never handed out");
+        assert_eq!(adder.join().unwrap(), got, "an accepted key was never handed out");
     });
 }
 
@@ -227,7 +232,7 @@ fn shut_down_vs_dirty_lease_end() {
         name: "workqueue::shut_down_vs_dirty_lease_end",
         threads: 3,
         floor: 92,
-        catches: "a lease's end that checks before it locks whether a thread waits for the dirty key, which becomes Ready after shutdown",
+        catches: "a lease end that checks before it locks whether a thread waits for the dirty key, which becomes Ready after shutdown",
     };
     model(claim, || {
         let queue = Queue::<u32>::new();
@@ -237,7 +242,7 @@ fn shut_down_vs_dirty_lease_end() {
         let other = queue.clone();
         let worker = thread::spawn(move || lease.done());
         let getter = thread::spawn(move || {
-            other.blocking_get().expect("closed before the marked key came again").done();
+            other.blocking_get().expect("closed before the dirty key was handed out").done();
             assert!(other.blocking_get().is_none());
         });
         queue.shut_down();
@@ -252,7 +257,7 @@ fn shut_down_vs_clock() {
         name: "workqueue::shut_down_vs_clock",
         threads: 3,
         floor: 2200,
-        catches: "a key that is due at shutdown and wakes no getter, as its alarm has not fired",
+        catches: "a key that is due at shutdown and wakes no getter, because its alarm has not fired",
     };
     model(claim, || {
         let clock = ManualClock::new();
@@ -272,8 +277,8 @@ fn shut_down_vs_clock() {
         mover.join().unwrap();
         let got = getter.join().unwrap();
         let left = queue.stop_now();
-        assert!(left.ready.is_empty(), "closed before the key came");
-        assert_eq!(got + left.waiting.len(), 1, "due at shutdown, or left over");
+        assert!(left.ready.is_empty(), "closed before the due key was handed out");
+        assert_eq!(got + left.waiting.len(), 1, "the key was neither handed out nor a leftover");
     });
 }
 
@@ -489,6 +494,6 @@ fn failure_vs_success() {
         success.join().unwrap();
         assert_eq!(queue.num_requeues(&1), 1);
         queue.try_get().unwrap().succeed();
-        assert_eq!(queue.num_requeues(&1), 0, "the success forgot nothing");
+        assert_eq!(queue.num_requeues(&1), 0, "the success did not reset the failures");
     });
 }

@@ -1,4 +1,4 @@
-//! Models of a worker that ends a lease and takes its next key in one step.
+//! Models of a worker that completes a lease and gets its next key in one call.
 
 use flyball_workqueue::{LeaseOutcome, Queue};
 use loom_tests::{Model, block_on, model, thread};
@@ -9,7 +9,7 @@ fn end_and_get_vs_closing() {
         name: "workqueue::end_and_get_vs_closing",
         threads: 2,
         floor: 11,
-        catches: "an end with the next get that checks before it locks whether there is a waiter: another worker waits forever",
+        catches: "an `end_and_get` that checks before it locks whether there is a waiter: another worker waits forever",
     };
     model(claim, || {
         let queue = Queue::<u32>::new();
@@ -18,10 +18,10 @@ fn end_and_get_vs_closing() {
         queue.add(1).unwrap();
         queue.shut_down();
         let other = queue.clone();
-        // The marked key is to come, so it waits; it is handed out to one of both, once.
+        // The dirty key becomes Ready, so the getter waits. Exactly one of the two workers gets the key.
         let getter = thread::spawn(move || block_on(other.get()).map(|lease| lease.done()).is_some());
         let again = queue.try_end_and_get(lease, LeaseOutcome::Done).ok();
-        // Before its lease ends, which would wake the other one, too.
+        // Join before the lease in `again` ends: its end would also wake the other worker.
         assert_ne!(again.is_some(), getter.join().unwrap());
     });
 }
@@ -32,7 +32,7 @@ fn end_and_get_vs_add_when_room() {
         name: "workqueue::end_and_get_vs_add_when_room",
         threads: 2,
         floor: 11,
-        catches: "an end with the next get that checks before it locks whether there is a waiter for room",
+        catches: "an `end_and_get` that checks before it locks whether there is a waiter for room",
     };
     model(claim, || {
         let queue = Queue::<u32>::builder().capacity(1).build();
@@ -53,7 +53,7 @@ fn blocking_end_and_get_vs_add_while_leased() {
         name: "workqueue::blocking_end_and_get_vs_add_while_leased",
         threads: 3,
         floor: 352,
-        catches: "an end that checks the dirty flag in one critical section and ends the lease, with the next get, in another: an event is lost",
+        catches: "an `end_and_get` that checks the dirty flag in one critical section and ends the lease in another: an event is lost",
     };
     model(claim, || {
         let queue = Queue::<u32>::new();
@@ -61,7 +61,7 @@ fn blocking_end_and_get_vs_add_while_leased() {
         let lease = queue.try_get().unwrap();
         let (adder, other) = (queue.clone(), queue.clone());
         let adder = thread::spawn(move || adder.add(1).unwrap());
-        // Takes the key, too, if it can.
+        // Another thread may get the key in between.
         let thief = thread::spawn(move || other.try_get().map(|lease| lease.requeue()).is_ok());
         let next = queue.blocking_end_and_get(lease, LeaseOutcome::Done).unwrap();
         assert_eq!(*next, 1);

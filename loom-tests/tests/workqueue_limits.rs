@@ -1,4 +1,4 @@
-//! A model of waiting for a key with a limit.
+//! A model of a get with a timeout.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn get_timeout_vs_its_end() {
     model(claim, || {
         let clock = ManualClock::new();
         let queue = Queue::<u32>::builder().timer(clock.timer()).build();
-        // The end of time is past every limit, also that of a wait that begins there.
+        // `Nanos::MAX` is past every deadline, also of a wait that starts then.
         let mover = thread::spawn(move || clock.set(Nanos::MAX));
         assert!(block_on(queue.get_timeout(SECOND)).is_err());
         mover.join().unwrap();

@@ -1,4 +1,5 @@
-//! Models of the queue's orders. Unlike `Fifo` they can have a Ready key that no getter may lease before another lease ends.
+//! Models of the queue's orders. Unlike `Fifo`, they can have a Ready key that no getter may lease before another lease
+//! ends.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use loom_tests::{Model, block_on, model, thread};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// All keys are of one group, of which one at a time is leased.
+/// All keys are in one group, of which one key at a time is leased.
 fn one_at_a_time() -> Fair<u32, ()> {
     Fair::by_group(|_: &u32| ()).max_leased(1)
 }
@@ -52,7 +53,8 @@ fn capped_lease_end_vs_task_and_thread() {
     });
 }
 
-/// A key becomes Ready by its deadline while its group is capped: whichever comes first, deadline or lease end.
+/// A key becomes Ready by its deadline while its group is capped. The deadline and the lease end happen in either
+/// order.
 #[test]
 fn capped_deadline_vs_lease_end() {
     let claim = Model {
@@ -75,7 +77,7 @@ fn capped_deadline_vs_lease_end() {
     });
 }
 
-/// Groups by the rest of a division by three; the second has one key at most.
+/// Groups by remainder modulo three; the second group has a capacity of one key.
 fn one_of_the_second() -> Fair<u32, u32> {
     Fair::by_group(|key: &u32| key % 3).capacity_by(|group| if *group == 1 { 1 } else { usize::MAX })
 }
@@ -99,7 +101,7 @@ fn adder_of_a_group_vs_lease_end() {
     });
 }
 
-/// Two wait for room in the queue; the group of one is full by the time it comes up.
+/// Two adders wait for room in the queue. When the queue has room, the group of one of them is full.
 #[test]
 fn adders_of_two_groups_vs_lease_ends() {
     let claim = Model {
@@ -125,14 +127,14 @@ fn adders_of_two_groups_vs_lease_ends() {
     });
 }
 
-/// A key whose lease ends while it is raised is in the line of its new priority, whichever comes first.
+/// A key is raised while its lease ends. In either order it is queued at its new priority.
 #[test]
 fn set_priority_vs_lease_end() {
     let claim = Model {
         name: "workqueue::set_priority_vs_lease_end",
         threads: 2,
         floor: 4,
-        catches: "a priority that is set by the state of the key under an earlier lock",
+        catches: "a priority that is set according to a key state read under an earlier lock",
     };
     model(claim, || {
         let queue = Queue::<u32>::builder().order(Priority::new()).build();

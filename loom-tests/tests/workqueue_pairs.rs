@@ -1,18 +1,18 @@
-//! Every pair of public operations of the work queue, from every state in which it makes a difference.
+//! Every pair of public operations of the work queue, from every initial state that matters.
 //!
-//! The two run concurrently. Their results, and the states of the queue until its end, must be those of running them one
-//! after the other, in some order of their steps: so nothing is lost, doubled or forgotten. Tasks are polled only when
-//! they are woken.
+//! The two operations run concurrently. Their results, and the later states of the queue, must equal those of running
+//! the operations sequentially in some order of their steps: so nothing is lost, duplicated or forgotten. Tasks are
+//! polled only when they are woken.
 
 use loom_tests::queue_ops::Op::{self, *};
 use loom_tests::queue_ops::{Case, For, Start};
 use loom_tests::{Model, models};
 
-/// Every pair of an operation of `group` with itself, and with those that come after it.
+/// Checks every operation of `group` in a pair with itself and with each operation after it.
 fn check(model: Model, group: &[Op]) {
     let mut pairs = Vec::new();
     for &first in group {
-        let from = Op::ALL.iter().position(|&op| op == first).expect("ALL has them all");
+        let from = Op::ALL.iter().position(|&op| op == first).expect("an operation is missing in ALL");
         for &second in &Op::ALL[from..] {
             let ops = vec![first, second];
             pairs.extend(starts(&ops).iter().map(|&start| Case { start, ops: ops.clone() }));
@@ -25,7 +25,8 @@ fn starts(ops: &[Op]) -> &'static [Start] {
     use Start::*;
     match ops.iter().find(|op| op.blocks()).map(|op| op.waits_for()) {
         None => &[Ready, Leased, Full, Soon, Waiting, Paused, Ending],
-        // With threads that block, the end of the queue is explored, too: no more than what they wait for.
+        // With blocking threads the shutdown is explored, too. So only the states that matter for their condition are
+        // used.
         Some(For::Key) => &[Ready, Leased, Soon, Paused],
         Some(For::Room) => &[Full],
         Some(For::Drained) => &[Ready, Leased, Soon],
@@ -204,7 +205,7 @@ fn pairs_add_rate_limited() {
         name: "workqueue::pairs_add_rate_limited",
         threads: 2,
         floor: 2300,
-        catches: "a failure's add that reports the state it read, not the change it made",
+        catches: "an `add_rate_limited` that reports the state it read, not the change it made",
     };
     check(claim, &[AddRateLimited]);
 }
@@ -226,7 +227,7 @@ fn pairs_add_many() {
         name: "workqueue::pairs_add_many",
         threads: 2,
         floor: 530,
-        catches: "an add of many that reports the state it read, not the change it made",
+        catches: "an `add_many` that reports the state it read, not the change it made",
     };
     check(claim, &[AddMany]);
 }
@@ -248,7 +249,7 @@ fn pairs_lease_end() {
         name: "workqueue::pairs_lease_end",
         threads: 2,
         floor: 4200,
-        catches: "a lease's end that checks in one critical section whether the queue is stopped and ends the lease in another",
+        catches: "a lease end that checks in one critical section whether the queue is stopped and ends the lease in another",
     };
     check(claim, &[Done, Succeed, Retry, RequeueAfter, DropLease]);
 }

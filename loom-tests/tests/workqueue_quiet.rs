@@ -9,7 +9,7 @@ use loom_tests::wakers::{Counting, poll_with};
 use loom_tests::{Model, block_on, model, thread};
 
 const SECOND: Duration = Duration::from_secs(1);
-/// Of real time, which must not pass.
+/// A timeout in real time that must not elapse.
 const NEVER: Duration = Duration::from_secs(3600);
 
 // === drained and idle ===
@@ -60,7 +60,7 @@ fn idler_vs_blocking_getter() {
         name: "workqueue::idler_vs_blocking_getter",
         threads: 3,
         floor: 170,
-        catches: "a lease's end that checks before it locks whether a thread waits for the queue to be idle",
+        catches: "a lease end that checks before it locks whether a thread waits for the queue to be idle",
     };
     model(claim, || {
         let queue = Queue::<u32>::new();
@@ -130,7 +130,7 @@ fn drain_waiting_vs_retry() {
         let (waker, mut drain) = (Counting::waker().1, Box::pin(queue.drain_all_timeout(2 * SECOND)));
         assert!(poll_with(drain.as_mut(), &waker).is_pending());
         let getter = thread::spawn(move || {
-            block_on(queue.get()).expect("closed before the retry").done();
+            block_on(queue.get()).expect("closed before the retried key was handed out").done();
             assert!(block_on(queue.get()).is_none());
         });
         let failing = thread::spawn(move || lease.retry());
@@ -155,7 +155,7 @@ fn drain_waiting_vs_its_end() {
         let queue = Queue::<u32>::builder().timer(clock.timer()).build();
         queue.add(1).unwrap();
         let lease = queue.try_get().unwrap();
-        // The end of time is past every limit, also that of a drain that begins there.
+        // `Nanos::MAX` is past every deadline, also of a drain that starts then.
         let mover = thread::spawn(move || clock.set(Nanos::MAX));
         assert_eq!(block_on(queue.drain_all_timeout(SECOND)).leased, [1]);
         mover.join().unwrap();
@@ -177,7 +177,7 @@ fn drain_waiting_vs_timer_and_getter() {
         queue.add_after(1, SECOND).unwrap();
         let other = queue.clone();
         let getter = thread::spawn(move || {
-            block_on(other.get()).expect("closed before the wait was over").done();
+            block_on(other.get()).expect("closed before the waiting key was handed out").done();
             assert!(block_on(other.get()).is_none());
         });
         let (waker, mut drain) = (Counting::waker().1, Box::pin(queue.drain_all_timeout(2 * SECOND)));
@@ -264,7 +264,7 @@ fn watcher_vs_drained() {
         name: "workqueue::watcher_vs_drained",
         threads: 3,
         floor: 1300,
-        catches: "a lease's end that checks before it locks whether there is a watcher",
+        catches: "a lease end that checks before it locks whether there is a watcher",
     };
     model(claim, || {
         let clock = ManualClock::new();

@@ -1,4 +1,4 @@
-//! Operations of the work queue, three at once. As the pairs, see there.
+//! Three concurrent operations of the work queue, checked as in `workqueue_pairs.rs`.
 
 use loom_tests::queue_ops::Op::{self, *};
 use loom_tests::queue_ops::{Case, Start};
@@ -27,7 +27,7 @@ fn get_add_lease_end() {
         name: "workqueue::get_add_lease_end",
         threads: 3,
         floor: 2400,
-        catches: "a lease's end that checks the dirty flag in one critical section and ends the lease in another, while a getter waits",
+        catches: "a lease end that checks the dirty flag in one critical section and ends the lease in another, while a getter waits",
     };
     check(claim, [Get, Add, Done]);
 }
@@ -104,7 +104,7 @@ fn get_timer_shut_down() {
         name: "workqueue::get_timer_shut_down",
         threads: 3,
         floor: 1800,
-        catches: "a key that is due at shutdown and wakes no getter, as its alarm has not fired",
+        catches: "a key that is due at shutdown and wakes no getter, because its alarm has not fired",
     };
     check(claim, [Get, Advance, ShutDown]);
 }
@@ -148,7 +148,7 @@ fn add_lease_end_shut_down() {
         name: "workqueue::add_lease_end_shut_down",
         threads: 3,
         floor: 1100,
-        catches: "a lease's end that checks the dirty flag in one critical section and ends the lease in another, at shutdown",
+        catches: "a lease end that checks the dirty flag in one critical section and ends the lease in another, at shutdown",
     };
     check(claim, [Add, Done, ShutDown]);
 }
@@ -159,7 +159,7 @@ fn cancel_add_lease_end() {
         name: "workqueue::cancel_add_lease_end",
         threads: 3,
         floor: 1300,
-        catches: "a lease's end that checks the dirty flag in one critical section and ends the lease in another",
+        catches: "a lease end that checks the dirty flag in one critical section and ends the lease in another",
     };
     check(claim, [Cancel, Add, Done]);
 }
@@ -203,7 +203,7 @@ fn get_get_add_many() {
         name: "workqueue::get_get_add_many",
         threads: 3,
         floor: 3200,
-        catches: "an add of many that checks before it locks whether there is a waiter",
+        catches: "an `add_many` that checks before it locks whether there is a waiter",
     };
     check(claim, [Get, Get, AddMany]);
 }

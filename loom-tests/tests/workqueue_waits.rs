@@ -1,5 +1,5 @@
-//! Models of waiting for room, for a pause to end, and as a getter that is stopped; of batches, and of leases without a
-//! guard.
+//! Models of waits for room and for the end of a pause, and of a getter that is stopped; of batches, and of detached
+//! leases.
 
 use std::pin::pin;
 
@@ -15,7 +15,7 @@ fn add_when_room_vs_lease_end() {
         name: "workqueue::add_when_room_vs_lease_end",
         threads: 2,
         floor: 11,
-        catches: "a lease's end that checks before it locks whether there is a waiter for room",
+        catches: "a lease end that checks before it locks whether there is a waiter for room",
     };
     model(claim, || {
         let queue = Queue::<u32>::builder().capacity(1).build();
@@ -68,7 +68,7 @@ fn cancelled_adder_passes_room_on() {
         let adder = thread::spawn(move || block_on(other.add_when_room(3)).unwrap());
         lease.done();
         if cancelled.join().unwrap() {
-            // It did add its key before it was dropped: that is the other's room.
+            // It added its key before it was dropped, so it has the room that the other adder needs.
             assert!(queue.cancel(&2));
         }
         adder.join().unwrap();
@@ -101,7 +101,7 @@ fn two_blocking_adders_vs_done() {
         name: "workqueue::two_blocking_adders_vs_done",
         threads: 3,
         floor: 260,
-        catches: "a lease's end that checks before it locks whether a thread waits for room",
+        catches: "a lease end that checks before it locks whether a thread waits for room",
     };
     model(claim, || {
         let queue = Queue::<u32>::builder().capacity(2).build();
@@ -201,7 +201,7 @@ fn stop_vs_async_getter() {
         getter.stop();
         task.join().unwrap();
         queue.add(1).unwrap();
-        assert!(queue.try_get().is_ok(), "the queue goes on");
+        assert!(queue.try_get().is_ok(), "the queue is stopped");
     });
 }
 
@@ -250,7 +250,7 @@ fn add_many_vs_two_getters() {
         name: "workqueue::add_many_vs_two_getters",
         threads: 3,
         floor: 740,
-        catches: "an add of many that checks before it locks whether there is a waiter",
+        catches: "an `add_many` that checks before it locks whether there is a waiter",
     };
     model(claim, || {
         let queue = Queue::<u32>::new();
@@ -282,8 +282,8 @@ fn get_many_vs_add() {
         });
         queue.add(1).unwrap();
         queue.add(2).unwrap();
-        assert_eq!(batch.join().unwrap()[0], 1, "first in, first out");
-        assert_eq!(queue.ready_len(), 2, "each lease was a failure, so both keys are Ready again");
+        assert_eq!(batch.join().unwrap()[0], 1, "not in FIFO order");
+        assert_eq!(queue.ready_len(), 2, "not both failed keys are Ready again");
     });
 }
 
@@ -307,7 +307,7 @@ fn done_by_key_twice() {
         });
         let mut ends = enders.map(|ender| ender.join().unwrap());
         ends.sort_by_key(Result::is_err);
-        assert_eq!(ends, [Ok(()), Err(NotDetached)], "one lease, ended twice or never");
+        assert_eq!(ends, [Ok(()), Err(NotDetached)], "the lease did not end exactly once");
         queue.check().unwrap();
         assert!(!queue.has_ready());
     });

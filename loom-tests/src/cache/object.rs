@@ -10,7 +10,7 @@ use flyball_informer_cache::{
 
 use crate::thread::{self, JoinHandle};
 
-/// One state of the object `key`; `uid` distinguishes successive objects of one key.
+/// One state of the object with this key. `uid` distinguishes successive objects of one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Object {
     /// The key of the store.
@@ -21,9 +21,9 @@ pub struct Object {
     pub version: u64,
 }
 
-/// The store, for several writers.
+/// A store for several writers.
 pub type Objects = SharedWriter<u8, Object>;
-/// A snapshot of it.
+/// A snapshot of the store.
 pub type View = Snapshot<u8, Object>;
 
 /// The index that the store is built with.
@@ -41,7 +41,7 @@ pub fn writer() -> Writer<u8, Object> {
     Store::builder(schema).index(&BY_VERSION).seed(1).reader_slots(0, 1).build().unwrap()
 }
 
-/// A store of these objects.
+/// A store with these objects.
 pub fn holding(objects: impl IntoIterator<Item = Object>) -> Objects {
     let store = store();
     for object in objects {
@@ -50,7 +50,7 @@ pub fn holding(objects: impl IntoIterator<Item = Object>) -> Objects {
     store
 }
 
-/// The first object under a key, at a version.
+/// The first object of a key, at the given version.
 pub fn object(key: u8, version: u64) -> Object {
     Object { key, uid: 0, version }
 }
@@ -78,7 +78,7 @@ impl Consumer {
 
     /// Applies all pending changes, and starts over after a restart.
     pub fn drain_bounded(&mut self, changes: &mut BoundedSubscription<u8, Object>) {
-        while let Some(event) = changes.try_next().expect("it never ends") {
+        while let Some(event) = changes.try_next().expect("the subscription ended") {
             match event {
                 SubscriptionEvent::Change(change) => self.apply(&change),
                 SubscriptionEvent::Restarted => self.0.clear(),
@@ -86,7 +86,7 @@ impl Consumer {
         }
     }
 
-    /// Whether the consumer has no objects.
+    /// Returns true if the consumer has no objects.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -99,10 +99,10 @@ impl Consumer {
         };
         match (change.kind(), change.old()) {
             (ChangeKind::Updated, Some(old)) => {
-                let held = held.expect("an update of something known");
-                assert!(Arc::ptr_eq(&held, old), "an update from the state delivered last");
+                let held = held.expect("an update of an unknown object");
+                assert!(Arc::ptr_eq(&held, old), "an update from another state than the one delivered last");
             }
-            (kind, Some(_)) => assert!(held.is_some(), "{kind:?} of something known"),
+            (kind, Some(_)) => assert!(held.is_some(), "{kind:?} of an unknown object"),
             (_, None) => assert!(held.is_none(), "added twice"),
         }
     }
@@ -110,11 +110,11 @@ impl Consumer {
     /// Asserts that the consumer has the same objects as the store.
     pub fn agrees(&self, store: &Store<u8, Object>) {
         let view = store.snapshot();
-        assert_eq!(self.0.len(), view.len(), "no change is lost");
+        assert_eq!(self.0.len(), view.len(), "a change was lost");
         for (key, object) in view.iter() {
             assert!(
                 self.0.get(key).is_some_and(|held| Arc::ptr_eq(held, object)),
-                "the newest state was delivered"
+                "the newest state was not delivered"
             );
         }
     }
@@ -127,12 +127,12 @@ pub fn content(view: &View) -> (Vec<(u8, u64)>, u64) {
     (objects, view.version().get())
 }
 
-/// Whether an index by version contains exactly the stored objects, each under its version.
+/// Returns true if an index by version contains exactly the stored objects, each under its version.
 pub fn is_exact(view: &View, index: &Index<Object, u64>) -> bool {
     let Ok(values) = view.index_values(index) else { return false };
     let members: usize = values.map(|(_, members)| members).sum();
     let found = |object: &Arc<Object>| {
-        let mut hits = view.by_index(index, &object.version).expect("the index is there");
+        let mut hits = view.by_index(index, &object.version).expect("the index is missing");
         hits.any(|hit| Arc::ptr_eq(hit, object))
     };
     members == view.len() && view.objects().all(found)

@@ -1,4 +1,4 @@
-//! Shared by the models of informers: a source with at most one object, and a clock that stands still.
+//! Shared by the models of informers: a source with at most one object, and a clock that does not advance.
 
 use std::task::Waker;
 
@@ -10,7 +10,7 @@ use flyball_sync::{Clock, Nanos, Timer};
 
 const SCHEMA: Schema<u8, u8> = Schema::new(|object| *object, |_| Version::ZERO);
 
-/// Time stands still, so no deadline passes.
+/// A clock that does not advance, so no deadline passes.
 #[derive(Debug)]
 pub struct Still;
 

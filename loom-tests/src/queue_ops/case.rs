@@ -1,4 +1,4 @@
-//! Concurrent operations and their allowed results, which are the results of the same steps in any sequential order.
+//! Concurrent operations and their allowed results: the results of the same steps in any sequential order.
 
 use std::collections::BTreeSet;
 use std::sync::mpsc;
@@ -26,7 +26,7 @@ impl Case {
             let seen = if self.blocks() { self.block() } else { self.at_once() };
             assert!(
                 allowed.contains(&seen),
-                "no order of the steps comes to this:\n{seen}\nbut:\n{allowed:#?}"
+                "no order of the steps has this result:\n{seen}\nbut:\n{allowed:#?}"
             );
         })
     }
@@ -42,7 +42,7 @@ impl Case {
     fn at_once(&self) -> String {
         let mut scene = Scene::new(self.start, &self.ops, true);
         let mut tasks = self.tasks(&mut scene, false).into_iter();
-        let mut own = tasks.next().expect("there is an operation");
+        let mut own = tasks.next().expect("the case has no operation");
         let spawn = |mut task: Task| {
             thread::spawn(move || {
                 task.poll();
@@ -56,8 +56,8 @@ impl Case {
         scene.end()
     }
 
-    /// Runs the case with threads that block. The threads return, at the latest when the queue is stopped. If a thread must return earlier, the test
-    /// waits for it before the stop, so that the stop does not hide a lost wake-up.
+    /// Runs the case with threads that block. Stopping the queue ends all waits at the latest. If a thread must return
+    /// earlier, the case joins it before the stop, so that the stop does not hide a lost wake-up.
     fn block(&self) -> String {
         let mut scene = Scene::new(self.start, &self.ops, false);
         let mut threads = Vec::new();
@@ -77,7 +77,7 @@ impl Case {
         let mut back = Vec::new();
         let mut gather = |scene: &mut Scene| {
             scene.settle();
-            // With two blocking threads, one may have taken the key that the other waits for.
+            // With two blocking threads, one may have taken the key for which the other waits.
             if let [(waits_for, _)] = threads[..] {
                 if scene.has_come(waits_for) {
                     back.extend(threads.pop().map(|(_, thread)| thread.join().unwrap()));
@@ -110,7 +110,7 @@ impl Case {
             // The two steps of ending the queue.
             steps.push(2);
         }
-        // Runs a few at a time, because the steps of one interleaving are bounded.
+        // Runs a few orders at a time, because the number of steps of one interleaving is bounded.
         for orders in orders(&steps).chunks(8) {
             let (case, orders, sender) = (self.clone(), orders.to_vec(), sender.clone());
             once(move || orders.iter().for_each(|order| sender.send(case.in_order(order)).unwrap()));

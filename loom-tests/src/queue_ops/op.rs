@@ -10,7 +10,7 @@ use crate::queue_ops::task::{Answer, For, step};
 use crate::wakers::poll_once;
 
 const SECOND: Duration = Duration::from_secs(1);
-/// A timeout in real time, which must not pass.
+/// A timeout in real time that must not elapse.
 const NEVER: Duration = Duration::from_secs(3600);
 
 macro_rules! ops {
@@ -53,7 +53,7 @@ ops! {
 }
 
 impl Op {
-    /// Whether the operation blocks a thread.
+    /// Returns true if the operation blocks a thread.
     pub fn blocks(self) -> bool {
         use Op::*;
         matches!(
@@ -113,7 +113,8 @@ impl Op {
         let Tools { queue, getter, clock, .. } = &tools;
         // Each adder has its own key.
         let own = 5 + tools.side;
-        let lease = |lease: &mut Option<Lease>| lease.take().expect("the scene has a lease for it");
+        let lease =
+            |lease: &mut Option<Lease>| lease.take().expect("the scene has no lease for the operation");
         match self {
             Self::Keys => {
                 let keys = queue.keys();

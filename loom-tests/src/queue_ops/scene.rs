@@ -1,4 +1,4 @@
-//! Sets up a queue in the initial state of the operations, and ends the queue afterwards.
+//! Sets up a queue in the initial state of a case, and shuts it down afterwards.
 
 use std::time::Duration;
 
@@ -41,9 +41,9 @@ pub(crate) struct Tools {
     pub(crate) getter: Consumer,
     pub(crate) clock: ManualClock,
     pub(crate) lease: Option<Lease>,
-    /// A key whose lease was detached, if an operation needs one.
+    /// A key whose lease was detached, if an operation needs one; otherwise 0.
     pub(crate) detached: u32,
-    /// Which operation.
+    /// The number of the operation.
     pub(crate) side: u32,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Scene {
     pub(crate) queue: Queue,
     getter: Consumer,
     capacity: usize,
-    /// Detached keys that no operation takes are ended at the end.
+    /// The leases that no operation takes; they are completed at the end.
     leases: Vec<Lease>,
     detached: u32,
     /// The initial waiters, then the operations.
@@ -61,7 +61,7 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// `waited`: whether there are waiters in addition to the operations.
+    /// `waited`: adds waiters in addition to the operations.
     pub(crate) fn new(start: Start, ops: &[Op], waited: bool) -> Self {
         let leased = matches!(start, Start::Leased | Start::Full | Start::Ending);
         let detached = ops.iter().any(|op| op.takes_detached());
@@ -82,7 +82,7 @@ impl Scene {
         match start {
             Start::Ready => drop(queue.add(1).unwrap()),
             Start::Leased => waiters.extend([For::Key, For::Idle]),
-            // A refused adder updates the waiters again, which would hide a lost wake-up of another adder.
+            // A refused adder updates the waiters again, which would hide the lost wake-up of another adder.
             Start::Full if ops.iter().any(|op| op.waits_for() == For::Room) => {}
             Start::Full => waiters.push(For::Room),
             Start::Soon => drop(queue.add_after(1, SECOND).unwrap()),
@@ -112,13 +112,13 @@ impl Scene {
             trace: Vec::new(),
         };
         if detached {
-            // The last lease: a concurrent end of a lease takes the earlier ones.
-            scene.detached = scene.leases.pop().expect("there is one").detach();
+            // The last lease is detached: operations take the earlier ones.
+            scene.detached = scene.leases.pop().expect("no lease").detach();
         }
         if waited {
             scene.tasks = waiters.into_iter().map(|what| scene.waiter(what)).collect();
             scene.settle();
-            assert!(scene.tasks.iter().all(|task| task.answer.is_none()), "a task does not wait");
+            assert!(scene.tasks.iter().all(|task| task.answer.is_none()), "a waiter completed too early");
         }
         scene
     }
@@ -143,7 +143,7 @@ impl Scene {
         })
     }
 
-    /// The operation of one side.
+    /// Builds the task of one operation.
     pub(crate) fn task(&mut self, op: Op, side: u32, stepwise: bool) -> Task {
         let lease = op.takes_lease().then(|| self.leases.remove(0));
         let tools = Tools {
@@ -166,7 +166,7 @@ impl Scene {
         }
     }
 
-    /// Polls until no task is woken, then records the waiters, what they wait for, and the states of the keys.
+    /// Polls until no task is woken, then records the waiters, their conditions, and the states of the keys.
     fn note(&mut self, when: &str) {
         self.settle();
         self.queue.check().unwrap();
@@ -188,7 +188,7 @@ impl Scene {
         self.trace.push(format!("{when}: {keys:?} {said:?}"));
     }
 
-    /// Whether a wait could end now, according to the public state of the queue.
+    /// Returns true if a wait for `what` could end now, according to the public state of the queue.
     pub(crate) fn has_come(&self, what: For) -> bool {
         let (keys, stats) = (self.queue.keys(), self.queue.stats());
         let (paused, shut_down) = (stats.paused, stats.shutting_down);
@@ -206,24 +206,24 @@ impl Scene {
         }
     }
 
-    /// Ends all leases held here and by `tasks`.
+    /// Completes all leases of the scene and of `tasks`.
     pub(crate) fn end_leases(&mut self) {
         let held = self.tasks.iter_mut().filter_map(|task| task.answer.as_mut());
         let held = held.flat_map(|answer| answer.leases.drain(..));
         let leases: Vec<Lease> = self.leases.drain(..).chain(held).collect();
         leases.into_iter().for_each(Lease::done);
         if self.detached != 0 {
-            // Returns an error if an operation has ended the lease.
+            // Returns an error if an operation has completed the lease.
             let _ = self.queue.done(&self.detached);
         }
     }
 
-    /// Takes over the leases of `task`, to end them with the others.
+    /// Takes the leases of `task`, to complete them with the others.
     pub(crate) fn adopt(&mut self, task: &mut Task) {
         self.leases.extend(task.answer.iter_mut().flat_map(|answer| answer.leases.drain(..)));
     }
 
-    /// No key is in two leases.
+    /// Asserts that no key has two leases.
     fn each_key_once(&self) {
         let held = self.tasks.iter().filter_map(|task| task.answer.as_ref());
         let held = held.flat_map(|answer| &answer.leases).chain(&self.leases);
@@ -232,11 +232,11 @@ impl Scene {
         assert!(keys.windows(2).all(|pair| pair[0] != pair[1]), "a key in two leases: {keys:?}");
     }
 
-    /// Ends everything on one thread and returns the observations.
+    /// Shuts everything down on one thread, and returns the observations.
     pub(crate) fn end(mut self) -> String {
         self.note("operations");
         self.each_key_once();
-        // Moves the clock before any call that updates the queue's alarm, so that a missing alarm is detected.
+        // Advances the clock before any call that updates the queue's alarm, so that a missing alarm is detected.
         self.clock.advance(9 * SECOND);
         self.note("later");
         self.queue.resume();
@@ -257,7 +257,7 @@ impl Scene {
         self.trace.push(format!("{left:?}"));
     }
 
-    /// After the stop all waits return, and the queue is empty.
+    /// Asserts that after the stop all waits return and the queue is empty.
     pub(crate) fn stopped(mut self) -> String {
         self.tasks.sort_by_key(|task| task.side);
         self.settle();

@@ -32,7 +32,7 @@ impl Answer {
     }
 }
 
-/// What an operation waits for.
+/// The condition for which an operation waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum For {
     /// The operation does not wait.
@@ -41,7 +41,7 @@ pub enum For {
     Key,
     /// Capacity for a key.
     Room,
-    /// The end of a queue that is shut down.
+    /// The end of the drain of a queue that is shut down.
     Drained,
     /// A queue that is idle.
     Idle,
@@ -50,13 +50,13 @@ pub enum For {
 }
 
 pub(crate) struct Task {
-    /// 0 for the initial waiters.
+    /// The number of the operation; 0 for the initial waiters.
     pub(crate) side: u32,
     pub(crate) waits_for: For,
     future: Pin<Box<dyn Future<Output = Answer> + Send>>,
     woken: Arc<Counting>,
     waker: Waker,
-    /// Wake-ups before the last poll; `None` before the first.
+    /// The number of wake-ups before the last poll; `None` before the first poll.
     seen: Option<usize>,
     pub(crate) answer: Option<Answer>,
 }
@@ -71,7 +71,7 @@ impl Task {
         Self { side, waits_for, future: Box::pin(future), woken, waker, seen: None, answer: None }
     }
 
-    /// Polls the operation unless it has completed or was not woken. Returns whether it was polled.
+    /// Polls the operation unless it has completed or was not woken. Returns true if it was polled.
     pub(crate) fn poll(&mut self) -> bool {
         let wakes = self.woken.wakes();
         if self.answer.is_some() || self.seen == Some(wakes) {
@@ -85,7 +85,7 @@ impl Task {
     }
 }
 
-/// Yields once, between two steps of an operation, so that the other operation may run steps.
+/// Yields once between two steps of an operation, so that the other operation can run steps.
 pub(crate) async fn step() {
     let mut yielded = false;
     std::future::poll_fn(|context| {
