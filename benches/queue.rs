@@ -1,4 +1,5 @@
-//! The queue beside a naive port of client-go's. Rows are named as in `design.md`; keys are `Arc<str>` of 30 bytes.
+//! The queue beside a naive port of client-go's queue. Rows are named as in `design.md`; keys are `Arc<str>` of 30
+//! bytes.
 //!
 //! `cargo bench -p benches --bench queue`
 

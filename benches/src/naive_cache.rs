@@ -1,6 +1,6 @@
 //! A naive port of client-go's indexer: maps under one mutex; index functions run at every write.
 
-#![allow(clippy::disallowed_types, reason = "an afternoon's port uses std's locks")]
+#![allow(clippy::disallowed_types, reason = "the naive port uses std's locks")]
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;

@@ -2,7 +2,7 @@
 //!
 //! The baseline of `queue.rs`. Keys are hashed by std's default hasher, and each is in up to three containers.
 
-#![allow(clippy::disallowed_types, reason = "an afternoon's port uses std's locks")]
+#![allow(clippy::disallowed_types, reason = "the naive port uses std's locks")]
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::Hash;
@@ -85,7 +85,7 @@ impl<K: Clone + Eq + Hash> NaivePort<K> {
     }
 }
 
-// === behind the traits for swapping; it knows neither delays nor failures ===
+// === implements the traits that make queues interchangeable; it supports neither delays nor failures ===
 
 impl<K: Clone + Eq + Hash> AddKeys<K> for NaivePort<K> {
     fn add(&self, key: K) -> Result<(), K> {

@@ -86,7 +86,10 @@ mod under_loom {
         let count = Arc::new(AtomicU64::new(0));
         let counter = count.clone();
         thread::reset_count();
-        #[expect(clippy::disallowed_methods, reason = "how long the exploration took, nothing waits for it")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "measures the exploration; nothing waits for the clock"
+        )]
         let started = Instant::now();
         builder.check(move || {
             // Ordering: Relaxed; loom runs all threads of a model on this thread.
@@ -156,7 +159,7 @@ mod under_loom {
         }
 
         #[test]
-        #[expect(clippy::disallowed_types, reason = "the point: a lock that loom does not see")]
+        #[expect(clippy::disallowed_types, reason = "the test needs a lock that loom does not see")]
         fn what_loom_cannot_see_is_one_interleaving() {
             let explored = run(&MODEL, 1, || {
                 let other = thread::spawn(|| std::sync::Mutex::new(1).into_inner());

@@ -123,7 +123,7 @@ fn two_failures_vs_eviction() {
     });
 }
 
-// === the clock moved by hand ===
+// === the manual clock ===
 
 #[test]
 fn advance_vs_wake_at() {

@@ -34,7 +34,7 @@ fn empty() -> (ManualClock, RateLimiter<ManualTimer>) {
     (clock, bucket)
 }
 
-// === the word ===
+// === the atomic state word ===
 
 #[test]
 fn try_acquire_vs_try_acquire() {
@@ -103,7 +103,7 @@ fn try_acquire_vs_set_quota() {
     });
 }
 
-// === the line ===
+// === the wait queue ===
 
 #[test]
 fn try_acquire_vs_first_waiter() {

@@ -183,7 +183,7 @@ fn cancel_vs_get() {
     });
 }
 
-// === ends ===
+// === shutdown, drain and stop ===
 
 #[test]
 fn shut_down_vs_task_and_thread() {

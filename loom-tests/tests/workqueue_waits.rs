@@ -287,7 +287,7 @@ fn get_many_vs_add() {
     });
 }
 
-// === leases without a guard ===
+// === detached leases ===
 
 #[test]
 fn done_by_key_twice() {

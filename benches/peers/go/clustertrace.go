@@ -33,7 +33,7 @@ const (
 
 var resourceNames = [resources]string{"pods", "services", "nodes", "deployments", "replicasets", "endpointslices"}
 
-// Recorded is an object of any of the resources.
+// Recorded is an object of one of the resources.
 type Recorded struct {
 	metav1.TypeMeta
 	metav1.ObjectMeta
@@ -47,7 +47,7 @@ type Recorded struct {
 	ownerQueued     *addition
 	ready           bool
 	address         string
-	// Of a Service.
+	// For a Service.
 	selector labels.Set
 	// Of a ReplicaSet: the counts in its status.
 	settled counts
@@ -58,7 +58,7 @@ type Recorded struct {
 	number, version uint32
 }
 
-// counts are replicas, and how many of them are ready.
+// counts are the number of replicas and the number of ready replicas.
 type counts struct{ all, ready int }
 
 func (r *Recorded) DeepCopyObject() runtime.Object {
@@ -67,7 +67,7 @@ func (r *Recorded) DeepCopyObject() runtime.Object {
 	return &copied
 }
 
-// RecordedList is a list of any of the resources.
+// RecordedList is a list of one of the resources.
 type RecordedList struct {
 	metav1.TypeMeta
 	metav1.ListMeta

@@ -44,7 +44,7 @@ func delayAdd(options Options) Figures {
 	return Figures{"ns": perOp(start, len(all))}
 }
 
-// delayBytes: live heap of a queue in which the keys wait, beyond the keys.
+// delayBytes: live heap of a queue with waiting keys, without the keys.
 func delayBytes(options Options) Figures {
 	all, delays := keys(options.Keys), far(options.Keys)
 	before := live()
@@ -62,7 +62,7 @@ func delayBytes(options Options) Figures {
 	return figures
 }
 
-// lateness: deadlines spread over two seconds, one consumer; time from deadline to receipt.
+// lateness: deadlines spread over two seconds and one consumer; measures the time from deadline to receipt.
 func lateness(options Options) Figures {
 	all := keys(options.Keys)
 	const lead, spread = time.Second, 2 * time.Second

@@ -242,7 +242,7 @@ func live() int64 {
 	return int64(stats.HeapAlloc)
 }
 
-// allocations: of the steady cycle, per key.
+// allocations: allocations of the steady cycle, per key.
 func allocations(options Options) Figures {
 	queue, all := newQueue(options.Who), keys(options.Keys)
 	round := func() {

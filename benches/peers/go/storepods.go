@@ -35,7 +35,7 @@ func fleet(count, namespaces int) []*Pod {
 		all[i] = &Pod{
 			key:       fmt.Sprintf("%s/name-%010d", names[i%namespaces], i),
 			namespace: names[i%namespaces],
-			// A permutation, as 61 803 has no divisor in common with a power of ten.
+			// A permutation, because 61 803 is coprime to powers of ten.
 			node:    nodes[i*61_803%count/podsANode%len(nodes)],
 			labels:  [2]string{apps[i/7%len(apps)], stages[i/3%len(stages)]},
 			uid:     fmt.Sprintf("94e13965-e585-4342-a59a-%012d", i),

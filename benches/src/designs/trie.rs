@@ -203,7 +203,7 @@ impl<'a, T> Iterator for Iter<'a, T> {
     }
 }
 
-/// O(1): all nodes are shared.
+/// O(1): the clone shares all nodes.
 impl<T> Clone for Trie<T> {
     fn clone(&self) -> Self {
         Self { root: self.root.clone(), len: self.len }

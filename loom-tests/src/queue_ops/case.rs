@@ -107,7 +107,7 @@ impl Case {
         let (sender, receiver) = mpsc::channel();
         let mut steps: Vec<usize> = self.ops.iter().map(|op| op.steps()).collect();
         if self.blocks() {
-            // The two steps of ending the queue.
+            // Shutting down a queue takes two steps.
             steps.push(2);
         }
         // Runs a few orders at a time, because the number of steps of one interleaving is bounded.
@@ -128,7 +128,7 @@ impl Case {
                 task.poll();
                 continue;
             }
-            // Ends a queue with blocking threads. A side without further steps stays in its wait.
+            // Shuts down a queue with blocking threads. An operation without further steps keeps waiting.
             for (side, task) in tasks.iter_mut().enumerate() {
                 if !later.contains(&side) {
                     task.poll();

@@ -17,7 +17,7 @@ macro_rules! ops {
     ($($op:ident)*) => {
         /// An operation.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        #[expect(missing_docs, reason = "they are called as the methods are")]
+        #[expect(missing_docs, reason = "they have the names of the methods")]
         pub enum Op { $($op),* }
 
         impl Op {

@@ -162,7 +162,7 @@ impl Scene {
         let mut rounds = 0;
         while self.tasks.iter_mut().map(Task::poll).filter(|polled| *polled).count() > 0 {
             rounds += 1;
-            assert!(rounds < 50, "tasks wake themselves for ever: {:?}", self.trace);
+            assert!(rounds < 50, "tasks wake themselves forever: {:?}", self.trace);
         }
     }
 
@@ -200,7 +200,7 @@ impl Scene {
             For::Nothing | For::Overdue => false,
             For::Key => ready && !paused || shut_down && !ready && !leased && !waiting,
             For::Room => shut_down || keys.len() < self.capacity,
-            // While the queue serves waiting keys, a drain continues.
+            // A drain continues while the queue still serves waiting keys.
             For::Drained => shut_down && !ready && !leased && !waiting,
             For::Idle => !ready && !leased,
         }

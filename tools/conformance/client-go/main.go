@@ -18,7 +18,7 @@ import (
 // A runner answers the lines of one script, in order.
 type runner interface {
 	answer(line string) answer
-	// end stops every goroutine, or the bubble would wait for it.
+	// end stops every goroutine; otherwise the bubble would wait for it.
 	end()
 }
 

@@ -152,7 +152,7 @@ func (l line) texts(name string) ([]string, error) {
 	}
 	var texts *[]*string
 	if err := json.Unmarshal(member, &texts); err != nil || texts == nil || slices.Contains(*texts, nil) {
-		return nil, errors.New("what is indexed has to be a list of strings")
+		return nil, errors.New("the values of an index must be a list of strings")
 	}
 	var values []string
 	for _, text := range *texts {

@@ -8,7 +8,7 @@ const PAGE: &str = include_str!("../DIFFERENCES.md");
 #[derive(Debug)]
 pub(crate) struct Example {
     /// The heading above the table: the name of a rule, or "No differences".
-    #[cfg_attr(not(test), expect(dead_code, reason = "only tests ask which rule it shows"))]
+    #[cfg_attr(not(test), expect(dead_code, reason = "only tests read the heading"))]
     pub(crate) heading: &'static str,
     pub(crate) kind: Kind,
     pub(crate) script: Vec<String>,

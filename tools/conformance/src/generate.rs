@@ -149,7 +149,7 @@ impl<'a> QueueScript<'a> {
 
     fn add_after(&mut self) -> String {
         let key = pick(self.random, self.keys);
-        // Now and then one that is as good as never.
+        // Sometimes a delay that practically never ends.
         let delay = if one_in(self.random, 50) { long(self.random) } else { pick(self.random, &self.delays) };
         format!(r#"{{"op":"add_after","k":"{key}","ms":{delay}}}"#)
     }

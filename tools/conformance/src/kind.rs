@@ -103,7 +103,7 @@ where
 {
     fn answer(&mut self, line: &str) -> String {
         match self.0(line) {
-            Ok(line) => answer_text(&self.1(Some(&line)), "what this line asks for is refused"),
+            Ok(line) => answer_text(&self.1(Some(&line)), "the call of this line is refused"),
             Err(error) => answer_text(&self.1(None), &error),
         }
     }

@@ -27,7 +27,7 @@ pub(crate) fn run(options: &Parity) -> Result<()> {
     }
     match differing {
         0 => Ok(()),
-        n => bail!("{n} times the answers differ, with seed {}", options.seed),
+        n => bail!("{n} scripts differ, with seed {}", options.seed),
     }
 }
 

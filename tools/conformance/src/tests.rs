@@ -95,13 +95,13 @@ fn each_rule_has_its_example() {
         let example = example.unwrap_or_else(|| panic!("{} is not on the page", rule.name()));
         assert_ne!(example.flyball, example.client_go, "{}", rule.name());
         let alone = play(example.kind.reference(Rules::NONE.flipped(rule)), &example.script);
-        assert!(!differs(&alone, &example.flyball), "{}: with it alone {alone:?}", rule.name());
+        assert!(!differs(&alone, &example.flyball), "{}: with this rule alone {alone:?}", rule.name());
         let without = play(example.kind.reference(Rules::ALL.flipped(rule)), &example.script);
-        assert!(!differs(&without, &example.client_go), "{}: without it {without:?}", rule.name());
+        assert!(!differs(&without, &example.client_go), "{}: without this rule {without:?}", rule.name());
     }
     let headings = examples::all().into_iter().map(|example| example.heading);
     for heading in headings.filter(|heading| *heading != "No differences") {
-        assert!(Rule::ALL.iter().any(|rule| rule.name() == heading), "{heading} is no rule");
+        assert!(Rule::ALL.iter().any(|rule| rule.name() == heading), "{heading} is not a rule");
     }
 }
 
@@ -112,7 +112,7 @@ fn the_page_of_differences_is_committed() {
         let Committed { scripts, answers } = committed(kind);
         for example in examples::all().into_iter().filter(|example| example.kind == kind) {
             let at = scripts.iter().position(|script| *script == example.script);
-            let at = at.unwrap_or_else(|| panic!("{} is not committed: record anew", example.heading));
+            let at = at.unwrap_or_else(|| panic!("{} is not committed: record again", example.heading));
             assert!(!differs(&answers[at], &example.client_go), "{}: {:?}", example.heading, answers[at]);
         }
     }

@@ -65,7 +65,7 @@ pub(crate) fn store_line(text: &str) -> Parsed<StoreLine> {
 }
 
 fn store_object(object: &Value) -> Parsed<StoreObject> {
-    let members = object.as_object().ok_or("what is stored has to be an object")?;
+    let members = object.as_object().ok_or("a stored value must be an object")?;
     let members = members.iter().map(|(name, member)| (name.clone(), strings(member)));
     Ok(StoreObject { text: object.to_string(), members: members.collect() })
 }

@@ -73,12 +73,12 @@ impl Cluster {
         self.api_server.url()
     }
 
-    /// The bearer token of `admin`, who has all permissions.
+    /// The bearer token of `admin`, a user with all permissions.
     pub fn token(&self) -> &str {
         &self.credentials.admin
     }
 
-    /// The bearer token of `nobody`, who has almost no permissions: requests are answered with 403.
+    /// The bearer token of `nobody`, a user with almost no permissions: requests are answered with 403.
     pub fn token_of_nobody(&self) -> &str {
         &self.credentials.nobody
     }

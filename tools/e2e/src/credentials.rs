@@ -40,7 +40,7 @@ impl Credentials {
         let key = EcdsaKeyPair::generate_pkcs8(&ALGORITHM, &random);
         let key = key.map_err(|_| anyhow!("no randomness for a key"))?;
         let pair = EcdsaKeyPair::from_pkcs8(&ALGORITHM, key.as_ref(), &random);
-        let pair = pair.map_err(|error| anyhow!("a key just made: {error}"))?;
+        let pair = pair.map_err(|error| anyhow!("the generated key: {error}"))?;
         let signing_key = folder.join("service-accounts.key");
         fs::write(&signing_key, pem("PRIVATE KEY", key.as_ref()))?;
         let public_key = folder.join("service-accounts.pub");

@@ -10,7 +10,7 @@ const STEP: Duration = Duration::from_millis(20);
 /// For events of another process that come without a notification: a server is ready, a process has ended.
 #[expect(
     clippy::disallowed_methods,
-    reason = "servers live on the wall clock, and asking again is the only way to hear of them"
+    reason = "servers run in real time, and polling is the only way to observe them"
 )]
 pub fn eventually<T>(limit: Duration, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
     let start = Instant::now();

@@ -9,7 +9,7 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 
-/// The clock.
+/// Returns the current time, for the timestamps of a status.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// Pods of this image never become ready.

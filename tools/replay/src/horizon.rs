@@ -61,7 +61,8 @@ impl Horizon {
         self.announce(Some(place));
     }
 
-    /// The watch of a resource has delivered every event before `next` (`usize::MAX`: it has no more events).
+    /// Records that the watch of a resource has delivered every event before `next` (`usize::MAX`: it has no more
+    /// events).
     pub(crate) fn reached(&self, resource: usize, next: usize) {
         let mut gate = self.gate.lock();
         gate.next[resource] = next;

@@ -1,4 +1,4 @@
-//! EDGE. `replay`: a whole controller over a recorded real cluster.
+//! EDGE. `replay`: two controllers over a recorded real cluster.
 //!
 //! | file | |
 //! |---|---|

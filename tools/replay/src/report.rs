@@ -176,7 +176,7 @@ impl Run {
             format!("{speed}, {} a controller, seed {}", plural(args.workers.into(), "worker"), args.seed),
         );
         if self.passes > 1 {
-            row("passes", format!("{}, the median is told", number(self.passes as u64)));
+            row("passes", format!("{}, the figures are those of the median", number(self.passes as u64)));
         }
         row(
             "events",

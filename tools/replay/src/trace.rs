@@ -253,7 +253,7 @@ impl<V: Object> Reading<V> {
         if kind == "FINAL" {
             let (items, version) = list(json).map_err(explained)?;
             if version < stream.last() {
-                return Err(format!("FINAL of {resource} is older than what the watch told"));
+                return Err(format!("FINAL of {resource} is older than the last event of its watch"));
             }
             let list =
                 items.iter().map(|item| decode(item)).collect::<Result<Vec<_>, _>>().map_err(explained)?;

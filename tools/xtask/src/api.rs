@@ -16,10 +16,10 @@ mod examples;
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Writes the listings instead of comparing them.
+    /// Write the listings instead of comparing them.
     #[arg(long)]
     write: bool,
-    /// Only this package.
+    /// Check only this package.
     package: Option<String>,
 }
 

@@ -63,9 +63,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     }
     let changed = changed(workspace)?;
     if !changed.is_empty() {
-        eprintln!("{changed} differs from the commit: nothing of this run is written down");
+        eprintln!("{changed} differs from the commit: the results of this run are not recorded");
     }
-    #[expect(clippy::disallowed_methods, reason = "a tool's own patience, nothing that is tested")]
+    #[expect(clippy::disallowed_methods, reason = "a time limit of the tool, no tested code")]
     let begun = Instant::now();
     let mut complaints = Vec::new();
     for rung in RUNGS {
@@ -130,7 +130,7 @@ fn climb(workspace: &Workspace, rung: &Rung, commit: &str, scale: f64) -> Result
         // A command that succeeds without having checked anything is no evidence.
         None => {
             record.outcome = Outcome::Failed;
-            record.figures = "it did not say what it did".to_owned();
+            record.figures = "the output has no counts".to_owned();
         }
         Some(figures) => record.figures = figures,
     }
@@ -145,7 +145,7 @@ fn log(workspace: &Workspace, rung: &Rung) -> PathBuf {
 fn code(workspace: &Workspace) -> Result<String> {
     let not_the_page = format!(":(exclude){PAGE}");
     let commit = git(workspace, &["log", "-1", "--format=%h", "--abbrev=12", "--", ".", &not_the_page])?;
-    ensure!(!commit.is_empty(), "evidence is of a commit, and there is none");
+    ensure!(!commit.is_empty(), "there is no commit to record evidence for");
     Ok(commit)
 }
 

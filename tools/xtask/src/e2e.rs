@@ -25,7 +25,7 @@ const OWN_CLUSTER: &str = "own_cluster::";
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Only tests whose path contains this.
+    /// Run only tests whose path contains this.
     #[arg(long, value_name = "FILTER")]
     test: Option<String>,
     /// Run on an existing cluster, in separate namespaces, without the tests that kill servers. Without a path: the

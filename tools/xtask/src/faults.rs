@@ -10,7 +10,7 @@ use crate::workspace::Workspace;
 
 pub(crate) const FILE: &str = "loom-tests/faults.toml";
 
-/// The seeded fault that one model has to catch.
+/// The seeded fault of one model.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Fault {
@@ -42,7 +42,7 @@ pub(crate) fn read(workspace: &Workspace) -> Result<Vec<Fault>> {
     parse(&workspace.read(FILE)?).context(FILE)
 }
 
-/// The faults of a text in the form of the file.
+/// Parses faults from a text in the format of the file.
 pub(crate) fn parse(text: &str) -> Result<Vec<Fault>> {
     Ok(toml::from_str::<Document>(text)?.fault)
 }

@@ -85,7 +85,7 @@ fn one(workspace: &Workspace, options: &Options, target: &str) -> Result<u64> {
     match process::run_logged(&mut command, &log, Duration::from_secs(options.seconds + 120))? {
         Ended::By(status) if status.success() => {}
         Ended::By(status) => bail!("{status}\n{}", process::tail(&log, 60)),
-        Ended::Late => bail!("did not end\n{}", process::tail(&log, 20)),
+        Ended::Late => bail!("timed out\n{}", process::tail(&log, 20)),
     }
     let executions = executed(&fs::read_to_string(&log)?).context("libFuzzer gave no statistics")?;
     ensure!(executions > 0, "nothing was executed");

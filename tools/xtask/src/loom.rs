@@ -143,7 +143,7 @@ fn faults(
         return Ok(outcomes);
     }
     let tree = Tree::open(workspace)?;
-    #[expect(clippy::disallowed_methods, reason = "a tool's own patience, nothing that is tested")]
+    #[expect(clippy::disallowed_methods, reason = "a time limit of the tool, no tested code")]
     let start = std::time::Instant::now();
     for model in chosen {
         if options.fault_seconds.is_some_and(|limit| start.elapsed().as_secs() >= limit) {

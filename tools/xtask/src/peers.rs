@@ -103,7 +103,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             }
         }
     }
-    ensure!(rows > 0 || !complaints.is_empty(), "no row is called so");
+    ensure!(rows > 0 || !complaints.is_empty(), "no row has this name");
     process::verdict(&complaints)
 }
 

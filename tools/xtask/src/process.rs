@@ -41,10 +41,7 @@ pub(crate) fn run_logged(command: &mut Command, log: &Path, limit: Duration) -> 
             child.wait()?;
             return Ok(Ended::Late);
         }
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "std waits for a child with or without end, not with a limit"
-        )]
+        #[expect(clippy::disallowed_methods, reason = "std cannot wait for a child with a timeout")]
         std::thread::sleep(STEP);
         waited += STEP;
     }

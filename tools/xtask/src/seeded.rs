@@ -109,7 +109,7 @@ impl<'a> Tree<'a> {
                 return Ok(Ok(()));
             }
         }
-        Ok(Err(format!("its model ended otherwise than by failing: {status}\n{}", process::tail(&log, 20))))
+        Ok(Err(format!("its model did not end with a failure: {status}\n{}", process::tail(&log, 20))))
     }
 
     fn passes_tests(&self, model: &Declared, limit: Duration) -> Result<Result<(), String>> {
@@ -126,8 +126,8 @@ impl<'a> Tree<'a> {
         command.env("CARGO_TARGET_DIR", self.workspace.target.join("faults").join("tests"));
         Ok(match process::run_logged(&mut command, &log, limit)? {
             Ended::By(status) if status.success() => Ok(()),
-            Ended::By(_) => Err(format!("the ordinary tests see it\n{}", process::tail(&log, 20))),
-            Ended::Late => Err("the ordinary tests hang on it".to_owned()),
+            Ended::By(_) => Err(format!("the ordinary tests fail\n{}", process::tail(&log, 20))),
+            Ended::Late => Err("the ordinary tests hang".to_owned()),
         })
     }
 

@@ -37,7 +37,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         match process::run_logged(&mut command, &log, Duration::from_secs(options.limit))? {
             Ended::By(status) if status.success() => println!("{} passes", model.name),
             Ended::By(_) => complaints.push(format!("{}\n{}", model.name, process::tail(&log, 40))),
-            Ended::Late => complaints.push(format!("{}: not ended after {} s", model.name, options.limit)),
+            Ended::Late => complaints.push(format!("{}: timed out after {} s", model.name, options.limit)),
         }
     }
     process::verdict(&complaints)?;

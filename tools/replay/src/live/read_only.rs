@@ -37,7 +37,7 @@ fn harmless(request: Request<Body>) -> Result<Request<Body>, BoxError> {
         return Ok(request);
     }
     Err(format!(
-        "{} {} is not asked: this program only lists and watches",
+        "{} {} is not sent: this program only lists and watches",
         request.method(),
         request.uri().path()
     )

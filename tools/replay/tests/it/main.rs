@@ -1,4 +1,4 @@
-//! The program from outside: exit status, stdout and stderr.
+//! Tests of the program's exit status, stdout and stderr.
 
 mod bad_input;
 mod interrupt;

@@ -45,7 +45,7 @@ pub(super) fn run(workspace: &Workspace) -> Result<()> {
         let output = command.output().with_context(|| process::show(&command))?;
         ensure!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
         let (printed, expected) = (String::from_utf8_lossy(&output.stdout).into_owned(), page("out")?);
-        ensure!(printed == expected, "{name} as a project of its own prints\n{printed}and not\n{expected}");
+        ensure!(printed == expected, "{name} as a separate project prints\n{printed}and not\n{expected}");
         eprintln!("{name}: runs with the dependencies of its page");
     }
     Ok(())

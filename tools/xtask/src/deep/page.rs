@@ -50,7 +50,7 @@ mod tests {
         let file = std::env::temp_dir().join(format!("flyball-xtask-{}-page.json", std::process::id()));
         let _ = std::fs::remove_file(&file);
         let mut state = State::open(file.clone()).unwrap();
-        let [first, second, third, ..] = RUNGS else { panic!("there are rungs") };
+        let [first, second, third, ..] = RUNGS else { panic!("too few rungs") };
         state.note(sample(second.name, "c2", Outcome::Passed)).unwrap();
         let before = format!(
             "| `{}` | old | passed | kept |\n| `{}` | old | failed | replaced |\n| `gone` | old |\n",
@@ -66,8 +66,8 @@ mod tests {
                 second.name, second.what
             )
         );
-        assert_eq!(rows.len(), 2, "{} has not run, and `gone` is no rung", third.name);
-        assert_eq!(render(&page, &state, RUNGS), page, "writing it again changes nothing");
+        assert_eq!(rows.len(), 2, "{} has not run, and `gone` is not a rung", third.name);
+        assert_eq!(render(&page, &state, RUNGS), page, "a second rendering differs");
         std::fs::remove_file(file).unwrap();
     }
 }

@@ -91,7 +91,7 @@ fn cache() -> Result<PathBuf> {
     let base = base.or_else(|| Some(Path::new(&env::var_os("HOME")?).join(".cache")));
     match base {
         Some(base) => Ok(base.join("flyball")),
-        None => bail!("neither $XDG_CACHE_HOME nor $HOME say where to keep the binaries"),
+        None => bail!("neither $XDG_CACHE_HOME nor $HOME is set"),
     }
 }
 

@@ -46,7 +46,7 @@ pub(super) fn run(workspace: &Workspace, programs: &Programs) -> Result<()> {
             let output = command.output().context("valgrind")?;
             ensure!(output.status.success(), "{}: {}", process::show(&command), output.status);
             let total = total(&fs::read_to_string(&file)?).context("callgrind gave no total")?;
-            ensure!(total > 0.0, "{function} was not seen");
+            ensure!(total > 0.0, "{function} was not counted");
             counts.push(total / operations);
         }
         println!("{work:22}{:>8.0}{:>8.0}", counts[0], counts[1]);

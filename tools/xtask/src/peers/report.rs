@@ -80,7 +80,7 @@ impl Verdict {
         let needed = |party: Party| {
             figure(party, row.figure).with_context(|| format!("{}: no figure of {}", row.work, party.name()))
         };
-        let (own, others) = measurement.ours.split_first().context("ours is measured")?;
+        let (own, others) = measurement.ours.split_first().context("no run of flyball")?;
         let mut variants = Vec::new();
         for party in others {
             variants.push((*party, needed(*party)?.median));

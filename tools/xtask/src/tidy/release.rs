@@ -17,7 +17,7 @@ pub(super) fn check(workspace: &Workspace) -> Result<Vec<String>> {
                 Ok(text) if text.lines().count() > 5 => {
                     complaints.extend(outside(&path.to_string_lossy(), &text))
                 }
-                Ok(_) => complaints.push(format!("{}: says next to nothing", path.display())),
+                Ok(_) => complaints.push(format!("{}: is almost empty", path.display())),
                 Err(_) => complaints.push(format!("{}: missing", path.display())),
             }
         }

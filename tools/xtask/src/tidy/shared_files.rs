@@ -4,8 +4,8 @@
 use super::Source;
 
 /// The forbidden attributes, each with the alternative.
-const PATH: &str = "`#[path]`: what several crates share is a library";
-const DEAD: &str = "`allow(dead_code)`: what nothing uses goes out; `expect` says that, and why, it is there";
+const PATH: &str = "`#[path]`: put shared code into a library";
+const DEAD: &str = "`allow(dead_code)`: remove unused code, or use `expect` with a reason";
 
 pub(super) fn check(source: &Source) -> Vec<String> {
     let mut complaints = Vec::new();
@@ -44,7 +44,7 @@ fn attributes(source: &Source) -> Vec<(usize, String)> {
     found
 }
 
-/// Whether an attribute is `path`, alone or inside `cfg_attr`.
+/// Returns true if an attribute is `path`, alone or inside `cfg_attr`.
 fn is_path(attribute: &str) -> bool {
     attribute.starts_with("path=") || attribute.starts_with("cfg_attr(") && attribute.contains(",path=")
 }

@@ -66,12 +66,12 @@ impl Source {
         self.lines.iter().all(|line| line.test)
     }
 
-    /// Shipped lines and their numbers.
+    /// Lines outside of tests, with their numbers.
     pub(super) fn shipped(&self) -> impl Iterator<Item = (usize, &Line)> {
         self.lines.iter().enumerate().map(|(at, line)| (at + 1, line)).filter(|(_, line)| !line.test)
     }
 
-    /// Shipped paths, such as `std::fmt`, and the numbers of their lines.
+    /// Paths outside of tests, such as `std::fmt`, with their line numbers.
     pub(super) fn shipped_paths(&self) -> impl Iterator<Item = (usize, &str)> {
         let shipped = self.paths.iter().filter(|(number, _)| !self.lines[number - 1].test);
         shipped.map(|(number, path)| (*number, path.as_str()))
@@ -176,7 +176,7 @@ fn collect_paths(tokens: TokenStream, prefix: &str, paths: &mut Vec<(usize, Stri
     }
 }
 
-/// Marks the lines of `#[cfg(test)]` items.
+/// Marks the lines of `#[cfg(test)]` items as test lines.
 struct Tests<'a>(&'a mut [Line]);
 
 impl Tests<'_> {

@@ -228,7 +228,7 @@ fn main() -> Result<(), Failure> {
         Some(("store", _)) => ("store", &STORE),
         Some(("informer", _)) => ("informer", &INFORMER),
         Some(("controller", _)) => ("controller", &CONTROLLER),
-        _ => return Err(format!("of nothing that is drawn: {table}").into()),
+        _ => return Err(format!("no plot for this table: {table}").into()),
     };
     for plot in plots {
         let lines = (plot.lines)(&points);

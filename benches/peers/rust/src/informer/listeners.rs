@@ -18,7 +18,7 @@ use crate::options::Who;
 /// The capacity of kube-runtime's buffer between reflector and listeners, as in its example.
 const SHARED: usize = 100;
 
-/// What a listener does with an object.
+/// Handles the objects that a listener receives.
 pub(super) trait Handler: Send + 'static {
     fn handle(&mut self, state: State) -> impl Future<Output = ()> + Send;
 }

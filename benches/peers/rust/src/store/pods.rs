@@ -32,7 +32,7 @@ pub(crate) fn fleet(count: usize, namespaces: usize) -> Vec<Pod> {
     let pod = |number: usize| Pod {
         key: format!("{}/name-{number:010}", names[number % namespaces]).into(),
         namespace: names[number % namespaces].clone(),
-        // A permutation, as 61 803 has no divisor in common with a power of ten.
+        // A permutation, because 61 803 is coprime to powers of ten.
         node: nodes[number * 61_803 % count / PODS_A_NODE % nodes.len()].clone(),
         labels: [apps[number / 7 % apps.len()].clone(), stages[number / 3 % stages.len()].clone()],
         uid: format!("94e13965-e585-4342-a59a-{number:012}").into(),

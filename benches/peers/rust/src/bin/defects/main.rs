@@ -56,7 +56,7 @@ const DEFECTS: [Defect; 16] = [
 fn main() -> ExitCode {
     let asked: Vec<String> = std::env::args().skip(1).map(|name| name.to_uppercase()).collect();
     if let Some(unknown) = asked.iter().find(|name| DEFECTS.iter().all(|defect| defect.id != **name)) {
-        eprintln!("{unknown} is none of D1 to D16");
+        eprintln!("{unknown} is not one of D1 to D16");
         return ExitCode::FAILURE;
     }
     let wanted =
