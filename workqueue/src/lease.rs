@@ -42,7 +42,7 @@ pub use outcome::LeaseOutcome;
 /// assert_eq!(*lease, "a");
 /// assert_eq!(queue.add("a")?, Added::Dirty); // an event while the worker runs
 /// lease.done();
-/// assert_eq!(*queue.try_get()?, "a"); // comes once more
+/// assert_eq!(*queue.try_get()?, "a"); // handed out a second time
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
@@ -95,13 +95,13 @@ impl<K, T> Lease<K, T> {
         &self.key
     }
 
-    /// The number of this key's failures that were counted and not forgotten: 0 on the first try, and without a
-    /// limiter.
+    /// Returns the number of failures of this key that were counted and not forgotten. Returns 0 on the first try, and for a queue without
+    /// a limiter.
     pub fn num_requeues(&self) -> u32 {
         self.queue.as_ref().map_or(0, |queue| queue.requeues(&self.key))
     }
 
-    /// How long the lease has been held; `None` unless the queue [tracks ages](crate::Queue::track_ages).
+    /// Returns how long the lease has been held; `None` unless the queue [tracks ages](crate::Queue::track_ages).
     pub fn age(&self) -> Option<Duration> {
         self.queue.as_ref().and_then(|queue| queue.age(self.id))
     }
@@ -124,7 +124,7 @@ impl<K, T> Lease<K, T> {
     /// queue.add("a")?;
     /// let key = queue.try_get()?.detach();
     /// queue.done(&key)?;
-    /// assert!(queue.done(&key).is_err()); // never obeyed twice
+    /// assert!(queue.done(&key).is_err()); // the lease has ended
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use = "the key is leased until `done` is called with it"]
@@ -222,7 +222,7 @@ impl<K, T> Lease<K, T> {
     /// let queue = Queue::builder().clock(clock.clone()).limiter(Exponential::new(seconds(1)..=seconds(60))).build();
     /// queue.add("a")?;
     /// queue.try_get()?.retry(); // waits for a second
-    /// queue.add("a")?; // runs at once: that failure is not counted
+    /// queue.add("a")?; // Ready before its backoff is over: the next failure is not counted
     /// queue.try_get()?.retry();
     /// assert_eq!(queue.state(&"a"), KeyState::Waiting(Nanos::ZERO + seconds(1)));
     /// assert_eq!(queue.num_requeues(&"a"), 1);
@@ -265,7 +265,7 @@ impl<K, T> Lease<K, T> {
     }
 
     /// Like [`retry_after_at_least`](Self::retry_after_at_least), unless this is failure number `most` of the key. In
-    /// that case the failures of the key are forgotten, and the lease is returned to the caller, who ends it.
+    /// that case the failures of the key are forgotten, and the lease is returned to the caller, which must end it.
     ///
     /// Use this to limit the attempts of a key in addition to the [queue's limit](crate::QueueBuilder::give_up_after);
     /// the lower limit applies. Both follow the same rule: a failure that the limiter does not count, because the key

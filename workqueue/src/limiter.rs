@@ -2,15 +2,16 @@
 //!
 //! | what | guarded by |
 //! |---|---|
-//! | the policy and the state of the generator | `inner`; held while the policy, and `Hash`, `Eq`, `Clone` of keys, run; the queue's lock is taken under it, for a look whether a key is in the queue, and never the other way round |
-//! | `tracked`: zero promises that no key has failures | written under `inner`; read without it |
+//! | the policy and the state of the generator | `inner`; held while the policy runs, and with it `Hash`, `Eq` and `Clone` of keys; the queue's lock is taken while `inner` is held, to check whether a key is in the queue, but `inner` is never taken under the queue's lock |
+//! | `tracked`: zero means that no key has failures | written under `inner`; read without it |
 //!
 //! A policy is a pure function of its arguments and must not call the queue. Keys that the policy evicts are dropped
 //! after unlocking, also when a panic unwinds.
 //!
-//! The failures of a key are kept as long as the key is in the queue: a policy checks `in_use` before it evicts a key. Rejected:
-//! to notify the policy when a key enters and leaves the queue (a lock and a hash for each, and the order would have to be kept
-//! when a key leaves and enters concurrently), and failures in the entry of the key (a policy may count differently, or in several parts).
+//! The failures of a key are kept as long as the key is in the queue: a policy calls `in_use` before it evicts a key. Two alternatives were
+//! rejected. To notify the policy when a key enters or leaves the queue would cost a lock and a hash each time, and the notifications of a
+//! key that leaves and enters concurrently would have to stay in order. To store failures in the entry of the key does not fit all
+//! policies: a policy may count differently, or in several parts.
 
 use std::any::TypeId;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

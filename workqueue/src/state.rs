@@ -1,20 +1,19 @@
 //! PURE. The whole queue as a state machine, without locks, clocks, threads, futures or randomness.
 //!
-//! The table of states is in `state/entry.rs`; this file and the files below it implement the transitions. Times are
-//! arguments. `now` is `None` if the caller saw no deadline and therefore did not read the clock; then the last time
-//! seen is used, which can only be too early, so no key is handed out before its deadline.
+//! The table of states is in `state/entry.rs`; this file and the files below it implement the transitions. Times are arguments. `now` is
+//! `None` if the caller saw no deadline and therefore did not read the clock. In that case the state uses the last time that was passed to
+//! it. That time can only be too early, so no key is handed out before its deadline.
 //!
 //! # Invariants
 //! 1. Every live slot is in the key table once, under its hash; the table holds nothing else.
-//! 2. A slot is in the order exactly when it is `Ready`, in one of its heaps exactly when it is `Waiting`, and in one of the two
-//!    lists of leases exactly when it is leased: in `reported` if it is flagged so.
-//! 3. `dirty` counts the leased slots that are dirty; `postponed` holds the waits of those that wait, and no others.
-//! 4. A wait has a limit in `limits` exactly when its slot is flagged so; only slots with a wait are.
+//! 2. A slot is in the order exactly when it is `Ready`, in one of the order's heaps exactly when it is `Waiting`, and in one of the two
+//!    lists of leases exactly when it is leased: in `reported` if it has the flag `REPORTED`, else in `leases`.
+//! 3. `dirty` counts the leased slots that are dirty; `postponed` holds exactly the waits of the leased slots that wait.
+//! 4. A wait has a limit in `limits` exactly when its slot has the flag `LIMITED`; only a waiting slot has this flag.
 //! 5. No slot becomes dirty by an add once the queue is shut down.
 //! 6. The order has admitted exactly the live slots; it has begun exactly the leased ones.
-//! 7. An operation [observes](QueueState::observe) the time once, before anything else. With metrics: `began` is the sum of
-//!    the times at which the leases began, and only Ready or dirty slots have been pending since a time that differs from the
-//!    one in their entry.
+//! 7. An operation [observes](QueueState::observe) the time once, before anything else. With metrics, `began` is the sum of the times at
+//!    which the leases began, and `asked` has entries only for Ready and dirty slots.
 //!
 //! Hence a key is handed out to one lease at a time (only `Ready` and due `Waiting` slots are handed out, which makes
 //! them `Leased`), and no key is lost (a slot is vacated only by `end`, `cancel` and `stop`, which report it).
@@ -59,7 +58,7 @@ use crate::state::sparse::SparseMap;
 use crate::state::wait::Wait;
 use metering::Meter;
 
-/// The latest possible time of a shutdown: a wait of `Nanos::MAX` never ends.
+/// The latest time of a shutdown. It is before `Nanos::MAX`, so that a wait until `Nanos::MAX` never ends.
 const LAST: Nanos = Nanos::new(u64::MAX - 1);
 const NEXT: Duration = Duration::from_nanos(1);
 
@@ -95,7 +94,7 @@ pub(crate) struct QueueState<K, O> {
     seen: Nanos,
     /// The turn of the next deadline.
     turn: u32,
-    /// The time since which the clock is read at each add and get.
+    /// The time at which the queue started to track ages; `None` if it does not track them.
     ages: Option<Nanos>,
     /// The counters of a queue with metrics, which tracks ages from the start.
     meter: Option<Box<Meter>>,
@@ -113,8 +112,8 @@ struct Postponed {
 enum Phase {
     /// All operations are allowed.
     Open,
-    /// Adds are refused and leased keys do not become dirty; waiting keys become Ready until the horizon, which is in
-    /// the future.
+    /// Adds are refused and leased keys do not become dirty. A waiting key still becomes Ready if its deadline is at or before the horizon,
+    /// which is in the future.
     DrainingDelays,
     /// Adds are refused and leased keys do not become dirty; the backlog is handed out. Waiting keys stay.
     ShutDown,
@@ -163,7 +162,7 @@ mod tests {
     use crate::state::order::fifo::FifoList;
     use crate::state::wait::DelayRequest;
 
-    /// Equal deadlines keep their order across the point where turns are dealt anew.
+    /// Equal deadlines keep their order when all turns are renumbered.
     #[test]
     fn turns_survive_their_overflow() {
         let mut state = QueueState::<u32, FifoList>::new(
@@ -183,7 +182,7 @@ mod tests {
             );
             state.check().unwrap();
         }
-        assert!(state.turn < 100, "the turns were dealt anew");
+        assert!(state.turn < 100, "the turns were not renumbered");
         let order: Vec<u32> = std::iter::from_fn(|| match state.get(Some(Nanos::new(9))) {
             NextKey::Key(_, key) => Some(key),
             _ => None,

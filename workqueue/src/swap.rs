@@ -58,8 +58,8 @@ pub trait AddKeys<K> {
 /// # Ok::<(), String>(())
 /// ```
 pub trait DelayKeys<K>: AddKeys<K> {
-    /// Adds a key that becomes Ready after `delay`, unless the key is added without a delay before. Of several
-    /// deadlines the earliest applies.
+    /// Adds a key that becomes Ready after `delay`, or earlier if the key is added without a delay. Of several deadlines the earliest
+    /// applies.
     ///
     /// A worker may call this for the key that it has leased: the key waits for `delay` once the lease has ended.
     ///
@@ -71,10 +71,9 @@ pub trait DelayKeys<K>: AddKeys<K> {
 /// A queue that can end the work on a key: the part of a queue that a worker needs besides [`GetKeys`] or
 /// [`BlockingGetKeys`].
 ///
-/// Every [`Queue`] implements this trait, and hands out its [`Lease`]. For a queue in client-go's shape, which hands
-/// out the bare key, an implementation takes three lines: `succeed` is `forget` and `done`, `retry` is
-/// `add_rate_limited` and `done`. The queue defines what happens if a leased key is dropped: a dropped lease is a
-/// failure, and its key runs again; a dropped bare key never runs again.
+/// Every [`Queue`] implements this trait, and hands out its [`Lease`]. For a queue with client-go's interface, which hands out the bare
+/// key, an implementation takes three lines: `succeed` is `forget` and `done`, `retry` is `add_rate_limited` and `done`. The queue defines
+/// what happens if a leased key is dropped: a dropped lease is a failure, and its key runs again; a dropped bare key never runs again.
 ///
 /// # Examples
 /// ```

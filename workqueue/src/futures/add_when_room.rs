@@ -95,15 +95,15 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Future for AddWhenRoo
                     shared.finish(locked, now);
                     return Poll::Pending;
                 }
-                // As in `Get`: the waker is cloned outside the lock, and room may come up before the lock is taken
-                // again.
+                // As in `Get`: the waker is cloned outside the lock, and a slot may become free before the lock is taken again.
                 drop(locked);
                 waker = Some(context.waker().clone());
                 continue;
             }
             let own = this.ticket.take();
             if let (Err(AddErrorKind::Full), Some(waker)) = (added, waker.take()) {
-                // Parked before it leaves its old slot, which may be all that keeps the record of its class.
+                // The task takes the new slot before it leaves the old one: if no adder were parked in between, the record of its class
+                // could be dropped.
                 this.ticket = Some(locked.park_adder(&this.new.tag, waker));
                 let old = own.and_then(|own| locked.unpark_adder(own));
                 shared.finish(locked, now);
@@ -132,7 +132,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Drop for AddWhenRoom<
         };
         let mut locked = shared.lock();
         let old = locked.unpark_adder(ticket);
-        // Passes the wake-up on. The clock is not read here, as it may panic.
+        // Passes the wake-up on. The clock is not read here, because it may panic.
         shared.finish(locked, None);
         drop(old);
     }

@@ -42,8 +42,8 @@ use crate::time_mode::{NoDelays, SupportsAsync};
 pub struct Get<'a, K: Key, O: Order<K> = Fifo, L: QueueLimiter<K> = NoLimiter, T: SupportsAsync = NoDelays> {
     queue: &'a Queue<K, O, L, T>,
     ticket: Option<Place>,
-    /// Whether the last poll yielded to other tasks. A future yields only once; otherwise one that is always polled
-    /// after many others would never be served.
+    /// Whether the last poll yielded to other tasks. A future yields only once. Otherwise a task that is always polled after many other
+    /// tasks would yield each time, and would never be served.
     gave_way: bool,
     stop: Option<Arc<StopFlag>>,
 }
@@ -81,8 +81,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Future for Get<'
             };
             if matches!(next, NextKey::Wait(_) | NextKey::Empty) {
                 if this.ticket.as_ref().is_some_and(|own| locked.getters.waits_for(own, context.waker())) {
-                    // The task is parked already. Wake-ups are collected all the same, because a deadline may have
-                    // moved since.
+                    // The task is parked already. `finish` runs all the same, because a deadline may have moved since the task parked.
                     shared.finish(locked, now);
                     return Poll::Pending;
                 }
@@ -126,9 +125,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Drop for Get<'_,
         };
         let mut locked = shared.lock();
         let old = locked.getters.leave(ticket);
-        // Passes the wake-up on: without this, a key whose getter was woken and then cancelled would not be handed out
-        // before the next add. Model: queue::cancelled_getter_passes_hint.
-        // The clock is not read here, as it may panic; the alarm of a deadline that has passed fires immediately.
+        // Passes the wake-up on: without this, a key whose getter was woken and then cancelled would not be handed out before the next add.
+        // Model: queue::cancelled_getter_passes_hint.
+        // The clock is not read here, because it may panic; the alarm of a deadline that has passed fires immediately.
         shared.finish(locked, None);
         drop(old);
     }

@@ -28,7 +28,7 @@ use crate::time_mode::{NoDelays, SupportsAsync};
 /// let batch: GetMany<'_, &str, _, _, _> = queue.get_many(2);
 /// let two = block_on(batch);
 /// let one = block_on(queue.get_many_timeout(2, Duration::from_secs(60)))?;
-/// assert_eq!((two.len(), one.len()), (2, 1)); // what there is: neither waits to be full
+/// assert_eq!((two.len(), one.len()), (2, 1)); // the Ready keys: a batch does not wait until it is full
 /// let none = block_on(queue.get_many_timeout(2, Duration::from_millis(10)));
 /// assert_eq!(none.unwrap_err(), GetTimeoutError::TimedOut);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -19,7 +19,6 @@ use crate::time_mode::{SupportsAsync, SupportsDelays, TimeMode};
 /// The future of [`Queue::next_overdue`].
 ///
 /// # Cancel safety
-/// Dropping it reports nothing.
 /// Dropping the future reports no lease.
 /// # Examples
 /// See [`Queue::next_overdue`].

@@ -16,11 +16,11 @@ use crate::time_mode::{NoDelays, TimeMode};
 /// The future of [`Queue::wait_idle`] and [`Queue::wait_empty`].
 ///
 /// # Cancel safety
-/// Dropping it only stops waiting.
+/// Dropping the future only stops waiting.
 #[must_use = "futures do nothing unless awaited"]
 pub struct WaitIdle<'a, K: Key, O: Order<K> = Fifo, L: QueueLimiter<K> = NoLimiter, T: TimeMode = NoDelays> {
     queue: &'a Queue<K, O, L, T>,
-    /// Whether to wait for an empty queue, so that no key may wait for a deadline, either.
+    /// Whether to wait for an empty queue: no key may wait for a deadline either.
     empty: bool,
     ticket: Option<Place>,
 }

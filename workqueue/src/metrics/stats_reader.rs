@@ -45,8 +45,8 @@ impl StatsReader {
         Self(queue)
     }
 
-    /// Returns the statistics of the queue; `None` once the queue is dropped, with its last handle and lease. O(1),
-    /// plus the deadlines that have passed and the leased keys that wait, and with [`Fair`](crate::Fair) the groups. Takes the
+    /// Returns the statistics of the queue; `None` once the queue has been dropped, that is, its last handle and lease. Takes O(1), plus
+    /// one step for each deadline that has passed, for each leased key that waits, and with [`Fair`](crate::Fair) for each group. Takes the
     /// queue's lock, so do not call it from a clock, or from `Eq` of a key.
     ///
     /// # Panics

@@ -199,9 +199,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// let queue = Queue::new();
     /// queue.add("a")?;
     /// let lease = queue.try_get()?;
-    /// assert!(!queue.cancel(&"a")); // it has begun
+    /// assert!(!queue.cancel(&"a")); // the key is leased already
     /// queue.add("a")?;
-    /// assert!(queue.cancel(&"a")); // it does not come once more
+    /// assert!(queue.cancel(&"a")); // the key does not run again
     /// lease.done();
     /// assert_eq!(queue.state(&"a"), KeyState::Absent);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -220,7 +220,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
 
     #[inline]
     pub(crate) fn add_tagged(&self, key: K, tag: Tag<O::ReadyQueue>) -> Result<Added, AddError<K>> {
-        // Declared before the guard, so that what the add leaves in `new` is dropped after the guard.
+        // Declared before the guard, so that a key that stays in `new` is dropped after the guard.
         let mut new = self.shared.new_key(key, tag);
         let now = self.shared.now_if_timed();
         let mut locked = self.shared.lock_to_add(None, &mut new);
@@ -323,7 +323,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
     ) -> Result<Added, AddError<K>> {
         added.map_err(|reason| {
             self.tell(|sink| sink.add_refused(reason));
-            AddError::new(key.expect("what is refused is not taken"), reason)
+            AddError::new(key.expect("a refused key is still in `new`"), reason)
         })
     }
 }

@@ -6,12 +6,11 @@
 //!
 //! # Invariants
 //! 1. `active` names each line with waiting or notified adders once.
-//! 2. *No lost wake-up.* After [`notify`](Adders::notify), notified adders of a line = min(room in its class, adders in it), unless the notified adders of
-//!    all lines = room in the queue.
-//! 3. *Independence.* An adder in a line without room in its class is not notified, and does not count against other
-//!    lines.
-//! 4. *No endless wake-ups.* An adder that was notified and finds no room waits in the line of its class, and either that class or
-//!    the queue is full then. It is notified again only after a key has left or a limit has grown.
+//! 2. *No lost wake-up.* After [`notify`](Adders::notify), one of two conditions holds. Either each line has min(room in its class, adders
+//!    in the line) notified adders, or all lines together have as many notified adders as the queue has room.
+//! 3. *Independence.* An adder in a line without room in its class is not notified, and does not count against other lines.
+//! 4. *No endless wake-ups.* A notified adder that finds no room waits in the line of its class, and then either that class or the queue is
+//!    full. It is notified again only after a key has left or a limit has grown.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -66,7 +65,7 @@ impl Adders {
         AdderPlace { line, place: self.join(line).tasks.park(waker) }
     }
 
-    /// Whether the task at `place` waits for `waker`, not woken yet.
+    /// Returns whether the task at `place` waits with `waker` and has not been woken.
     pub(crate) fn waits_for(&self, place: &AdderPlace, waker: &Waker) -> bool {
         self.lines[place.line as usize].tasks.waits_for(&place.place, waker)
     }
@@ -88,8 +87,8 @@ impl Adders {
     fn join(&mut self, line: u32) -> &mut Line {
         let index = line as usize;
         if index >= self.lines.len() {
-            // A signal that was decided on while there was one line is for one thread, and is sent outside the lock: it may reach a
-            // thread that goes to sleep in the new line. So it does not count, and the next `notify` signals all.
+            // If there was only one line, a signal is for one thread. It is sent outside the lock, so it may reach a thread that goes to
+            // sleep in the new line. So the signal is not counted, and the next `notify` signals all threads.
             if let [only] = &mut *self.lines {
                 only.threads.signalled = 0;
             }
@@ -158,14 +157,14 @@ impl Adders {
 mod tests {
     use super::{Adders, Signals};
 
-    /// A signal for one thread that is still on its way when a second line appears may reach a thread of that line.
+    /// A signal for one thread may not have arrived when a second line appears. It may then reach a thread of that line.
     #[test]
     fn a_signal_for_one_thread_is_repeated_for_all_once_there_is_a_second_line() {
         let mut adders = Adders::default();
         let full_group = |line| if line == 3 { 0 } else { usize::MAX };
         adders.sleep(0);
         assert_eq!(adders.notify(1, full_group), Signals { some: 1, all: false });
-        assert_eq!(adders.notify(1, full_group), Signals::default(), "one is on its way");
+        assert_eq!(adders.notify(1, full_group), Signals::default(), "a signal is pending already");
         adders.sleep(3);
         assert_eq!(adders.notify(1, full_group), Signals { some: 1, all: true });
         assert_eq!(adders.notify(1, full_group), Signals::default());

@@ -48,8 +48,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
                     return Err(GetTimeoutError::TimedOut);
                 }
                 NextKey::Wait(at) => match now {
-                    // The deadline was set after the first check for deadlines, so the clock was not read: only the
-                    // clock shows how far ahead the deadline is.
+                    // The deadline was set after `now_if_timed` found no deadline and did not read the clock. Without the time, the
+                    // distance to the deadline is unknown.
                     None => continue,
                     Some(now) => Some((at, at.since(now))),
                 },
@@ -178,7 +178,7 @@ struct PassSignal<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode>(&'a 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Drop for PassSignal<'_, K, O, L, T> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // The clock is not read here, as it may be what panics; the alarm of a deadline that has passed fires
+            // The clock is not read here, because it may be the cause of the panic; the alarm of a deadline that has passed fires
             // immediately.
             self.0.finish(self.0.lock(), None);
         }

@@ -340,7 +340,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> QueueBuilder<K,
     /// Queue::<&str>::builder().limiter(bucket).give_up_after(NonZeroU32::MIN, |_, _| {}).build();
     /// ```
     ///
-    /// Nor can you replace the limiter that counts:
+    /// You cannot replace the limiter that counts either:
     /// ```compile_fail,E0599
     /// # use flyball_ratelimit::{Quota, TokenBucket, controller_default};
     /// # use flyball_workqueue::Queue;

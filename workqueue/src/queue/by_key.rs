@@ -35,7 +35,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// let key = queue.try_get()?.detach();
     ///
     /// let lease = queue.attach(&key)?;
-    /// assert_eq!(queue.attach(&key).unwrap_err(), NotDetached); // it is a guard already
+    /// assert_eq!(queue.attach(&key).unwrap_err(), NotDetached); // the lease is attached already
     /// lease.succeed();
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -45,7 +45,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         Ok(Lease::new(key, id, self.shared.clone()))
     }
 
-    /// Forgets the failures of a key. A wait of the key goes on.
+    /// Forgets the failures of a key. If the key waits, its deadline stays unchanged.
     ///
     /// # Examples
     /// ```
@@ -59,14 +59,14 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// assert_eq!(queue.num_requeues(&"a"), 1);
     /// queue.forget(&"a");
     /// assert_eq!(queue.num_requeues(&"a"), 0);
-    /// assert_eq!(queue.stats().waiting, 1); // still for its second
+    /// assert_eq!(queue.stats().waiting, 1); // its deadline is unchanged
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn forget(&self, key: &K) {
         self.shared.limiter.forget(key);
     }
 
-    /// The number of failures of a key that were counted and not forgotten.
+    /// Returns the number of failures of a key that were counted and not forgotten.
     #[must_use]
     pub fn num_requeues(&self, key: &K) -> u32 {
         self.shared.limiter.requeues(key)

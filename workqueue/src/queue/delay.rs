@@ -17,8 +17,7 @@ use crate::time_mode::SupportsDelays;
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, T> {
     /// Makes a key Ready after `delay`; zero is [`add`](Self::add). Of several deadlines the earliest applies.
     ///
-    /// Any duration is allowed; more than 584 years means for ever. A Ready key stays Ready. O(log n) in the number of
-    /// waiting keys.
+    /// Any duration is allowed; a delay of more than 584 years never ends. A Ready key stays Ready. O(log n) in the number of waiting keys.
     ///
     /// # Errors
     /// Like [`add`](Self::add).
@@ -97,7 +96,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     /// let (clock, seconds) = (ManualClock::new(), Duration::from_secs);
     /// let queue = Queue::builder().clock(clock.clone()).limiter(Exponential::new(seconds(1)..=seconds(60))).build();
     /// queue.add_rate_limited("a")?;
-    /// queue.add_rate_limited("a")?; // its backoff is open: not counted
+    /// queue.add_rate_limited("a")?; // in backoff: not counted
     /// assert_eq!((queue.stats().waiting, queue.num_requeues(&"a")), (1, 1));
     /// clock.advance(seconds(1));
     /// assert!(queue.has_ready());

@@ -17,7 +17,7 @@ use crate::state::{LeaseId, Transition};
 use crate::time_mode::TimeMode;
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
-    /// Ends a lease. The lease ends whatever user code does: if user code panics, the key is Ready again.
+    /// Ends a lease. The lease ends even if user code panics; the key is Ready again in that case.
     #[inline]
     pub(crate) fn end(&self, id: LeaseId, key: &K, outcome: LeaseOutcome) {
         if let Some(ending) = self.begin_end(key, outcome) {
@@ -57,7 +57,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         })
     }
 
-    /// Runs all user code before locking: the clock and the policy.
+    /// Runs all user code of an outcome, which is the clock and the policy. Called before locking.
     #[inline]
     fn decide(&self, key: &K, outcome: LeaseOutcome) -> Decision {
         let transition = match outcome {
@@ -79,7 +79,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
             }
             LeaseOutcome::Dropped if Limiter::<K, L>::limits() => return self.back_off(key, Duration::ZERO),
             LeaseOutcome::Failed { .. } | LeaseOutcome::Dropped => Transition::Ready,
-            // A queue without delays reads no clock, so the key is Ready at once.
+            // A queue without delays reads no clock, so the key is Ready immediately.
             LeaseOutcome::DoneAndRequeueAfter(_) | LeaseOutcome::SucceededAndRequeueAfter(_) => {
                 Transition::Ready
             }

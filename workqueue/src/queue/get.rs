@@ -179,8 +179,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
 
     /// Unlocks, and returns the leases of the keys that were taken.
     ///
-    /// The lease is made before anything that may panic, so that the key is not lost; and after unlocking, so that
-    /// other threads need not wait while the reference count of the queue changes.
+    /// The lease is made before any call that may panic, so that the key is not lost. It is made after unlocking, so that other threads do
+    /// not wait while the reference count of the queue changes.
     #[inline]
     pub(crate) fn lease(
         &self,
@@ -206,8 +206,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         lease
     }
 
-    /// Reports a hand-out, once the lease has reached its caller: a key that is returned to the queue before was not
-    /// handed out.
+    /// Reports a hand-out once the lease has reached its caller: a key that is returned to the queue before that was not handed out.
     pub(super) fn tell_hand_out(&self, told: HandedOut) {
         self.shared.tell(|sink| sink.dequeued(told.queued, told.delayed));
     }

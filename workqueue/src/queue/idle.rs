@@ -63,13 +63,13 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     ///
     /// let queue = Queue::new();
     /// queue.add("a")?;
-    /// assert!(!queue.blocking_wait_idle_timeout(Duration::from_millis(10))); // nobody has taken "a"
+    /// assert!(!queue.blocking_wait_idle_timeout(Duration::from_millis(10))); // "a" is Ready
     /// let worker = thread::spawn({
     ///     let queue = queue.clone();
     ///     move || queue.blocking_get().map(Lease::succeed)
     /// });
     /// queue.blocking_wait_idle();
-    /// queue.blocking_wait_empty(); // it has no delays, so it is empty when it is idle
+    /// queue.blocking_wait_empty(); // a queue without delays is empty when it is idle
     /// assert!(queue.blocking_wait_empty_timeout(Duration::ZERO));
     /// worker.join().unwrap();
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -111,7 +111,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays + SupportsAsync>
     ///
     /// let queue = Queue::builder().timer(ThreadTimer::new()).build();
     /// queue.add_after("a", Duration::from_secs(3_600))?;
-    /// assert!(block_on(queue.wait_idle_timeout(Duration::from_millis(10)))); // at once
+    /// assert!(block_on(queue.wait_idle_timeout(Duration::from_millis(10)))); // returns immediately
     /// assert!(!block_on(queue.wait_empty_timeout(Duration::from_millis(10)))); // "a" waits for longer
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

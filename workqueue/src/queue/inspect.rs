@@ -14,15 +14,15 @@ use crate::state::{KeyState, QueueStats};
 use crate::time_mode::{SupportsAsync, SupportsDelays, TimeMode};
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
-    /// The number of Ready keys, including keys whose deadline has passed. O(1), plus the deadlines that have passed.
+    /// Returns the number of Ready keys, including keys whose deadline has passed. O(1), plus one step for each deadline that has passed.
     #[must_use]
     pub fn ready_len(&self) -> usize {
         let now = self.shared.now_if_timed();
         self.shared.lock().state.len(now)
     }
 
-    /// Returns whether a Ready key can be handed out, now or when a lease of its group ends. O(1), and with
-    /// [`Fair`](crate::Fair) also the deadlines that have passed.
+    /// Returns whether a Ready key can be handed out, now or when a lease of its group ends. O(1), and with [`Fair`](crate::Fair) one more
+    /// step for each deadline that has passed.
     ///
     /// Keys of a suspended group do not count, but keys of a paused queue do. A queue without a Ready key may still
     /// have waiting or leased keys: for those, see [`stats`](Self::stats) and [`wait_idle`](Self::wait_idle).
@@ -35,8 +35,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         self.shared.lock().state.has_ready(now)
     }
 
-    /// Returns the statistics of the queue: the number of keys in each state, ages, and counters. O(1), plus the
-    /// deadlines that have passed and the leased keys that wait, and with [`Fair`](crate::Fair) the groups.
+    /// Returns the statistics of the queue: the number of keys in each state, ages, and counters. Takes O(1), plus one step for each
+    /// deadline that has passed, for each leased key that waits, and with [`Fair`](crate::Fair) for each group.
     ///
     /// # Panics
     /// Panics if the clock panics.
@@ -65,7 +65,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// let reader = queue.stats_reader();
     /// assert_eq!(reader.read().map(|stats| stats.ready), Some(1));
     /// drop(queue);
-    /// assert!(reader.read().is_none()); // it does not keep the queue
+    /// assert!(reader.read().is_none()); // the reader does not keep the queue alive
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
@@ -183,7 +183,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     ///
     /// drop(lease);
     /// let _ = queue.stop_now();
-    /// assert!(block_on(queue.next_overdue(minute)).is_none()); // none will be
+    /// assert!(block_on(queue.next_overdue(minute)).is_none()); // no lease can become overdue
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn next_overdue(&self, bound: Duration) -> NextOverdue<'_, K, O, L, T>

@@ -9,9 +9,8 @@ use crate::state::order::{Fair, Priority, PriorityStats, TopGroups};
 use crate::time_mode::TimeMode;
 
 impl<K: Key, L: QueueLimiter<K>, T: TimeMode> Queue<K, Priority, L, T> {
-    /// Returns the priority of a key that is Ready or waiting. For a leased key this is the priority with which it was
-    /// added while leased, if it was, or else the priority with which it was handed out. `None` if the key is not in
-    /// the queue.
+    /// Returns the priority of a key that is Ready or waiting. For a leased key that is dirty, this is the priority of the add that made it
+    /// dirty; for another leased key, the priority with which it was handed out. `None` if the key is not in the queue.
     #[must_use]
     pub fn priority(&self, key: &K) -> Option<i8> {
         let hash = self.shared.hash(key);
@@ -94,8 +93,8 @@ where
     /// that they return have changed, for example to [suspend](Fair::max_leased_by) a group, to resume it, or to raise
     /// its capacity. Adds that wait for room call the functions again, too.
     ///
-    /// Without this call, a change takes effect with the next add of a key of the group. A concurrent add never
-    /// restores values that are older than this call. A closed queue resumes no group. O(groups).
+    /// Without this call, a change takes effect with the next add of a key of the group. A concurrent add never restores values that were
+    /// read before this call. A closed queue resumes no group. O(groups).
     ///
     /// # Panics
     /// Panics if one of the functions, `Clone` of a group or the clock panics; the limits of all groups stay unchanged

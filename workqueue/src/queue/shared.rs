@@ -11,15 +11,15 @@
 //! [`Effects`] after unlocking. `Eq` and `Clone` of keys and groups are the exceptions; a panic there leaves the queue consistent.
 //!
 //! # No lost wake-up
-//! A wake-up is a hint that any getter may use. Each change ends with [`Shared::collect_wakeups`] before unlocking. It
-//! restores, for every state in which there are waiters (`shared/locked.rs`):
-//! 1. one task is woken for each key that can be handed out. If there are fewer tasks than keys, one thread is signalled, too, which signals
-//!    the next one when it has taken a key or found none. One adder is woken for each free slot that its class of keys may use
-//!    (`queue/adders.rs`);
-//! 2. while a deadline is ahead, the timer is armed for it, and if threads sleep, one of them sleeps at most until that
-//!    deadline;
-//! 3. all waiters for a condition are woken once it holds: the queue is closed, drained or idle, or there is a lease to
-//!    watch.
+//! A wake-up is a hint that any getter may use. Each change ends with [`Shared::collect_wakeups`] before unlocking. It restores three rules
+//! (`shared/locked.rs`):
+//! 1. One task is woken for each key that can be handed out. If there are fewer tasks than keys, one thread is signalled, too. That thread
+//!    signals the next one when it has taken a key or found none. One adder is woken for each free slot that its class of keys may use
+//!    (`queue/adders.rs`).
+//! 2. While getters wait and a deadline is ahead, the timer is armed for the deadline. If threads sleep, one of them sleeps at most until
+//!    that deadline.
+//! 3. All waiters for a condition are woken once the condition holds: the queue is closed, drained or idle, or a lease exists that no
+//!    watcher observes yet.
 //!
 //! A waiter that leaves decrements the count of woken waiters, so `collect_wakeups` can wake another one.
 
@@ -173,13 +173,12 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
 
     #[inline]
     pub(super) fn is_timed(&self) -> bool {
-        // Ordering: Relaxed. A deadline missed here was set by a concurrent call and is later than the time that the
-        // queue's state has seen, so it is correct to treat it as not due yet; a waiter that sleeps until it checks
-        // again (`Wait`).
+        // Ordering: Relaxed. A deadline that is missed here was set by a concurrent call, and is later than the last time that was passed
+        // to the queue's state. So the deadline may be treated as not due. A waiter checks again before it sleeps (`Wait`).
         T::DELAYS && self.timed.load(Ordering::Relaxed) > 0
     }
 
-    /// Ends every change: determines the waiters to wake, unlocks, and wakes them.
+    /// Completes a change: determines the waiters to wake, unlocks, and wakes them.
     #[inline]
     pub(crate) fn finish(&self, locked: MutexGuard<'_, Locked<K, O::ReadyQueue>>, now: Option<Nanos>) {
         self.note_timed(&locked);

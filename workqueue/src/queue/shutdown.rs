@@ -117,7 +117,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     ///
     /// let queue = Queue::builder().with_delays().build();
     /// queue.add_after("a", Duration::from_secs(3_600))?;
-    /// let left = queue.blocking_drain(); // nothing is Ready or leased: returns at once
+    /// let left = queue.blocking_drain(); // no key is Ready or leased: returns immediately
     /// assert_eq!(left.waiting, ["a"]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -156,7 +156,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// let lease = queue.try_get()?;
     /// let left = queue.stop_now();
     /// assert_eq!((left.ready, left.leased), (vec!["b"], vec!["a"]));
-    /// lease.retry(); // ends into nothing
+    /// lease.retry(); // has no effect
     /// assert_eq!(queue.state(&"a"), KeyState::Absent);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -208,7 +208,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     ///
     /// let queue = Queue::builder().timer(ThreadTimer::new()).build();
     /// queue.add_many(["a", "b"]);
-    /// let lease = queue.try_get()?; // of a worker that does not come back
+    /// let lease = queue.try_get()?; // the worker does not end the lease
     /// let left = block_on(queue.drain_timeout(Duration::from_millis(10)));
     /// assert_eq!((left.ready, left.leased), (vec!["b"], vec!["a"]));
     /// # drop(lease);
@@ -232,9 +232,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     /// keys, retries and requeues still become Ready at their deadline. Adds are refused, and leased keys cannot become
     /// dirty. Keys that are Ready, waiting or leased when the limit ends are leftovers.
     ///
-    /// The first call determines how long delayed keys are served; each call determines how long it waits itself.
-    /// [`shut_down`](Self::shut_down) and `drain` stop the serving of delayed keys early. If the queue is shut down
-    /// already, no delayed keys are served.
+    /// The first call determines how long delayed keys are served; each call waits for at most its own `limit`.
+    /// [`shut_down`](Self::shut_down) and `drain` stop the serving of delayed keys early. If the queue is shut down already, no delayed
+    /// keys are served.
     ///
     /// # Panics
     /// Panics if the clock or the timer panics.

@@ -35,8 +35,8 @@ impl TaskWaiters {
 
     /// Returns the number of tasks that were woken and have not been polled since, after limiting it to `at_most`.
     ///
-    /// A task that was woken and is never polled again must not count for ever: as soon as another waiter has taken the
-    /// key that the task was woken for, the task no longer counts as notified, and the next key wakes the next task.
+    /// A task that was woken and is never polled again must not count for ever. As soon as another waiter has taken the key that the task
+    /// was woken for, the task no longer counts as notified, and the next key wakes the next task.
     #[inline]
     pub(crate) fn notified(&mut self, at_most: usize) -> usize {
         self.notified = self.notified.min(at_most);

@@ -10,7 +10,7 @@ use flyball_sync::waiting::WakeBatch;
 /// Wakers ordered by the time of their timeout. Only the wakers whose time has passed are woken.
 ///
 /// # Invariants
-/// 1. A waker whose time is at or before `passed` is due; [`wake_passed`](Self::wake_passed) removes it.
+/// 1. A waker is due once its time is at or before `passed`; [`wake_passed`](Self::wake_passed) removes it.
 #[derive(Debug, Default)]
 pub(crate) struct Timeouts {
     waiting: BTreeMap<Timeout, Waker>,
@@ -29,8 +29,8 @@ pub(crate) struct Timeout {
 impl Timeouts {
     /// Inserts a waker to be woken at `at`, which is later than `now`.
     pub(crate) fn insert(&mut self, at: Nanos, now: Nanos, waker: Waker) -> Timeout {
-        // The alarm fired early, or the clock jumped back. Without this reset, the task would be woken immediately and
-        // wait again, over and over.
+        // This happens if the alarm fired early, or the clock jumped back. Without this reset, the task would be woken immediately and wait
+        // again, over and over.
         if at <= self.passed {
             self.passed = now;
         }

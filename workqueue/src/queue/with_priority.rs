@@ -32,7 +32,7 @@ use crate::time_mode::{NoDelays, SupportsDelays, TimeMode};
 /// }
 /// initial.blocking_add_when_room("c")?;
 /// initial.add_after("d", seconds(5))?;
-/// initial.add_rate_limited("e")?; // comes back with the same priority
+/// initial.add_rate_limited("e")?; // becomes Ready with the same priority
 /// queue.add("event")?;
 /// assert_eq!(*queue.try_get()?, "event");
 /// assert_eq!(queue.priority(&"e"), Some(-100));

@@ -54,8 +54,8 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
             Some(slot) => Ok(self.add_again(slot, &new.tag, now)),
             None => {
                 if self.slab.live() < self.options.capacity {
-                    // Cloned before the tag sets the limits of its group, so that a panic in `clone` changes nothing.
-                    // Dropped with `new` if the group is full.
+                    // Cloned before the tag sets the limits of its group, so that a panic in `clone` changes nothing. The clone is dropped
+                    // with `new` if the group is full.
                     new.key = Some(key.clone());
                 }
                 self.has_room(&mut new.tag)?;
@@ -157,7 +157,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         })
     }
 
-    /// Postpones a pending run of the key to no earlier than `at`. Returns whether there was one.
+    /// Postpones the pending run of the key: the key is Ready no earlier than `at`. Returns whether the key had a pending run.
     pub(crate) fn postpone(&mut self, key: &K, hash: u32, at: Nanos, now: Nanos) -> bool
     where
         K: Eq,
@@ -194,7 +194,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         true
     }
 
-    /// Cancels the pending run of the key; a lease goes on.
+    /// Cancels the pending run of the key. If the key is leased, the lease continues.
     pub(crate) fn cancel(&mut self, key: &K, hash: u32, now: Option<Nanos>) -> (bool, Option<K>)
     where
         K: Eq,
@@ -227,13 +227,12 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
     #[inline]
     fn take_in(&mut self, new: &mut NewKey<K, O::Tag>) -> u32 {
         let class = self.order.class(&mut new.tag);
-        let Some(key) = new.key.take() else { unreachable!("the caller brings a key") };
+        let Some(key) = new.key.take() else { unreachable!("the caller passes a key") };
         self.insert(key, new.hash, class)
     }
 
-    /// Checks whether the queue and the key's class have room for an absent key. The class is checked even if the queue
-    /// is full, because the check stores the limits from the tag, and because the adder then waits in the line of its
-    /// class.
+    /// Checks whether the queue and the key's class have room for an absent key. The class is checked even if the queue is full: the check
+    /// stores the limits from the tag, and determines the line in which the adder waits.
     #[inline]
     fn has_room(&mut self, tag: &mut O::Tag) -> Result<(), AddErrorKind> {
         let in_class = self.order.has_room(tag);

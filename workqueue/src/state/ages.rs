@@ -28,7 +28,7 @@ pub(crate) enum NextOverdue<K> {
     Wait(Nanos),
     /// No key is leased.
     Empty,
-    /// No key is leased, and none will be.
+    /// No key is leased, and no key can be leased any more.
     Drained,
 }
 

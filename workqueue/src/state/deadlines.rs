@@ -22,8 +22,8 @@ const ROOT: usize = ARITY - 1;
 /// # Invariants
 /// 1. No node is before its parent, in the order of deadline, then turn.
 /// 2. The entry of the node at position p is `Waiting`, has p as its first link, and the node's deadline.
-/// 3. The first `len` positions are taken, the lanes beside them vacant; the last family is not all vacant, unless it
-///    is the root's.
+/// 3. Exactly the first `len` positions are occupied; all other lanes are vacant. The last family has an occupied lane, unless it is the
+///    family of the root.
 #[derive(Debug, Default)]
 pub struct Deadlines {
     families: Vec<Siblings>,
@@ -35,7 +35,7 @@ impl Deadlines {
         self.len
     }
 
-    /// The earliest deadline and its slot.
+    /// Returns the earliest deadline and its slot.
     #[inline]
     pub(crate) fn first(&self) -> Option<(Nanos, u32)> {
         if self.len == 0 {
@@ -81,7 +81,7 @@ impl Deadlines {
         slab.get(slot).links[0] as usize
     }
 
-    /// Gives every node a new turn; `turn_of` must keep their order.
+    /// Gives every node a new turn. The caller must ensure that `turn_of` keeps the order of the nodes.
     pub(crate) fn renumber(&mut self, turn_of: impl Fn(u32) -> u32) {
         for family in &mut self.families {
             family.renumber(&turn_of);

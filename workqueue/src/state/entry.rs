@@ -25,10 +25,8 @@ pub(crate) const NIL: u32 = u32::MAX;
 
 /// The entry of a key, from its first add until it leaves the queue.
 ///
-/// An entry takes 24 bytes beside the key (up to 8 more for a key type without a niche, such as an integer). Data that
-/// only few keys have (a wait while leased, the limit of a debounced wait) is in side tables of `QueueState`: in the
-/// entry it would cost every key 16 bytes.
-/// tables of `QueueState`: in here it would cost every key 16 bytes.
+/// An entry takes 24 bytes beside the key (up to 8 more for a key type without a niche, such as an integer). Data that only few keys have
+/// (a wait while leased, the limit of a debounced wait) is in side tables of `QueueState`: in the entry it would cost every key 16 bytes.
 #[derive(Debug)]
 pub(crate) struct Entry<K> {
     /// `None` exactly when vacant.
@@ -36,8 +34,8 @@ pub(crate) struct Entry<K> {
     /// Waiting: the deadline. Ready and leased: the time at which the state began, by the last reading of the clock.
     /// Otherwise meaningless.
     pub(crate) at: Nanos,
-    /// The key's hash, computed once by the add that created the entry. Ending a lease does not hash the key again, but
-    /// a limiter that has failures to forget or to count does.
+    /// The key's hash, computed once by the add that created the entry, so that the end of a lease does not hash the key again. A limiter
+    /// that forgets or counts failures hashes the key itself.
     pub(crate) hash: u32,
     /// Incremented each time the slot is vacated, so that a stale lease id has no effect.
     pub(crate) generation: u16,

@@ -7,7 +7,7 @@ use crate::state::entry::{Flags, State};
 use crate::state::hash::spread;
 use crate::state::order::ReadyQueue;
 
-/// The state of a key. A wait whose deadline has passed shows as the state that follows it.
+/// The state of a key. A key whose deadline has passed is reported in its next state: `Ready`, or `LeasedDirty` if it is leased.
 ///
 /// # Examples
 /// ```
@@ -53,8 +53,8 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         waits | self.ages.is_some() | (self.phase == Phase::DrainingDelays)
     }
 
-    /// Returns how many keys can be handed out, and the deadline at which there will be one more. While the queue is
-    /// open, uses `now` if it is known. Examines at most `most` + 1 of the deadlines that have passed.
+    /// Returns how many keys can be handed out, and the deadline at which one more key becomes Ready. While the queue is open, uses `now`
+    /// if it is known. Examines at most `most` + 1 of the deadlines that have passed.
     #[inline]
     pub(crate) fn outlook(&self, now: Option<Nanos>, most: usize) -> (usize, Option<Nanos>) {
         let ready = if self.phase == Phase::Stopped { 0 } else { self.order.available() };
@@ -82,7 +82,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.options.capacity.saturating_sub(self.slab.live())
     }
 
-    /// The number of keys in the order, without those whose deadline has passed but which are still in a heap.
+    /// Returns the number of keys in the order. A key whose deadline has passed but that is still in a heap does not count.
     #[inline]
     pub(crate) fn queued(&self) -> usize {
         if self.phase == Phase::Stopped { 0 } else { self.order.count() }
@@ -125,7 +125,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         !self.paused && (self.has_due(now) || self.next_slot(now.unwrap_or(self.seen)).is_some())
     }
 
-    /// Whether the key is in the queue.
+    /// Returns whether the key is in the queue.
     pub(crate) fn contains(&self, key: &K, hash: u32) -> bool
     where
         K: Eq,
@@ -137,8 +137,8 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.phase == Phase::Open
     }
 
-    /// Returns whether no key is Ready and none can become Ready; keys of suspended groups do not count. A closed queue
-    /// stays closed: a suspended group is not resumed then.
+    /// Returns whether no key is Ready and none can become Ready; keys of suspended groups do not count. A closed queue stays closed: it
+    /// resumes no suspended group.
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         match self.phase {
@@ -155,8 +155,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.order.count() == self.order.suspended() && self.first_wait().is_none_or(|(at, _)| at > horizon)
     }
 
-    /// Returns whether the queue is shut down and no key is Ready or leased; or stopped, in which case leases do not
-    /// count.
+    /// Returns whether the queue is stopped, or shut down without a Ready or leased key.
     pub(crate) fn is_drained(&self) -> bool {
         self.phase == Phase::Stopped || (self.is_closed() && self.leased() == 0)
     }
@@ -171,7 +170,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.leased() == 0 && !self.has_ready(now)
     }
 
-    /// Returns whether a Ready key can be handed out, now or after a lease of its group, by `now` if it is known.
+    /// Returns whether a Ready key can be handed out, now or when a lease of its group ends, by `now` if it is known.
     pub(crate) fn has_ready(&mut self, now: Option<Nanos>) -> bool {
         if self.queued() > self.order.suspended() {
             return true;
@@ -181,7 +180,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.queued() > self.order.suspended() || self.has_due(Some(now.unwrap_or(self.seen)))
     }
 
-    /// The number of Ready keys at `now`. O(due waits).
+    /// Returns the number of Ready keys at `now`. O(deadlines that have passed).
     pub(crate) fn len(&self, now: Option<Nanos>) -> usize {
         self.queued() + self.survey(self.due_by(now.unwrap_or(self.seen)), usize::MAX).0
     }
@@ -281,7 +280,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
                 entry.state.is_leased() && entry.flags.has(Flags::REPORTED) == reported
             };
             if !list.iter(&self.slab).all(belongs) {
-                return Err(format!("state 2: a stranger among the leases (reported: {reported})"));
+                return Err(format!("state 2: a slot is in the wrong list of leases (reported: {reported})"));
             }
         }
         let (mut leased, mut dirty, mut postponed, mut limited) = (0, 0, 0, 0);

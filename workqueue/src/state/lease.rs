@@ -23,7 +23,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         }
     }
 
-    /// Hands out the next key. The caller has observed the time once, which determines the next key.
+    /// Hands out the next key. The caller must have observed the time, which determines the next key.
     #[inline]
     pub(super) fn hand_out(&mut self, (slot, pick): (u32, O::Pick), now: Nanos) -> NextKey<K>
     where
@@ -112,7 +112,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
             _ => match transition {
                 Transition::Wait(wait) => self.wait(slot, wait),
                 Transition::Ready | Transition::NotBegun => self.make_ready(slot, now),
-                Transition::Leave => unreachable!("a key that is done and not wanted leaves"),
+                Transition::Leave => unreachable!("`end` removes a key that is neither dirty nor waiting"),
             },
         }
     }

@@ -56,7 +56,7 @@ impl List {
         self.len -= 1;
     }
 
-    /// All slots from the first. If the list is corrupt, the iteration ends early.
+    /// Returns all slots, from the first. If the list is corrupt, the iteration ends early.
     pub(crate) fn iter<'a, K>(&self, slab: &'a Slab<K>) -> impl Iterator<Item = u32> + use<'a, K> {
         let mut slot = self.head;
         let mut left = self.len + 1;
@@ -75,7 +75,7 @@ impl List {
         let mut count = 0;
         for slot in self.iter(slab) {
             if slab.get(slot).links[0] != before {
-                return Err(format!("list 1: slot {slot} does not know what is before it"));
+                return Err(format!("list 1: slot {slot} has a wrong back link"));
             }
             before = slot;
             count += 1;

@@ -1,7 +1,7 @@
 //! PURE. The counters of a queue with metrics, each updated in constant time.
 //!
-//! The number of adds is not counted when keys become pending, because that happens in many places, and for deadlines
-//! in none. Instead it is computed: each pending key was handed out, was withdrawn, or is still in the queue. So
+//! Adds are not counted when a key becomes pending: this happens in many places, and a deadline that passes runs no code at all. Instead
+//! the number is computed. Each key that became pending was handed out, was withdrawn, or is still pending. So
 //!
 //! > adds = taken + withdrawn + depth
 //!
@@ -24,7 +24,7 @@ pub(super) struct Meter {
     /// The number of pending keys that were withdrawn: cancelled, postponed, stopped, or held back by a strict backoff.
     withdrawn: u64,
     delays: u64,
-    /// The highest number of adds that was read: the number must not fall if the clock jumps back.
+    /// The highest number of adds that was returned, so that the number does not fall if the clock jumps back.
     most_adds: u64,
     /// The sum of the times at which the current leases began.
     began: u128,
@@ -86,8 +86,8 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
 
     /// Returns how long a lease that is about to end has been held; `None` without metrics, or if the lease has ended.
     ///
-    /// If no caller has `seen` the lease, it was no hand-out, and a key that is not dirty becomes pending again without
-    /// being counted as an add.
+    /// If no caller has `seen` the lease, it does not count as a hand-out, and a key that is not dirty becomes pending again without being
+    /// counted as an add.
     pub(crate) fn meter_end(&mut self, lease: LeaseId, now: Option<Nanos>, seen: bool) -> Option<Duration> {
         let comes_back = matches!(self.phase, Phase::Open | Phase::DrainingDelays);
         let meter = self.meter.as_mut()?;
@@ -152,7 +152,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         }
         let wanted = |slot| matches!(self.slab.get(slot).state, State::Ready | State::LeasedDirty);
         match meter.asked.iter().find(|(slot, _)| !wanted(*slot)) {
-            Some((slot, _)) => Err(format!("state 7: slot {slot} is not asked for, but was")),
+            Some((slot, _)) => Err(format!("state 7: slot {slot} is not pending, but has a time")),
             None => Ok(()),
         }
     }

@@ -163,17 +163,17 @@ pub(crate) mod sealed {
             true
         }
 
-        /// Returns the line in which an adder waits that has just found no room.
+        /// Returns the line in which an adder waits after it has found no room.
         #[inline]
         fn adder_line(&self, _tag: &Self::Tag) -> u32 {
             ANY_ROOM
         }
 
-        /// An adder starts to wait in a line.
+        /// Called when an adder starts to wait in a line.
         #[inline]
         fn join_line(&mut self, _line: u32) {}
 
-        /// An adder stops waiting in a line.
+        /// Called when an adder stops waiting in a line.
         #[inline]
         fn leave_line(&mut self, _line: u32) {}
 
@@ -187,11 +187,11 @@ pub(crate) mod sealed {
         /// does not need stay in the tag, and are dropped with it.
         fn class(&mut self, tag: &mut Self::Tag) -> Self::Class;
 
-        /// A slot is occupied by a key of this class.
+        /// Called when a key of this class occupies a slot.
         #[inline]
         fn admit(&mut self, _slot: u32, _class: Self::Class) {}
 
-        /// A key in this state was added again; called before the state changes.
+        /// Called when a key in this state is added again, before the state changes.
         #[inline]
         fn merge(&mut self, _slot: u32, _state: State, _tag: &Self::Tag) {}
 
@@ -200,7 +200,7 @@ pub(crate) mod sealed {
         #[inline]
         fn reposition<K>(&mut self, _slab: &mut Slab<K>, _slot: u32, _now: Nanos, _by: Nanos) {}
 
-        /// The clock has jumped back: deadlines after `by` have not passed, even if a later time was seen before.
+        /// Called when the clock has jumped back: deadlines after `by` have not passed, even if a later time was seen before.
         #[cold]
         fn clock_jumped_back<K>(&mut self, _slab: &mut Slab<K>, _by: Nanos) {}
 
@@ -210,11 +210,11 @@ pub(crate) mod sealed {
         /// Unlinks a slot from wherever it is linked. The caller must then set its state.
         fn unlink<K>(&mut self, slab: &mut Slab<K>, slot: u32);
 
-        /// A slot that was unlinked is handed out.
+        /// Called when a slot that was unlinked is handed out.
         #[inline]
         fn begin(&mut self, _slot: u32) {}
 
-        /// The lease of a slot has ended with this transition, which applies unless the key is dirty.
+        /// Called when the lease of a slot has ended with this transition, which applies unless the key is dirty.
         #[inline]
         fn end(&mut self, _slot: u32, _transition: Transition) {}
 
@@ -222,7 +222,7 @@ pub(crate) mod sealed {
         #[inline]
         fn unmark(&mut self, _slot: u32) {}
 
-        /// A slot that is not linked is freed.
+        /// Called when a slot that is not linked is freed.
         #[inline]
         fn vacate(&mut self, _slot: u32) {}
 

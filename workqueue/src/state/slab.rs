@@ -27,7 +27,7 @@ impl<K> Slab<K> {
     /// Returns a slot for `key` that is not linked. The caller must set its state before anything else.
     ///
     /// # Panics
-    /// Panics at 2³²−1 keys.
+    /// Panics if the slab holds 2³²−1 keys already.
     #[inline]
     pub(crate) fn insert(&mut self, key: K, hash: u32) -> u32 {
         let slot = self.free;
@@ -95,7 +95,7 @@ impl<K> Slab<K> {
             }
             vacant += 1;
             if vacant > self.entries.len() {
-                return Err("slab 1: the free list is a circle".into());
+                return Err("slab 1: the free list has a cycle".into());
             }
             slot = entry.links[0];
         }

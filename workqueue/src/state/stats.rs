@@ -24,7 +24,7 @@ use crate::state::order::ReadyQueue;
 /// queue.add("a")?;
 /// queue.add_after("b", Duration::from_secs(5))?;
 /// let lease = queue.try_get()?;
-/// queue.add("a")?; // while it runs
+/// queue.add("a")?; // while "a" is leased
 /// clock.advance(Duration::from_secs(3));
 ///
 /// let stats: QueueStats = queue.stats();
@@ -80,7 +80,7 @@ impl QueueStats {
 }
 
 impl<K, O: ReadyQueue> QueueState<K, O> {
-    /// O(1), plus the deadlines that have passed and the leased keys that wait, and with groups their number.
+    /// Takes O(1), plus one step for each deadline that has passed, for each leased key that waits, and for each group.
     pub(crate) fn stats(&mut self, now: Option<Nanos>) -> QueueStats {
         let now = now.unwrap_or(self.seen);
         let (ready, due_leased) = self.asked_for(now);

@@ -55,11 +55,11 @@ pub(crate) struct LeaseId {
 pub(crate) enum NextKey<K> {
     /// This key, now leased.
     Key(LeaseId, K),
-    /// No key before this deadline, unless a key is added.
+    /// No key is Ready, and none becomes Ready before this deadline unless a key is added.
     Wait(Nanos),
-    /// No key, unless a key is added or a lease ends.
+    /// No key is Ready, and none becomes Ready unless a key is added or a lease ends.
     Empty,
-    /// No key, and none will become Ready.
+    /// No key is Ready, and none can become Ready.
     Closed,
 }
 

@@ -115,8 +115,8 @@ impl Wait {
         Self { at, limit, backoff }
     }
 
-    /// Combines this wait of a leased key with the wait of the lease's outcome, which the queue set itself or which is
-    /// a failure's.
+    /// Combines this wait of a leased key with the wait of the lease's outcome, which is the delay of a requeue or the backoff of a
+    /// failure.
     pub(crate) fn after_lease(self, outcome: Self, strict: bool) -> Self {
         match outcome {
             Self { at, backoff: true, .. } if strict => {

@@ -1,5 +1,4 @@
-//! SHELL. The data behind the lock: the state of the queue and its waiters; and the decision which waiters to wake
-//! after a change.
+//! The data behind the lock: the state of the queue and its waiters. Decides which waiters to wake after a change.
 
 use std::task::Waker;
 
@@ -41,8 +40,8 @@ pub(crate) struct OtherWaiters {
     /// Threads that wait until the queue is drained or idle.
     pub(crate) blocked_drainers: usize,
     pub(crate) blocked_idlers: usize,
-    /// Those threads were signalled, and none of them has started to wait since. Without this flag, a blocked getter,
-    /// which performs its effects before it sleeps, would signal them again in every loop until they have run.
+    /// Whether the threads were signalled and none of them has started to wait since. A blocked getter performs its effects before it
+    /// sleeps. Without this flag, it would signal the threads again in every loop until they have run.
     pub(crate) quiet_notified: bool,
     /// Tasks that wait with a time limit.
     pub(crate) timeouts: Timeouts,
@@ -94,12 +93,11 @@ impl<K, O: ReadyQueue> Locked<K, O> {
     /// Returns whether a task that could be served at its first poll must yield first: the task wakes itself, and is
     /// polled again after others.
     ///
-    /// Without this, a task that takes keys from a queue which is never empty never returns to its executor. The
-    /// counter is part of the queue, under its lock, and not of a runtime. So it works on every executor, needs no
-    /// feature, and a run under a seeded scheduler is reproducible, which a thread-local counter would prevent.
+    /// The counter is part of the queue, under its lock, and not of a runtime. So it works on every executor and needs no feature. A run
+    /// under a seeded scheduler stays reproducible, which a thread-local counter would prevent.
     ///
-    /// Only tasks that are served change the counter. A task that has to wait proves nothing about other tasks: they
-    /// may run on other threads, or be polled next by the same task, as in a `select!`.
+    /// Only tasks that are served change the counter. A task that has to wait does not show that other tasks had time to run: they may run
+    /// on other threads, or be polled next by the same task, as in a `select!`.
     #[inline]
     pub(crate) fn is_spent(&self) -> bool {
         self.at_once >= BUDGET
@@ -153,15 +151,15 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         line
     }
 
-    /// Wakes the adders that have no room whichever key leaves the queue, so that they check again.
+    /// Wakes the adders whose class has no room, whichever key leaves the queue, so that they check again.
     pub(crate) fn wake_hopeless_adders(&mut self) -> Signals {
         self.others.adders.wake_line(NO_ROOM)
     }
 
     /// Returns whether `collect_wakeups` might have something to do.
     ///
-    /// It has nothing to do while a thread was signalled and there is no other waiter: that thread checks the queue,
-    /// and collects the wake-ups itself.
+    /// There is nothing to do while a thread is signalled and there is no other waiter: that thread checks the queue and collects the
+    /// wake-ups itself.
     #[inline]
     pub(super) fn needs_wakeups(&self) -> bool {
         (self.getters.waiting() > 0) | self.others.any | self.blocked_getters.all_asleep()
@@ -176,7 +174,7 @@ impl<K, O: ReadyQueue> Locked<K, O> {
             self.getters.notify_all();
             effects.signal_all = self.blocked_getters.asleep > 0;
         } else {
-            // Also after shutdown: a key that was due at shutdown is Ready, and no later event wakes a waiter for it.
+            // Also after shutdown: a key that was due at shutdown is Ready, and no later change would wake a waiter for it.
             let lookahead = self.lookahead();
             let (wanted, next) = self.state.outlook(now, lookahead);
             let notified = self.getters.notified(wanted) + self.blocked_getters.signalled;
@@ -201,9 +199,8 @@ impl<K, O: ReadyQueue> Locked<K, O> {
 
     /// Called when the alarm has fired. The alarm's time is used as the current time, because the clock is not read
     /// here: the timer may fire early, and a waiter that is woken too early reads the clock and waits again.
-    ///
-    /// This may arm the alarm again, for a later deadline. A timer that always fires immediately passes through all
-    /// deadlines, and stops.
+    /// This may arm the alarm again, for a later deadline. With a timer that always fires immediately, this repeats once for each deadline,
+    /// and then ends.
     pub(super) fn ring(&mut self) -> Effects {
         let rang = self.alarm.rang();
         self.collect_wakeups(rang, true)
@@ -229,8 +226,8 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         effects: &mut Effects,
     ) {
         let Self { state, others, .. } = self;
-        // By the last time that was seen, not by the time of the alarm: the alarm may fire early, and passing its time
-        // would make keys Ready early in an order that gathers due keys.
+        // Uses the last time that was read from the clock, not the time of the alarm: the alarm may fire early, and an order that collects
+        // due keys would then make keys Ready too early.
         let idle = others.idlers.waiting() + others.blocked_idlers > 0 && state.is_idle(None);
         let drained = state.is_drained();
         // A queue that accepts no more keys has no waiting adders.
@@ -303,8 +300,8 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         }
     }
 
-    /// Signals a sleeping thread to check again, so that it covers the deadline `at`. Such a thread needs no timer to
-    /// wake it at `at`, unless the clock is moved by hand: then only the timer fires.
+    /// Signals a sleeping thread to check again, so that the thread sleeps at most until the deadline `at`. Such a thread needs no timer at
+    /// `at`, unless the clock is moved by hand: then only the timer wakes the thread.
     fn cover_deadline(&mut self, at: Nanos, effects: &mut Effects) {
         let threads = &mut self.blocked_getters;
         let is_uncovered = threads.covered_deadline.is_none_or(|covered| at < covered);

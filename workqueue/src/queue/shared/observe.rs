@@ -1,6 +1,6 @@
 //! SHELL. Reports to metrics sinks, after unlocking; and the statistics that are read.
 //!
-//! A queue without a clock has no metrics, and all of this compiles to nothing.
+//! A queue without a clock has no metrics, and the code in this file compiles to nothing.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -25,7 +25,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         }
     }
 
-    /// Returns the data that metrics report about the last hand-out.
+    /// Returns the data about the last hand-out that metrics report.
     #[inline]
     pub(crate) fn handed_out(&self, locked: &Locked<K, O::ReadyQueue>) -> Option<HandedOut> {
         if T::DELAYS { locked.state.handed_out() } else { None }

@@ -58,8 +58,8 @@ impl Siblings {
     /// Returns the least node and its lane. No two nodes have the same deadline and turn; a vacant lane sorts after all
     /// others.
     ///
-    /// A tournament of pairs that carry their deadline compiles to conditional moves. With branches, one would be
-    /// mispredicted at each level, as it cannot be predicted which sibling is least.
+    /// A tournament of pairs that carry their deadline compiles to conditional moves. With branches, the CPU would mispredict one at each
+    /// level, because each sibling is equally likely to be the least.
     #[inline]
     pub(crate) fn least(&self) -> (usize, HeapNode) {
         let lane = |lane: usize| (lane, self.at[lane]);

@@ -24,11 +24,10 @@ impl Asked {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Makes all limits computed before stale. Returns the number of this refresh.
+    /// Makes all limits that were computed before this call stale. Returns the number of this refresh.
     pub(super) fn ask_again(&self) -> usize {
-        // Ordering: AcqRel. Release: an add that reads this number calls the functions afterwards, and sees the changes
-        // that the caller made before. Acquire: a later refresh that reads this number to increment it sees those
-        // changes, too.
+        // Ordering: AcqRel. Release: an add that reads this number calls the functions afterwards, and sees the changes that the caller
+        // made before the refresh. Acquire: a later refresh that increments this number sees those changes, too.
         self.0.fetch_add(1, Ordering::AcqRel) + 1
     }
 }

@@ -1,29 +1,31 @@
 //! PURE. Decides which level is served next: the highest, except for the shares of the lower levels.
 //!
-//! A level is *lower* while a higher one has Ready keys too. A hand-out is *regular* if it is from the highest level with
-//! Ready keys.
+//! A level is *lower* while a higher level also has Ready keys. A hand-out is *regular* if it is from the highest level with Ready keys.
 //!
 //! # Invariants
-//! 1. At a regular hand-out each lower level that has Ready keys earns one credit. A level has no credits after it was
-//!    served, and none if it had no Ready key at the last hand-out.
-//! 2. A level with `share` credits is owed a hand-out. Of the levels that are owed one, the one that has gone without for
-//!    the longest is next, be it the highest by now or not; if none is, the highest.
+//! 1. At a regular hand-out each lower level that has Ready keys earns one credit. A level has no credits after it was served, and after a
+//!    hand-out at which it had no Ready key.
+//! 2. A level with `share` credits is owed a hand-out. If levels are owed a hand-out, the one with the smallest `since` is served next,
+//!    even if it has become the highest level. If none is, the highest level is served next.
 //!
 //! # Bounds
-//! Let L be the number of levels that are lower at some hand-out meanwhile.
+//! Let L be the number of levels that are lower at some hand-out in the period of a bound.
 //!
-//! *A level that is lower and has Ready keys is served within share + L hand-outs.* Each regular hand-out from elsewhere gives
-//! it a credit: after `share` of them it is owed a hand-out. Each other level comes before it by being owed one at most
-//! once: then it has no credits, and whatever it earns from then on this level earns too, and has gone without for longer. If that level is the
-//! highest when it is owed one, the hand-out is regular and one of the `share`, or those have been from levels above it, while it
-//! was lower. So at most share + L − 1 come before. *Hence a key with n before it at its level is handed out within
-//! (share + L) · (n + 1) hand-outs*, as each time its level is served one before it leaves, and none comes in before it.
+//! *A level that is lower and has Ready keys is served within share + L hand-outs.* Each regular hand-out from another level gives it a
+//! credit, so after `share` of them it is owed a hand-out. Each other level is served before it at most once because it is owed a hand-out:
+//! after that the other level has no credits and the larger `since`, and this level earns each credit that the other level earns. The other
+//! level may be the highest when it is owed a hand-out. Then the hand-out is regular, and one of the `share`; or the `share` regular
+//! hand-outs were from levels above the other level, which was lower at that time and counts in L. So at most share + L − 1 hand-outs come
+//! before.
 //!
-//! *The first key of the highest level waits for at most one key of each lower level*: until it is handed out no hand-out
-//! is regular, so no level that was served earns a credit.
+//! *Hence a key with n keys before it at its level is handed out within (share + L) · (n + 1) hand-outs*: each time the level is served,
+//! one of these keys leaves, and no key is inserted before it.
 //!
-//! Rejected: a credit for owed hand-outs, too. With as many lower levels as `share` those would serve one another for
-//! ever, and the highest never.
+//! *The first key of the highest level waits for at most one key of each lower level*: until that key is handed out no hand-out is regular,
+//! so a level that was served earns no credit.
+//!
+//! Rejected: to give credits for owed hand-outs, too. With as many lower levels as `share`, the hand-outs of the lower levels would give
+//! one another enough credits for ever, and the highest level would never be served.
 
 use std::num::NonZeroU32;
 
@@ -64,7 +66,7 @@ impl Credits {
         Some(owed.min_by_key(|&level| self.levels[level].since).unwrap_or(highest))
     }
 
-    /// Records that level `served` handed out a key. `is_ready` reports which levels had Ready keys before that.
+    /// Records that level `served` handed out a key. `is_ready` returns whether a level had Ready keys before that.
     #[inline]
     pub(super) fn on_hand_out(&mut self, served: usize, is_ready: impl Fn(usize) -> bool) {
         if self.share.is_none() {

@@ -10,17 +10,17 @@ use crate::state::order::groups::Groups;
 use crate::state::order::limits::{GroupTag, Limits};
 use crate::state::order::{Order, sealed};
 
-/// Hands out keys of different groups in turns, such as one group for each namespace or tenant.
+/// Serves groups of keys in weighted round robin, for example one group for each namespace or tenant.
 ///
-/// A function computes the group of a key. Groups with Ready keys take turns; in its turn a group gets as many
-/// hand-outs as its [weight](Self::weight_by), by default one. So a group with Ready keys that is below its limit waits
-/// for at most as many hand-outs as the sum of the weights of the other groups, however many keys those have. A group that
-/// gets its first Ready key, or gets one again, joins at the end. Within a group keys are first in, first out.
+/// A function computes the group of a key. The groups with Ready keys are served one after the other; each time a group is served, it gets
+/// as many hand-outs as its [weight](Self::weight_by), by default one. So a group with Ready keys that is below its lease limit waits for
+/// at most as many hand-outs as the sum of the weights of the other groups, however many keys those groups have. A group that had no Ready
+/// key joins at the end. Within a group keys are first in, first out.
 ///
-/// [`max_leased`](Self::max_leased) limits how many keys of a group are leased at the same time: with 1 they run one
-/// after the other. A group that reaches the limit, or runs out of Ready keys, ends its turn; with 1 a turn is one
-/// hand-out, whatever the weight. Keys that only wait for a lease of their group to end are Ready, but cannot be handed
-/// out; skipping such a group costs nothing.
+/// [`max_leased`](Self::max_leased) limits how many keys of a group are leased at the same time: with 1 they run one after the other. If a
+/// group reaches the limit, or has no more Ready keys, the next group is served; with a limit of 1 this happens after each hand-out,
+/// whatever the weight. Keys that only wait for a lease of their group to end are Ready, but cannot be handed out; skipping such a group
+/// costs nothing.
 ///
 /// *A group with a lease limit or a weight of 0 is suspended*: its keys stay Ready, and are not handed out. They do not
 /// count for [`wait_idle`](crate::Queue::wait_idle), do not keep a queue open that is shut down, and are leftovers of a
@@ -100,7 +100,7 @@ impl<K, G> Fair<K, G> {
         }
     }
 
-    /// Sets the number of hand-outs of a group in its turn. With 0 the group is suspended, as with
+    /// Sets the number of hand-outs of a group each time it is served. With 0 the group is suspended, as with
     /// [`max_leased`](Self::max_leased).
     ///
     /// # Examples
@@ -196,7 +196,7 @@ impl<K, G> Fair<K, G> {
         Limits::new(weight, max_leased, capacity)
     }
 
-    /// Makes all limits computed before stale. Returns the number of this refresh.
+    /// Makes all limits that were computed before this call stale. Returns the number of this refresh.
     pub(crate) fn ask_again(&self) -> usize {
         self.asked.ask_again()
     }

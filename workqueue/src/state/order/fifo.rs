@@ -59,7 +59,7 @@ impl sealed::ReadyQueue for FifoList {
         self.ready.len()
     }
 
-    /// Returns the head, of the list or of the heap, that became Ready earlier.
+    /// Returns the head of the list or the head of the heap, whichever became Ready earlier.
     #[inline]
     fn next<K>(&self, slab: &Slab<K>, now: Nanos, by: impl FnOnce() -> Nanos) -> Option<(u32, ())> {
         let front = self.ready.front();

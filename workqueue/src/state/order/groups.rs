@@ -1,4 +1,4 @@
-//! PURE. A FIFO list (line) for each group, and the ring of groups that take turns.
+//! PURE. A FIFO list (line) for each group, and a ring of the groups that are served in weighted round robin.
 //!
 //! Deficit round robin (Shreedhar and Varghese 1996) where every packet is of size one: no deficit is ever left over.
 //!
@@ -10,12 +10,10 @@
 //!    `weight` hand-outs left. (After a limit was lowered, existing leases or keys may exceed it.)
 //! 4. `count` slots are in lines, `available` of them could be handed out one after the other, and `suspended` of them
 //!    belong to groups whose keys are not handed out.
-//! 5. *Turns.* A group that enters the ring waits for at most as many hand-outs as the sum of the weights of the groups before it: each of
-//!    them has at most as many hand-outs left, and groups that enter later are placed after it.
-//!
-//! 6. *Room.* The limits of a group are those of the last add for it, refused or not, or those set since. So the check
-//!    for room in a group and the decision which adders to wake for it use the same number.
-//!
+//! 5. *Turns.* A group that enters the ring waits for at most as many hand-outs as the sum of the weights of the groups before it. Each
+//!    group before it has at most as many hand-outs left as its weight, and a group that enters later is placed after it.
+//! 6. *Room.* The limits of a group are those of the last add for it, refused or not, or those of a later refresh. So the check for room in
+//!    a group and the decision which adders to wake for it use the same number.
 //! A group's name stays in its record after the group is removed, until another group reuses the record: then the old
 //! name moves into the tag of the add that created the new group, to be dropped outside every lock.
 
@@ -131,8 +129,8 @@ impl<G> Groups<G> {
         others.into_iter().map(|group| group.counts(1)).reduce(GroupStats::and).unwrap_or_default()
     }
 
-    /// Counts a refresh, which makes all limits computed before stale. Appends the names of all groups to `names`,
-    /// which is passed in by the caller, as in [`depths`](Self::depths).
+    /// Counts a refresh, which makes all limits that were computed earlier stale. Appends the names of all groups to `names`, which is
+    /// passed in by the caller, as in [`depths`](Self::depths).
     pub(crate) fn ask_again(&mut self, asked: usize, names: &mut Vec<(u64, G)>)
     where
         G: Clone,
@@ -177,7 +175,7 @@ impl<G> Groups<G> {
         }
     }
 
-    /// Frees the record of a group that is not used any more.
+    /// Frees the record of a group, unless the group has keys or adders.
     fn release(&mut self, index: u32) {
         let free = self.free;
         let group = &mut self.groups[index as usize];
@@ -238,7 +236,7 @@ impl<G> Groups<G> {
         }
     }
 
-    /// The groups of the ring in order of their turns. If the ring is corrupt, the iteration ends early.
+    /// Returns the groups of the ring in the order in which they are served. If the ring is corrupt, the iteration ends early.
     fn in_turn(&self) -> impl Iterator<Item = u32> {
         let mut next = self.first;
         let mut left = self.groups.len();

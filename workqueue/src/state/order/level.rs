@@ -1,4 +1,4 @@
-//! PURE. The keys of one priority: those in its line, those that were raised to it, and those that wait.
+//! PURE. The keys of one priority: its line of Ready keys, the keys that were raised to it, and its waiting keys.
 
 use std::collections::VecDeque;
 
@@ -14,8 +14,7 @@ use crate::state::slab::Slab;
 pub(super) struct Level {
     pub(super) priority: i8,
     pub(super) line: List,
-    /// The second positions of keys that were raised while they were Ready, in the order of the raises. The first one
-    /// is valid.
+    /// The second positions of keys that were raised while they were Ready, in the order of the raises. The first of them is valid.
     pub(super) raised: VecDeque<RaisedPosition>,
     /// The waiting keys of this priority.
     pub(super) waits: Deadlines,
@@ -34,7 +33,7 @@ pub(super) struct RaisedPosition {
 /// The priorities and the position of a key.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Position {
-    /// The turn at which the key took its position in its line; turns number all positions.
+    /// The number of the key's position in its line. Positions are numbered in the order in which they were taken.
     pub(super) turn: u64,
     /// The time at which the key took its position.
     pub(super) since: Nanos,
@@ -42,17 +41,17 @@ pub(super) struct Position {
     pub(super) valid_from: u64,
     /// The level whose line or heap the key is in.
     pub(super) level: i8,
-    /// The highest level at which it has a position.
+    /// The highest level at which the key has a position.
     pub(super) top: i8,
     /// The priority with which the key is queued, or was handed out.
     pub(super) priority: i8,
     /// The key's own priority, with which it is retried or requeued.
     pub(super) own: i8,
-    /// The priority with which the key was added while leased, if it was.
+    /// The highest priority of the adds while the key was leased; `None` if there were none.
     pub(super) wished: Option<i8>,
 }
 
-/// The rank of a key at its level: its turn, the time since which it is there, and its slot.
+/// The rank of a key at its level: its turn, the time at which it took its position, and its slot.
 type Rank = (u64, Nanos, u32);
 
 impl Level {
@@ -79,7 +78,7 @@ impl Level {
         self.or_due(first(line, self.raised.front().map(RaisedPosition::rank)), now, by)
     }
 
-    /// Like `first`, but without the keys that were raised to this level.
+    /// Like [`head`](Self::head), but ignores the keys that were raised to this level.
     pub(super) fn first_at_home(&self, positions: &[Position], now: Nanos, by: Nanos) -> Option<u32> {
         self.or_due(self.line.front().map(|slot| rank(positions, slot)), now, by)
     }
@@ -136,7 +135,7 @@ impl Level {
         waits.check(slab)?;
         let at_home = |slot: &u32| positions[*slot as usize].level == *priority;
         if !line.iter(slab).chain(waits.slots()).all(|slot| at_home(&slot)) {
-            return Err(format!("levels 1: a stranger at {priority}"));
+            return Err(format!("levels 1: a key of another level is at {priority}"));
         }
         let turns: Vec<_> = line.iter(slab).map(|slot| positions[slot as usize].turn).collect();
         let second: Vec<_> = raised.iter().map(|raised| raised.turn).collect();
@@ -144,7 +143,7 @@ impl Level {
             return Err(format!("levels 2: turns at {priority}"));
         }
         if raised.front().is_some_and(|raised| !raised.is_valid(positions)) {
-            return Err(format!("levels 2: a position of no key is the first at {priority}"));
+            return Err(format!("levels 2: the first raised position at {priority} is not valid"));
         }
         let queued = |slot| matches!(slab.get(slot).state, State::Ready | State::Waiting);
         match raised.iter().find(|raised| raised.is_valid(positions) && !queued(raised.slot)) {
@@ -153,7 +152,7 @@ impl Level {
         }
     }
 
-    /// Restores that the first of the second positions is valid.
+    /// Removes invalid second positions from the front, so that the first one is valid.
     pub(super) fn clean(&mut self, positions: &[Position]) {
         while self.raised.front().is_some_and(|raised| !raised.is_valid(positions)) {
             self.raised.pop_front();

@@ -11,11 +11,10 @@
 //! | `set_priority` to p | p | p | p, where there is one |
 //! | lease ends, done | the requested one, if the key was added meanwhile; else the key leaves | the same | – |
 //! | lease ends otherwise | = | the higher of own and requested | – |
-//! | lease is given back unseen | = | the higher of that and requested | – |
+//! | lease ends that no worker has begun | = | the higher of queued with and requested | – |
 //! | `cancel` of a leased key | = | = | – |
 //!
-//! So a raise ends with the hand-out that it was for, and after a failure, a requeue or an add while leased the key
-//! starts again from its own priority.
+//! So a raise lasts for one hand-out: after a failure, a requeue or an add while leased, the key starts again from its own priority.
 //!
 //! # Positions of a key
 //! A key that becomes Ready is appended to the line of its priority. A key that is raised while it is Ready keeps that
@@ -23,16 +22,16 @@
 //! next. So **no add and no raise ever postpones a key**. A key that is lowered keeps the position at which it became
 //! Ready if that is not above its new priority, and otherwise moves to the end of the new priority's line.
 //!
-//! Rejected: to move a raised key. Behind a long line it may be handed out later than at its old position, because its
-//! old level may be owed a hand-out ([`Credits`]); which of the two is sooner depends on future adds.
+//! Rejected: to move a raised key. Behind a long line the key may be handed out later than at its old position, because its old level may
+//! be owed a hand-out ([`Credits`]). Which of the two positions is served earlier depends on future adds.
 //!
 //! # Invariants
-//! 1. A Ready slot is in the line of its position's level, a waiting one in its heap; `count` slots are in lines. No two levels
-//!    share a priority, and they stand from the highest to the lowest.
-//! 2. Within a line, and among second positions, turns rise. The first of the second positions of a level is valid.
+//! 1. A Ready slot is in the line of its position's level, and a waiting slot is in the heap of that level; `count` slots are in lines. No
+//!    two levels have the same priority; the levels are sorted from the highest to the lowest.
+//! 2. Within a line, and among second positions, turns are ascending. The first of the second positions of a level is valid.
 //! 3. A leased slot is dirty exactly when it was added meanwhile.
-//! 4. `top` of a Ready slot is its priority; there it has its line, or a valid second position. Only slots that are Ready, or
-//!    whose deadline has passed, have valid second positions.
+//! 4. `top` of a Ready slot is its priority. At that level the slot is in the line, or has a valid second position. Only slots that are
+//!    Ready, or whose deadline has passed, have valid second positions.
 //! 5. `ready` of a level counts the slots in lines that are queued with its priority.
 //! 6. `due` holds the waiting slots that have a valid second position, by deadline, and no others.
 
@@ -58,8 +57,8 @@ pub struct Levels {
     credits: Credits,
     /// The position of each slot.
     positions: Vec<Position>,
-    /// The keys that were raised after their deadline had passed, and are not handed out yet. If the clock goes back,
-    /// the latest of them are not due any more; none of them is if a thread passes an older time.
+    /// The keys that were raised after their deadline had passed, and have not been handed out. If the clock jumps back, or a thread passes
+    /// an older time, some of these keys are not due any more.
     due: BTreeSet<(Nanos, u32)>,
     count: usize,
     turn: u64,
@@ -71,7 +70,7 @@ impl Levels {
         Self { levels, credits: Credits::new(share), positions, due, count: 0, turn: 0 }
     }
 
-    /// Returns the priority of a key's next run, or else of its lease.
+    /// Returns the priority of the next run of a key; for a leased key without a next run, the priority of its lease.
     pub(crate) fn priority(&self, slot: u32) -> i8 {
         let position = self.positions[slot as usize];
         position.wished.unwrap_or(position.priority)
@@ -82,8 +81,7 @@ impl Levels {
         self.positions[slot as usize].level > priority
     }
 
-    /// Sets the priority of a key in any state. A key whose deadline has passed does not [stand
-    /// above](Self::stands_above) a priority.
+    /// Sets the priority of a key in any state. A key whose deadline has passed must not [stand above](Self::stands_above) the priority.
     pub(crate) fn set_priority<K>(
         &mut self,
         slab: &mut Slab<K>,
@@ -116,7 +114,7 @@ impl Levels {
         position.wished = position.wished.map(|_| priority);
     }
 
-    /// Sets the time since which a key that has just become Ready has its position.
+    /// Sets the time at which a key that has just become Ready took its position.
     pub(crate) fn stands_since(&mut self, slot: u32, now: Nanos) {
         self.positions[slot as usize].since = now;
     }
@@ -384,18 +382,18 @@ impl ReadyQueue for Levels {
 
     fn check<K>(&self, slab: &Slab<K>) -> Result<(), String> {
         if self.levels.windows(2).any(|pair| pair[0].priority <= pair[1].priority) {
-            return Err("levels 1: they are not sorted".into());
+            return Err("levels 1: the levels are not sorted".into());
         }
         self.credits.check(self.levels.len())?;
         for level in &self.levels {
             level.check(slab, &self.positions, self.turn)?;
             let queued = |slot: &u32| self.positions[*slot as usize].priority == level.priority;
             if self.linked(slab).iter().filter(|slot| queued(slot)).count() != level.ready {
-                return Err(format!("levels 5: not {} at {}", level.ready, level.priority));
+                return Err(format!("levels 5: {} is the wrong count at {}", level.ready, level.priority));
             }
         }
         if self.linked(slab).len() != self.count {
-            return Err(format!("levels 1: not {} in all lines", self.count));
+            return Err(format!("levels 1: {} is the wrong count of all lines", self.count));
         }
         let mut raised_due = 0;
         for (slot, entry) in slab.iter() {

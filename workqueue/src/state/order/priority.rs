@@ -13,9 +13,9 @@ use crate::state::order::{Order, sealed};
 /// in, first out, from when they become Ready; a waiting key keeps its priority.
 ///
 /// # Raises
-/// Adds of one key coalesce to the highest priority. A raise by an add lasts for one hand-out: a key that is retried or
-/// requeued after it has its own priority again, which is the one it was first added with, or the one that was last
-/// set. The priority of an add while the key is leased applies to the next run.
+/// Adds of one key coalesce to the highest priority. A raise by an add lasts for one hand-out. If the key is then retried or requeued, it
+/// has its own priority again: the one of its first add, or the one that was last set. The priority of an add while the key is leased
+/// applies to the next run.
 ///
 /// A raise never postpones a key: the key keeps its position, gets a second one at the tail of its new priority, and is
 /// handed out when the first of the two is next.
@@ -23,12 +23,11 @@ use crate::state::order::{Order, sealed};
 /// # Share
 /// The highest priority with Ready keys is served first, however many keys wait below it. Each lower priority with
 /// Ready keys earns one credit per hand-out of the highest. With 4 credits, or the number that you set with
-/// [`share`](Self::share), it is served once and starts again at 0. If L lower priorities are in use meanwhile:
-/// - a key of the highest priority waits for the keys before it, and for at most one key of each lower priority before
-///   each of these hand-outs;
-/// - a key of a lower priority with n keys before it there is handed out within (share + L) · (n + 1) hand-outs.
+/// - a key of the highest priority waits for the keys before it; and before each of these keys, and before the key itself, at most one key
+///   of each lower priority is served;
+/// - a key of a lower priority, with n keys of the same priority before it, is handed out within (share + L) · (n + 1) hand-outs.
 ///
-/// The order reads no clock. If `p` priorities were ever in use, at most 256, a hand-out is O(p).
+/// The order reads no clock. A hand-out is O(p), where p ≤ 256 is the number of priorities that were ever in use.
 ///
 /// # Examples
 /// ```

@@ -12,7 +12,7 @@ impl<G> Groups<G> {
             group.line.check(slab)?;
             let mine = |slot: &u32| self.of[*slot as usize] == index;
             if !group.line.iter(slab).all(|slot| mine(&slot)) {
-                return Err(format!("groups 2: a stranger in line {index}"));
+                return Err(format!("groups 2: a slot of another group is in line {index}"));
             }
             let keys = slab.iter().filter(|(slot, _)| mine(slot)).count();
             let leased = slab.iter().filter(|(slot, entry)| mine(slot) && entry.state.is_leased()).count();

@@ -124,7 +124,7 @@ impl<G: Eq + Send + 'static> ReadyQueue for Groups<G> {
             return tag.found;
         }
         let GroupTag { group: name, hash, limits, .. } = tag;
-        let Some(new) = name.take() else { unreachable!("an add brings its group once") };
+        let Some(new) = name.take() else { unreachable!("`class` is called once for each tag") };
         let index = match self.groups.get_mut(self.free as usize) {
             Some(group) => {
                 *name = Some(std::mem::replace(&mut group.name, new));
