@@ -1,4 +1,4 @@
-//! An informer without any cluster: a service registry in memory is the source, and everybody else follows it.
+//! An informer without a cluster: a service registry in memory is the source.
 //!
 //! Run it with `cargo run -p flyball-informer-cache --example informer --features tokio`.
 
@@ -10,7 +10,7 @@ use flyball_informer_cache::{
 };
 use tokio::sync::watch;
 
-/// What is registered: an instance of a service.
+/// A registered object: an instance of a service.
 #[derive(Clone)]
 struct Instance {
     name: Arc<str>,
@@ -24,7 +24,7 @@ const INSTANCES: Schema<Arc<str>, Instance> =
 
 static BY_SERVICE: Index<Instance, Arc<str>> = Index::new("service", |instance| instance.service.clone());
 
-/// The registry: a log of what happened. The version of an event is its place in the log.
+/// The registry: a log of events. The version of an event is its position in the log.
 #[derive(Clone)]
 struct Registry {
     log: watch::Sender<Vec<WatchEvent<Instance>>>,
@@ -91,7 +91,7 @@ impl WatchStream for LogReader {
                 self.read += 1;
                 Some(Ok(log[read].clone()))
             }
-            // The registry is gone.
+            // The registry has been dropped.
             Err(_) => Some(Err(SourceErrorKind::ConnectionRefused.into())),
         }
     }
@@ -111,11 +111,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("there is {}", change.key());
     }
 
-    // A view stays as it is, for as long as it is held.
+    // A snapshot does not change, however long it is held.
     let before = informer.snapshot();
     registry.deregister("web-2", "web");
     registry.register("web-3", "web", false);
-    registry.register("web-3", "web", true); // nobody has looked in between: one change
+    registry.register("web-3", "web", true); // coalesced: the subscription delivers one change
     informer.store().wait_for_version(Version::new(6)).await?;
     let after = informer.snapshot();
     for (name, view) in [("before", &before), ("after", &after)] {
@@ -124,7 +124,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("{name}, at version {}: {web:?}", view.version());
     }
 
-    // What changed, each key in its turn. Ends with the informer.
+    // Delivers the pending changes, one for each key. The loop ends because the informer is shut down.
     informer.shut_down();
     while let Some(change) = changes.next().await {
         let instance = change.object();

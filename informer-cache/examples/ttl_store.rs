@@ -1,4 +1,4 @@
-//! Answers of a resolver that may be used again for a while: a store whose objects expire, with an index and a subscription.
+//! A cache of the answers of a resolver: a store whose objects expire, with an index and a subscription.
 //!
 //! `cargo run -p flyball-informer-cache --example ttl_store`
 
@@ -17,7 +17,7 @@ struct Answer {
 static BY_ADDRESS: Index<TtlEntry<Answer>, &str> = Index::new("address", |answer| answer.address);
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // In production leave the clock out, or take the one that the rest of the program has.
+    // In production, omit the clock, or pass the clock of the program.
     let clock = ManualClock::new();
     let answers = TtlStore::builder(|answer: &TtlEntry<Answer>| answer.name)
         .ttl_with(|answer| Some(answer.ttl))
@@ -30,10 +30,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     answers.upsert(answer("b.example", "10.0.0.1", 60));
 
     clock.advance(Duration::from_secs(45));
-    // No read shows what has expired, whether it was evicted or not.
+    // No read returns an expired object, whether it was evicted or not.
     assert!(answers.get("a.example").is_none());
     assert_eq!(answers.by_index(&BY_ADDRESS, "10.0.0.1")?.len(), 1);
-    // Subscribers receive the deletion when it is evicted: with a later write, or now.
+    // Subscribers receive the deletion when the object is evicted: by a later write, or by `evict_expired`.
     answers.evict_expired();
     while let Some(change) = changes.try_next() {
         println!("{:?} {}", change.kind(), change.key());

@@ -1,4 +1,4 @@
-//! A queue of at most 8 keys: the producer waits for the workers instead of filling the memory.
+//! A queue of at most 8 keys: the producer waits for the workers, so the memory is bounded.
 //!
 //! `cargo run -p flyball-workqueue --example bounded`
 
@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             thread::spawn(move || {
                 let mut done = 0;
                 loop {
-                    let batch = queue.blocking_get_many(4); // one request for all of them
+                    let batch = queue.blocking_get_many(4); // up to 4 keys with one call
                     if batch.is_empty() {
                         return done;
                     }

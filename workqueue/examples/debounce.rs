@@ -1,6 +1,6 @@
-//! Events in bursts become one run per burst, and no event is held back for longer than a quarter of a second.
+//! Each burst of events becomes one run, and no event is delayed for longer than a quarter of a second.
 //!
-//! `cargo run -p flyball-workqueue --example debounce`. The clock is moved by hand, so it takes no time.
+//! `cargo run -p flyball-workqueue --example debounce`. The clock is moved by hand, so the example does not wait.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let mut runs = 0;
     for millisecond in 0..2000 {
-        // A burst of an event every 20 ms for 100 ms, and a long one, of 500 ms.
+        // A burst of 100 ms with an event every 20 ms, and a burst of 500 ms.
         let in_burst = millisecond < 100 || (1000..1500).contains(&millisecond);
         if in_burst && millisecond % 20 == 0 {
             queue.add_after_with("config.toml", millis(50), debounce)?;
@@ -26,6 +26,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         clock.advance(millis(1));
     }
-    assert_eq!(runs, 3, "one for the short burst, two for the long one");
+    assert_eq!(runs, 3, "the short burst has one run, the long burst has two");
     Ok(())
 }

@@ -1,10 +1,10 @@
-//! A limit per tenant, before the work: each key that its tenant's bucket denies comes back at a time of its own.
+//! A rate limit per tenant, checked before the work. Each key that the bucket of its tenant denies is requeued for a different time.
 //!
-//! `cargo run -p flyball-workqueue --example limit_per_tenant`. The clock is moved by hand, so it takes no time.
+//! `cargo run -p flyball-workqueue --example limit_per_tenant`. The clock is moved by hand, so the example does not wait.
 //!
-//! With `try_acquire`, all keys that are denied by one bucket get the same `NotYet::retry_after`. They all come back then, one of them
-//! gets the token, and the others are denied again: n²/2 leases for n keys. A reservation takes the token ahead of time, so a key is
-//! handed out twice at most: to reserve, and to run.
+//! With `try_acquire`, all keys that one bucket denies get the same `NotYet::retry_after`. They all become Ready at that time, one of them
+//! gets the token, and the others are denied again: n²/2 leases for n keys. A reservation takes the token ahead of time, so a key is handed
+//! out at most twice: to reserve, and to run.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -23,7 +23,7 @@ const BURST: NonZeroU32 = NonZeroU32::new(20).unwrap();
 struct Worker {
     clock: ManualClock,
     tenants: KeyedRateLimiter<&'static str, ManualClock>,
-    /// Of the keys that wait for their time.
+    /// The reservations of the keys that wait.
     reservations: HashMap<Key, Reservation>,
     runs: Vec<Nanos>,
 }
@@ -32,7 +32,7 @@ impl Worker {
     fn work(&mut self, lease: Lease<Key, Time>) {
         let key = *lease;
         let reservation = self.reservations.remove(&key).unwrap_or_else(|| self.tenants.reserve(&key.0));
-        // Not zero, either, for a key with a reservation that was added again meanwhile: then it is early.
+        // Also positive if a key with a reservation was added again meanwhile, and is therefore handed out too early.
         let delay = reservation.delay(self.clock.now());
         if delay.is_zero() {
             self.runs.push(self.clock.now());
@@ -43,7 +43,7 @@ impl Worker {
         }
     }
 
-    /// The object is gone. Its token goes to the next key, unless another key has reserved a later one.
+    /// Cancels the run of a deleted object. Its token goes to the next key, unless another key has reserved a later token.
     fn withdraw(&mut self, queue: &Queue<Key, Fifo, NoLimiter, Time>, key: Key) -> bool {
         queue.cancel(&key);
         let reservation = self.reservations.remove(&key);
@@ -58,7 +58,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let tenants = KeyedRateLimiter::with_clock(quota, clock.clone());
     let mut worker = Worker { clock: clock.clone(), tenants, reservations: HashMap::new(), runs: Vec::new() };
 
-    // A thousand objects of one tenant at once, one more that does not stay, and one of somebody else.
+    // A thousand objects of one tenant, one more that is withdrawn, and one object of another tenant.
     let added = queue.add_many((0..1_001).map(|object| ("acme", object)));
     assert_eq!(added.new, 1_001);
     let mut leases = 0;
@@ -66,11 +66,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         leases += 1;
         worker.work(lease);
     }
-    assert_eq!(worker.runs.len(), 20, "the burst; the others wait");
-    assert!(worker.withdraw(&queue, ("acme", 1_000)), "the last one's token can still be used");
+    assert_eq!(worker.runs.len(), 20, "the runs at the start are not the burst of 20");
+    assert!(worker.withdraw(&queue, ("acme", 1_000)), "the token of the last reservation was lost");
     queue.add(("zenith", 0))?;
     worker.work(queue.try_get()?);
-    assert_eq!(worker.runs.pop(), Some(Nanos::ZERO), "another tenant has a bucket of its own");
+    assert_eq!(worker.runs.pop(), Some(Nanos::ZERO), "the bucket of one tenant limited another tenant");
 
     while worker.runs.len() < 1_000 {
         clock.advance(Duration::from_millis(1));
@@ -85,7 +85,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(
         clock.now(),
         Nanos::ZERO + Duration::from_secs(98),
-        "a burst of 20, then 10 a second: no token was lost"
+        "the time is not that of a burst of 20, then 10 a second: a token was lost"
     );
     for (earlier, first) in worker.runs.iter().enumerate() {
         for (runs, last) in (1..).zip(&worker.runs[earlier..]) {

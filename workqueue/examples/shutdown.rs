@@ -1,4 +1,4 @@
-//! Ways to come to an end: one worker is sent home, what waits is served for a while longer, the rest comes back by name.
+//! Ways to shut down: stop one worker, serve delayed keys for a limited time, and return the keys that are left.
 //!
 //! `cargo run -p flyball-workqueue --example shutdown`
 
@@ -22,13 +22,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     });
     queue.add_many(["a", "b", "c"]);
 
-    // One worker less; the queue and the other worker go on.
+    // Stops one worker; the queue and the other worker go on.
     let [first, second] = workers;
     getters[0].stop();
     let by_first = first.join().expect("workers do not panic");
     queue.blocking_wait_idle_timeout(Duration::from_secs(10));
 
-    // No more adds. What waits for less than ten seconds is still served in its time, and the call ends with it.
+    // The drain refuses adds. Keys whose deadline is within ten seconds are still served at their deadline; the call returns after the last
+    // of them.
     queue.add_after("soon", Duration::from_millis(1))?;
     queue.add_after("tomorrow", Duration::from_secs(24 * 60 * 60))?;
     let left = queue.blocking_drain_all_timeout(Duration::from_secs(10));
@@ -37,7 +38,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(by_first + by_second, 4);
     println!("served {by_first} and {by_second}");
 
-    // Now even that is taken out; put it where the next process finds it.
+    // Removes the keys that are still in the queue. A real program stores them for the next process.
     assert_eq!(queue.add("late").unwrap_err().kind(), AddErrorKind::ShutDown);
     println!("for the next process: {:?}", queue.stop_now().waiting);
     Ok(())

@@ -1,4 +1,4 @@
-//! A worker that hangs is noticed the moment its lease is overdue; nothing polls.
+//! Reports a lease as soon as it is overdue, without polling: a worker that hangs is noticed.
 //!
 //! `cargo run -p flyball-workqueue --features tokio --example stuck_workers`
 
@@ -30,5 +30,5 @@ async fn main() {
     queue.add_many(["quick", "slow", "quick too"]);
     queue.drain().await;
     worker.await.expect("the worker ends with the queue");
-    watcher.await.expect("the watcher, too");
+    watcher.await.expect("the watcher ends with the queue");
 }

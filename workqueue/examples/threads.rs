@@ -1,4 +1,4 @@
-//! The queue alone, on threads, without any runtime: fetch pages, retry those that fail, stop in order.
+//! The queue on threads, without a runtime: fetch pages, retry failed fetches, shut down in order.
 //!
 //! `cargo run -p flyball-workqueue --example threads`
 
@@ -10,12 +10,12 @@ use flyball_ratelimit::Exponential;
 use flyball_workqueue::Queue;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // A page that fails comes back after 1 ms, 2 ms, 4 ms, … and at the latest after a second.
+    // The backoff of a page grows from 1 ms (2 ms, 4 ms, …) up to one second.
     let backoff = Exponential::<&str>::new(Duration::from_millis(1)..=Duration::from_secs(1));
     let queue = Queue::builder().limiter(backoff).build();
     let (finished, results) = unbounded();
 
-    // Four workers. A page is never with two of them at once, however often it is added.
+    // Four workers. A page is leased to one worker at a time, however often it is added.
     let workers: Vec<_> = (1..=4)
         .map(|worker| {
             let (queue, finished) = (queue.clone(), finished.clone());
@@ -24,20 +24,20 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     match fetch(&page, page.num_requeues()) {
                         Ok(()) => {
                             println!("worker {worker}: {} after {} failures", *page, page.num_requeues());
-                            finished.send(*page).expect("main listens until the workers are gone");
-                            page.succeed(); // its failures are forgotten
+                            finished.send(*page).expect("the receiver lives until the workers have ended");
+                            page.succeed(); // forgets its failures
                         }
                         Err(why) => {
                             println!("worker {worker}: {}: {why}", *page);
-                            page.retry(); // comes back, later each time
+                            page.retry(); // Ready again after its backoff
                         }
-                    } // without a word, by a panic say, it would be a retry as well
+                    } // a lease that is dropped, for example by a panic, counts as a failure, too
                 }
             })
         })
         .collect();
 
-    // Anybody may add, from any thread, at any time. It never waits, and says what happened.
+    // Any thread can add keys at any time. `add` never waits, and returns its effect on the key.
     for page in ["/", "/news", "/about", "/flaky"] {
         println!("main: {page} is {:?}", queue.add(page)?);
     }
@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let done: Vec<_> = results.iter().take(5).collect();
     assert!(done.contains(&"/later") && done.contains(&"/flaky"));
 
-    // Refuses new adds and lets leased keys finish. Keys that were not served are returned.
+    // Refuses new adds and waits for the leases to end. Returns the keys that were not served.
     let left = queue.blocking_drain_timeout(Duration::from_secs(10));
     println!("main: left over: {:?}", left.waiting);
     assert_eq!(left.waiting, ["/tomorrow"]);

@@ -1,4 +1,4 @@
-//! Workers as tokio tasks: work with a time limit, a second look later, and an end in order.
+//! Workers as tokio tasks: a time limit for the work, a delayed second run, and an orderly shutdown.
 //!
 //! `cargo run -p flyball-workqueue --features tokio --example tokio_workers`
 
@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let millis = Duration::from_millis;
     let backoff = Exponential::new(millis(1)..=millis(1000));
-    // The timer is the queue's own: deadlines and retries need neither a task nor a thread of theirs.
+    // The queue owns the timer: deadlines and retries need no task and no thread.
     let queue = Queue::builder().timer(TokioTimer::current()).limiter(backoff).build();
     let (finished, mut results) = mpsc::unbounded_channel();
     let hung = Arc::new(AtomicUsize::new(0));
@@ -27,14 +27,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         workers.spawn(async move {
             while let Some(lease) = queue.get().await {
                 let key: &str = *lease;
-                // The lease goes into the work. Should that take too long, its future is dropped, and the lease with
-                // it, which is a failure: the key comes back.
+                // The future of the work owns the lease. If the work takes too long, the future and the lease are dropped, which counts as
+                // a failure: the key is retried.
                 let work = async {
                     if key == "hangs at first" && lease.num_requeues() == 0 {
                         hung.fetch_add(1, Ordering::Relaxed);
                         sleep(millis(60_000)).await;
                     }
-                    finished.send((key, lease.num_requeues())).expect("main listens");
+                    finished.send((key, lease.num_requeues())).expect("the receiver is open");
                     match key {
                         "again" => lease.succeed_and_requeue_after(millis(5)),
                         _ => lease.succeed(),
@@ -59,13 +59,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(seen, [("hangs at first", 1), ("quick", 0)]);
     assert_eq!(hung.load(Ordering::Relaxed), 1);
 
-    // No more adds, and what is at work is finished. The third look was not the last: it is left over, by name.
+    // Refuses adds and waits for the leases to end. The third run of "again" requested a fourth one, which is a leftover.
     let left = queue.drain().await;
     assert!(left.ready.is_empty() && left.leased.is_empty());
     println!("left over: {:?}", left.waiting);
     assert_eq!(left.waiting, ["again"]);
     while let Some(ended) = workers.join_next().await {
-        ended?; // `get` says closed, so every worker has ended
+        ended?; // `get` returned `None`, so every worker has ended
     }
     Ok(())
 }

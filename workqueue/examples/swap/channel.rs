@@ -1,5 +1,5 @@
-//! What one has in tokio without a queue: a channel, and a sleeping task for each delay. It neither merges keys nor keeps
-//! one from running twice at once; the worker does not care.
+//! A replacement for a queue in tokio: a channel, and a sleeping task for each delay. It neither coalesces keys nor prevents a key from
+//! running twice at the same time. The generic worker accepts it all the same.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use flyball_workqueue::{AddKeys, DelayKeys, EndKeys, GetKeys};
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
-/// `None` is the end, passed on from worker to worker.
+/// `None` closes the channel; each worker passes it on to the next one.
 pub(crate) struct Channel {
     sender: UnboundedSender<Option<u32>>,
     receiver: Mutex<UnboundedReceiver<Option<u32>>>,
@@ -58,7 +58,7 @@ impl EndKeys for Channel {
 
 impl GetKeys for Channel {
     async fn get(&self) -> Option<u32> {
-        // Both are cancel-safe.
+        // `lock` and `recv` are both cancel-safe.
         let key = self.receiver.lock().await.recv().await.flatten();
         if key.is_none() {
             self.close();

@@ -1,4 +1,4 @@
-//! Somebody else's queue: client-go's, as one would port it. It hands out bare keys and wants `done` called with them.
+//! A port of client-go's queue, as an example of another queue. It hands out bare keys, and requires `done` to be called with each of them.
 
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "a port uses what std has")]
 
@@ -104,7 +104,7 @@ impl RateLimiting {
 impl AddKeys<u32> for RateLimiting {
     fn add(&self, key: u32) -> Result<(), u32> {
         self.add(key);
-        Ok(()) // client-go does not say
+        Ok(()) // client-go does not report whether the key was added
     }
 }
 

@@ -1,11 +1,11 @@
-//! A framework that brings its own idea of a queue, in client-go's shape; ours fits without a wrapper.
+//! A framework with its own queue trait, modelled on client-go's interface. `Queue` implements it without a wrapper.
 
 use std::time::Duration;
 
 use flyball_ratelimit::Exponential;
 use flyball_workqueue::{Fifo, Lease, Queue, WithClock};
 
-/// The framework's trait: it knows keys and nothing else.
+/// The trait of the framework. It passes only keys.
 pub(crate) trait WorkQueue {
     fn add(&self, key: u32);
     fn add_after(&self, key: u32, delay: Duration);
@@ -17,7 +17,8 @@ pub(crate) trait WorkQueue {
     fn shut_down(&self);
 }
 
-/// Ours behind it. What client-go does not say (a refused add, a `done` of what is not leased) is dropped here.
+/// Implements the trait for `Queue`. Results that client-go does not return (a refused add, a `done` of a key that is not leased) are
+/// dropped.
 impl WorkQueue for Queue<u32, Fifo, Exponential<u32>, WithClock> {
     fn add(&self, key: u32) {
         let _ = Self::add(self, key);
@@ -52,7 +53,7 @@ impl WorkQueue for Queue<u32, Fifo, Exponential<u32>, WithClock> {
     }
 }
 
-/// The framework: it runs a key until it has worked, and gives it a second look later.
+/// The framework. It retries a key until a run succeeds, then runs the key once more after a delay.
 pub(crate) fn run(queue: &dyn WorkQueue) {
     let mut runs = Vec::new();
     queue.add(7);
@@ -68,5 +69,5 @@ pub(crate) fn run(queue: &dyn WorkQueue) {
         }
         queue.done(key);
     }
-    assert_eq!(runs, [0, 1, 2, 0], "two failures, a success, a second look");
+    assert_eq!(runs, [0, 1, 2, 0], "not two failures, a success and a delayed run");
 }

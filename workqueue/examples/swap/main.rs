@@ -1,5 +1,5 @@
-//! A worker and an event handler, written once, over three queues: ours, one in client-go's shape, a tokio channel.
-//! And ours in a framework that wants a queue in client-go's shape.
+//! A worker and an event handler, written once, over three queues: `Queue`, a port of client-go's queue, and a tokio channel. Also `Queue`
+//! in a framework that expects client-go's interface.
 //!
 //! `cargo run -p flyball-workqueue --features tokio --example swap`
 
@@ -18,7 +18,7 @@ use flyball_workqueue::{BlockingGetKeys, DelayKeys, EndKeys, GetKeys, Queue, Tok
 type Failed = Box<dyn std::error::Error>;
 const MILLI: Duration = Duration::from_millis(1);
 
-/// What this program works on: each key fails once, comes back once more a little later, and then is done.
+/// The work of this program: each key fails once, is run again after a delay, and then is done.
 #[derive(Default)]
 struct Job {
     runs: [AtomicU32; 8],
@@ -26,7 +26,7 @@ struct Job {
 }
 
 impl Job {
-    /// Whether the key is to come back, or has failed.
+    /// Returns the delay until the next run, if there is one. The first run fails.
     fn run(&self, key: u32) -> Result<Option<Duration>, Failed> {
         match self.runs[key as usize].fetch_add(1, Ordering::Relaxed) {
             0 => Err("connection reset".into()),
@@ -44,7 +44,7 @@ impl Job {
 
     fn check(&self) {
         let runs: Vec<_> = self.runs.iter().map(|runs| runs.load(Ordering::Relaxed)).collect();
-        assert_eq!(runs, [3; 8], "each key failed once, came back once, and was done");
+        assert_eq!(runs, [3; 8], "a key did not run three times: a failure, a delayed run, the last run");
     }
 }
 
@@ -81,7 +81,7 @@ where
     }
 }
 
-/// What both have in common.
+/// Runs the job, and ends the lease. Both workers call it.
 fn finish<Q>(queue: &Q, leased: Q::Leased, job: &Job)
 where
     Q: EndKeys<Key = u32> + DelayKeys<u32>,
@@ -89,7 +89,7 @@ where
     let key = *queue.key(&leased);
     match job.run(key) {
         Ok(again) => {
-            // While it is leased: it comes back when both the delay and the work are over.
+            // The key is still leased: it is Ready again when both the delay and the lease have ended.
             if let Some(delay) = again {
                 queue.add_after(key, delay).expect("the queue is open");
             }
@@ -115,7 +115,7 @@ where
 {
     let (queue, job) = (Arc::new(queue), Arc::new(Job::default()));
     on_events(&*queue);
-    // The worker is generic and spawned all the same: the future of `get` is `Send`.
+    // The worker is generic, and can still be spawned: the future of `get` is `Send`.
     let workers = [(); 4].map(|()| tokio::spawn(work_on_task(queue.clone(), job.clone(), close)));
     for worker in workers {
         worker.await.expect("workers do not panic");
