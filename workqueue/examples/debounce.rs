@@ -26,6 +26,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         clock.advance(millis(1));
     }
-    assert_eq!(runs, 3, "the short burst has one run, the long burst has two");
+    assert_eq!(runs, 3, "not one run for the short burst and two for the long one");
     Ok(())
 }

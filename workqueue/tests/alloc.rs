@@ -1,4 +1,5 @@
-//! The steady cycle allocates nothing. A binary of its own: it counts every allocation of the process's test thread.
+//! A queue in a steady state does not allocate. This test has a binary of its own, because it replaces the global allocator with one that
+//! counts the allocations of the current thread.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -17,22 +18,22 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-// SAFETY: every call goes to the system's allocator as it came; counting allocates nothing.
+// SAFETY: every call is forwarded unchanged to the system's allocator; counting does not allocate.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promises are passed on.
+        // SAFETY: the caller upholds the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are passed on.
+        // SAFETY: the caller upholds the contract of `dealloc`.
         unsafe { System.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promises are passed on.
+        // SAFETY: the caller upholds the contract of `realloc`.
         unsafe { System.realloc(pointer, layout, size) }
     }
 }
@@ -92,7 +93,7 @@ fn with_a_limiter_and_delays() {
     assert_eq!(allocations(|| (0..10).for_each(|_| cycle())), 0);
 }
 
-/// A waiting getter costs nothing, either: its place is reused.
+/// A getter that waits does not allocate either: its slot in the wait queue is reused.
 #[test]
 fn waiting_for_a_key() {
     let (queue, keys) = (Queue::new(), keys(100));
@@ -104,7 +105,7 @@ fn waiting_for_a_key() {
             queue.add(key.clone()).unwrap();
             match poll_with(get.as_mut(), &waker) {
                 Poll::Ready(Some(lease)) => lease.done(),
-                _ => panic!("a key is ready"),
+                _ => panic!("no key was handed out"),
             }
         }
     };

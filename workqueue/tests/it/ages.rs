@@ -1,4 +1,4 @@
-//! How long things last, and who is told of a lease that lasts too long.
+//! Ages of keys and leases, and reports of overdue leases.
 
 use std::time::Duration;
 
@@ -32,41 +32,49 @@ fn ages_are_kept_on_request() {
     clock.advance(ns(100));
     assert!(!queue.stats().ages_tracked && lease.age().is_none());
     queue.track_ages();
-    assert_eq!((ages(&queue), lease.age()), ((Some(0), Some(0)), Some(Duration::ZERO)), "from now on");
+    assert_eq!(
+        (ages(&queue), lease.age()),
+        ((Some(0), Some(0)), Some(Duration::ZERO)),
+        "the ages do not start now"
+    );
     clock.advance(ns(5));
     queue.track_ages();
-    assert_eq!((ages(&queue), lease.age()), ((Some(5), Some(5)), Some(ns(5))), "idempotent");
+    assert_eq!(
+        (ages(&queue), lease.age()),
+        ((Some(5), Some(5)), Some(ns(5))),
+        "the second call changed the ages"
+    );
     lease.done();
     assert_eq!(ages(&queue), (Some(5), None));
     queue.try_get().unwrap().done();
     assert_eq!(ages(&queue), (None, None));
 }
 
-/// The oldest of each, and only keys that could be handed out.
+/// Ages are those of the oldest Ready key and of the oldest lease. Only a key that can be handed out counts.
 #[test]
 fn the_oldest_counts() {
     let (queue, clock) = timed();
     queue.track_ages();
     queue.add_after("waits", ns(30)).unwrap();
     clock.advance(ns(10));
-    assert_eq!(ages(&queue), (None, None), "a wait is no age");
+    assert_eq!(ages(&queue), (None, None), "a waiting key has an age");
     queue.add("at 10").unwrap();
     clock.advance(ns(10));
     queue.add("at 20").unwrap();
     queue.add("at 10").unwrap();
     clock.advance(ns(15));
-    assert_eq!(ages(&queue), (Some(25), None), "a merged add makes nothing younger");
+    assert_eq!(ages(&queue), (Some(25), None), "a merged add changed the age");
     let first = queue.try_get().unwrap();
     assert_eq!(ages(&queue), (Some(15), Some(0)));
     clock.advance(ns(2));
     let second = queue.try_get().unwrap();
     assert_eq!((*first, *second), ("at 10", "at 20"));
-    assert_eq!(ages(&queue), (Some(7), Some(2)), "due since 30, noticed or not");
+    assert_eq!(ages(&queue), (Some(7), Some(2)), "the age does not start at the deadline, 30");
     first.done();
     assert_eq!((ages(&queue), second.age()), ((Some(7), Some(0)), Some(ns(0))));
 }
 
-/// A marked key is Ready from the end of its lease, a promoted one from its add.
+/// The age of a dirty key starts at the end of its lease, the age of a promoted key at its add.
 #[test]
 fn ready_since_when() {
     let (queue, clock) = timed();
@@ -88,7 +96,7 @@ fn ready_since_when() {
     assert_eq!(ages(&queue), (None, None));
 }
 
-/// A clock that is set back makes nothing older than nothing.
+/// After the clock has jumped back, an age is zero and not negative.
 #[test]
 fn a_clock_that_jumps_back() {
     let (queue, clock) = timed();
@@ -115,13 +123,13 @@ fn overdue_oldest_first_and_once_each() {
     let next = || queue.next_overdue(ns(20)).now_or_never().map(told);
     assert_eq!(next(), Some(overdue("a", 30)));
     assert_eq!(next(), Some(overdue("b", 20)));
-    assert_eq!(next(), None, "the third is 10 old");
+    assert_eq!(next(), None, "a lease was reported before it was overdue");
     clock.advance(ns(10));
     assert_eq!(next(), Some(overdue("c", 20)));
     clock.advance(ns(1_000));
-    assert_eq!(next(), None, "once each");
-    assert_eq!(queue.stats().oldest_lease, Some(ns(1_040)), "an age it has all the same");
-    // Another lease of the same key is another lease.
+    assert_eq!(next(), None, "a lease was reported twice");
+    assert_eq!(queue.stats().oldest_lease, Some(ns(1_040)), "a reported lease has no age");
+    // A new lease of the same key is reported again.
     leases.drain(..).for_each(flyball_workqueue::Lease::done);
     queue.add("a").unwrap();
     let _lease = queue.try_get().unwrap();
@@ -130,23 +138,23 @@ fn overdue_oldest_first_and_once_each() {
     queue.check().unwrap();
 }
 
-/// Nothing polls: the alarm is the moment in which the oldest lease is overdue.
+/// The watcher does not poll: the alarm is set for the time at which the oldest lease becomes overdue.
 #[test]
 fn overdue_waits_for_the_moment() {
     let (queue, clock) = timed();
     let mut watcher = Task::waiting(queue.next_overdue(ns(50)));
-    assert_eq!(clock.next_alarm(), None, "nothing is leased");
+    assert_eq!(clock.next_alarm(), None, "an alarm is set without a lease");
     queue.add_many(["a", "b"]);
     clock.advance(ns(7));
     let a = queue.try_get().unwrap();
-    assert!(watcher.knows(), "there is a lease to wait for");
+    assert!(watcher.knows(), "the first lease did not wake the watcher");
     assert!(watcher.poll().is_pending());
     assert_eq!(clock.next_alarm(), Some(Nanos::new(57)));
     clock.advance(ns(10));
     let b = queue.try_get().unwrap();
     a.done();
     clock.set(Nanos::new(57));
-    assert!(watcher.poll().is_pending(), "that one ended in time");
+    assert!(watcher.poll().is_pending(), "a lease that has ended was reported");
     assert_eq!(clock.next_alarm(), Some(Nanos::new(67)));
     clock.set(Nanos::new(67));
     assert!(watcher.knows());
@@ -154,7 +162,7 @@ fn overdue_waits_for_the_moment() {
     b.done();
 }
 
-/// Leases from before count from the first look.
+/// A lease that began before ages were tracked has its age counted from the first `next_overdue`.
 #[test]
 fn overdue_counts_from_the_first_look() {
     let (queue, clock) = timed();
@@ -162,12 +170,12 @@ fn overdue_counts_from_the_first_look() {
     let lease = queue.try_get().unwrap();
     clock.advance(ns(1_000));
     let mut watcher = Task::waiting(queue.next_overdue(ns(50)));
-    assert_eq!(lease.age(), Some(Duration::ZERO), "ages are kept from now on");
+    assert_eq!(lease.age(), Some(Duration::ZERO), "the age does not start now");
     clock.advance(ns(50));
     assert_eq!(told(watcher.finish()), overdue("a", 50));
 }
 
-/// A bound of nothing: every lease, as soon as there is one.
+/// With a bound of zero, each lease is reported as soon as it begins.
 #[test]
 fn overdue_at_once() {
     let (queue, _clock) = timed();
@@ -182,7 +190,7 @@ fn overdue_at_once() {
     assert!(queue.next_overdue(Duration::MAX).now_or_never().is_none());
 }
 
-/// Drained, there is nobody left to be overdue; until then there may be.
+/// Watchers complete once the queue is drained. Before that, a lease may still become overdue.
 #[test]
 fn overdue_ends_with_the_queue() {
     let (queue, clock) = timed();
@@ -191,7 +199,10 @@ fn overdue_ends_with_the_queue() {
     let mut watchers: Vec<_> =
         [10, 10, 1_000].map(|bound| Task::waiting(queue.next_overdue(ns(bound)))).into();
     queue.shut_down();
-    assert!(watchers.iter_mut().all(|watcher| watcher.poll().is_pending()), "a is at work, and b is to come");
+    assert!(
+        watchers.iter_mut().all(|watcher| watcher.poll().is_pending()),
+        "a watcher completed before the queue was drained"
+    );
     a.done();
     let b = queue.try_get().unwrap();
     clock.advance(ns(10));
@@ -199,7 +210,11 @@ fn overdue_ends_with_the_queue() {
         std::task::Poll::Ready(overdue) => told(overdue),
         std::task::Poll::Pending => None,
     });
-    assert_eq!(told_of_b.collect::<Vec<_>>(), [overdue("b", 10).unwrap()], "one of them, once");
+    assert_eq!(
+        told_of_b.collect::<Vec<_>>(),
+        [overdue("b", 10).unwrap()],
+        "the lease was not reported to exactly one watcher"
+    );
     let mut last = Task::waiting(queue.next_overdue(ns(5)));
     b.done();
     assert!(last.knows());
@@ -218,7 +233,7 @@ fn overdue_ends_with_a_stop() {
     assert_eq!(watcher.finish(), None);
 }
 
-/// Several watchers with bounds of their own: each moment wakes those whom it concerns, and each lease is told once.
+/// Several watchers with different bounds: each is woken at its own time, and each lease is reported once.
 #[test]
 fn watchers_with_different_bounds() {
     let (queue, clock) = timed();
@@ -237,7 +252,7 @@ fn watchers_with_different_bounds() {
     assert_eq!(told(slow.finish()), overdue("b", 90));
 }
 
-/// One alarm for all: getters' deadlines and watchers' moments, whichever is first.
+/// One alarm serves getters and watchers; it is set for the earliest time.
 #[test]
 fn the_alarm_is_shared_with_getters() {
     for (deadline, bound) in [(20, 50), (50, 20), (30, 30)] {
@@ -257,7 +272,7 @@ fn the_alarm_is_shared_with_getters() {
             }
             let (mut lease, mut seen) = (None, None);
             while lease.is_none() || seen.is_none() {
-                let alarm = clock.next_alarm().expect("somebody waits for a moment");
+                let alarm = clock.next_alarm().expect("an alarm is set");
                 assert!(alarm <= Nanos::new(deadline.max(bound)));
                 clock.set(alarm);
                 let now = clock.now().get();
@@ -279,7 +294,7 @@ fn the_alarm_is_shared_with_getters() {
     }
 }
 
-/// A watcher that is dropped, before or after its moment, keeps nothing from the next.
+/// A watcher that is dropped, before or after a lease becomes overdue, does not keep the report from the next watcher.
 #[test]
 fn a_dropped_watcher_reports_nothing() {
     for dropped_at in [0, 49, 50, 60] {
@@ -301,7 +316,7 @@ fn a_dropped_watcher_reports_nothing() {
     }
 }
 
-/// Being told changes nothing for the lease: all its ends are as ever, and a drain still names it.
+/// A report does not change the lease: every outcome works as before, and a drain still returns the key.
 #[test]
 fn a_reported_lease_goes_on() {
     let (queue, clock) = backoff();

@@ -1,4 +1,4 @@
-//! Leases that end by a rule of their own: at a limit of attempts for one failure, or as if there had been none.
+//! Leases that end with a limit of attempts, and leases that end as if the key had not been handed out.
 
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use crate::task::{deadline, lists, serve};
 
 type Held = Lease<&'static str, WithTimer<ManualTimer>>;
 
-/// With a backoff of 10 ns, 20 ns, …, the clock it lives by, and what it tells.
+/// Returns a queue with a backoff of 10 ns, 20 ns, …, its clock, and its metrics sink.
 fn measured() -> (BackoffQueue, ManualClock, Notes) {
     let (clock, notes) = (ManualClock::new(), Notes::default());
     let limiter = Exponential::new(ns(10)..=ns(1_000));
@@ -23,7 +23,7 @@ fn measured() -> (BackoffQueue, ManualClock, Notes) {
     (queue, clock, notes)
 }
 
-/// What was told, but for hand-outs.
+/// Returns the reported events, without hand-outs.
 fn told(notes: &Notes) -> Vec<Told> {
     let mut told = notes.take();
     told.retain(|told| !matches!(told, Told::HandedOut { .. }));
@@ -49,13 +49,13 @@ fn the_last_failure_hands_the_lease_back() {
         }
         let lease = queue.try_get().unwrap().retry_up_to(3, Duration::ZERO).unwrap_err();
         assert_eq!((*lease, lease.num_requeues(), queue.state(&"a")), ("a", 0, KeyState::Leased));
-        assert_eq!(told(&notes), [Told::Failed], "it was counted, and the lease goes on");
+        assert_eq!(told(&notes), [Told::Failed], "the failure was not counted, or the lease ended");
         end(lease);
         let (state, after): (_, &[Told]) = match which {
             0 => (KeyState::Absent, &[Told::Ended(Ending::Done, 0)]),
             1 => (KeyState::Absent, &[Told::Ended(Ending::Succeed, 0)]),
             2 => (KeyState::Waiting(Nanos::new(37)), &[Told::Ended(Ending::RequeueAfter(ns(0)), 0)]),
-            // Its failures are forgotten: this is the first of a new life.
+            // The failures were forgotten, so this failure is the first one.
             _ => (KeyState::Waiting(Nanos::new(40)), &FAILED),
         };
         assert_eq!((queue.state(&"a"), &*told(&notes)), (state, after));
@@ -73,7 +73,7 @@ fn at_most_none_is_at_most_one() {
     }
 }
 
-/// A key that runs before its backoff is over counts once per wait.
+/// The failures of a key that runs before its backoff is over count once per wait.
 #[test]
 fn a_failure_that_is_not_counted_is_never_the_last_one() {
     let (queue, clock, notes) = measured();
@@ -89,7 +89,7 @@ fn a_failure_that_is_not_counted_is_never_the_last_one() {
         assert_eq!(failed, 1);
         clock.set(Nanos::new(until));
     }
-    // The third is counted, and more than was allowed.
+    // The third failure is counted, and exceeds the limit of 2.
     queue.try_get().unwrap().retry_up_to(2, Duration::ZERO).unwrap_err().done();
     assert_eq!(queue.num_requeues(&"a"), 0);
 }
@@ -103,7 +103,7 @@ fn where_nothing_is_counted_no_failure_is_the_last_one() {
     }
     assert!(queue.try_get().unwrap().retry_up_to(0, ns(5)).is_ok());
     assert_eq!(deadline(&queue, "a"), 5);
-    // A bucket says how long a key waits, and counts nobody's failures.
+    // A bucket determines how long a key waits, and counts no failures.
     let clock = ManualClock::new();
     let bucket = TokenBucket::new(Quota::per_second(NonZeroU32::MIN));
     let queue = Queue::builder().timer(clock.timer()).limiter(bucket).build();
@@ -125,7 +125,7 @@ fn waits_at_least_as_long_as_it_is_told_to() {
     assert_eq!(deadline(&queue, "b"), 10);
 }
 
-/// The lower limit holds; of two that are alike, the caller's.
+/// The lower of the two limits applies. If they are equal, the limit of the caller applies.
 #[test]
 fn beside_the_limit_of_the_queue_the_lower_one_holds() {
     for (most, given_up) in [(1, false), (2, false), (3, true)] {
@@ -185,7 +185,7 @@ fn what_is_given_back_is_ready_at_the_tail_and_nothing_is_counted() {
     assert_eq!(
         notes.take(),
         [Told::HandedOut { queued: 0, delayed: true }],
-        "nothing ended, and nothing failed"
+        "a requeue was reported as an end or as a failure"
     );
     assert_eq!(*queue.try_get().unwrap(), "b");
     queue.check().unwrap();
@@ -199,7 +199,7 @@ fn what_is_given_back_and_was_added_meanwhile_runs_once() {
     assert_eq!(queue.add("a").unwrap(), Added::Dirty);
     lease.requeue();
     assert_eq!(serve(&queue), 1);
-    // Also where it was to come back later.
+    // Also if the key was added with a delay while it was leased.
     queue.add("a").unwrap();
     let lease = queue.try_get().unwrap();
     queue.add_after("a", ns(50)).unwrap();

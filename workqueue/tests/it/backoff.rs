@@ -1,4 +1,4 @@
-//! Honest backoff: one open backoff per key, and only a served wait makes the next one longer.
+//! Backoff: a key has one backoff at a time, and only a wait that was served makes the next one longer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -17,7 +17,7 @@ fn waits_until(queue: &BackoffQueue, key: &'static str) -> u64 {
     }
 }
 
-/// Of the minimum and of what the limiter says the later holds; the limiter's own backoff stays what it was.
+/// The key waits for the longer of the minimum and the limiter's delay. The minimum does not change the limiter's own backoff.
 #[test]
 fn a_retry_no_sooner_than_both_say() {
     let (queue, clock) = backoff();
@@ -26,20 +26,20 @@ fn a_retry_no_sooner_than_both_say() {
         queue.try_get().unwrap().retry_after_at_least(ns(least));
         (queue.num_requeues(&"a"), waits_until(&queue, "a"))
     };
-    assert_eq!(fails(0), (1, 10), "as `retry`");
-    assert_eq!(fails(9), (1, 10), "the same failure");
-    assert_eq!(fails(25), (1, 25), "the same failure, which waits longer");
+    assert_eq!(fails(0), (1, 10), "not the same as `retry`");
+    assert_eq!(fails(9), (1, 10), "a failure within the backoff was counted");
+    assert_eq!(fails(25), (1, 25), "the failure was counted, or does not wait longer");
     clock.set(Nanos::new(10));
-    assert_eq!(fails(5), (2, 30), "the limiter's backoff was over at 10, whoever waited longer");
+    assert_eq!(fails(5), (2, 30), "the limiter's backoff did not end at 10, before the end of the wait");
     queue.add("a").unwrap();
     let lease = queue.try_get().unwrap();
     queue.add("a").unwrap();
     lease.retry_after_at_least(ns(50));
-    assert_eq!(queue.state(&"a"), KeyState::Ready, "an add meanwhile is served at once");
+    assert_eq!(queue.state(&"a"), KeyState::Ready, "a dirty key is not Ready immediately");
     let lease = queue.try_get().unwrap();
     queue.add_after("a", ns(7)).unwrap();
     lease.retry_after_at_least(ns(50));
-    assert_eq!(waits_until(&queue, "a"), 17, "nor does it put off what was asked for");
+    assert_eq!(waits_until(&queue, "a"), 17, "the minimum postponed a delayed add");
     queue.check().unwrap();
 }
 
@@ -62,7 +62,7 @@ fn a_minimum_is_kept_without_a_limiter() {
     }
 }
 
-/// kubernetes#136853: eighteen failures within moments made a key wait a thousand seconds.
+/// In kubernetes#136853, eighteen failures within moments made a key wait for a thousand seconds.
 #[test]
 fn a_storm_of_events_cannot_drive_the_exponent_up() {
     let (queue, clock) = backoff();
@@ -78,14 +78,14 @@ fn a_storm_of_events_cannot_drive_the_exponent_up() {
     assert_eq!(
         (queue.num_requeues(&"a"), waits_until(&queue, "a")),
         (1, 10),
-        "dropped is a failure, the same one"
+        "the dropped lease did not count as the same failure"
     );
     clock.advance(ns(1));
     queue.try_get().unwrap().retry();
     assert_eq!((queue.num_requeues(&"a"), waits_until(&queue, "a")), (2, 30));
 }
 
-/// The same storm by rate-limited adds, without anybody working.
+/// The same storm as rate-limited adds, without a worker.
 #[test]
 fn a_storm_of_limited_adds_counts_once() {
     let (queue, _clock) = backoff();
@@ -132,7 +132,7 @@ fn outcomes_forget_or_keep() {
     }
 }
 
-/// What forgets the failures forgets the open backoff, too: the next failure is the first.
+/// Forgetting the failures also ends the limiter's backoff: the next failure counts as the first.
 #[test]
 fn after_a_success_the_first_delay_again() {
     for forget in [false, true] {
@@ -155,7 +155,7 @@ fn after_a_success_the_first_delay_again() {
     }
 }
 
-/// `done` is client-go's: neither success nor failure. The open backoff stays open.
+/// `done` is neither a success nor a failure, as in client-go. The backoff of the key does not end.
 #[test]
 fn done_keeps_the_open_backoff() {
     let (queue, clock) = backoff();
@@ -169,7 +169,7 @@ fn done_keeps_the_open_backoff() {
     assert_eq!((queue.num_requeues(&"a"), waits_until(&queue, "a")), (1, 10));
 }
 
-/// A key that is dirty runs at once, and its failure is counted all the same.
+/// A dirty key is Ready immediately after a failure, and the failure is still counted.
 #[test]
 fn a_failure_under_a_dirty_mark_counts() {
     let (queue, _clock) = backoff();
@@ -191,12 +191,12 @@ fn keys_do_not_share_failures() {
         clock.set(Nanos::new(waits_until(&queue, "a")));
         assert_eq!((queue.num_requeues(&"a"), queue.num_requeues(&"b")), (times, 0));
     }
-    assert!(queue.cancel(&"a"), "it is due");
+    assert!(queue.cancel(&"a"), "a due key could not be cancelled");
     queue.add_rate_limited("b").unwrap();
     assert_eq!((queue.num_requeues(&"a"), queue.num_requeues(&"b")), (3, 1));
 }
 
-/// A cancelled wait is no success: the failures stay.
+/// Cancelling a wait does not forget the failures.
 #[test]
 fn cancel_keeps_failures() {
     let (queue, _clock) = backoff();
@@ -205,7 +205,7 @@ fn cancel_keeps_failures() {
     assert_eq!(queue.num_requeues(&"a"), 1);
 }
 
-/// Counts how often it is asked, and always answers the same.
+/// A policy that counts its calls and always returns the same delay.
 struct Counted(Arc<AtomicU32>);
 
 impl Policy<u32> for Counted {
@@ -231,8 +231,8 @@ impl Policy<u32> for Counted {
     }
 }
 
-/// controller-runtime#1594, flyte#6025: each duplicate took a token although only the earliest ran. Here the limiter
-/// is asked once per served wait.
+/// In controller-runtime#1594 and flyte#6025, each duplicate took a token although only the earliest one ran. Here the limiter is called
+/// once per served wait.
 #[test]
 fn the_limiter_is_asked_once_per_wait() {
     let (clock, asked) = (ManualClock::new(), Arc::new(AtomicU32::new(0)));
@@ -247,7 +247,7 @@ fn the_limiter_is_asked_once_per_wait() {
     }
 }
 
-/// A policy that says "now" gives a key that is ready at once.
+/// A policy that returns a delay of zero makes the key Ready immediately.
 #[test]
 fn no_delay_is_no_wait() {
     struct AtOnce;
@@ -273,5 +273,5 @@ fn no_delay_is_no_wait() {
     queue.add(2).unwrap();
     queue.try_get().unwrap().retry();
     assert_eq!(queue.state(&1), KeyState::Ready);
-    assert_eq!(*queue.try_get().unwrap(), 2, "at the tail");
+    assert_eq!(*queue.try_get().unwrap(), 2, "the key is not at the tail");
 }

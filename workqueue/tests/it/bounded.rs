@@ -1,4 +1,4 @@
-//! Room: a capacity, who is refused for it, who waits for it; and many adds at once.
+//! Capacity: adds that a full queue refuses, adds that wait for room, and batches of adds.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -25,7 +25,7 @@ fn live(counts: QueueStats) -> usize {
 
 // ---- capacity --------------------------------------------------------------------------------------------------
 
-/// Ready, waiting and leased keys count, whatever else is true of them.
+/// Ready, waiting and leased keys all count towards the capacity.
 #[test]
 fn every_state_takes_room() {
     let (queue, clock) = bounded(5);
@@ -48,7 +48,7 @@ fn every_state_takes_room() {
     drop(leases);
 }
 
-/// Only an absent key needs room: every other add, and every end of a lease, is as ever.
+/// Only an absent key needs room: every other add, and every end of a lease, works as in a queue with room.
 #[test]
 fn a_full_queue_works_on() {
     let (queue, clock) = bounded(3);
@@ -65,11 +65,11 @@ fn a_full_queue_works_on() {
     queue.try_get().unwrap().succeed_and_requeue_after(ns(3));
     assert_eq!(live(queue.stats()), 3);
     clock.advance(ns(7));
-    assert_eq!(serve(&queue), 3, "nothing was dropped for room");
+    assert_eq!(serve(&queue), 3, "a key was lost");
     queue.check().unwrap();
 }
 
-/// Whatever makes a key leave makes room.
+/// Every operation that removes a key makes room.
 #[test]
 fn room_comes_back() {
     type Leave = fn(&TimedQueue);
@@ -118,7 +118,7 @@ fn shut_down_comes_before_full() {
     assert_eq!(queue.blocking_add_when_room("b").unwrap_err().kind(), AddErrorKind::ShutDown);
 }
 
-/// A failure of a key that finds no room is a failure all the same.
+/// `add_rate_limited` counts the failure of a key even if the queue is full.
 #[test]
 fn a_refused_limited_add_has_counted() {
     let limiter = Exponential::new(ns(10)..=ns(100));
@@ -154,7 +154,7 @@ fn told<K: Copy>(many: AddedMany<K>) -> ([usize; 4], Vec<(K, AddErrorKind)>) {
     (counts, refused.collect())
 }
 
-/// The same as one after the other, and the same order.
+/// `add_many` has the same results as single adds, and keeps the order of the keys.
 #[test]
 fn add_many_says_what_became_of_each() {
     let (queue, _clock) = bounded(6);
@@ -180,7 +180,7 @@ fn add_many_of_nothing_and_to_nobody() {
     assert_eq!(told(queue.add_many(["a", "b", "a"])), ([0; 4], refused));
 }
 
-/// As many getters are woken as there are keys for.
+/// `add_many` wakes one getter for each added key.
 #[test]
 fn add_many_wakes_as_many_getters() {
     let queue = Queue::new();
@@ -192,7 +192,7 @@ fn add_many_wakes_as_many_getters() {
     assert_eq!(crate::task::keys(&leases), [1, 2, 3]);
 }
 
-/// The keys come from another queue, or the same one: the iterator runs before anything is locked.
+/// The iterator may use another queue, or the same one: it runs before the queue is locked.
 #[test]
 fn add_many_from_the_queue_itself() {
     let queue = Queue::new();
@@ -219,20 +219,23 @@ fn where_there_is_room_nobody_waits() {
     assert_eq!(queue.blocking_add_when_room("b").unwrap(), Added::Merged);
     let unbounded = Queue::new();
     for key in 0..1_000 {
-        // Or at the second poll: it gives way now and then.
+        // The future may complete at its second poll, because it sometimes yields to other tasks.
         assert_eq!(block_on(unbounded.add_when_room(key)).unwrap(), Added::New);
     }
 }
 
-/// First come, first served, as many as there is room for.
+/// Adders get room in FIFO order, one for each free slot.
 #[test]
 fn room_is_offered_in_turn() {
     let (queue, _clock) = bounded(2);
     queue.add_many(["a", "b"]);
     let mut adders: Vec<_> = ["c", "d", "e"].map(|key| Task::waiting(queue.add_when_room(key))).into();
-    assert_eq!(queue.stats().ready, 2, "a future that waits has added nothing");
+    assert_eq!(queue.stats().ready, 2, "a waiting future has added its key");
     let (a, b) = (queue.try_get().unwrap(), queue.try_get().unwrap());
-    assert!(adders.iter().all(|adder| !adder.knows()), "a lease takes room");
+    assert!(
+        adders.iter().all(|adder| !adder.knows()),
+        "an adder was woken although the leased keys take all room"
+    );
     a.done();
     assert_eq!(adders.iter().map(Task::knows).collect::<Vec<_>>(), [true, false, false]);
     b.done();
@@ -244,7 +247,7 @@ fn room_is_offered_in_turn() {
     queue.check().unwrap();
 }
 
-/// Room that somebody else took is waited for again; and who waits for it comes before nobody.
+/// If another add takes the room, the woken adder waits again, and is woken for the next room.
 #[test]
 fn a_robbed_adder_waits_on() {
     let (queue, _clock) = bounded(1);
@@ -261,7 +264,7 @@ fn a_robbed_adder_waits_on() {
     assert_eq!(adder.finish().unwrap(), Added::New);
 }
 
-/// Somebody else added the very key: then it needs no room.
+/// If the same key is added meanwhile, the adder needs no room.
 #[test]
 fn an_adder_whose_key_came_meanwhile() {
     let (queue, _clock) = bounded(2);
@@ -274,7 +277,7 @@ fn an_adder_whose_key_came_meanwhile() {
     queue.check().unwrap();
 }
 
-/// An end is an answer for everybody who waits for room.
+/// Every kind of shutdown refuses the adders that wait for room.
 #[test]
 fn an_end_refuses_who_waits_for_room() {
     let ends: [fn(&TimedQueue); 4] = [
@@ -301,7 +304,7 @@ fn an_end_refuses_who_waits_for_room() {
     }
 }
 
-/// Room comes up through deadlines' keys, too: whoever serves them makes it.
+/// A blocked adder gets room when a delayed key becomes Ready and is served.
 #[test]
 fn a_blocked_adder_gets_its_room() {
     for _ in 0..50 {
@@ -317,7 +320,7 @@ fn a_blocked_adder_gets_its_room() {
     }
 }
 
-/// One key given up after too many failures makes room as any other.
+/// A key that is given up makes room like any other key that leaves.
 #[test]
 fn a_dead_letter_makes_room() {
     let queue = Queue::builder()
@@ -336,7 +339,7 @@ fn a_dead_letter_makes_room() {
     assert_eq!(deadline(&queue, "a"), 10);
 }
 
-/// Producers of all kinds beside workers: each key once, and never more of them than there is room for.
+/// Blocking and async producers run beside workers: each key is served once, and the queue never exceeds its capacity.
 #[test]
 fn producers_wait_and_workers_make_room() {
     const EACH: u32 = 1_000;
@@ -365,7 +368,7 @@ fn producers_wait_and_workers_make_room() {
             scope.spawn(|| {
                 while let Some(lease) = queue.blocking_get() {
                     most.fetch_max(live(queue.stats()), Ordering::SeqCst);
-                    assert!(served.lock().unwrap().insert(*lease), "twice");
+                    assert!(served.lock().unwrap().insert(*lease), "a key was served twice");
                     lease.done();
                 }
             });

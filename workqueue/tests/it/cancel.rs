@@ -1,4 +1,4 @@
-//! Futures dropped at every poll; wake-ups handed on; the timer wakes whoever is there.
+//! Futures dropped at every poll: wake-ups are passed on, and the timer wakes the remaining waiters.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,7 +18,7 @@ struct Consumer<F> {
     future: Pin<Box<F>>,
     counting: Arc<Counting>,
     waker: Waker,
-    /// Wake-ups at the last poll, if there was one.
+    /// The number of wake-ups at the last poll; `None` before the first poll.
     polled: Option<usize>,
 }
 
@@ -28,7 +28,7 @@ impl<F: Future<Output = Option<T>>, T> Consumer<F> {
         Self { future: Box::pin(future), counting, waker, polled: None }
     }
 
-    /// A getter that has found nothing yet.
+    /// Creates a getter and polls it once; it must find no key.
     fn waiting(future: F) -> Self {
         let mut getter = Self::new(future);
         assert!(getter.poll().is_pending());
@@ -44,7 +44,7 @@ impl<F: Future<Output = Option<T>>, T> Consumer<F> {
         match self.poll() {
             Poll::Ready(Some(lease)) => lease,
             Poll::Ready(None) => panic!("closed"),
-            Poll::Pending => panic!("nothing to take"),
+            Poll::Pending => panic!("no key is Ready"),
         }
     }
 
@@ -52,12 +52,12 @@ impl<F: Future<Output = Option<T>>, T> Consumer<F> {
         self.counting.wakes()
     }
 
-    /// Was polled, and found nothing.
+    /// Returns whether the getter was polled. A getter that has completed is not kept.
     fn waits(&self) -> bool {
         self.polled.is_some()
     }
 
-    /// Was woken since its last poll.
+    /// Returns whether the getter was woken since its last poll.
     fn knows(&self) -> bool {
         self.polled.is_some_and(|wakes| wakes < self.wakes())
     }
@@ -96,7 +96,7 @@ fn a_woken_getter_that_is_dropped_hands_on() {
     let mut rest = vec![first, second, third];
     queue.add("a").unwrap();
     while rest.len() > 1 {
-        let woken = rest.iter().position(|getter| getter.wakes() == 1).expect("somebody knows");
+        let woken = rest.iter().position(|getter| getter.wakes() == 1).expect("a getter was woken");
         drop(rest.remove(woken));
     }
     assert_eq!(rest[0].wakes(), 1);
@@ -122,9 +122,9 @@ fn a_hint_is_for_whoever_polls_first() {
     let mut woken = Consumer::waiting(queue.get());
     queue.add("a").unwrap();
     let mut quick = Consumer::new(queue.get());
-    assert_eq!(*quick.take(), "a", "dropped: it is back at once");
+    assert_eq!(*quick.take(), "a", "the key of the dropped lease is not Ready");
     let lease = quick_take(&queue);
-    assert!(woken.poll().is_pending(), "the key is elsewhere");
+    assert!(woken.poll().is_pending(), "the key was handed out twice");
     drop(lease);
     assert!(woken.wakes() >= 2);
     assert_eq!(*woken.take(), "a");
@@ -134,7 +134,7 @@ fn quick_take(queue: &Queue<&'static str>) -> flyball_workqueue::Lease<&'static 
     queue.try_get().unwrap()
 }
 
-/// Woken, then robbed, then waiting again: the next add reaches it.
+/// A woken getter finds that another getter has taken the key. It waits again, and the next add wakes it.
 #[test]
 fn a_robbed_getter_is_in_line_again() {
     let queue = Queue::new();
@@ -159,7 +159,7 @@ fn the_last_waker_counts() {
     assert_eq!((old.wakes(), new.wakes()), (0, 1));
 }
 
-/// A drain that moves to another task is woken there.
+/// A drain that moves to another task wakes that task.
 #[test]
 fn the_last_waker_of_a_drain_counts() {
     let queue = Queue::new();
@@ -175,7 +175,7 @@ fn the_last_waker_of_a_drain_counts() {
     assert!(poll_once(drain.as_mut()).is_ready());
 }
 
-/// A future that was polled and then forgotten uses up one hint at most; the others are served all the same.
+/// A future that was polled and then leaked keeps at most one wake-up from the other getters.
 #[test]
 fn a_forgotten_getter_takes_one_hint_at_most() {
     let queue = Queue::new();
@@ -196,7 +196,7 @@ fn a_forgotten_getter_takes_one_hint_at_most() {
 fn nothing_is_armed_at_rest() {
     let (queue, clock) = timed();
     queue.add_after("a", ns(10)).unwrap();
-    assert_eq!(clock.next_alarm(), None, "nobody waits");
+    assert_eq!(clock.next_alarm(), None, "an alarm is set although no getter waits");
     let _getter = Consumer::waiting(queue.get());
     assert_eq!(clock.next_alarm(), Some(Nanos::new(10)));
 }
@@ -205,11 +205,11 @@ fn nothing_is_armed_at_rest() {
 fn an_earlier_deadline_moves_the_alarm() {
     let (queue, clock) = timed();
     let mut getter = Consumer::waiting(queue.get());
-    assert_eq!(clock.next_alarm(), None, "nothing to wait for");
+    assert_eq!(clock.next_alarm(), None, "an alarm is set without a deadline");
     for (key, after, at) in [("a", 10, 10), ("b", 20, 10), ("c", 5, 5), ("a", 3, 3)] {
         queue.add_after(key, ns(after)).unwrap();
         if getter.poll().is_ready() {
-            panic!("nothing is due");
+            panic!("a key was handed out before its deadline");
         }
         assert_eq!(clock.next_alarm(), Some(Nanos::new(at)), "{key} after {after}");
     }
@@ -218,7 +218,7 @@ fn an_earlier_deadline_moves_the_alarm() {
     assert_eq!(*getter.take(), "a");
 }
 
-/// The add of a delayed key arms the timer for a getter that waits already, without a poll in between.
+/// A delayed add arms the timer for a getter that is parked already, without another poll of the getter.
 #[test]
 fn an_add_arms_for_a_waiting_getter() {
     let (queue, clock) = timed();
@@ -227,7 +227,7 @@ fn an_add_arms_for_a_waiting_getter() {
     drive(&clock, 10, || getter.wakes() > 0 && getter.poll().is_ready());
 }
 
-/// Moves the clock on alarm by alarm, until `done` says yes; never past `limit`.
+/// Moves the clock from alarm to alarm until `done` returns true, but never past `limit`.
 fn drive(clock: &flyball_sync::ManualClock, limit: u64, mut done: impl FnMut() -> bool) {
     loop {
         if done() {
@@ -240,7 +240,7 @@ fn drive(clock: &flyball_sync::ManualClock, limit: u64, mut done: impl FnMut() -
     }
 }
 
-/// Whoever armed the timer, it wakes the one who waits.
+/// The alarm wakes a getter that still waits, even if the getter that set the alarm was dropped.
 #[test]
 fn an_alarm_outlives_the_getter_that_set_it() {
     let (queue, clock) = timed();
@@ -259,13 +259,13 @@ fn a_getter_woken_by_the_timer_and_dropped_hands_on() {
     queue.add_after("a", ns(10)).unwrap();
     let mut getters = vec![Consumer::waiting(queue.get()), Consumer::waiting(queue.get())];
     clock.advance(ns(10));
-    let woken = getters.iter().position(|getter| getter.wakes() > 0).expect("somebody is woken");
+    let woken = getters.iter().position(|getter| getter.wakes() > 0).expect("a getter is woken");
     drop(getters.remove(woken));
     assert_eq!(getters[0].wakes(), 1);
     assert_eq!(*getters[0].take(), "a");
 }
 
-/// A getter that was woken and never polled again does not keep the timer from the others.
+/// A getter that was woken and is never polled again does not prevent the timer from waking the other getters.
 #[test]
 fn a_stalled_getter_does_not_stall_the_timer() {
     let (queue, clock) = timed();
@@ -283,7 +283,8 @@ fn a_stalled_getter_does_not_stall_the_timer() {
     now.done();
 }
 
-/// Nor does it keep the next add from them: what it was woken for is gone, and nothing is owed to it.
+/// A getter that was woken and is never polled does not prevent the next add from waking another getter: the key that it was woken for has
+/// been taken.
 #[test]
 fn a_stalled_getter_does_not_stall_the_next_add() {
     let queue = Queue::new();
@@ -297,7 +298,7 @@ fn a_stalled_getter_does_not_stall_the_next_add() {
     assert_eq!((*first, *third.take()), ("a", "b"));
 }
 
-/// Two keys due at the same time wake two getters, sooner or later.
+/// Several keys that are due at the same time wake as many getters, one after the other.
 #[test]
 fn every_due_key_finds_a_getter() {
     let (queue, clock) = timed();
@@ -307,14 +308,14 @@ fn every_due_key_finds_a_getter() {
     let mut getters: Vec<_> = (0..3).map(|_| Consumer::waiting(queue.get())).collect();
     clock.advance(ns(10));
     let mut leases = Vec::new();
-    // Only those who were woken poll: a getter that takes a key must see to it that the next one is woken.
+    // Only woken getters are polled, so a getter that takes a key must wake the next getter.
     while let Some(woken) = getters.iter().position(|getter| getter.wakes() > 0) {
         leases.push(getters.remove(woken).take());
     }
     assert_eq!(leases.iter().map(|lease| **lease).collect::<Vec<_>>(), ["a", "b", "c"]);
 }
 
-/// The next deadline is armed when a key is taken at the first.
+/// Taking the key of the first deadline arms the timer for the next deadline.
 #[test]
 fn the_next_deadline_is_armed_by_whoever_takes_the_first() {
     let (queue, clock) = timed();
@@ -332,7 +333,7 @@ fn the_next_deadline_is_armed_by_whoever_takes_the_first() {
     assert_eq!((*leases[0], *leases[1]), ("a", "b"));
 }
 
-/// A backoff that ends wakes a getter, too.
+/// The end of a backoff wakes a getter, too.
 #[test]
 fn a_retry_wakes_a_getter_when_it_is_due() {
     let (queue, clock) = backoff();
@@ -344,7 +345,7 @@ fn a_retry_wakes_a_getter_when_it_is_due() {
     drive(&clock, 10, || getter.wakes() > 0 && getter.poll().is_ready());
 }
 
-/// Keys that waited longer than a clock can show never come, and nobody is woken for them.
+/// A key with a deadline at the maximum time never becomes Ready, and wakes no getter.
 #[test]
 fn never_is_never() {
     let (queue, clock) = timed();
@@ -356,8 +357,8 @@ fn never_is_never() {
 
 // ---- dropped at every poll -------------------------------------------------------------------------------------
 
-/// Random lives of getters that are made, polled and dropped between adds and deadlines. After every step: where a
-/// key is ready and a getter waits, some getter knows; where a key will be, some getter knows or the alarm is set.
+/// Random operation sequences: getters are created, polled and dropped between adds and deadlines. After every step, if a key is Ready and
+/// a getter waits, some getter has been woken. If a key waits for a deadline, some getter has been woken or the alarm is set.
 #[test]
 fn getters_dropped_at_any_poll_lose_no_wake_up() {
     let mut random = Random::new(7);
@@ -402,7 +403,7 @@ fn getters_dropped_at_any_poll_lose_no_wake_up() {
             queue.check().unwrap();
             with_both += usize::from(assert_somebody_knows(&queue, &clock, &getters));
         }
-        // From here on only those who were woken poll, and the clock moves by its alarms alone: everything comes.
+        // From here on only woken getters are polled, and the clock moves only to its alarms: every key must still be handed out.
         leases.into_iter().for_each(flyball_workqueue::Lease::done);
         loop {
             if let Some(woken) = getters.iter().position(Consumer::knows) {
@@ -422,10 +423,10 @@ fn getters_dropped_at_any_poll_lose_no_wake_up() {
             "{counts:?}"
         );
     }
-    assert!(with_both > 500, "keys and getters met {with_both} times only");
+    assert!(with_both > 500, "only {with_both} steps had a key and a waiting getter");
 }
 
-/// Says whether there was anything to know.
+/// Asserts that a getter was woken or the alarm is set if a key needs it. Returns whether there was a waiting key to check.
 fn assert_somebody_knows<F: Future<Output = Option<T>>, T>(
     queue: &TimedQueue<u64>,
     clock: &flyball_sync::ManualClock,
@@ -435,7 +436,7 @@ fn assert_somebody_knows<F: Future<Output = Option<T>>, T>(
     if !getters.iter().any(Consumer::waits) || getters.iter().any(Consumer::knows) {
         return false;
     }
-    assert_eq!(counts.ready, 0, "a key is ready, a getter waits, and nobody told it");
+    assert_eq!(counts.ready, 0, "a key is Ready and a getter waits, but no getter was woken");
     let soonest = (0..6).filter_map(|key| match queue.state(&key) {
         KeyState::Waiting(until) => Some(until),
         _ => None,
@@ -450,7 +451,7 @@ fn timed_by_number() -> (TimedQueue<u64>, flyball_sync::ManualClock) {
     (Queue::builder().timer(clock.timer()).seed(1).build(), clock)
 }
 
-/// A drain dropped at any poll leaves the queue shut down, and the next drain ends as the first would have.
+/// A drain that is dropped at any poll leaves the queue shut down, and the next drain completes as the first one would have.
 #[test]
 fn drains_dropped_at_any_poll_lose_nothing() {
     for dropped_at in 0..4 {
@@ -472,7 +473,11 @@ fn drains_dropped_at_any_poll_lose_nothing() {
         assert_ne!(poll(&mut drain), Some(true));
         lease.done();
         assert_ne!(poll(&mut drain), Some(false));
-        assert_eq!(queue.is_shutting_down(), dropped_at > 0, "it does nothing before it is polled");
+        assert_eq!(
+            queue.is_shutting_down(),
+            dropped_at > 0,
+            "the shutdown does not start with the first poll"
+        );
         assert!(poll_once(Box::pin(queue.drain()).as_mut()).is_ready());
         assert_eq!(queue.state(&"a"), KeyState::Absent);
     }

@@ -1,4 +1,4 @@
-//! Who takes keys: paused queues, getters that are stopped, batches, streams.
+//! Ways to take keys: paused queues, consumers that are stopped, batches, and streams.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -28,7 +28,7 @@ fn a_paused_queue_hands_out_nothing() {
     queue.pause();
     assert!(queue.stats().paused);
     clock.advance(ns(5));
-    assert_eq!(queue.stats().ready, 2, "deadlines pass, and everything can be seen");
+    assert_eq!(queue.stats().ready, 2, "a deadline does not pass in a paused queue");
     assert_eq!(queue.add("ready").unwrap(), flyball_workqueue::Added::Merged);
     assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
     assert_eq!(queue.try_get_many(9).unwrap_err(), TryGetError::Empty);
@@ -40,7 +40,7 @@ fn a_paused_queue_hands_out_nothing() {
     assert_eq!(keys(&queue.try_get_many(9).unwrap()), ["ready", "waits"]);
 }
 
-/// Nobody is woken for a key that is not handed out, and no alarm is set; `resume` makes up for it.
+/// While the queue is paused no getter is woken and no alarm is set; `resume` wakes the getters and sets the alarm.
 #[test]
 fn resume_wakes_who_is_wanted() {
     let (queue, clock) = timed();
@@ -64,7 +64,7 @@ fn resume_wakes_who_is_wanted() {
     assert_eq!(*last.finish().unwrap(), "d");
 }
 
-/// A getter that was woken just before the pause waits on, and comes after it.
+/// A getter that was woken just before the pause waits until the queue is resumed.
 #[test]
 fn a_pause_overtakes_a_wake_up() {
     let queue = Queue::new();
@@ -78,7 +78,7 @@ fn a_pause_overtakes_a_wake_up() {
     assert_eq!(*getter.finish().unwrap(), "a");
 }
 
-/// Leases go on, and end as ever.
+/// A pause does not affect leases; they can end as before.
 #[test]
 fn a_pause_stops_no_lease() {
     let (queue, _clock) = timed();
@@ -98,7 +98,7 @@ fn a_pause_stops_no_lease() {
     assert!(queue.cancel(&"a"));
 }
 
-/// What is Ready in a paused queue that is shut down is still to come: it is not closed. An empty one is.
+/// A paused queue that is shut down is not closed while it has Ready keys. An empty one is closed.
 #[test]
 fn a_paused_queue_says_closed_as_ever() {
     let queue = Queue::new();
@@ -107,7 +107,7 @@ fn a_paused_queue_says_closed_as_ever() {
     queue.shut_down();
     let mut getter = Task::waiting(queue.get());
     assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
-    assert!(queue.stats().paused, "a plain shutdown does not resume");
+    assert!(queue.stats().paused, "a shutdown resumed the queue");
     queue.resume();
     assert!(getter.knows());
     getter.finish().unwrap().done();
@@ -155,7 +155,7 @@ fn a_pause_does_not_concern_a_stop() {
     assert!(getter.finish().is_none());
 }
 
-/// Threads, too: they sleep through the pause and come after it.
+/// A blocked thread sleeps until the queue is resumed.
 #[test]
 fn a_paused_thread_sleeps() {
     for _ in 0..50 {
@@ -172,13 +172,13 @@ fn a_paused_thread_sleeps() {
 
 // ---- getters that are stopped ----------------------------------------------------------------------------------
 
-/// A stopped getter takes nothing, though keys are Ready; the queue and the others go on.
+/// A stopped consumer takes no key although keys are Ready. The queue and the other consumers continue.
 #[test]
 fn a_stopped_getter_takes_nothing() {
     let (queue, _clock) = timed();
     queue.add_many(["a", "b"]);
     let (getter, other) = (queue.consumer(), queue.consumer());
-    assert_eq!(*getter.blocking_get().unwrap(), "a", "and drops it: a retry");
+    assert_eq!(*getter.blocking_get().unwrap(), "a", "not the first key; its dropped lease requeues it");
     getter.stop();
     getter.stop();
     assert!(getter.get().now_or_never().unwrap().is_none());
@@ -191,7 +191,7 @@ fn a_stopped_getter_takes_nothing() {
     queue.check().unwrap();
 }
 
-/// Whoever waits in it, as a task or as a thread, returns; nobody else does.
+/// `stop` releases the tasks and threads that wait in this consumer, and no other getter.
 #[test]
 fn stop_releases_who_waits_in_it() {
     for _ in 0..30 {
@@ -213,14 +213,16 @@ fn stop_releases_who_waits_in_it() {
         }
         assert!(waits.poll().is_pending() && plain.poll().is_pending());
         clock.advance(ns(10));
-        let woken =
-            [&mut waits, &mut plain].into_iter().find(|task| task.knows()).expect("the alarm is theirs now");
+        let woken = [&mut waits, &mut plain]
+            .into_iter()
+            .find(|task| task.knows())
+            .expect("the alarm wakes one of the other getters");
         assert_eq!(*woken.finish().unwrap(), "late");
         queue.check().unwrap();
     }
 }
 
-/// A wake-up for a key that went to a getter that is stopped then goes to the next.
+/// If a getter of a stopped consumer was woken for a key, the wake-up is passed on to the next getter.
 #[test]
 fn a_stopped_getter_hands_on() {
     for dropped in [false, true] {
@@ -241,7 +243,7 @@ fn a_stopped_getter_hands_on() {
     }
 }
 
-/// A lease that it gave goes on.
+/// Stopping a consumer does not end its leases.
 #[test]
 fn stop_ends_no_lease() {
     let queue = Queue::new();
@@ -254,7 +256,7 @@ fn stop_ends_no_lease() {
     assert_eq!(queue.state(&"a"), KeyState::Absent);
 }
 
-/// The end of the queue is an end for it, too.
+/// A getter of a consumer also returns `None` once the queue is closed.
 #[test]
 fn a_getter_hears_of_the_end() {
     let queue: Queue<u32> = Queue::new();
@@ -265,7 +267,7 @@ fn a_getter_hears_of_the_end() {
     assert!(getter.blocking_get().is_none());
 }
 
-/// A pool grows and shrinks: workers that are stopped one by one leave nothing undone.
+/// Workers are stopped one by one, and every key is still served.
 #[test]
 fn workers_are_stopped_one_by_one() {
     let queue: Queue<u32> = Queue::new();
@@ -321,7 +323,7 @@ fn a_batch_is_that_many_gets() {
     queue.check().unwrap();
 }
 
-/// None is none: at once, whether keys are there or not, and no error.
+/// A batch of 0 keys returns immediately and without an error, whether keys are Ready or not.
 #[test]
 fn a_batch_of_none_takes_nothing_and_waits_for_nothing() {
     let (queue, _clock) = timed();
@@ -336,7 +338,7 @@ fn a_batch_of_none_takes_nothing_and_waits_for_nothing() {
     assert_eq!((queue.ready_len(), queue.stats().leased), (1, 0));
 }
 
-/// Each of them waits for the first, and takes what is there.
+/// Each batch operation waits for the first key, then takes the other Ready keys.
 #[test]
 fn a_batch_waits_for_its_first() {
     let queue = Queue::new();
@@ -354,7 +356,7 @@ fn a_batch_waits_for_its_first() {
     assert_eq!(queue.try_get_many(2).unwrap_err(), TryGetError::Closed);
 }
 
-/// A batch takes keys that others were woken for; the next keys still find them.
+/// A batch takes keys that other getters were woken for. The next keys wake those getters again.
 #[test]
 fn a_batch_robs_nobody_of_the_next_key() {
     let queue = Queue::new();
@@ -368,10 +370,13 @@ fn a_batch_robs_nobody_of_the_next_key() {
     queue.add(4).unwrap();
     assert_eq!(getters.iter().filter(|getter| getter.knows()).count(), 1);
     batch.into_iter().for_each(Lease::retry);
-    assert!(getters.iter().all(Task::knows), "four keys, three getters");
+    assert!(
+        getters.iter().all(Task::knows),
+        "a getter was not woken although there are more keys than getters"
+    );
 }
 
-/// Threads that take batches: every key once.
+/// Threads take batches, and every key is served once.
 #[test]
 fn batches_on_threads() {
     let queue: Queue<u32> = Queue::new();
@@ -417,7 +422,7 @@ mod stream {
 
     use super::*;
 
-    /// The next item, as a future.
+    /// Returns the next item of a stream.
     async fn next<S: Stream + Unpin>(stream: &mut S) -> Option<S::Item> {
         std::future::poll_fn(|context: &mut Context<'_>| Pin::new(&mut *stream).poll_next(context)).await
     }
@@ -441,11 +446,14 @@ mod stream {
         let b = block_on(next(&mut leases)).unwrap();
         queue.shut_down();
         b.retry();
-        assert!(block_on(next(&mut leases)).is_none(), "what is retried after the end is a leftover");
-        assert!(block_on(next(&mut leases)).is_none(), "and again");
+        assert!(
+            block_on(next(&mut leases)).is_none(),
+            "a key that was retried after shutdown was handed out"
+        );
+        assert!(block_on(next(&mut leases)).is_none(), "the stream does not stay closed");
     }
 
-    /// A stream that was woken and is dropped takes no key along.
+    /// A stream that was woken and is dropped passes its wake-up on.
     #[test]
     fn a_dropped_stream_hands_on() {
         for polls in 0..3 {
@@ -459,7 +467,7 @@ mod stream {
             let mut other = Task::waiting(queue.get());
             queue.add("a").unwrap();
             if polls > 1 {
-                let Poll::Ready(Some(lease)) = stream.poll() else { panic!("it was woken") };
+                let Poll::Ready(Some(lease)) = stream.poll() else { panic!("the woken stream has no item") };
                 assert!(!other.knows());
                 drop(lease);
             }
@@ -472,8 +480,8 @@ mod stream {
 
 // ---- getters that are kept and never polled ----------------------------------------------------------------------
 
-/// One that was woken and is never polled keeps the key it was woken for from the others, and nothing else: not the
-/// next key that is due, nor the alarm for the next deadline.
+/// A getter that was woken and is never polled delays only the key that it was woken for. Other getters are woken for the next due key, and
+/// the alarm is set for the next deadline.
 #[test]
 fn wakes_a_getter_behind_any_number_that_are_never_polled() {
     for kept in [1, 2, 63, 64, 65, 66, 200] {
@@ -497,7 +505,7 @@ fn wakes_a_getter_behind_any_number_that_are_never_polled() {
     }
 }
 
-/// Wakers are woken in batches; what is left over is woken, too, whatever it waits for.
+/// Wakers are woken in batches. More waiters than fit into one batch are all woken, whatever they wait for.
 #[test]
 fn wakes_any_number_of_tasks() {
     const TASKS: u32 = 100;
@@ -508,7 +516,7 @@ fn wakes_any_number_of_tasks() {
     let queue = Queue::builder().build();
     let gets = all(|_| queue.get());
     queue.add_many(0..TASKS);
-    assert!(gets.iter().all(Task::knows), "a key for each");
+    assert!(gets.iter().all(Task::knows), "a getter was not woken for its key");
     drop(gets);
 
     let queue = Queue::builder().capacity(TASKS as usize).build();
@@ -518,20 +526,20 @@ fn wakes_any_number_of_tasks() {
     let leases: Vec<_> = (0..TASKS).map(|_| queue.try_get().unwrap()).collect();
     queue.pause();
     leases.into_iter().for_each(Lease::done);
-    assert!(adders.iter().all(Task::knows), "room for each");
-    assert!(drains.iter().chain(&idles).all(Task::knows), "idle");
+    assert!(adders.iter().all(Task::knows), "an adder was not woken for its room");
+    assert!(drains.iter().chain(&idles).all(Task::knows), "a waiter was not woken by the idle queue");
 
     let queue = Queue::<u32>::new();
     let getter = queue.consumer();
     let (stopped, closed) = (all(|_| getter.get()), all(|_| queue.get()));
     getter.stop();
-    assert!(stopped.iter().chain(&closed).all(Task::knows), "all look again");
+    assert!(stopped.iter().chain(&closed).all(Task::knows), "a getter was not woken by `stop`");
     let closed = all(|_| queue.get());
     queue.shut_down();
-    assert!(closed.iter().all(Task::knows), "closed");
+    assert!(closed.iter().all(Task::knows), "a getter was not woken by the shutdown");
 }
 
-/// Polls its future within each wake-up, as a waker of an executor may.
+/// A waker that polls its future inside `wake`, as the waker of an executor may.
 struct AtOnce {
     future: Mutex<Pin<Box<dyn Future<Output = ()> + Send>>>,
     polls: AtomicUsize,
@@ -539,8 +547,8 @@ struct AtOnce {
 
 impl AtOnce {
     fn poll(self: &Arc<Self>) {
-        assert!(self.polls.fetch_add(1, Ordering::SeqCst) < 100, "woken again and again by one change");
-        // A wake-up from within the poll.
+        assert!(self.polls.fetch_add(1, Ordering::SeqCst) < 100, "one change woke the task again and again");
+        // The task is woken while it is polled.
         let Some(mut future) = self.future.try_lock() else { return };
         assert!(poll_with(future.as_mut(), &self.clone().into()).is_pending());
     }
@@ -552,7 +560,7 @@ impl Wake for AtOnce {
     }
 }
 
-/// Those that were woken and wait again, as what they wait for has not come, are not woken again by the same change.
+/// A task that was woken, finds that its condition does not hold, and waits again is not woken a second time by the same change.
 #[test]
 fn a_change_wakes_a_task_once_however_many_wait_again() {
     let clock = ManualClock::new();
@@ -574,16 +582,16 @@ fn a_change_wakes_a_task_once_however_many_wait_again() {
     }
 }
 
-// ---- giving way ------------------------------------------------------------------------------------------------------
+// ---- yielding --------------------------------------------------------------------------------------------------------
 
-/// A task that is always served at once lets others run: on any executor, and whatever features are on.
+/// A task whose operations always complete immediately yields to other tasks, on any executor and with any features.
 #[test]
 fn lets_other_tasks_run_however_full_the_queue_is() {
     fn gives_way(work: impl Future<Output = ()>) {
         let mut task = Task::new(work);
         let mut polls = 1;
         while task.poll().is_pending() {
-            assert!(task.knows(), "it has woken itself");
+            assert!(task.knows(), "the task yielded without waking itself");
             polls += 1;
         }
         assert!((10..=100).contains(&polls), "{polls} polls for 2000 keys");
@@ -622,7 +630,7 @@ fn lets_other_tasks_run_however_full_the_queue_is() {
             lease.done();
         }
     });
-    // Who had to wait has let others run.
+    // A task that had to wait has let other tasks run, so it does not yield.
     let empty = Queue::new();
     for key in 0..500 {
         let mut task = Task::waiting(empty.get());

@@ -1,21 +1,20 @@
-//! Known defects and wishes of the peers, one case each: the name carries the reference (`k` kubernetes/kubernetes,
-//! `cr` controller-runtime, `d` kube-runtime as in our own list; others by project), the case shows that we have not
-//! got it, or what we have got instead.
+//! Known defects and feature requests of other projects, one test each. The name of a test starts with the reference (`k`:
+//! kubernetes/kubernetes, `cr`: controller-runtime, `d`: kube-runtime, by a number in our own list; other projects by name). The comment of
+//! a test describes the other project; the test shows that this queue does not have the defect, or which feature it has instead.
 //!
-//! Not here, and why:
-//! - Of a queue with priorities, and this order has none: cr#3363, cr#3330, cr#3408, cr#3496, cr#2374, k#109348,
-//!   k#109349, k#132327, k#68179, k#25563, miroir#122, kubevirt#14141, network-operator#285, and the two lanes of
-//!   knative/pkg#1505, #1512, #3242, #3253, #3390 and cilium#48702.
-//! - Of fairness between groups, or limits of one group: cr#3261, k#25744, multi-tenancy#1134, flytestdlib#21,
-//!   agents-at-scale-ark#2698, #3329, #3458, asynq#1090, graphile/worker#112, pg-boss#446, bullmq#1322.
-//! - Of metrics, and the queue has none of its own: cr#2238, cr#1969, cilium#39526, k#116616, k#141802, k#114242,
-//!   cr#3477, k#126100, cr#2625, cr#3165, cr#3066, cr#3085, cr#3419, k#117157.
-//! - Of the limiters themselves (`flyball-ratelimit`): spark-operator#2186, k#104655, k#138743, shipper#209, k#24052,
-//!   traefik/mesh#130.
-//! - Cannot be written down: one limiter shared by two queues (virtual-kubelet#953): a queue takes its policy by value.
-//! - A payload beside the key (k#86381): the queue is of keys, by design.
-//! - Of how fast it is: k#127635, k#127944, k#90631, cr#3014, cr#3415, cr#3471, karmada#7072: measured, not tested.
-//! - D2 to D8, D13 to D16 are about watches, stores and controllers.
+//! Not covered here:
+//! - Priorities, which a FIFO queue does not have: cr#3363, cr#3330, cr#3408, cr#3496, cr#2374, k#109348, k#109349, k#132327, k#68179,
+//!   k#25563, miroir#122, kubevirt#14141, network-operator#285, and the two lanes of knative/pkg#1505, #1512, #3242, #3253, #3390 and
+//!   cilium#48702.
+//! - Fairness between groups, or limits of one group: cr#3261, k#25744, multi-tenancy#1134, flytestdlib#21, agents-at-scale-ark#2698,
+//!   #3329, #3458, asynq#1090, graphile/worker#112, pg-boss#446, bullmq#1322.
+//! - Metrics, see `metrics.rs`: cr#2238, cr#1969, cilium#39526, k#116616, k#141802, k#114242, cr#3477, k#126100, cr#2625, cr#3165, cr#3066,
+//!   cr#3085, cr#3419, k#117157.
+//! - The limiters themselves (`flyball-ratelimit`): spark-operator#2186, k#104655, k#138743, shipper#209, k#24052, traefik/mesh#130.
+//! - One limiter shared by two queues (virtual-kubelet#953), which does not compile: a queue takes its policy by value.
+//! - A payload beside the key (k#86381): the queue holds only keys, by design.
+//! - Speed: k#127635, k#127944, k#90631, cr#3014, cr#3415, cr#3471, karmada#7072. It is measured, not tested.
+//! - D2 to D8 and D13 to D16 are about watches, stores and controllers.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -36,7 +35,7 @@ use crate::task::{Task, deadline, keys, lists, serve, strict};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A manual timer that counts its alarms and is counted itself.
+/// A manual timer that counts its alarms. The count is shared, so that a test can see whether the timer was dropped.
 struct Watched {
     timer: ManualTimer,
     alarms: Arc<AtomicUsize>,
@@ -62,7 +61,7 @@ fn watched(clock: &ManualClock) -> (Watched, Arc<AtomicUsize>) {
 
 // ---- A: correctness, shutdown, leaks ---------------------------------------------------------------------------
 
-/// A drain returned while keys were queued, and told one of several callers only.
+/// A drain returned while keys were queued, and woke only one of several callers.
 #[test]
 fn k141079_a_drain_waits_for_the_queue_and_tells_everybody() {
     let queue = Queue::new();
@@ -88,7 +87,7 @@ fn k141079_a_drain_waits_for_the_queue_and_tells_everybody() {
     }
 }
 
-/// Done without a Get, or twice, doubled the key, and two workers had it.
+/// `Done` without a `Get`, or a second `Done`, queued the key twice, and two workers ran it.
 #[test]
 fn k79934_k141079_done_out_of_turn_doubles_nothing() {
     let queue = Queue::new();
@@ -108,7 +107,7 @@ fn k79934_k141079_done_out_of_turn_doubles_nothing() {
     assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
 }
 
-/// What was added while it ran is part of a drain.
+/// A drain did not serve a key that was added while it was leased.
 #[test]
 fn k101928_a_drain_serves_a_marked_key_and_can_be_limited() {
     let queue = Queue::new();
@@ -123,7 +122,7 @@ fn k101928_a_drain_serves_a_marked_key_and_can_be_limited() {
     drain.finish();
 }
 
-/// A shutdown beside a drain deadlocked.
+/// A shutdown during a drain deadlocked.
 #[test]
 fn k119554_a_shutdown_races_a_drain() {
     for _ in 0..100 {
@@ -154,7 +153,7 @@ fn k77170_cr450_every_end_twice() {
     assert_eq!(lists(queue.stop_now()), (vec![], vec![], vec![]));
 }
 
-/// Queues that were never shut down kept a thread, or its timer, for ever; those that were returned before it ended.
+/// A queue that was never shut down kept its thread or its timer for ever; a shutdown returned before the thread had ended.
 #[test]
 fn k110057_k133524_k135072_k134323_cr649_a_dropped_queue_leaves_nothing() {
     let clock = ManualClock::new();
@@ -172,10 +171,10 @@ fn k110057_k133524_k135072_k134323_cr649_a_dropped_queue_leaves_nothing() {
         (Arc::strong_count(&alarms), Arc::strong_count(&key), Arc::strong_count(&counting)),
         (1, 1, 1)
     );
-    assert_eq!(clock.next_alarm(), None, "nor an alarm");
+    assert_eq!(clock.next_alarm(), None, "the dropped queue left an alarm");
 }
 
-/// A queue at rest woke twice a second to see that nothing had happened.
+/// An idle queue woke up twice a second to check for changes.
 #[test]
 fn k94811_a_queue_at_rest_does_nothing() {
     let clock = ManualClock::new();
@@ -191,7 +190,7 @@ fn k94811_a_queue_at_rest_does_nothing() {
     assert_eq!((alarms.load(Ordering::SeqCst), getter.wakes(), clock.next_alarm()), (0, 0, None));
 }
 
-/// Keys that had left were kept alive by the array behind the queue.
+/// Keys that had left the queue were kept alive by its backing array.
 #[test]
 fn k104991_k105031_what_has_left_is_let_go() {
     let queue = Queue::new();
@@ -214,10 +213,10 @@ fn k83895_one_alarm_for_all_delays() {
     for key in 0..1_000_u64 {
         queue.add_after(key, HOUR + ns(key)).unwrap();
     }
-    assert_eq!(alarms.load(Ordering::SeqCst), 1, "none of them was earlier than the first");
+    assert_eq!(alarms.load(Ordering::SeqCst), 1, "an alarm was set for a later deadline");
 }
 
-/// Keys that were pointers were all different.
+/// Keys that were pointers were compared by address.
 #[test]
 fn solo_kit353_keys_are_equal_by_value() {
     let queue: Queue<Arc<str>> = Queue::new();
@@ -226,7 +225,7 @@ fn solo_kit353_keys_are_equal_by_value() {
     assert_eq!(queue.ready_len(), 1);
 }
 
-/// Who forgot Done kept its key for ever.
+/// A worker that did not call `Done` kept its key for ever.
 #[test]
 fn kube_batch809_a_lease_that_is_dropped_ends() {
     let queue = Queue::new();
@@ -255,7 +254,7 @@ fn cr3239_get_after_shutdown_returns() {
     }
 }
 
-/// Handing out and shutting down at once deadlocked.
+/// A hand-out that was concurrent with a shutdown deadlocked.
 #[test]
 fn cr3538_workers_that_add_beside_a_shutdown() {
     for round in 0..30 {
@@ -276,7 +275,7 @@ fn cr3538_workers_that_add_beside_a_shutdown() {
     }
 }
 
-/// The tree was changed while it was walked: all waits that end at once.
+/// The tree of waiting keys was modified while it was iterated, when all waits ended at the same time.
 #[test]
 fn cr3060_everything_is_due_at_once() {
     let clock = ManualClock::new();
@@ -284,7 +283,7 @@ fn cr3060_everything_is_due_at_once() {
     for key in 0..1_000 {
         queue.add_after(key, ns(1 + key % 7)).unwrap();
     }
-    assert_eq!(queue.ready_len(), 0, "what waits is no depth");
+    assert_eq!(queue.ready_len(), 0, "a waiting key counts as Ready");
     clock.advance(ns(7));
     assert_eq!(queue.ready_len(), 1_000);
     queue.check().unwrap();
@@ -293,7 +292,7 @@ fn cr3060_everything_is_due_at_once() {
     queue.check().unwrap();
 }
 
-/// One key's delay was given to the next of the same call.
+/// The delay of one key was also applied to the next key of the same call.
 #[test]
 fn cr3103_failures_are_each_keys_own() {
     let (queue, clock) = backoff();
@@ -309,7 +308,7 @@ fn cr3103_failures_are_each_keys_own() {
     assert_eq!(["once", "often", "once too"].map(|key| deadline(&queue, key) - now), [10, 160, 10]);
 }
 
-/// A shutdown that drops what is queued, and a drain that is none.
+/// A shutdown dropped queued keys, and a drain did not wait.
 #[test]
 fn admiral1061_a_shutdown_hands_out_the_backlog_or_names_it() {
     for stop in [false, true] {
@@ -349,7 +348,7 @@ fn k133560_client_go131_add_after_can_be_replaced() {
     assert_eq!(serve(&queue), 0);
 }
 
-/// A controller ran for a wait that it had no way to take back.
+/// A controller ran for a delayed add that it could not cancel.
 #[test]
 fn k113607_k108266_a_delay_can_be_taken_back() {
     let (queue, clock) = timed();
@@ -361,7 +360,7 @@ fn k113607_k108266_a_delay_can_be_taken_back() {
     assert!(getter.poll().is_pending());
 }
 
-/// An add, or a delay of nothing, ran the key, and the wait ran it again.
+/// An add, or a delay of zero, ran the key, and the wait then ran it again.
 #[test]
 fn k126027_an_add_is_the_run_of_the_wait() {
     for leased in [false, true] {
@@ -382,14 +381,14 @@ fn k126027_an_add_is_the_run_of_the_wait() {
     }
 }
 
-/// Three wishes: an add that ends a wait, one that leaves it alone, and a backoff that holds.
+/// Three requested behaviours: an add that ends a wait, an add that keeps it, and a backoff that no add shortens.
 #[test]
 fn k112325_three_ways_to_meet_a_wait() {
     let (queue, _clock) = backoff();
     queue.add_rate_limited("foo").unwrap();
     assert_eq!(queue.add("foo").unwrap(), Added::Promoted);
     queue.try_get().unwrap().retry();
-    // Where the caller wants no run before the wait is over, it says so.
+    // A caller that wants no run before the wait is over uses a delayed add.
     assert!(matches!(queue.state(&"foo"), KeyState::Waiting(_)));
     assert_eq!(queue.add_after_with("foo", HOUR, DelayMode::Earliest).unwrap(), Added::Merged);
     assert_eq!(deadline(&queue, "foo"), 10);
@@ -399,7 +398,7 @@ fn k112325_three_ways_to_meet_a_wait() {
     assert!(!queue.has_ready());
 }
 
-/// By design of the peer, a requeue could not make a key run later.
+/// A requeue could not postpone a key, by design.
 #[test]
 fn cr_min_delay_a_key_can_be_put_off() {
     let (queue, clock) = timed();
@@ -413,7 +412,7 @@ fn cr_min_delay_a_key_can_be_put_off() {
     assert_eq!(serve(&queue), 2);
 }
 
-/// Batch windows were built on top of delays: events within one are one run, at its end, and none waits longer.
+/// Users built batch windows on delays: all events of a window are one run at its end, and no event waits longer.
 #[test]
 fn kueue2380_cosi407_a_batch_window() {
     let (queue, clock) = timed();
@@ -426,7 +425,7 @@ fn kueue2380_cosi407_a_batch_window() {
 
 // ---- C: failures -----------------------------------------------------------------------------------------------
 
-/// Eighteen failures within seconds, each an event's, made a key wait a thousand seconds.
+/// Eighteen failures within seconds, each caused by an event, made a key wait for a thousand seconds.
 #[test]
 fn k136853_events_do_not_raise_the_backoff() {
     for strict_backoff in [false, true] {
@@ -437,7 +436,7 @@ fn k136853_events_do_not_raise_the_backoff() {
         for _ in 0..18 {
             queue.add("foo").unwrap();
             if let Ok(lease) = queue.try_get() {
-                assert!(!strict_backoff, "the backoff holds");
+                assert!(!strict_backoff, "a key ran within a strict backoff");
                 lease.retry();
             }
         }
@@ -447,7 +446,7 @@ fn k136853_events_do_not_raise_the_backoff() {
     }
 }
 
-/// Each duplicate took a token of the limiter, though only the earliest ran.
+/// Each duplicate took a token of the limiter, although only the earliest one ran.
 #[test]
 fn cr1594_flyte6025_baaah61_duplicates_take_nothing() {
     let (queue, clock) = backoff();
@@ -461,7 +460,7 @@ fn cr1594_flyte6025_baaah61_duplicates_take_nothing() {
     }
 }
 
-/// A key that runs no more often than so, whoever adds it.
+/// There was no minimum interval between the runs of a key.
 #[test]
 fn baaah56_a_least_interval_per_key() {
     let (queue, clock) = timed();
@@ -477,7 +476,7 @@ fn baaah56_a_least_interval_per_key() {
     assert!(runs.len() > 60 && runs.windows(2).all(|pair| pair[1].since(pair[0]) >= ns(100)));
 }
 
-/// A controller that forgets to forget.
+/// A controller did not call `Forget` after a success.
 #[test]
 fn k110696_a_success_forgets() {
     let (queue, clock) = backoff();
@@ -490,7 +489,7 @@ fn k110696_a_success_forgets() {
     }
 }
 
-/// The most tries of a key, counted by hand everywhere: dropped and told of, or never.
+/// Controllers counted the attempts of a key themselves to limit them. Here the queue gives the key up and calls a hook.
 #[test]
 fn volcano1031_linkerd12079_kubermatic1851_the_most_tries() {
     let dead = Arc::new(AtomicUsize::new(0));
@@ -513,9 +512,9 @@ fn volcano1031_linkerd12079_kubermatic1851_the_most_tries() {
     assert_eq!((tries, dead.load(Ordering::SeqCst), queue.num_requeues(&"foo")), (3, 1, 0));
 }
 
-// ---- E and F: to see, and to steer ------------------------------------------------------------------------------
+// ---- E and F: inspection and control ----------------------------------------------------------------------------
 
-/// What waits could not be seen.
+/// Waiting keys could not be inspected.
 #[test]
 fn k135543_k125152_k119979_k49783_what_waits_can_be_seen() {
     let (queue, _clock) = timed();
@@ -527,7 +526,7 @@ fn k135543_k125152_k119979_k49783_what_waits_can_be_seen() {
     assert_eq!(queue.keys().len(), 2);
 }
 
-/// A getter could not be stopped without the queue, nor the queue be held.
+/// A getter could not be stopped without the queue, and the queue could not be paused.
 #[test]
 fn k91800_istio24427_a_getter_can_be_stopped() {
     let queue = Queue::new();
@@ -544,7 +543,7 @@ fn k91800_istio24427_a_getter_can_be_stopped() {
     assert_eq!(serve(&queue), 1);
 }
 
-/// Nobody could say that all is done.
+/// A caller could not wait until all work was done.
 #[test]
 fn client_go700_all_is_done() {
     let queue = Queue::new();
@@ -555,17 +554,17 @@ fn client_go700_all_is_done() {
     assert!(queue.blocking_wait_idle_timeout(Duration::ZERO) && !queue.is_shutting_down());
 }
 
-/// Many adds were many locks, and many gets as many.
+/// Adding or taking many keys took one lock for each key.
 #[test]
 fn k99185_cr1744_port_k8s_exporter224_many_at_once() {
     let queue = Queue::new();
     assert_eq!(queue.add_many(0..10).new, 10);
     assert_eq!(queue.try_get_many(4).unwrap().len(), 4);
     assert_eq!(keys(&block_on(queue.get_many(3))), [4, 5, 6]);
-    assert_eq!(keys(&queue.blocking_get_many(9)).len(), 9, "and those that were dropped");
+    assert_eq!(keys(&queue.blocking_get_many(9)).len(), 9, "a key of a dropped lease is missing");
 }
 
-/// A bound beside the queue, whose check and whose add were two steps, overshot.
+/// A bound outside the queue was exceeded, because the check and the add were two steps.
 #[test]
 fn argocd_agent1078_a_bound_is_a_bound() {
     for _ in 0..20 {
@@ -590,7 +589,7 @@ fn argocd_agent1078_a_bound_is_a_bound() {
     }
 }
 
-/// A drain without a limit.
+/// A drain had no time limit.
 #[test]
 fn grafana119322_kro616_a_drain_with_a_limit() {
     let (queue, clock) = timed();
@@ -605,7 +604,7 @@ fn grafana119322_kro616_a_drain_with_a_limit() {
 
 // ---- the Rust peers --------------------------------------------------------------------------------------------
 
-/// Under load some keys never ran: turns are even here. 2000 keys, 10 slots, twice as much work as there is time.
+/// Under load some keys never ran. Here 2000 keys with 10 slots, and twice as much work as the slots can do, run equally often.
 #[test]
 fn d1_nobody_starves_under_load() {
     const KEYS: usize = 2_000;
@@ -626,7 +625,7 @@ fn d1_nobody_starves_under_load() {
     assert!(*least >= 5 && most - least <= 1, "{least} to {most} runs");
 }
 
-/// Immediate work waited for a timer of milliseconds: here no timer is asked.
+/// Immediate work waited for a timer with a resolution of milliseconds. Here no timer is used.
 #[test]
 fn d9_immediate_work_is_immediate() {
     let clock = ManualClock::new();
@@ -645,7 +644,7 @@ fn d9_immediate_work_is_immediate() {
     assert_eq!(alarms.load(Ordering::SeqCst), 0);
 }
 
-/// Keys of one moment came out last in first out, those that were held back in the order of their hashes.
+/// Keys with equal deadlines were handed out last in, first out; keys that waited for a slot, in the order of their hashes.
 #[test]
 fn d10_first_in_first_out() {
     let clock = ManualClock::new();
@@ -661,11 +660,11 @@ fn d10_first_in_first_out() {
     assert_eq!(
         keys(&queue.try_get_many(100).unwrap()),
         (0..100).rev().collect::<Vec<_>>(),
-        "as their leases ended"
+        "not in the order in which the leases ended"
     );
 }
 
-/// A debounce starved a key that was touched all the time, and held back what a run asked for itself.
+/// A debounce starved a key that was added all the time, and delayed a requeue that the run itself requested.
 #[test]
 fn d11_kube318_kube1247_kube1265_a_debounce_has_an_end() {
     let (queue, clock) = timed();
@@ -686,10 +685,10 @@ fn d11_kube318_kube1247_kube1265_a_debounce_has_an_end() {
     queue.try_get().unwrap().succeed_and_requeue_after(millis(20));
     queue.add_after_with("foo", millis(100), debounce).unwrap();
     clock.advance(millis(20));
-    assert_eq!(serve(&queue), 1, "a run's own wish is not held back");
+    assert_eq!(serve(&queue), 1, "a requeue by the run was delayed");
 }
 
-/// Each wake-up walked everything in flight, or everything held back: here it touches what it is about.
+/// Each wake-up iterated over all keys in flight, or over all waiting keys. Here a step accesses only its own key.
 #[test]
 fn d12_a_step_touches_one_key() {
     const MANY: u32 = 5_000;
@@ -702,9 +701,13 @@ fn d12_a_step_touches_one_key() {
     let mut getters: Vec<_> = (0..100).map(|_| Task::waiting(queue.get())).collect();
     let before = touched();
     assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
-    assert_eq!(touched(), before, "nothing to take, and nothing is touched");
+    assert_eq!(touched(), before, "a `try_get` without a Ready key accessed a key");
     leases.pop().unwrap().done();
-    assert_eq!(getters.iter().filter(|getter| getter.knows()).count(), 1, "one key, one of those who wait");
+    assert_eq!(
+        getters.iter().filter(|getter| getter.knows()).count(),
+        1,
+        "one key did not wake exactly one getter"
+    );
     let lease = getters.iter_mut().find(|getter| getter.knows()).unwrap().finish().unwrap();
     assert_eq!(touched(), [before[0], before[1], before[2] + 1]);
     lease.done();

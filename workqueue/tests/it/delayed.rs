@@ -1,4 +1,4 @@
-//! Delayed adds: every row of the table in `src/wait.rs`, what strict backoff makes of them, and `postpone`.
+//! Delayed adds: every row of the table in `src/state/wait.rs`, the effect of strict backoff, and `postpone`.
 
 use std::time::Duration;
 
@@ -15,17 +15,17 @@ fn latest(longest: u64) -> DelayMode {
     DelayMode::Debounce { max_wait: ns(longest) }
 }
 
-/// A wait, as it can be told from outside.
+/// The wait of a key, as far as the public interface shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wait {
     Fixed(u64),
-    /// Deadline and limit.
+    /// Its deadline and its limit.
     Debounced(u64, u64),
 }
 use Wait::{Debounced, Fixed};
 
-/// Finds out what kind of wait it is, which it uses up: only a fixed one becomes earlier by a debounced add, and a
-/// debounced one goes to its limit.
+/// Determines the kind of a wait by debounced adds, which change the wait: a debounced add makes only a fixed wait shorter, and moves a
+/// debounced wait to its limit.
 fn probe(queue: &TimedQueue, key: &'static str) -> Wait {
     let debounce = DelayMode::Debounce { max_wait: NEVER };
     let at = deadline(queue, key);
@@ -37,7 +37,7 @@ fn probe(queue: &TimedQueue, key: &'static str) -> Wait {
     Debounced(at, deadline(queue, key))
 }
 
-/// At 100; `old` is the wait of "a" before, and whether a lease holds it.
+/// Returns a queue at time 100. The key "a" has the wait `old`, and is leased if `leased` is true.
 fn at_100(old: Option<Wait>, leased: bool) -> (TimedQueue, ManualClock) {
     let (queue, clock) = timed();
     clock.set(Nanos::new(100));
@@ -107,7 +107,7 @@ fn every_row_of_the_table() {
     }
 }
 
-/// A deadline that is now is no wait: the key is Ready, or its lease marked, as by `add`.
+/// A delayed add whose deadline is now has the effect of `add`: the key is Ready, or dirty if it is leased.
 #[test]
 fn a_deadline_that_is_now_is_an_add() {
     let ways = [
@@ -129,14 +129,14 @@ fn a_deadline_that_is_now_is_an_add() {
                 let row = format!("{old:?}, leased: {leased}, {mode:?} after {delay:?}");
                 assert_eq!((added, queue.state(&"a")), (expected, state), "{row}");
                 clock.advance(ns(1_000));
-                assert_eq!(serve(&queue), usize::from(!leased), "{row}: once");
+                assert_eq!(serve(&queue), usize::from(!leased), "{row}: not served once");
                 queue.check().unwrap();
             }
         }
     }
 }
 
-/// A debounced wait does not become due by a delay of nothing: that is for a fixed one.
+/// A debounced add with a delay of zero does not end a debounced wait; it ends only a fixed one.
 #[test]
 fn a_debounced_add_of_nothing_does_not_end_a_debounce() {
     let (queue, _clock) = at_100(Some(Debounced(150, 200)), false);
@@ -144,7 +144,7 @@ fn a_debounced_add_of_nothing_does_not_end_a_debounce() {
     assert_eq!(probe(&queue, "a"), Debounced(150, 200));
 }
 
-/// No mode moves what is Ready, or due, or marked.
+/// No mode delays a key that is Ready, due, or dirty.
 #[test]
 fn what_is_ready_stays_ready() {
     for mode in [DelayMode::Earliest, DelayMode::Replace, latest(80)] {
@@ -166,7 +166,7 @@ fn what_is_ready_stays_ready() {
     }
 }
 
-/// Among equal deadlines, a key loses its place exactly when its deadline changes.
+/// Among equal deadlines, a key loses its position exactly when its deadline changes.
 #[test]
 fn the_turn_is_renewed_with_the_deadline() {
     type Change = fn(&TimedQueue);
@@ -214,7 +214,7 @@ fn the_turn_is_renewed_with_the_deadline() {
     }
 }
 
-/// A lease that ends with a deadline of its own meets a wait as an add of mode earliest would.
+/// A lease that ends with a delay combines with the wait of its key like an add in mode `Earliest`.
 #[test]
 fn a_lease_ends_into_a_wait() {
     for (old, after, new) in [
@@ -231,10 +231,10 @@ fn a_lease_ends_into_a_wait() {
     }
     let (queue, _clock) = at_100(Some(Debounced(150, 200)), true);
     queue.done(&"a").unwrap();
-    assert_eq!(probe(&queue, "a"), Debounced(150, 200), "done leaves it as it is");
+    assert_eq!(probe(&queue, "a"), Debounced(150, 200), "`done` changed the wait");
 }
 
-/// An add that moves a deadline moves the alarm with it, both ways.
+/// An add that moves a deadline, earlier or later, also moves the alarm.
 #[test]
 fn a_replaced_deadline_moves_the_getter() {
     let (queue, clock) = timed();
@@ -250,7 +250,7 @@ fn a_replaced_deadline_moves_the_getter() {
 
 // ---- strict backoff --------------------------------------------------------------------------------------------
 
-/// Failed once at 0: it waits until 100.
+/// Returns a queue whose key failed once at time 0 and waits until 100.
 fn failed() -> (crate::support::BackoffQueue, ManualClock) {
     let (queue, clock) = strict();
     queue.add("a").unwrap();
@@ -280,10 +280,10 @@ fn strict_no_add_shortens_a_backoff() {
     let lease = queue.try_get().unwrap();
     assert_eq!(lease.num_requeues(), 1);
     lease.succeed();
-    assert!(crate::support::holds_nothing(&queue.stats()), "all of those adds were this run");
+    assert!(crate::support::holds_nothing(&queue.stats()), "one of the adds caused another run");
 }
 
-/// Without it an add runs the key at once.
+/// Without strict backoff an add runs the key immediately.
 #[test]
 fn not_strict_an_add_ends_a_backoff() {
     let (queue, _clock) = backoff();
@@ -293,7 +293,7 @@ fn not_strict_an_add_ends_a_backoff() {
     assert_eq!(*queue.try_get().unwrap(), "a");
 }
 
-/// A later deadline applies, and is a backoff still.
+/// A later deadline applies, and the wait is still a backoff.
 #[test]
 fn strict_a_backoff_may_become_longer() {
     let longer: [fn(&crate::support::BackoffQueue); 2] = [
@@ -312,7 +312,7 @@ fn strict_a_backoff_may_become_longer() {
     }
 }
 
-/// A wait that is no backoff is as short as ever.
+/// With strict backoff, an add still ends a wait that is not a backoff.
 #[test]
 fn strict_other_waits_are_shortened() {
     let (queue, _clock) = strict();
@@ -321,7 +321,7 @@ fn strict_other_waits_are_shortened() {
     assert_eq!(deadline(&queue, "a"), 50);
     assert_eq!(queue.add("a").unwrap(), Added::Promoted);
     queue.try_get().unwrap().succeed_and_requeue_after(ns(70));
-    assert_eq!(queue.add("a").unwrap(), Added::Promoted, "what a success asked for is no backoff");
+    assert_eq!(queue.add("a").unwrap(), Added::Promoted, "a requeue after a success counts as a backoff");
 }
 
 #[test]
@@ -329,11 +329,11 @@ fn strict_a_backoff_can_be_cancelled() {
     let (queue, _clock) = failed();
     assert!(queue.cancel(&"a"));
     assert_eq!(queue.state(&"a"), KeyState::Absent);
-    assert_eq!(queue.add("a").unwrap(), Added::New, "a new life, and its failures with it");
+    assert_eq!(queue.add("a").unwrap(), Added::New, "the cancelled key is still in the queue");
     assert_eq!((queue.state(&"a"), queue.num_requeues(&"a")), (KeyState::Ready, 1));
 }
 
-/// A failure waits for its backoff even where the key was added meanwhile; a success does not.
+/// A dirty key waits for its backoff after a failure, but not after a success.
 #[test]
 fn strict_a_mark_waits_for_the_backoff() {
     for fails in [true, false] {
@@ -350,12 +350,12 @@ fn strict_a_mark_waits_for_the_backoff() {
         }
         queue.try_get().unwrap().done();
         clock.advance(ns(1_000));
-        assert!(queue.try_get().is_err(), "the mark was served by that run");
+        assert!(queue.try_get().is_err(), "the dirty key ran a second time");
         queue.check().unwrap();
     }
 }
 
-/// A failure waits for its backoff even where an add would have come sooner.
+/// A failed key waits for its backoff even if it was added with a shorter delay while it was leased.
 #[test]
 fn strict_a_wait_under_a_lease_meets_the_backoff() {
     for after in [30, 100, 500] {
@@ -365,11 +365,12 @@ fn strict_a_wait_under_a_lease_meets_the_backoff() {
         queue.add_after("a", ns(after)).unwrap();
         lease.retry();
         assert_eq!(deadline(&queue, "a"), 100, "after {after}");
-        assert_eq!(queue.add("a").unwrap(), Added::Merged, "it is a backoff");
+        assert_eq!(queue.add("a").unwrap(), Added::Merged, "an add ended the backoff");
     }
 }
 
-/// A backoff that began under a lease: adds do not mark the lease, and its end does not make it shorter.
+/// A backoff that starts while the key is leased: an add does not make the key dirty, and the end of the lease does not shorten the
+/// backoff.
 #[test]
 fn strict_a_backoff_under_a_lease() {
     type End =
@@ -396,20 +397,20 @@ fn strict_a_backoff_under_a_lease() {
     }
 }
 
-/// Of two backoffs the later holds.
+/// Of two backoffs the later one applies.
 #[test]
 fn strict_the_later_of_two_backoffs() {
     let (queue, clock) = failed();
     clock.set(Nanos::new(100));
     let lease = queue.try_get().unwrap();
     queue.add_rate_limited("a").unwrap();
-    assert_eq!(deadline(&queue, "a"), 300, "the second failure");
+    assert_eq!(deadline(&queue, "a"), 300, "not the backoff of the second failure");
     queue.forget(&"a");
     lease.retry();
     assert_eq!((deadline(&queue, "a"), queue.num_requeues(&"a")), (300, 1));
 }
 
-/// `add_rate_limited` in strict mode: the backoff holds for whoever waits for less.
+/// With strict backoff, `add_rate_limited` turns a shorter wait into a backoff.
 #[test]
 fn strict_a_limited_add_makes_a_wait_a_backoff() {
     for (after, until) in [(30, 100), (100, 100), (500, 100)] {
@@ -417,23 +418,23 @@ fn strict_a_limited_add_makes_a_wait_a_backoff() {
         queue.add_after("a", ns(after)).unwrap();
         assert_eq!(queue.add_rate_limited("a").unwrap(), Added::Merged);
         assert_eq!(deadline(&queue, "a"), until, "after {after}");
-        assert_eq!(queue.add("a").unwrap(), Added::Merged, "after {after}: it is a backoff");
+        assert_eq!(queue.add("a").unwrap(), Added::Merged, "after {after}: an add ended the backoff");
         assert_eq!(deadline(&queue, "a"), until);
     }
 }
 
-/// A backoff that is over is no backoff.
+/// A wait that starts after a backoff is over is not a backoff.
 #[test]
 fn strict_a_backoff_ends() {
     let (queue, clock) = failed();
     clock.set(Nanos::new(100));
-    assert_eq!(queue.add("a").unwrap(), Added::Merged, "it is Ready");
+    assert_eq!(queue.add("a").unwrap(), Added::Merged, "the key is not Ready");
     assert!(queue.postpone(&"a", ns(50)));
-    assert_eq!(queue.add("a").unwrap(), Added::Promoted, "this wait is none");
+    assert_eq!(queue.add("a").unwrap(), Added::Promoted, "the new wait counts as a backoff");
     queue.check().unwrap();
 }
 
-/// No backoff at all: what fails is Ready at once, marked or not.
+/// With a backoff of zero, a failed key is Ready immediately, dirty or not.
 #[test]
 fn strict_a_backoff_of_nothing() {
     for marked in [false, true] {
@@ -448,7 +449,7 @@ fn strict_a_backoff_of_nothing() {
         }
         lease.retry();
         assert_eq!(queue.state(&"a"), KeyState::Ready);
-        assert_eq!(*queue.try_get().unwrap(), "b", "at the tail");
+        assert_eq!(*queue.try_get().unwrap(), "b", "the key is not at the tail");
         queue.check().unwrap();
     }
 }
@@ -484,7 +485,7 @@ fn postpone_makes_a_wait_longer_and_fixes_it() {
     }
 }
 
-/// The only way back for a key that is Ready, noticed or not.
+/// `postpone` makes a Ready key wait, whether it was added Ready or its deadline has passed.
 #[test]
 fn postpone_takes_back_what_is_ready() {
     for due in [false, true] {
@@ -499,7 +500,7 @@ fn postpone_takes_back_what_is_ready() {
     }
 }
 
-/// A mark on a lease becomes a wait.
+/// A dirty key that is postponed waits after its lease has ended.
 #[test]
 fn postpone_takes_back_a_mark() {
     for due in [false, true] {
@@ -516,7 +517,7 @@ fn postpone_takes_back_a_mark() {
     }
 }
 
-/// A delay of nothing changes nothing, not even the limit of a debounce.
+/// A delay of zero changes nothing, not even the limit of a debounced wait.
 #[test]
 fn postpone_by_nothing() {
     let (queue, _clock) = at_100(Some(Debounced(150, 200)), false);
@@ -538,7 +539,7 @@ fn postpone_for_ever() {
     assert!(queue.postpone(&"a", NEVER));
     clock.set(Nanos::new(u64::MAX / 2));
     assert!(!queue.has_ready());
-    assert_eq!(queue.add("a").unwrap(), Added::Promoted, "an add is an add");
+    assert_eq!(queue.add("a").unwrap(), Added::Promoted, "an add did not end the wait");
 }
 
 #[test]
@@ -552,7 +553,7 @@ fn postpone_after_shutdown_does_nothing() {
     assert_eq!(*queue.try_get().unwrap(), "ready");
 }
 
-/// A getter that was woken for a key that is postponed then sleeps on, until its new time.
+/// A getter is woken for a key that is then postponed. The getter waits again until the new deadline.
 #[test]
 fn postpone_under_the_eyes_of_a_getter() {
     let (queue, clock) = timed();

@@ -1,4 +1,4 @@
-//! Leases without a guard: they end by their key, once, and nothing else does.
+//! Detached leases: each is ended once, by its key; `done` has no effect on any other key.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -16,7 +16,7 @@ fn a_detached_key_is_leased_until_done() {
     let key = queue.try_get().unwrap().detach();
     assert_eq!((key, queue.state(&"a")), ("a", KeyState::Leased));
     assert_eq!(queue.add("a").unwrap(), Added::Dirty);
-    assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty, "it is never out twice");
+    assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty, "a leased key was handed out again");
     let mut getter = Task::waiting(queue.get());
     queue.done(&key).unwrap();
     assert!(getter.knows());
@@ -25,7 +25,7 @@ fn a_detached_key_is_leased_until_done() {
     queue.check().unwrap();
 }
 
-/// Anything but a detached lease: an error, and nothing happens.
+/// `done` on a key without a detached lease returns an error and changes nothing.
 #[test]
 fn done_ends_only_what_is_detached() {
     let (queue, _clock) = timed();
@@ -45,7 +45,7 @@ fn done_ends_only_what_is_detached() {
     assert_eq!(NotDetached.to_string(), "no detached lease holds the key");
 }
 
-/// A key that came anew after its lease ended is not ended by a stale `done`, whatever state it is in.
+/// A stale `done` has no effect on a key that was added again after its lease ended, whatever the state of the key.
 #[test]
 fn a_stale_done_ends_nothing() {
     let (queue, _clock) = timed();
@@ -56,19 +56,19 @@ fn a_stale_done_ends_nothing() {
     queue.add(key).unwrap();
     assert_eq!(queue.done(&key), Err(NotDetached), "Ready");
     let lease = queue.try_get().unwrap();
-    assert_eq!(queue.done(&key), Err(NotDetached), "leased anew, and guarded");
+    assert_eq!(queue.done(&key), Err(NotDetached), "leased again, and not detached");
     assert_eq!(queue.state(&key), KeyState::Leased);
     queue.add(key).unwrap();
     lease.retry();
     let again = queue.try_get().unwrap();
-    assert_eq!(queue.done(&key), Err(NotDetached), "and once more");
+    assert_eq!(queue.done(&key), Err(NotDetached), "leased a third time");
     let again = again.detach();
     queue.done(&again).unwrap();
     assert_eq!(queue.state(&key), KeyState::Absent);
     queue.check().unwrap();
 }
 
-/// The same through a marked lease: `done` makes the key Ready, and a second `done` takes nothing away from it.
+/// `done` makes a dirty key Ready, and a second `done` has no effect on the Ready key.
 #[test]
 fn a_second_done_does_not_take_the_next_run() {
     let queue = Queue::new();
@@ -80,7 +80,7 @@ fn a_second_done_does_not_take_the_next_run() {
     assert_eq!(serve(&queue), 1);
 }
 
-/// Attached, it is a lease as any other, with all its ends.
+/// An attached lease supports every outcome.
 #[test]
 fn an_attached_lease_has_every_end() {
     for end in 0..5 {
@@ -88,7 +88,10 @@ fn an_attached_lease_has_every_end() {
         queue.add("a").unwrap();
         let key = queue.try_get().unwrap().detach();
         let lease = queue.attach(&key).unwrap();
-        assert!(queue.attach(&key).is_err() && queue.done(&key).is_err(), "it has its guard again");
+        assert!(
+            queue.attach(&key).is_err() && queue.done(&key).is_err(),
+            "an attached lease still counts as detached"
+        );
         let (state, failures) = match end {
             0 => {
                 lease.done();
@@ -116,7 +119,7 @@ fn an_attached_lease_has_every_end() {
     }
 }
 
-/// Detached and attached any number of times, it is one lease.
+/// A lease that is detached and attached repeatedly stays the same lease.
 #[test]
 fn a_lease_changes_hands() {
     let queue = Queue::new();
@@ -131,7 +134,7 @@ fn a_lease_changes_hands() {
     assert!(crate::support::holds_nothing(&queue.stats()));
 }
 
-/// `done` says neither success nor failure.
+/// `done` counts neither as a success nor as a failure.
 #[test]
 fn done_keeps_failures_and_waits() {
     let (queue, _clock) = backoff();
@@ -143,7 +146,7 @@ fn done_keeps_failures_and_waits() {
     assert_eq!((queue.state(&"a"), queue.num_requeues(&"a")), (KeyState::Waiting(Nanos::new(5)), 1));
 }
 
-/// A drain waits for it; a stop does not, and it ends into nothing.
+/// A drain waits for a detached lease. A stop does not wait, and `done` then has no effect.
 #[test]
 fn the_end_and_a_detached_lease() {
     for stop in [false, true] {
@@ -166,7 +169,7 @@ fn the_end_and_a_detached_lease() {
     }
 }
 
-/// A key that cannot be cloned is not detached: the lease ends as a failure, and the key is not lost.
+/// If `Clone` of the key panics in `detach`, the lease ends as a failure, and the key is not lost.
 #[test]
 fn a_detach_that_panics_is_a_failure() {
     let mood = Mood::new();
@@ -188,7 +191,7 @@ fn a_detach_that_panics_is_a_failure() {
     assert_eq!(mood.live(), 0);
 }
 
-/// Who detaches and forgets keeps the key from running, and nothing else; the queue says where it is.
+/// A detached key that is never ended does not run again; `next_overdue` reports its lease.
 #[test]
 fn a_forgotten_key_is_in_sight() {
     let (queue, clock) = timed();
@@ -201,7 +204,7 @@ fn a_forgotten_key_is_in_sight() {
     let mut overdue = Task::new(queue.next_overdue(ns(50)));
     assert_eq!(overdue.finish().unwrap().key, "a");
     let lease = queue.attach(&"a").unwrap();
-    assert_eq!(lease.age(), Some(ns(50)), "the same lease");
+    assert_eq!(lease.age(), Some(ns(50)), "attaching changed the age of the lease");
     lease.done();
     queue.check().unwrap();
 }

@@ -1,4 +1,4 @@
-//! Every future of the queue dropped, or forgotten, at every poll: nothing is lost, and who is left is told.
+//! Every future of the queue is dropped or leaked at every stage: no key is lost, and the remaining waiters are woken.
 
 use std::task::Poll;
 use std::time::Duration;
@@ -14,19 +14,19 @@ use testkit::random::cases;
 use crate::support::{TimedQueue, ns, timed};
 use crate::task::{Task, lists};
 
-/// How far a future gets before it is dropped.
+/// The stage at which a future is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     Unpolled,
     Parked,
     Woken,
-    /// Woken, and gone to sleep again, as what it was woken for was taken by somebody else.
+    /// Woken, and parked again because another waiter took the key or the room.
     Robbed,
 }
 
 const STAGES: [At; 4] = [At::Unpolled, At::Parked, At::Woken, At::Robbed];
 
-/// Getters of all kinds: the one behind takes the key.
+/// For each kind of getter: if the first getter is dropped, the second one takes the key.
 #[test]
 fn getters_at_every_stage() {
     for at in STAGES {
@@ -99,12 +99,12 @@ fn adders_at_every_stage() {
         }
         assert!(second.knows(), "{at:?}");
         assert_eq!(second.finish().unwrap(), Added::New);
-        assert_eq!(queue.state(&"first"), KeyState::Absent, "dropped, it adds nothing");
+        assert_eq!(queue.state(&"first"), KeyState::Absent, "a dropped adder has added its key");
         queue.check().unwrap();
     }
 }
 
-/// Those that only wait for the queue's state, at every stage: dropping one changes nothing for the other.
+/// Futures that wait for a state of the queue: dropping one of them at any stage does not affect another.
 #[test]
 fn onlookers_at_every_stage() {
     type Onlooker = for<'a> fn(&'a TimedQueue) -> Task<'a, ()>;
@@ -147,7 +147,7 @@ fn onlookers_at_every_stage() {
     }
 }
 
-/// A drain shuts the queue down with its first poll, dropped after that or not.
+/// A drain shuts the queue down at its first poll, whether or not it is dropped afterwards.
 #[test]
 fn a_drain_does_nothing_before_it_is_polled_and_goes_on_when_it_is_dropped() {
     for waiting in [false, true] {
@@ -170,17 +170,17 @@ fn a_drain_does_nothing_before_it_is_polled_and_goes_on_when_it_is_dropped() {
             clock.advance(ns(5));
             let (left, served) =
                 (queue.try_get().ok().map(|lease| lease.detach()), waiting.then_some("soon"));
-            assert_eq!(left, served, "what the call promised, it promised");
+            assert_eq!(left, served, "dropping the drain changed whether delayed keys are served");
             if let Some(key) = left {
                 queue.done(&key).unwrap();
             }
-            let left = queue.drain().now_or_never().expect("nothing is at work");
+            let left = queue.drain().now_or_never().expect("no key is Ready or leased");
             assert_eq!(lists(left).1, if waiting { vec![] } else { vec!["soon"] });
         }
     }
 }
 
-/// A future that was polled and is then forgotten keeps one wake-up from the others at most.
+/// A future that was polled and then leaked keeps at most one wake-up from the other futures.
 #[test]
 fn forgotten_futures() {
     let clock = ManualClock::new();
@@ -201,12 +201,12 @@ fn forgotten_futures() {
         (Task::waiting(queue.add_when_room("d")), Task::waiting(queue.add_when_room("e")));
     leases.into_iter().for_each(Lease::done);
     assert!(idle.knows() && idle.is_ready());
-    // Room for two, and one of three who wait was forgotten.
+    // There is room for two keys, and one of the three waiting adders was leaked.
     assert!(adder.knows() && !other.knows());
     adder.finish().unwrap();
     assert!(getter.knows());
     getter.finish().unwrap().done();
-    assert!(other.knows(), "another key has left, and nothing more is owed to the forgotten one");
+    assert!(other.knows(), "the leaked adder kept a second wake-up");
     other.finish().unwrap();
     Task::waiting(queue.drain()).forget();
     let mut drain = Task::waiting(queue.drain());
@@ -216,8 +216,8 @@ fn forgotten_futures() {
     queue.check().unwrap();
 }
 
-/// A getter that was woken by the alarm and is not polled may keep the key it was woken for from the others, and nothing
-/// else: whoever waits for a later moment is told in it.
+/// A getter that was woken by the alarm and is not polled may delay the key that it was woken for, and nothing else: waiters for a later
+/// time are woken at that time.
 #[test]
 fn a_stalled_getter_keeps_one_key_from_the_others() {
     for order in 0..2 {
@@ -238,10 +238,10 @@ fn a_stalled_getter_keeps_one_key_from_the_others() {
         clock.set(Nanos::new(20));
         assert!(stalled.knows());
         clock.set(Nanos::new(30));
-        assert!(getter.knows(), "two keys are due, and one getter stalls");
+        assert!(getter.knows(), "the second due key woke no other getter");
         getter.finish().unwrap().done();
         clock.set(Nanos::new(50));
-        assert!(watcher.knows(), "a stalled task is what it looks for");
+        assert!(watcher.knows(), "the watcher was not woken");
         assert_eq!(watcher.finish().map(|overdue| overdue.key), Some("stuck"));
         let mut drain = Task::waiting(queue.drain_all_timeout(ns(40)));
         clock.set(Nanos::new(90));
@@ -251,7 +251,7 @@ fn a_stalled_getter_keeps_one_key_from_the_others() {
     }
 }
 
-/// An answer is given once: who asks an adder again has a bug, and is told so.
+/// An adder that is polled after it has completed panics with a clear message.
 #[test]
 fn an_adder_answers_once() {
     let queue = Queue::new();
@@ -265,21 +265,21 @@ fn an_adder_answers_once() {
     queue.check().unwrap();
 }
 
-// ---- a crowd ---------------------------------------------------------------------------------------------------
+// ---- random operation sequences --------------------------------------------------------------------------------
 
 type TimedOf = WithTimer<ManualTimer>;
 
 const KEYS: u64 = 6;
 const ROOM: usize = 4;
 
-/// A lease, since when it is held, and whether somebody was told that it is overdue.
+/// A lease, the time at which it began, and whether it was reported as overdue.
 struct Held {
     lease: Lease<u64, TimedOf>,
     since: Nanos,
     reported: bool,
 }
 
-/// Everybody who may wait for one queue, at once.
+/// Waiters of all kinds for one queue.
 struct Crowd<'a> {
     queue: &'a TimedQueue<u64>,
     clock: &'a ManualClock,
@@ -291,7 +291,7 @@ struct Crowd<'a> {
     watchers: Vec<(Duration, Task<'a, Option<OverdueLease<u64>>>)>,
     held: Vec<Held>,
     stopped: bool,
-    /// How often somebody had something to know.
+    /// For each kind of waiter, how often a condition that it waits for held.
     known: [usize; 5],
 }
 
@@ -351,7 +351,7 @@ impl<'a> Crowd<'a> {
         }
     }
 
-    /// A drain shuts down with its first poll.
+    /// A drain shuts the queue down at its first poll.
     fn drain(&mut self, until: Option<Nanos>, mut drain: Task<'a, Leftovers<u64>>) {
         match drain.poll() {
             Poll::Pending => self.drainers.push((until, drain)),
@@ -369,7 +369,7 @@ impl<'a> Crowd<'a> {
     fn hold(&mut self, leases: Vec<Lease<u64, TimedOf>>) {
         let since = self.clock.now();
         for lease in leases {
-            assert!(self.held.iter().all(|held| *held.lease != *lease), "{} is out twice", *lease);
+            assert!(self.held.iter().all(|held| *held.lease != *lease), "{} is leased twice", *lease);
             self.held.push(Held { lease, since, reported: false });
         }
     }
@@ -414,10 +414,10 @@ impl<'a> Crowd<'a> {
         };
         let now = self.clock.now();
         let oldest = self.held.iter().filter(|held| !held.reported).map(|held| held.since).min();
-        let held = self.held.iter_mut().find(|held| *held.lease == key).expect("it is held");
-        assert!(!held.reported, "{key} is told of twice");
+        let held = self.held.iter_mut().find(|held| *held.lease == key).expect("the reported key is leased");
+        assert!(!held.reported, "{key} was reported twice");
         assert!(age == now.since(held.since) && age >= bound, "{key} at {age:?}, bound {bound:?}");
-        assert_eq!(Some(held.since), oldest, "the oldest first");
+        assert_eq!(Some(held.since), oldest, "not the oldest lease was reported");
         held.reported = true;
     }
 
@@ -450,7 +450,7 @@ impl<'a> Crowd<'a> {
         }
     }
 
-    /// Whoever waits, and has something to know, was told; whoever has a moment to wait for has an alarm.
+    /// Asserts that a waiter was woken if its condition holds, and that an alarm is set if it waits for a time.
     fn assert_told(&mut self) {
         let (queue, now) = (self.queue, self.clock.now());
         queue.check().unwrap();
@@ -459,24 +459,24 @@ impl<'a> Crowd<'a> {
         let idle = counts.ready + counts.leased == 0;
         let drained = closed && (self.stopped || counts.leased == 0);
         let alarm = self.clock.next_alarm();
-        assert!(alarm.is_none_or(|alarm| alarm > now), "an alarm of the past");
+        assert!(alarm.is_none_or(|alarm| alarm > now), "the alarm is set for a time that has passed");
         let rings_by = |moment: Nanos| alarm.is_some_and(|alarm| alarm <= moment);
 
         let getters = self.getters.iter().filter(|task| task.waits()).count();
         let on_their_way = self.getters.iter().filter(|task| task.knows()).count();
         if closed {
-            assert_eq!(on_their_way, getters, "closed, and a getter sleeps");
+            assert_eq!(on_their_way, getters, "the queue is closed and a getter was not woken");
             self.known[0] += getters;
         } else if getters > on_their_way && !queue.stats().paused {
-            assert!(counts.ready == 0 || on_their_way > 0, "a key is Ready, and everybody sleeps");
+            assert!(counts.ready == 0 || on_their_way > 0, "a key is Ready and no getter was woken");
             self.known[0] += counts.ready;
             let soonest = (0..KEYS).filter_map(|key| match queue.state(&key) {
                 KeyState::Waiting(at) => Some(at),
                 _ => None,
             });
-            // After a shutdown what waits may never come; a drain that serves it has an alarm of its own.
+            // After a shutdown a waiting key may never become Ready; a drain that serves delayed keys sets an alarm itself.
             if let Some(soonest) = soonest.min().filter(|_| on_their_way == 0 && !queue.is_shutting_down()) {
-                assert!(rings_by(soonest), "a key waits, a getter sleeps, and no alarm is set");
+                assert!(rings_by(soonest), "a key and a getter wait, and no alarm is set");
             }
         }
 
@@ -484,25 +484,28 @@ impl<'a> Crowd<'a> {
         let let_in = self.adders.iter().filter(|task| task.knows()).count();
         let room = ROOM.saturating_sub(counts.ready + counts.waiting + counts.leased);
         let expected = if queue.is_shutting_down() { adders } else { room.min(adders) };
-        assert!(let_in >= expected, "{adders} adders wait, {let_in} of {expected} know");
+        assert!(let_in >= expected, "{adders} adders wait, {let_in} of {expected} were woken");
         self.known[1] += expected;
 
         if idle {
-            assert!(self.idlers.iter().all(|task| !task.waits() || task.knows()), "idle, and nobody says so");
+            assert!(
+                self.idlers.iter().all(|task| !task.waits() || task.knows()),
+                "the queue is idle and a waiter was not woken"
+            );
             self.known[2] += self.idlers.len();
         }
         for (until, _) in self.drainers.iter().filter(|(_, task)| task.waits() && !task.knows()) {
-            assert!(!drained, "drained, and nobody says so");
+            assert!(!drained, "the queue is drained and a drain was not woken");
             assert!(
                 until.is_none_or(|until| rings_by(until) || on_their_way > 0),
-                "a drain without an alarm"
+                "a drain with a limit has no alarm"
             );
         }
         self.known[3] += usize::from(drained) * self.drainers.len();
         let oldest = self.held.iter().filter(|held| !held.reported).map(|held| held.since).min();
         let watch = self.watchers.iter().filter(|(_, task)| task.knows()).count();
         for (bound, _) in self.watchers.iter().filter(|(_, task)| task.waits() && !task.knows()) {
-            assert!(!drained, "drained, and a watcher waits");
+            assert!(!drained, "the queue is drained and a watcher was not woken");
             // A watcher that was woken sets the alarm for the others.
             if let Some(oldest) = oldest.filter(|_| watch == 0) {
                 assert!(
@@ -514,7 +517,7 @@ impl<'a> Crowd<'a> {
         self.known[4] += self.watchers.iter().filter(|(_, task)| task.knows()).count();
     }
 
-    /// From here on only those who were told poll, and the clock moves by its alarms: what they wait for comes.
+    /// From here on only woken tasks are polled, and the clock moves only to its alarms: every waiter must still complete.
     fn settle(&mut self) {
         self.queue.resume();
         loop {
@@ -541,7 +544,7 @@ impl<'a> Crowd<'a> {
     }
 }
 
-/// Random lives of everybody who may wait for a queue, made, polled and dropped at any moment.
+/// Random operation sequences: waiters of all kinds are created, polled and dropped at any time.
 #[test]
 fn a_crowd_dropped_at_any_poll() {
     let known = std::cell::Cell::new([0; 5]);

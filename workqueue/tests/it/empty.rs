@@ -16,20 +16,20 @@ fn a_queue_without_a_key_is_empty() {
     assert_eq!(queue.wait_empty().now_or_never(), Some(()));
 }
 
-/// Unlike who waits for an idle queue.
+/// `wait_empty` also waits for deadlines and retries, unlike `wait_idle`.
 #[test]
 fn who_waits_for_an_empty_queue_waits_for_deadlines_and_retries() {
     let (queue, clock) = backoff();
     queue.add("a").unwrap();
     let mut waits = Task::waiting(queue.wait_empty());
     let lease = queue.try_get().unwrap();
-    assert!(waits.poll().is_pending(), "it is leased");
+    assert!(waits.poll().is_pending(), "completed while a key is leased");
     lease.retry();
     assert_eq!(queue.wait_idle().now_or_never(), Some(()));
-    assert!(waits.poll().is_pending(), "it comes back");
+    assert!(waits.poll().is_pending(), "completed while a key waits for its retry");
     queue.add_after("b", ns(10)).unwrap();
     clock.advance(ns(10));
-    assert!(waits.poll().is_pending(), "two are due");
+    assert!(waits.poll().is_pending(), "completed while keys are due");
     queue.try_get().unwrap().succeed();
     assert!(waits.poll().is_pending());
     queue.try_get().unwrap().succeed();
@@ -46,7 +46,7 @@ fn whatever_takes_the_last_key_wakes_those_who_wait() {
         queue.add_after("a", ns(10)).unwrap();
         let mut all: Vec<_> = (0..3).map(|_| Task::waiting(queue.wait_empty())).collect();
         assert!(queue.cancel(&"a"));
-        assert!(all.iter().all(Task::knows), "cancelled");
+        assert!(all.iter().all(Task::knows), "the cancel did not wake a waiter");
         all.iter_mut().for_each(Task::finish);
 
         queue.add("a").unwrap();
@@ -61,7 +61,7 @@ fn whatever_takes_the_last_key_wakes_those_who_wait() {
         queue.add_after("a", ns(10)).unwrap();
         let mut stopped = Task::waiting(queue.wait_empty());
         queue.shut_down();
-        assert!(stopped.poll().is_pending(), "what waits, stays");
+        assert!(stopped.poll().is_pending(), "completed although a waiting key stays in the queue");
         let _ = queue.stop_now();
         assert!(stopped.knows());
         stopped.finish();

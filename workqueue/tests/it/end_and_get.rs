@@ -28,7 +28,7 @@ fn it_ends_the_lease_and_hands_out_the_next_key() {
     assert_eq!(queue.state(&"b"), KeyState::Absent);
 }
 
-/// What comes back is at the tail before the next key is taken.
+/// A key that is Ready again is at the tail before the next key is taken.
 #[test]
 fn a_key_that_is_ready_again_may_be_the_next_one() {
     let (queue, lease) = leased(["a"]);
@@ -89,10 +89,10 @@ fn dropped_before_its_first_poll_it_ends_the_lease_by_its_outcome() {
     let lease = queue.try_get().unwrap();
     drop(queue.end_and_get(lease, LeaseOutcome::Succeeded));
     assert_eq!((queue.num_requeues(&"a"), queue.state(&"a")), (0, KeyState::Absent));
-    assert_eq!(queue.state(&"b"), KeyState::Ready, "it takes no key");
+    assert_eq!(queue.state(&"b"), KeyState::Ready, "the dropped future took a key");
 }
 
-/// As `get` does: a worker that always finds a key lets other tasks run.
+/// Like `get`, the future sometimes yields although a key is Ready, so that other tasks run.
 #[test]
 fn it_gives_way_now_and_then_and_the_lease_has_ended_by_then() {
     let queue = Queue::new();
@@ -105,7 +105,7 @@ fn it_gives_way_now_and_then_and_the_lease_has_ended_by_then() {
             Poll::Ready(lease) => lease,
             Poll::Pending => {
                 gave_way += 1;
-                assert!(next.knows(), "it gives way");
+                assert!(next.knows(), "the task yielded without waking itself");
                 assert_eq!(queue.state(&key), KeyState::Absent);
                 next.finish()
             }
@@ -115,7 +115,7 @@ fn it_gives_way_now_and_then_and_the_lease_has_ended_by_then() {
     assert_eq!(gave_way, 7);
 }
 
-/// Nobody would look at the clock when it is over.
+/// The queue has no clock, so it cannot wait for the delay.
 #[test]
 fn a_queue_without_delays_ignores_the_delay_of_an_outcome() {
     let hour = Duration::from_secs(3_600);
@@ -130,7 +130,7 @@ fn a_queue_without_delays_ignores_the_delay_of_an_outcome() {
     }
 }
 
-/// In turn, as it may on two queues that are never empty.
+/// A worker alternates between two queues that are never empty, and still yields.
 #[test]
 fn the_lease_of_another_queue_is_no_way_round_the_budget() {
     let (left, right) = (Queue::new(), Queue::new());
@@ -154,7 +154,7 @@ fn the_lease_of_another_queue_is_no_way_round_the_budget() {
     assert!(gave_way >= 2, "{gave_way}");
 }
 
-/// Dropped, it panics.
+/// A panic payload that panics in its drop.
 struct Bomb;
 
 impl Drop for Bomb {
@@ -165,7 +165,7 @@ impl Drop for Bomb {
     }
 }
 
-/// A key whose drop panics with a payload that panics in its own.
+/// A key whose drop panics, with a payload that panics in its own drop.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Mine(u32);
 
@@ -179,7 +179,8 @@ impl Drop for Mine {
     }
 }
 
-/// Of several panics in one end the first goes on, and what the others carried does no harm: the key that was taken is not lost.
+/// If several panics occur while a lease ends, the first one propagates and the payloads of the others are leaked. The key that was taken
+/// is not lost.
 #[test]
 fn a_key_survives_payloads_that_panic() {
     let queue = Queue::new();

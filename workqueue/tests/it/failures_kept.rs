@@ -20,7 +20,7 @@ const BACKLOG: Duration = Duration::from_secs(100_000);
 
 type Given = Arc<Mutex<Vec<(u32, u32)>>>;
 
-/// Gives a key up at its third failure, and writes it down.
+/// Returns a queue that gives a key up at its third failure, its clock, and the list of the keys that were given up.
 fn third_is_last<L: QueueLimiter<u32>>(
     policy: L,
 ) -> (Queue<u32, Fifo, L, WithTimer<ManualTimer>>, ManualClock, Given) {
@@ -35,7 +35,7 @@ fn third_is_last<L: QueueLimiter<u32>>(
     (queue, clock, given)
 }
 
-/// Every key fails whenever it runs, and is Ready for a very long time before it does.
+/// Every key fails each time it runs, and is Ready for a very long time before each run.
 fn fails_under_a_backlog<L: QueueLimiter<u32>>(policy: L) {
     let (queue, clock, given) = third_is_last(policy);
     for key in 1..=4 {
@@ -73,7 +73,7 @@ fn gives_up_a_failing_key_under_a_long_backlog() {
     fails_under_a_backlog(controller_default_capped(SECOND * 60));
 }
 
-/// `max_keys` bounds the keys that have left the queue; those in it are as many as they are.
+/// `max_keys` bounds only the failures of keys that have left the queue, not of keys in the queue.
 #[test]
 fn keeps_the_failures_of_more_keys_than_the_limiter_may_hold() {
     let one = NonZeroU32::MIN;
@@ -94,7 +94,7 @@ fn keeps_the_failures_of_a_key_that_is_leased_for_long() {
     assert_eq!(*given.lock().unwrap(), [(1, 3)]);
 }
 
-/// What has left the queue without a success ages, as without a queue.
+/// The failures of a key that left the queue without a success expire, as in a policy without a queue.
 #[test]
 fn forgets_by_itself_the_failures_of_keys_that_have_left() {
     let (queue, clock, given) = third_is_last(Exponential::new(SECOND..=SECOND));
@@ -110,15 +110,15 @@ fn forgets_by_itself_the_failures_of_keys_that_have_left() {
         queue.try_get().unwrap().retry();
     }
     let known = (0..1_000).filter(|key| queue.num_requeues(key) > 0).count();
-    assert_eq!(known, 0, "two leave with each failure");
-    // The key itself, if it fails again before its turn to be swept comes.
+    assert_eq!(known, 0, "expired failures were not evicted");
+    // The failures of the key itself also expire, if it fails again before they are evicted.
     queue.add(0).unwrap();
     clock.advance(BACKLOG);
     queue.try_get().unwrap().retry();
     assert_eq!((queue.num_requeues(&0), given.lock().unwrap().len()), (1, 0));
 }
 
-/// A failure outside a lease is one of a key in the queue, if it is there.
+/// `add_rate_limited` keeps the failures of a key as long as the key is in the queue.
 #[test]
 fn counts_failures_outside_a_lease_as_long_as_the_key_is_there() {
     let (queue, clock, given) = third_is_last(Exponential::new(SECOND..=SECOND));
@@ -130,11 +130,11 @@ fn counts_failures_outside_a_lease_as_long_as_the_key_is_there() {
     assert!(queue.cancel(&1));
     clock.advance(BACKLOG);
     queue.add_rate_limited(1).unwrap();
-    assert_eq!(queue.num_requeues(&1), 1, "it had left, and begins anew");
+    assert_eq!(queue.num_requeues(&1), 1, "the failures of a key that had left were kept");
     assert!(given.lock().unwrap().is_empty());
 }
 
-/// The queue asks itself whether it holds a key: with its lock free while user code runs, or this would never end.
+/// The limiter checks whether the queue holds a key, which hashes the key. If this ran under the queue's lock, the test would deadlock.
 #[test]
 fn may_be_called_by_the_hash_of_a_key_that_it_looks_for() {
     type Keys = Queue<Curious, Fifo, Exponential<Curious>, WithTimer<ManualTimer>>;
@@ -162,5 +162,5 @@ fn may_be_called_by_the_hash_of_a_key_that_it_looks_for() {
         }
         clock.advance(SECOND);
     }
-    assert_eq!(queue.num_requeues(&Curious(0)), 3, "kept, as it was found");
+    assert_eq!(queue.num_requeues(&Curious(0)), 3, "the failures of a key in the queue were evicted");
 }

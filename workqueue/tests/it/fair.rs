@@ -1,4 +1,4 @@
-//! Groups of keys that take turns.
+//! The fair order: groups of keys in weighted round robin.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,7 +51,7 @@ fn a_turn_is_as_long_as_the_weight() {
     assert_eq!(groups, "aaabaabbbb");
 }
 
-/// One at a time, for each group.
+/// With a lease limit of 1, the keys of each group run one after the other.
 #[test]
 fn a_cap_of_one_is_serial() {
     let queue = Queue::builder().order(fair().max_leased(1)).build();
@@ -59,13 +59,17 @@ fn a_cap_of_one_is_serial() {
     let (first, second) = (queue.try_get().unwrap(), queue.try_get().unwrap());
     assert_eq!((*first, *second), (('a', 1), ('b', 1)));
     assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
-    assert_eq!((queue.ready_len(), queue.has_ready()), (1, true), "Ready, though nobody can take it");
+    assert_eq!(
+        (queue.ready_len(), queue.has_ready()),
+        (1, true),
+        "a key that waits for a lease of its group does not count as Ready"
+    );
     let mut waiting = pin!(queue.get());
     assert!(poll_once(waiting.as_mut()).is_pending());
     second.done();
     assert!(poll_once(waiting.as_mut()).is_pending());
     first.done();
-    let std::task::Poll::Ready(Some(third)) = poll_once(waiting) else { panic!("it was its turn") };
+    let std::task::Poll::Ready(Some(third)) = poll_once(waiting) else { panic!("no key was handed out") };
     assert_eq!(*third, ('a', 2));
 }
 
@@ -76,7 +80,11 @@ fn what_a_cap_holds_back_is_drained() {
     queue.add_many([('a', 1), ('a', 2)]);
     let lease = queue.try_get().unwrap();
     let mut drained = pin!(queue.drain());
-    assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty, "there is more to come");
+    assert_eq!(
+        queue.try_get().unwrap_err(),
+        TryGetError::Empty,
+        "the queue is closed although a key is Ready"
+    );
     lease.done();
     assert!(poll_once(drained.as_mut()).is_pending());
     queue.try_get().unwrap().done();
@@ -84,7 +92,7 @@ fn what_a_cap_holds_back_is_drained() {
     assert_eq!(queue.try_get().unwrap_err(), TryGetError::Closed);
 }
 
-/// Leases of a capped group that come back, come back in their group.
+/// A batch takes no more keys of a group than its lease limit allows, also after the leases have ended.
 #[test]
 fn a_batch_respects_the_caps() {
     let caps = |group: &char| if *group == 'a' { 2 } else { u32::MAX };
@@ -98,7 +106,7 @@ fn a_batch_respects_the_caps() {
     assert_eq!(queue.try_get_many(100).unwrap().len(), 6);
 }
 
-/// A cap that shrinks takes no lease away, and hands out none until it is kept.
+/// Lowering a lease limit ends no lease; no key of the group is handed out until its leases are below the limit.
 #[test]
 fn weights_and_caps_may_change() {
     let cap = Arc::new(AtomicU32::new(2));
@@ -123,8 +131,8 @@ fn weights_and_caps_may_change() {
     assert_eq!(queue.try_get_many(9).unwrap().len(), 3);
 }
 
-/// The two bounds, on random lives: leases of a group never exceed its cap, and from when a group can be served it waits for
-/// no more hand-outs than the others weigh.
+/// Two bounds, checked on random operation sequences: the leases of a group never exceed its limit, and a group that can be served waits
+/// for at most as many hand-outs as the sum of the weights of the other groups.
 #[test]
 fn no_group_waits_for_longer_than_promised() {
     let closest = Cell::new(0);
@@ -171,10 +179,10 @@ fn no_group_waits_for_longer_than_promised() {
             }
         }
     });
-    assert!(closest.get() >= 6 && capped.get() > 1_000, "otherwise this was no test of the bounds");
+    assert!(closest.get() >= 6 && capped.get() > 1_000, "the sequences did not reach the bounds");
 }
 
-/// Keys whose group nobody can take do not hide those behind them, however many they are.
+/// Due keys of a group at its lease limit do not block the due keys behind them, however many there are.
 #[test]
 fn a_crowd_at_its_deadline_hides_nobody() {
     let clock = ManualClock::new();
@@ -204,7 +212,7 @@ fn depths_are_bounded_in_names() {
     assert_eq!(queue.stats_by_group(9).others.group, 0);
 }
 
-/// Groups come and go, and leave nothing behind but a record for the next.
+/// The record of a removed group is reused, so groups that come and go need no more memory.
 #[test]
 fn groups_that_are_gone_cost_nothing() {
     let queue = Queue::builder().order(Fair::by_group(|key: &u32| *key)).build();
@@ -218,7 +226,7 @@ fn groups_that_are_gone_cost_nothing() {
 
 // === hostile groups ===
 
-/// A group whose `Eq` panics on demand, and whose `Drop` looks at the queue: that deadlocks where it runs under the lock.
+/// A group whose `Eq` panics on demand, and whose `Drop` calls the queue, which deadlocks if it runs under the lock.
 #[derive(Clone)]
 struct Hostile(u32, Arc<World>);
 
@@ -308,7 +316,7 @@ fn a_group_that_panics_adds_nothing() {
     assert_eq!(order.into_inner(), [0, 1, 2]);
 }
 
-/// A key that calls its queue when it dies.
+/// A key that calls its queue in its drop.
 #[derive(Clone)]
 struct Calling(u32, Arc<Callee>);
 
@@ -341,7 +349,7 @@ impl Drop for Calling {
     }
 }
 
-/// The clone of a key whose group panics in `Eq` dies outside the lock: it hung in its `Drop`.
+/// If `Eq` of a group panics, the clone of the key is dropped outside the lock. Before, its `Drop` deadlocked.
 #[test]
 fn a_clone_dies_unlocked_when_its_group_panics() {
     let (world, callee) = (Arc::new(World::default()), Arc::new(Callee::default()));
@@ -355,7 +363,7 @@ fn a_clone_dies_unlocked_when_its_group_panics() {
     callee.queue.set(queue.clone()).ok().unwrap();
     world.angry.store(1, Ordering::Relaxed);
     assert!(catch_unwind(AssertUnwindSafe(|| queue.add_ref(&key))).is_err());
-    assert_eq!(callee.calls.load(Ordering::Relaxed), 1, "the clone died");
+    assert_eq!(callee.calls.load(Ordering::Relaxed), 1, "the clone was not dropped");
     world.angry.store(0, Ordering::Relaxed);
     queue.check().unwrap();
     assert_eq!(queue.add_ref(&key), Ok(Added::New));

@@ -1,4 +1,4 @@
-//! Groups with room for so many keys, and groups that are suspended.
+//! Groups with a capacity, and suspended groups.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -34,7 +34,7 @@ fn timed(order: Fair<Key, char>) -> (TimedQueue, ManualClock) {
     (Queue::builder().order(order).timer(clock.timer()).build(), clock)
 }
 
-/// What a function of the group answers, for all groups, to be changed.
+/// Returns a value, and a function that returns it as the limit of every group, so that a test can change the limit.
 fn changing(value: usize) -> (Arc<AtomicUsize>, impl Fn(&char) -> usize + Send + Sync) {
     let own = Arc::new(AtomicUsize::new(value));
     let asked = own.clone();
@@ -47,7 +47,7 @@ fn kind<T>(refused: Result<T, flyball_workqueue::AddError<Key>>) -> Option<AddEr
 
 // ---- capacity --------------------------------------------------------------------------------------------------
 
-/// Ready, waiting and leased keys of the group count, those of others do not; only an absent key is refused.
+/// The capacity of a group counts its Ready, waiting and leased keys, and no keys of other groups. Only an absent key is refused.
 #[test]
 fn a_group_holds_so_many_keys() {
     let (queue, _clock) = timed(fair().capacity(3));
@@ -64,7 +64,7 @@ fn a_group_holds_so_many_keys() {
         assert_eq!(queue.add(('a', key)).unwrap(), added);
     }
     lease.succeed_and_requeue_after(ns(5));
-    assert_eq!(kind(queue.add(('a', 4))), Some(AddErrorKind::Full), "it came back");
+    assert_eq!(kind(queue.add(('a', 4))), Some(AddErrorKind::Full), "the requeued key does not count");
     assert!(queue.cancel(&('a', 1)));
     assert_eq!(queue.add(('a', 4)).unwrap(), Added::New);
     queue.check().unwrap();
@@ -76,11 +76,11 @@ fn no_room_is_no_room_at_all() {
     assert_eq!(kind(queue.add(('a', 1))), Some(AddErrorKind::Full));
     assert_eq!(queue.blocking_add_when_room_timeout(('a', 1), ns(1)).unwrap_err().into_key(), ('a', 1));
     queue.add(('b', 1)).unwrap();
-    assert_eq!(queue.stats_by_group(9).groups.len(), 1, "a group without keys is forgotten");
+    assert_eq!(queue.stats_by_group(9).groups.len(), 1, "a group without keys was kept");
     queue.check().unwrap();
 }
 
-/// The group's room and the queue's hold both.
+/// The capacity of the group and the capacity of the queue both apply.
 #[test]
 fn a_full_queue_refuses_a_group_with_room() {
     let queue = Queue::builder().order(fair().capacity(2)).capacity(3).build();
@@ -95,7 +95,7 @@ fn a_full_queue_refuses_a_group_with_room() {
     assert_eq!((stats.others.group, stats.others.capacity_left), (1, Some(1)));
 }
 
-/// An adder that waits for room in a full group holds up no other, and is not woken for room in another group.
+/// An adder that waits for room in a full group delays no other adder, and is not woken for room in another group.
 #[test]
 fn an_adder_of_a_full_group_is_in_nobodys_way() {
     let queue = Queue::builder().order(fair().capacity(1)).capacity(2).build();
@@ -107,15 +107,15 @@ fn an_adder_of_a_full_group_is_in_nobodys_way() {
     assert_eq!((first.wakes(), second.wakes(), other.wakes()), (0, 0, 1));
     assert_eq!(other.finish().unwrap(), Added::New);
     queue.cancel(&('c', 1));
-    assert_eq!((first.wakes(), second.wakes()), (0, 0), "their group is as full as before");
+    assert_eq!((first.wakes(), second.wakes()), (0, 0), "an adder was woken although its group is full");
     queue.cancel(&('a', 1));
-    assert_eq!((first.wakes(), second.wakes()), (1, 0), "one for each place");
+    assert_eq!((first.wakes(), second.wakes()), (1, 0), "one free slot did not wake exactly one adder");
     assert_eq!(first.finish().unwrap(), Added::New);
     drop(second);
     queue.check().unwrap();
 }
 
-/// However a key leaves, an adder that waits for its place is woken.
+/// Each operation that removes a key of a group wakes an adder of that group.
 #[test]
 fn every_way_out_makes_room_in_the_group() {
     let clock = ManualClock::new();
@@ -142,7 +142,7 @@ fn every_way_out_makes_room_in_the_group() {
     assert_eq!(adder.finish().unwrap_err().kind(), AddErrorKind::ShutDown);
 }
 
-/// A woken adder that is dropped passes the place on; one that was woken in vain waits on in the line of its group.
+/// A woken adder that is dropped passes its wake-up on. A woken adder that finds no room waits again, in the line of its group.
 #[test]
 fn a_wake_up_for_room_in_a_group_is_not_lost() {
     let queue = Queue::builder().order(fair().capacity(1)).build();
@@ -162,7 +162,7 @@ fn a_wake_up_for_room_in_a_group_is_not_lost() {
     queue.check().unwrap();
 }
 
-/// They waited for room in the queue; their group is full since.
+/// The adders waited for room in the queue, and their group has become full since.
 #[test]
 fn who_waits_for_the_queue_is_let_past_by_a_group_that_is_full() {
     let queue = Queue::builder().order(fair().capacity(1)).capacity(1).build();
@@ -171,7 +171,7 @@ fn who_waits_for_the_queue_is_let_past_by_a_group_that_is_full() {
     let mut other = Task::waiting(queue.add_when_room(('b', 1)));
     for _ in 0..2 {
         queue.try_get().unwrap().done();
-        // Whoever is woken looks, until nobody is.
+        // Polls the woken adders until none is woken.
         loop {
             let mut looked = false;
             crowd.retain_mut(|task| {
@@ -193,7 +193,7 @@ fn who_waits_for_the_queue_is_let_past_by_a_group_that_is_full() {
     assert_eq!(other.finish().unwrap(), Added::New);
 }
 
-/// Random lives of adders: after every step there is one on his way for each place that somebody could take.
+/// Random operation sequences: after every step, one adder is woken for each free slot that a waiting adder could use.
 #[test]
 fn no_place_stays_empty_while_somebody_waits_for_it() {
     let (waited, let_in) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -208,7 +208,7 @@ fn no_place_stays_empty_while_somebody_waits_for_it() {
             match byte % 16 {
                 0..6 => {
                     let mut task = Task::new(queue.add_when_room((group, n)));
-                    // It may give way once.
+                    // The future may yield once.
                     if task.poll().is_pending() && !(task.knows() && task.is_ready()) {
                         adders.push((group, task));
                     }
@@ -247,12 +247,12 @@ fn no_place_stays_empty_while_somebody_waits_for_it() {
             assert!(on_their_way >= could.min(3 - total), "{could} of {total}: {on_their_way}");
             waited.fetch_add(adders.len(), Ordering::Relaxed);
         }
-        // Whoever is woken looks; in the end nobody is, and nobody could be let in.
+        // Polls the woken adders until none is woken. Then no adder must be left that has room.
         let mut rounds = 0;
         while adders.iter().any(|(_, task)| task.knows()) {
             adders.retain_mut(|(_, task)| !(task.knows() && task.is_ready()));
             rounds += 1;
-            assert!(rounds < 1_000, "wake-ups without end");
+            assert!(rounds < 1_000, "the adders wake one another for ever");
         }
         drop(leases);
     });
@@ -282,7 +282,7 @@ fn threads_wait_for_room_in_their_group() {
     queue.check().unwrap();
 }
 
-/// One that was refused for good is let in once its group has room.
+/// An adder whose group had a capacity of 0 is let in once the group has room.
 #[test]
 fn room_that_a_group_is_given_reaches_who_waits() {
     for keys in [0, 1] {
@@ -318,7 +318,7 @@ fn nothing_of_a_suspended_group_is_handed_out() {
     assert_eq!(
         (queue.ready_len(), queue.has_ready()),
         (2, false),
-        "they stay Ready, and nobody is to wait for them"
+        "the suspended keys are not Ready, or count as available"
     );
     let stats = queue.stats_by_group(9);
     assert_eq!((stats.groups[0].group, stats.groups[0].suspended), ('a', 2));
@@ -344,7 +344,7 @@ fn a_drain_leaves_the_keys_of_a_suspended_group_over() {
     let lease = queue.try_get().unwrap();
     let mut getter = Task::waiting(queue.get());
     let mut drain = Task::waiting(queue.drain());
-    assert!(getter.finish().is_none(), "nothing can become Ready that is handed out");
+    assert!(getter.finish().is_none(), "the getter of a closed queue returned a key");
     lease.done();
     assert!(drain.knows());
     assert_eq!(lists(drain.finish()), (vec![('a', 1)], vec![], vec![]));
@@ -354,7 +354,7 @@ fn a_drain_leaves_the_keys_of_a_suspended_group_over() {
     assert_eq!(queue.try_get().unwrap_err(), TryGetError::Closed);
 }
 
-/// Who was told that the queue is closed was told the truth.
+/// A queue that was reported as closed stays closed.
 #[test]
 fn a_closed_queue_resumes_no_group() {
     let (leases, max_leased) = changing(0);
@@ -368,7 +368,7 @@ fn a_closed_queue_resumes_no_group() {
     queue.check().unwrap();
 }
 
-/// While a drain goes on for other keys, a group that is resumed is drained, too; and suspending the last one ends it.
+/// A drain also serves a group that is resumed during the drain. Suspending the last group completes the drain.
 #[test]
 fn a_drain_goes_by_what_is_suspended_now() {
     let (leases, max_leased) = changing(0);
@@ -400,7 +400,7 @@ fn a_drain_goes_by_what_is_suspended_now() {
     assert_eq!(drain.finish().ready, [('a', 1)]);
 }
 
-/// Also one whose deadline has passed while nobody looked.
+/// Also with a suspended key whose deadline has passed, before any operation has processed the deadline.
 #[test]
 fn a_queue_of_suspended_keys_is_idle() {
     let (queue, clock) = timed(fair().max_leased(0));
@@ -425,7 +425,7 @@ fn suspending_the_last_group_makes_the_queue_idle() {
     assert!(idle.knows() && idle.is_ready());
 }
 
-/// By a call that says so, by a new key, by one that merges, or by one that is refused.
+/// A group is resumed by `refresh_groups`, or by an add of one of its keys: new, merged or refused.
 #[test]
 fn a_group_resumes_with_the_next_add() {
     let resume: [fn(&FairQueue); 5] = [
@@ -449,7 +449,7 @@ fn a_group_resumes_with_the_next_add() {
     }
 }
 
-/// An add that was asked before the change, and comes after the call that tells of it, does not undo it.
+/// An add computes the limits before they change, and is applied after `refresh_groups`. It must not restore the old limits.
 #[test]
 fn an_add_brings_nothing_older_than_the_last_refresh() {
     for known in [true, false] {
@@ -481,7 +481,7 @@ fn an_add_brings_nothing_older_than_the_last_refresh() {
 
 // ---- hostile functions -----------------------------------------------------------------------------------------
 
-/// They run under no lock; if one panics, nothing was added, and nothing has changed.
+/// The functions of a group run under no lock. If one of them panics, nothing is added and nothing changes.
 #[test]
 fn functions_of_a_group_may_panic_and_call_back() {
     let (angry, called) = (Arc::new(AtomicUsize::new(0)), Arc::new(OnceLock::<FairQueue>::new()));
@@ -516,13 +516,13 @@ fn functions_of_a_group_may_panic_and_call_back() {
     assert!(first.knows() && !second.knows());
     assert!(catch_unwind(AssertUnwindSafe(|| first.poll())).is_err());
     drop(first);
-    assert!(second.knows(), "the place is passed on");
+    assert!(second.knows(), "the wake-up was not passed on");
     angry.store(0, Ordering::Relaxed);
     assert_eq!(second.finish().unwrap(), Added::New);
     queue.check().unwrap();
 }
 
-/// A thread whose group panics when it is woken passes the place on, too. In most rounds both are asleep by then.
+/// A woken thread passes its wake-up on if a function of its group panics. In most rounds both threads sleep by then.
 #[test]
 fn a_thread_whose_group_panics_passes_the_place_on() {
     for _ in 0..200 {
@@ -546,7 +546,7 @@ fn a_thread_whose_group_panics_passes_the_place_on() {
             (0..50).for_each(|_| thread::yield_now());
             queue.cancel(&('a', 1));
             while !(blocked.is_finished() && other.is_finished()) {
-                // Whichever came first.
+                // One of the two keys was added first.
                 _ = queue.cancel(&('a', 2)) || queue.cancel(&('a', 3));
                 thread::yield_now();
             }
@@ -557,7 +557,7 @@ fn a_thread_whose_group_panics_passes_the_place_on() {
     }
 }
 
-/// To look for room brings the limits of the group, with which others can go on: they are woken, whatever becomes of the add.
+/// Checking for room updates the limits of the group. Adders that fit into the new limits are woken, even if the add itself yields.
 #[test]
 fn an_adder_that_gives_way_wakes_who_can_go_on() {
     let limit = Arc::new(AtomicU32::new(0));
@@ -573,12 +573,12 @@ fn an_adder_that_gives_way_wakes_who_can_go_on() {
     let getter = Task::waiting(queue.get());
     limit.store(1, Ordering::Relaxed);
     let mut adding = Task::new(queue.add_when_room(('a', 2)));
-    assert!(adding.poll().is_pending(), "the budget is spent");
+    assert!(adding.poll().is_pending(), "the future did not yield");
     drop(adding);
     assert!(getter.knows());
 }
 
-/// Of two refreshes at once the one that was called later holds, whichever ends last.
+/// Of two concurrent refreshes, the one that was called later applies, whichever ends last.
 #[test]
 fn the_later_of_two_refreshes_holds() {
     let leases = Arc::new(AtomicU32::new(u32::MAX));
@@ -603,6 +603,6 @@ fn the_later_of_two_refreshes_holds() {
     leases.store(0, Ordering::Relaxed);
     inner.store(1, Ordering::Relaxed);
     queue.refresh_groups();
-    assert_eq!(leases.load(Ordering::Relaxed), 1, "the second refresh has run");
-    assert!(queue.try_get().is_ok(), "the group is resumed");
+    assert_eq!(leases.load(Ordering::Relaxed), 1, "the second refresh did not run");
+    assert!(queue.try_get().is_ok(), "the group is still suspended");
 }

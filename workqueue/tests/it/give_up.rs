@@ -1,4 +1,4 @@
-//! Keys that failed too often: given up once, told of once, and nothing else is lost.
+//! Keys that fail too often are given up and reported once; no other key is lost.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,8 @@ fn panics<T>(act: impl FnOnce() -> T) -> bool {
     catch_unwind(AssertUnwindSafe(act)).is_err()
 }
 
-/// Backoff of 10 ns, 20 ns, …; gives up at the failure number `most`, and writes it down.
+/// Returns a queue with a backoff of 10 ns, 20 ns, … that gives a key up at failure number `most`, its clock, and the list of the keys that
+/// were given up.
 fn mortal(most: u32, strict: bool) -> (BackoffQueue, ManualClock, Told) {
     let (clock, told) = (ManualClock::new(), Told::default());
     let tell = told.clone();
@@ -50,12 +51,12 @@ fn the_last_failure_is_not_retried() {
         assert_eq!((queue.state(&"a"), queue.num_requeues(&"a")), (KeyState::Absent, 0));
         queue.add("a").unwrap();
         queue.try_get().unwrap().retry();
-        assert_eq!(queue.num_requeues(&"a"), 1, "a new life");
+        assert_eq!(queue.num_requeues(&"a"), 1, "the failures were not forgotten");
         queue.check().unwrap();
     }
 }
 
-/// It allows no retry.
+/// A limit of 1 allows no retry.
 #[test]
 fn a_limit_of_one_gives_up_at_the_first_failure() {
     let (queue, _clock, told) = mortal(1, false);
@@ -63,10 +64,10 @@ fn a_limit_of_one_gives_up_at_the_first_failure() {
     queue.try_get().unwrap().retry();
     assert_eq!((take(&told), queue.state(&"a")), (vec![("a", 1)], KeyState::Absent));
     queue.try_get().unwrap().done();
-    assert_eq!(take(&told), [], "done is no failure");
+    assert_eq!(take(&told), [], "`done` counted as a failure");
 }
 
-/// A success in between, or `forget`: the count begins anew.
+/// A success, or `forget`, resets the count.
 #[test]
 fn a_success_saves() {
     let ends: [fn(&BackoffQueue); 3] = [
@@ -89,7 +90,7 @@ fn a_success_saves() {
     }
 }
 
-/// A failure within the open backoff is the same failure: however many come, none is one too many.
+/// Failures within one backoff count once, so no number of them reaches the limit.
 #[test]
 fn failures_within_a_backoff_do_not_kill() {
     let (queue, clock, told) = mortal(2, false);
@@ -104,7 +105,7 @@ fn failures_within_a_backoff_do_not_kill() {
     assert_eq!(take(&told), [("a", 2)]);
 }
 
-/// A key that was added while it ran runs again, with a clean slate; also where backoff is strict.
+/// A dirty key that is given up runs again, without failures, also with strict backoff.
 #[test]
 fn a_marked_key_runs_again() {
     for strict in [false, true] {
@@ -119,11 +120,11 @@ fn a_marked_key_runs_again() {
         queue.add_after("a", ns(5)).unwrap();
         lease.retry();
         assert_eq!(take(&told), [("a", 1)]);
-        assert_eq!(queue.state(&"a"), KeyState::Waiting(Nanos::new(5)), "and a wait stays as it was");
+        assert_eq!(queue.state(&"a"), KeyState::Waiting(Nanos::new(5)), "giving the key up changed its wait");
     }
 }
 
-/// Outside a lease: the key is handed back, and where it was it stays.
+/// `add_rate_limited` returns a key that is given up. The state of the key in the queue does not change.
 #[test]
 fn a_limited_add_that_is_one_too_many() {
     type Before = fn(&BackoffQueue);
@@ -160,7 +161,7 @@ fn a_limited_add_that_is_one_too_many() {
     }
 }
 
-/// Room or not: the failure is what is said.
+/// `GivenUp` takes precedence over `Full`.
 #[test]
 fn exhausted_comes_before_full() {
     let told = Told::default();
@@ -176,10 +177,10 @@ fn exhausted_comes_before_full() {
     assert_eq!(take(&told), [("b", 1)]);
     queue.shut_down();
     assert_eq!(queue.add_rate_limited("b").unwrap_err().kind(), AddErrorKind::ShutDown);
-    assert_eq!(take(&told), [], "a refused add counts nothing");
+    assert_eq!(take(&told), [], "a refused add counted a failure");
 }
 
-/// After the end a dead key is no leftover; after a stop it is still told of.
+/// After shutdown a key that is given up is not a leftover. After a stop it is still reported.
 #[test]
 fn the_end_and_the_dead() {
     for stop in [false, true] {
@@ -199,7 +200,7 @@ fn the_end_and_the_dead() {
     }
 }
 
-/// A limiter that does not count gives nobody up.
+/// With a limiter that counts no failures, no key is given up.
 #[test]
 fn a_limiter_that_does_not_count() {
     struct Always;
@@ -223,7 +224,7 @@ fn a_limiter_that_does_not_count() {
     let queue = Queue::builder()
         .timer(clock.timer())
         .limiter(Always)
-        .give_up_after(times(1), |_, _| panic!("nobody counts"))
+        .give_up_after(times(1), |_, _| panic!("a key was given up"))
         .build();
     queue.add("a").unwrap();
     for _ in 0..20 {
@@ -233,7 +234,7 @@ fn a_limiter_that_does_not_count() {
     assert_eq!(serve(&queue), 1);
 }
 
-/// The hook is called when all is done: it may use the queue as it likes, and what it does comes after.
+/// The hook is called after the lease has ended, so it may call the queue, and its changes apply afterwards.
 #[test]
 fn the_hook_calls_back() {
     let home: Arc<Mutex<Option<BackoffQueue>>> = Arc::default();
@@ -266,7 +267,7 @@ fn the_hook_calls_back() {
     home.lock().unwrap().take();
 }
 
-/// A hook that panics: the lease has ended, everybody was told, and the next one is called again.
+/// If the hook panics, the lease has ended, all waiters were woken, and the hook is called again for the next key.
 #[test]
 fn the_hook_panics() {
     let clock = ManualClock::new();
@@ -284,10 +285,10 @@ fn the_hook_panics() {
     assert!(adder.knows());
     adder.finish().unwrap();
     let lease = queue.try_get().unwrap();
-    assert!(panics(|| drop(lease)), "also as the lease is dropped");
+    assert!(panics(|| drop(lease)), "the panic of the hook did not propagate from the drop of the lease");
     assert!(panics(|| queue.add_rate_limited("d")));
     assert_eq!(queue.state(&"d"), KeyState::Absent);
-    // While a worker unwinds already, the process goes on.
+    // If the worker is unwinding already, the process does not abort.
     let lease = queue.try_get().unwrap();
     assert!(panics(move || {
         let _lease = lease;
@@ -297,7 +298,7 @@ fn the_hook_panics() {
     queue.check().unwrap();
 }
 
-/// The same key dies in two threads at once, now and then: told once for each failure that was one too many.
+/// Two threads may give up the same key concurrently: the hook is called once for each failure that reached the limit.
 #[test]
 fn each_death_is_told_once() {
     let told = Arc::new(Mutex::new(0));

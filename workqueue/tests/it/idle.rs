@@ -1,4 +1,4 @@
-//! Waiting for the queue to be idle, and for it to serve what waits before it ends.
+//! Waiting until the queue is idle, and drains that serve delayed keys.
 
 use std::thread;
 use std::time::Duration;
@@ -14,7 +14,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 // ---- idle ------------------------------------------------------------------------------------------------------
 
-/// Nothing Ready, nothing leased; what waits does not matter, until its time has come.
+/// The queue is idle if no key is Ready or leased. A waiting key does not count before its deadline.
 #[test]
 fn what_idle_is() {
     let (queue, clock) = timed();
@@ -27,14 +27,14 @@ fn what_idle_is() {
     queue.add_after("a", ns(5)).unwrap();
     assert!(idle());
     clock.advance(ns(5));
-    assert!(!idle(), "due, noticed or not");
+    assert!(!idle(), "idle although a key is due");
     let lease = queue.try_get().unwrap();
     assert!(!idle());
     lease.succeed_and_requeue_after(ns(5));
     assert!(idle());
     queue.pause();
     queue.add("a").unwrap();
-    assert!(!idle(), "Ready, though paused");
+    assert!(!idle(), "idle although a key is Ready");
     queue.resume();
     let key = queue.try_get().unwrap().detach();
     assert!(!idle());
@@ -44,7 +44,7 @@ fn what_idle_is() {
     assert!(idle());
 }
 
-/// Whatever makes it idle tells everybody who waits for it, as a task or a thread.
+/// Every operation that makes the queue idle wakes all its waiters, tasks and threads.
 #[test]
 fn everybody_hears_that_it_is_idle() {
     type Ends = fn(&TimedQueue, Lease<&'static str, flyball_workqueue::WithTimer<flyball_sync::ManualTimer>>);
@@ -87,7 +87,7 @@ fn everybody_hears_that_it_is_idle() {
     }
 }
 
-/// It says that the queue was idle; who comes late finds it at work, and waits on.
+/// A waiter is woken when the queue is idle. If a key was added before the waiter is polled, it waits again.
 #[test]
 fn idle_and_at_work_again() {
     let queue = Queue::new();
@@ -100,10 +100,10 @@ fn idle_and_at_work_again() {
     assert!(!idle.knows());
     queue.try_get().unwrap().done();
     assert!(idle.knows() && idle.is_ready());
-    assert_eq!(queue.add("a").unwrap(), flyball_workqueue::Added::New, "the queue goes on");
+    assert_eq!(queue.add("a").unwrap(), flyball_workqueue::Added::New, "the add was refused");
 }
 
-/// A worker pool that is let run dry.
+/// A worker pool serves all keys until the queue is idle.
 #[test]
 fn a_pool_runs_dry() {
     for _ in 0..20 {
@@ -134,9 +134,9 @@ fn a_pool_runs_dry() {
     }
 }
 
-// ---- serving what waits ----------------------------------------------------------------------------------------
+// ---- serving delayed keys --------------------------------------------------------------------------------------
 
-/// What waits is served in its time, up to the limit; what is later is left over.
+/// Waiting keys are served at their deadlines, up to the limit. Later keys are leftovers.
 #[test]
 fn waits_are_served_until_the_limit() {
     let (queue, clock) = timed();
@@ -149,9 +149,13 @@ fn waits_are_served_until_the_limit() {
     assert_eq!(queue.add("ready").unwrap_err().kind(), AddErrorKind::ShutDown);
     let mut getter = Task::new(queue.get());
     assert_eq!(*getter.finish().unwrap(), "ready");
-    // That lease was dropped, a retry at once: it is served, too.
+    // The lease was dropped, so the key is retried immediately, and is served again.
     queue.try_get().unwrap().done();
-    assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty, "there is more to come");
+    assert_eq!(
+        queue.try_get().unwrap_err(),
+        TryGetError::Empty,
+        "closed although waiting keys are still served"
+    );
     let mut getters = [Task::waiting(queue.get()), Task::waiting(queue.get())];
     for key in ["at 10", "at 50"] {
         let alarm = clock.next_alarm().unwrap();
@@ -166,14 +170,14 @@ fn waits_are_served_until_the_limit() {
         }
     }
     for mut getter in getters {
-        assert!(getter.finish().is_none(), "nothing is to come any more");
+        assert!(getter.finish().is_none(), "the getter of a closed queue returned a key");
     }
     assert!(drain.knows());
     assert_eq!(lists(drain.finish()), (vec![], vec!["at 51"], vec![]));
     queue.check().unwrap();
 }
 
-/// It is over as soon as nothing can come any more, without waiting for the limit.
+/// The drain completes as soon as no key can become Ready, without waiting for the limit.
 #[test]
 fn serving_ends_early() {
     let (queue, _clock) = timed();
@@ -193,7 +197,7 @@ fn serving_ends_early() {
     assert!(getter.knows() && getter.finish().is_none());
 }
 
-/// While something is leased it may come back: failures and requeues within the limit are served.
+/// A leased key may be retried or requeued. It is served if its deadline is within the limit.
 #[test]
 fn what_comes_back_in_time_is_served() {
     let (queue, clock) = backoff();
@@ -218,7 +222,11 @@ fn what_comes_back_in_time_is_served() {
     assert_eq!(queue.state(&"retry"), KeyState::Waiting(Nanos::new(30)));
     clock.set(Nanos::new(30));
     queue.try_get().unwrap().retry();
-    assert_eq!(queue.state(&"retry"), KeyState::Waiting(Nanos::new(70)), "too late");
+    assert_eq!(
+        queue.state(&"retry"),
+        KeyState::Waiting(Nanos::new(70)),
+        "the deadline is not after the limit"
+    );
     clock.set(Nanos::new(50));
     assert!(drain.knows());
     let soon = queue.try_get().unwrap();
@@ -227,7 +235,7 @@ fn what_comes_back_in_time_is_served() {
     queue.check().unwrap();
 }
 
-/// The limit is the end of the waiting, whatever is left: and all of it is named.
+/// The drain returns at the limit, with all keys that are left.
 #[test]
 fn the_limit_names_what_is_left() {
     let (queue, clock) = timed();
@@ -237,13 +245,13 @@ fn the_limit_names_what_is_left() {
     queue.add_after("due", ns(50)).unwrap();
     queue.add_after("late", ns(70)).unwrap();
     let mut drain = Task::waiting(queue.drain_all_timeout(ns(50)));
-    assert_eq!(clock.next_alarm(), Some(Nanos::new(50)), "for the drain itself");
+    assert_eq!(clock.next_alarm(), Some(Nanos::new(50)), "the alarm is not the limit of the drain");
     clock.set(Nanos::new(49));
     assert!(drain.poll().is_pending());
     clock.set(Nanos::new(50));
     assert!(drain.knows());
     assert_eq!(lists(drain.finish()), (vec!["ready", "due"], vec!["late"], vec!["dirty", "leased"]));
-    // Giving up on waiting gives up no key.
+    // The keys are still in the queue after the drain has timed out.
     assert_eq!(*queue.try_get().unwrap(), "ready");
     drop(leases);
     queue.check().unwrap();
@@ -260,7 +268,7 @@ fn a_limit_of_nothing() {
     assert_eq!(lists(left), (vec!["ready"], vec!["waits"], vec![]));
 }
 
-/// No limit: everything that waits is served, but what waits for ever.
+/// Without a limit all waiting keys are served, except a key that waits for ever.
 #[test]
 fn without_a_limit_all_is_served() {
     let (queue, clock) = timed();
@@ -273,7 +281,7 @@ fn without_a_limit_all_is_served() {
     assert_eq!(lists(drain.finish()), (vec![], vec!["never"], vec![]));
 }
 
-/// The first call decides until when waits are served; each waits for its own limit.
+/// The first call determines how long delayed keys are served; each call waits for at most its own limit.
 #[test]
 fn several_limits() {
     let (queue, clock) = timed();
@@ -296,7 +304,7 @@ fn several_limits() {
     }
 }
 
-/// Any plain end cuts the serving short: what was due stays Ready, what was to come is left over.
+/// `shut_down` and `drain` end the serving of delayed keys: due keys stay Ready, other waiting keys are leftovers.
 #[test]
 fn a_plain_end_cuts_the_serving() {
     let cuts: [fn(&TimedQueue); 3] = [
@@ -317,7 +325,7 @@ fn a_plain_end_cuts_the_serving() {
         cut(&queue);
         clock.set(Nanos::new(40));
         assert_eq!(*queue.try_get().unwrap(), "due");
-        assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty, "the marked one comes back");
+        assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty, "closed although a dirty key is leased");
         leases.into_iter().for_each(Lease::done);
         let marked = queue.try_get().unwrap();
         assert_eq!((*marked, queue.try_get().unwrap_err()), ("marked", TryGetError::Closed));
@@ -342,7 +350,7 @@ fn a_stop_ends_the_serving() {
     assert!(getter.finish().is_none());
 }
 
-/// A queue that is shut down already serves nothing more; the call waits for what is at work, at most so long.
+/// A queue that is shut down already serves no delayed keys. The call waits for the leases, at most for its limit.
 #[test]
 fn after_a_shutdown_nothing_more_is_served() {
     let (queue, clock) = timed();
@@ -360,7 +368,7 @@ fn after_a_shutdown_nothing_more_is_served() {
     lease.done();
 }
 
-/// Marks are refused, and cancels are not: what a serving drain waits for can be taken back.
+/// While delayed keys are served, adds are refused, but a key can be cancelled, which may complete the drain.
 #[test]
 fn a_cancel_ends_the_serving() {
     let (queue, _clock) = timed();
@@ -376,7 +384,7 @@ fn a_cancel_ends_the_serving() {
     assert_eq!(lists(drain.finish()), (vec![], vec![], vec![]));
 }
 
-/// On threads and the machine's clock: the wait is served, the drain ends with it.
+/// On threads and the machine's clock: the waiting key is served, and then the drain completes.
 #[test]
 fn a_blocking_drain_serves_what_waits() {
     let queue = Queue::builder().with_delays().build();
@@ -390,7 +398,7 @@ fn a_blocking_drain_serves_what_waits() {
     });
 }
 
-/// The drains of a million years of virtual time, at every length: what comes out and what is left is all there was.
+/// Drains with limits of every length: each key is either served or a leftover.
 #[test]
 fn served_or_left_over() {
     for limit in 0..60 {
@@ -410,7 +418,7 @@ fn served_or_left_over() {
                 clock.advance(ns(1));
             }
         };
-        // In the moment of the limit the drain gives up before the last key is served.
+        // At the time of the limit the drain returns before the last key is served.
         let ready = left.ready.len();
         assert_eq!(served + ready + left.waiting.len(), 50, "limit {limit}");
         assert!(ready <= 1 && left.waiting.iter().all(|key| *key > limit));

@@ -39,7 +39,7 @@ fn get_timeout_takes_a_key_that_comes_in_time() {
     assert_eq!(none.finish().unwrap_err(), GetTimeoutError::Closed);
 }
 
-/// Also where it would give way to other tasks.
+/// Also if the future would yield to other tasks.
 #[test]
 fn a_limit_of_zero_takes_what_is_there() {
     let clock = ManualClock::new();
@@ -66,7 +66,7 @@ fn a_limit_that_passes_wakes_no_other_getter() {
     }
 }
 
-/// More than one batch of wakers holds.
+/// There are more tasks than fit into one batch of wakers.
 #[test]
 fn all_whose_limit_passes_at_once_are_woken() {
     let (queue, clock) = timed();
@@ -87,7 +87,7 @@ fn a_getter_that_gives_up_passes_its_key_on() {
     clock.advance(ns(5));
 }
 
-/// The clock may jump back, and a timer may ring early.
+/// The clock may jump back, and a timer may fire early.
 #[test]
 fn a_clock_that_jumps_back_makes_the_limit_later() {
     let (queue, clock) = timed();

@@ -1,4 +1,4 @@
-//! What a queue tells of itself, and what can be read of it.
+//! The events that a queue reports, and the statistics that can be read.
 
 mod meanings;
 mod panics_in_user_code;

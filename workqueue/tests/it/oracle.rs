@@ -1,4 +1,5 @@
-//! The queue against the slow obvious one: same operations, same answers, every invariant after every step.
+//! Compares the queue with a slow reference implementation: the same operations must give the same results. Every invariant is checked
+//! after every step.
 
 use std::cell::RefCell;
 use std::thread;
@@ -8,10 +9,10 @@ use drivers::queue::options::{Covered, rows};
 use testkit::coverage::states::{Cells, Doing};
 use testkit::random::{cases, thorough};
 
-/// Food for about two hundred operations.
+/// Enough random bytes for about two hundred operations.
 const MAX_LEN: usize = 520;
 
-/// A tenth of the lives where there is no time for all. The floor of the cells follows, with room for the spread of small numbers.
+/// Divides the number of operation sequences by 10, unless the run is thorough. `floor` is divided by 20, because small counts vary more.
 fn part() -> u64 {
     if thorough() { 1 } else { 10 }
 }
@@ -20,14 +21,14 @@ fn floor() -> u64 {
     if thorough() { 1_000 } else { 50 }
 }
 
-/// Runs `case` on random bytes; which cells of the state table that entered, and how often.
+/// Runs `case` on random bytes. Returns how often each cell of the state table was entered.
 fn lives(name: &str, count: u64, case: fn(&[u8]) -> Cells) -> Cells {
     let total = RefCell::new(Cells::default());
     cases(name, count / part(), MAX_LEN, |bytes| total.borrow_mut().merge(&case(bytes)));
     total.into_inner()
 }
 
-/// A hundred thousand lives, and every cell of the state table a thousand times, where there is time for all.
+/// A thorough run has more than 100 000 operation sequences, and enters every cell of the state table at least 1000 times.
 #[test]
 fn every_cell() {
     let total = thread::scope(|scope| {
@@ -41,12 +42,12 @@ fn every_cell() {
         let mut total = Cells::default();
         let ended = kinds.map(thread::ScopedJoinHandle::join);
         for cells in ended {
-            total.merge(&cells.expect("a difference, told above"));
+            total.merge(&cells.expect("the difference is printed above"));
         }
         total
     });
     let rare = total.below(floor());
-    // A shorter run on request, a replayed failure say, cannot reach the floor.
+    // A run with fewer sequences, for example to replay a failure, cannot reach the floor.
     assert!(rare.is_empty() || std::env::var_os("FLYBALL_CASES").is_some(), "too rarely seen: {rare:?}");
 }
 
@@ -67,7 +68,7 @@ fn in_order(name: &str, case: fn(&[u8]) -> Cells) {
     assert!(rare.is_empty() || std::env::var_os("FLYBALL_CASES").is_some(), "too rarely seen: {rare:?}");
 }
 
-/// Lives of queues of every combination of options that builds.
+/// Operation sequences of queues with every combination of options that compiles.
 #[test]
 fn every_combination_of_options() {
     let covered = RefCell::new(Covered::default());

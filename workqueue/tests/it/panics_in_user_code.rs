@@ -1,4 +1,4 @@
-//! User code that panics, re-enters, or lies about the time: the queue stays whole, and no key is lost.
+//! User code that panics, calls the queue, or returns wrong times: the queue stays consistent, and no key is lost.
 
 mod callbacks;
 mod operations;
@@ -33,7 +33,7 @@ impl Fuse {
         self.0.store(nth, Ordering::SeqCst);
     }
 
-    /// Says whether it was still burning.
+    /// Disarms the fuse. Returns whether it was still armed.
     fn disarm(&self) -> bool {
         self.0.swap(0, Ordering::SeqCst) > 0
     }
@@ -118,7 +118,7 @@ struct World {
     model: OracleQueue<u32>,
 }
 
-/// What to do to the world.
+/// An operation on the world.
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Add(u32),
@@ -171,7 +171,7 @@ impl World {
         Self { mood, manual, clock, alarm, policy, queue, leases, model }
     }
 
-    /// Does it. The key is made and the result is dropped by the caller's side, where nothing is armed.
+    /// Performs the operation. The key is created before the fuse is armed, and the result is dropped after the fuse is disarmed.
     fn act(&mut self, act: Act, armed: impl FnOnce(&Self)) -> bool {
         let key = self.mood.key(match act {
             Act::Add(key) | Act::AddAfter(key, _) | Act::AddLimited(key) | Act::Cancel(key) => key,
@@ -187,7 +187,7 @@ impl World {
         };
         armed(self);
         let queue = &self.queue;
-        // Every value is moved out, so that only the queue's own drops can meet a burning fuse.
+        // Every value is moved out, so that only the queue's own drops can trigger the fuse.
         let done = catch_unwind(AssertUnwindSafe(move || {
             let (mut taken, mut refused, mut left, mut spare) = (None, None, None, Some(key));
             match act {
@@ -261,8 +261,8 @@ fn model_view(model: &mut OracleQueue<u32>, now: u64) -> (Vec<Seen>, Tally, usiz
     (states, model.tally(now), model.len(now))
 }
 
-/// What the model may look like after `act` panicked: as before or as after, and where a lease was consumed, never
-/// as if it were still held.
+/// Returns the allowed states of the model after `act` has panicked: the state before or the state after the operation. A lease that was
+/// consumed must have ended.
 fn allowed(model: &OracleQueue<u32>, act: Act, now: u64) -> Vec<OracleQueue<u32>> {
     fn after<T>(model: &OracleQueue<u32>, act: impl FnOnce(&mut OracleQueue<u32>) -> T) -> OracleQueue<u32> {
         let mut model = model.clone();
@@ -274,7 +274,7 @@ fn allowed(model: &OracleQueue<u32>, act: Act, now: u64) -> Vec<OracleQueue<u32>
         Act::Add(key) => vec![before, after(model, |model| model.add(key, now))],
         Act::AddAfter(key, delay) => vec![before, after(model, |model| model.add_after(key, ns(delay), now))],
         Act::AddLimited(key) => vec![before, after(model, |model| model.add_rate_limited(key, now))],
-        // Handed out to nobody is not allowed; handed out and given back by the unwinding is.
+        // The key must not stay leased without a holder. It may have been handed out, and requeued during unwinding.
         Act::TryGet | Act::PollGet => vec![
             before,
             after(model, |model| {
@@ -286,7 +286,7 @@ fn allowed(model: &OracleQueue<u32>, act: Act, now: u64) -> Vec<OracleQueue<u32>
         Act::End(key, ending) => vec![
             after(model, |model| model.end(key, ending, now)),
             after(model, |model| model.end(key, Ending::Dropped, now)),
-            // How long to wait could not be found out: it does not wait.
+            // The delay could not be computed, so the key does not wait.
             after(model, |model| model.end(key, Ending::RequeueAfter(Duration::ZERO), now)),
         ],
         Act::ShutDown | Act::Drain => vec![before, after(model, |model| model.shut_down(now))],
@@ -328,7 +328,7 @@ fn acts() -> Vec<Act> {
     acts
 }
 
-/// Does every act with a fuse at every call it makes; says how many panicked.
+/// Performs every operation with a fuse at each call that it makes. Returns the number of panics.
 fn every_act(what: &str, arm: impl Fn(&World, i64)) -> usize {
     let mut panics = 0;
     for act in acts() {
@@ -348,10 +348,10 @@ fn every_act(what: &str, arm: impl Fn(&World, i64)) -> usize {
             let views: Vec<_> = models.iter_mut().map(|model| model_view(model, now)).collect();
             let fits = views.iter().position(|possible| *possible == view);
             let fits = fits.unwrap_or_else(|| panic!("{at}: {view:?} is none of {views:?}"));
-            // It goes on as if nothing had happened: the same keys come out, in the same order.
+            // The queue continues as if nothing had happened: the same keys are handed out, in the same order.
             let mut line = models[fits].in_line();
             if matches!(act, Act::TryGet | Act::PollGet | Act::End(..)) {
-                // Where a failure was counted twice over, or not, only the order of the rest is fixed.
+                // The failure may have been counted or not, so only the set of the keys is determined.
                 line.sort_unstable();
             }
             let leases: Vec<_> = std::iter::from_fn(|| world.queue.try_get().ok()).collect();
@@ -401,7 +401,7 @@ fn clock_panics() {
     assert!(every_act("the clock", |world, nth| world.clock.arm(nth)) >= 60);
 }
 
-/// The timer is called when somebody waits for a deadline.
+/// The timer is called when a getter waits for a deadline.
 #[test]
 fn timer_panics() {
     let alarm = Fuse::default();
@@ -425,7 +425,7 @@ fn timer_panics() {
     queue.check().unwrap();
     assert_eq!(queue.stats().waiting, 2, "added before the alarm was set");
     manual.advance(ns(10));
-    // More than once is right: where no alarm could be set, a getter is asked to try again.
+    // The getter may be woken more than once: if no alarm could be set, a getter is woken to try again.
     assert!(counting.wakes() >= 1);
     let Poll::Ready(Some(lease)) = poll_with(get.as_mut(), &waker) else { panic!("it is due") };
     assert_eq!(*lease, "b");
@@ -437,7 +437,7 @@ fn panics<T>(act: impl FnOnce() -> T) -> bool {
     catch_unwind(AssertUnwindSafe(act)).is_err()
 }
 
-/// The key is in, and whoever was behind the panicking task is told when that task goes.
+/// The key is added. The getter after the task whose waker panics is woken when that task is dropped.
 #[test]
 fn a_waker_panics_in_an_add() {
     let queue = Queue::new();
@@ -446,7 +446,7 @@ fn a_waker_panics_in_an_add() {
     let (mut first, mut second) = (Box::pin(queue.get()), Box::pin(queue.get()));
     assert!(poll_with(first.as_mut(), &hostile).is_pending());
     assert!(poll_with(second.as_mut(), &waker).is_pending());
-    // One of the two is hostile, and hints may go to either.
+    // The wake-up may go to the hostile getter or to the other one.
     let panicked = panics(|| queue.add("a"));
     queue.check().unwrap();
     assert_eq!(queue.state(&"a"), KeyState::Ready);
@@ -457,7 +457,7 @@ fn a_waker_panics_in_an_add() {
     lease.done();
 }
 
-/// One hostile task does not keep the end from the others.
+/// A waker that panics does not prevent a shutdown from waking the other getters.
 #[test]
 fn a_waker_panics_in_a_shut_down() {
     for stop in [false, true] {
@@ -473,7 +473,7 @@ fn a_waker_panics_in_a_shut_down() {
                 assert!(poll_with(get.as_mut(), &waker).is_pending());
                 getters.push((get, counting));
             }
-            // What `stop_now` takes out has to reach the caller, so that does not panic.
+            // `stop_now` does not panic, because the keys that it removes must reach the caller.
             let panicked = panics(|| if stop { drop(queue.stop_now()) } else { queue.shut_down() });
             assert_eq!(panicked, !stop);
             queue.check().unwrap();
@@ -490,7 +490,7 @@ fn a_waker_panics_in_a_shut_down() {
     }
 }
 
-/// The lease has ended all the same, and the other drain is told.
+/// The lease has ended, and the other drain is woken.
 #[test]
 fn a_waker_panics_when_a_drain_ends() {
     for hostile_first in [true, false] {
@@ -524,7 +524,7 @@ fn a_waker_panics_when_the_timer_fires() {
     assert_eq!(*queue.try_get().unwrap(), "a");
 }
 
-/// A lease ends under the eyes of a hostile getter.
+/// A lease ends while a getter waits whose waker panics.
 #[test]
 fn a_waker_panics_when_a_lease_ends() {
     let queue = Queue::new();
@@ -538,7 +538,7 @@ fn a_waker_panics_when_a_lease_ends() {
     assert_eq!(queue.state(&"a"), KeyState::Ready);
 }
 
-/// A waker whose last handle panics as it goes.
+/// A waker whose last handle panics in its drop.
 #[test]
 fn a_waker_panics_in_its_drop() {
     struct Bomb;
@@ -568,7 +568,7 @@ fn a_waker_panics_in_its_drop() {
 
 // ---- calling back ----------------------------------------------------------------------------------------------
 
-/// A waker that uses the queue it is woken by.
+/// A waker that calls the queue that wakes it.
 #[test]
 fn a_waker_calls_back() {
     struct Eager(Queue<u32>, AtomicUsize);
@@ -640,7 +640,7 @@ fn a_key_calls_back_in_its_drop() {
 
 // ---- leases ----------------------------------------------------------------------------------------------------
 
-/// A worker that panics loses its key to nobody: it is a failure.
+/// A lease of a worker that panics counts as a failure, and the key is not lost.
 #[test]
 fn a_panicking_worker_is_a_retry() {
     let (queue, clock) = backoff();
@@ -688,10 +688,10 @@ fn a_lease_outlives_its_queue() {
     assert_eq!(mood.live(), 0);
 }
 
-/// A thread that panics on its way out of a blocking get had been signalled: the signal is not its own to lose.
+/// A thread was signalled, and then panics in `blocking_get`. It passes the signal on.
 #[test]
 fn a_blocked_thread_that_panics_hands_on() {
-    /// Only a failure waits so long.
+    /// Only a failing test waits this long.
     const PATIENCE: Duration = Duration::from_secs(20);
     const GETTERS: usize = 3;
     for round in 0..40 {
@@ -700,26 +700,26 @@ fn a_blocked_thread_that_panics_hands_on() {
         let manual = ManualClock::new();
         let timer = HostileTimer { timer: manual.timer(), clock: clock.clone(), alarm: Fuse::default() };
         let queue = Queue::builder().timer(timer).build();
-        // Something waits, so that getters look at the clock.
+        // A key waits, so the getters read the clock.
         queue.add_after(mood.key(9), Duration::MAX).unwrap();
         let (report, reports) = mpsc::channel();
         thread::scope(|scope| {
             for _ in 0..GETTERS {
                 let (queue, report) = (&queue, report.clone());
                 scope.spawn(move || {
-                    // A lease dropped is a key back in line: one key serves them all.
+                    // A dropped lease requeues the key, so one key serves all getters.
                     let got = catch_unwind(AssertUnwindSafe(|| queue.blocking_get().is_some()));
                     report.send(got.is_ok()).unwrap();
                 });
             }
-            // Most of them sleep by now; the test is about those rounds, and right in all of them.
+            // Most getters sleep by now. The test is about such rounds, and is valid in every round.
             (0..200).for_each(|_| thread::yield_now());
             let key = mood.key(1);
             if round % 2 == 0 {
                 mood.arm(Point::Clone, 1);
                 queue.add(key).unwrap();
             } else {
-                // The add looks at the clock first, then the one who was woken by it.
+                // The add reads the clock first, then the getter that the add woke.
                 clock.arm(2);
                 let added = catch_unwind(AssertUnwindSafe(|| queue.add(key)));
                 if added.is_err() {
@@ -729,7 +729,11 @@ fn a_blocked_thread_that_panics_hands_on() {
             let told = (0..GETTERS).map_while(|_| reports.recv_timeout(PATIENCE).ok());
             let told: Vec<_> = told.collect();
             queue.shut_down();
-            assert_eq!(told.len(), GETTERS, "round {round}: a key is ready, threads sleep, nobody told them");
+            assert_eq!(
+                told.len(),
+                GETTERS,
+                "round {round}: a key is Ready and a sleeping thread was not signalled"
+            );
             assert!(told.iter().filter(|got| !**got).count() <= 1);
         });
         queue.check().unwrap();
@@ -738,8 +742,7 @@ fn a_blocked_thread_that_panics_hands_on() {
 
 // ---- time ------------------------------------------------------------------------------------------------------
 
-/// A clock that jumps, in both directions: nothing before its deadline by the latest the clock has ever shown, and
-/// nothing lost.
+/// The clock jumps in both directions: no key is handed out unless the clock has reached its deadline at some time, and no key is lost.
 #[test]
 fn the_clock_jumps() {
     let mut random = Random::new(11);
@@ -761,7 +764,7 @@ fn the_clock_jumps() {
                     if let Ok(lease) = queue.try_get() {
                         let (_, deadline) = added.iter().find(|(added, _)| added == &*lease).unwrap();
                         assert!(*deadline <= latest, "{} comes at {latest:?}, due at {deadline:?}", *lease);
-                        assert!(out.insert(*lease), "twice");
+                        assert!(out.insert(*lease), "a key was handed out twice");
                         lease.done();
                     }
                 }
@@ -773,14 +776,14 @@ fn the_clock_jumps() {
         }
         clock.set(Nanos::new(1_000));
         while let Ok(lease) = queue.try_get() {
-            assert!(out.insert(*lease), "twice");
+            assert!(out.insert(*lease), "a key was handed out twice");
             lease.done();
         }
-        assert_eq!(out.len(), added.len(), "lost");
+        assert_eq!(out.len(), added.len(), "a key was lost");
     }
 }
 
-/// A clock at its end, and delays beyond it.
+/// The clock is at its maximum, and delays exceed it.
 #[test]
 fn the_end_of_time() {
     let (queue, clock) = timed();
@@ -803,7 +806,7 @@ fn the_end_of_time() {
 
 // ---- size ------------------------------------------------------------------------------------------------------
 
-/// A million keys, in order, and none stays behind.
+/// A million keys are handed out in order, and none is left.
 #[test]
 fn a_million_keys() {
     const COUNT: u32 = 1_000_000;

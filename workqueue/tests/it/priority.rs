@@ -23,7 +23,7 @@ fn queue<K: flyball_workqueue::Key>() -> Prioritised<K> {
     Queue::builder().order(Priority::new()).build()
 }
 
-/// Takes everything, in order.
+/// Takes all keys, in the order of hand-out.
 fn drain<K: Copy, T: TimeMode>(next: impl Fn() -> Option<Lease<K, T>>) -> Vec<K> {
     std::iter::from_fn(|| {
         let lease = next()?;
@@ -50,7 +50,7 @@ fn higher_first_and_fifo_within() {
     assert_eq!(queue.stats_by_priority(), []);
 }
 
-/// The highest of all adds counts; one that is raised goes behind those who are there (controller-runtime#3408).
+/// Adds coalesce to the highest priority. A raised key goes to the tail of that priority (controller-runtime#3408).
 #[test]
 fn adds_merge_to_the_highest() {
     let queue = queue();
@@ -74,7 +74,7 @@ fn set_priority_lowers_too() {
     assert_eq!(drain(|| queue.try_get().ok()), ["b", "a"]);
 }
 
-/// What a lease was handed out for, and what it was added for meanwhile, are two things until it ends.
+/// A leased key has the priority of its lease, and the priority of the adds while it is leased, until the lease ends.
 #[test]
 fn a_leased_key_has_two_priorities() {
     let clock = ManualClock::new();
@@ -84,7 +84,7 @@ fn a_leased_key_has_two_priorities() {
         queue.with_priority(priority).add("a").unwrap();
         queue.try_get().unwrap()
     };
-    // Done: only the add meanwhile counts, and it may be lower.
+    // After `done` only the add while leased counts, even if its priority is lower.
     let lease = lease_of(5);
     assert_eq!(queue.priority(&"a"), Some(5));
     queue.with_priority(-3).add("a").unwrap();
@@ -93,26 +93,26 @@ fn a_leased_key_has_two_priorities() {
     lease.done();
     assert_eq!(queue.priority(&"a"), Some(-2));
     queue.cancel(&"a");
-    // A failure comes back for both.
+    // After a failure the key has the higher of the two priorities.
     let lease = lease_of(5);
     queue.with_priority(-3).add_after("a", SECOND).unwrap();
     lease.retry();
     assert_eq!(queue.priority(&"a"), Some(5));
     queue.cancel(&"a");
     queue.forget(&"a");
-    // Neither success nor failure comes back for both, too, and is counted as nothing.
+    // The same after `done_and_requeue_after`, and no failure is counted.
     let lease = lease_of(5);
     queue.with_priority(-3).add_after("a", SECOND).unwrap();
     lease.done_and_requeue_after(SECOND);
     assert_eq!((queue.priority(&"a"), queue.num_requeues(&"a")), (Some(5), 0));
     queue.cancel(&"a");
-    // What is taken back does not count.
+    // A cancelled add does not count.
     let lease = lease_of(1);
     queue.with_priority(9).add("a").unwrap();
     assert!(queue.cancel(&"a"));
     lease.succeed_and_requeue_after(SECOND);
     assert_eq!(queue.priority(&"a"), Some(1));
-    // Set while leased and added: both.
+    // `set_priority` on a dirty key sets both priorities.
     clock.advance(SECOND);
     let lease = queue.try_get().unwrap();
     queue.with_priority(9).add("a").unwrap();
@@ -121,8 +121,8 @@ fn a_leased_key_has_two_priorities() {
     assert_eq!(queue.priority(&"a"), Some(2));
 }
 
-/// Of the deadline the earlier, of the priority the higher, each by itself; and what becomes Ready is in its line at once
-/// (controller-runtime#3330).
+/// Adds of a waiting key combine to the earlier deadline and, independently, to the higher priority. At its deadline the key is immediately
+/// in the line of its priority (controller-runtime#3330).
 #[test]
 fn a_waiting_key_keeps_its_priority() {
     let clock = ManualClock::new();
@@ -135,25 +135,25 @@ fn a_waiting_key_keeps_its_priority() {
     clock.advance(SECOND);
     assert_eq!(queue.state(&"late"), KeyState::Ready);
     assert_eq!(queue.ready_len(), 4);
-    // Ready since before `d` is: so it stands before it.
+    // `late` became Ready before `d`, so it is handed out before `d`.
     queue.with_priority(4).add("d").unwrap();
     assert_eq!(drain(|| queue.try_get().ok()), ["c", "late", "d", "a", "b"]);
 }
 
-/// What an urgent key waits for does not depend on how many are less urgent.
+/// The wait of an urgent key does not depend on the number of less urgent keys.
 #[test]
 fn serves_an_urgent_key_before_a_long_backlog() {
     for backlog in [1_500, 10_000, 100_000_u32] {
         let queue = queue();
         queue.with_priority(-100).add_many(1..=backlog);
-        // Those that run meanwhile are of the backlog, too.
+        // The keys that run before are of the backlog, too.
         (0..10).for_each(|_| queue.try_get().unwrap().done());
         queue.add(0).unwrap();
         assert_eq!(*queue.try_get().unwrap(), 0, "behind {backlog}");
     }
 }
 
-/// The same where the backlog has a share coming: one key of it.
+/// If each lower level is owed a hand-out, one key of each level is served before the urgent key.
 #[test]
 fn an_urgent_key_waits_for_one_key_of_each_lower_level() {
     let queue = queue();
@@ -162,14 +162,14 @@ fn an_urgent_key_waits_for_one_key_of_each_lower_level() {
             .with_priority(-level)
             .add_many((0..100).map(|key| u32::from(level.unsigned_abs()) * 1000 + key));
     }
-    // All three have earned what there is to earn.
+    // All three lower levels are owed a hand-out.
     queue.add_many(0..4);
     (0..4).for_each(|_| queue.try_get().unwrap().done());
     queue.add(9).unwrap();
     assert_eq!(drain(|| queue.try_get().ok())[..4], [1000, 2000, 3000, 9]);
 }
 
-/// Due keys of a low priority are not in the way of an urgent one, however many there are.
+/// Due keys of a low priority do not delay an urgent key, however many there are.
 #[test]
 fn serves_an_urgent_due_key_before_ten_thousand_others() {
     let clock = ManualClock::new();
@@ -183,8 +183,8 @@ fn serves_an_urgent_due_key_before_ten_thousand_others() {
     queue.check().unwrap();
 }
 
-/// A steady stream of high priority (controller-runtime#3496, home-operations/miroir#122): of a lower one, one key is served
-/// for each `share` of them.
+/// During a steady stream of urgent keys (controller-runtime#3496, home-operations/miroir#122), one key of a lower priority is served for
+/// each `share` urgent keys.
 #[test]
 fn a_steady_stream_does_not_starve_the_others() {
     for share in [1, 4, 7] {
@@ -217,7 +217,7 @@ fn strict_priorities_do_starve() {
     }
 }
 
-/// The first of a long line has the next hand-out that its level is owed, also where it is raised to the end of another.
+/// A key that is raised to the end of a long line is still handed out at its old position, when its old level is owed a hand-out.
 #[test]
 fn a_raise_does_not_postpone_a_key() {
     for raise in [
@@ -238,7 +238,7 @@ fn a_raise_does_not_postpone_a_key() {
     }
 }
 
-/// Nor where it is Ready by a deadline that nobody has noticed.
+/// The same for a key that is Ready because its deadline has passed.
 #[test]
 fn a_raise_does_not_postpone_a_due_key() {
     let clock = ManualClock::new();
@@ -254,7 +254,7 @@ fn a_raise_does_not_postpone_a_due_key() {
     queue.check().unwrap();
 }
 
-/// A key that was raised has two places; both are gone when it is, and when it is postponed or lowered.
+/// A raised key has two positions. Both are removed when the key is handed out, postponed or lowered.
 #[test]
 fn a_raised_key_is_handed_out_once() {
     let clock = ManualClock::new();
@@ -274,9 +274,9 @@ fn a_raised_key_is_handed_out_once() {
     queue.check().unwrap();
     assert!(queue.try_get().is_err());
     clock.advance(SECOND);
-    assert_eq!(queue.priority(&1), Some(5), "it is not handed out yet");
+    assert_eq!(queue.priority(&1), Some(5), "the raise was lost before the hand-out");
     assert_eq!(drain(|| queue.try_get().ok()), [1]);
-    // Lowered to between its places, to the first of them, and below it.
+    // Lowered to a priority between its two positions, to the first position, and below it.
     for (priority, expected) in [(3, [1, 2, 3]), (0, [2, 1, 3]), (-3, [2, 3, 1])] {
         raise(-1);
         queue.with_priority(1).add(2).unwrap();
@@ -287,7 +287,7 @@ fn a_raised_key_is_handed_out_once() {
     }
 }
 
-/// Adding and raising a key again and again, without a hand-out, leaves nothing behind.
+/// Adding and raising a key again and again, without a hand-out, does not accumulate positions.
 #[test]
 fn places_that_nobody_has_are_dropped() {
     let queue = queue();
@@ -303,7 +303,7 @@ fn places_that_nobody_has_are_dropped() {
     assert_eq!(drain(|| queue.try_get().ok()), [0, 1]);
 }
 
-/// What a raise is worth ends with the hand-out it was for, whatever ends that.
+/// A raise lasts for one hand-out, whatever the outcome of the lease.
 #[test]
 fn a_raise_lasts_one_hand_out() {
     let clock = ManualClock::new();
@@ -322,20 +322,20 @@ fn a_raise_lasts_one_hand_out() {
     raised().succeed_and_requeue_after(SECOND);
     assert_eq!(queue.priority(&"a"), Some(-7), "a requeue");
     queue.cancel(&"a");
-    // What comes meanwhile is the next hand-out's.
+    // An add while leased applies to the next hand-out.
     let lease = raised();
     queue.with_priority(2).add("a").unwrap();
     lease.succeed_and_requeue_after(SECOND);
     assert_eq!((queue.priority(&"a"), queue.state(&"a")), (Some(2), KeyState::Ready));
     queue.try_get().unwrap().succeed_and_requeue_after(SECOND);
     assert_eq!(queue.priority(&"a"), Some(-7));
-    // What is set stays.
+    // A priority that was set is kept.
     assert!(queue.set_priority(&"a", 3));
     clock.advance(SECOND);
     queue.try_get().unwrap().retry();
     assert_eq!(queue.priority(&"a"), Some(3));
     queue.cancel(&"a");
-    // A key that left and was added meanwhile is a new one.
+    // A key that was added while leased and is then done starts with the priority of that add.
     let lease = raised();
     queue.with_priority(1).add("a").unwrap();
     lease.done();
@@ -343,7 +343,7 @@ fn a_raise_lasts_one_hand_out() {
     assert_eq!(queue.priority(&"a"), Some(1));
 }
 
-/// A lease that nobody saw, as a waker panicked, was no hand-out.
+/// A lease that no caller has seen, because a waker panicked, does not use up the raise.
 #[test]
 fn a_raise_outlasts_a_lease_that_nobody_saw() {
     let clock = ManualClock::new();
@@ -357,7 +357,7 @@ fn a_raise_outlasts_a_lease_that_nobody_saw() {
     assert_eq!((queue.state(&1), queue.priority(&1)), (KeyState::Ready, Some(5)));
 }
 
-/// A key that was due and raised when the clock jumps back is not early.
+/// A due key that was raised is not handed out early after the clock has jumped back.
 #[test]
 fn a_raised_key_is_not_early_when_the_clock_jumps_back() {
     let clock = ManualClock::new();
@@ -376,7 +376,7 @@ fn a_raised_key_is_not_early_when_the_clock_jumps_back() {
     queue.check().unwrap();
 }
 
-/// The bounds as they stand in the docs, on random lives.
+/// The documented bounds, checked on random operation sequences.
 #[test]
 fn no_key_waits_longer_than_promised() {
     struct Ready {
@@ -429,11 +429,11 @@ fn no_key_waits_longer_than_promised() {
             }
         }
     });
-    // Otherwise this was no test of the bound.
+    // The sequences reach the bound; otherwise they would not test it.
     assert_eq!(closest.into_inner(), 0);
 }
 
-/// A thousand deadlines at once: all come, and at each priority in the order of their adds.
+/// A thousand keys with one deadline are all handed out, within each priority in the order of their adds.
 #[test]
 fn a_thousand_deadlines_at_once() {
     let clock = ManualClock::new();
@@ -451,7 +451,7 @@ fn a_thousand_deadlines_at_once() {
     assert_eq!((of(0).len(), of(1).len()), (500, 500));
 }
 
-/// All of the adds come with a priority.
+/// Each add operation has a variant with a priority.
 #[test]
 fn every_add_at_a_priority() {
     let clock = ManualClock::new();
@@ -478,7 +478,7 @@ fn a_queue_of_priorities_says_what_it_is() {
     shared(&queue);
 }
 
-/// The hand-out that is counted is the one that is made, also where it is found among deadlines that pass at that moment.
+/// Metrics count the key that is handed out, even if many deadlines pass at that time.
 #[test]
 fn counts_the_key_that_is_handed_out_when_many_deadlines_pass_at_once() {
     struct Sink;
@@ -493,7 +493,7 @@ fn counts_the_key_that_is_handed_out_when_many_deadlines_pass_at_once() {
     queue.with_priority(1).add_after(100, SECOND).unwrap();
     clock.advance(2 * SECOND);
     let lease = queue.try_get().unwrap();
-    assert_eq!(*lease, 100, "the most urgent one");
+    assert_eq!(*lease, 100, "not the most urgent key");
     queue.check().unwrap();
     assert_eq!(queue.stats().adds, 101);
 }

@@ -1,5 +1,5 @@
-//! What holds of every schedule of delayed adds, in virtual time: never early, never late, one lease at a time, nothing
-//! lost, and nobody waits longer than what was asked for.
+//! Properties of random schedules of delayed adds, on virtual time: a key is never handed out early or late, has one lease at a time, is
+//! never lost, and waits no longer than requested.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -13,24 +13,24 @@ use testkit::random::{Random, cases};
 use crate::support::{TimedQueue, ns};
 use crate::task::Task;
 
-/// What was asked for one key and is still to be served.
+/// The pending request for one key.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
-    /// The earliest and the latest moment at which it may become Ready.
+    /// The earliest and the latest time at which the key may become Ready.
     earliest: u64,
     latest: u64,
 }
 
-/// One key: what is asked, and whether it is at work.
+/// The pending request of a key, and its lease.
 #[derive(Default)]
 struct Life {
     asked: Option<Asked>,
     lease: Option<Lease<u64, WithTimer<ManualTimer>>>,
-    /// When its last lease ended.
+    /// The time at which the last lease of the key ended.
     freed: u64,
 }
 
-/// A queue with one getter that takes whatever it is woken for, at once.
+/// A queue with one getter, which is polled as soon as it is woken.
 struct Schedule<'a> {
     queue: &'a TimedQueue<u64>,
     clock: &'a ManualClock,
@@ -57,7 +57,7 @@ impl<'a> Schedule<'a> {
     }
 
     fn add(&mut self, key: u64, delay: u64, mode: DelayMode) {
-        // What is Ready already is moved by none of them.
+        // No mode moves a key that is Ready already.
         let ready = matches!(self.queue.state(&key), KeyState::Ready | KeyState::LeasedDirty);
         self.queue.add_after_with(key, ns(delay), mode).unwrap();
         let at = self.now() + delay;
@@ -90,7 +90,7 @@ impl<'a> Schedule<'a> {
         let pending = self.asked(key).is_some();
         assert_eq!(self.queue.postpone(&key, ns(delay)), pending, "key {key} at {now}");
         if delay > 0 && pending {
-            // Not before then, and then for certain: a wait that is longer is the one thing that may be added.
+            // The key waits at least until then, and at most until a later deadline that it had already.
             let state = self.queue.state(&key);
             let (KeyState::Waiting(at) | KeyState::LeasedWaiting(at)) = state else { panic!("{state:?}") };
             let asked = self.asked(key);
@@ -105,7 +105,7 @@ impl<'a> Schedule<'a> {
         assert_eq!(self.queue.cancel(&key), pending);
     }
 
-    /// What the queue says of a key lies within what was asked.
+    /// Asserts that the state of the key matches its pending request.
     fn look(&mut self, key: u64) {
         let (state, now) = (self.queue.state(&key), self.now());
         let life = &self.lives[&key];
@@ -127,8 +127,8 @@ impl<'a> Schedule<'a> {
             self.lives.iter().filter(|(_, life)| life.lease.is_some()).map(|(key, _)| *key).collect();
         let Some(index) = choice.checked_rem(held.len() as u64) else { return };
         let (key, now) = (held[index as usize], self.now());
-        let life = self.lives.get_mut(&key).expect("it is held");
-        let lease = life.lease.take().expect("it is held");
+        let life = self.lives.get_mut(&key).expect("the key is leased");
+        let lease = life.lease.take().expect("the key is leased");
         life.freed = now;
         let soonest = |asked: Option<Asked>, at: u64| Asked {
             earliest: asked.map_or(at, |asked| asked.earliest.min(at)),
@@ -136,7 +136,7 @@ impl<'a> Schedule<'a> {
         };
         match choice / 8 % 4 {
             0 => {
-                // A mark is served at once, whatever the outcome.
+                // A dirty key is Ready immediately, whatever the outcome.
                 let marked = self.queue.state(&key) == KeyState::LeasedDirty;
                 let after = choice % 17;
                 if !marked {
@@ -152,7 +152,7 @@ impl<'a> Schedule<'a> {
         }
     }
 
-    /// Takes what there is, where the getter was woken; then it waits again.
+    /// Polls the getter if it was woken, and serves the keys that it receives; then the getter waits again.
     fn take(&mut self) {
         let mut looks = self.getter.knows();
         while looks {
@@ -170,8 +170,9 @@ impl<'a> Schedule<'a> {
     fn serve(&mut self, lease: Lease<u64, WithTimer<ManualTimer>>) {
         let (key, now) = (*lease, self.now());
         let life = self.lives.get_mut(&key).expect("all keys have a life");
-        assert!(life.lease.is_none(), "{key} is out twice");
-        let asked = life.asked.take().unwrap_or_else(|| panic!("{key} comes at {now}, and nobody asked"));
+        assert!(life.lease.is_none(), "{key} is leased twice");
+        let asked =
+            life.asked.take().unwrap_or_else(|| panic!("{key} is handed out at {now} without a request"));
         assert!(
             asked.earliest.max(life.freed) <= now,
             "{key} is early: {now}, {asked:?}, free at {}",
@@ -187,7 +188,7 @@ impl<'a> Schedule<'a> {
         self.served += 1;
     }
 
-    /// Time passes, alarm by alarm.
+    /// Advances the clock from alarm to alarm.
     fn advance(&mut self, by: u64) {
         let until = Nanos::new(self.now() + by);
         while let Some(alarm) = self.clock.next_alarm().filter(|alarm| *alarm <= until) {
@@ -225,7 +226,7 @@ fn delayed_adds_keep_their_word() {
             schedule.take();
             queue.check().unwrap();
         }
-        // Everything comes out, at the latest when its key is free.
+        // Every request is served, at the latest when the lease of its key has ended.
         for round in 0..100 {
             (0..KEYS).for_each(|_| schedule.end(16));
             schedule.take();
@@ -233,7 +234,7 @@ fn delayed_adds_keep_their_word() {
             if schedule.lives.values().all(|life| life.asked.is_none() && life.lease.is_none()) {
                 break;
             }
-            assert!(round < 99, "something does not come");
+            assert!(round < 99, "a requested key is never handed out");
         }
         assert!(crate::support::holds_nothing(&queue.stats()));
         served.set(served.get() + schedule.served);
@@ -243,7 +244,7 @@ fn delayed_adds_keep_their_word() {
     assert!(!few || std::env::var_os("FLYBALL_CASES").is_some(), "{} {}", served.get(), at_their_limit.get());
 }
 
-/// A debounce that is fed for ever runs exactly as often as its limit says, whatever its delay and its rhythm.
+/// A key that is debounced without a pause runs exactly as often as `max_wait` requires, whatever the delay and the interval of the adds.
 #[test]
 fn a_debounce_fed_for_ever() {
     let mut random = Random::new(17);
@@ -270,7 +271,7 @@ fn a_debounce_fed_for_ever() {
     }
 }
 
-/// A million keys that wait, half of them cancelled: the others come by their deadlines, equal ones in order.
+/// A million keys wait, and half of them are cancelled. The others are handed out by deadline, equal deadlines in the order of their adds.
 #[test]
 fn a_million_waits() {
     const COUNT: u64 = 1_000_000;

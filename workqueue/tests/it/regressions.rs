@@ -1,4 +1,4 @@
-//! One case for each fault that was found by breaking the queue, named after what went wrong.
+//! One test for each fault that was found by trying to break the queue, named after the fault.
 
 use std::future::Future;
 use std::hash::{Hash, Hasher};
@@ -18,7 +18,7 @@ use testkit::wakers::{Counting, Panicking, poll_with};
 
 use crate::support::{backoff, ns, timed, times};
 
-/// A timer that has not fired yet, however late it is: tokio's rounds up to the next millisecond.
+/// A timer that has not fired yet, however late it is. tokio's timer rounds up to the next millisecond.
 #[derive(Clone, Default)]
 struct Late {
     clock: ManualClock,
@@ -48,7 +48,7 @@ impl Timer for Late {
     }
 }
 
-/// What was due at shutdown is Ready; whoever waits has to be told, or the queue never closes.
+/// A key that is due at shutdown is Ready. A getter that waits must be woken, or the queue never closes.
 #[test]
 fn shutdown_tells_of_a_deadline_that_nobody_noticed() {
     let late = Late::default();
@@ -59,13 +59,13 @@ fn shutdown_tells_of_a_deadline_that_nobody_noticed() {
     queue.add_after("a", ns(2)).unwrap();
     late.clock.advance(ns(5));
     queue.shut_down();
-    assert!(woken.wakes() > 0, "a key is Ready and the only getter sleeps");
+    assert!(woken.wakes() > 0, "a key is Ready and the only getter was not woken");
     let Poll::Ready(Some(lease)) = poll_with(get.as_mut(), &waker) else { panic!("the key is Ready") };
     lease.done();
     assert!(block_on(queue.drain()).waiting.is_empty());
 }
 
-/// A getter that was woken by the timer and is dropped after the shutdown passes it on.
+/// A getter that was woken by the timer and is dropped after the shutdown passes its wake-up on.
 #[test]
 fn a_getter_dropped_after_shutdown_passes_its_deadline_on() {
     let (queue, clock) = timed();
@@ -83,7 +83,7 @@ fn a_getter_dropped_after_shutdown_passes_its_deadline_on() {
     assert!(poll_with(second.as_mut(), &others_waker).is_ready());
 }
 
-/// A key that looks back at its queue when it dies.
+/// A key that calls its queue in its drop.
 #[derive(Clone)]
 struct LooksBack {
     id: u8,
@@ -115,7 +115,7 @@ impl Drop for LooksBack {
     }
 }
 
-/// Keys die outside the limiter's lock and the queue's, also while a panic unwinds.
+/// Keys are dropped outside the limiter's lock and the queue's lock, also during unwinding.
 #[test]
 fn a_key_may_look_back_when_it_dies() {
     let clock = ManualClock::new();
@@ -134,7 +134,7 @@ fn a_key_may_look_back_when_it_dies() {
     queue.try_get().unwrap().retry();
     queue.try_get().unwrap().succeed();
     queue.add(key(3)).unwrap();
-    // All hashes are equal for `Eq` to be asked: 99 is compared with itself.
+    // All hashes are equal, so that `Eq` is called: 99 is compared with itself.
     queue.add(key(99)).unwrap();
     assert!(catch_unwind(AssertUnwindSafe(|| queue.add(key(99)))).is_err());
     queue.check().unwrap();
@@ -144,7 +144,7 @@ fn a_key_may_look_back_when_it_dies() {
     *looks.lock().unwrap() = None;
 }
 
-/// A sleeping thread that a signal woke and that panics then hands the signal on.
+/// A sleeping thread that is woken by a signal and then panics passes the signal on.
 #[test]
 fn a_thread_that_panics_in_get_passes_its_signal_on() {
     for _ in 0..20 {
@@ -161,7 +161,7 @@ fn a_thread_that_panics_in_get_passes_its_signal_on() {
             .collect();
         mood.arm(Point::Clone, 1);
         queue.add(mood.key(1)).unwrap();
-        // Ends only if somebody takes the key.
+        // Returns only if the other thread takes the key.
         let left = queue.blocking_drain();
         assert!(left.ready.is_empty());
         let served =
@@ -171,7 +171,7 @@ fn a_thread_that_panics_in_get_passes_its_signal_on() {
     }
 }
 
-/// A clock that panics when told to.
+/// A clock that panics on demand.
 #[derive(Clone, Default)]
 struct Fragile(Late, Arc<AtomicBool>);
 
@@ -188,7 +188,7 @@ impl Timer for Fragile {
     }
 }
 
-/// Dropping a getter reads no clock: it may be what panics, and a second panic would abort.
+/// Dropping a getter reads no clock: the clock may be the cause of a panic, and a second panic would abort the process.
 #[test]
 fn a_getter_is_dropped_without_the_clock() {
     let fragile = Fragile::default();
@@ -207,11 +207,11 @@ fn a_getter_is_dropped_without_the_clock() {
     drop(first);
     fragile.1.store(false, Ordering::SeqCst);
     fragile.0.fire();
-    assert!(other.wakes() > 0, "the hint went with the dropped getter");
+    assert!(other.wakes() > 0, "the wake-up was lost with the dropped getter");
     assert!(poll_with(second.as_mut(), &others_waker).is_ready());
 }
 
-/// A timer that panics leaves somebody who will try again.
+/// If the timer panics, a getter is woken to try again.
 #[test]
 fn a_timer_that_panics_strands_nobody() {
     let late = Late::default();
@@ -222,14 +222,14 @@ fn a_timer_that_panics_strands_nobody() {
     late.broken.store(true, Ordering::SeqCst);
     assert!(catch_unwind(AssertUnwindSafe(|| queue.add_after("a", ns(1)))).is_err());
     late.broken.store(false, Ordering::SeqCst);
-    assert!(woken.wakes() > 0, "no alarm is set and nobody knows");
+    assert!(woken.wakes() > 0, "no alarm is set and no getter was woken");
     assert!(poll_with(get.as_mut(), &waker).is_pending());
     late.clock.advance(ns(1));
     late.fire();
     assert!(poll_with(get.as_mut(), &waker).is_ready());
 }
 
-/// However many wait for time: the wakers do not fit in a batch.
+/// The same with more watchers than fit into one batch of wakers.
 #[test]
 fn a_timer_that_panics_strands_nobody_of_many() {
     let late = Late::default();
@@ -250,13 +250,13 @@ fn a_timer_that_panics_strands_nobody_of_many() {
     assert!(catch_unwind(AssertUnwindSafe(|| queue.add_after("a", ns(1)))).is_err());
     assert!(
         watchers.iter().all(|(woken, _)| woken.wakes() > 0),
-        "no alarm is set and somebody does not know"
+        "no alarm is set and a watcher was not woken"
     );
     drop((get, watchers));
     lease.done();
 }
 
-/// A thread in a blocking `get` is woken by the timer, too: its clock may be one that is moved by hand.
+/// The timer also wakes a thread in a blocking `get`, because the clock may be moved by hand.
 #[test]
 fn a_blocked_thread_hears_the_timer() {
     let (queue, clock) = timed();
@@ -270,7 +270,7 @@ fn a_blocked_thread_hears_the_timer() {
     assert_eq!(getter.join().unwrap(), "a");
 }
 
-/// A clock that jumped forward and back does not make a Ready key wait until then.
+/// After the clock has jumped forward and back, a Ready key does not wait until the later time.
 #[test]
 fn a_glitch_of_the_clock_starves_no_ready_key() {
     let (queue, clock) = timed();
@@ -283,7 +283,7 @@ fn a_glitch_of_the_clock_starves_no_ready_key() {
     assert_eq!(*queue.try_get().unwrap(), "a");
 }
 
-/// `stop_now` that cannot name what is leased stops nothing.
+/// If `stop_now` cannot clone a leased key, the queue is not stopped.
 #[test]
 fn a_stop_that_panics_stops_nothing() {
     let mood = Mood::new();
@@ -316,7 +316,7 @@ fn what_is_counted_can_be_forgotten() {
     }
 }
 
-/// Many keys whose waits are over are let go of a few at a time, and are gone in the end.
+/// Expired failures of many keys are evicted a few at a time, until none is left.
 #[test]
 fn failures_are_swept_as_they_come() {
     let (queue, clock) = backoff();
@@ -330,20 +330,20 @@ fn failures_are_swept_as_they_come() {
     queue.check().unwrap();
 }
 
-/// A queue that is never empty leaves the other tasks of a runtime their turn.
+/// A worker of a queue that is never empty lets other tasks of the runtime run.
 #[cfg(feature = "tokio")]
 #[tokio::test]
 async fn get_spends_the_budget_of_its_task() {
     let queue = Queue::new();
     queue.add("always fails").unwrap();
     let other = tokio::spawn(async {});
-    // Ends only if the other task gets its turn.
+    // Ends only if the other task runs.
     while !other.is_finished() {
         queue.get().await.unwrap().retry();
     }
 }
 
-/// Futures that are polled and then forgotten stop nobody but themselves, once somebody else is polled.
+/// A getter that was polled and then leaked does not block other getters.
 #[test]
 fn a_forgotten_getter_is_overtaken() {
     let (queue, clock) = timed();
@@ -357,7 +357,7 @@ fn a_forgotten_getter_is_overtaken() {
     assert!(matches!(live.as_mut().poll(&mut std::task::Context::from_waker(&waker)), Poll::Ready(Some(_))));
 }
 
-/// A getter that was woken and is never polled again holds back one key, and no deadline, drain or watcher of others.
+/// A getter that was woken and is never polled again delays at most one key, and no deadline, drain or watcher.
 #[test]
 fn a_getter_that_is_kept_does_not_stop_the_alarm() {
     let clock = ManualClock::new();
@@ -383,7 +383,7 @@ fn a_getter_that_is_kept_does_not_stop_the_alarm() {
     assert!(poll_with(drain.as_mut(), &drain_waker).is_ready());
 }
 
-/// A refused key that was only looked at is not cloned, or its clone would die under the lock.
+/// `add_ref` does not clone a key that a full queue refuses; the clone would be dropped under the lock.
 #[test]
 fn a_full_queue_clones_nothing() {
     #[derive(PartialEq, Eq, Hash)]
@@ -399,7 +399,7 @@ fn a_full_queue_clones_nothing() {
     assert_eq!(queue.add_ref(&Unclonable(2)), Err(AddErrorKind::Full));
 }
 
-/// Somebody else's waker panics while a key is handed out: the key goes back, and no failure is counted.
+/// The waker of another task panics while a key is handed out: the key is requeued, and no failure is counted.
 #[test]
 fn a_foreign_waker_costs_no_failure() {
     let clock = ManualClock::new();
@@ -410,18 +410,18 @@ fn a_foreign_waker_costs_no_failure() {
     assert!(poll_with(other.as_mut(), &Waker::from(Arc::new(Panicking))).is_pending());
     queue.add(1).unwrap();
     queue.add(2).unwrap();
-    // Resuming wakes the hostile task; its panic is the resumer's.
+    // `resume` wakes the hostile task, and the panic propagates to the caller of `resume`.
     assert!(catch_unwind(AssertUnwindSafe(|| queue.resume())).is_err());
     let mut third = Box::pin(queue.get());
     assert!(poll_with(third.as_mut(), &Waker::noop().clone()).is_ready());
     assert_eq!(
         (queue.num_requeues(&1), queue.num_requeues(&2)),
         (1, 0),
-        "only the lease that was dropped here counts"
+        "not exactly the dropped lease counted as a failure"
     );
 }
 
-/// A key that is given up is told of, also where the end of its lease wakes a task whose waker panics.
+/// The give-up hook is called even if the end of the lease wakes a task whose waker panics.
 #[test]
 fn a_dead_letter_is_told_of_whoever_panics() {
     let told = Arc::new(AtomicU32::new(0));
@@ -444,7 +444,7 @@ fn a_dead_letter_is_told_of_whoever_panics() {
     assert_eq!(told.load(Ordering::Relaxed), 1);
 }
 
-/// What `stop_now` takes out reaches the caller, and a batch survives a second key whose `Clone` panics.
+/// The keys that `stop_now` removes reach the caller even if a waker panics.
 #[test]
 fn what_is_taken_out_reaches_the_caller() {
     let queue = Queue::<u32>::new();
@@ -454,7 +454,7 @@ fn what_is_taken_out_reaches_the_caller() {
     assert_eq!(queue.stop_now().ready, [1]);
 }
 
-/// A report of an overdue lease is made once: it reaches the caller, also where somebody else's waker panics.
+/// An overdue lease is reported once, so the report must reach the caller even if the waker of another task panics.
 #[test]
 fn a_report_reaches_the_caller_whoever_panics() {
     let timer = Late::default();
@@ -465,13 +465,13 @@ fn a_report_reaches_the_caller_whoever_panics() {
     let mut other = Box::pin(queue.get());
     assert!(poll_with(other.as_mut(), &Waker::from(Arc::new(Panicking))).is_pending());
     queue.add_after(2, Duration::from_nanos(10)).unwrap();
-    // The timer has not rung: who looks for overdue leases is the first to see that a key is due, and wakes the other.
+    // The timer has not fired: the watcher is the first to see that a key is due, and wakes the getter.
     timer.clock.advance(Duration::from_nanos(10));
     let report = block_on(queue.next_overdue(Duration::from_nanos(5))).unwrap();
     assert_eq!((report.key, report.age), (1, Duration::from_nanos(10)));
 }
 
-/// The second key of a batch panics when it is cloned: the first is handed out, and nothing is counted against it.
+/// `Clone` of the second key of a batch panics: the first key is handed out, and no failure is counted.
 #[test]
 fn a_batch_survives_its_second_key() {
     #[derive(PartialEq, Eq, Hash, Debug)]
@@ -489,5 +489,5 @@ fn a_batch_survives_its_second_key() {
     assert_eq!(batch.iter().map(|lease| lease.key().0).collect::<Vec<_>>(), [1]);
     assert_eq!(queue.num_requeues(&Second(1)), 0);
     batch.into_iter().for_each(flyball_workqueue::Lease::done);
-    assert_eq!(queue.ready_len(), 1, "the second is left for the next call");
+    assert_eq!(queue.ready_len(), 1, "the second key is not Ready");
 }

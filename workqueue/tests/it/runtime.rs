@@ -1,4 +1,4 @@
-//! A queue whose timer's runtime is gone: what waits elsewhere is served all the same.
+//! A queue whose `TokioTimer` has lost its runtime: waiters on other runtimes and threads are still served.
 
 use std::task::Poll;
 use std::thread;
@@ -25,7 +25,7 @@ fn queue_on(runtime: &Runtime) -> Keys {
     Queue::builder().timer(timer).limiter(Exponential::new(SOON..=SOON)).build()
 }
 
-/// With its timer's runtime shut down, and also with one that has no timer at all.
+/// A queue whose runtime was shut down, and a queue whose runtime has no timer.
 fn queues() -> [Keys; 2] {
     let gone = runtime();
     let without_time = Builder::new_current_thread().build().unwrap();
@@ -53,7 +53,7 @@ fn a_task_elsewhere_gets_delayed_keys_after_the_runtime_is_gone() {
     for queue in queues() {
         queue.add_after("a", SOON).unwrap();
         runtime().block_on(async { queue.get().await.unwrap().retry() });
-        // And on no runtime at all.
+        // Also without any runtime.
         block_on(async { queue.get().await.unwrap().succeed() });
         let mut far = Task::waiting(queue.get());
         queue.add_after("b", HOUR).unwrap();
@@ -62,21 +62,21 @@ fn a_task_elsewhere_gets_delayed_keys_after_the_runtime_is_gone() {
     }
 }
 
-/// The alarm that the runtime was to serve when it was shut down.
+/// The alarm was set on the runtime before the runtime was shut down.
 #[test]
 fn a_parked_task_elsewhere_keeps_its_alarm_when_the_runtime_goes() {
     let first = runtime();
     let queue = queue_on(&first);
     queue.add_after("b", HOUR).unwrap();
     let mut later = Task::waiting(queue.get());
-    // Sets the alarm anew. Not before the task looks, which might be so late that the key is there.
+    // Sets the alarm again. The task is not polled for this, because it might be polled so late that the key is Ready.
     queue.add_after("a", SOON).unwrap();
     drop(first);
     let waiting = thread::spawn({
         let queue = queue.clone();
         move || *block_on(queue.get()).unwrap()
     });
-    // Either of the two gets it. The end of the runtime may wake the task before its time: then it waits on.
+    // One of the two getters takes the key. The shutdown of the runtime may wake the task early; then the task waits again.
     let mut lease = None;
     while lease.is_none() && !waiting.is_finished() {
         if later.knows()

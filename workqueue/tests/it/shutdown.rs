@@ -1,4 +1,4 @@
-//! Shut down, drain and stop in the middle of everything; several callers; nothing handed out twice or lost.
+//! Shutdown, drain and stop in every state and with several callers: no key is lost or handed out twice.
 
 use std::sync::Barrier;
 use std::task::Poll;
@@ -43,11 +43,15 @@ fn the_backlog_comes_out_in_order() {
         lease.done();
     }
     assert!(matches!(queue.try_get(), Err(TryGetError::Closed)));
-    assert!(matches!(queue.state(&"never"), KeyState::Waiting(_)), "its deadline came too late");
+    assert!(
+        matches!(queue.state(&"never"), KeyState::Waiting(_)),
+        "the key was handed out although its deadline is after the shutdown"
+    );
     assert_eq!(parts(queue.stop_now()), (vec![], vec!["never"], vec![]));
 }
 
-/// A dirty mark made before still counts; one after is refused; a wait under a lease does not become one.
+/// A key that was dirty before the shutdown runs again. An add after the shutdown is refused. A leased key that waits does not become
+/// dirty.
 #[test]
 fn dirty_marks_and_leases() {
     let (queue, clock) = timed();
@@ -60,7 +64,7 @@ fn dirty_marks_and_leases() {
     queue.shut_down();
     assert!(queue.add("clean").is_err());
     clock.advance(ns(50));
-    assert!(matches!(queue.try_get(), Err(TryGetError::Empty)), "dirty comes back");
+    assert!(matches!(queue.try_get(), Err(TryGetError::Empty)), "closed although a dirty key is leased");
     assert!(matches!(queue.state(&"waits"), KeyState::LeasedWaiting(_)));
     for lease in leases {
         lease.done();
@@ -74,7 +78,7 @@ fn dirty_marks_and_leases() {
     assert_eq!((ready, waiting, leased), (vec![], vec!["dirty", "waits"], vec![]));
 }
 
-/// Every outcome after the end: what would come back is left over, and never handed out.
+/// With every outcome after shutdown, a key that would become Ready again is a leftover, and is not handed out.
 #[test]
 fn late_outcomes_are_leftovers() {
     let (queue, clock) = backoff();
@@ -131,7 +135,7 @@ fn stop_names_everything_once() {
     assert_eq!(parts(queue.stop_now()), (vec![], vec![], vec!["dirty", "leased", "waits"]));
     assert!(matches!(queue.try_get(), Err(TryGetError::Closed)));
     let Poll::Ready(left) = poll_once(Box::pin(queue.drain()).as_mut()) else {
-        panic!("a stop waits for nobody")
+        panic!("the drain of a stopped queue waits")
     };
     assert_eq!(parts(left), (vec![], vec![], vec!["dirty", "leased", "waits"]));
     for lease in leases {
@@ -141,7 +145,7 @@ fn stop_names_everything_once() {
     assert_eq!(queue.state(&"dirty"), KeyState::Absent);
 }
 
-/// Every waiting getter learns of the end, at once if nothing is left.
+/// A shutdown wakes every waiting getter, immediately if no key is left.
 #[test]
 fn every_getter_is_told() {
     for stop in [false, true] {
@@ -166,7 +170,7 @@ fn every_getter_is_told() {
     }
 }
 
-/// Getters that wait for a dirty lease to come back learn of the end when it does not.
+/// Getters that wait for a dirty key are woken, too, if the queue closes because the key is cancelled.
 #[test]
 fn getters_waiting_for_a_dirty_lease_are_told() {
     for cancel in [true, false] {
@@ -187,16 +191,18 @@ fn getters_waiting_for_a_dirty_lease_are_told() {
             lease.done();
         } else {
             lease.done();
-            let Poll::Ready(Some(again)) = poll_with(get.as_mut(), &waker) else { panic!("it came back") };
+            let Poll::Ready(Some(again)) = poll_with(get.as_mut(), &waker) else {
+                panic!("the dirty key is not Ready")
+            };
             assert_eq!(*again, "a");
-            // Nothing can become ready any more: the other one must not wait for ever.
+            // No key can become Ready any more, so the other getter must be woken.
             assert!(other.wakes() >= 1);
         }
         assert!(matches!(poll_with(second.as_mut(), &other_waker), Poll::Ready(None)));
     }
 }
 
-/// A cancel can be what a drain was waiting for.
+/// Cancelling the last key completes a drain.
 #[test]
 fn a_cancel_ends_a_drain() {
     let queue = Queue::new();
@@ -209,7 +215,7 @@ fn a_cancel_ends_a_drain() {
     assert!(poll_with(drain.as_mut(), &waker).is_ready());
 }
 
-/// Stop ends a drain that waited for keys nobody worked on.
+/// A stop completes a drain that waits for Ready keys.
 #[test]
 fn a_stop_ends_a_drain() {
     let queue = Queue::new();
@@ -222,7 +228,7 @@ fn a_stop_ends_a_drain() {
     assert!(poll_with(drain.as_mut(), &waker).is_ready());
 }
 
-/// A drain that is dropped in the middle leaves the others undisturbed.
+/// Dropping one of several drains does not affect the others.
 #[test]
 fn several_drains() {
     let queue = Queue::new();
@@ -241,7 +247,7 @@ fn several_drains() {
     for (drain, counting) in &mut drains {
         assert_eq!(counting.wakes(), 1);
         let Poll::Ready(left) = poll_once(drain.as_mut()) else { panic!("nothing is left to wait for") };
-        assert_eq!(parts(left), (vec![], vec!["a"], vec![]), "every caller gets the report");
+        assert_eq!(parts(left), (vec![], vec!["a"], vec![]), "a caller did not receive the leftovers");
     }
 }
 
@@ -256,12 +262,12 @@ fn drain_timeout_names_what_is_left() {
     let left = parts(queue.blocking_drain_timeout(Duration::ZERO));
     assert_eq!(left, (vec!["ready"], vec!["waits"], vec!["leased"]));
     assert!(queue.is_shutting_down());
-    // Giving up on waiting gives up no key: the backlog still comes out.
+    // The keys are still in the queue after the drain has timed out, and the backlog is handed out.
     assert_eq!(*queue.try_get().unwrap(), "ready");
     lease.done();
 }
 
-/// A blocking drain, released by the last lease, in time or not.
+/// A blocking drain, with or without a time limit, completes with the last lease.
 #[test]
 fn a_blocking_drain_ends_with_the_last_lease() {
     for _ in 0..50 {
@@ -276,7 +282,7 @@ fn a_blocking_drain_ends_with_the_last_lease() {
     }
 }
 
-/// Every end at once, from several threads, beside producers and workers.
+/// Several threads shut down, drain and stop the queue, concurrently with producers and workers.
 #[test]
 fn all_ends_at_once() {
     for round in 0..50 {
@@ -321,7 +327,7 @@ fn all_ends_at_once() {
             handed_out = workers.into_iter().map(|worker| worker.join().unwrap()).sum();
             left_over = ends.into_iter().map(|end| end.join().unwrap()).sum();
         });
-        assert_eq!(handed_out + left_over, 20, "each key once");
+        assert_eq!(handed_out + left_over, 20, "a key was lost or handed out twice");
         assert!(crate::support::holds_nothing(&queue.stats()));
         queue.check().unwrap();
     }

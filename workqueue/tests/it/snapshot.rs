@@ -1,4 +1,4 @@
-//! Everything in a queue at one moment, as data.
+//! All keys of a queue at one time, as data.
 
 use flyball_sync::Nanos;
 use flyball_workqueue::{KeyInfo, KeyState, Queue};
@@ -9,7 +9,7 @@ fn rows(keys: &[KeyInfo<&'static str>]) -> Vec<(&'static str, KeyState, u32)> {
     keys.iter().map(|info| (info.key, info.state, info.num_requeues)).collect()
 }
 
-/// A key in every state, at 25; nobody has looked since 0.
+/// Returns a queue at time 25 with a key in every state. No operation has processed the deadlines since 0.
 fn every_state() -> BackoffQueue {
     let (queue, clock) = backoff();
     queue.add_many(["leased", "dirty", "leased, waits", "leased, due"]);
@@ -28,7 +28,7 @@ fn every_state() -> BackoffQueue {
     queue
 }
 
-/// Ready keys in the order of hand-out, due or not; waiting ones by deadline; leased ones.
+/// `keys` returns Ready and due keys in the order of hand-out, then waiting keys by deadline, then leased keys.
 #[test]
 fn a_snapshot_shows_everything_in_order() {
     let queue = every_state();
@@ -55,10 +55,10 @@ fn a_snapshot_shows_everything_in_order() {
     let stats = queue.stats();
     assert!(!stats.paused && !stats.shutting_down);
     let order: Vec<_> = std::iter::from_fn(|| queue.try_get().ok().map(|lease| lease.detach())).collect();
-    assert_eq!(order, ["ready", "due, failed", "last"], "as they come out");
+    assert_eq!(order, ["ready", "due, failed", "last"], "`keys` does not return the order of hand-out");
 }
 
-/// It is a copy: looking changes nothing, and what comes later does not change it.
+/// The result is a copy: taking it changes nothing, and later operations do not change it.
 #[test]
 fn a_snapshot_is_a_copy() {
     let queue = every_state();
@@ -87,7 +87,7 @@ fn a_snapshot_says_what_the_queue_is_at() {
     assert_eq!(flags(), (false, true));
 }
 
-/// What is written down can be read again.
+/// Serialized data can be deserialized.
 #[cfg(feature = "serde")]
 mod serde {
     use flyball_workqueue::Leftovers;
@@ -126,7 +126,7 @@ mod serde {
         );
     }
 
-    /// The names are part of the surface: who stores a snapshot reads it with the next version.
+    /// The field names are part of the public interface: a program reads data that was stored with an earlier version.
     #[test]
     fn the_names_in_the_data() {
         let (queue, _clock) = backoff();

@@ -1,4 +1,5 @@
-//! Times that were read before those of an operation that came first: threads lock in another order than they read.
+//! Operations whose time is older than the time of an earlier operation: threads may take the lock in another order than they read the
+//! clock.
 
 use std::time::Duration;
 
@@ -7,14 +8,14 @@ use flyball_workqueue::{KeyState, Priority, Queue};
 
 use crate::support::ns;
 
-/// What is raised has a second place; a time that goes back makes nobody walk all of them.
+/// Raised keys have second positions. A time that goes back must not cause an iteration over all of them.
 #[test]
 fn a_time_that_goes_back_costs_no_walk_of_raised_keys() {
     const OPS: u64 = 1_000;
     let clock = ManualClock::new();
     let queue = Queue::builder().order(Priority::new()).clock(clock.clone()).build();
     clock.set(Nanos::new(100));
-    // Some of them raised when they were due.
+    // Every second key is raised after its deadline has passed.
     let keys = 0..40_000_u32;
     for key in keys.clone() {
         if key % 2 == 0 { queue.add(key) } else { queue.add_after(key, ns(1)) }.unwrap();
@@ -40,7 +41,7 @@ fn a_time_that_goes_back_costs_no_walk_of_raised_keys() {
     queue.check().unwrap();
 }
 
-/// Those that are early after all are found, among many that are not.
+/// If the time goes back, the raised keys that are not due any more are found among many that still are.
 #[test]
 fn a_time_that_goes_back_turns_back_those_that_are_early() {
     let clock = ManualClock::new();
@@ -53,7 +54,7 @@ fn a_time_that_goes_back_turns_back_those_that_are_early() {
         queue.with_priority(3).add(key).unwrap();
         queue.check().unwrap();
     }
-    // Lowered, taken and handed out: none of these has a second place any more.
+    // A key that was lowered, cancelled, postponed or handed out has no second position any more.
     assert!(queue.set_priority(&3, -2) && queue.cancel(&4) && queue.postpone(&5, ns(1)));
     queue.check().unwrap();
     let first = queue.try_get().unwrap();

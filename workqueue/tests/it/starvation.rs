@@ -1,7 +1,7 @@
-//! More work than workers: who runs, and how long it waits, on virtual time.
+//! More work than the workers can do: which keys run, and how long they wait, on virtual time.
 //!
-//! kube-runtime keeps keys that wait for a slot in a hash set and scans it from its first bucket, so low buckets win for
-//! ever. The same load in the same simulator shows it of that rule, and the opposite of every order of ours.
+//! kube-runtime keeps keys that wait for a slot in a hash set and scans it from its first bucket, so keys in low buckets always run first.
+//! The simulator shows that this rule starves keys, and that the queue's orders do not under the same load.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -14,7 +14,7 @@ use flyball_workqueue::{Fair, Fifo, Lease, NoLimiter, Order, Priority, Queue, Wi
 
 const TICK: Duration = Duration::from_millis(1);
 
-/// Keys `0..keys`, each of which is worked on for a while by one of the slots and comes back a while later.
+/// A load of the keys `0..keys`. A slot works on a key for `work`, and the key is Ready again after `back`.
 struct Load {
     keys: u32,
     slots: usize,
@@ -23,7 +23,7 @@ struct Load {
     lasts: Duration,
 }
 
-/// Twice what ten slots can do: a key would like to run every 5 s, and 2000 runs take 9.8 s.
+/// Twice as much as ten slots can do: each key is Ready again after 5 s, but 2000 runs take 9.8 s.
 const OVERLOAD: Load = Load {
     keys: 2000,
     slots: 10,
@@ -33,18 +33,18 @@ const OVERLOAD: Load = Load {
 };
 
 impl Load {
-    /// So many hand-outs, each slot being free again when its work is done.
+    /// Returns the time that this number of hand-outs takes if no slot is ever free.
     fn time_of(&self, hand_outs: usize) -> Duration {
         self.work * hand_outs.div_ceil(self.slots) as u32
     }
 
-    /// Hand-outs if no slot is ever free.
+    /// Returns the number of hand-outs if no slot is ever free.
     fn most(&self) -> usize {
         self.lasts.as_millis().div_ceil(self.work.as_millis()) as usize * self.slots
     }
 }
 
-/// What the simulator asks of a queue.
+/// The operations of a queue that the simulator uses.
 trait Simulated {
     type Held;
     fn try_take(&self) -> Option<(u32, Self::Held)>;
@@ -65,7 +65,7 @@ impl<O: Order<u32>> Simulated for Ours<O> {
     }
 }
 
-/// When a key became Ready, and how many had done so before.
+/// The time at which a key became Ready, and the number of keys that had become Ready before.
 type Since = (Nanos, usize);
 
 struct HandOut {
@@ -74,14 +74,14 @@ struct HandOut {
     since: Since,
 }
 
-/// What became of a key; the worst of all its waits, that to the end included.
+/// The results for one key: the maxima over all its waits, including the unfinished wait at the end.
 #[derive(Clone, Default)]
 struct Fate {
     runs: usize,
     longest: Duration,
-    /// Hand-outs while it was Ready.
+    /// The number of hand-outs while the key was Ready.
     waited_for: usize,
-    /// Those among them of keys that became Ready after it.
+    /// The number of these hand-outs for keys that became Ready later.
     overtaken: usize,
 }
 
@@ -109,18 +109,18 @@ impl Seen {
         self.fates.iter().map(|fate| fate.longest).max().unwrap()
     }
 
-    /// The most hand-outs while one of the keys was Ready.
+    /// Returns the largest number of hand-outs while one of the keys was Ready.
     fn waited_for(&self, keys: impl IntoIterator<Item = u32>) -> usize {
         keys.into_iter().map(|key| self.fates[key as usize].waited_for).max().unwrap()
     }
 
-    /// By keys that became Ready later.
+    /// Returns the largest number of these hand-outs for keys that became Ready later.
     fn overtaken(&self, keys: impl IntoIterator<Item = u32>) -> usize {
         keys.into_iter().map(|key| self.fates[key as usize].overtaken).max().unwrap()
     }
 }
 
-/// All keys at once, then in steps of a millisecond: ends what is due, fills the slots.
+/// Adds all keys, then advances in steps of a millisecond: ends the runs that are over, and fills the free slots.
 fn simulate<Q: Simulated>(load: &Load, clock: &ManualClock, queue: &Q, add: impl Fn(u32)) -> Seen {
     let mut adds = 0..;
     let mut next = |at| (at, adds.next().unwrap());
@@ -131,7 +131,7 @@ fn simulate<Q: Simulated>(load: &Load, clock: &ManualClock, queue: &Q, add: impl
     (0..load.keys).for_each(add);
     while clock.now() < end {
         let now = clock.now();
-        // The same time for all: they end in the order in which they began.
+        // All runs take the same time, so they end in the order in which they began.
         while at_work.front().is_some_and(|(due, ..)| *due <= now) {
             let (_, key, held) = at_work.pop_front().expect("just seen");
             queue.come_back(held, load.back);
@@ -139,8 +139,8 @@ fn simulate<Q: Simulated>(load: &Load, clock: &ManualClock, queue: &Q, add: impl
         }
         while at_work.len() < load.slots {
             let Some((key, held)) = queue.try_take() else { break };
-            let since = ready.remove(&key).expect("a key is never with two slots at once");
-            assert!(since.0 <= now, "{key} ran before its time");
+            let since = ready.remove(&key).expect("the key is in one slot only");
+            assert!(since.0 <= now, "{key} ran before it was Ready");
             seen.wait(key, since, now);
             seen.fates[key as usize].runs += 1;
             seen.hand_outs.push(HandOut { key, at: now, since });
@@ -170,12 +170,12 @@ fn plain<O: Order<u32>>(queue: &Ours<O>, key: u32) {
 fn first_in_first_out_starves_nobody() {
     let seen = run(&OVERLOAD, Fifo, plain);
     assert_eq!(seen.never_run(), 0);
-    assert_eq!(seen.hand_outs.len(), OVERLOAD.most(), "no slot is ever free");
+    assert_eq!(seen.hand_outs.len(), OVERLOAD.most(), "a slot was free");
     assert_eq!(seen.overtaken(0..OVERLOAD.keys), 0);
-    // Nobody is overtaken, so each of the others was handed out once meanwhile, at most.
+    // No key is overtaken, so each other key is handed out at most once meanwhile.
     assert!(seen.longest() <= OVERLOAD.time_of(OVERLOAD.keys as usize), "{:?}", seen.longest());
     let runs = || seen.fates.iter().map(|fate| fate.runs);
-    assert!(runs().max().unwrap() - runs().min().unwrap() <= 1, "turns are even");
+    assert!(runs().max().unwrap() - runs().min().unwrap() <= 1, "the keys did not run equally often");
 }
 
 const PRIORITIES: [i8; 3] = [-100, 0, 10];
@@ -184,23 +184,26 @@ fn by_key(queue: &Ours<Priority>, key: u32) {
     queue.with_priority(PRIORITIES[key as usize % 3]).add(key).unwrap();
 }
 
-/// What a lower priority earns unless it is said otherwise.
+/// The default share of `Priority`.
 const SHARE: usize = 4;
 
 #[test]
 fn priorities_starve_nobody() {
     let seen = run(&OVERLOAD, Priority::new(), by_key);
     assert_eq!(seen.never_run(), 0);
-    assert_eq!(seen.hand_outs.len(), OVERLOAD.most(), "no slot is ever free");
-    // Two lower levels, and a third of the keys at each: what the documentation promises.
+    assert_eq!(seen.hand_outs.len(), OVERLOAD.most(), "a slot was free");
+    // The documented bound, for two lower levels with a third of the keys each.
     let most = (SHARE + 2) * OVERLOAD.keys.div_ceil(3) as usize;
     let waited_for = [0, 1, 2].map(|level| seen.waited_for((level..OVERLOAD.keys).step_by(3)));
     assert!(waited_for.iter().all(|hand_outs| *hand_outs <= most + OVERLOAD.slots), "{waited_for:?}");
-    assert!(waited_for.is_sorted_by(|lower, higher| lower > higher), "priorities matter: {waited_for:?}");
+    assert!(
+        waited_for.is_sorted_by(|lower, higher| lower > higher),
+        "a key of a higher priority waits longer: {waited_for:?}"
+    );
 }
 
-/// A hundred urgent keys that come back after 100 ms keep ten slots more than busy; fifty others would like to run.
-/// controller-runtime#3496: those never do.
+/// A hundred urgent keys that are Ready again after 100 ms keep ten slots more than busy, and fifty other keys are Ready, too. In
+/// controller-runtime#3496 the other keys never run.
 const STEADY: Load = Load {
     keys: 150,
     slots: 10,
@@ -219,7 +222,7 @@ fn steady_urgent_work_does_not_starve_the_rest() {
     let seen = run(&STEADY, Priority::new(), urgent_or_not);
     assert_eq!(seen.never_run(), 0);
     let rest = (STEADY.keys - URGENT) as usize;
-    // One lower level. What is handed out at the moment at which a key becomes Ready counts here, too: a slot each.
+    // One lower level. Hand-outs at the time at which a key becomes Ready also count here: at most one for each slot.
     let most = (SHARE + 1) * rest + STEADY.slots;
     assert!(seen.waited_for(URGENT..STEADY.keys) <= most, "{}", seen.waited_for(URGENT..STEADY.keys));
     let most = URGENT as usize * (SHARE + 1) / SHARE + 1 + STEADY.slots;
@@ -249,7 +252,7 @@ impl Simulated for WritesStatus {
     }
 }
 
-/// [`OVERLOAD`], where a key is Ready again at once.
+/// Runs [`OVERLOAD`] with keys that are Ready again immediately.
 fn after_a_restart(order: Priority) -> Seen {
     let clock = ManualClock::new();
     let queue = WritesStatus(Queue::builder().order(order).clock(clock.clone()).build());
@@ -259,8 +262,8 @@ fn after_a_restart(order: Priority) -> Seen {
     seen
 }
 
-/// A restart lists 2000 objects at the lowest priority. Those that have run raise themselves for ever, and are more than the slots
-/// can do: the others run all the same, each within a minute.
+/// A restart lists 2000 objects at the lowest priority. The keys that have run raise themselves again and again, and are more than the
+/// slots can serve. The other keys still run, each within a minute.
 #[test]
 fn keys_that_raise_themselves_do_not_starve_the_initial_list() {
     let mut seen = after_a_restart(Priority::new());
@@ -269,34 +272,34 @@ fn keys_that_raise_themselves_do_not_starve_the_initial_list() {
     let last = (0..OVERLOAD.keys).map(|key| first(&seen, key).expect("it has run")).max().unwrap();
     assert!(last < Nanos::ZERO + Duration::from_secs(60), "{last:?}");
     assert_eq!(seen.never_run(), 0);
-    // This is what the default is chosen by: with one more they do not.
+    // The default share is chosen by this test: with a share of 6 some keys never run.
     seen = after_a_restart(Priority::new().share(NonZeroU32::new(6).unwrap()));
     assert!(seen.never_run() > 0);
     seen = after_a_restart(Priority::new().strict());
     assert!(seen.never_run() > 1900, "{}", seen.never_run());
 }
 
-/// One group with nearly all keys, and a hundred with one each.
+/// A hundred groups with one key each; all other keys are one big group.
 const SMALL: std::ops::Range<u32> = 1900..2000;
 
 fn group(key: &u32) -> u32 {
     if SMALL.contains(key) { *key } else { 0 }
 }
 
-/// No group waits for more hand-outs than the weights of the others add up to.
+/// No group waits for more hand-outs than the sum of the weights of the other groups.
 fn groups_take_turns(seen: &Seen, big_weight: usize) {
     assert_eq!(seen.never_run(), 0);
-    assert_eq!(seen.hand_outs.len(), OVERLOAD.most(), "no slot is ever free");
+    assert_eq!(seen.hand_outs.len(), OVERLOAD.most(), "a slot was free");
     let others = SMALL.len() - 1 + big_weight;
     for key in SMALL {
         let fate = &seen.fates[key as usize];
         assert!(fate.waited_for <= others, "{key} waited for {} hand-outs", fate.waited_for);
         assert!(fate.longest <= OVERLOAD.time_of(others + 1), "{key} waited for {:?}", fate.longest);
     }
-    // The big one always has Ready keys.
+    // The big group always has Ready keys.
     let mut between = seen.hand_outs.split(|hand_out| !SMALL.contains(&hand_out.key));
     assert!(between.all(|others| others.len() <= SMALL.len()));
-    // Of which each has its turn within the share that the hundred leave: 100 in 5 s and one more time.
+    // A key of the big group waits for the other keys of its group, and for the small groups, which run about every 5 s.
     assert!(seen.longest() <= Duration::from_secs(11), "{:?}", seen.longest());
 }
 
@@ -317,18 +320,21 @@ fn a_cap_holds_and_starves_nobody() {
     let seen = run(&OVERLOAD, order, plain);
     assert_eq!(seen.never_run(), 0);
     let of_big: Vec<_> = seen.hand_outs.iter().filter(|hand_out| !SMALL.contains(&hand_out.key)).collect();
-    assert!(of_big.windows(6).all(|six| six[5].at.since(six[0].at) >= OVERLOAD.work), "five at a time");
-    // Half of the slots are always free for the others.
+    assert!(
+        of_big.windows(6).all(|six| six[5].at.since(six[0].at) >= OVERLOAD.work),
+        "more than five keys of the big group at a time"
+    );
+    // Half of the slots are always free for the small groups.
     for key in SMALL {
         assert!(seen.fates[key as usize].longest <= OVERLOAD.time_of(2 * SMALL.len()), "{key}");
     }
 }
 
-/// kube-runtime's rule: of all keys that are due, the one in the first bucket.
+/// A queue with kube-runtime's rule: of all due keys, the one in the first bucket is next.
 struct FirstBucket {
     clock: ManualClock,
     due: RefCell<BTreeSet<(Nanos, u32)>>,
-    /// By the hash that gives the bucket.
+    /// The keys that are due, by the hash that determines their bucket.
     pending: RefCell<BTreeMap<u64, u32>>,
 }
 
@@ -358,7 +364,7 @@ fn the_simulator_sees_starvation_where_there_is_some() {
         queue.due.borrow_mut().insert((clock.now(), key));
     };
     let seen = simulate(&OVERLOAD, &clock, &queue, add);
-    // Those who come back within 5 s take all slots: the others never have a turn. kube-runtime 5.0: 982.
+    // Keys that return within 5 s take all slots, so the other keys starve. In kube-runtime 5.0, 982 keys never run.
     assert!((900..1000).contains(&seen.never_run()), "{}", seen.never_run());
     assert_eq!(seen.longest(), OVERLOAD.lasts);
 }

@@ -10,13 +10,13 @@ use flyball_workqueue::{Fifo, NoLimiter, Queue, WithTimer};
 pub(crate) type TimedQueue<K = &'static str> = Queue<K, Fifo, NoLimiter, WithTimer<ManualTimer>>;
 pub(crate) type BackoffQueue<K = &'static str> = Queue<K, Fifo, Exponential<K>, WithTimer<ManualTimer>>;
 
-/// A queue with delays, and the clock it lives by.
+/// Returns a queue with delays, and its clock.
 pub(crate) fn timed() -> (TimedQueue, ManualClock) {
     let clock = ManualClock::new();
     (Queue::builder().timer(clock.timer()).seed(1).build(), clock)
 }
 
-/// A queue with delays and a backoff of 10 ns, 20 ns, … 1 s, and the clock it lives by.
+/// Returns a queue with delays and a backoff of 10 ns, 20 ns, … 1 s, and its clock.
 pub(crate) fn backoff() -> (BackoffQueue, ManualClock) {
     let clock = ManualClock::new();
     let limiter = Exponential::new(ns(10)..=Duration::from_secs(1));
@@ -27,12 +27,12 @@ pub(crate) fn ns(nanos: u64) -> Duration {
     Duration::from_nanos(nanos)
 }
 
-/// So many failures, at least one.
+/// Returns the number of failures as a limit, which is at least one.
 pub(crate) fn times(failures: u32) -> NonZeroU32 {
     NonZeroU32::new(failures).unwrap()
 }
 
-/// No key in whatever state.
+/// Returns whether the queue holds no key in any state.
 pub(crate) fn holds_nothing(stats: &flyball_workqueue::QueueStats) -> bool {
     (stats.ready, stats.waiting, stats.leased, stats.dirty, stats.leased_waiting) == (0, 0, 0, 0, 0)
 }

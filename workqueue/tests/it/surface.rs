@@ -1,4 +1,4 @@
-//! The surface: auto traits, error traits and messages, sizes. A change here is a change for users.
+//! The public interface: auto traits, error traits, messages and sizes. A change here affects users.
 
 use std::cell::Cell;
 use std::error::Error;
@@ -22,7 +22,7 @@ fn sync<T: Sync>() {}
 fn unpin<T: Unpin>() {}
 fn fixed<T: 'static>() {}
 
-/// A key that is `Send` only: a queue and its leases may still go anywhere.
+/// A key that is `Send` only. The queue and its leases can still be sent to any thread.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct SendOnly(u32, PhantomData<Cell<u32>>);
 
@@ -57,7 +57,7 @@ fn auto_traits() {
     sync::<Leftovers<u32>>();
 }
 
-/// The other futures, a getter, and everything that is only data.
+/// The other futures, a consumer, and the types that hold only data.
 #[test]
 fn auto_traits_of_the_rest() {
     type Time = WithTimer<ManualTimer>;
@@ -138,7 +138,7 @@ fn errors() {
         queue.blocking_get_timeout(std::time::Duration::ZERO).unwrap_err().to_string(),
         "the queue is closed"
     );
-    // Of a key that shows nothing of itself, nothing is shown.
+    // The messages do not contain the key.
     let refused = queue.add("secret").unwrap_err();
     assert_eq!(refused.to_string(), "the queue is shut down");
     assert!(!format!("{refused:?}").contains("secret"));
@@ -193,7 +193,7 @@ fn sizes() {
     assert!(size_of::<Option<Lease<Box<u8>>>>() == size_of::<Lease<Box<u8>>>());
 }
 
-/// The types that are left out are those of the plainest queue.
+/// The default type parameters are those of `Queue::new`.
 #[test]
 fn types_by_default() {
     let delaying: Queue<u32, Fifo, NoLimiter, WithClock> = Queue::builder().with_delays().build();
@@ -206,7 +206,7 @@ fn types_by_default() {
     let _: Queue<u32, Fifo, NoLimiter> = Queue::default();
 }
 
-/// Handles are handles to one queue.
+/// Clones of a queue are handles to the same queue.
 #[test]
 fn clones_share() {
     let queue = Queue::new();

@@ -1,4 +1,4 @@
-//! A queue behind the small traits: what generic code sees.
+//! A queue that is used through the traits for generic code.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -7,7 +7,7 @@ use flyball_workqueue::{AddKeys, BlockingGetKeys, DelayKeys, EndKeys, GetKeys, K
 
 use crate::support::{BackoffQueue, backoff, ns};
 
-/// One key, as generic code would serve it.
+/// Serves one key, as generic code does.
 fn serve<Q: BlockingGetKeys + ?Sized>(queue: &Q, run: impl FnOnce(&Q::Key) -> bool) {
     let leased = queue.blocking_get().expect("open");
     if run(queue.key(&leased)) { queue.succeed(leased) } else { queue.retry(leased) }

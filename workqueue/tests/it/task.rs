@@ -1,4 +1,4 @@
-//! A future with a waker of its own, and helpers to see what a queue holds.
+//! A future with its own waker, and helpers that show the contents of a queue.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,12 +14,12 @@ use testkit::wakers::{Counting, poll_with};
 
 use crate::support::{BackoffQueue, ns};
 
-/// A future that is polled by hand, and knows how often it was woken.
+/// A future that is polled by hand and counts its wake-ups.
 pub(crate) struct Task<'a, T> {
     future: Pin<Box<dyn Future<Output = T> + 'a>>,
     counting: Arc<Counting>,
     waker: Waker,
-    /// Wake-ups at the last poll, if there was one.
+    /// The number of wake-ups at the last poll; `None` before the first poll.
     polled: Option<usize>,
 }
 
@@ -29,10 +29,10 @@ impl<'a, T> Task<'a, T> {
         Self { future: Box::pin(future), counting, waker, polled: None }
     }
 
-    /// One that has found nothing yet.
+    /// Creates a task and polls it once; the future must be pending.
     pub(crate) fn waiting(future: impl Future<Output = T> + 'a) -> Self {
         let mut task = Self::new(future);
-        assert!(task.poll().is_pending(), "it had nothing to wait for");
+        assert!(task.poll().is_pending(), "the future completed at its first poll");
         task
     }
 
@@ -45,11 +45,11 @@ impl<'a, T> Task<'a, T> {
         self.poll().is_ready()
     }
 
-    /// What it comes to, now.
+    /// Polls the future, which must complete, and returns its output.
     pub(crate) fn finish(&mut self) -> T {
         match self.poll() {
             Poll::Ready(output) => output,
-            Poll::Pending => panic!("it is not ready"),
+            Poll::Pending => panic!("the future is pending"),
         }
     }
 
@@ -57,23 +57,23 @@ impl<'a, T> Task<'a, T> {
         self.counting.wakes()
     }
 
-    /// Was polled, and found nothing.
+    /// Returns whether the future was polled. A task that has completed is not kept.
     pub(crate) fn waits(&self) -> bool {
         self.polled.is_some()
     }
 
-    /// Was woken since its last poll.
+    /// Returns whether the task was woken since its last poll.
     pub(crate) fn knows(&self) -> bool {
         self.polled.is_some_and(|wakes| wakes < self.wakes())
     }
 
-    /// Never polled again, and never dropped.
+    /// Leaks the future: it is neither polled again nor dropped.
     pub(crate) fn forget(self) {
         std::mem::forget(self.future);
     }
 }
 
-/// The deadline of a key that waits, leased or not.
+/// Returns the deadline of a key that waits, leased or not.
 pub(crate) fn deadline<L, T>(queue: &Queue<&'static str, Fifo, L, T>, key: &'static str) -> u64
 where
     L: Policy<&'static str> + Send + 'static,
@@ -85,14 +85,14 @@ where
     }
 }
 
-/// The lists of a report, leased keys sorted.
+/// Returns the lists of the leftovers, with the leased keys sorted.
 pub(crate) fn lists<K: Ord>(left: Leftovers<K>) -> (Vec<K>, Vec<K>, Vec<K>) {
     let Leftovers { ready, waiting, mut leased, .. } = left;
     leased.sort();
     (ready, waiting, leased)
 }
 
-/// Serves everything that is Ready; says how many keys that were.
+/// Serves all Ready keys. Returns their number.
 pub(crate) fn serve<K: Key, L, T>(queue: &Queue<K, Fifo, L, T>) -> usize
 where
     L: QueueLimiter<K>,
@@ -108,7 +108,7 @@ pub(crate) fn keys<K: Clone, T>(leases: &[Lease<K, T>]) -> Vec<K> {
     leases.iter().map(|lease| lease.key().clone()).collect()
 }
 
-/// With a backoff of 100 ns, 200 ns, … 1 µs that no add shortens, and the clock it lives by.
+/// Returns a queue with a strict backoff of 100 ns, 200 ns, … 1 µs, and its clock.
 pub(crate) fn strict() -> (BackoffQueue, ManualClock) {
     let clock = ManualClock::new();
     let limiter = Exponential::new(ns(100)..=ns(1_000));

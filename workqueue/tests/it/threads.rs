@@ -1,4 +1,4 @@
-//! Real threads, blocking and async getters mixed. No sleeps: a lost wake-up shows as a test that never ends.
+//! Real threads with blocking and async getters. The tests do not sleep: after a lost wake-up a test never ends.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -25,7 +25,7 @@ fn never_twice_at_once_and_never_lost() {
                     let Some(lease) = lease else { break };
                     runs += 1;
                     let key = *lease;
-                    assert!(!running[key].swap(true, Ordering::SeqCst), "twice at once");
+                    assert!(!running[key].swap(true, Ordering::SeqCst), "the key is leased twice");
                     seen[key].store(wanted[key].load(Ordering::SeqCst), Ordering::SeqCst);
                     assert!(running[key].swap(false, Ordering::SeqCst));
                     match (runs + worker) % 7 {
@@ -54,7 +54,7 @@ fn never_twice_at_once_and_never_lost() {
         }
         let left = block_on(queue.drain());
         assert!(left.ready.is_empty() && left.leased.is_empty());
-        // A failure during the drain is left over; the run that failed had seen everything.
+        // A key that fails during the drain is a leftover; its failed run has seen all adds.
         assert!(left.waiting.len() <= KEYS);
     });
     for key in 0..KEYS {
@@ -96,7 +96,7 @@ fn ping_pong() {
     });
 }
 
-/// Async getters that are dropped while others wait, beside blocking ones: no key stays behind.
+/// Async getters are dropped while others wait, beside blocking getters: no key is left.
 #[test]
 fn impatient_getters() {
     use std::future::Future;
@@ -110,7 +110,7 @@ fn impatient_getters() {
             let (queue, taken) = (&queue, &taken);
             scope.spawn(move || {
                 loop {
-                    // Gives up after a few polls, each with a waker of its own, then starts again.
+                    // Drops the future after a few polls, each with another waker, then starts again.
                     let mut get = Box::pin(queue.get());
                     let mut polls = 0;
                     let answer = block_on(std::future::poll_fn(|cx: &mut Context<'_>| {
@@ -149,7 +149,7 @@ fn impatient_getters() {
     assert_eq!(taken.load(Ordering::SeqCst), ADDS as usize);
 }
 
-/// Producers that meet the end: each key was taken, or came back to its producer.
+/// A shutdown is concurrent with producers: each key was taken, or was returned to its producer.
 #[test]
 fn producers_meet_the_end() {
     for _ in 0..30 {

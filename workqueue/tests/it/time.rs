@@ -1,4 +1,5 @@
-//! Never early; Ready from the deadline, noticed or not; no clock read where nothing waits; one hash where one must be.
+//! Deadlines and the cost of operations: a key is never early, and is Ready from its deadline on. The clock is read only while a key waits.
+//! A key is hashed as rarely as possible.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -30,7 +31,7 @@ fn ready_from_the_deadline_whether_noticed_or_not() {
     assert_eq!(queue.add_after("a", ns(0)).unwrap(), flyball_workqueue::Added::Merged);
 }
 
-/// Nobody looks until long after; the order is that of becoming ready all the same.
+/// No operation runs until long after the deadlines. The keys are still handed out in the order in which they became Ready.
 #[test]
 fn the_order_is_by_time_of_becoming_ready() {
     let (queue, clock) = timed();
@@ -67,7 +68,7 @@ fn a_wait_that_ends_under_a_lease_is_a_mark() {
     assert_eq!(*queue.try_get().unwrap(), "b");
 }
 
-/// Two thousand random deadlines, one step at a time: each comes exactly at its deadline, equal ones in order.
+/// Two thousand random deadlines, one step at a time: each key is handed out exactly at its deadline, equal deadlines in order.
 #[test]
 fn never_early_never_late() {
     let (queue, clock) = numbers();
@@ -89,7 +90,7 @@ fn never_early_never_late() {
     assert!(expected.next().is_none());
 }
 
-/// A getter on a timer comes at the deadline, not before, however often the timer fires early.
+/// A getter receives the key at its deadline and not before, however often the timer fires early.
 #[test]
 fn a_timer_that_fires_early_is_no_deadline() {
     let (queue, clock) = timed();
@@ -121,7 +122,7 @@ fn for_ever_is_for_ever() {
     assert_eq!(*queue.try_get().unwrap(), "a");
 }
 
-/// A blocking getter needs no runtime to wait for a deadline; the machine's clock is in the queue, not in the test.
+/// A blocking getter needs no runtime to wait for a deadline. The queue of this test uses the machine's clock.
 #[test]
 fn a_blocking_getter_waits_for_the_deadline() {
     let queue = Queue::builder().with_delays().build();
@@ -144,7 +145,7 @@ fn a_timed_getter_gives_up() {
     lease.done();
 }
 
-/// Two blocking getters, one of them with the deadline: when it takes the key, the other looks after the next one.
+/// Of two blocking getters, one sleeps until the deadline. When it takes the key, the other one sleeps until the next deadline.
 #[test]
 fn blocking_getters_hand_over() {
     for _ in 0..20 {
@@ -169,9 +170,9 @@ fn blocking_getters_hand_over() {
     }
 }
 
-// ---- what is not done -------------------------------------------------------------------------------------------
+// ---- calls that must not happen ---------------------------------------------------------------------------------
 
-/// A manual timer that counts what is asked of it.
+/// A manual timer that counts its calls.
 struct Watched {
     timer: ManualTimer,
     reads: Arc<AtomicUsize>,
@@ -219,14 +220,14 @@ fn no_clock_is_read_where_nothing_waits() {
     queue.add_after("c", ns(5)).unwrap();
     assert!(queue.cancel(&"c"));
     let before = reads.load(Ordering::SeqCst);
-    assert!(before >= 1, "a delay starts somewhere");
+    assert!(before >= 1, "the delayed add did not read the clock");
     cycle();
-    assert_eq!(reads.load(Ordering::SeqCst), before, "nothing waits any more");
+    assert_eq!(reads.load(Ordering::SeqCst), before, "the clock was read although no key waits");
     queue.add_after("c", ns(5)).unwrap();
     let before = reads.load(Ordering::SeqCst);
     queue.add("a").unwrap();
-    assert!(reads.load(Ordering::SeqCst) > before, "the order between both depends on the time");
-    assert_eq!(alarms.load(Ordering::SeqCst), 0, "nobody waits for it");
+    assert!(reads.load(Ordering::SeqCst) > before, "the clock was not read although a key waits");
+    assert_eq!(alarms.load(Ordering::SeqCst), 0, "an alarm was set although no getter waits");
     queue.cancel(&"c");
     queue.cancel(&"a");
     let before = reads.load(Ordering::SeqCst);
@@ -243,11 +244,11 @@ fn one_hash_an_add_and_none_at_the_end_of_a_lease() {
     for id in 0..2_000 {
         queue.add(mood.key(id)).unwrap();
     }
-    assert_eq!(calls(Point::Hash), 2_000, "growing hashes nothing again");
+    assert_eq!(calls(Point::Hash), 2_000, "the growth of the table hashed keys again");
     for id in 0..2_000 {
         queue.add(mood.key(id)).unwrap();
     }
-    assert_eq!(calls(Point::Hash), 4_000, "nor does merging");
+    assert_eq!(calls(Point::Hash), 4_000, "a merged add did not hash its key exactly once");
     let (hashes, eqs, clones) = (calls(Point::Hash), calls(Point::Eq), calls(Point::Clone));
     let mut leases: Vec<_> = std::iter::from_fn(|| queue.try_get().ok()).collect();
     assert_eq!((calls(Point::Hash), calls(Point::Eq), calls(Point::Clone)), (hashes, eqs, clones + 2_000));
@@ -264,7 +265,7 @@ fn one_hash_an_add_and_none_at_the_end_of_a_lease() {
     assert_eq!(mood.live(), 0);
 }
 
-/// A limiter that knows no failure costs a success nothing.
+/// If the limiter has no failures, a success hashes no key.
 #[test]
 fn a_success_without_failures_hashes_nothing() {
     let mood = Mood::new();
@@ -279,10 +280,10 @@ fn a_success_without_failures_hashes_nothing() {
     }
     assert_eq!(mood.calls(Point::Hash), hashes);
     queue.add_after(mood.key(1), ns(1)).unwrap();
-    assert_eq!(mood.calls(Point::Hash), hashes + 1, "a delayed add hashes once, too");
+    assert_eq!(mood.calls(Point::Hash), hashes + 1, "a delayed add did not hash its key exactly once");
 }
 
-/// A backoff that is over arms nothing and reads nothing; one that is not, does.
+/// A key that is retried is not Ready before its backoff is over.
 #[test]
 fn a_retry_is_due_at_its_backoff() {
     let (queue, clock) = backoff();
@@ -299,7 +300,7 @@ fn numbers() -> (crate::support::TimedQueue<u64>, ManualClock) {
     (Queue::builder().timer(clock.timer()).build(), clock)
 }
 
-/// A timer that rings when it is told to, whatever the time.
+/// A timer that fires when the test tells it to, whatever the time.
 #[derive(Clone, Default)]
 struct Bell {
     clock: ManualClock,
@@ -318,7 +319,7 @@ impl Timer for Bell {
     }
 }
 
-/// A timer may ring early. The moment that it was set for is not the time, whoever waits, and whatever the order.
+/// A timer may fire early. The time that it was set for must not be used as the current time, in any order.
 #[test]
 fn a_timer_that_rings_early_makes_no_key_ready() {
     let bell = Bell::default();

@@ -1,12 +1,12 @@
-//! Counterparts of client-go's `util/workqueue` tests, one named case each, then what upstream does not cover.
-//! Those of controller-runtime's `priorityqueue` are below, in a file of their own.
+//! Counterparts of client-go's `util/workqueue` tests, one named case each, then cases that upstream does not cover. The counterparts of
+//! controller-runtime's `priorityqueue` tests are in `upstream/controller_runtime.rs`.
 //!
-//! Not here, and why:
-//! - `TestCollapse`'s and `TestCollapseWhileProcessing`'s calls of `Touch`: there is no pluggable backing queue, so
-//!   what they pin (a second add neither doubles nor moves a key) is asserted on the order itself.
+//! Not covered here:
+//! - The calls of `Touch` in `TestCollapse` and `TestCollapseWhileProcessing`: the backing queue is not pluggable, so these tests assert
+//!   the behaviour itself (a second add neither doubles nor moves a key).
 //! - `TestItemExponentialFailureRateLimiter`, `…OverFlow`, `TestItemFastSlowRateLimiter`, `TestMaxOfRateLimiter`,
-//!   `TestWithMaxWaitRateLimiter`: the limiters live in `flyball-ratelimit`, and so do their tests.
-//! - `TestMetricShutdown`, `TestMetrics`: the queue has no metrics of its own.
+//!   `TestWithMaxWaitRateLimiter`: the limiters and their tests are in `flyball-ratelimit`.
+//! - `TestMetricShutdown`, `TestMetrics`: see `metrics/meanings.rs`.
 //! - `TestParallelizeUntil`: not part of a queue.
 
 mod controller_runtime;
@@ -39,7 +39,7 @@ fn finish(queue: &Queue<u32>, end: End) {
     }
 }
 
-/// `TestBasic`: many producers and consumers, both ends; nothing added afterwards comes out.
+/// `TestBasic`: many producers and consumers, and both kinds of shutdown. A key that is added afterwards is not handed out.
 #[test]
 fn basic() {
     const LATE: u32 = u32::MAX;
@@ -52,7 +52,7 @@ fn basic() {
                 .map(|_| {
                     scope.spawn(|| {
                         while let Some(lease) = queue.blocking_get() {
-                            assert!(running.lock().unwrap().insert(*lease), "twice at once");
+                            assert!(running.lock().unwrap().insert(*lease), "a key is leased twice");
                             thread::yield_now();
                             assert!(running.lock().unwrap().remove(&*lease));
                             *runs.lock().unwrap().entry(*lease).or_default() += 1;
@@ -90,7 +90,7 @@ fn basic() {
     }
 }
 
-/// `TestAddWhileProcessing`: consumers add the key they are working on; it ends all the same.
+/// `TestAddWhileProcessing`: consumers add the key that they are working on; the queue still closes.
 #[test]
 fn add_while_processing() {
     for end in [End::ShutDown, End::Drain] {
@@ -109,7 +109,7 @@ fn add_while_processing() {
                                 queue.add(*lease).unwrap();
                                 idle.wait();
                             }
-                            // Refused where the end was quicker: the count is taken before the add.
+                            // Refused if the shutdown was faster: the run is counted before the add.
                             Ok(_) => drop(queue.add(*lease)),
                             Err(_) => {}
                         }
@@ -120,7 +120,7 @@ fn add_while_processing() {
             for key in 0..50 {
                 queue.add(key).unwrap();
             }
-            // The last of the re-adds has happened.
+            // Consumers add no key after this.
             idle.wait();
             finish(&queue, end);
         });
@@ -207,7 +207,7 @@ fn drain_waits_for_what_is_in_flight() {
     assert!(poll_once(drain.as_mut()).is_ready());
 }
 
-/// `TestNoQueueDrainageUsingShutDown`: a plain shut down waits for nobody.
+/// `TestNoQueueDrainageUsingShutDown`: a plain shutdown does not wait.
 #[test]
 fn shut_down_does_not_wait() {
     let queue = Queue::new();
@@ -219,8 +219,8 @@ fn shut_down_does_not_wait() {
     drop(leases);
 }
 
-/// `TestForceQueueShutdownUsingShutDown`: upstream lets a plain shut down release a drain. Here a drain has a time
-/// limit, can be dropped, and `stop_now` names what is left; a plain shut down beside it changes nothing.
+/// `TestForceQueueShutdownUsingShutDown`: upstream's plain shutdown releases a drain. Here a drain has a time limit, can be dropped, and
+/// `stop_now` returns the keys that are left. A concurrent plain shutdown has no effect on the drain.
 #[test]
 fn a_drain_can_be_given_up() {
     let queue = Queue::new();
@@ -244,7 +244,7 @@ fn drain_serves_a_dirty_key_once_more() {
     queue.add("foo").unwrap();
     let mut drain = Box::pin(queue.drain());
     assert!(poll_once(drain.as_mut()).is_pending());
-    assert!(matches!(queue.try_get(), Err(TryGetError::Empty)), "not closed: it comes back");
+    assert!(matches!(queue.try_get(), Err(TryGetError::Empty)), "closed although a dirty key is leased");
     lease.done();
     assert!(poll_once(drain.as_mut()).is_pending());
     let again = queue.try_get().unwrap();
@@ -253,7 +253,7 @@ fn drain_serves_a_dirty_key_once_more() {
     assert!(poll_once(drain.as_mut()).is_ready());
 }
 
-/// `TestGarbageCollection`: a key that is gone is referenced by nothing.
+/// `TestGarbageCollection`: nothing references a key that has left.
 #[test]
 fn garbage_collection() {
     let queue = Queue::new();
@@ -289,13 +289,13 @@ fn the_earliest_delay_wins() {
     clock.advance(ms(60));
     queue.try_get().unwrap().done();
     clock.advance(ms(20));
-    assert!(queue.try_get().is_err(), "the later one was merged");
+    assert!(queue.try_get().is_err(), "the merged delay ran the key again");
     assert_eq!(queue.add_after("foo", ms(50)).unwrap(), Added::New);
     assert_eq!(queue.add_after("foo", ms(30)).unwrap(), Added::Merged);
     clock.advance(ms(40));
     queue.try_get().unwrap().done();
     clock.advance(ms(20));
-    assert!(queue.try_get().is_err(), "the later one was replaced");
+    assert!(queue.try_get().is_err(), "the later delay ran the key again");
 }
 
 /// `TestAddTwoFireEarly`.
@@ -333,7 +333,7 @@ fn shortest_first_after_one_step() {
     }
 }
 
-/// `TestRateLimitingQueue`, with one difference: a failure within the open backoff is the same failure.
+/// `TestRateLimitingQueue`, with one difference: failures within one backoff count once.
 #[test]
 fn rate_limited_adds() {
     let (queue, clock) = backoff();
@@ -359,19 +359,19 @@ fn rate_limited_adds() {
     queue.try_get().unwrap().done();
     queue.add_rate_limited("one").unwrap();
     clock.advance(ns(10));
-    assert_eq!(queue.ready_len(), 1, "the first delay again");
+    assert_eq!(queue.ready_len(), 1, "the key does not have the first delay again");
 }
 
 // ---- not covered upstream --------------------------------------------------------------------------------------
 //
-// Elsewhere, or nowhere, and why:
-// - "Done without Get", "double Done": a lease is consumed by its end; what `detach` allows is in `detached.rs`.
-// - `AddAfter` of less than nothing: a `Duration` cannot say it.
-// - The bucket limiter, base 0, 2^63 and max-of of nothing: `flyball-ratelimit`. Metrics, in a drain or not: there are
-//   none; what they are made of can be seen, see `a_long_drain_can_be_watched`.
-// - Fairness and starvation: `defects.rs`, by the peer that lacks it. `ParallelizeUntil`: not part of a queue.
+// Not covered here:
+// - "Done without Get", "double Done": ending a lease consumes it; `detached.rs` has the cases that `detach` allows.
+// - A negative delay of `AddAfter`: a `Duration` is not negative.
+// - The bucket limiter, a base of 0, 2^63 and an empty max-of: `flyball-ratelimit`. Metrics: `metrics/meanings.rs`; statistics during a
+//   drain: `a_long_drain_can_be_watched`.
+// - Fairness and starvation: `defects.rs`. `ParallelizeUntil`: not part of a queue.
 
-/// Drain with keys that nobody works on yet: upstream returns at once and loses them.
+/// A drain with keys that are not leased yet: upstream returns immediately and loses them.
 #[test]
 fn drain_waits_for_what_is_queued() {
     let queue = Queue::new();
@@ -403,7 +403,7 @@ fn two_drains_both_end() {
     assert!(poll_once(two.as_mut()).is_ready());
 }
 
-/// Drain of a queue with delays: upstream loses what waits, here it is named.
+/// A drain of a queue with delays: upstream loses the waiting keys, here they are returned.
 #[test]
 fn drain_names_what_waits() {
     let (queue, clock) = timed();
@@ -420,7 +420,7 @@ fn drain_names_what_waits() {
     assert_eq!((ready, waiting, leased), (vec![], vec!["soon", "late"], vec![]));
 }
 
-/// Shut down twice, three times, in any mixture.
+/// Shutdown, drain and stop, repeatedly and in any combination.
 #[test]
 fn every_end_is_idempotent() {
     let queue: Queue<u32> = Queue::new();
@@ -435,7 +435,7 @@ fn every_end_is_idempotent() {
     assert!(matches!(queue.try_get(), Err(TryGetError::Closed)));
 }
 
-/// Add against a waiting key (kubernetes#126027): one run, not two.
+/// An add of a waiting key (kubernetes#126027) causes one run, not two.
 #[test]
 fn an_add_supersedes_the_wait() {
     for now in [false, true] {
@@ -449,7 +449,7 @@ fn an_add_supersedes_the_wait() {
     }
 }
 
-/// A delay of nothing is an add.
+/// A delayed add with a delay of zero is an add.
 #[test]
 fn no_delay_is_an_add() {
     let (queue, _clock) = timed();
@@ -459,7 +459,7 @@ fn no_delay_is_an_add() {
     assert_eq!(*queue.try_get().unwrap(), "first");
 }
 
-/// Equal deadlines come out in the order of their adds.
+/// Keys with equal deadlines are handed out in the order of their adds.
 #[test]
 fn equal_deadlines_keep_order() {
     let (queue, clock) = timed();
@@ -473,7 +473,7 @@ fn equal_deadlines_keep_order() {
     assert_eq!(order, keys);
 }
 
-/// Limiter called at shut down: a refused add counts no failure.
+/// A rate-limited add that is refused after shutdown counts no failure.
 #[test]
 fn a_refused_add_counts_no_failure() {
     let (queue, _clock) = backoff();
@@ -482,7 +482,7 @@ fn a_refused_add_counts_no_failure() {
     assert_eq!(queue.num_requeues(&"foo"), 0);
 }
 
-/// A getter that returns a key with "shut down" in the same breath: here an answer is a key or the end.
+/// Upstream's `Get` may return a key together with "shut down". Here it returns either a key or the end.
 #[test]
 fn a_key_or_the_end() {
     let queue = Queue::new();
@@ -494,7 +494,7 @@ fn a_key_or_the_end() {
     assert!(queue.blocking_get().is_none());
 }
 
-/// Memory after a burst: keys are gone, whatever was allocated for them.
+/// After a burst all keys are dropped; the queue keeps only its memory.
 #[test]
 fn a_burst_leaves_no_key_behind() {
     let queue = Queue::new();
@@ -508,7 +508,7 @@ fn a_burst_leaves_no_key_behind() {
     assert!(keys.iter().all(|key| Arc::strong_count(key) == 1));
 }
 
-/// A blocked getter is released by shut down, wherever it blocks.
+/// A shutdown releases every blocked getter.
 #[test]
 fn shut_down_releases_blocked_getters() {
     let queue: Queue<u32> = Queue::new();
@@ -532,7 +532,7 @@ fn shut_down_releases_blocked_getters() {
     });
 }
 
-/// Forget against a limited add: upstream's add sits in a buffer, and may count after the forget.
+/// A `forget` after a rate-limited add: upstream buffers the add, which may then count after the `forget`.
 #[test]
 fn forget_comes_after_the_add_before_it() {
     let (queue, _clock) = backoff();
@@ -542,10 +542,10 @@ fn forget_comes_after_the_add_before_it() {
         queue.forget(&"foo");
         assert_eq!(queue.num_requeues(&"foo"), 0);
     }
-    assert!(matches!(queue.state(&"foo"), KeyState::Waiting(_)), "what waits, waits on");
+    assert!(matches!(queue.state(&"foo"), KeyState::Waiting(_)), "`forget` ended the wait");
 }
 
-/// A long drain: upstream's gauges freeze with the shutdown.
+/// Statistics during a long drain: upstream does not update its gauges after shutdown.
 #[test]
 fn a_long_drain_can_be_watched() {
     let (queue, clock) = timed();

@@ -1,4 +1,4 @@
-//! A task that is served at once, again and again, lets others run now and then.
+//! A task whose operations always complete immediately yields to other tasks from time to time.
 
 use std::task::Poll;
 
@@ -6,18 +6,18 @@ use flyball_workqueue::Queue;
 
 use crate::task::Task;
 
-/// A queue that is never empty, in which some are served.
+/// Serves `count` keys of a queue that is never empty.
 fn serves(queue: &Queue<u32>, count: usize) {
     for _ in 0..count {
         let mut task = Task::new(queue.get());
         while task.poll().is_pending() {
-            assert!(task.knows(), "it gives way");
+            assert!(task.knows(), "the task yielded without waking itself");
         }
         queue.add_many(0..2);
     }
 }
 
-/// The one task may run on another thread: that it waits says nothing of the other.
+/// A task that waits may run on another thread, so it must not prevent other tasks from yielding.
 #[test]
 fn one_that_waits_does_not_keep_another_from_yielding() {
     let queue = Queue::builder().capacity(1).build();
@@ -31,7 +31,7 @@ fn one_that_waits_does_not_keep_another_from_yielding() {
             let lease = if let Poll::Ready(lease) = first { lease } else { consumer.finish() };
             lease.unwrap().done();
             while producer.poll().is_pending() {
-                assert!(producer.knows(), "there is room");
+                assert!(producer.knows(), "the producer yielded without waking itself");
             }
             gave_way
         })
@@ -39,7 +39,7 @@ fn one_that_waits_does_not_keep_another_from_yielding() {
     assert!((0..5).all(|_| gives_way()));
 }
 
-/// As in a `select!` in a loop, of room and keys.
+/// A task polls an adder and a getter in a loop, as with `select!`.
 #[test]
 fn one_that_waits_in_the_same_task_does_not_keep_it_from_yielding() {
     let queue = Queue::builder().capacity(2).build();
@@ -59,12 +59,12 @@ fn one_that_waits_in_the_same_task_does_not_keep_it_from_yielding() {
                 lease.unwrap().requeue();
                 false
             });
-            assert!(gives_way, "time {time}, the one that waits is polled first: {first}");
+            assert!(gives_way, "no yield at time {time}; the waiting future is polled first: {first}");
         }
     }
 }
 
-/// However many others are served between its polls.
+/// A task that has yielded is served at its next poll, however many other tasks are served in between.
 #[test]
 fn one_that_has_given_way_is_served_at_its_next_poll() {
     let queue = Queue::new();
@@ -82,7 +82,7 @@ fn one_that_has_given_way_is_served_at_its_next_poll() {
     assert!(gave_way > 0);
 }
 
-/// Those that take turns in step give way in turn, too.
+/// Workers that run in lockstep all yield, one after the other.
 #[test]
 fn workers_in_step_give_way_in_turn() {
     for workers in 1..10 {
@@ -101,7 +101,7 @@ fn workers_in_step_give_way_in_turn() {
     }
 }
 
-/// As in a `select!` with another branch that is always ready, or under a limit of nothing.
+/// A task polls each future once and drops it, as in a `select!` with another branch that is always ready, or with a time limit of zero.
 #[test]
 fn one_that_polls_each_future_once_is_served_again_after_one_that_gave_way() {
     let queue = Queue::new();
@@ -113,7 +113,7 @@ fn one_that_polls_each_future_once_is_served_again_after_one_that_gave_way() {
             Poll::Pending => in_vain += 1,
         }
     }
-    assert_eq!(in_vain, 3, "one of 128");
+    assert_eq!(in_vain, 3, "not exactly one of 128 polls yielded");
 
     let queue = Queue::builder().capacity(1_000).build();
     let refused = (0..500_u32).filter(|key| Task::new(queue.add_when_room(*key)).poll().is_pending()).count();

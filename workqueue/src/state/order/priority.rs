@@ -49,9 +49,9 @@ pub struct Priority {
     share: Option<NonZeroU32>,
 }
 
-/// A fifth of the hand-outs. This is the most that lets 2000 keys which are listed at a restart run once within a
-/// minute, while the keys that have run keep ten workers busy (`workqueue/tests/it/starvation.rs`). A production queue
-/// was starved for half an hour by three keys (home-operations/miroir#122), so strict priorities must be requested.
+/// One lower priority gets a fifth of the hand-outs. With 4, 2000 keys that are listed at a restart each run once within a minute, while
+/// the keys that have run keep ten workers busy; with 6 they do not (`workqueue/tests/it/starvation.rs`). A production queue was starved
+/// for half an hour by three keys (home-operations/miroir#122), so strict priorities must be requested.
 const DEFAULT_SHARE: NonZeroU32 = NonZeroU32::new(4).unwrap();
 
 impl Priority {

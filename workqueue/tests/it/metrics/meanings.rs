@@ -1,4 +1,4 @@
-//! What client-go's names mean, case by case, and what ours mean beside them.
+//! The meaning of client-go's metrics, case by case, and of the queue's own statistics.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
@@ -31,13 +31,13 @@ fn handed_out(queued: u64) -> Told {
     Told::HandedOut { queued, delayed: false }
 }
 
-/// client-go's `TestMetrics`: adds, a hand-out, five duplicates while it runs, its end, and once more.
+/// client-go's `TestMetrics`: adds, a hand-out, five duplicates while the key is leased, the end of the lease, and a second run.
 #[test]
 fn the_life_of_a_key() {
     let (queue, clock, notes) = measured();
     queue.add("a").unwrap();
     queue.add("a").unwrap();
-    assert_eq!((read(&queue).adds, read(&queue).depth()), (1, 1), "a duplicate is no add");
+    assert_eq!((read(&queue).adds, read(&queue).depth()), (1, 1), "a duplicate counts as an add");
     clock.advance(ns(50));
     let lease = queue.try_get().unwrap();
     assert_eq!(notes.take(), [handed_out(50)]);
@@ -46,19 +46,27 @@ fn the_life_of_a_key() {
     for _ in 0..5 {
         queue.add("a").unwrap();
     }
-    assert_eq!((read(&queue).adds, read(&queue).depth()), (2, 1), "asked for while it runs");
+    assert_eq!((read(&queue).adds, read(&queue).depth()), (2, 1), "a dirty key does not count");
     clock.advance(ns(20));
     assert_eq!((read(&queue).unfinished_work, read(&queue).oldest_lease), (ns(25), Some(ns(25))));
     lease.done();
     assert_eq!(notes.take(), [Told::Ended(Ending::Done, 25)]);
-    assert_eq!((read(&queue).adds, read(&queue).depth(), read(&queue).leased), (2, 1, 0), "not asked anew");
+    assert_eq!(
+        (read(&queue).adds, read(&queue).depth(), read(&queue).leased),
+        (2, 1, 0),
+        "the end of the lease counts as an add"
+    );
     clock.advance(ns(10));
     queue.try_get().unwrap().succeed();
-    assert_eq!(notes.take(), [handed_out(30), Told::Ended(Ending::Succeed, 0)], "since the mark");
+    assert_eq!(
+        notes.take(),
+        [handed_out(30), Told::Ended(Ending::Succeed, 0)],
+        "the time does not start when the key became dirty"
+    );
     assert_eq!((read(&queue).adds, read(&queue).depth()), (2, 0));
 }
 
-/// A delay is counted when it is accepted, its key when its deadline passes, whether anybody looks or not.
+/// A delay counts when it is accepted. Its key counts as an add when the deadline passes, before any operation has processed the deadline.
 #[test]
 fn delays_become_adds_at_their_deadline() {
     let (queue, clock, notes) = measured();
@@ -68,25 +76,34 @@ fn delays_become_adds_at_their_deadline() {
     assert_eq!(
         (now.adds, now.delayed_adds, now.depth(), now.waiting),
         (0, 2, 0, 1),
-        "a merged delay was accepted, too"
+        "the merged delay was not counted"
     );
     clock.advance(ns(10));
     let now = read(&queue);
-    assert_eq!((now.adds, now.delayed_adds, now.depth(), now.waiting), (1, 2, 1, 0), "nobody has looked");
+    assert_eq!(
+        (now.adds, now.delayed_adds, now.depth(), now.waiting),
+        (1, 2, 1, 0),
+        "a passed deadline does not count"
+    );
     clock.advance(ns(7));
     assert_eq!(read(&queue).oldest_ready, Some(ns(7)));
     let lease = queue.try_get().unwrap();
-    assert_eq!(notes.take(), [Told::HandedOut { queued: 7, delayed: true }], "so much too late");
+    assert_eq!(
+        notes.take(),
+        [Told::HandedOut { queued: 7, delayed: true }],
+        "`queued` is not the time since the deadline"
+    );
     lease.succeed_and_requeue_after(ns(5));
     assert_eq!((read(&queue).delayed_adds, read(&queue).waiting), (3, 1));
     queue.add("a").unwrap();
     queue.try_get().unwrap().done();
     let (end, now) = (notes.take(), read(&queue));
-    assert_eq!(end[1], handed_out(0), "promoted: it is not late");
+    assert_eq!(end[1], handed_out(0), "a promoted key was reported as late");
     assert_eq!((now.adds, now.waiting, now.depth()), (2, 0, 0));
 }
 
-/// A deadline that passes while the key runs counts as client-go's add would: in depth at once, its latency since then.
+/// A deadline that passes while the key is leased counts like an add in client-go: immediately in the depth, and its latency starts at the
+/// deadline.
 #[test]
 fn a_deadline_within_a_lease() {
     let (queue, clock, notes) = measured();
@@ -102,7 +119,7 @@ fn a_deadline_within_a_lease() {
     assert_eq!(notes.take()[2], Told::HandedOut { queued: 6, delayed: true });
 }
 
-/// What is taken back was added all the same: counters never fall.
+/// A key that is withdrawn still counts as an add, so counters never decrease.
 #[test]
 fn what_is_withdrawn_was_added() {
     let (queue, clock, _) = measured();
@@ -121,7 +138,7 @@ fn what_is_withdrawn_was_added() {
     assert_eq!((read(&queue).adds, read(&queue).leased), (7, 0));
 }
 
-/// client-go's gauges stand still from shutdown on, of all times.
+/// Statistics stay correct during a drain. client-go does not update its gauges after shutdown.
 #[test]
 fn a_drain_is_seen() {
     let (queue, clock, notes) = measured();
@@ -143,10 +160,14 @@ fn a_drain_is_seen() {
     assert_eq!(
         (read(&queue).depth(), read(&queue).waiting, read(&queue).leased),
         (1, 0, 0),
-        "the mark is served"
+        "the dirty key still counts"
     );
     queue.try_get().unwrap().retry();
-    assert_eq!((read(&queue).depth(), read(&queue).waiting, read(&queue).adds), (0, 1, 3), "left over");
+    assert_eq!(
+        (read(&queue).depth(), read(&queue).waiting, read(&queue).adds),
+        (0, 1, 3),
+        "the leftover counts as pending"
+    );
 }
 
 #[test]
@@ -164,13 +185,13 @@ fn failures_count_once_per_wait() {
     assert_eq!(notes.take()[1..], [Told::Ended(Ending::Dropped, 0), Told::Failed]);
     queue.add("a").unwrap();
     queue.try_get().unwrap().retry();
-    assert_eq!(notes.take()[1..], [Told::Ended(Ending::Retry, 0)], "its backoff is open");
-    assert_eq!(queue.stats().delayed_adds, 2, "accepted all the same");
+    assert_eq!(notes.take()[1..], [Told::Ended(Ending::Retry, 0)], "a failure within a backoff was counted");
+    assert_eq!(queue.stats().delayed_adds, 2, "the delay was not counted");
     clock.advance(ns(10));
     queue.try_get().unwrap().retry();
     let told = [Told::Ended(Ending::Retry, 0), Told::Failed, Told::GaveUp(2)];
     assert_eq!(notes.take()[1..], told);
-    assert_eq!(queue.stats().delayed_adds, 2, "given up: nothing comes back");
+    assert_eq!(queue.stats().delayed_adds, 2, "a key that was given up counted a delay");
     assert!(queue.add_rate_limited("b").is_ok());
     clock.advance(ns(20));
     assert!(queue.add_rate_limited("b").is_err());
@@ -205,7 +226,7 @@ fn an_overdue_lease_is_told_once() {
     assert_eq!(notes.take()[1..], [Told::Overdue(31)]);
 }
 
-/// A batch, a detached key, and leases that go back unseen.
+/// Hand-outs of a batch, and the ends of detached and dropped leases, are reported.
 #[test]
 fn every_way_out_is_told() {
     let (queue, clock, notes) = measured();
@@ -215,13 +236,13 @@ fn every_way_out_is_told() {
     assert_eq!(notes.take(), [handed_out(3); 2]);
     let key = leases.remove(0).detach();
     clock.advance(ns(4));
-    assert!(notes.take().is_empty(), "detached, it is held");
+    assert!(notes.take().is_empty(), "detaching reported an end");
     queue.done(&key).unwrap();
     drop(leases);
     assert_eq!(notes.take(), [Told::Ended(Ending::Done, 4), Told::Ended(Ending::Dropped, 4)]);
 }
 
-/// Orders that take due keys in before they are handed out do not forget since when those were asked for.
+/// An order that gathers due keys keeps the time since which they are due.
 #[test]
 fn another_order_tells_the_same() {
     let (clock, notes) = (ManualClock::new(), Notes::default());
@@ -247,7 +268,7 @@ impl QueueMetrics for Watching {
     }
 }
 
-/// A watch keeps nothing alive, and each sink is given one.
+/// A `StatsReader` does not keep the queue alive, and each sink receives one.
 #[test]
 fn a_watch_ends_with_the_queue() {
     let (one, other) = (Watching::default(), Watching::default());
@@ -258,7 +279,11 @@ fn a_watch_ends_with_the_queue() {
     for sink in [&one, &other] {
         let watches = sink.0.lock().unwrap();
         assert_eq!(watches.len(), 1);
-        assert_eq!(watches[0].read().map(|read| read.leased), Some(1), "its lease keeps it");
+        assert_eq!(
+            watches[0].read().map(|read| read.leased),
+            Some(1),
+            "the lease does not keep the queue alive"
+        );
     }
     drop(lease);
     for sink in [&one, &other] {
@@ -266,7 +291,7 @@ fn a_watch_ends_with_the_queue() {
     }
 }
 
-/// What a stop finds due leaves no trace in the books: more than one operation gathers, in an order that gathers.
+/// A stop counts all due keys as withdrawn, even if there are more than one operation gathers.
 #[test]
 fn a_stop_that_gathers_keeps_the_books() {
     let clock = ManualClock::new();
@@ -281,7 +306,7 @@ fn a_stop_that_gathers_keeps_the_books() {
     assert_eq!(queue.stats().adds, 200);
 }
 
-/// A lease that nobody has seen, as a waker panicked, goes back: its key was asked for once.
+/// If a waker panics, the key is requeued before a caller has seen the lease, and its add is counted once.
 #[test]
 fn what_nobody_has_seen_is_not_counted_twice() {
     let clock = ManualClock::new();

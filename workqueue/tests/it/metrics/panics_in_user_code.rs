@@ -1,4 +1,4 @@
-//! Sinks that panic, call back, and are told by threads at once.
+//! Sinks that panic, call the queue, and receive events from several threads.
 
 use std::panic::panic_any;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -13,7 +13,7 @@ use futures_util::FutureExt;
 
 use crate::support::{ns, times};
 
-/// What it panics with panics when it is dropped.
+/// A panic payload that panics in its drop.
 struct Bomb;
 
 impl Drop for Bomb {
@@ -50,7 +50,7 @@ impl QueueMetrics for Panics {
     }
 }
 
-/// Every method panics at every call, and nothing of it is to be seen; the sink behind it is told all the same.
+/// A sink that panics in every method does not affect the queue. The sink after it still receives all events.
 #[test]
 fn a_sink_that_panics_changes_nothing() {
     let (clock, notes, dead) = (ManualClock::new(), Notes::default(), Arc::new(Mutex::new(Vec::new())));
@@ -65,7 +65,7 @@ fn a_sink_that_panics_changes_nothing() {
         .build();
     queue.add("a").unwrap();
     queue.add("b").unwrap();
-    assert_eq!(queue.add("c").unwrap_err().into_key(), "c", "handed back");
+    assert_eq!(queue.add("c").unwrap_err().into_key(), "c", "the refused key was not returned");
     let leases = queue.try_get_many(2).unwrap();
     clock.advance(ns(5));
     assert!(queue.next_overdue(ns(1)).now_or_never().is_some());
@@ -73,7 +73,7 @@ fn a_sink_that_panics_changes_nothing() {
         lease.retry();
     }
     queue.check().unwrap();
-    assert_eq!(queue.stats().waiting, 2, "a failure waits for its backoff, not for less");
+    assert_eq!(queue.stats().waiting, 2, "a failed key does not wait for its backoff");
     clock.advance(ns(10));
     let mut keys = Vec::new();
     while let Ok(lease) = queue.try_get() {
@@ -90,7 +90,7 @@ fn a_sink_that_panics_changes_nothing() {
     queue.check().unwrap();
 }
 
-/// A lease that is dropped while its thread unwinds tells a sink that panics, too: that must not abort.
+/// A lease that is dropped while its thread unwinds reports to a sink that panics. This must not abort the process.
 #[test]
 fn a_sink_that_panics_while_its_thread_does() {
     let clock = ManualClock::new();
@@ -109,7 +109,7 @@ fn a_sink_that_panics_while_its_thread_does() {
 
 type Own = Queue<&'static str, Fifo, Exponential<&'static str>, WithTimer<ManualTimer>>;
 
-/// Calls the queue that tells it, from within every call.
+/// A sink that calls its queue in every method.
 #[derive(Clone, Default)]
 struct CallsBack(Arc<OnceLock<Own>>);
 
@@ -152,7 +152,7 @@ impl QueueMetrics for CallsBack {
     }
 }
 
-/// No lock is held while a sink is told: not the queue's, and not the limiter's.
+/// Neither the queue's lock nor the limiter's lock is held while a sink is called.
 #[test]
 fn a_sink_may_call_the_queue() {
     let (clock, sink) = (ManualClock::new(), CallsBack::default());
@@ -169,14 +169,14 @@ fn a_sink_may_call_the_queue() {
     leases.into_iter().for_each(|lease| lease.retry());
     clock.advance(ns(10));
     queue.try_get().unwrap().retry();
-    assert!(queue.add_rate_limited("b").is_err(), "exhausted");
+    assert!(queue.add_rate_limited("b").is_err(), "the key was not given up");
     let _ = queue.stop_now();
     assert!(queue.add("c").is_err());
     queue.check().unwrap();
-    assert_eq!(queue.stats().adds, 2 + 2 + 14, "one from within each of 14 calls");
+    assert_eq!(queue.stats().adds, 2 + 2 + 14, "the sink did not add a key in each of 14 calls");
 }
 
-/// Threads that add, take and end: in the end the counters agree with what was told.
+/// Threads add, take and end keys. Afterwards the counters agree with the reported events.
 #[test]
 fn counters_agree_when_threads_work() {
     let notes = Notes::default();
@@ -203,5 +203,9 @@ fn counters_agree_when_threads_work() {
     assert_eq!((read.unfinished_work, read.oldest_lease), (Duration::ZERO, None));
     let outs =
         told.iter().filter(|told| matches!(told, testkit::queue_answers::Told::HandedOut { .. })).count();
-    assert_eq!((outs as u64, told.len()), (read.adds, 2 * outs), "each hand-out once, and its end");
+    assert_eq!(
+        (outs as u64, told.len()),
+        (read.adds, 2 * outs),
+        "a hand-out or its end was not reported exactly once"
+    );
 }

@@ -1,5 +1,5 @@
-//! User code that calls back into the queue it is called by, from every place there is: nothing of it runs under a
-//! lock, or these would never end. And wakers that panic instead.
+//! User code that calls the queue from every callback. None of it runs under a lock; otherwise these tests would deadlock. Also wakers that
+//! panic.
 
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,13 +16,13 @@ use super::Fuse;
 use crate::support::{TimedQueue, ns, times};
 use crate::task::Task;
 
-/// Uses the queue, all over, and leaves it as it was.
+/// Calls many operations of the queue, and leaves its state unchanged.
 fn use_it(queue: &TimedQueue) {
     queue.check().unwrap();
     if !queue.is_shutting_down() {
         let guest = "guest";
         queue.add_many([guest, guest]);
-        // Refused where the queue is full.
+        // The add is refused if the queue is full.
         let _ = queue.add_after_with(guest, ns(5), DelayMode::Replace);
         queue.postpone(&guest, ns(5));
         queue.cancel(&guest);
@@ -93,13 +93,13 @@ fn raw(meddler: Arc<Meddler>) -> RawWaker {
     RawWaker::new(Arc::into_raw(meddler).cast(), &TABLE)
 }
 
-/// The count that the waker of `data` holds.
+/// Takes over the reference count that the waker of `data` holds.
 fn own(data: *const ()) -> Arc<Meddler> {
-    // SAFETY: `data` comes from `raw`, and the waker that held the count is gone.
+    // SAFETY: `data` comes from `raw`, and the waker does not use its reference count any more.
     unsafe { Arc::from_raw(data.cast()) }
 }
 
-/// A count beside the one that the waker of `data` holds.
+/// Returns a new reference, in addition to the one that the waker of `data` holds.
 fn borrow(data: *const ()) -> Arc<Meddler> {
     // SAFETY: `data` comes from `raw`, and the waker, which is borrowed, holds a count.
     unsafe { Arc::increment_strong_count(data.cast::<Meddler>()) };
@@ -108,7 +108,7 @@ fn borrow(data: *const ()) -> Arc<Meddler> {
 
 type Setup = fn(&TimedQueue, &ManualClock);
 
-/// One future of each kind, parked; then what wakes it, then its end: the waker meddles at each step.
+/// Parks a future, wakes it, and completes or drops it. Its waker calls the queue at each step.
 fn meddle<T>(
     future: impl for<'a> Fn(&'a TimedQueue) -> std::pin::Pin<Box<dyn Future<Output = T> + 'a>>,
     setup: Setup,
@@ -123,7 +123,7 @@ fn meddle<T>(
         assert!(poll_with(task.as_mut(), &first.waker()).is_pending());
         assert!(poll_with(task.as_mut(), &second.waker()).is_pending());
         assert!(first.calls(Call::Clone) >= 1 && second.calls(Call::Clone) >= 1);
-        // Its own handle, and the queue's.
+        // The test's own handle, and the queue's handle.
         assert!(first.calls(Call::Drop) + first.calls(Call::Wake) >= 2);
         wakes(&queue, &clock);
         assert!(second.calls(Call::Wake) >= 1);
@@ -184,8 +184,8 @@ fn wakers_of_everybody_else_meddle() {
     meddle(|queue| Box::pin(queue.next_overdue(ns(10))), leased, |queue, _| drop(queue.stop_now()));
 }
 
-/// A hostile task and a bystander of the same kind; the hostile waker panics in its call number `nth`, at every one it
-/// gets. What happens happens all the same, and the bystander is told.
+/// A hostile task and a bystander wait for the same event. The hostile waker panics in call number `nth`, for every call that it gets. The
+/// event still takes effect, and the bystander is woken.
 fn panics_beside_a_bystander<T>(
     name: &str,
     future: impl for<'a> Fn(&'a TimedQueue) -> std::pin::Pin<Box<dyn Future<Output = T> + 'a>>,
@@ -207,13 +207,13 @@ fn panics_beside_a_bystander<T>(
         for _ in 0..2 {
             guarded(&mut || drop(poll_with(task.as_mut(), &hostile.waker())));
         }
-        // The hostile one is first in line.
+        // The hostile task is first in the wait queue.
         let mut bystander = Task::waiting(future(&queue));
         guarded(&mut || wakes(&queue, &clock));
         let mut task = Some(task);
         guarded(&mut || drop(task.take()));
         let burning = hostile.fuse.disarm();
-        assert!(bystander.knows(), "{name}, call {nth}: nobody told the bystander");
+        assert!(bystander.knows(), "{name}, call {nth}: the bystander was not woken");
         assert!(bystander.is_ready(), "{name}, call {nth}");
         drop(queue.stop_now());
         queue.check().unwrap();
@@ -268,7 +268,7 @@ fn wakers_panic_in_every_call() {
 
 type Home = Arc<OnceLock<Queue<&'static str, Fifo, NoLimiter, WithTimer<Curious>>>>;
 
-/// A timer whose alarm looks at its queue, and adds to it.
+/// A timer that calls its queue in `wake_at`, and adds a key.
 struct Curious {
     timer: ManualTimer,
     home: Home,
@@ -284,7 +284,7 @@ impl Clock for Curious {
 impl Timer for Curious {
     fn wake_at(&self, at: Nanos, waker: &Waker) {
         if let Some(queue) = self.home.get() {
-            // Once: an earlier deadline in each alarm would never come to an end.
+            // Only once: if each call added an earlier deadline, the calls would never end.
             if self.alarms.fetch_add(1, Ordering::SeqCst) == 0 {
                 queue.add_after("from the alarm", ns(3)).unwrap();
             }
@@ -303,7 +303,11 @@ fn a_timer_calls_back() {
     home.set(queue.clone()).ok().unwrap();
     let mut getter = Task::waiting(queue.get());
     queue.add_after("a", ns(10)).unwrap();
-    assert_eq!(clock.next_alarm(), Some(Nanos::new(3)), "the alarm's own deadline is earlier");
+    assert_eq!(
+        clock.next_alarm(),
+        Some(Nanos::new(3)),
+        "the alarm is not set for the deadline that `wake_at` added"
+    );
     clock.advance(ns(3));
     assert!(getter.knows());
     assert_eq!(*getter.finish().unwrap(), "from the alarm");
@@ -318,7 +322,7 @@ fn a_timer_calls_back() {
 
 type Visit = Box<dyn Fn() + Send + Sync>;
 
-/// A key that visits its queue when it dies.
+/// A key that calls its queue in its drop.
 #[derive(Clone)]
 struct Visitor(u32, Arc<Mutex<Option<Visit>>>);
 
@@ -338,14 +342,14 @@ impl Eq for Visitor {}
 
 impl Drop for Visitor {
     fn drop(&mut self) {
-        // Not while it visits already: the visit makes keys of its own.
+        // Not during a visit: the visit creates keys itself.
         if let Ok(Some(visit)) = self.1.try_lock().as_deref() {
             visit();
         }
     }
 }
 
-/// Every operation that lets a key go, here in its own thread of thought: no key dies under the lock.
+/// No operation that drops a key drops it under the lock.
 #[test]
 fn keys_visit_their_queue_when_they_die() {
     let clock = ManualClock::new();
@@ -381,7 +385,7 @@ fn keys_visit_their_queue_when_they_die() {
     drop(queue.attach(&detached));
     clock.advance(ns(10));
     queue.try_get_many(2).unwrap().into_iter().for_each(Lease::retry);
-    assert!(crate::support::holds_nothing(&queue.stats()), "two died of it");
+    assert!(crate::support::holds_nothing(&queue.stats()), "a key that was given up is still in the queue");
     queue.add_many([1, 2, 3, 4].map(key));
     assert!(queue.add_when_room(key(5)).now_or_never().is_none());
     assert_eq!(queue.blocking_add_when_room(key(4)).ok(), Some(flyball_workqueue::Added::Merged));

@@ -1,4 +1,4 @@
-//! User code that panics in the middle of every other operation: nothing is lost, nobody is stranded, all goes on.
+//! User code that panics in every other operation: no key is lost, no waiter is stranded, and the queue continues.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,14 +17,14 @@ use super::{BASE, CAP, Fuse, HostileLease, HostilePolicy, HostileQueue, HostileT
 use crate::support::{ns, times};
 use crate::task::Task;
 
-/// Who else is there.
+/// The state of the queue, and its waiters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scene {
     /// Keys in every state, and room for two more.
     Busy,
-    /// As `Busy`, and no room: somebody waits for it.
+    /// Like `Busy`, but without room: an adder waits.
     Full,
-    /// Nothing is Ready: somebody waits for a key.
+    /// No key is Ready: a getter waits.
     Quiet,
 }
 
@@ -48,9 +48,9 @@ enum Act {
     Detach,
     Done,
     Attach,
-    /// The last failure that is allowed.
+    /// A failure at which the key is given up.
     Die,
-    /// Of a failure, it is the last one that is allowed, too.
+    /// If the outcome is a failure, the key is given up.
     TryEndAndGet(LeaseOutcome),
     EndAndGet(LeaseOutcome),
     BlockingEndAndGet(LeaseOutcome),
@@ -87,7 +87,7 @@ impl Act {
     }
 }
 
-/// What an act gave. It is moved out, so that only the queue's own drops meet a burning fuse.
+/// The result of an operation. It is moved out, so that only the queue's own drops can trigger a fuse.
 #[expect(dead_code, reason = "kept until it is dropped, where nothing is armed")]
 enum Given {
     Nothing,
@@ -165,7 +165,7 @@ impl World {
         }
     }
 
-    /// Does it; says whether it panicked.
+    /// Performs the operation. Returns whether it panicked.
     fn act(&mut self, act: Act, armed: impl FnOnce(&Self)) -> bool {
         let many: Vec<_> = [0, 8, 1, 9, 8, 4, 10, 3].map(|id| self.mood.key(id)).into();
         let key = self.mood.key(match act {
@@ -174,7 +174,7 @@ impl World {
             _ => 7,
         });
         let mut lease = act.takes_a_lease().then(|| self.leases.remove(0));
-        // Held on to: 3 is the first, and the oldest.
+        // The first lease is kept: it is that of key 3, and the oldest.
         let (queue, held, getter) = (&self.queue, self.leases.first(), self.queue.consumer());
         let mut many = Some(many);
         let mut key = Some(key);
@@ -308,7 +308,7 @@ fn acts(scene: Scene) -> Vec<Act> {
     acts
 }
 
-/// What `act` may take out of the queue, and bring into it.
+/// Returns the keys that `act` may remove from the queue, and the keys that it may add.
 fn may_change(act: Act) -> (Vec<u32>, Vec<u32>) {
     match act {
         act if act.takes_a_lease() => (vec![3], vec![]),
@@ -320,7 +320,7 @@ fn may_change(act: Act) -> (Vec<u32>, Vec<u32>) {
     }
 }
 
-/// Does every act in every scene with a fuse at every call it makes; says how many panicked.
+/// Performs every operation in every scene with a fuse at each call that it makes. Returns the number of panics.
 fn every_act(what: &str, arm: impl Fn(&World, i64)) -> usize {
     let mut panics = 0;
     for (scene, ages) in SCENES.into_iter().flat_map(|scene| [(scene, false), (scene, true)]) {
@@ -339,20 +339,23 @@ fn every_act(what: &str, arm: impl Fn(&World, i64)) -> usize {
                 panics += 1;
                 queue.check().unwrap_or_else(|broken| panic!("{at}: {broken}"));
 
-                // Nothing is lost, and nothing comes from nowhere.
+                // No key is lost, and no other key is added.
                 let after = world.ids();
                 let (leave, come) = may_change(act);
                 assert!(before.difference(&after).all(|id| leave.contains(id)), "{at}: {before:?} {after:?}");
                 assert!(after.difference(&before).all(|id| come.contains(id)), "{at}: {before:?} {after:?}");
 
-                // Nobody is stranded.
+                // No waiter is stranded.
                 let counts = queue.stats();
                 if let Some(adder) = &adder {
                     let left = counts.ready + counts.waiting + counts.leased < 8 || queue.is_shutting_down();
-                    assert!(!left || adder.knows(), "{at}: there is room");
+                    assert!(!left || adder.knows(), "{at}: there is room and the adder was not woken");
                 }
                 if getter.as_ref().is_some_and(|getter| !getter.knows()) {
-                    assert!(counts.ready == 0 || queue.stats().paused, "{at}: a key is Ready");
+                    assert!(
+                        counts.ready == 0 || queue.stats().paused,
+                        "{at}: a key is Ready and the getter was not woken"
+                    );
                     let soonest = (0..11).filter_map(|id| match queue.state(&mood.key(id)) {
                         KeyState::Waiting(until) => Some(until),
                         _ => None,
@@ -363,7 +366,7 @@ fn every_act(what: &str, arm: impl Fn(&World, i64)) -> usize {
                 }
                 assert!(counts.leased > 0 && idler.poll().is_pending());
 
-                // And it goes on: whoever was told acts, all leases end, and every key comes, once.
+                // The queue continues: woken tasks are polled, all leases end, and every key is handed out once.
                 let mut out = BTreeSet::new();
                 if let Some(told) = getter.as_mut().filter(|getter| getter.knows()) {
                     if let Poll::Ready(Some(lease)) = told.poll() {
@@ -388,7 +391,7 @@ fn every_act(what: &str, arm: impl Fn(&World, i64)) -> usize {
                 queue.resume();
                 world.manual.advance(ns(1_000));
                 while let Ok(lease) = queue.try_get() {
-                    assert!(out.insert(lease.id()), "{at}: {} comes twice", lease.id());
+                    assert!(out.insert(lease.id()), "{at}: {} is handed out twice", lease.id());
                     lease.done();
                 }
                 let left = queue.stop_now();
@@ -396,10 +399,13 @@ fn every_act(what: &str, arm: impl Fn(&World, i64)) -> usize {
                 drop(left);
                 assert_eq!(out, expected, "{at}");
                 queue.check().unwrap_or_else(|broken| panic!("{at}, later: {broken}"));
-                assert!(idler.knows() && idler.is_ready(), "{at}: idle, and nobody says so");
+                assert!(
+                    idler.knows() && idler.is_ready(),
+                    "{at}: the queue is idle and the waiter was not woken"
+                );
                 drop(idler);
                 drop((queue, world));
-                // The language leaks what a function returns where a drop within it panics.
+                // If a drop within a function panics, Rust leaks the function's return value.
                 assert!(mood.live() == 0 || act == Act::Detach, "{at}: {} keys leaked", mood.live());
             }
         }
@@ -465,7 +471,7 @@ fn an_iterator_panics() {
     }
 }
 
-/// Keys that were added before one whose `Eq` panics are Ready, and somebody is told of them.
+/// Keys that were added before a key whose `Eq` panics are Ready, and a getter is woken for them.
 #[test]
 fn add_many_breaks_off() {
     let mood = Mood::new();
@@ -482,7 +488,7 @@ fn add_many_breaks_off() {
     assert_eq!(leases.map(|lease| lease.id()), [1, 2]);
 }
 
-/// A later key of a batch that cannot be cloned ends the batch, and is left.
+/// A batch ends before a key whose `Clone` panics; that key stays Ready.
 #[test]
 fn a_batch_breaks_off() {
     let mood = Mood::new();
@@ -492,7 +498,7 @@ fn a_batch_breaks_off() {
         mood.arm(Point::Clone, nth);
         let batch = catch_unwind(AssertUnwindSafe(|| queue.try_get_many(9)));
         match nth {
-            1 => assert!(batch.is_err(), "not even one"),
+            1 => assert!(batch.is_err(), "a batch without keys was returned"),
             _ => {
                 let batch = batch.unwrap().unwrap();
                 assert_eq!(batch.len() as i64, nth - 1);

@@ -1,11 +1,11 @@
 //! Counterparts of controller-runtime's `pkg/controller/priorityqueue` tests.
 //!
-//! Not here, and why:
-//! - "retains the highest priority", "will not decrease the priority", "goes to the front if priority increases",
-//!   "same with higher priority", "FIFO inside the new level", `TestHighPriorityItems…MultipleTimes`,
-//!   `TestHighPriorityItemThatBecameReady…`: this order has no priorities; what they pin of time is in `time.rs`.
-//! - `internal/metrics`: the queue has no metrics of its own.
-//! - The tests of `pkg/handler` and of the controller on the queue: they are no tests of a queue.
+//! Not covered here:
+//! - "retains the highest priority", "will not decrease the priority", "goes to the front if priority increases", "same with higher
+//!   priority", "FIFO inside the new level", `TestHighPriorityItems…MultipleTimes`, `TestHighPriorityItemThatBecameReady…`: the FIFO order
+//!   has no priorities; `time.rs` has the cases about time.
+//! - `internal/metrics`: see `metrics.rs`.
+//! - The tests of `pkg/handler` and of the controller: they do not test the queue.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -50,8 +50,8 @@ fn a_locked_item_is_held_back() {
     assert_eq!(*getter.finish().unwrap(), "foo");
 }
 
-/// "de-duplicates items", "enqueues a locked item": upstream's `Len` counts a locked one that is to come, ours does not,
-/// as client-go's does not; it shows as dirty.
+/// "de-duplicates items", "enqueues a locked item": upstream's `Len` counts a locked item that will run again. `ready_len` does not, and
+/// neither does client-go's `Len`; such a key counts as dirty.
 #[test]
 fn de_duplicates() {
     let queue = Queue::new();
@@ -80,7 +80,7 @@ fn what_waits_is_no_depth() {
     assert_eq!((queue.ready_len(), queue.stats().waiting), (1, 0));
 }
 
-/// "Get after ShutDown", and "AddWithOpts after is ignored" (controller-runtime#3239): here it says so, and hands back.
+/// "Get after ShutDown", and "AddWithOpts after is ignored" (controller-runtime#3239). Here the add returns an error with the key.
 #[test]
 fn get_after_shutdown() {
     let (queue, _clock) = timed();
@@ -92,7 +92,7 @@ fn get_after_shutdown() {
     }
 }
 
-/// "returns many items": rounds of mixed adds beside many getters.
+/// "returns many items": rounds of mixed adds with many getters.
 #[test]
 fn returns_many_items() {
     const ROUNDS: u64 = 5;
@@ -130,7 +130,7 @@ fn returns_many_items() {
     }
 }
 
-/// `TestFuzzPriorityQueue`: random adds, many consumers; nothing twice at once, and depth never wrong.
+/// `TestFuzzPriorityQueue`: random adds and many consumers. No key is leased twice, and the depth is always correct.
 #[test]
 fn fuzz() {
     const KEYS: usize = 100;
@@ -140,7 +140,7 @@ fn fuzz() {
         for _ in 0..20 {
             scope.spawn(|| {
                 while let Some(lease) = queue.blocking_get() {
-                    assert_eq!(out[*lease].fetch_add(1, Ordering::SeqCst), 0, "twice at once");
+                    assert_eq!(out[*lease].fetch_add(1, Ordering::SeqCst), 0, "a key is leased twice");
                     let counts = queue.stats();
                     assert!(counts.leased >= 1 && counts.ready + counts.waiting + counts.leased <= KEYS);
                     assert_eq!(out[*lease].fetch_sub(1, Ordering::SeqCst), 1);
@@ -227,8 +227,8 @@ fn a_getter_is_unblocked_by_shutdown() {
     }
 }
 
-/// `TestItemsAreInludedInLenAndMetricsOnceTheyAreReady`, twice in a row, and the test of an expired wait that is added
-/// again: nothing is counted twice.
+/// `TestItemsAreInludedInLenAndMetricsOnceTheyAreReady`, twice in a row, and the test of an expired wait that is added again: no key is
+/// counted twice.
 #[test]
 fn ready_ones_are_counted_once() {
     let (queue, clock) = timed();
