@@ -1,6 +1,6 @@
-//! A reflector's configuration as data: what is written is read, and every rule refuses a file.
+//! The configuration of a reflector as data: what is serialized can be deserialized, and each rule rejects a file.
 //!
-//! Apart from the other tests: with `serde_json` in sight, an empty list has more than one type.
+//! This is a separate binary: with `serde_json` in scope, the type of an empty list is ambiguous in the other tests.
 
 use std::num::NonZeroU32;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Subscriptions that may fall behind by so many keys and no more: beginning anew, and the end.
+//! Subscriptions that bound the number of pending keys: restart, and disconnect.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -38,7 +38,7 @@ fn bounded(
     store.subscription().bounded(most(keys), overflow)
 }
 
-/// What a consumer knows.
+/// The objects that a subscriber has received.
 #[derive(Default)]
 struct Known {
     objects: BTreeMap<u32, u64>,
@@ -90,7 +90,7 @@ fn up_to_the_bound_it_is_as_any_other() {
     known.agrees(&store);
     store.upsert((1, 1_000));
     for version in 0..100 {
-        // Comes and goes unheard.
+        // Added and deleted before the subscriber receives it.
         store.upsert((3, version));
         store.delete(&3, None);
     }
@@ -112,7 +112,7 @@ fn one_too_many_begins_anew() {
         store.upsert((key, 2));
     }
     store.delete(&1, None);
-    assert_eq!(changes.pending(), 3, "those that were too many; nothing after them");
+    assert_eq!(changes.pending(), 3, "changes after the overflow are pending");
     assert!(!changes.is_initial_delivered());
     assert!(matches!(changes.try_next(), Ok(Some(SubscriptionEvent::Restarted))));
     assert_eq!(
@@ -160,7 +160,11 @@ fn disconnected_it_stays_so_and_holds_nothing() {
     store.upsert((2, 3));
     store.upsert((1, 4));
     store.upsert((2, 5));
-    assert_eq!((held.strong_count(), changes.pending()), (1, 2), "as it was when it was too much");
+    assert_eq!(
+        (held.strong_count(), changes.pending()),
+        (1, 2),
+        "the pending changes are not those at the overflow"
+    );
     let lagged = Lagged { delivered_version: Version::new(1), version: Version::new(5) };
     assert_eq!(changes.try_next().map(drop), Err(lagged));
     assert_eq!((held.strong_count(), changes.pending()), (0, 0));
@@ -183,11 +187,11 @@ fn a_waiting_consumer_is_woken_once_by_what_is_too_much() {
         while let Ok(Some(_)) = changes.try_next() {}
         let (counting, waker) = Counting::waker();
         let waker = if wakers { waker } else { Waker::from(Arc::new(Panicking)) };
-        // Dropped before and while it waits.
+        // Dropped before its first poll, and while it waits.
         drop(changes.next());
         assert!(poll_with(pin!(changes.next()), &waker).is_pending());
         let version = store.version().get() + 1;
-        // At once, so that nothing is pending in between.
+        // In one step, so that no change is pending in between.
         store.replace((0..9).map(|key| (key, version)), Version::new(version));
         store.upsert((1, version + 1));
         assert_eq!(counting.wakes(), usize::from(wakers));
@@ -211,9 +215,12 @@ fn the_end_of_the_store_after_it_was_too_much() {
     known.hear_all(&mut changes);
     known.agrees(&store);
     assert_eq!(known.restarts, 1);
-    assert!(matches!(poll_once(pin!(changes.next())), Poll::Ready(Ok(None))), "the end");
+    assert!(
+        matches!(poll_once(pin!(changes.next())), Poll::Ready(Ok(None))),
+        "the subscription has not ended"
+    );
     drop(store);
-    assert!(other.try_next().is_err(), "nobody can say what there was");
+    assert!(other.try_next().is_err(), "the subscription restarted after the store was dropped");
     assert!(matches!(poll_once(pin!(changes.next())), Poll::Ready(Ok(None))));
 }
 
@@ -226,7 +233,7 @@ fn of_some_objects_only_those_count() {
     }
     assert!(matches!(changes.try_next(), Ok(Some(SubscriptionEvent::Change(change))) if *change.key() == 1));
     assert!(matches!(changes.try_next(), Ok(None)));
-    // A filter is asked when a change is taken, so until then everything counts.
+    // A filter is applied when a change is received, so until then every change counts.
     let mut changes = store.subscription().filter(|pod| pod.0 == 1).bounded(most(1), OverflowPolicy::Restart);
     while let Ok(Some(_)) = changes.try_next() {}
     for key in 2..4 {
@@ -237,7 +244,7 @@ fn of_some_objects_only_those_count() {
     assert!(matches!(changes.try_next(), Ok(None)));
 }
 
-/// Whatever panics on the way from one beginning to the next, it is begun.
+/// If a panic interrupts a restart, the subscription still restarts.
 #[test]
 fn a_panic_while_it_begins_anew_loses_nothing() {
     struct Object {
@@ -253,7 +260,7 @@ fn a_panic_while_it_begins_anew_loses_nothing() {
             match told {
                 SubscriptionEvent::Restarted => *known = Some(Vec::new()),
                 SubscriptionEvent::Change(change) => {
-                    let known = known.as_mut().expect("first it begins anew");
+                    let known = known.as_mut().expect("a restart comes first");
                     known.push((change.object().id, change.object().version));
                 }
             }
@@ -275,7 +282,7 @@ fn a_panic_while_it_begins_anew_loses_nothing() {
             }
             let builder = store.subscription().by_index(&BY_HALF, mood.key(1)).unwrap();
             let mut changes = builder.bounded(most(1), OverflowPolicy::Restart);
-            // In its hands, pending, and too much.
+            // One object was delivered, others are pending, and then the bound is exceeded.
             drop(changes.try_next());
             for id in 0..6 {
                 store.upsert(object(&mood, id, 2));
@@ -289,13 +296,13 @@ fn a_panic_while_it_begins_anew_loses_nothing() {
                 assert!(unreached, "{point:?} {nth}");
             }
             hear(&mut changes, &mut known);
-            let mut known = known.expect("it began anew");
+            let mut known = known.expect("the subscription has restarted");
             known.sort_unstable();
             assert_eq!(known, [(1, 2), (3, 2), (5, 2)], "{point:?} {nth}");
             changes.check().unwrap();
             store.check().unwrap();
             drop((changes, store));
-            assert_eq!(mood.live(), 0, "{point:?} {nth}: nothing leaks");
+            assert_eq!(mood.live(), 0, "{point:?} {nth}: keys leaked");
             if unreached {
                 break;
             }
@@ -304,7 +311,7 @@ fn a_panic_while_it_begins_anew_loses_nothing() {
     assert!(panics > 3, "{panics} panics");
 }
 
-/// A slow consumer beside writers, on real threads.
+/// A slow subscriber and writers, on real threads.
 #[test]
 fn threads() {
     let store = store();

@@ -1,10 +1,10 @@
-//! The beginning, as each consumer sees it: what is initial, and when all of it has been told.
+//! The initial objects, as each subscriber receives them: which changes are initial, and when all of them were delivered.
 //!
-//! Counterparts of client-go, one named case each: `TestFIFO_HasSynced` (7) and `…_HasSyncedCorrectOnDeletion` of its queue,
-//! `TestAddWhileActive`'s two levels (the store has its list, the consumer has heard it), `TestResetWatch`'s flags; of its `synctrack`,
-//! `TestSingleFile` (6) and `TestBasicLogic` (6): a consumer of its own pace has one change in its hands, so there is one kind of tracker;
-//! `…SingleFileCounting` has no counterpart, since nobody counts; `…AsyncLocking` is loom's `caught_up_vs_two_waiters`. kubernetes#113763: whether
-//! *my* handler has seen it.
+//! Counterparts of client-go's tests, one named case each: `TestFIFO_HasSynced` (7) and `…_HasSyncedCorrectOnDeletion` of its queue, the
+//! two levels of `TestAddWhileActive` (the store has its list, the subscriber has received it), and the flags of `TestResetWatch`. Of its
+//! `synctrack`: `TestSingleFile` (6) and `TestBasicLogic` (6); a subscriber processes one change at a time, so there is one kind of
+//! tracker. `…SingleFileCounting` has no counterpart, because nothing is counted; `…AsyncLocking` is loom's `caught_up_vs_two_waiters`.
+//! kubernetes#113763: whether *my* handler has processed the initial list.
 
 use drivers::cache::fixture::{EXPIRED, SCHEMA, World, object};
 use drivers::cache::server::server;
@@ -30,12 +30,12 @@ fn store() -> Objects {
         .into_shared()
 }
 
-/// A list of these keys, each object and the list at this version.
+/// Replaces the contents with these keys. Each object and the list have this version.
 fn list(store: &Objects, keys: impl IntoIterator<Item = u32>, version: u64) {
     store.replace(keys.into_iter().map(|key| (key, version)), Version::new(version));
 }
 
-/// `=` is initial, `+` is not, `~` is an update.
+/// `=` is an initial change, `+` an addition, `~` an update.
 fn brief<K: std::fmt::Display, V>(change: &Change<K, V>) -> String {
     let sign = match change.kind() {
         ChangeKind::Initial => '=',
@@ -47,7 +47,7 @@ fn brief<K: std::fmt::Display, V>(change: &Change<K, V>) -> String {
     format!("{sign}{}", change.key())
 }
 
-/// The next change, and whether the consumer is caught up after it.
+/// Returns the next change, and whether all initial objects were delivered then.
 fn next<K: Clone + Eq + std::hash::Hash + std::fmt::Display, V>(
     changes: &mut Subscription<K, V>,
 ) -> (String, bool) {
@@ -64,7 +64,7 @@ fn nothing_has_come_yet() {
     let store = store();
     let mut changes = store.subscribe();
     assert_eq!(next(&mut changes), told("", false));
-    // Nor is an end a beginning.
+    // Closing the store does not complete the initial state.
     store.close();
     assert_eq!(next(&mut changes), told("", false));
     assert!(!store.subscribe().is_initial_delivered());
@@ -76,11 +76,11 @@ fn what_comes_before_the_list_is_not_of_it() {
     store.upsert((1, 1));
     let mut changes = store.subscribe();
     store.upsert((2, 2));
-    assert_eq!(next(&mut changes), told("=1", false), "what was there");
+    assert_eq!(next(&mut changes), told("=1", false), "an object of the snapshot is not initial");
     assert_eq!(next(&mut changes), told("+2", false));
     store.upsert((3, 3));
     list(&store, [1, 2, 3, 4], 9);
-    // 3 had come by itself; that is all there is to tell the two apart by.
+    // 3 was added by an event before the list, and is not initial. 4 came with the list, and is.
     assert_eq!(next(&mut changes), told("+3", false));
     assert_eq!(next(&mut changes), told("~1", false));
     assert_eq!(next(&mut changes), told("~2", false));
@@ -93,7 +93,7 @@ fn an_empty_list_is_a_list() {
     let mut changes = store.subscribe();
     list(&store, [], 1);
     assert_eq!(next(&mut changes), told("", true));
-    assert!(store.subscribe().is_initial_delivered(), "and so for who comes later");
+    assert!(store.subscribe().is_initial_delivered(), "a later subscription is not complete");
 }
 
 #[test]
@@ -104,8 +104,8 @@ fn all_of_the_first_list_has_to_be_told() {
     store.upsert((2, 2));
     store.upsert((3, 3));
     assert!(!changes.is_initial_delivered());
-    assert_eq!(next(&mut changes), told("=1", false), "listed twice, told once");
-    assert_eq!(next(&mut changes), told("=2", true), "as it is now");
+    assert_eq!(next(&mut changes), told("=1", false), "a key that is listed twice was not delivered once");
+    assert_eq!(next(&mut changes), told("=2", true), "not the newest state was delivered");
     assert_eq!(next(&mut changes), told("+3", true));
 }
 
@@ -121,11 +121,12 @@ fn a_later_list_is_news() {
     snapshot.sort_unstable();
     assert_eq!(snapshot, ["=1", "=2"]);
     list(&store, [3], 3);
-    assert!(early.is_initial_delivered() && late.is_initial_delivered(), "once for all");
+    assert!(early.is_initial_delivered() && late.is_initial_delivered(), "a later list reset the flag");
     assert_eq!(next(&mut early).0, next(&mut late).0);
 }
 
-/// `TestFIFO_HasSyncedCorrectOnDeletion`: what the list takes away is a part of the beginning; what goes unseen is waited for by nobody.
+/// `TestFIFO_HasSyncedCorrectOnDeletion`: a deletion by the list belongs to the initial state; an object that is deleted before it is
+/// delivered is not waited for.
 #[test]
 fn deletions_count_and_what_vanished_does_not() {
     let store = store();
@@ -140,7 +141,7 @@ fn deletions_count_and_what_vanished_does_not() {
     assert_eq!(next(&mut changes), told("", true));
 }
 
-/// What an object of the list is when it comes back, in place of one the consumer was to be told of, or knew.
+/// An object of the list is deleted and added again. The new change replaces its initial change, and is not initial.
 #[test]
 fn what_comes_back_is_not_initial() {
     let store = store();
@@ -151,11 +152,11 @@ fn what_comes_back_is_not_initial() {
         store.delete(&key, None);
         store.upsert((key, 5));
     }
-    assert_eq!(next(&mut changes), told("~1", true), "there is no identity here");
+    assert_eq!(next(&mut changes), told("~1", true), "without an identity, a new object is an update");
     assert_eq!(next(&mut changes), told("+2", true));
 }
 
-/// The same through an informer, whatever its first list comes as; and a relist after a lost watch is none.
+/// The same through an informer, for every way to list. A relist after a lost watch is not initial.
 #[test]
 fn an_informers_first_list_is_initial_for_who_was_there_before_it() {
     for (pages, streaming) in [(0, false), (2, false), (0, true)] {
@@ -183,7 +184,7 @@ fn an_informers_first_list_is_initial_for_who_was_there_before_it() {
         assert_eq!(first.iter().map(|told| told.0.clone()).collect::<Vec<_>>(), flags);
         assert_eq!(first.iter().map(|told| told.1).collect::<Vec<_>>(), [false, false, false, false, true]);
         assert_eq!(std::mem::take(&mut *heard.lock()), flags);
-        // Something is missed, and comes by a list.
+        // A change is missed, and is delivered by a list.
         server.break_watches(EXPIRED);
         server.put(object(0, 0));
         server.put(object(5, 0));
@@ -193,7 +194,7 @@ fn an_informers_first_list_is_initial_for_who_was_there_before_it() {
     }
 }
 
-/// How a wait stands: over, failed, or neither; and that a new one and the figure say the same.
+/// Returns whether a wait has completed (`true`), failed (`false`), or is pending. Asserts that `is_done` agrees.
 fn stands(initial_processed: &InitialProcessed) -> Option<bool> {
     let now = match poll_once(pin!(initial_processed.clone())) {
         Poll::Ready(Ok(())) => Some(true),
@@ -204,10 +205,10 @@ fn stands(initial_processed: &InitialProcessed) -> Option<bool> {
     now
 }
 
-/// `TestSingleFile`, `TestBasicLogic`: what the store has, and what the consumer has begun and finished.
+/// `TestSingleFile`, `TestBasicLogic`: the list in the store, and the changes that the subscriber has received and processed.
 #[test]
 fn what_was_handed_over_is_processed_when_more_is_asked_for() {
-    // The store has no list: nothing that is processed makes up for it.
+    // Without a list in the store, processing changes does not complete the wait.
     let store = store();
     let mut changes = store.subscribe();
     let initial_processed = changes.initial_processed();
@@ -216,20 +217,24 @@ fn what_was_handed_over_is_processed_when_more_is_asked_for() {
     assert_eq!(next(&mut changes), told("+1", false));
     assert_eq!(next(&mut changes), told("", false));
     assert_eq!(stands(&initial_processed), None);
-    // It has one: what is not begun, or not finished, is waited for.
+    // With a list, each change must be received and processed.
     list(&store, [1, 2, 3], 2);
     assert_eq!(stands(&initial_processed), None);
     for _ in 0..3 {
         assert!(changes.try_next().is_some());
-        assert_eq!(stands(&initial_processed), None, "in somebody's hands");
+        assert_eq!(
+            stands(&initial_processed),
+            None,
+            "a change counts as processed before the next one is requested"
+        );
     }
-    assert!(changes.is_initial_delivered(), "told it is");
-    // Finished, by coming back; whatever there is next.
+    assert!(changes.is_initial_delivered(), "the initial objects are not delivered");
+    // Requesting the next change shows that the last one was processed, even if the next one is not initial.
     store.upsert((9, 9));
-    assert_eq!(stands(&initial_processed), None, "what comes meanwhile makes no difference");
+    assert_eq!(stands(&initial_processed), None, "a later change completed the wait");
     assert_eq!(next(&mut changes), told("+9", true));
     assert_eq!(stands(&initial_processed), Some(true));
-    // It stays so.
+    // The wait stays complete.
     store.upsert((8, 10));
     list(&store, [], 11);
     assert_eq!((stands(&initial_processed), stands(&changes.initial_processed())), (Some(true), Some(true)));
@@ -238,7 +243,7 @@ fn what_was_handed_over_is_processed_when_more_is_asked_for() {
     assert_eq!(stands(&initial_processed), Some(true));
 }
 
-/// A list that is all there is: nothing is told, and still somebody has to hear of it.
+/// An empty first list: no change is delivered, but waiters must be woken.
 #[test]
 fn an_empty_first_list_wakes_who_waits() {
     let store = store();
@@ -253,9 +258,9 @@ fn an_empty_first_list_wakes_who_waits() {
         assert!(poll_with(wait.as_mut(), waker).is_pending());
     }
     list(&store, [], 1);
-    assert_eq!(next.wakes(), 1, "it may look at `is_caught_up` beside");
+    assert_eq!(next.wakes(), 1, "`next` was not woken, so its task cannot check `is_initial_delivered`");
     let wakes: Vec<_> = waits.iter().map(|(_, (count, _))| count.wakes()).collect();
-    assert_eq!(wakes, [1, 1, 0], "the third never came for anything");
+    assert_eq!(wakes, [1, 1, 0], "a subscriber that requested no change counts as complete");
     let over = |wait: &mut Pin<Box<InitialProcessed>>| poll_once(wait.as_mut());
     assert_eq!(over(&mut waits[0].0), Poll::Ready(Ok(())));
     assert_eq!(over(&mut waits[1].0), Poll::Ready(Ok(())));
@@ -266,7 +271,7 @@ fn an_empty_first_list_wakes_who_waits() {
     assert_eq!(over(&mut waits[2].0), Poll::Ready(Ok(())));
 }
 
-/// As an empty one: what came with the list is gone before the consumer comes back.
+/// Like an empty list: all objects of the list are deleted before the subscriber requests a change.
 #[test]
 fn a_list_that_vanishes_unseen_is_waited_for_by_nobody() {
     let store = store();
@@ -298,7 +303,7 @@ fn who_comes_after_the_list_has_the_snapshot_to_get_through() {
 
 #[test]
 fn it_fails_when_it_can_no_longer_happen() {
-    // The consumer goes.
+    // The subscription is dropped.
     let store = store();
     let changes = store.subscribe();
     let mut wait = Box::pin(changes.initial_processed());
@@ -308,7 +313,7 @@ fn it_fails_when_it_can_no_longer_happen() {
     drop(changes);
     assert_eq!(woken.wakes(), 1);
     assert!(matches!(poll_once(wait.as_mut()), Poll::Ready(Err(_))));
-    // The store goes, and has had its list: the consumer may still get there.
+    // The store is closed after its first list: the subscriber can still process the initial objects.
     let mut changes = store.subscribe();
     let initial_processed = changes.initial_processed();
     store.close();
@@ -316,7 +321,7 @@ fn it_fails_when_it_can_no_longer_happen() {
     assert!(changes.try_next().is_some() && stands(&initial_processed).is_none());
     assert!(changes.try_next().is_none());
     assert_eq!(stands(&initial_processed), Some(true));
-    // Or it has not had one: for who is there, and who comes later.
+    // The store is closed before its first list: every wait fails, that of an earlier and that of a later subscription.
     let store = self::store();
     store.upsert((1, 1));
     let mut changes = store.subscribe();
@@ -331,7 +336,7 @@ fn it_fails_when_it_can_no_longer_happen() {
     assert_eq!(stands(&store.subscribe().initial_processed()), Some(false));
 }
 
-/// A wait that is dropped takes nothing with it, a waker that panics no other, and a resync is no beginning.
+/// Dropping a wait, or a waker that panics, does not affect other waits. A resync is not an initial list.
 #[test]
 fn waits_are_independent() {
     let store = store();
@@ -343,18 +348,18 @@ fn waits_are_independent() {
     let hostile = Waker::from(Arc::new(Panicking));
     for (wait, waker) in waits.iter_mut().zip([&hostile, &waker, &waker]) {
         assert!(poll_with(wait.as_mut(), waker).is_pending());
-        assert!(poll_with(wait.as_mut(), waker).is_pending(), "again is the same wait");
+        assert!(poll_with(wait.as_mut(), waker).is_pending(), "a second poll completed the wait");
     }
     drop(waits.pop());
     changes.resync();
     assert!(changes.try_next().is_some());
     assert_eq!(woken.wakes(), 0);
     list(&store, [1], 1);
-    assert_eq!(woken.wakes(), 1, "unchanged, so there is nothing to come back for");
+    assert_eq!(woken.wakes(), 1, "a list without changes did not complete the wait");
     assert_eq!(poll_once(waits[1].as_mut()), Poll::Ready(Ok(())));
 }
 
-/// Somebody else waits, on a thread, while the consumer works.
+/// Another thread waits while the subscriber processes the changes.
 #[test]
 fn others_wait_elsewhere() {
     let store = store();
@@ -388,7 +393,7 @@ fn a_subscription_is_a_stream() {
         Pin::new(stream).poll_next(&mut std::task::Context::from_waker(waker))
     }
 
-    /// Not `Unpin`, as a key may be.
+    /// Not `Unpin`, which keys are allowed to be.
     #[derive(Clone, PartialEq, Eq, Hash)]
     struct Pinned(u32, std::marker::PhantomPinned);
 
@@ -405,5 +410,5 @@ fn a_subscription_is_a_stream() {
     assert!(poll(&mut stream, &waker).is_pending());
     store.close();
     assert!(matches!(poll(&mut stream, &waker), Poll::Ready(None)));
-    assert!(matches!(poll(&mut stream, &waker), Poll::Ready(None)), "and so for ever");
+    assert!(matches!(poll(&mut stream, &waker), Poll::Ready(None)), "the stream does not stay closed");
 }

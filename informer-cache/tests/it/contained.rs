@@ -1,4 +1,4 @@
-//! A function of the user's that panics on one object costs that object, not the informer.
+//! A user function that panics on one object affects that object, not the informer.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ fn good(object: &Object) {
 type Source = ScriptedSource<Object>;
 type Builder = InformerBuilder<u8, Object, Source>;
 
-/// A function of the user's that is to panic, and an informer that calls it.
+/// A user function that panics, and an informer that calls it.
 type Fragile = (&'static str, fn(Source) -> Builder);
 
-/// Each function of the user's that an informer calls.
+/// Returns a builder for each user function that an informer calls.
 fn builders() -> Vec<Fragile> {
     const KEY: Schema<u8, Object> = Schema::new(
         |object: &Object| {
@@ -115,14 +115,14 @@ fn a_panic_on_one_object_leaves_that_object_as_it_was() {
             assert_eq!(status.state, InformerState::Watching, "{name} {way:?}");
             world.informer.store().check().unwrap();
             assert_eq!(world.stored(), [object(1, 12), object(2, 2), object(3, 14)], "{name} {way:?}");
-            // Told as what it is, and counted; nothing is wrong with the source.
+            // The panic is reported as a panic and counted; it is not an error of the source.
             assert_eq!((status.panics, status.last_error), (1, None), "{name} {way:?}");
             assert!(status.last_panic.unwrap().message.contains("a bad object"));
             let told = std::mem::take(&mut *told.lock());
             assert_eq!(told.len(), 1, "{name} {way:?}: {told:?}");
             assert_eq!(told[0].0, BackoffCause::Panicked);
             assert!(told[0].1.contains("a bad object"), "{told:?}");
-            // Better again, it is stored.
+            // The next state, on which the function does not panic, is stored.
             source.send(WatchEvent::Modified(object(2, 16)));
             world.settle();
             assert!(world.stored().contains(&object(2, 16)), "{name} {way:?}");
@@ -130,7 +130,7 @@ fn a_panic_on_one_object_leaves_that_object_as_it_was() {
     }
 }
 
-/// An object on which the key function panics may be any stored object that is not listed.
+/// An object whose key function panics may be any of the stored objects that are not listed.
 #[test]
 fn a_list_with_an_object_without_a_key_deletes_nothing() {
     let source = Source::new();
@@ -199,7 +199,7 @@ fn a_panic_of_an_index_function_is_an_error_of_that_object_and_index() {
     }
 }
 
-/// An index value whose equality panics makes the store refuse the list as a whole.
+/// The equality of an index value panics, so the store rejects the list as a whole.
 #[test]
 fn a_list_that_cannot_be_published_is_asked_for_again() {
     #[derive(Clone, Debug)]
@@ -245,7 +245,7 @@ fn a_list_that_cannot_be_published_is_asked_for_again() {
     world.pass_alarm();
     let status = world.informer.status();
     assert!(matches!(status.state, InformerState::Waiting { .. }), "{status:?}");
-    assert_eq!(world.stored(), [object(1, 1), object(2, 14)], "it is all or nothing");
+    assert_eq!(world.stored(), [object(1, 1), object(2, 14)], "the list was published in part");
     source.answer_list(Ok(page(vec![object(1, 16), object(3, 15)], 16)));
     world.pass_alarm();
     assert_eq!(world.stored(), [object(1, 16), object(3, 15)]);
@@ -264,7 +264,7 @@ fn a_deletion_is_applied_though_its_last_state_is_bad() {
         source.send(WatchEvent::Deleted(object(2, BAD)));
         world.settle();
         assert_eq!((world.stored(), world.informer.status().panics), (vec![object(1, 1)], 1), "{name}");
-        // It does not come back by a late event.
+        // A late event does not restore the object.
         source.send(WatchEvent::Modified(object(2, 2)));
         world.settle();
         assert_eq!(world.stored(), [object(1, 1)], "{name}");
@@ -305,7 +305,7 @@ fn a_nameless_object_does_not_undo_a_deletion_that_was_delivered() {
         WatchEvent::Added(object(2, BAD)),
         WatchEvent::Added(object(3, 3)),
         WatchEvent::Deleted(object(3, 14)),
-        // Known, and not listed before.
+        // A stored object that this list has not contained yet.
         WatchEvent::Deleted(object(4, 14)),
         WatchEvent::InitialListEnd(Version::new(15)),
     ] {

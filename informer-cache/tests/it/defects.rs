@@ -1,12 +1,12 @@
-//! Defects of other stores, each with a case that shows that this one does not have it. Calls, addresses and what is held are counted; no
-//! time is measured.
+//! Defects of other stores, each with a test that shows that this store does not have it. The tests count calls, allocations and
+//! references; they measure no time.
 //!
-//! Numbers in brackets are issues of kubernetes/kubernetes; D13 to D16 are kube-runtime 5.0.0's.
+//! Numbers in parentheses are issues of kubernetes/kubernetes; D13 to D16 are those of kube-runtime 5.0.0.
 //!
-//! What concerns something other than the store: errors of the process loop (the `controller` crate); updates to the same version after a
-//! relist, stalls by a late handler, pending changes at the end (`subscription`, `observer`, `informer`); errors within a watch, the timer of
-//! resyncs, waits that ignore cancellation, one informer per kind, tombstones without object (`informer`, `reflector`). Figures for contention
-//! and lists are in `benches`.
+//! Defects of other parts are tested there: errors of the process loop in the `controller` crate; updates to the same version after a
+//! relist, stalls by a late handler, and pending changes at the end in `subscription`, `observer` and `informer`; errors within a watch,
+//! the timer of resyncs, waits that ignore cancellation, one informer per kind, and tombstones without an object in `informer` and
+//! `reflector`. `benches` has the figures for contention and lists.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use flyball_informer_cache::{
     WatchEvent, WriteOutcome, Writer,
 };
 
-/// No `Clone`: nobody can copy one.
+/// Not `Clone`, so no code can copy it.
 #[derive(Debug, PartialEq, Eq)]
 struct Pod {
     id: u32,
@@ -62,23 +62,23 @@ fn filled_writer() -> Writer<u32, Pod> {
     store
 }
 
-/// Readers that list all the time starve the writer (130767): a reader in the middle of a list is no lock to a writer.
+/// Readers that list all the time starve the writer (130767). Here a reader in the middle of a list holds no lock.
 #[test]
 fn a_list_that_never_ends_does_not_stop_a_thousand_writes() {
     let store = filled();
     let view = store.snapshot();
     let (mut all, mut of_node) = (view.iter(), view.by_index(&BY_NODE, &3).unwrap());
     assert!(all.next().is_some() && of_node.next().is_some());
-    // By this very thread: had the iterators a lock, this would never return.
+    // The writes run on the same thread: if the iterators held a lock, this would deadlock.
     for id in 0..1_000 {
         assert_eq!(store.upsert(pod(id, 2)), WriteOutcome::Updated);
     }
-    assert!(all.all(|(_, pod)| pod.version == 1), "the view is what it was");
+    assert!(all.all(|(_, pod)| pod.version == 1), "the snapshot has changed");
     assert_eq!(of_node.count(), 99);
     assert!(store.snapshot().objects().all(|pod| pod.version == 2));
 }
 
-/// A list copies everything under the lock (130961): looking allocates for no object, and ends when the caller has enough.
+/// A list copies all objects under the lock (130961). Here a read allocates nothing for an object, and stops when the caller has enough.
 #[test]
 fn a_look_shares_what_is_stored() {
     let store = filled();
@@ -87,12 +87,12 @@ fn a_look_shares_what_is_stored() {
         assert!(view.objects().zip(store.snapshot().objects()).all(|(a, b)| Arc::ptr_eq(a, b)));
     }
     let one = view.by_index(&BY_NODE, &3).unwrap().next().unwrap();
-    // The store's and this; a list of references would hold more.
+    // One reference, in the store. A list of references would hold more.
     assert_eq!(Arc::strong_count(one), 1);
     assert_eq!(ASKED.get(), 0);
 }
 
-/// Selectors scan everything, labels have no index (4817, 132396): a selector is answered without a look at an object.
+/// Selectors scan all objects, and labels have no index (4817, 132396). Here a selector is evaluated without reading an object.
 #[test]
 fn a_selector_asks_no_object() {
     thread_local! { static TOLD: Cell<usize> = const { Cell::new(0) }; }
@@ -105,10 +105,14 @@ fn a_selector_asks_no_object() {
     let told = TOLD.get();
     let view = store.snapshot();
     assert_eq!(view.select(&COUNTED, &"app in (web), !tier".parse().unwrap()).unwrap().iter().count(), 50);
-    assert_eq!((told, TOLD.get()), (100, 100), "once for each object, when it came");
+    assert_eq!(
+        (told, TOLD.get()),
+        (100, 100),
+        "the label function was not called exactly once for each object"
+    );
 }
 
-/// Compound queries (109329), and an index for each combination that is asked: an intersection is led by its smallest part.
+/// Compound queries (109329) need an index for each combination. Here an intersection starts with its smallest part.
 #[test]
 fn several_indexes_answer_one_question() {
     let store = filled();
@@ -129,8 +133,8 @@ fn several_indexes_answer_one_question() {
     assert_eq!(ASKED.get(), 0);
 }
 
-/// An index function's error panics the process (50555), and leaves store and index apart (4.10.4): it is a value, as is a
-/// panic.
+/// An error of an index function panics the process (50555), and leaves store and index inconsistent (4.10.4). Here an error is a value,
+/// and so is a panic.
 #[test]
 fn an_index_error_is_a_value_and_so_is_a_panic() {
     static MOODY: Index<Pod, u32> = Index::fallible("moody", |pod| match pod.node {
@@ -151,8 +155,8 @@ fn an_index_error_is_a_value_and_so_is_a_panic() {
     store.check().unwrap();
 }
 
-/// Index functions run twice for an update, for the old object and the new one: ours once for each version, and not at all for what did not
-/// change.
+/// Index functions run twice for an update, for the old and the new object. Here they run once for each version, and not at all for an
+/// unchanged object.
 #[test]
 fn an_index_function_runs_once_for_each_version() {
     let store = filled();
@@ -160,12 +164,12 @@ fn an_index_function_runs_once_for_each_version() {
     assert_eq!(ASKED.take(), 1);
     store.upsert(pod(1, 2));
     store.delete(&2, None);
-    assert_eq!(ASKED.take(), 0, "nothing new");
+    assert_eq!(ASKED.take(), 0, "the index function was called for a known object");
     store.replace((0..1_000).map(|id| pod(id, if id == 1 { 2 } else { 1 })), Version::new(3));
-    assert_eq!(ASKED.take(), 1, "2 came again; nothing else is new");
+    assert_eq!(ASKED.take(), 1, "the index function was not called only for the object that is new");
 }
 
-/// Sets of an index that are empty stay for ever (84959).
+/// Empty sets of an index stay for ever (84959).
 #[test]
 fn values_that_nothing_has_are_gone() {
     let store = builder().index(&BY_VERSION).build().unwrap().into_shared();
@@ -180,16 +184,16 @@ fn values_that_nothing_has_are_gone() {
     assert_eq!(store.snapshot().index_values(&BY_VERSION).unwrap().len(), 0);
 }
 
-/// Indexes cannot be added to a running informer (117046), an added one blocks until it is complete, none can be taken away.
+/// Indexes cannot be added to a running informer (117046), adding one blocks until it is complete, and none can be removed.
 #[test]
 fn indexes_come_and_go_while_others_write() {
     let store = filled();
     thread_local! { static WRITES: Cell<Option<SharedWriter<u32, Pod>>> = const { Cell::new(None) }; }
-    // Whatever its function does, writers and readers go on: they do here, in the midst of it.
+    // Writers and readers continue whatever the index function does: here it writes and reads itself.
     static LATE: Index<Pod, u32> = Index::new("late", |pod| {
         if let Some(store) = WRITES.take() {
             store.upsert(Pod { node: 77, version: store.version().get() + 1, ..first_pod(pod.id) });
-            assert!(store.by_index(&LATE, &1).is_err(), "not asked before it is complete");
+            assert!(store.by_index(&LATE, &1).is_err(), "an incomplete index can be queried");
             assert_eq!(store.get(&pod.id).unwrap().node, 77);
             WRITES.set((store.version() < Version::new(300)).then_some(store));
         }
@@ -206,7 +210,7 @@ fn indexes_come_and_go_while_others_write() {
     store.check().unwrap();
 }
 
-/// The store's version goes back with an event, and is the last object's of a batch (4.10.3).
+/// An event takes the store's version back, and a batch sets it to that of its last object (4.10.3).
 #[test]
 fn the_version_does_not_go_back_with_events() {
     let mut store = filled_writer();
@@ -223,8 +227,8 @@ fn the_version_does_not_go_back_with_events() {
     assert_eq!(store.version(), Version::new(12));
 }
 
-/// The map of index functions is handed out unguarded (4.10.5): here a handle holds nothing of the store, and a view keeps the indexes it
-/// was taken with.
+/// The map of index functions is handed out without a lock (4.10.5). Here a handle exposes no internal state, and a snapshot keeps the
+/// indexes that it was taken with.
 #[test]
 fn a_view_keeps_its_indexes() {
     let store = filled();
@@ -237,7 +241,7 @@ fn a_view_keeps_its_indexes() {
     view.check().unwrap();
 }
 
-/// Values of an index that is not there are an empty list, its objects an error (4.10.12): both are errors.
+/// The values of a missing index are an empty list, its objects an error (4.10.12). Here both are errors.
 #[test]
 fn an_index_that_is_not_there_is_an_error_everywhere() {
     let store = builder().build().unwrap().into_shared();
@@ -252,9 +256,9 @@ fn an_index_that_is_not_there_is_an_error_everywhere() {
     assert!(store.remove_index(&BY_NODE).is_err());
 }
 
-/// A relist makes everything anew, holds the lock throughout (4.10.11), blocks all readers while the old objects are dropped, and holds two
-/// full copies (D13): what did not change stays where it is, the page goes at once, and what is dropped is dropped by the
-/// relisting thread while others read and write.
+/// A relist rebuilds everything, holds the lock throughout (4.10.11), blocks all readers while the old objects are dropped, and holds two
+/// full copies (D13). Here unchanged objects stay, the page is dropped immediately, and the relisting thread drops old objects while others
+/// read and write.
 #[test]
 fn a_relist_blocks_nobody_and_keeps_what_stayed() {
     static LIVE: AtomicUsize = AtomicUsize::new(0);
@@ -265,7 +269,7 @@ fn a_relist_blocks_nobody_and_keeps_what_stayed() {
     impl Drop for Big {
         fn drop(&mut self) {
             LIVE.fetch_sub(1, Ordering::SeqCst);
-            // The first old object says that it is being dropped, and takes until somebody has read and written.
+            // The first old object reports that it is being dropped, and blocks until the test has read and written.
             if GATE.load(Ordering::SeqCst) {
                 if let Some((dropping, go_on)) = DROPPED.take() {
                     dropping.send(()).unwrap();
@@ -287,7 +291,7 @@ fn a_relist_blocks_nobody_and_keeps_what_stayed() {
     let mut list = writer.relist();
     for id in 2_000..5_000 {
         list.insert(big(id, 1));
-        assert!(LIVE.load(Ordering::SeqCst) <= 5_001, "what did not change is let go at once");
+        assert!(LIVE.load(Ordering::SeqCst) <= 5_001, "an unchanged object was kept");
     }
     list.insert(big(9_000, 2));
     let (dropping, dropped) = mpsc::channel();
@@ -300,7 +304,7 @@ fn a_relist_blocks_nobody_and_keeps_what_stayed() {
             GATE.store(false, Ordering::SeqCst);
         });
         dropped.recv().unwrap();
-        // In the midst of a drop that has not come to its end.
+        // The old object is still being dropped.
         assert_eq!((store.len(), store.version()), (3_001, Version::new(2)));
         assert!(store.get(&1).is_none() && store.get(&9_000).is_some());
         go_on.send(()).unwrap();
@@ -312,7 +316,7 @@ fn a_relist_blocks_nobody_and_keeps_what_stayed() {
     assert_eq!(LIVE.load(Ordering::SeqCst), 3_002);
 }
 
-/// Nothing between a relist and another one is seen by halves, however long a reader reads in another thread.
+/// A reader on another thread never sees a part of a relist.
 #[test]
 fn a_reader_beside_relists_sees_whole_lists() {
     let store = filled();
@@ -320,7 +324,7 @@ fn a_reader_beside_relists_sees_whole_lists() {
     thread::scope(|scope| {
         let reader = scope.spawn(|| {
             let mut reads = 0_u32;
-            // At least once after the last relist.
+            // At least one read comes after the last relist.
             loop {
                 let ended = end.load(Ordering::SeqCst);
                 let view = store.snapshot();
@@ -343,7 +347,7 @@ fn a_reader_beside_relists_sees_whole_lists() {
     store.check().unwrap();
 }
 
-/// Every event copies its object (D14): ours has no `Clone`, is moved in, and is the same for all who hear of it.
+/// Every event copies its object (D14). Here an object need not be `Clone`, is moved in, and is shared by all receivers.
 #[test]
 fn nothing_is_copied_on_the_way_in_or_out() {
     let store = filled();
@@ -358,8 +362,8 @@ fn nothing_is_copied_on_the_way_in_or_out() {
     assert!(store.by_index(&BY_NODE, &7).unwrap().iter().any(|found| Arc::ptr_eq(found, &stored)));
 }
 
-/// No secondary index, all is scanned under the lock (D15), or field indexes take the slow path and twice the memory (4.10.14): a question
-/// compares with one value, and an index holds numbers.
+/// Without a secondary index, a query scans all objects under the lock (D15); field indexes are slow and take twice the memory (4.10.14).
+/// Here a query compares with one value, and an index holds row numbers.
 #[test]
 fn a_question_to_an_index_looks_at_its_hits_only() {
     thread_local! { static COMPARED: Cell<usize> = const { Cell::new(0) }; }
@@ -383,12 +387,12 @@ fn a_question_to_an_index_looks_at_its_hits_only() {
     COMPARED.set(0);
     assert_eq!(store.by_index(&BY_COUNTED, &Node(7)).unwrap().len(), 100);
     assert_eq!(COMPARED.take(), 1);
-    // An update compares with the two values that there were, and no other.
+    // An update compares only with the old and the new value.
     store.upsert(pod(7, 2));
     assert!(COMPARED.get() <= 8, "{}", COMPARED.get());
 }
 
-/// The key keeps copies of the object's names, and the version it came with first (D16): ours is what the schema says, and version and
+/// A key copies the names of the object, and keeps the version of its first object (D16). Here the schema defines the key, and version and
 /// object are replaced together.
 #[test]
 fn key_version_and_object_go_together() {
@@ -398,5 +402,8 @@ fn key_version_and_object_go_together() {
     assert_eq!(store.upsert(pod(1, 6)), WriteOutcome::Updated);
     assert_eq!(store.upsert(pod(1, 5)), WriteOutcome::Stale { stored: Version::new(6) });
     let per_object = store.memory_usage(|_, _| 0).store_bytes / store.len();
-    assert!(per_object < 150, "{per_object} bytes for each object, its record and the way there included");
+    assert!(
+        per_object < 150,
+        "{per_object} bytes for each object, including its record and its share of the tables"
+    );
 }

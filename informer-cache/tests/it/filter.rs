@@ -1,8 +1,8 @@
-//! Subscriptions to the objects that pass a filter, as client-go's `FilteringResourceEventHandler` is one: what enters and leaves.
+//! Subscriptions with a filter, like client-go's `FilteringResourceEventHandler`: objects begin to pass the filter and cease to pass it.
 //!
-//! Of its tests: `TestTypedFilteringResourceEventHandler` (add and delete that pass or do not, the four updates) is
-//! `the_four_transitions`. Its filter is asked about the last state of what is gone, so a handler may keep an object for ever whose last state
-//! does not pass; ours is asked about what was told: `an_end_is_told_to_who_knew_the_object`.
+//! client-go's `TestTypedFilteringResourceEventHandler` (add and delete that pass or do not, the four updates) is `the_four_transitions`.
+//! client-go applies the filter to the last state of a deleted object, so a handler may keep an object for ever if its last state does not
+//! pass. Here the state that was delivered counts: `an_end_is_told_to_who_knew_the_object`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use std::task::Poll;
 use flyball_informer_cache::{Change, ChangeKind, Schema, SharedWriter, Store, Subscription, Version};
 use testkit::wakers::{Counting, poll_once, poll_with};
 
-/// A key, an identity, a version, and whether it passes.
+/// A key, an identity, a version, and whether the object passes the filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Pod(u8, u8, u64, bool);
 
@@ -25,7 +25,7 @@ fn passing(store: &SharedWriter<u8, Pod>) -> Subscription<u8, Pod> {
     store.subscription().filter(|pod| pod.3).subscribe()
 }
 
-/// `=1@2` is initial, `+` is not; `1@2>3` is an update, `1@2!3` a replacement, `-1@2` the end, `?` if nobody saw it.
+/// `=1@2` is initial, `+` an addition, `1@2>3` an update, `1@2!3` a replacement, `-1@2` a deletion, with `?` if it was missed.
 fn told(changes: &mut Subscription<u8, Pod>) -> Vec<String> {
     let text = |change: Change<u8, Pod>| {
         let object = change.object();
@@ -48,22 +48,26 @@ fn the_four_transitions() {
     store.upsert(Pod(1, 1, 1, true));
     store.upsert(Pod(2, 1, 2, false));
     let mut changes = passing(&store);
-    assert_eq!(changes.pending(), 2, "both are still to be asked about");
+    assert_eq!(changes.pending(), 2, "an object was filtered before it was received");
     assert_eq!(told(&mut changes), ["=1@1"]);
     store.upsert(Pod(3, 1, 3, true));
     store.upsert(Pod(4, 1, 4, false));
-    assert_eq!(told(&mut changes), ["+3@3"], "what comes");
+    assert_eq!(told(&mut changes), ["+3@3"], "an added object that passes was not delivered");
     store.upsert(Pod(1, 1, 5, true));
-    assert_eq!(told(&mut changes), ["1@1>5"], "stays");
+    assert_eq!(told(&mut changes), ["1@1>5"], "an object that still passes was not updated");
     store.upsert(Pod(1, 1, 6, false));
-    assert_eq!(told(&mut changes), ["-1@5"], "leaves, with the state that was told");
+    assert_eq!(
+        told(&mut changes),
+        ["-1@5"],
+        "an object that ceases to pass is not deleted with the delivered state"
+    );
     store.upsert(Pod(1, 1, 7, false));
-    assert!(told(&mut changes).is_empty(), "stays away");
+    assert!(told(&mut changes).is_empty(), "an object that still does not pass was delivered");
     store.upsert(Pod(1, 1, 8, true));
-    assert_eq!(told(&mut changes), ["+1@8"], "enters");
+    assert_eq!(told(&mut changes), ["+1@8"], "an object that begins to pass is not added");
     store.delete(&1, Some(Pod(1, 1, 9, true)));
     store.delete(&2, Some(Pod(2, 1, 9, true)));
-    assert_eq!(told(&mut changes), ["-1@9"], "goes; nobody knew the other one");
+    assert_eq!(told(&mut changes), ["-1@9"], "not exactly the delivered object was deleted");
 }
 
 #[test]
@@ -74,11 +78,15 @@ fn what_happened_meanwhile_is_judged_by_both_ends() {
     assert_eq!(told(&mut changes), ["+1@1"]);
     store.upsert(Pod(1, 1, 2, false));
     store.upsert(Pod(1, 1, 3, true));
-    assert_eq!(told(&mut changes), ["1@1>3"], "it was away, and nobody heard of it");
+    assert_eq!(
+        told(&mut changes),
+        ["1@1>3"],
+        "an object that passes again before it is received is not an update"
+    );
     store.upsert(Pod(2, 1, 4, true));
     store.upsert(Pod(2, 1, 5, false));
-    assert!(told(&mut changes).is_empty(), "it came and went");
-    // A snapshot's object that changes before its turn.
+    assert!(told(&mut changes).is_empty(), "an object that passed only in between was delivered");
+    // An object of the snapshot changes before it is delivered.
     let mut late = passing(&store);
     store.upsert(Pod(1, 1, 6, false));
     store.upsert(Pod(2, 1, 7, true));
@@ -123,10 +131,10 @@ fn the_first_list_is_initial_as_far_as_it_passes() {
     assert_eq!(told(&mut changes), ["=1@1"]);
     assert!(changes.is_initial_delivered());
     store.upsert(Pod(2, 1, 2, true));
-    assert_eq!(told(&mut changes), ["+2@2"], "it enters, and does not begin");
+    assert_eq!(told(&mut changes), ["+2@2"], "an object that begins to pass later is initial");
     changes.resync();
     store.upsert(Pod(1, 1, 3, false));
-    assert_eq!(told(&mut changes), ["-1@1", "2@2>2"], "what does not pass is not told again");
+    assert_eq!(told(&mut changes), ["-1@1", "2@2>2"], "a resync delivered an object that does not pass");
 }
 
 #[test]
@@ -152,7 +160,7 @@ fn it_may_use_the_store_and_is_asked_without_a_lock() {
         .subscribe();
     store.upsert(Pod(1, 1, 1, true));
     assert!(changes.try_next().is_some_and(|change| *change.key() == 1));
-    // The filter holds the store, so it stays open.
+    // The filter owns a handle to the store, so the store stays open.
     assert!(poll_once(std::pin::pin!(changes.next())).is_pending());
     store.check().unwrap();
 }
@@ -162,7 +170,7 @@ fn a_change_survives_a_panic_of_the_filter() {
     let store = store();
     let calls = Arc::new(AtomicUsize::new(0));
     let panics = calls.clone();
-    // Every second call panics, and an update asks twice.
+    // Every second call panics, and an update calls the filter twice.
     let hostile = move |pod: &Pod| match panics.fetch_add(1, Ordering::Relaxed) % 4 {
         1 | 2 => panic!("not now"),
         _ => pod.3,
@@ -194,12 +202,16 @@ fn who_waits_is_woken_for_nothing_at_most_and_loses_nothing() {
     let mut changes = passing(&store);
     for round in 0..100_u64 {
         let (counting, waker) = Counting::waker();
-        // Dropped while it waits, or not polled at all.
+        // Dropped while it waits, or before its first poll.
         drop(changes.next());
         assert!(poll_with(std::pin::pin!(changes.next()), &waker).is_pending());
         store.upsert(Pod(1, 1, 2 * round + 1, false));
         assert_eq!(counting.wakes(), 1);
-        assert_eq!(told(&mut changes).len(), usize::from(round > 0), "it left");
+        assert_eq!(
+            told(&mut changes).len(),
+            usize::from(round > 0),
+            "the object that ceased to pass was not deleted"
+        );
         assert!(poll_with(std::pin::pin!(changes.next()), &waker).is_pending());
         store.upsert(Pod(1, 1, 2 * round + 2, true));
         assert_eq!(counting.wakes(), 2);
@@ -207,7 +219,7 @@ fn who_waits_is_woken_for_nothing_at_most_and_loses_nothing() {
     }
 }
 
-/// A walk over many objects of which none passes is no reason to keep a thread.
+/// Walking over many objects that do not pass yields to other tasks.
 #[test]
 fn others_have_their_turn_while_nothing_passes() {
     let asked = Arc::new(AtomicUsize::new(0));
@@ -225,11 +237,14 @@ fn others_have_their_turn_while_nothing_passes() {
         loop {
             let (before, woken) = (asked.load(Ordering::Relaxed), counting.wakes());
             let told = poll_with(std::pin::pin!(changes.next()), &waker);
-            assert!(asked.load(Ordering::Relaxed) - before < 2_000, "{what}: no end of it");
+            assert!(
+                asked.load(Ordering::Relaxed) - before < 2_000,
+                "{what}: one poll filtered too many objects"
+            );
             polls += 1;
             let told = match told {
                 Poll::Ready(change) => change.map(|change| *change.key()),
-                // It comes back by itself.
+                // The task has woken itself.
                 Poll::Pending if counting.wakes() > woken => continue,
                 Poll::Pending => None,
             };
@@ -244,6 +259,6 @@ fn others_have_their_turn_while_nothing_passes() {
     store.replace(20..20, Version::new(2));
     store.replace(0..=10_000, Version::new(3));
     walk("changes", Some(10_000));
-    // Who asks whether there is something now, wants to know.
+    // `try_next` does not yield: it returns the next change that passes.
     assert_eq!(changes.try_next().map(|change| *change.key()), Some(10_000));
 }

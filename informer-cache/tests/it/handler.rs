@@ -1,9 +1,9 @@
-//! Functions that are told merged changes by a future: their pace, their end, and what panics in them.
+//! Functions that a future calls with coalesced changes: their pace, their end, and their panics.
 //!
-//! Counterparts of client-go, one named case each: `TestEventPanics` (2) and kubernetes#129024, `TestRemoveEventHandler_AsynchronousPanic` and
-//! `…_SynchronousShutdown` (client-go#1167, kubernetes#111122, #139755), `TestShutDownEventHandler_Lifecycles` (3),
-//! `TestSharedInformerHandlerAbuse`, `TestSharedInformerRemoveHandler`, `…RemoveForeignHandler`: by type, a handle is of its own
-//! handler; `…MultipleRegistration`: two handlers, two handles.
+//! Counterparts of client-go's tests, one named case each: `TestEventPanics` (2) and kubernetes#129024,
+//! `TestRemoveEventHandler_AsynchronousPanic` and `…_SynchronousShutdown` (client-go#1167, kubernetes#111122, #139755),
+//! `TestShutDownEventHandler_Lifecycles` (3), `TestSharedInformerHandlerAbuse`, `TestSharedInformerRemoveHandler`. `…RemoveForeignHandler`:
+//! by its type, a handle belongs to its own handler. `…MultipleRegistration`: two handlers have two handles.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -32,7 +32,7 @@ fn store() -> Objects {
         .into_shared()
 }
 
-/// What was told, in order: key and version, 0 for a deletion.
+/// The key and the version of each received change, in order; the version is 0 for a deletion.
 #[derive(Clone, Default)]
 struct Heard(Arc<Mutex<Vec<Object>>>);
 
@@ -49,7 +49,7 @@ impl Heard {
         std::mem::take(&mut *self.0.lock())
     }
 
-    /// The function that notes is gone.
+    /// Returns whether the handler function was dropped.
     fn is_let_go(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }
@@ -74,7 +74,7 @@ fn changes_are_told_merged_and_at_the_handlers_own_pace() {
     let (handler, run) = store.subscribe().for_each(heard.note());
     let mut run = Box::pin(run);
     let (woken, waker) = Counting::waker();
-    assert!(heard.take().is_empty(), "nothing is told before it is polled");
+    assert!(heard.take().is_empty(), "a change was delivered before the first poll");
     for version in 2..10 {
         store.upsert((1, version));
         store.upsert((2, version));
@@ -82,16 +82,20 @@ fn changes_are_told_merged_and_at_the_handlers_own_pace() {
     assert!(poll_with(run.as_mut(), &waker).is_pending());
     assert_eq!(heard.take(), [(1, 9), (2, 9)]);
     store.delete(&2, None);
-    assert_eq!((woken.wakes(), heard.take().len()), (1, 0), "it is told by its future, not by the writer");
+    assert_eq!((woken.wakes(), heard.take().len()), (1, 0), "the writer called the function");
     assert!(poll_with(run.as_mut(), &waker).is_pending());
     assert_eq!(heard.take(), [(2, 0)]);
-    // The end of the store is the end of the future, after everything was told.
+    // Closing the store completes the future, after all pending changes were delivered.
     store.upsert((3, 10));
     store.close();
     assert!(!over(&handler));
     assert_eq!(poll_with(run.as_mut(), &waker), Poll::Ready(HandlerExit::Closed));
     assert!(over(&handler) && heard.take() == [(3, 10)] && heard.is_let_go());
-    assert_eq!(poll_once(run.as_mut()), Poll::Ready(HandlerExit::Closed), "and so for ever");
+    assert_eq!(
+        poll_once(run.as_mut()),
+        Poll::Ready(HandlerExit::Closed),
+        "the future does not stay complete"
+    );
 }
 
 #[test]
@@ -106,11 +110,15 @@ fn a_long_backlog_leaves_others_their_turn() {
         assert!(poll_with(run.as_mut(), &waker).is_pending());
         polls += 1;
         assert!(heard.0.lock().len() <= polls * 64);
-        assert!(heard.0.lock().len() == 1_000 || woken.wakes() == polls, "it asks for its next turn");
+        assert!(
+            heard.0.lock().len() == 1_000 || woken.wakes() == polls,
+            "the future yielded without waking itself"
+        );
     }
 }
 
-/// `TestEventPanics`, kubernetes#129024: the change that panicked is processed, others are told, and caught up it is.
+/// `TestEventPanics`, kubernetes#129024: a change that panicked counts as processed, other handlers receive it, and the initial list counts
+/// as processed.
 #[test]
 fn a_panic_is_counted_and_its_change_counts_as_processed() {
     let (store, heard) = (store(), Heard::default());
@@ -118,7 +126,7 @@ fn a_panic_is_counted_and_its_change_counts_as_processed() {
     let mut calls = 0;
     let (hostile, loud) = store.subscribe().for_each(move |change| {
         calls += 1;
-        // Every change of the beginning, or each other one after it.
+        // The function panics on every second call after the initial objects.
         assert!(*change.key() > 2 && calls % 2 == 0, "a hostile handler panics");
     });
     let (mut quiet, mut loud) = (pin!(quiet), pin!(loud));
@@ -139,7 +147,7 @@ fn a_panic_is_counted_and_its_change_counts_as_processed() {
     assert_eq!(poll_once(loud), Poll::Ready(HandlerExit::Closed));
 }
 
-/// A function on a thread, held in its first call until it is let go on.
+/// A function on a thread, which blocks in each call until the test lets it continue.
 struct Held {
     entered: mpsc::Receiver<u32>,
     go_on: mpsc::Sender<()>,
@@ -148,7 +156,7 @@ struct Held {
     dropped: Arc<AtomicBool>,
 }
 
-/// Notes that the function is gone.
+/// Records that the function was dropped.
 struct Gone(Arc<AtomicBool>);
 
 impl Drop for Gone {
@@ -172,7 +180,7 @@ fn held(store: &Objects, then: impl Fn() + Send + 'static) -> Held {
     Held { entered, go_on, handler, running, dropped }
 }
 
-/// `TestRemoveEventHandler_AsynchronousPanic`: it returns while the call goes on, which may panic for all that.
+/// `TestRemoveEventHandler_AsynchronousPanic`: `unsubscribe` returns while a call is in progress, which may still panic.
 #[test]
 fn unsubscribing_waits_for_nobody() {
     let store = store();
@@ -185,13 +193,17 @@ fn unsubscribing_waits_for_nobody() {
     store.upsert((4, 2));
     held.go_on.send(()).unwrap();
     assert_eq!(held.running.join().unwrap(), HandlerExit::Unsubscribed);
-    assert_eq!((held.handler.panic_count(), held.entered.try_iter().count()), (1, 0), "no other call");
+    assert_eq!(
+        (held.handler.panic_count(), held.entered.try_iter().count()),
+        (1, 0),
+        "the function was called again"
+    );
     assert!(over(&held.handler) && held.dropped.load(Ordering::SeqCst));
     assert_eq!(initial_processed(&held.handler), Poll::Ready(false));
     store.check().unwrap();
 }
 
-/// `TestRemoveEventHandler_SynchronousShutdown`: whoever waits goes on when the call has returned.
+/// `TestRemoveEventHandler_SynchronousShutdown`: the wait completes when the call in progress has returned.
 #[test]
 fn waiting_for_the_end_waits_for_the_call() {
     let store = store();
@@ -223,11 +235,11 @@ fn waiting_for_the_end_waits_for_the_call() {
     assert_eq!(held.running.join().unwrap(), HandlerExit::Unsubscribed);
 }
 
-/// `TestShutDownEventHandler_Lifecycles`: never run, made before there is anything, made after.
+/// `TestShutDownEventHandler_Lifecycles`: never polled, created before the first list, created after it.
 #[test]
 fn lifecycles() {
     let (store, heard) = (store(), Heard::default());
-    // Never polled: whoever waits is told when the future goes.
+    // Never polled: waiters are woken when the future is dropped.
     let (never, run) = store.subscribe().for_each(heard.note());
     never.unsubscribe();
     assert!(!over(&never));
@@ -257,10 +269,14 @@ fn lifecycles() {
         let wakes = woken.wakes();
         store.upsert((2, 2));
         handler.unsubscribe();
-        assert_eq!(woken.wakes(), wakes + 2, "for the change, and for the wish");
+        assert_eq!(woken.wakes(), wakes + 2, "not one wake-up for the change and one for `unsubscribe`");
         assert_eq!(poll_with(run.as_mut(), &waker), Poll::Ready(HandlerExit::Unsubscribed));
         assert!(over(&handler) && heard.take().is_empty() && heard.is_let_go());
-        assert_eq!(initial_processed(&handler), Poll::Ready(true), "that stays");
+        assert_eq!(
+            initial_processed(&handler),
+            Poll::Ready(true),
+            "the initial list no longer counts as processed"
+        );
         handler.unsubscribe();
         drop((run, store));
     }
@@ -305,7 +321,7 @@ fn the_run_future_may_be_dropped_at_every_poll() {
         assert_eq!(initial_processed(&handler), Poll::Ready(polls > 1));
         store.upsert((1, 9));
         store.check().unwrap();
-        // Who waits may give up at any time, too.
+        // A wait may also be dropped at any time.
         let (handler, run) = store.subscribe().for_each(heard.note());
         let mut wait = Box::pin(handler.unsubscribed());
         for _ in 0..polls {
@@ -317,7 +333,7 @@ fn the_run_future_may_be_dropped_at_every_poll() {
     }
 }
 
-/// Wakers, the drop of the function and that of the change it was given: nobody else suffers.
+/// A waker, the drop of the function, and the drop of a change panic: nothing else is affected.
 #[test]
 fn whatever_panics_ends_in_order() {
     struct Bomb;
@@ -340,7 +356,7 @@ fn whatever_panics_ends_in_order() {
     let mut initial_processed = Box::pin(handler.initial_processed());
     assert!(poll_with(initial_processed.as_mut(), &hostile).is_pending());
     assert!(poll_with(run.as_mut(), &hostile).is_pending());
-    // The wish reaches the future, though its waker panics; and that is the caller's, as with `Informer::shut_down`.
+    // `unsubscribe` reaches the future although its waker panics. The panic propagates to the caller, as with `Informer::shut_down`.
     let _ = catch_unwind(AssertUnwindSafe(|| handler.unsubscribe()));
     assert_eq!(poll_once(run.as_mut()), Poll::Ready(HandlerExit::Unsubscribed));
     assert_eq!((woken.wakes(), handler.panic_count()), (1, 1));
@@ -348,7 +364,7 @@ fn whatever_panics_ends_in_order() {
     store.check().unwrap();
 }
 
-/// What panics while a change is put together leaves the future; nothing is lost by that.
+/// A panic while a change is built propagates from the future; no change is lost.
 #[test]
 fn a_change_that_cannot_be_put_together_is_told_later() {
     static ILL: AtomicBool = AtomicBool::new(false);
@@ -374,8 +390,8 @@ fn a_change_that_cannot_be_put_together_is_told_later() {
     assert_eq!((heard.take(), handler.panic_count()), (vec![(1, 1), (1, 2), (2, 3)], 0));
 }
 
-/// `TestSharedInformerHandlerAbuse`: a hundred handlers come and go beside a writer of ten thousand events; those that stay hear all of it, and those
-/// that have ended nothing more.
+/// `TestSharedInformerHandlerAbuse`: a hundred handlers are added and removed while a writer writes ten thousand events. Those that stay
+/// receive all events, those that have ended receive no more.
 #[test]
 fn a_hundred_handlers_come_and_go() {
     let store = store();
@@ -431,8 +447,8 @@ fn a_hundred_handlers_come_and_go() {
                             let running = thread::spawn(move || block_on(run));
                             ending.unsubscribe();
                             block_on(ending.unsubscribed());
-                            assert_eq!(Arc::strong_count(&known), 1, "no call, and no function");
-                            // Or the store was quicker.
+                            assert_eq!(Arc::strong_count(&known), 1, "the function was not dropped");
+                            // Or the store was closed first.
                             running.join().unwrap();
                         }
                         _ => staying.push((thread::spawn(move || block_on(run)), known)),

@@ -1,4 +1,4 @@
-//! Source, reflector and store together: convergence, every end, every cancelled wait, hostile code.
+//! Source, reflector and store together: convergence, every way to end, every dropped wait, and hostile code.
 
 use std::cell::RefCell;
 use std::pin::{Pin, pin};
@@ -44,9 +44,9 @@ fn converges_whatever_happened_once_faults_stop() {
     if std::env::var_os("FLYBALL_CASES").is_some() {
         return; // not the number of cases the floor is for
     }
-    // Every two of the settings and of the things that may happen, in one life.
+    // Every pair of settings and events occurs in one operation sequence.
     let rare = pairs.into_inner().below(5, |_, _| false);
-    assert!(rare.is_empty(), "hardly happened in one life: {rare:?}");
+    assert!(rare.is_empty(), "rare in one operation sequence: {rare:?}");
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn the_corpus_of_the_fuzz_target_converges() {
     drivers::corpus::replay("relist", |bytes| relist::run(bytes, &mut relist::tally()));
 }
 
-/// Decision 0037: the list is judged with the indexes of its beginning, and published with those there are.
+/// Decision 0037: a list is compared with the indexes that exist when it begins, and published with those that exist when it ends.
 #[test]
 fn indexes_come_and_go_under_a_half_list() {
     thread_local! { static ASKED: RefCell<Vec<(u8, u64)>> = const { RefCell::new(Vec::new()) }; }
@@ -89,13 +89,17 @@ fn indexes_come_and_go_under_a_half_list() {
     world.informer.remove_index(&BY_VERSION).unwrap();
     let mut asked = ASKED.take();
     asked.sort_unstable();
-    assert_eq!(asked, [(1, 1), (2, 1), (3, 1)], "what is stored");
+    assert_eq!(
+        asked,
+        [(1, 1), (2, 1), (3, 1)],
+        "the index function was not called once for each stored object"
+    );
     source.answer_list(Ok(page(vec![object(5, 5)], None)));
     source.answer_watch(Ok(()));
     world.settle();
     let mut asked = ASKED.take();
     asked.sort_unstable();
-    assert_eq!(asked, [(2, 5), (4, 5), (5, 5)], "what is new, once");
+    assert_eq!(asked, [(2, 5), (4, 5), (5, 5)], "the index function was not called once for each new object");
     let store = world.informer.store();
     let keys = |version: u64| {
         let mut keys: Vec<_> = store.by_index(&LATE, &version).unwrap().iter().map(|it| it.key).collect();
@@ -138,14 +142,14 @@ fn synced_comes_with_the_list_and_not_before() {
     }));
     world.settle();
     assert!(!world.informer.is_synced());
-    assert!(world.stored().is_empty(), "a half list is not shown");
+    assert!(world.stored().is_empty(), "an incomplete list was published");
     source.answer_list(first_page(vec![object(2, 2)], 5));
     world.settle();
     assert!(world.informer.is_synced());
     assert_eq!(world.stored().len(), 2);
 }
 
-/// A scenario with each kind of wait in it.
+/// A scenario with each kind of wait.
 fn scenario(source: &ScriptedSource<Object>, world: &mut World, turns: usize) -> bool {
     let half = Page { items: vec![object(1, 1)], version: Version::new(5), continuation: Some("c".into()) };
     let script: [&dyn Fn(); 10] = [
@@ -172,7 +176,7 @@ fn scenario(source: &ScriptedSource<Object>, world: &mut World, turns: usize) ->
                 break;
             }
         }
-        // Waits after failures pass; a wait for the source does not.
+        // A wait after a failure ends with the clock; a wait for the source does not.
         if matches!(world.informer.status().state, InformerState::Waiting { .. }) {
             let alarm = world.clock.next_alarm().unwrap();
             world.clock.set(alarm);
@@ -203,7 +207,7 @@ fn the_run_future_may_be_dropped_at_every_poll() {
         assert_eq!((world.stored(), informer.status().version), (stored.clone(), version));
         informer.store().check().unwrap();
         assert_eq!(source.open_watches(), 0);
-        assert!(wakes.wakes() > woken, "who waits is told");
+        assert!(wakes.wakes() > woken, "a waiter was not woken");
         assert_eq!(poll_once(stopped.as_mut()), Poll::Ready(()));
         let expected = if was_synced { Ok(()) } else { Err(Stopped) };
         assert_eq!(poll_once(synced.as_mut()), Poll::Ready(expected));
@@ -214,9 +218,9 @@ fn the_run_future_may_be_dropped_at_every_poll() {
                 None => break,
             }
         }
-        assert!(told >= stored.len(), "what was pending is told before the end");
+        assert!(told >= stored.len(), "pending changes were not delivered before the end");
         assert!(matches!(poll_once(pin!(changes.next())), Poll::Ready(None)));
-        assert_eq!(world.clock.next_alarm(), None, "no alarm is left behind");
+        assert_eq!(world.clock.next_alarm(), None, "an alarm is still set");
         if finished {
             break;
         }
@@ -263,7 +267,7 @@ fn waits_may_be_dropped_at_every_poll() {
     }
     source.answer_list(first_page(vec![], 1));
     world.settle();
-    assert!(wakes.wakes() >= 1, "the one that was kept is woken");
+    assert!(wakes.wakes() >= 1, "the wait that was kept was not woken");
     assert_eq!(poll_with(kept.as_mut(), &waker), Poll::Ready(Ok(())));
 }
 
@@ -286,7 +290,7 @@ fn an_informer_that_ended_holds_no_waker() {
     drop(waker);
     assert!(Arc::strong_count(&wakes) > 1);
     drop((run, source));
-    assert_eq!(Arc::strong_count(&wakes), 1, "handles that live on keep the task alive");
+    assert_eq!(Arc::strong_count(&wakes), 1, "a handle keeps the waker of the task alive");
 }
 
 #[test]
@@ -303,7 +307,7 @@ fn the_informer_runs_without_handles_and_its_store_outlives_it() {
     assert_eq!(store.get(&1).as_deref(), Some(&object(1, 1)));
 }
 
-/// Panics at the n-th call of anything.
+/// A source that panics at call number n.
 struct Fragile {
     calls: Arc<AtomicU64>,
     at: u64,
@@ -362,7 +366,7 @@ fn a_panic_of_the_source_fails_the_informer_and_leaves_the_store_intact() {
         assert!(poll_with(synced.as_mut(), &waker).is_pending());
         let broke = (0..10).any(|_| panics(run.as_mut()));
         assert!(broke, "call {at}");
-        // Told at once, though the future that panicked still exists.
+        // The failure is visible although the future that panicked still exists.
         let status = informer.status();
         assert_eq!(status.state, InformerState::Failed);
         let error = status.last_error.unwrap();
@@ -378,7 +382,7 @@ fn a_panic_of_the_source_fails_the_informer_and_leaves_the_store_intact() {
     }
 }
 
-/// Wakes panic.
+/// A waker whose `wake` panics.
 struct Bomb;
 
 impl Wake for Bomb {
@@ -418,11 +422,11 @@ fn a_hostile_listener_does_not_break_shut_down() {
     let bomb: Waker = Arc::new(Bomb).into();
     assert!(run.as_mut().poll(&mut Context::from_waker(&bomb)).is_pending());
     let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| informer.shut_down()));
-    assert!(told.is_err(), "the panic is the caller's to see");
-    assert_eq!(poll_once(run.as_mut()), Poll::Ready(()), "and the wish stands");
+    assert!(told.is_err(), "the panic did not propagate to the caller");
+    assert_eq!(poll_once(run.as_mut()), Poll::Ready(()), "the shutdown was lost");
 }
 
-/// Tells events without end, all at once.
+/// A source whose watch has events without end, all available immediately.
 struct Flood;
 
 struct FloodWatch(u64);
@@ -454,13 +458,13 @@ fn a_flood_of_events_leaves_turns_to_others_and_can_be_ended() {
     let mut world = World::new(Informer::builder(SCHEMA, Flood));
     let mut last = Version::ZERO;
     for _ in 0..50 {
-        assert!(world.turn(), "it wakes itself");
+        assert!(world.turn(), "the future yielded without waking itself");
         let version = world.informer.status().version;
         assert!(version.get() - last.get() <= 257, "one poll applied {last} to {version}");
         last = version;
     }
     assert!(last.get() > 5_000);
-    // Its time is up, though it never paused.
+    // The watch has lasted too long, although it never paused.
     world.clock.advance(Duration::from_secs(3600));
     let restarts = world.informer.status().watch_restarts;
     world.turn();
@@ -520,7 +524,7 @@ fn a_silent_watch_is_given_up_after_its_time_and_watched_again() {
     assert_eq!(world.informer.status().relists, 0);
 }
 
-/// A streaming list that times out is reported, and a plain list is requested at once. That a wait is over is no failure, nor
+/// A streaming list that times out is reported, and a plain list is requested immediately. The end of a wait is not a failure, and neither
 /// is a watch that does not end by itself.
 #[test]
 fn silence_that_is_made_up_for_at_once_is_told() {
@@ -537,7 +541,7 @@ fn silence_that_is_made_up_for_at_once_is_told() {
     assert_eq!(std::mem::take(&mut *told.lock()), [failed]);
     source.answer_watch(Ok(()));
     world.pass_alarm();
-    assert_eq!(*told.lock(), [], "the wait is over");
+    assert_eq!(*told.lock(), [], "the end of the wait was reported as a failure");
     source.answer_list(first_page(vec![object(1, 1)], 1));
     source.answer_watch(Ok(()));
     world.pass_alarm();
@@ -576,7 +580,7 @@ fn a_senseless_configuration_is_not_built() {
         messages.push(error.to_string());
     }
     messages.dedup();
-    assert_eq!(messages.len(), 7, "each says what is wrong: {messages:?}");
+    assert_eq!(messages.len(), 7, "two settings have the same message: {messages:?}");
 
     static A: Index<Object, u8> = Index::new("same", |object| object.key);
     static B: Index<Object, u64> = Index::new("same", |object| object.version);

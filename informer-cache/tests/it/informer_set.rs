@@ -1,5 +1,6 @@
-//! Informers that many share. Upstream's cases by name: `TestWaitFor` (empty, some late, cancelled, all late), `TestSyncResult`; the factory's `Start`
-//! once for each, `Shutdown` that waits, and what it cannot do: stop one, start it again.
+//! Shared informers. Counterparts of upstream's tests by name: `TestWaitFor` (empty, some late, cancelled, all late) and `TestSyncResult`;
+//! of the factory: `Start` once for each informer, and `Shutdown` that waits. Also what the factory cannot do: stop one informer, and start
+//! it again.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ type Run = Pin<Box<dyn Future<Output = ()> + Send>>;
 const NUMBERS: Schema<u64, u64> = Schema::new(|number| *number, |_| Version::ZERO);
 const WORDS: Schema<&str, &str> = Schema::new(|word| *word, |_| Version::ZERO);
 
-/// A set, and what it runs.
+/// A set, and the run futures that it has started.
 struct World {
     set: InformerSet,
     runs: Arc<Mutex<Vec<Run>>>,
@@ -39,7 +40,7 @@ impl World {
         Self { set, runs, clock: ManualClock::new() }
     }
 
-    /// Polls what runs, a few times; a run future that panics is over.
+    /// Polls the run futures a few times. A run future that panics is removed.
     fn settle(&self) {
         for _ in 0..5 {
             let runs = std::mem::take(&mut *self.runs.lock());
@@ -63,7 +64,7 @@ impl World {
     }
 }
 
-/// A source that will list these.
+/// Returns a source that lists these numbers.
 fn listing(numbers: &[u64]) -> ScriptedSource<u64> {
     let source = ScriptedSource::new();
     list(&source, numbers);
@@ -93,7 +94,7 @@ fn who_asks_for_what_is_there_joins_it() {
     let third = second.clone();
     assert_eq!(built.load(Ordering::Relaxed), 1);
     assert_eq!((second.snapshot().len(), third.snapshot().len()), (2, 2));
-    // Others: another selection, other types.
+    // Other informers: another selection, and other types.
     let even = get(InformerName::new("numbers").with_selection("even"));
     assert_eq!((built.load(Ordering::Relaxed), even.is_synced()), (2, false));
     let words = ScriptedSource::<&str>::new();
@@ -117,20 +118,20 @@ fn the_last_who_lets_go_shuts_it_down() {
     assert!(!informer.is_stopped());
     drop(second);
     let mut stopped = Box::pin(world.set.stopped());
-    assert!(poll_once(stopped.as_mut()).is_pending(), "it is told to, and not over yet");
+    assert!(poll_once(stopped.as_mut()).is_pending(), "the set counts a running informer as stopped");
     world.settle();
     assert!(informer.is_stopped());
     assert!(poll_once(stopped.as_mut()).is_ready());
-    assert_eq!(store.len(), 1, "the store stays as it was");
+    assert_eq!(store.len(), 1, "the contents of the store have changed");
     assert!(world.set.statuses().is_empty());
-    // Another one, from the beginning.
+    // A new informer, which starts with a list.
     list(&source, &[7, 8]);
     let again = world.get("numbers", &source);
     world.settle();
     assert_eq!((again.snapshot().len(), world.runs.lock().len()), (2, 1));
 }
 
-/// A set lives as long as the process does; what an informer knew must not.
+/// A set lives as long as the process, so it must not keep the objects of stopped informers.
 #[test]
 fn what_is_over_is_not_kept() {
     let world = World::new();
@@ -153,11 +154,11 @@ fn what_is_over_is_not_kept() {
     assert_eq!(Arc::strong_count(&object), 3);
     drop(dropped);
     world.settle();
-    assert_eq!(Arc::strong_count(&object), 2, "the last user has let go");
+    assert_eq!(Arc::strong_count(&object), 2, "the set keeps an object of an informer that was dropped");
     world.set.stop("stopped");
     world.settle();
     drop(stopped);
-    assert_eq!(Arc::strong_count(&object), 1, "it was stopped");
+    assert_eq!(Arc::strong_count(&object), 1, "the set keeps an object of an informer that was stopped");
 }
 
 #[test]
@@ -173,7 +174,7 @@ fn one_that_is_stopped_is_started_again_for_who_asks() {
     let new = world.get("numbers", &source);
     world.settle();
     assert_eq!((old.snapshot().len(), new.snapshot().len()), (1, 2));
-    // The old one's users no longer count: neither a copy nor the end of one.
+    // Handles of the old informer do not count for the new one, neither when cloned nor when dropped.
     drop(old.clone());
     drop(old);
     world.settle();
@@ -198,7 +199,10 @@ fn one_that_was_told_to_stop_is_joined_by_nobody() {
     world.settle();
     assert_eq!((old.is_stopped(), new.is_stopped(), new.snapshot().len()), (true, false, 2));
     world.set.shut_down();
-    assert!(poll_once(stopped.as_mut()).is_pending(), "of the one that goes on");
+    assert!(
+        poll_once(stopped.as_mut()).is_pending(),
+        "`stopped` did not wait for the informer that still runs"
+    );
     world.settle();
     assert!(poll_once(stopped.as_mut()).is_ready());
 }
@@ -261,7 +265,7 @@ fn one_that_failed_is_replaced() {
 #[test]
 fn synced_waits_for_the_slowest_and_wakes_everybody() {
     let world = World::new();
-    assert!(poll_once(Box::pin(world.set.synced()).as_mut()).is_ready(), "nobody to wait for");
+    assert!(poll_once(Box::pin(world.set.synced()).as_mut()).is_ready(), "an empty set waits");
     let (quick, late) = (listing(&[1]), ScriptedSource::new());
     let _informers = (world.get("quick", &quick), world.get("late", &late));
     let mut waits: Vec<_> = (0..3).map(|_| (Box::pin(world.set.synced()), Counting::waker())).collect();
@@ -289,7 +293,9 @@ fn who_never_synced_is_named() {
     assert!(poll_once(synced.as_mut()).is_pending());
     informers.iter().for_each(|informer| informer.shut_down());
     world.settle();
-    let std::task::Poll::Ready(Err(error)) = poll_once(synced.as_mut()) else { panic!("two ended before") };
+    let std::task::Poll::Ready(Err(error)) = poll_once(synced.as_mut()) else {
+        panic!("two informers ended before their first list")
+    };
     assert_eq!(error.to_string(), "ended before the first list: nodes, pods");
 }
 
@@ -305,7 +311,7 @@ fn a_set_that_was_shut_down_starts_nothing() {
     let refused = world.set.get_or_start("one", world.builder(&listing(&[1])));
     assert_eq!(refused.unwrap_err(), InformerStartError::ShutDown);
     assert!(poll_once(stopped.as_mut()).is_pending());
-    // Who begins to wait now waits for those that leave, too.
+    // A wait that begins now also waits for the informers that are shutting down.
     let mut later = Box::pin(world.set.stopped());
     assert!(poll_once(later.as_mut()).is_pending());
     world.settle();
@@ -321,13 +327,13 @@ fn what_builds_and_what_runs_may_call_back() {
     let source = listing(&[1]);
     let (set, quicker) = (world.set.clone(), world.builder(&source));
     let outer = world.builder(&source).on_build(move |_| {
-        // Quicker than the one that is being built.
+        // Runs before the outer builder has finished.
         let inner = set.get_or_start("numbers", quicker).unwrap();
         assert_eq!(set.statuses().len(), 1);
         std::mem::forget(inner);
     });
     let outer = world.set.get_or_start("numbers", outer);
-    assert_eq!(world.runs.lock().len(), 1, "one of the two runs");
+    assert_eq!(world.runs.lock().len(), 1, "not exactly one of the two informers runs");
     world.settle();
     assert_eq!(outer.unwrap().snapshot().len(), 1);
 
@@ -342,7 +348,7 @@ fn what_builds_and_what_runs_may_call_back() {
     });
     *slot.lock() = Some(set.clone());
     let dropped = set.get_or_start("numbers", world.builder(&source)).unwrap();
-    assert!(dropped.is_stopped(), "its run future was dropped");
+    assert!(dropped.is_stopped(), "an informer without a run future is not stopped");
     slot.lock().take();
 }
 
@@ -362,7 +368,7 @@ fn a_panic_of_what_builds_or_runs_leaves_no_user_behind() {
     assert!(poll_once(Box::pin(set.stopped()).as_mut()).is_ready());
 }
 
-/// Whoever shuts down a set has nothing to do with what is wrong with one task.
+/// A panic in the waker of one task does not prevent a shutdown of the set from waking the others.
 #[test]
 fn a_waker_that_panics_keeps_no_other_from_being_told() {
     let world = World::new();
@@ -396,20 +402,20 @@ fn a_request_that_is_configured_differently_is_refused_and_the_difference_named(
     assert_eq!(refused(builder().reflector_config(config)), ConfigDifference::Reflector("backoff"));
     assert_eq!(refused(builder().transform(|number| number)), ConfigDifference::Transform);
     assert_eq!(refused(builder().index(&BY_HALF_AS_TEXT)), ConfigDifference::Index("half"));
-    // It need not have all indexes, and those that were added count.
+    // A request may have fewer indexes than the informer; indexes that were added later count.
     let fewer = world.set.get_or_start("numbers", builder()).unwrap();
     first.remove_index(&BY_HALF).unwrap();
     assert_eq!(refused(builder().index(&BY_HALF)), ConfigDifference::Index("half"));
     first.add_index(&BY_HALF).unwrap();
     drop(world.set.get_or_start("numbers", builder().index(&BY_HALF)).unwrap());
-    // Who was refused is no user.
+    // A refused request does not count as a user.
     drop(first);
     assert!(!fewer.is_stopped());
     drop(fewer);
     assert!(world.set.statuses().is_empty());
 }
 
-/// Two first requests at once: the one that comes second has asked for an index that the first one's informer does not have.
+/// Two first requests run concurrently: the second one requires an index that the informer of the first one does not have.
 #[test]
 fn of_two_first_requests_the_second_is_refused_an_informer_without_its_index() {
     let world = World::new();
@@ -423,5 +429,5 @@ fn of_two_first_requests_the_second_is_refused_an_informer_without_its_index() {
     let refused = world.set.get_or_start("numbers", outer);
     assert!(matches!(refused, Err(InformerStartError::ConfigMismatch(ConfigDifference::Index("half")))));
     drop(kept.lock().take());
-    assert!(world.set.statuses().is_empty(), "who was refused is no user");
+    assert!(world.set.statuses().is_empty(), "a refused request counts as a user");
 }

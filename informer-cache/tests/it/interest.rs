@@ -1,4 +1,4 @@
-//! Subscriptions of one key, or of one value of an index: what comes and goes, what it costs, and what ends it.
+//! Subscriptions to one key, or to one value of an index: which changes are delivered, what they cost, and what ends them.
 
 use std::sync::{Arc, Weak};
 
@@ -30,7 +30,7 @@ fn tagged(store: &Store<u32, Pod>, tag: u8) -> Subscription<u32, Pod> {
     store.subscription().by_index(&BY_TAG, tag).unwrap().subscribe()
 }
 
-/// `=1@2` is initial, `+` is not; `1@2>3` is an update, `1@2!3` a replacement, `-1@2` the end, `?` if nobody saw it.
+/// `=1@2` is initial, `+` an addition, `1@2>3` an update, `1@2!3` a replacement, `-1@2` a deletion, with `?` if it was missed.
 fn told(changes: &mut Subscription<u32, Pod>) -> Vec<String> {
     let text = |change: Change<u32, Pod>| {
         let object = change.object();
@@ -54,24 +54,32 @@ fn objects_come_to_a_value_and_leave_it() {
     store.upsert(pod(2, 2, [8]));
     store.upsert(pod(3, 3, [7, 8]));
     let mut changes = tagged(&store, 7);
-    assert_eq!(changes.lag().initial_remaining, 2, "what there is of the value");
+    assert_eq!(changes.lag().initial_remaining, 2, "not the number of objects with the value");
     assert_eq!(told(&mut changes), ["=1@1", "=3@3"]);
     store.upsert(pod(1, 4, [8, 7]));
-    assert_eq!(told(&mut changes), ["1@1>4"], "stays");
+    assert_eq!(told(&mut changes), ["1@1>4"], "an object that keeps the value was not updated");
     store.upsert(pod(1, 5, [8]));
-    assert_eq!(told(&mut changes), ["-1@4"], "leaves, with the state that had it");
+    assert_eq!(
+        told(&mut changes),
+        ["-1@4"],
+        "an object that loses the value is not deleted with its last selected state"
+    );
     store.upsert(pod(1, 6, []));
     store.delete(&1, None);
     store.upsert(pod(2, 7, [8, 7]));
-    assert_eq!(told(&mut changes), ["+2@7"], "comes");
+    assert_eq!(told(&mut changes), ["+2@7"], "an object that gets the value was not added");
     store.delete(&3, Some(pod(3, 8, [])));
-    assert_eq!(told(&mut changes), ["-3@8"], "goes");
+    assert_eq!(told(&mut changes), ["-3@8"], "a deleted object with the value was not delivered");
     store.upsert(pod(2, 9, []));
     store.upsert(pod(2, 10, [7]));
-    assert_eq!(told(&mut changes), ["2@7>10"], "it was away, and nobody heard of it");
+    assert_eq!(
+        told(&mut changes),
+        ["2@7>10"],
+        "an object that has the value again before it is received is not an update"
+    );
     store.upsert(pod(4, 11, [7]));
     store.upsert(pod(4, 12, []));
-    assert!(told(&mut changes).is_empty(), "it came and left");
+    assert!(told(&mut changes).is_empty(), "an object that had the value only in between was delivered");
     store.check().unwrap();
 }
 
@@ -84,7 +92,11 @@ fn another_object_comes_and_goes_by_itself() {
     store.upsert(Pod(1, 2, 2, vec![7]));
     assert_eq!(told(&mut changes), ["1@1!2"]);
     store.upsert(Pod(1, 3, 3, vec![8]));
-    assert_eq!(told(&mut changes), ["-1@2?"], "nobody saw its end");
+    assert_eq!(
+        told(&mut changes),
+        ["-1@2?"],
+        "the replacement by an object without the value is not a missed deletion"
+    );
     store.upsert(Pod(1, 4, 4, vec![7]));
     assert_eq!(told(&mut changes), ["+1@4"]);
 }
@@ -95,7 +107,7 @@ fn lists_and_transactions_are_told_as_far_as_they_are_of_interest() {
     let (mut changes, mut key) = (tagged(&store, 7), store.subscription().for_key(2).subscribe());
     store.replace([pod(1, 1, [7]), pod(2, 1, [8]), pod(3, 1, [7])], Version::new(1));
     assert!(!changes.is_initial_delivered() && !key.is_initial_delivered());
-    assert_eq!(told(&mut changes), ["=1@1", "=3@1"], "the first list is initial");
+    assert_eq!(told(&mut changes), ["=1@1", "=3@1"], "the first list is not initial");
     assert_eq!(told(&mut key), ["=2@1"]);
     assert!(changes.is_initial_delivered() && key.is_initial_delivered());
     store.replace([pod(3, 2, [8]), pod(2, 2, [7]), pod(4, 2, [7])], Version::new(2));
@@ -108,7 +120,7 @@ fn lists_and_transactions_are_told_as_far_as_they_are_of_interest() {
     assert_eq!(told(&mut changes), ["-2@2?", "+3@3"]);
     assert_eq!(told(&mut key), ["-2@2?"]);
     changes.resync();
-    assert_eq!(told(&mut changes).len(), 2, "a resync is of what is of interest, too");
+    assert_eq!(told(&mut changes).len(), 2, "a resync did not deliver exactly the selected objects");
 }
 
 #[test]
@@ -133,14 +145,14 @@ fn a_filter_is_asked_of_what_is_of_interest() {
     store.upsert(pod(3, 5, [7]));
     store.upsert(pod(2, 6, [7]));
     assert_eq!(told(&mut changes), ["-3@4", "+2@6"]);
-    // Left while the filter did not pass it.
+    // The object lost the value while the filter did not pass it.
     store.upsert(pod(2, 7, [7]));
     told(&mut changes);
     store.upsert(pod(2, 8, [8]));
     assert!(told(&mut changes).is_empty());
 }
 
-/// k8s#102718 and its kind: what nobody is interested in costs nobody anything.
+/// kubernetes#102718 and similar issues: objects that no subscription selects cost nothing.
 #[test]
 fn nothing_else_is_pending_held_or_a_reason_to_wake() {
     let store = store();
@@ -159,9 +171,17 @@ fn nothing_else_is_pending_held_or_a_reason_to_wake() {
     }
     assert_eq!(counting.wakes(), 0);
     assert_eq!((of_tag.pending(), of_key.pending()), (0, 0));
-    assert_eq!(held.iter().filter(|held| held.strong_count() > 0).count(), 1_000, "those that are stored");
-    assert_eq!(of_tag.lag().delivered_version, store.version(), "all the same it is up to date");
-    // A thousand events of the one key are one change.
+    assert_eq!(
+        held.iter().filter(|held| held.strong_count() > 0).count(),
+        1_000,
+        "an object that is not stored is kept"
+    );
+    assert_eq!(
+        of_tag.lag().delivered_version,
+        store.version(),
+        "the subscription does not count as up to date"
+    );
+    // A thousand events of the selected key coalesce to one change.
     for event in 0..1_000 {
         store.upsert(pod(1, 20_000 + event, [7]));
     }
@@ -182,24 +202,28 @@ fn it_ends_with_its_index() {
     assert_eq!((told(&mut first).len(), counting.wakes()), (1, 1));
     assert!(poll_with(std::pin::pin!(first.next()), &waker).is_pending());
     store.remove_index(&BY_TAG).unwrap();
-    assert_eq!(counting.wakes(), 2, "the end wakes");
+    assert_eq!(counting.wakes(), 2, "removing the index did not wake the subscriber");
     store.upsert(pod(3, 3, [7]));
     store.add_index(&BY_TAG).unwrap();
     store.upsert(pod(4, 4, [7]));
-    assert_eq!(told(&mut second), ["=1@1", "+2@2"], "what came before the end is told");
+    assert_eq!(told(&mut second), ["=1@1", "+2@2"], "changes before the end were not delivered");
     for mut ended in [first, second, late.subscribe()] {
         assert!(matches!(poll_once(std::pin::pin!(ended.next())), std::task::Poll::Ready(None)));
         ended.resync();
         assert!(ended.try_next().is_none());
         ended.check().unwrap();
     }
-    assert_eq!(told(&mut all).len(), 4, "it is no end for others");
-    assert_eq!(told(&mut tagged(&store, 7)).len(), 4, "nor for who comes to the new one");
+    assert_eq!(told(&mut all).len(), 4, "another subscription ended");
+    assert_eq!(
+        told(&mut tagged(&store, 7)).len(),
+        4,
+        "a subscription to the new index does not have all objects"
+    );
     store.remove_index(&BY_TAG).unwrap();
     assert_eq!(store.subscription().by_index(&BY_TAG, 7).unwrap_err().name(), "tag");
     let other: Index<Pod, u32> = Index::new("tag", |pod| pod.0);
     store.add_index(&BY_TAG).unwrap();
-    assert!(store.subscription().by_index(&other, 7).is_err(), "a value of another type");
+    assert!(store.subscription().by_index(&other, 7).is_err(), "an index of another type was accepted");
     store.check().unwrap();
 }
 
@@ -223,7 +247,7 @@ fn the_last_wish_counts() {
     store.upsert(pod(2, 1, [7]));
     let mut changes = store.subscription().for_key(1).by_index(&BY_TAG, 8).unwrap().for_key(2).subscribe();
     assert_eq!(told(&mut changes), ["=2@1"]);
-    // Many of them beside each other, as a fan-out by key is: each hears of its own.
+    // Many subscriptions to single keys, as in a fan-out: each receives the changes of its own key.
     let mut many: Vec<_> = (0..50).map(|key| store.subscription().for_key(key).subscribe()).collect();
     drop(many.split_off(40));
     store.upsert(pod(7, 2, []));

@@ -1,4 +1,4 @@
-//! One binary: modules by subject.
+//! All tests in one binary, one module for each subject.
 
 mod bounded;
 mod caught_up;

@@ -1,4 +1,4 @@
-//! Observers: every change, once, unmerged, by the writer; and whatever their functions do, nobody else suffers.
+//! Observers: the writer calls each function with every change, once and not coalesced. A function affects nothing else, whatever it does.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -46,7 +46,7 @@ fn plain(change: &Change<u8, Thing>) -> Told {
     }
 }
 
-/// What an observer has heard, in order.
+/// The changes that an observer has received, in order.
 #[derive(Clone, Default)]
 struct Heard(Arc<Mutex<Vec<Told>>>);
 
@@ -63,7 +63,7 @@ impl Heard {
     }
 }
 
-/// As [`Heard`], in a few signs.
+/// The changes in a short notation.
 fn brief(told: Vec<Told>) -> Vec<String> {
     let text = |change| match change {
         Told::Added { object, initial: true, .. } => format!("={}@{}", object.key, object.version),
@@ -77,7 +77,7 @@ fn brief(told: Vec<Told>) -> Vec<String> {
     told.into_iter().map(text).collect()
 }
 
-/// The naive store's steps as changes: deletions first.
+/// Converts the steps of the reference store to changes, deletions first.
 fn changes(steps: impl IntoIterator<Item = OracleStep<u8, Thing>>) -> Vec<Told> {
     let (mut deleted, mut rest) = (Vec::new(), Vec::new());
     for step in steps {
@@ -94,7 +94,8 @@ fn changes(steps: impl IntoIterator<Item = OracleStep<u8, Thing>>) -> Vec<Told> 
     deleted
 }
 
-/// Plays a random life of a store with one writer; what is told after each write is what the naive store did, once and in order.
+/// Runs a random operation sequence of a store with one writer. After each write, the observers have received the steps of the reference
+/// store, once and in order.
 fn life(bytes: &[u8], told: &AtomicU64) {
     let mut bytes = Unstructured::new(bytes);
     let (store, mut naive) = (store(), OracleStore::new(RULES));
@@ -140,13 +141,13 @@ fn life(bytes: &[u8], told: &AtomicU64) {
                 let objects = naive.objects.iter();
                 let there =
                     objects.map(|(&key, object)| Told::Added { key, object: object.clone(), initial: true });
-                assert_eq!(initial, there.collect::<Vec<_>>(), "one snapshot");
+                assert_eq!(initial, there.collect::<Vec<_>>(), "the initial changes are not one snapshot");
                 observers.push((heard, observer));
             }
             StoreOp::Unsubscribe(which) if observers.len() > 1 => {
                 let (heard, observer) = observers.swap_remove(usize::from(which) % observers.len());
                 drop(observer);
-                assert_eq!(Arc::strong_count(&heard.0), 1, "the function is gone with the observer");
+                assert_eq!(Arc::strong_count(&heard.0), 1, "the function was not dropped with the observer");
             }
             StoreOp::Close => {
                 store.close();
@@ -157,7 +158,7 @@ fn life(bytes: &[u8], told: &AtomicU64) {
         if let Some((diff, listed, version)) = relist {
             expected = changes(listed.publish(&mut naive, version));
             let diff: Vec<_> = diff.iter().map(plain).collect();
-            // Deletions come in no order but the store's own.
+            // The order of the deletions is that of the store.
             let sorted = |mut changes: Vec<Told>| {
                 let deleted =
                     changes.iter().take_while(|change| matches!(change, Told::Deleted { .. })).count();
@@ -172,7 +173,7 @@ fn life(bytes: &[u8], told: &AtomicU64) {
         }
         told.fetch_add(expected.len() as u64, Ordering::Relaxed);
         for (heard, observer) in &observers {
-            assert_eq!(heard.take(), expected, "every step, once, in order");
+            assert_eq!(heard.take(), expected, "the observer did not receive every step once and in order");
             assert_eq!(observer.panic_count(), 0);
             assert_eq!(Arc::strong_count(&heard.0), if closed { 1 } else { 2 });
         }
@@ -185,7 +186,7 @@ fn every_step_of_the_naive_store_is_told_once_and_in_order() {
     let told = AtomicU64::new(0);
     let lives = if cfg!(debug_assertions) { 3_000 } else { 30_000 };
     cases("observer", lives, 600, |bytes| life(bytes, &told));
-    assert!(told.into_inner() > lives, "there was something to tell");
+    assert!(told.into_inner() > lives, "too few changes were observed");
 }
 
 #[test]
@@ -206,7 +207,7 @@ fn what_came_and_went_unseen_is_told_and_so_is_every_state_in_between() {
     let (heard, _observer) = Heard::of(&store);
     store.upsert(thing(1, 1, 1));
     store.delete(&1, None);
-    assert!(merged.try_next().is_none(), "to a subscription it is nothing");
+    assert!(merged.try_next().is_none(), "a subscription received an object that was added and deleted");
     assert_eq!(brief(heard.take()), ["+1@1", "-1@1?"]);
     for version in 2..5 {
         store.upsert(thing(2, 1, version));
@@ -222,13 +223,13 @@ fn the_objects_there_are_come_first() {
     let (heard, observer) = Heard::of(&store);
     let mut initial = brief(heard.take());
     initial.sort_unstable();
-    assert_eq!(initial, ["=1@1", "=2@1"], "told before `observe` returns");
+    assert_eq!(initial, ["=1@1", "=2@1"], "the initial changes were not delivered before `observe` returned");
     store.upsert(thing(1, 1, 2));
     assert_eq!(brief(heard.take()), ["1@1>2"]);
     store.close();
     let (late, after) = Heard::of(&store);
-    assert_eq!(late.take().len(), 2, "a closed store can still be looked at");
-    assert_eq!(Arc::strong_count(&late.0), 1, "and nothing more");
+    assert_eq!(late.take().len(), 2, "an observer of a closed store does not receive its objects");
+    assert_eq!(Arc::strong_count(&late.0), 1, "the function was not dropped");
     store.upsert(thing(1, 1, 3));
     assert!(heard.take().is_empty() && late.take().is_empty());
     drop((observer, after));
@@ -260,7 +261,11 @@ fn a_panic_is_counted_and_is_nobody_elses() {
         }
     });
     let (heard, friendly) = Heard::of(&store);
-    assert_eq!((hostile.panic_count(), heard.take().len()), (1, 1), "an initial object counts as any change");
+    assert_eq!(
+        (hostile.panic_count(), heard.take().len()),
+        (1, 1),
+        "a panic on an initial object was not counted"
+    );
     for key in 1..5 {
         store.upsert(thing(key, 1, 2));
     }
@@ -271,7 +276,7 @@ fn a_panic_is_counted_and_is_nobody_elses() {
     store.check().unwrap();
 }
 
-/// A payload that panics when it is dropped.
+/// A panic payload that panics in its drop.
 struct PanicOnDrop;
 
 impl Drop for PanicOnDrop {
@@ -290,10 +295,10 @@ fn a_function_whose_drop_panics_harms_nobody() {
     let (heard, _friendly) = Heard::of(&store);
     store.close();
     assert_eq!(observer.panic_count(), 1);
-    assert_eq!(Arc::strong_count(&heard.0), 1, "the others end, too");
+    assert_eq!(Arc::strong_count(&heard.0), 1, "the other observers did not end");
 }
 
-/// Whatever panics in a key, the writer has written and the next change is told.
+/// Whatever panics in a key, the write takes effect and the next change is delivered.
 #[test]
 fn keys_that_panic_cost_a_change_and_nothing_else() {
     const HOSTILE: Schema<PanickingKey, (Arc<Mood>, u32, u64)> =
@@ -312,12 +317,16 @@ fn keys_that_panic_cost_a_change_and_nothing_else() {
             let unreached = mood.disarm(point);
             let (there, told) = (store.len() as u64, heard.swap(0, Ordering::Relaxed));
             assert!(there == 1 || !written, "{point:?} {nth}");
-            assert_eq!(told + observer.panic_count(), there, "{point:?} {nth}: told, or counted");
+            assert_eq!(
+                told + observer.panic_count(),
+                there,
+                "{point:?} {nth}: a change was neither delivered nor counted as a panic"
+            );
             store.upsert((mood.clone(), 1, 10));
             assert_eq!(heard.load(Ordering::Relaxed), 10, "{point:?} {nth}");
             store.check().unwrap();
             drop((store, observer));
-            assert_eq!(mood.live(), 0, "{point:?} {nth}: nothing leaks");
+            assert_eq!(mood.live(), 0, "{point:?} {nth}: keys leaked");
             if unreached {
                 break;
             }
@@ -333,7 +342,7 @@ fn a_function_may_use_the_store_that_tells_it() {
     let noting = log.clone();
     let observer = store.observe(move |change| {
         noting.0.lock().push(plain(change));
-        // What is told is there, or something newer.
+        // The store shows the state of the change, or a newer one.
         let version = inside.get(change.key()).map(|thing| thing.version);
         assert!(version >= Some(change.object().version) || change.new().is_none());
         match change.key() {
@@ -349,7 +358,7 @@ fn a_function_may_use_the_store_that_tells_it() {
                 drop(inside.subscribe());
                 drop(inside.replace([thing(3, 1, 1), thing(4, 1, 1), thing(5, 1, 1)], Version::new(9)));
             }
-            // In the middle of a relist, and in the middle of itself.
+            // Drops the observer itself, in a call, in the middle of a relist.
             3 if change.new().is_some() => drop(mine.get().and_then(|observer| observer.lock().take())),
             _ => {}
         }
@@ -359,9 +368,9 @@ fn a_function_may_use_the_store_that_tells_it() {
     store.upsert(thing(1, 1, 1));
     let told = brief(log.take());
     assert_eq!(told[..2], ["+1@1", "+2@1"]);
-    assert_eq!(told.last().map(String::as_str), Some("=3@1"), "it ended itself there: {told:?}");
-    assert_eq!(Arc::strong_count(&log.0), 1, "and its function is gone");
-    assert!(heard.take().len() > told.len(), "the other one heard the rest");
+    assert_eq!(told.last().map(String::as_str), Some("=3@1"), "the observer did not end itself: {told:?}");
+    assert_eq!(Arc::strong_count(&log.0), 1, "the function was not dropped");
+    assert!(heard.take().len() > told.len(), "the other observer did not receive the rest");
     store.upsert(thing(1, 1, 9));
     assert_eq!(brief(heard.take()), ["+1@9"]);
     store.check().unwrap();
@@ -373,12 +382,12 @@ fn an_observer_outlives_its_store_and_keeps_it_from_nothing() {
     let (heard, observer) = Heard::of(&store);
     store.upsert(thing(1, 1, 1));
     drop(store);
-    assert_eq!(Arc::strong_count(&heard.0), 1, "the last handle closed the store");
+    assert_eq!(Arc::strong_count(&heard.0), 1, "the observer keeps the store open");
     assert_eq!((heard.take().len(), observer.panic_count()), (1, 0));
 }
 
-/// Writers beside those who come and go: nobody is told anything twice, and who was there before is told everything. That who comes
-/// meanwhile misses nothing is a matter of interleavings, and has a model.
+/// Writers run while observers are added and removed: no observer receives a change twice, and an earlier observer receives every change. A
+/// loom model checks that an observer that is added concurrently misses none.
 #[test]
 fn threads() {
     const WRITES: u64 = 2_000;
@@ -419,27 +428,31 @@ fn threads() {
         told.map(|change| match change {
             Told::Added { object, .. } => object.version,
             Told::Updated { new, .. } => new.version,
-            Told::Replaced { .. } | Told::Deleted { .. } => panic!("nothing was deleted"),
+            Told::Replaced { .. } | Told::Deleted { .. } => panic!("a deletion was reported"),
         })
         .collect()
     };
     let all: Vec<_> = (1..=WRITES).collect();
     let told = early.0.take();
-    assert_eq!([versions(&told, 0), versions(&told, 1)], [all.clone(), all], "in the order of each writer");
+    assert_eq!(
+        [versions(&told, 0), versions(&told, 1)],
+        [all.clone(), all],
+        "the changes are not in the order of their writer"
+    );
     for (heard, observer) in observers.into_iter().flat_map(|thread| thread.join().unwrap()) {
         let told = heard.take();
         for key in 0..2 {
             let mut versions = versions(&told, key);
-            // The initial object may be told between changes.
+            // An initial change may be delivered between other changes.
             versions.sort_unstable();
-            assert!(versions.windows(2).all(|pair| pair[0] < pair[1]), "nothing twice");
+            assert!(versions.windows(2).all(|pair| pair[0] < pair[1]), "a change was delivered twice");
         }
         assert_eq!(observer.panic_count(), 0);
     }
     store.check().unwrap();
 }
 
-/// An observer whose function is held in its call by another thread, until it is let go on.
+/// An observer whose function blocks in its call until another thread lets it continue.
 struct Held {
     heard: Heard,
     observer: Arc<Observer<u8, Thing>>,
@@ -460,8 +473,8 @@ fn held(store: &SharedWriter<u8, Thing>) -> Held {
     Held { heard, observer: Arc::new(observer), entered, go_on }
 }
 
-/// `TestRemoveEventHandler_AsynchronousPanic` and `…_SynchronousShutdown` for a function that writers call: the end waits for nobody, and who
-/// waits for it waits for the call.
+/// `TestRemoveEventHandler_AsynchronousPanic` and `…_SynchronousShutdown` for a function that writers call: `unsubscribe` does not wait,
+/// and `unsubscribed` waits for the call in progress.
 #[test]
 fn an_end_waits_for_nobody_and_can_be_waited_for() {
     let store = store();
@@ -477,7 +490,10 @@ fn an_end_waits_for_nobody_and_can_be_waited_for() {
     observer.unsubscribe();
     observer.unsubscribe();
     store.upsert(thing(2, 1, 2));
-    assert!(poll_with(wait.as_mut(), &waker).is_pending() && woken.wakes() == 0, "the call goes on");
+    assert!(
+        poll_with(wait.as_mut(), &waker).is_pending() && woken.wakes() == 0,
+        "the wait completed during the call"
+    );
     let waiting = thread::spawn({
         let (observer, heard) = (observer.clone(), heard.clone());
         move || {
@@ -490,7 +506,10 @@ fn an_end_waits_for_nobody_and_can_be_waited_for() {
     writer.join().unwrap();
     assert_eq!(woken.wakes(), 1);
     assert!(poll_with(wait.as_mut(), &waker).is_ready());
-    assert!(heard.take().is_empty() && entered.try_recv().is_err(), "of 2 it was not told");
+    assert!(
+        heard.take().is_empty() && entered.try_recv().is_err(),
+        "the observer received change 2 after it had ended"
+    );
 }
 
 #[test]
@@ -511,11 +530,11 @@ fn waiting_for_an_end_within_a_call_returns_at_once() {
     observe(&own);
     observe(&other);
     store.upsert(thing(1, 1, 1));
-    // Now it waits, and there is nothing to wait for.
+    // No call is in progress any more, so these waits complete immediately.
     block_on(own.get().unwrap().unsubscribed());
     block_on(other.get().unwrap().unsubscribed());
-    assert_eq!(Arc::strong_count(&own), 1, "both functions are gone");
-    // So it is in a call with an object of the beginning, after which this thread is in none.
+    assert_eq!(Arc::strong_count(&own), 1, "a function was not dropped");
+    // The same in a call with an initial object. Afterwards this thread is in no call.
     let (_, another) = Heard::of(&store);
     let at_once = Arc::new(AtomicU64::new(0));
     let _observer = store.observe({
@@ -543,10 +562,10 @@ fn the_end_of_the_store_ends_observers_too() {
     store.close();
     assert_eq!((woken.wakes(), Arc::strong_count(&heard.0)), (1, 1));
     assert!(waits.iter_mut().all(|wait| poll_once(wait.as_mut()).is_ready()));
-    // Who observes it later is over before it begins.
+    // An observer of a closed store has ended from the start.
     let (_, late) = Heard::of(&store);
     assert!(poll_once(std::pin::pin!(late.unsubscribed())).is_ready());
-    // And one that is dropped with a store that is gone.
+    // An observer that is dropped after its store.
     let store = self::store();
     let (heard, observer) = Heard::of(&store);
     drop(store);
@@ -555,7 +574,7 @@ fn the_end_of_the_store_ends_observers_too() {
     observer.unsubscribe();
 }
 
-/// `TestSharedInformerHandlerAbuse` for observers: after its end none is told anything, whatever writers do.
+/// `TestSharedInformerHandlerAbuse` for observers: an observer receives no change after its end, whatever writers do.
 #[test]
 fn a_hundred_observers_come_and_go() {
     let store = store();
@@ -596,7 +615,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
 }
 
-/// `synced` is given once observers have received the first list; a store that is closed before has had one all the same.
+/// `synced` completes once observers have received the first list; also if an observer closes the store during this.
 #[test]
 fn a_store_that_an_observer_closes_under_its_first_list_has_synced() {
     let store = store();
@@ -614,7 +633,7 @@ fn a_store_that_an_observer_closes_under_its_first_list_has_synced() {
     assert_eq!(poll_once(Box::pin(store.synced()).as_mut()), std::task::Poll::Ready(Ok(())));
 }
 
-/// A second list within the first one's report does not give the signal for it.
+/// A second list during the report of the first one does not complete `synced`.
 #[test]
 fn a_list_within_the_report_of_the_first_does_not_sync_the_store() {
     let store = store();

@@ -1,4 +1,4 @@
-//! The store against the naive one: random lives, and the corpus of the fuzz target.
+//! Compares the store with a reference implementation, on random operation sequences and on the corpus of the fuzz target.
 
 use drivers::cache::store::{NAMES, run, tally};
 use drivers::corpus::replay;
@@ -21,12 +21,12 @@ fn random_lives_agree_with_the_naive_store() {
         return; // not the number of cases the floors are for
     }
     let rare = all.into_inner().below(floor);
-    assert!(rare.is_empty(), "hardly happened: {rare:?}");
+    assert!(rare.is_empty(), "rare: {rare:?}");
     let rare = pairs.into_inner().below(pair_floor, never_together);
-    assert!(rare.is_empty(), "hardly happened in one life: {rare:?}");
+    assert!(rare.is_empty(), "rare in one operation sequence: {rare:?}");
 }
 
-/// What one life cannot come by.
+/// Pairs that cannot occur in one operation sequence.
 fn never_together(a: &str, b: &str) -> bool {
     let transforms = matches!(a, "transformed" | "stored: transformed");
     transforms && b == "stored: as it came"
@@ -37,8 +37,8 @@ fn the_corpus_agrees_with_the_naive_store() {
     replay("store_ops", |bytes| run(bytes, &mut MergeCells::default(), &mut tally()));
 }
 
-/// How many lives; how often each thing has to happen, and in how many lives each two. Where there is no time for all lives, a part of what is
-/// rare is met.
+/// The number of operation sequences; the least number of times that each event has to occur; and the least number of sequences in which
+/// each pair has to occur. A run that is not thorough has lower floors.
 fn floors() -> (u64, u64, u64) {
     if thorough() { (100_000, 1_000, 20) } else { (1_000, 10, 1) }
 }

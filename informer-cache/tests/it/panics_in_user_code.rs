@@ -1,4 +1,4 @@
-//! Owners whose code panics, fails, and calls back.
+//! User code that panics, fails, and calls the store.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,7 +13,7 @@ use testkit::wakers::{Counting, Panicking, poll_once, poll_with};
 
 struct Object {
     mood: Arc<Mood>,
-    /// Dropped with the object, so that objects panic in their drop, too.
+    /// Dropped with the object, so that the drop of an object may panic, too.
     _own: PanickingKey,
     id: u32,
     version: u64,
@@ -31,14 +31,14 @@ fn object(mood: &Arc<Mood>, id: u32, version: u64, tag: u32) -> Object {
 
 type Hostile = SharedWriter<PanickingKey, Object>;
 
-/// Ids and versions, sorted.
+/// Returns the sorted ids and versions of the stored objects.
 fn contents(store: &Hostile) -> Vec<(u32, u64)> {
     let mut contents: Vec<_> = store.snapshot().objects().map(|object| (object.id, object.version)).collect();
     contents.sort_unstable();
     contents
 }
 
-/// What a consumer ends up with.
+/// Applies the changes of a subscription to `held`.
 fn drain(changes: &mut Subscription<PanickingKey, Object>, held: &mut Vec<(u32, u64)>) {
     while let Some(change) = changes.try_next() {
         let id = change.key().id();
@@ -55,7 +55,7 @@ fn drain(changes: &mut Subscription<PanickingKey, Object>, held: &mut Vec<(u32, 
     held.sort_unstable();
 }
 
-/// What may be done to the store; each gets a fresh one with two objects.
+/// An operation on the store. Each operation gets a new store with two objects.
 type Deed = fn(&Hostile, &Arc<Mood>);
 
 const DEEDS: [(&str, Deed); 9] =
@@ -114,7 +114,7 @@ fn a_panic_anywhere_leaves_everything_intact() {
                 let (mut second, mut told_second) =
                     (store.subscription().for_key(mood.key(2)).subscribe(), Vec::new());
                 store.upsert(object(&mood, 2, 2, 2));
-                // One consumer is behind by an update, another one by everything.
+                // One subscriber has not received an update, another one has received nothing.
                 drain(&mut early, &mut told);
                 store.upsert(object(&mood, 2, 3, 2));
                 let mut late = store.subscribe();
@@ -128,10 +128,11 @@ fn a_panic_anywhere_leaves_everything_intact() {
                 store.check().unwrap_or_else(|problem| panic!("{name}, {point:?} {nth}: {problem}"));
                 let after = contents(&store);
                 if panicked && point != Point::Drop && point != Point::Clone {
-                    // What panics in its own result (the keys of a diff) has happened; what panics before has not.
+                    // A panic while the result (the keys of a diff) is built or dropped comes after the write; any other panic comes before
+                    // it.
                     assert_eq!(after, before, "{name}, {point:?} {nth}");
                 }
-                // Whatever happened to the store, the consumers hear exactly that, even if hearing panics at first.
+                // The subscribers receive exactly what happened to the store, even if receiving panics at first.
                 mood.arm(point, nth);
                 let _ = catch_unwind(AssertUnwindSafe(|| drain(&mut late, &mut Vec::new())));
                 mood.disarm(point);
@@ -149,13 +150,13 @@ fn a_panic_anywhere_leaves_everything_intact() {
                 drain(&mut second, &mut told_second);
                 let two: Vec<_> = after.iter().copied().filter(|(id, _)| *id == 2).collect();
                 assert_eq!(told_second, two, "{name}, {point:?} {nth}");
-                // And the store goes on.
+                // The store still accepts writes.
                 store.upsert(object(&mood, 1, 100, 7));
                 assert_eq!(store.get(&mood.key(1)).unwrap().version, 100);
                 store.check().unwrap();
 
                 drop((store, early, late, tagged, second));
-                assert_eq!(mood.live(), 0, "{name}, {point:?} {nth}: nothing leaks");
+                assert_eq!(mood.live(), 0, "{name}, {point:?} {nth}: keys leaked");
                 if unreached {
                     break;
                 }
@@ -178,7 +179,7 @@ fn a_change_survives_a_panic_of_its_delivery() {
         store.upsert(object(&mood, round % 3, u64::from(round) + 2, 0));
         for point in [Point::Clone, Point::Eq, Point::Drop] {
             mood.arm(point, 1);
-            // At most one change is handed over, and it is the panic that decides whether.
+            // At most one change is returned; a panic decides whether it is.
             if let Ok(Some(change)) = catch_unwind(AssertUnwindSafe(|| changes.try_next())) {
                 mood.disarm(point);
                 told.retain(|(id, _)| *id != change.key().id());
@@ -244,7 +245,7 @@ fn an_index_function_that_fails_is_a_value() {
     assert_eq!((*key, *index), (2, "half"));
     assert_eq!(std::error::Error::source(error).unwrap().to_string(), "odd");
     store.check().unwrap();
-    // The next version may be better, or worse.
+    // The next version may have no error, or another one.
     store.upsert(22);
     assert!(store.index_errors().is_empty());
     assert_eq!(store.by_index(&BY_HALF, &11).unwrap().len(), 1);
@@ -260,11 +261,11 @@ thread_local! {
     static CALLED_BACK: RefCell<Option<SharedWriter<u32, Echo>>> = const { RefCell::new(None) };
 }
 
-/// An object whose every function, and whose end, use the store it is in.
+/// An object whose functions, and whose drop, call the store that contains it.
 struct Echo(u32, u64);
 
 fn call_back() {
-    // Taken for the time of the call, since it calls back in turn.
+    // Taken out during the call, because the call runs callbacks, too.
     let store = CALLED_BACK.with(|store| store.borrow_mut().take());
     if let Some(store) = store {
         store.upsert(Echo(99, 0));
@@ -281,7 +282,7 @@ impl Drop for Echo {
     }
 }
 
-/// A waker that uses the store whenever it is cloned, woken or dropped.
+/// A waker that calls the store whenever it is cloned, woken or dropped.
 struct EchoWaker;
 
 impl Wake for EchoWaker {
@@ -296,7 +297,7 @@ impl Drop for EchoWaker {
     }
 }
 
-/// A lock held around foreign code would never be got here: the test would hang.
+/// If a lock were held around user code, this test would deadlock.
 #[test]
 fn foreign_code_may_call_back() {
     let schema = Schema::new(
@@ -365,7 +366,7 @@ fn a_waker_that_panics_keeps_nobody_from_being_woken() {
         assert!(poll_with(waits[at].as_mut(), wakers[at]).is_pending());
         assert!(poll_with(synced[at].as_mut(), wakers[at]).is_pending());
     }
-    assert_eq!(store.replace([7], Version::new(1)).len(), 1, "nor the writer from what it wants to know");
+    assert_eq!(store.replace([7], Version::new(1)).len(), 1, "the writer did not receive its diff");
     assert_eq!(counting.wakes(), 6);
     for at in 0..3 {
         assert!(poll_once(waits[at].as_mut()).is_ready());
@@ -390,9 +391,9 @@ fn futures_dropped_at_every_poll_lose_nothing() {
             assert!(poll_with(synced.as_mut(), &waker).is_pending());
         }
         if round % 2 == 0 {
-            // Whether it was polled or not, it is gone, and so is its waker.
+            // Dropping the futures, polled or not, also drops their wakers.
             drop((wait, synced));
-            assert_eq!(Arc::strong_count(&counting), 2, "the counter and its waker");
+            assert_eq!(Arc::strong_count(&counting), 2, "a dropped future keeps its waker");
             assert!(poll_with(std::pin::pin!(changes.next()), &waker).is_pending());
         }
         version += 1;
@@ -400,7 +401,7 @@ fn futures_dropped_at_every_poll_lose_nothing() {
             store.upsert((0, version)),
             if round == 0 { WriteOutcome::Added } else { WriteOutcome::Updated }
         );
-        // Dropped before it was polled, then once after.
+        // Dropped before its first poll, then after one poll.
         drop(changes.next());
         while let std::task::Poll::Ready(change) = poll_once(std::pin::pin!(changes.next())) {
             assert_eq!(change.unwrap().object().1, version);

@@ -1,5 +1,5 @@
-//! Owners of objects and values whose every function panics, contradicts itself, or calls back, in the ways through the store that
-//! have indexes, transactions and relists in them.
+//! Objects and index values whose functions panic, are inconsistent, or call the store, in operations with indexes, transactions and
+//! relists.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Ordering;
@@ -13,7 +13,7 @@ use flyball_informer_cache::{
     Index, IndexError, OrderedIndex, Schema, SharedWriter, Store, StoreBuilder, Version, WatchEvent, Writer,
 };
 
-/// Where foreign code runs.
+/// The places at which user code runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Point {
     Key,
@@ -42,13 +42,13 @@ const POINTS: [Point; 10] = [
 ];
 
 thread_local! {
-    /// Panics in so many calls at a point.
+    /// The place at which a call panics, and the number of the call.
     static FUSE: Cell<Option<(Point, u32)>> = const { Cell::new(None) };
     static LIVE: Cell<i64> = const { Cell::new(0) };
-    /// The store that is called back, and how often still.
+    /// The store that a callback calls, and how many callbacks may still do so.
     static BACK: RefCell<Option<SharedWriter<Word, Object>>> = const { RefCell::new(None) };
     static BUDGET: Cell<u32> = const { Cell::new(0) };
-    /// How often a call-back wrote, and how often it was told that it must not.
+    /// The number of callbacks that wrote, and of those whose write was refused.
     static WRITTEN: Cell<u32> = const { Cell::new(0) };
     static REFUSED: Cell<u32> = const { Cell::new(0) };
 }
@@ -62,13 +62,13 @@ fn called(point: Point) {
         }
         FUSE.set(Some((armed, left - u32::from(left > 1))));
     }
-    // Hash, equality and order of keys and values are what may run under a lock.
+    // Only hash, equality and order of keys and values may run under a lock.
     if !matches!(point, Point::Hash | Point::Eq | Point::Ord) {
         call_back();
     }
 }
 
-/// A key, an index value, and part of an object and of an error.
+/// A key, an index value, and a part of an object and of an error.
 #[derive(Debug)]
 struct Word(u32);
 
@@ -191,7 +191,7 @@ fn builder() -> StoreBuilder<Word, Object> {
     })
 }
 
-/// Ids, versions and tags, sorted.
+/// Returns the sorted ids, versions and tags of the stored objects.
 fn contents(store: &Store<Word, Object>) -> Vec<(u32, u64, u32)> {
     let view = store.snapshot();
     let mut contents: Vec<_> = view.objects().map(|object| (object.id, object.version, object.tag)).collect();
@@ -199,7 +199,7 @@ fn contents(store: &Store<Word, Object>) -> Vec<(u32, u64, u32)> {
     contents
 }
 
-/// One write, or none.
+/// An operation with at most one write.
 type Deed = fn(&mut Hostile);
 
 const DEEDS: [(&str, Deed); 9] = [
@@ -284,19 +284,19 @@ fn a_panic_at_every_call_leaves_store_and_indexes_as_they_were() {
                 let panicked = catch_unwind(AssertUnwindSafe(|| deed(&mut store))).is_err();
                 let unreached = FUSE.take().is_some();
                 panics += u32::from(!unreached);
-                // A panic while an index is asked is a value, and the write goes on.
+                // A panic while an index function runs is a value, and the write continues.
                 assert!(
                     panicked
                         || unreached
                         || matches!(point, Point::Index | Point::Hash | Point::Eq | Point::Drop)
                 );
                 store.check().unwrap_or_else(|problem| panic!("{name}, {point:?} {nth}: {problem}"));
-                // What panics in its own result, or in what it replaced, has happened; what panics before has not.
+                // A panic in the result, or in a value that was replaced, comes after the write; any other panic comes before it.
                 let after_it = matches!(point, Point::Drop | Point::Clone | Point::Same);
                 if panicked && !after_it {
                     assert_eq!(contents(&store), before, "{name}, {point:?} {nth}");
                 }
-                // Whatever it was, the store goes on, and nothing is left half done.
+                // The store still accepts writes, and no operation is left half done.
                 store.upsert(object(1, 100, 4));
                 assert_eq!(store.get(&word(1)).unwrap().version, 100, "{name}, {point:?} {nth}");
                 match store.add_index(&LATE) {
@@ -305,7 +305,7 @@ fn a_panic_at_every_call_leaves_store_and_indexes_as_they_were() {
                 }
                 store.check().unwrap();
                 drop(store);
-                assert_eq!(LIVE.get(), 0, "{name}, {point:?} {nth}: nothing leaks");
+                assert_eq!(LIVE.get(), 0, "{name}, {point:?} {nth}: values leaked");
                 if unreached {
                     break;
                 }
@@ -317,12 +317,12 @@ fn a_panic_at_every_call_leaves_store_and_indexes_as_they_were() {
 
 static MEANWHILE: Index<Object, Word> = Index::new("meanwhile", |object| word(object.tag));
 
-/// Everything a store can be asked to do, from inside it. In the turn of a write it may be read and not written.
+/// Calls every operation of the store from inside it. A function that runs in the writer's turn may read, but not write.
 fn call_back() {
     if BUDGET.get() == 0 || thread::panicking() {
         return;
     }
-    // Taken for the time of the call, since it calls back in turn.
+    // Taken out during the call, because the call runs callbacks, too.
     let Some(store) = BACK.with(RefCell::take) else { return };
     BUDGET.set(BUDGET.get() - 1);
     let written = catch_unwind(AssertUnwindSafe(|| {
@@ -346,7 +346,7 @@ fn call_back() {
     BACK.with(|slot| *slot.borrow_mut() = Some(store));
 }
 
-/// Ends a test that hangs, since a lock is held around foreign code.
+/// Fails the test if it deadlocks because a lock is held around user code.
 fn watched(test: impl FnOnce() + Send + 'static) {
     let (done, ended) = mpsc::channel::<()>();
     let thread = thread::spawn(move || {
@@ -354,7 +354,7 @@ fn watched(test: impl FnOnce() + Send + 'static) {
         drop(done);
     });
     match ended.recv_timeout(Duration::from_secs(300)) {
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("it hangs"),
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("the test has deadlocked"),
         _ => thread.join().unwrap(),
     }
 }
@@ -386,7 +386,7 @@ fn every_call_of_foreign_code_may_read_the_store_and_write_it_outside_a_turn() {
     watched(|| {
         let mut called_back = 0;
         for (name, deed) in SHARED_DEEDS {
-            // The callbacks begin at each of the first calls in turn.
+            // A callback runs at each of the first `budget` calls.
             for budget in [1, 2, 5, 20] {
                 let store = filled().into_shared();
                 BACK.with(|slot| *slot.borrow_mut() = Some(store.clone()));
@@ -405,7 +405,7 @@ fn every_call_of_foreign_code_may_read_the_store_and_write_it_outside_a_turn() {
     });
 }
 
-/// Dropped by the store, an object or a value uses it.
+/// An object or a value calls the store when the store drops it.
 #[test]
 fn what_is_dropped_may_use_the_store() {
     watched(|| {
@@ -433,7 +433,7 @@ fn what_is_dropped_may_use_the_store() {
     });
 }
 
-/// Not even equal to itself, as NaN.
+/// A value that is not equal to itself, like NaN.
 #[derive(Clone, Copy, Debug)]
 struct Never(u32);
 
@@ -464,7 +464,7 @@ fn values_that_equal_nothing_lose_no_object_and_go_with_theirs() {
     }
     assert_eq!(store.snapshot().iter().count(), 50);
     assert!((0..50).all(|id| store.get(&id).is_some()));
-    assert_eq!(store.snapshot().index_values(&ALONE).unwrap().len(), 50, "a value for each");
+    assert_eq!(store.snapshot().index_values(&ALONE).unwrap().len(), 50, "not one value for each object");
     assert_eq!(store.snapshot().index_values(&NEVER).unwrap().len(), 100);
     for id in 0..50 {
         store.delete(&id, None);
@@ -483,7 +483,7 @@ fn keys_that_equal_nothing_end_with_the_next_list() {
             store.upsert((Never(id), round));
         }
     }
-    assert_eq!((store.len(), store.snapshot().iter().count()), (30, 30), "each is a key of its own");
+    assert_eq!((store.len(), store.snapshot().iter().count()), (30, 30), "a key replaced another one");
     assert_eq!(store.by_index(&parity, &1).unwrap().len(), 20);
     let mut writes = store.transaction();
     writes.upsert((Never(1), 7));
@@ -497,7 +497,7 @@ thread_local! {
     static CONTRARY: Cell<u64> = const { Cell::new(0x9E37_79B9_7F4A_7C15) };
 }
 
-/// An order made up as it goes.
+/// An order that changes from call to call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Contrary(u32);
 
@@ -534,7 +534,7 @@ fn an_order_that_contradicts_itself_loses_nothing_but_the_order() {
         let view = store.snapshot();
         let values = view.index_values(&CONTRARY_ORDER).unwrap().len();
         let all = view.range::<_, Contrary, _>(&CONTRARY_ORDER, ..).unwrap();
-        assert_eq!(all.values(), values, "every value is in the order once");
+        assert_eq!(all.values(), values, "a value is missing, or in the order twice");
         let mut met: Vec<_> = all.map(|(value, pair)| (value.0, pair.0)).collect();
         met.sort_unstable();
         let mut named: Vec<_> = view
@@ -556,7 +556,7 @@ thread_local! {
     static CONTRADICTS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// In order, unless and until it contradicts itself.
+/// A consistent order, until `CONTRADICTS` is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Fickle(u32);
 
@@ -575,7 +575,7 @@ impl PartialOrd for Fickle {
     }
 }
 
-/// Sorting many new values of one object, the standard library may panic when it notices the contradiction.
+/// The sort of the standard library may panic if the order of many new values of one object is inconsistent.
 #[test]
 fn an_order_that_contradicts_itself_may_refuse_an_object_and_changes_nothing_then() {
     type Pair = (u32, u32);
@@ -597,9 +597,9 @@ fn an_order_that_contradicts_itself_may_refuse_an_object_and_changes_nothing_the
             let added = catch_unwind(AssertUnwindSafe(|| store.add_index(&MANY).unwrap()));
             CONTRADICTS.set(false);
             if added.is_err() {
-                assert!(store.by_index(&MANY, &Fickle(100)).is_err(), "half of it is nothing");
+                assert!(store.by_index(&MANY, &Fickle(100)).is_err(), "an incomplete index was published");
                 store.add_index(&MANY).unwrap();
-                panic!("again");
+                panic!("the index was refused");
             }
         },
     ];
@@ -618,7 +618,7 @@ fn an_order_that_contradicts_itself_may_refuse_an_object_and_changes_nothing_the
                 store.check().unwrap();
                 assert!(store.snapshot().objects().eq(&before));
             }
-            // No lock is left behind, nor half a plan, and whatever the order was for a while, all goes with its object.
+            // No lock is held, and no write is half done. All values are removed with their objects, although the order was inconsistent.
             store.upsert((5, 5));
             assert_eq!(store.by_index(&MANY, &Fickle(589)).unwrap().len(), 1);
             assert_eq!(store.snapshot().index_values(&MANY).unwrap().len(), 90 * store.len());
@@ -626,11 +626,11 @@ fn an_order_that_contradicts_itself_may_refuse_an_object_and_changes_nothing_the
             assert_eq!(store.snapshot().index_values(&MANY).unwrap().len(), 0);
             store.check().unwrap();
         }
-        assert!(refusals > 0, "deed {at} was never refused, so nothing was looked at");
+        assert!(refusals > 0, "operation {at} was never refused, so nothing was checked");
     }
 }
 
-/// All hash alike.
+/// A key type whose hashes are all equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Same(u32);
 
@@ -669,14 +669,14 @@ fn memory_comes_back_after_many_came_and_went() {
     much.replace(0..20_000, Version::ZERO);
     let full = bytes(&much);
     for number in 100..20_000_u32 {
-        // All over the tree.
+        // Keys from all parts of the tree.
         much.delete(&((number - 100).wrapping_mul(7_919) % 19_900 + 100), None);
     }
     much.check().unwrap();
     assert_eq!(much.len(), 100);
-    // What stays for each number that was in use is four bytes in each list of free numbers.
+    // Each row number that was in use leaves four bytes in each list of free numbers.
     assert!(bytes(&much) < bytes(&few) + full / 5, "{} {} {full}", bytes(&much), bytes(&few));
-    // To and fro over the border at which pages are split and joined, and each number is used again.
+    // The number of objects goes back and forth across the limit at which pages are split and joined, and row numbers are reused.
     let to_and_fro = |rounds: u32| {
         for round in 0..rounds {
             much.upsert(1_000 + round % 400);
@@ -689,7 +689,7 @@ fn memory_comes_back_after_many_came_and_went() {
     much.check().unwrap();
     assert!(after < before + 10_000, "{after} {before}");
     much.replace([], Version::ZERO);
-    assert!(bytes(&much) < bytes(&store()) + 4_096, "an empty store is as a new one");
+    assert!(bytes(&much) < bytes(&store()) + 4_096, "an empty store takes more memory than a new one");
 }
 
 #[test]
@@ -725,11 +725,11 @@ fn questions_at_the_edge() {
         ids
     };
     let any = view.query().by_any(&DIGITS, &[1, 2, 1, 2, 9]).unwrap();
-    assert_eq!(sorted(&mut any.iter().map(|item| item.id)), [11, 12, 21, 22], "each once");
+    assert_eq!(sorted(&mut any.iter().map(|item| item.id)), [11, 12, 21, 22], "an object was returned twice");
     assert_eq!(
         view.query().by_any(&DIGITS, std::iter::empty::<&u32>()).unwrap().iter().count(),
         0,
-        "no values, no objects"
+        "a query without values returned objects"
     );
     assert_eq!(view.query().iter().count(), 5);
     let outside = view.query().not_by_index(&DIGITS, &1).unwrap().not_by_index(&DIGITS, &77).unwrap();
@@ -737,7 +737,7 @@ fn questions_at_the_edge() {
     let contradiction = view.query().by_index(&DIGITS, &1).unwrap().not_by_index(&DIGITS, &1).unwrap();
     assert_eq!(contradiction.iter().count(), 0);
     let mut nothing = contradiction.iter();
-    assert!(nothing.next().is_none() && nothing.next().is_none(), "and stays so");
+    assert!(nothing.next().is_none() && nothing.next().is_none(), "the iterator does not stay at its end");
 
     let select =
         |selector: Selector| sorted(&mut view.select(&LABELS, &selector).unwrap().iter().map(|item| item.id));
@@ -745,7 +745,7 @@ fn questions_at_the_edge() {
     assert_eq!(select(all()), [11, 12, 21, 22, 30]);
     assert_eq!(select(all().equals("app", "")), [12]);
     assert_eq!(select(all().equals("", "x")), [12]);
-    assert_eq!(select(all().equals("app", "web")), [22], "of a key told twice the last counts");
+    assert_eq!(select(all().equals("app", "web")), [22], "not the last of two labels with one key counts");
     assert_eq!(select(all().equals("app", "web").equals("app", "db")), [0; 0]);
     assert_eq!(select("app in (web, web, db)".parse().unwrap()), [21, 22]);
     assert_eq!(select("app notin (web), !tier".parse().unwrap()), [11, 12, 21]);

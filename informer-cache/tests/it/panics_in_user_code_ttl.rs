@@ -1,4 +1,4 @@
-//! The store with expiry among keys, objects, clocks and policies that panic, and code that calls back.
+//! The store with expiry: keys, objects, clocks and policies that panic, and code that calls the store.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use testkit::panicking::{Mood, PanickingKey, Point};
 
 struct Object {
     mood: Arc<Mood>,
-    /// Dropped with the object, so that objects panic in their drop, too.
+    /// Dropped with the object, so that the drop of an object may panic, too.
     _own: PanickingKey,
     id: u32,
     serial: u32,
@@ -35,7 +35,7 @@ fn contents(store: &Hostile) -> Vec<(u32, u32)> {
     contents
 }
 
-/// What may be done; each gets a store in which 1 and 2 have expired and are not swept, and 3 and 4 have not.
+/// An operation. Each operation gets a store in which 1 and 2 have expired and were not evicted, and 3 and 4 have not expired.
 type Deed = fn(&Hostile, &Arc<Mood>);
 
 const DEEDS: [(&str, Deed); 9] = [
@@ -95,7 +95,7 @@ fn a_panic_anywhere_leaves_everything_intact() {
                 if panicked && matches!(point, Point::Hash | Point::Eq) {
                     assert_eq!(after, before, "{name}, {point:?} {nth}");
                 }
-                // It goes on, and forgets nothing that is to be swept.
+                // The store still accepts writes, and evicts every object that expires.
                 store.upsert(object(&mood, 3, 100));
                 assert_eq!(store.get(&mood.key(3)).unwrap().serial, 100);
                 clock.advance(3 * TTL);
@@ -104,7 +104,7 @@ fn a_panic_anywhere_leaves_everything_intact() {
                 assert_eq!((store.stored_len(), store.next_expiry()), (0, None), "{name}, {point:?} {nth}");
 
                 drop(store);
-                assert_eq!(mood.live(), 0, "{name}, {point:?} {nth}: nothing leaks");
+                assert_eq!(mood.live(), 0, "{name}, {point:?} {nth}: keys leaked");
                 if unreached {
                     break;
                 }
@@ -133,13 +133,13 @@ fn a_policy_that_panics_leaves_everything_as_it_was() {
     assert_eq!(store.next_expiry(), None);
 }
 
-/// Who writes a key that has expired has nothing to do with the object that was there.
+/// A panic in the drop of an expired object does not affect a write to its key.
 #[test]
 fn what_has_expired_may_panic_as_it_goes() {
     struct Object(u32, bool);
     impl Drop for Object {
         fn drop(&mut self) {
-            assert!(!self.1 || std::thread::panicking(), "it does not want to go");
+            assert!(!self.1 || std::thread::panicking(), "a hostile drop panics");
         }
     }
     let clock = ManualClock::new();
@@ -165,7 +165,7 @@ fn what_has_expired_may_panic_as_it_goes() {
     }
 }
 
-/// Policies, clocks, drops and observers may use the store, as nothing of theirs runs under a lock.
+/// Policies, clocks, drops and observers may call the store, because none of them runs under a lock.
 #[test]
 fn code_that_calls_back_is_answered() {
     struct CallsBack(u32);
@@ -201,7 +201,7 @@ fn code_that_calls_back_is_answered() {
         move |change: &Change<_, _>| {
             *told.lock() += 1;
             call();
-            // Deeper than one write: what is swept by a write writes.
+            // A nested write: an eviction by a write triggers another write.
             if change.new().is_none() && *change.key() == 1 {
                 let store = STORE.lock().clone().unwrap();
                 store.upsert(CallsBack(7));

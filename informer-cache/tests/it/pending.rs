@@ -1,4 +1,4 @@
-//! The merge table of pending changes against a feed that keeps everything: every cell, and the corpus of the fuzz target.
+//! Compares the merge table of pending changes with a reference that keeps every change: every cell, and the corpus of the fuzz target.
 
 use std::cell::RefCell;
 
@@ -14,11 +14,11 @@ fn every_cell_of_the_merge_table_is_entered_and_agrees() {
     cases("subscription", lives, 600, |bytes| run_subscription(bytes, &mut cells.borrow_mut()));
     let cells = cells.into_inner();
     let rare = cells.below(1_000);
-    assert!(rare.is_empty(), "hardly entered: {rare:?}");
+    assert!(rare.is_empty(), "rarely entered: {rare:?}");
     let rare = cells.crossings_below(rarely);
-    assert!(rare.is_empty(), "hardly told through a filter: {rare:?}");
+    assert!(rare.is_empty(), "rarely delivered through a filter: {rare:?}");
     let rare = cells.narrowings_below(rarely);
-    assert!(rare.is_empty(), "hardly of interest: {rare:?}");
+    assert!(rare.is_empty(), "rarely selected: {rare:?}");
 }
 
 #[test]
@@ -26,7 +26,7 @@ fn the_corpus_agrees_with_the_naive_feed() {
     replay("subscription", |bytes| run_subscription(bytes, &mut MergeCells::default()));
 }
 
-/// How many lives, and how often what only some subscriptions can meet has to happen.
+/// The number of operation sequences, and the least number of times that a case for only some subscriptions has to occur.
 fn floors() -> (u64, u64) {
     if thorough() { (100_000, 1_000) } else { (15_000, 200) }
 }

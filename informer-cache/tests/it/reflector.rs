@@ -1,4 +1,4 @@
-//! The reflector alone: any inputs against the judge, and the corpus of the fuzz target.
+//! The reflector alone: random inputs, checked against the rules, and the corpus of the fuzz target.
 
 use std::cell::RefCell;
 
@@ -20,7 +20,7 @@ const INPUTS: [&str; 9] = [
     "progress",
 ];
 
-/// Whether the table has an entry there; a blank cell changes nothing.
+/// Returns whether the table has an entry in this cell; an input in a blank cell changes nothing.
 fn entry(state: &str, input: &str) -> bool {
     match input {
         "deadline" => true,
@@ -47,7 +47,7 @@ fn any_inputs_follow_the_rules_and_hit_every_cell() {
         for setting in SETTINGS.into_iter().flatten() {
             let hits = cells.get(&(setting, state, input)).copied().unwrap_or(0);
             let never = setting == "plain lists" && state.to_lowercase().contains("streaming");
-            assert!(hits >= floor || never, "{input} in {state}, {setting}: {hits} times only");
+            assert!(hits >= floor || never, "{input} in {state}, {setting}: only {hits} times");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What went wrong once, each as short as it can be told.
+//! One short test for each fault that was found.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Bound;
@@ -16,7 +16,7 @@ use flyball_sync::Nanos;
 use parking_lot::Mutex;
 use testkit::wakers::{Counting, Panicking, poll_once, poll_with};
 
-/// A key, a version, and which of the objects of that name it is.
+/// A key, a version, and an identity.
 type Named = (u8, u64, u8);
 
 type Write = fn(&SharedWriter<u8, Named>) -> WriteOutcome;
@@ -37,13 +37,21 @@ fn a_late_event_of_the_object_before_took_the_key_back() {
     assert_eq!(store.upsert((1, 8, 2)), WriteOutcome::Replaced);
     assert_eq!(store.upsert((1, 6, 1)), WriteOutcome::Stale { stored: version(8) });
     assert_eq!(store.get(&1).as_deref(), Some(&(1, 8, 2)));
-    assert_eq!(store.upsert((1, 8, 3)), WriteOutcome::Replaced, "another object of the same version");
-    assert_eq!(store.upsert((1, 0, 4)), WriteOutcome::Replaced, "an unknown version is not older");
+    assert_eq!(
+        store.upsert((1, 8, 3)),
+        WriteOutcome::Replaced,
+        "another object with the same version did not replace the first one"
+    );
+    assert_eq!(
+        store.upsert((1, 0, 4)),
+        WriteOutcome::Replaced,
+        "an object without a version did not replace the first one"
+    );
 }
 
 #[test]
 fn a_stale_event_did_not_advance_the_store() {
-    // A list whose version is lower than that of an object in it.
+    // The version of the list is lower than that of an object in it.
     let stale: [Write; 4] = [
         |store| store.upsert((1, 7, 1)),
         |store| store.upsert((1, 7, 2)),
@@ -77,11 +85,18 @@ fn a_wait_for_a_version_kept_the_store_open() {
     assert!(poll_with(reached.as_mut(), Waker::noop()).is_pending());
     store.bookmark(version(4));
     drop(store);
-    assert!(matches!(poll_once(Box::pin(changes.next()).as_mut()), Poll::Ready(None)), "the store is closed");
+    assert!(
+        matches!(poll_once(Box::pin(changes.next()).as_mut()), Poll::Ready(None)),
+        "the store is still open"
+    );
     assert_eq!(wakes.wakes(), 1);
     assert_eq!(poll_once(asked.as_mut()), Poll::Ready(Err(WaitForError::Closed)));
     assert_eq!(poll_once(never.as_mut()), Poll::Ready(Err(WaitForError::Closed)));
-    assert_eq!(poll_once(reached.as_mut()), Poll::Ready(Ok(version(4))), "it was reached before");
+    assert_eq!(
+        poll_once(reached.as_mut()),
+        Poll::Ready(Ok(version(4))),
+        "a version that was reached before the end was not reported"
+    );
     drop(forgotten);
 }
 
@@ -95,11 +110,14 @@ fn a_watch_from_no_version_was_opened_again_without_a_list() {
         let mut reflector = reflector();
         assert_eq!(reflector.page(Version::ZERO, None, Nanos::ZERO, 0), EventVerdict::Publish(Version::ZERO));
         reflector.watch_failed(kind, Nanos::ZERO, 0);
-        assert!(matches!(reflector.phase(), ReflectorPhase::Waiting { .. }), "with backoff");
+        assert!(
+            matches!(reflector.phase(), ReflectorPhase::Waiting { .. }),
+            "the reflector does not wait for its backoff"
+        );
         reflector.deadline_reached(reflector.deadline(), 0);
         assert!(
             matches!(reflector.step(), ReflectorRequest::List(_)),
-            "what was deleted meanwhile is told by a list only"
+            "the next request is not a list, although only a list shows what was deleted meanwhile"
         );
     }
 }
@@ -112,12 +130,15 @@ fn continuations_in_a_circle_never_ended() {
         [page("a"), page("b"), page("a")],
         [EventVerdict::Stage, EventVerdict::Stage, EventVerdict::Ignore]
     );
-    assert!(matches!(reflector.phase(), ReflectorPhase::Waiting { .. }), "with backoff");
+    assert!(
+        matches!(reflector.phase(), ReflectorPhase::Waiting { .. }),
+        "the reflector does not wait for its backoff"
+    );
     assert!(!reflector.has_partial_list());
     reflector.deadline_reached(reflector.deadline(), 0);
-    let ReflectorRequest::List(request) = reflector.step() else { panic!("lists again") };
+    let ReflectorRequest::List(request) = reflector.step() else { panic!("the next request is not a list") };
     assert_eq!((request.min_version, request.continuation), (ListVersion::Any, None));
-    // Another list may have the same tokens.
+    // Another list may use the same tokens.
     assert_eq!(reflector.page(version(1), Some("a".into()), Nanos::ZERO, 0), EventVerdict::Stage);
 }
 
@@ -129,7 +150,7 @@ fn a_consumer_that_had_caught_up_was_not_any_more() {
     assert!(!changes.is_initial_delivered());
     assert!(changes.try_next().is_some_and(|change| change.is_initial()));
     assert!(changes.is_initial_delivered());
-    // What comes later is none of the beginning.
+    // Later changes are not part of the initial state.
     store.upsert((1, 2, 2));
     assert!(changes.is_initial_delivered());
     assert_eq!(changes.pending(), 1);
@@ -156,7 +177,7 @@ fn a_waker_that_panics_reached_the_writer() {
     for write in write {
         while changes.try_next().is_some() {}
         assert!(poll_with(Box::pin(changes.next()).as_mut(), &hostile).is_pending());
-        assert!(write(), "the writer hears what it did");
+        assert!(write(), "the writer did not receive its result");
     }
     assert_eq!(poll_once(wait.as_mut()), Poll::Ready(Ok(version(1))));
     store.close();
@@ -184,7 +205,7 @@ fn a_range_from_after_its_end_panicked_only_where_values_lay_between() {
 fn a_state_that_a_new_index_left_behind_counted_twice() {
     type Kept = (SharedWriter<u8, Named>, Option<Snapshot<u8, Named>>);
     static KEPT: Mutex<Option<Kept>> = Mutex::new(None);
-    // While it is asked about the first state, another one is written and held.
+    // While the index function runs on the first state, another state is written and kept in a snapshot.
     static LATE: Index<Named, u8> = Index::new("late", |object| {
         if object.1 == 1 {
             let store = KEPT.lock().as_ref().unwrap().0.clone();
@@ -203,7 +224,7 @@ fn a_state_that_a_new_index_left_behind_counted_twice() {
 }
 
 thread_local! {
-    /// What the next call of an index function does first.
+    /// Runs at the start of the next call of an index function.
     static FIRST: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
 }
 
@@ -213,7 +234,7 @@ static BY_WHICH_MEANWHILE: Index<Named, u8> = Index::new("which", |object| {
     object.2
 });
 
-/// Done by the next call of the index function.
+/// Runs `first` at the start of the next call of the index function.
 fn meanwhile(first: impl FnOnce() + 'static) {
     FIRST.with(|slot| *slot.borrow_mut() = Some(Box::new(first)));
 }
@@ -221,10 +242,10 @@ fn meanwhile(first: impl FnOnce() + 'static) {
 #[test]
 fn an_index_function_that_is_not_pure_put_an_object_in_two_places() {
     thread_local! { static CALLS: Cell<u8> = const { Cell::new(0) }; }
-    // Another answer each time, an error now and then.
+    // Returns another result for each call, and sometimes an error.
     fn moody() -> Result<Vec<u8>, IndexError> {
         let first = FIRST.with(RefCell::take);
-        // Said before what is done meanwhile, so the later calls are the inner ones.
+        // The result is determined before `first` runs, so the nested calls count as the later ones.
         let calls = CALLS.replace(CALLS.get() + 1);
         first.into_iter().for_each(|first| first());
         if calls % 3 == 2 { Err(IndexError::new("moody")) } else { Ok(vec![calls, 100 + calls / 2]) }
@@ -238,7 +259,7 @@ fn an_index_function_that_is_not_pure_put_an_object_in_two_places() {
             store.upsert((1, 5, 1));
             store.upsert((2, 5, 1));
             let inside = store.clone();
-            // While it is asked about the first record, that goes and comes back.
+            // While the index function runs on the first record, that record is removed and added again.
             meanwhile(move || {
                 assert!(inside.upsert((1, 6, 1)).is_change());
                 assert!(!inside.replace([(1, 5, 1), (2, 5, 1)], version(5)).is_empty());
@@ -260,7 +281,7 @@ fn the_present_state_was_counted_among_those_held() {
     store.upsert((1, 1, 1));
     let present = Rc::new(RefCell::new(None));
     let (inside, kept) = (store.clone(), present.clone());
-    // All that the index is about to fill in is overwritten, so the state that somebody holds by then is not left.
+    // Everything that the index is about to be filled with is overwritten, so the state in the snapshot is not the present state.
     meanwhile(move || {
         inside.upsert((1, 2, 1));
         let snapshot = inside.snapshot();
@@ -269,8 +290,12 @@ fn the_present_state_was_counted_among_those_held() {
     });
     store.add_index(&BY_WHICH_MEANWHILE).unwrap();
     let (snapshot, states) = present.take().unwrap();
-    assert_eq!(states, 1, "the state that the index is filled from");
-    assert_eq!(store.retained_snapshots().states, 1, "that of before the index was opened");
+    assert_eq!(states, 1, "not only the state that the index is filled from is counted");
+    assert_eq!(
+        store.retained_snapshots().states,
+        1,
+        "not only the state before the index was added is counted"
+    );
     drop(snapshot);
     assert_eq!(store.retained_snapshots().states, 0);
 }
@@ -298,7 +323,8 @@ fn an_index_that_was_added_dropped_what_was_overwritten_in_the_turn_of_the_write
     store.upsert(Farewell { key: 1, version: 1, store: itself.clone() });
     assert!(itself.set(store.clone()).is_ok());
     let seen = itself.clone();
-    // As often as the index is brought up to date before its turn comes, its object is overwritten: in that turn, the last state but one is left to its table alone.
+    // Each time before the index is brought up to date in the writer's turn, its object is overwritten. Then in that turn only the index
+    // holds the last state but one.
     static BY_VERSION: Index<Farewell, u64> = Index::new("version", |object| object.version);
     let by_version = BY_VERSION.with_function(move |object: &Farewell| {
         if object.key == 1 && object.version <= 3 {
@@ -309,10 +335,10 @@ fn an_index_that_was_added_dropped_what_was_overwritten_in_the_turn_of_the_write
     });
     store.add_index(&by_version).unwrap();
     assert_eq!(store.by_index(&BY_VERSION, &4).unwrap().len(), 1);
-    assert_eq!(store.get(&2).unwrap().version, 3, "the last that was dropped");
+    assert_eq!(store.get(&2).unwrap().version, 3, "not the last dropped object has written");
 }
 
-/// Equal to its neighbours, so not transitive; all hash alike.
+/// Equal to its neighbours, so the equality is not transitive; all hashes are equal.
 #[derive(Clone, Copy, Debug)]
 struct Near(i32);
 
@@ -334,10 +360,10 @@ fn an_equality_that_contradicts_itself_took_another_object_out_of_the_index() {
     let schema = Schema::new(|object: &(u8, &'static [Near])| object.0, |_| Version::ZERO);
     let store = Store::builder(schema).index(&NEAR).build().unwrap().into_shared();
     store.upsert((1, &[Near(1)]));
-    // Neither of the two is the other, and both are what is there.
+    // The new values differ from each other, but each equals the value of the first object.
     store.upsert((2, &[Near(0), Near(2)]));
     store.check().unwrap();
     store.upsert((2, &[]));
-    assert_eq!(store.by_index(&NEAR, &Near(1)).unwrap().len(), 1, "the first object has its value still");
+    assert_eq!(store.by_index(&NEAR, &Near(1)).unwrap().len(), 1, "the first object has lost its value");
     store.check().unwrap();
 }

@@ -1,4 +1,4 @@
-//! Events that come late, again, or in another order than that of their versions.
+//! Events that are late, repeated, or not in the order of their versions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 type Source = ScriptedSource<Object>;
 
-/// An informer that lists these and watches.
+/// Returns an informer that lists these objects and then watches.
 fn watching(source: &Source, items: Vec<Object>, version: u64) -> World {
     source.answer_list(Ok(Page { items, version: Version::new(version), continuation: None }));
     source.answer_watch(Ok(()));
@@ -43,7 +43,7 @@ fn an_event_that_comes_after_newer_ones_of_other_objects_is_applied() {
     let mut world = watching(&source, vec![], 1);
     let stale = tell(&source, &mut world, [put(1, 5), put(2, 4), put(3, 6)]);
     assert_eq!((world.stored(), stale), (vec![object(1, 5), object(2, 4), object(3, 6)], 0));
-    // The next watch begins at the newest version.
+    // The next watch starts at the newest version.
     source.close_watch();
     source.answer_watch(Ok(()));
     world.pass(Duration::from_secs(2));
@@ -68,7 +68,7 @@ fn a_late_event_does_not_bring_back_what_is_deleted() {
     let mut world = watching(&source, vec![object(1, 3)], 3);
     let stale = tell(&source, &mut world, [gone(1, 7), put(1, 5), put(2, 6)]);
     assert_eq!((world.stored(), stale), (vec![object(2, 6)], 1));
-    // Another one under the key is newer, be it by the same write.
+    // Another object with the key is newer, even if its version is that of the deletion.
     let other = Object { key: 1, uid: 2, version: 7 };
     assert_eq!(tell(&source, &mut world, [WatchEvent::Added(other)]), 0);
     assert_eq!(world.stored(), [other, object(2, 6)]);
@@ -98,7 +98,7 @@ fn a_deletion_may_come_before_what_it_deletes() {
 fn after_a_bookmark_and_a_list_there_is_nothing_left_to_come_late() {
     let source = Source::new();
     let mut world = watching(&source, vec![], 10);
-    assert_eq!(tell(&source, &mut world, [put(1, 9)]), 1, "the list does not have it");
+    assert_eq!(tell(&source, &mut world, [put(1, 9)]), 1, "an event older than the list was not stale");
     assert_eq!(tell(&source, &mut world, [put(2, 14), put(3, 12), bookmark(14), put(4, 13)]), 1);
     assert_eq!(world.stored(), [object(2, 14), object(3, 12)]);
 }
@@ -108,7 +108,7 @@ fn so_many_deletions_are_remembered_and_nothing_comes_back_after_them() {
     let source = Source::new();
     let mut world = watching(&source, vec![], 1);
     tell(&source, &mut world, [put(1, 2)]);
-    // Key 1 goes first, then another one is put and goes many times over.
+    // Key 1 is deleted first; then another key is added and deleted many times.
     let churn = (0..4_000).flat_map(|turn| [put(2, 10 + 2 * turn), gone(2, 11 + 2 * turn)]);
     assert_eq!(tell(&source, &mut world, std::iter::once(gone(1, 3)).chain(churn)), 0);
     assert_eq!(tell(&source, &mut world, [put(1, 2)]), 1);
@@ -140,7 +140,7 @@ fn a_streaming_list_is_judged_by_key_too() {
     assert_eq!(world.stored(), [object(1, 5), object(2, 3)]);
 }
 
-/// Ends at once after one newer bookmark, for ever.
+/// A source whose watches end immediately after one newer bookmark.
 #[test]
 fn watches_are_opened_apart_though_each_tells_news() {
     for news in [true, false] {
@@ -202,7 +202,7 @@ fn the_last_error_is_over_when_the_source_answers() {
     assert_eq!(world.informer.status().last_error, None);
 }
 
-/// A source whose watches end as soon as there is nothing to tell.
+/// A source whose watches end as soon as no event is left.
 struct Polled(Source);
 
 impl flyball_informer_cache::Source for Polled {

@@ -1,7 +1,8 @@
-//! Subscriptions that are told everything again from time to time, on virtual time.
+//! Subscriptions with a periodic resync, on virtual time.
 //!
-//! Of client-go's tests: `TestListenerResyncPeriods` and `…Delayed`, `TestResyncCheckPeriod` and `TestSharedInformerWatchDisruption` are named
-//! below. Its listeners share one check, as often as the most frequent of them asked for before the start; ours have an alarm each.
+//! Counterparts of client-go's tests: `TestListenerResyncPeriods` and `…Delayed`, `TestResyncCheckPeriod` and
+//! `TestSharedInformerWatchDisruption` are named below. client-go's listeners share one check, whose period is the shortest one that was
+//! requested before the start. Here each subscription has an alarm of its own.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -33,7 +34,7 @@ const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-/// How many changes there are now.
+/// Receives all pending changes, and returns their number.
 fn told(changes: &mut Changes) -> usize {
     std::iter::from_fn(|| changes.try_next()).count()
 }
@@ -49,7 +50,7 @@ fn each_has_its_period() {
     let store = store([1, 2]);
     let mut readers =
         [0, 2, 3].map(|period| store.subscription().resync_every(clock.timer(), secs(period)).subscribe());
-    assert_eq!(readers.each_mut().map(told), [2, 2, 2], "what there is");
+    assert_eq!(readers.each_mut().map(told), [2, 2, 2], "not all existing objects were delivered");
     let (counting, waker) = Counting::waker();
     let mut heard = Vec::new();
     for second in 1..=6 {
@@ -60,28 +61,32 @@ fn each_has_its_period() {
         clock.advance(secs(1));
         let woken = counting.wakes() - before;
         let told = readers.each_mut().map(told);
-        assert_eq!(told.iter().filter(|told| **told > 0).count(), woken, "exactly who has something to hear");
+        assert_eq!(
+            told.iter().filter(|told| **told > 0).count(),
+            woken,
+            "not exactly the subscribers with a resync were woken"
+        );
         heard.push((second, told));
     }
     let expected = [[0, 0, 0], [0, 2, 0], [0, 0, 2], [0, 2, 0], [0, 0, 0], [0, 2, 2]];
     assert_eq!(heard, std::iter::zip(1.., expected).collect::<Vec<_>>());
 }
 
-/// `TestListenerResyncPeriodsDelayed`: whoever begins to listen late hears it once, and then in its turn.
+/// `TestListenerResyncPeriodsDelayed`: a subscriber that receives late gets one resync, and the next one after a period.
 #[test]
 fn periods_that_passed_are_not_made_up_for() {
     let clock = ManualClock::new();
     let store = store([1]);
     let mut changes = store.subscription().resync_every(clock.timer(), secs(2)).subscribe();
     clock.advance(secs(7));
-    assert_eq!(told(&mut changes), 2, "the beginning, and everything once more");
+    assert_eq!(told(&mut changes), 2, "not the initial object and one resync");
     clock.advance(secs(1));
-    assert_eq!(told(&mut changes), 0, "the period begins with the resync");
+    assert_eq!(told(&mut changes), 0, "the period did not start at the resync");
     clock.advance(secs(1));
     assert_eq!(told(&mut changes), 1);
 }
 
-/// `TestResyncCheckPeriod`: nobody's period is moved by another one's, whichever comes first.
+/// `TestResyncCheckPeriod`: no subscription changes the period of another one, whichever is first.
 #[test]
 fn nobody_moves_the_period_of_another_one() {
     let clock = ManualClock::new();
@@ -98,7 +103,8 @@ fn nobody_moves_the_period_of_another_one() {
     assert_eq!(known.iter_mut().map(told).collect::<Vec<_>>(), [1, 0, 1, 1]);
 }
 
-/// `TestSharedInformerWatchDisruption`: after a gap, who did not ask for more hears what changed in it, and who did hears everything.
+/// `TestSharedInformerWatchDisruption`: after a gap, a subscription without a resync receives only the changed objects, and one with a
+/// resync also receives all objects at its period.
 #[test]
 fn a_relist_tells_what_changed_and_moves_no_period() {
     let server = server();
@@ -167,7 +173,7 @@ fn nothing_is_left_of_it_after_the_end() {
         }
         drop(waker);
         assert_eq!(clock.next_alarm(), None);
-        assert_eq!(Arc::strong_count(&counting), 1, "nobody holds its waker");
+        assert_eq!(Arc::strong_count(&counting), 1, "the waker is still held");
     }
 }
 
@@ -182,7 +188,7 @@ fn waits_may_be_dropped_at_every_poll_and_wakers_may_panic() {
         drop(changes.next());
         if round % 2 == 0 {
             assert!(poll_with(pin!(changes.next()), &hostile).is_pending());
-            // The alarm is the clock's business, so whoever moves that hears of it.
+            // The panic of the waker propagates to the caller that moves the clock.
             let moved = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| clock.advance(secs(1))));
             assert!(moved.is_err());
         } else {
@@ -193,7 +199,7 @@ fn waits_may_be_dropped_at_every_poll_and_wakers_may_panic() {
     }
 }
 
-/// A clock on which a second passes whenever somebody looks.
+/// A clock that advances by a second at each call.
 struct Hasty(AtomicU64);
 
 impl Clock for Hasty {
@@ -216,8 +222,8 @@ fn a_period_shorter_than_its_resync_keeps_nobody_for_ever() {
     assert!(changes.try_next().is_none());
     let (counting, waker) = Counting::waker();
     assert!(poll_with(pin!(changes.next()), &waker).is_pending());
-    assert_eq!(counting.wakes(), 1, "and it comes again at once");
-    // Nor does a period of no time.
+    assert_eq!(counting.wakes(), 1, "the task did not wake itself");
+    // The same with a period of zero.
     let hasty = Hasty(AtomicU64::new(0));
     let mut changes = store.subscription().resync_every(hasty, Duration::ZERO).subscribe();
     assert_eq!(told(&mut changes), 2);

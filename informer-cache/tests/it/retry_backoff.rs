@@ -1,4 +1,4 @@
-//! A backoff of the program's in place of the reflector's.
+//! A user-defined backoff instead of the reflector's own.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use testkit::wakers::poll_once;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Waits in this order; panics when there is none left. Each call is noted.
+/// Returns these waits in order, and panics when none is left. Records each call.
 struct Scripted {
     waits: VecDeque<Duration>,
     calls: Arc<Mutex<Vec<&'static str>>>,
@@ -62,15 +62,15 @@ impl World {
         }
     }
 
-    /// The time until the next request, which the failure has announced, and that request.
+    /// Returns the time until the next request, which the failure has announced, and that request.
     fn retry(&mut self) -> (Duration, SourceRequest) {
         self.settle();
         let failed_at = self.clock.now();
         drop(self.source.requests());
-        let retry_at = self.retries.lock().pop().unwrap().expect("it waits");
+        let retry_at = self.retries.lock().pop().unwrap().expect("the failure announced a retry");
         self.clock.advance(retry_at.since(failed_at).saturating_sub(Duration::from_nanos(1)));
         self.settle();
-        assert_eq!(self.source.requests(), [], "no request before the wait is over");
+        assert_eq!(self.source.requests(), [], "a request was sent before the wait was over");
         self.clock.advance(Duration::from_nanos(1));
         self.settle();
         let mut asked = self.source.requests();
@@ -93,13 +93,13 @@ fn each_failure_waits_exactly_as_long_as_the_backoff_says() {
     world.source.answer_list(Err(error(SourceErrorKind::Other)));
     assert_eq!(world.wait(), SECOND * 3);
     world.source.answer_list(Err(error(SourceErrorKind::Other)));
-    assert_eq!(world.wait(), SECOND * 500, "also longer than any request may take");
+    assert_eq!(world.wait(), SECOND * 500, "a wait longer than the request timeout was cut short");
     listed(&world.source);
     world.source.answer_watch(Err(error(SourceErrorKind::ConnectionRefused)));
     let (wait, next) = world.retry();
     assert!(wait == SECOND && matches!(next, SourceRequest::Watch(_)), "{wait:?} {next:?}");
     assert_eq!(*world.calls.lock(), ["failed", "failed", "succeeded", "failed"]);
-    // A watch that opens has not succeeded: it may end at once. Its first event says so.
+    // Opening a watch does not count as a success, because the watch may end immediately. Its first event counts.
     world.source.answer_watch(Ok(()));
     world.settle();
     assert_eq!(world.calls.lock().len(), 4);

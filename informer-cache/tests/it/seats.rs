@@ -1,4 +1,4 @@
-//! Readers have seats of their own after some looks without a write. Nobody may notice.
+//! A thread gets a reader slot after some reads without a write. Results must not depend on it.
 
 use std::cell::Cell;
 use std::hash::{Hash, Hasher};
@@ -8,7 +8,7 @@ use std::thread;
 
 use flyball_informer_cache::{Schema, SharedWriter, Store, Version, WatchEvent};
 
-/// More looks than it takes to get a seat.
+/// More reads than a thread needs to get a slot.
 const MANY: usize = 100;
 
 fn store() -> SharedWriter<u8, (u8, u64)> {
@@ -18,7 +18,7 @@ fn store() -> SharedWriter<u8, (u8, u64)> {
         .into_shared()
 }
 
-/// Looks until this thread has a seat; what is under key 1 then.
+/// Reads until this thread has a slot. Returns the version under key 1.
 fn settled(store: &SharedWriter<u8, (u8, u64)>) -> Option<u64> {
     (1..MANY).for_each(|_| drop(store.get(&1)));
     store.get(&1).map(|object| object.1)
@@ -53,7 +53,7 @@ fn a_seat_keeps_no_object_and_counts_as_no_snapshot() {
     settled(&store);
     let old = Arc::downgrade(&store.get(&1).unwrap());
     store.upsert((1, 2));
-    assert_eq!(old.strong_count(), 0, "the old object goes with the write");
+    assert_eq!(old.strong_count(), 0, "a slot keeps the old object after the write");
     assert_eq!(store.retained_snapshots().states, 0);
 }
 
@@ -66,7 +66,7 @@ thread_local! {
 
 impl PartialEq for Touchy {
     fn eq(&self, other: &Self) -> bool {
-        assert!(!ANGRY.get(), "touched");
+        assert!(!ANGRY.get(), "a hostile equality panics");
         self.0 == other.0
     }
 }

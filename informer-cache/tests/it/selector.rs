@@ -1,4 +1,4 @@
-//! Selectors against the naive one: random texts and selectors, and the corpus of the fuzz target.
+//! Compares selectors with a reference implementation, on random texts and selectors, and on the corpus of the fuzz target.
 
 use std::cell::Cell;
 

@@ -1,4 +1,4 @@
-//! `check_source` passes sources that keep the contract, and names the rule that a broken one breaks.
+//! `check_source` accepts sources that keep the contract, and returns the rule that a broken source violates.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use flyball_informer_cache::{
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-/// What is wrong with a source, one rule each; and two that are right.
+/// The flaw of a source, one for each rule; two variants have no flaw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flaw {
     None,
@@ -252,7 +252,7 @@ async fn each_flaw_breaks_its_rule() {
     }
 }
 
-/// The server of the tests, with pages and a history that is compacted.
+/// The test server, with pages and a compacted history.
 struct Server(TestServer<u32, Object>);
 
 impl SourceFixture for Server {

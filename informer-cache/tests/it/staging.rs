@@ -1,4 +1,4 @@
-//! Lists on their way into the store: what they cost until they are complete, and whose turn it is meanwhile.
+//! Lists that are being staged: their cost until they are complete, and the turns of the run future.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,7 @@ use flyball_sync::ManualClock;
 use parking_lot::Mutex;
 use testkit::wakers::poll_once;
 
-/// Counts itself.
+/// An object that counts its live instances.
 struct Counted {
     key: u32,
     version: u64,
@@ -27,7 +27,7 @@ struct Counted {
 const COUNTED: Schema<u32, Counted> =
     Schema::new(|counted: &Counted| counted.key, |counted| Version::new(counted.version));
 
-/// client-go#1415 and decision 0025: a streaming list is judged as it comes, too.
+/// client-go#1415 and decision 0025: a streaming list is compared as it arrives, too.
 #[test]
 fn a_streamed_object_that_is_known_is_let_go_at_once() {
     let alive = Arc::new(());
@@ -37,7 +37,7 @@ fn a_streamed_object_that_is_known_is_let_go_at_once() {
     let builder = Informer::builder(COUNTED, source.clone()).streaming_lists().seed(1);
     let (informer, run) = builder.timer(clock.timer()).build().unwrap();
     let mut run: Pin<Box<dyn Future<Output = ()>>> = Box::pin(run);
-    // Also where nobody wakes it.
+    // Polls without a wake-up, too.
     let mut settle = || (0..100).for_each(|_| assert!(poll_once(run.as_mut()).is_pending()));
     source.answer_watch(Ok(()));
     (0..1_000).for_each(|key| source.send(WatchEvent::Added(counted(key, 1))));
@@ -48,7 +48,7 @@ fn a_streamed_object_that_is_known_is_let_go_at_once() {
     source.answer_watch(Ok(()));
     settle();
     while source.open_watches() == 0 {
-        clock.set(clock.next_alarm().expect("it waits, and lists again"));
+        clock.set(clock.next_alarm().expect("an alarm for the next list is set"));
         settle();
     }
     let before = Arc::strong_count(&alive);
@@ -56,14 +56,14 @@ fn a_streamed_object_that_is_known_is_let_go_at_once() {
     for key in 0..1_000 {
         source.send(WatchEvent::Added(counted(key, 1)));
         settle();
-        assert_eq!(Arc::strong_count(&alive), before, "it is the stored one");
+        assert_eq!(Arc::strong_count(&alive), before, "an unchanged object was kept");
     }
     for key in 2_000..2_100 {
         source.send(WatchEvent::Added(counted(key, 2)));
         source.send(WatchEvent::Modified(counted(key, 3)));
         source.send(WatchEvent::Deleted(counted(key, 4)));
         settle();
-        assert_eq!(Arc::strong_count(&alive), before, "it came and went");
+        assert_eq!(Arc::strong_count(&alive), before, "an object that was added and deleted was kept");
     }
     source.send(WatchEvent::Deleted(counted(7, 5)));
     source.send(WatchEvent::Modified(counted(8, 6)));
@@ -87,7 +87,7 @@ fn a_key_taken_off_the_list_leaves_no_trace() {
     for key in ["new", "same", "newer", "last", "gone", "never", "new"] {
         list.remove(key);
     }
-    // What comes again comes at its new place.
+    // A key that is inserted again gets a new position.
     for object in [("last", 3), ("new", 3), ("same", 1)] {
         list.insert(object);
     }
@@ -96,7 +96,7 @@ fn a_key_taken_off_the_list_leaves_no_trace() {
     let changes = list.publish(Version::new(4));
     let told: Vec<_> = changes.iter().map(|change| (*change.key(), change.new().map(|new| new.1))).collect();
     assert_eq!(told[2..], [("new", Some(3)), ("last", Some(4))]);
-    assert_eq!(told.len(), 4, "and two are gone: {told:?}");
+    assert_eq!(told.len(), 4, "not exactly two objects were deleted: {told:?}");
     store.check().unwrap();
 }
 
@@ -112,20 +112,20 @@ fn a_panic_of_who_says_what_to_keep_harms_nobody() {
     let panicked = catch_unwind(AssertUnwindSafe(|| {
         list.keep_stored(|_| {
             asked += 1;
-            assert!(asked <= 3, "a bad day");
+            assert!(asked <= 3, "a hostile filter panics");
             true
         });
     }));
     assert!(panicked.is_err());
     list.keep_stored(|(key, _)| *key == 9);
-    // Everything is listed, so nobody is asked.
+    // All remaining objects are kept already, so the function is not called.
     list.keep_stored(|_| true);
-    list.keep_stored(|_| unreachable!("all are listed"));
+    list.keep_stored(|_| unreachable!("all objects are listed or kept"));
     (2..10).for_each(|key| list.remove(&key));
     list.keep_stored(|(key, _)| *key == 5);
     let changes = list.publish(Version::new(2));
     let gone = changes.iter().filter(|change| change.new().is_none()).count();
-    assert_eq!((gone, changes.len()), (7, 8), "and one is newer");
+    assert_eq!((gone, changes.len()), (7, 8), "not seven deletions and one update");
     store.check().unwrap();
 }
 
@@ -139,7 +139,7 @@ const READING: Schema<u8, Object> = Schema::new(
     },
 );
 
-/// A list of so many objects that the run future has to let others have a turn.
+/// A list of so many objects that the run future has to yield to other tasks.
 fn long() -> (ScriptedSource<Object>, World) {
     let source = ScriptedSource::new();
     let items = (0..10_000).map(|at| object((at % 256) as u8, at)).collect();
@@ -155,11 +155,11 @@ fn a_long_page_is_staged_in_turns() {
     let mut turns = 0;
     while !world.informer.is_synced() {
         let before = READ.get();
-        assert!(world.turn(), "it goes on by itself");
-        assert!(READ.get() - before <= 256, "in one turn");
+        assert!(world.turn(), "the future yielded without waking itself");
+        assert!(READ.get() - before <= 256, "one turn took too many objects");
         turns += 1;
     }
-    // Of 256 keys are published what is built in one turn, and delivered in the next.
+    // 256 keys are built and published in one turn, and delivered in the next.
     assert_eq!((turns, READ.get()), (10_000_usize.div_ceil(256) + 2, 10_000));
     assert_eq!(world.stored().len(), 256);
     drop(source);
@@ -196,7 +196,7 @@ static BY_DIGIT: Index<Wide, u32> = Index::new("digit", |object| {
 
 static BY_PARITY: Index<Wide, u32> = Index::new("parity", |object| object.0 % 2);
 
-/// An informer with a long list to publish, and what an observer and a subscription receive of it.
+/// An informer that publishes a long list, and the changes that an observer and a subscription receive.
 struct Publishing {
     source: ScriptedSource<Wide>,
     informer: Informer<u32, Wide>,
@@ -208,7 +208,7 @@ struct Publishing {
 }
 
 impl Publishing {
-    /// Lists these, having listed others.
+    /// Lists `listed` after a first list of `before` objects.
     fn new(before: u32, listed: impl IntoIterator<Item = Wide>) -> Self {
         let source = ScriptedSource::new();
         let page = |items, version| Page { items, version: Version::new(version), continuation: None };
@@ -251,7 +251,7 @@ impl Publishing {
         let _ = poll_once(self.run.as_mut().unwrap().as_mut());
     }
 
-    /// What the store holds, the observer was told, and the subscription leads to, are the same.
+    /// Asserts that the store, the changes of the observer, and the changes of the subscription agree.
     fn agrees(&mut self, known: &mut BTreeMap<u32, u64>) {
         while let Some(change) = self.changes.try_next() {
             match change.new() {
@@ -261,15 +261,15 @@ impl Publishing {
         }
         let stored: BTreeMap<_, _> =
             self.informer.snapshot().objects().map(|object| (object.0, object.1)).collect();
-        assert_eq!(*known, stored, "the subscription");
-        assert_eq!(*self.reported.lock(), stored, "the observer");
+        assert_eq!(*known, stored, "the subscription differs from the store");
+        assert_eq!(*self.reported.lock(), stored, "the observer differs from the store");
         self.informer.store().check().unwrap();
     }
 }
 
 const LISTED: u32 = 1_500;
 
-/// Of 1000 stored objects 500 are gone, the rest is newer, and 1000 are new.
+/// Of 1000 stored objects 500 are deleted and 500 are updated, and 1000 objects are new.
 fn relist() -> Publishing {
     Publishing::new(1_000, (500..500 + LISTED).map(|key| (key, 5)))
 }
@@ -282,7 +282,7 @@ fn a_long_list_is_published_in_pieces() {
         let (indexed, called) = (INDEXED.get(), publishing.calls.load(Ordering::Relaxed));
         publishing.turn();
         let called = publishing.calls.load(Ordering::Relaxed) - called;
-        assert!(INDEXED.get() - indexed <= 256 && called <= 256, "in one turn");
+        assert!(INDEXED.get() - indexed <= 256 && called <= 256, "one turn took too many objects");
         longest = longest.max(called);
         turns += 1;
         assert!(turns < 1_000);
@@ -344,7 +344,7 @@ fn a_subscription_that_comes_at_any_turn_of_a_list_misses_and_repeats_nothing() 
         let selected = publishing.informer.subscription().by_index(&BY_DIGIT, 3).unwrap();
         let mut selected = selected.subscribe();
         let mut known = BTreeMap::new();
-        // Received beside the pieces.
+        // Changes are received between the pieces.
         while publishing.source.open_watches() == 0 {
             publishing.turn();
             while let Some(change) = publishing.changes.try_next() {
@@ -376,15 +376,15 @@ fn subscribers_that_come_and_go_do_not_make_a_turn_longer() {
     let mut turns = 0;
     while publishing.source.open_watches() == 0 {
         let (indexed, called) = (INDEXED.get(), publishing.calls.load(Ordering::Relaxed));
-        // The list of subscriptions is another one at every turn.
+        // The set of subscriptions changes at every turn.
         let passing = publishing.informer.subscribe();
         let selected = publishing.informer.subscription().for_key(turns).subscribe();
         publishing.turn();
         drop((passing, selected));
         let called = publishing.calls.load(Ordering::Relaxed) - called;
-        assert!(INDEXED.get() - indexed <= 256 && called <= 256, "in one turn");
+        assert!(INDEXED.get() - indexed <= 256 && called <= 256, "one turn took too many objects");
         turns += 1;
-        assert!(turns < 1_000, "it is committed all the same");
+        assert!(turns < 1_000, "the list is never committed");
     }
     publishing.agrees(&mut BTreeMap::new());
 }
@@ -404,7 +404,10 @@ fn a_subscription_that_ends_under_a_list_receives_nothing_after_its_end() {
         while !matches!(next(&mut selected), Poll::Ready(None)) {}
         while publishing.source.open_watches() == 0 {
             publishing.turn();
-            assert!(matches!(next(&mut selected), Poll::Ready(None)), "it has ended");
+            assert!(
+                matches!(next(&mut selected), Poll::Ready(None)),
+                "the subscription received a change after its end"
+            );
         }
         if is_done {
             break;

@@ -1,4 +1,4 @@
-//! Subscriptions beside each other, their ends, and real threads.
+//! Several subscriptions of one store, their ends, and real threads.
 
 use std::sync::{Arc, Weak};
 use std::thread;
@@ -32,7 +32,7 @@ fn told(changes: &mut Subscription<u32, Pod>) -> Vec<String> {
     std::iter::from_fn(|| changes.try_next()).map(text).collect()
 }
 
-/// `=1@2` is initial, `1@2>3` an update, `1@2!3` a replacement, `-1@2` the end, `?` if nobody saw it.
+/// `=1@2` is initial, `+` an addition, `1@2>3` an update, `1@2!3` a replacement, `-1@2` a deletion, with `?` if it was missed.
 fn text(change: Change<u32, Pod>) -> String {
     let object = change.object();
     let old = change.old().map_or(0, |old| old.version);
@@ -60,7 +60,7 @@ fn a_key_recreated_is_a_replacement_or_an_update_by_its_identity() {
     store.upsert(pod(1, 2, 6));
     store.upsert(pod(2, 1, 7));
     assert_eq!(told(&mut changes), ["1@5!6", "2@2>7"]);
-    // By an event, and by a list.
+    // Replaced by an event, and by a list.
     assert_eq!(store.upsert(pod(1, 3, 8)), WriteOutcome::Replaced);
     assert_eq!(told(&mut changes), ["1@6!8"]);
     let diff = store.replace([pod(1, 4, 9), pod(2, 1, 7)], Version::new(9));
@@ -78,7 +78,7 @@ fn the_end_of_an_object_nobody_heard_of_is_not_mistaken_for_that_of_the_known_on
     store.upsert(pod(1, 2, 3));
     store.delete(&1, Some(pod(1, 2, 4)));
     assert_eq!(told(&mut changes), ["-1@2"]);
-    // The same object again: then its newest end counts.
+    // If the same object is added again, its newest deletion counts.
     store.upsert(pod(1, 5, 5));
     told(&mut changes);
     store.replace([], Version::new(6));
@@ -95,9 +95,9 @@ fn subscriptions_are_independent_and_end_with_the_store() {
     let mut late = store.subscribe();
     assert!(late.lag().initial_remaining == 1 && late.lag().pending == 0 && !late.is_initial_delivered());
     store.upsert(pod(1, 1, 2));
-    assert_eq!(late.pending(), 2, "a snapshot's object and its change");
+    assert_eq!(late.pending(), 2, "not an object of the snapshot and its change");
     assert_eq!(told(&mut late), ["=1@2"]);
-    assert!(!late.is_initial_delivered(), "there was no list");
+    assert!(!late.is_initial_delivered(), "complete without a list");
     assert_eq!(late.lag().delivered_version, Version::new(2));
     assert_eq!(early.lag().delivered_version, Version::ZERO);
     store.upsert(pod(2, 1, 3));
@@ -109,9 +109,9 @@ fn subscriptions_are_independent_and_end_with_the_store() {
     assert_eq!(counting.wakes(), 1);
     store.upsert(pod(3, 1, 4));
     assert!(matches!(poll_once(std::pin::pin!(late.next())), std::task::Poll::Ready(None)));
-    assert_eq!(told(&mut early), ["+1@2", "+2@3"], "what was pending is told after the end");
+    assert_eq!(told(&mut early), ["+1@2", "+2@3"], "pending changes were not delivered after the end");
     assert!(matches!(poll_once(std::pin::pin!(early.next())), std::task::Poll::Ready(None)));
-    assert_eq!(store.len(), 3, "the store stays");
+    assert_eq!(store.len(), 3, "the closed store has lost objects");
     let mut after = store.subscribe();
     assert_eq!(told(&mut after).len(), 3);
     assert!(matches!(poll_once(std::pin::pin!(after.next())), std::task::Poll::Ready(None)));
@@ -131,14 +131,14 @@ fn a_dropped_subscription_holds_nothing() {
     let held: Weak<Pod> = Arc::downgrade(&store.get(&1).unwrap());
     store.delete(&1, None);
     store.upsert(pod(2, 1, 2));
-    assert!(held.upgrade().is_none(), "it came and went unheard");
+    assert!(held.upgrade().is_none(), "an object that was deleted before it was received is kept");
     assert_eq!(told(&mut changes), ["+2@2"]);
     let held = Arc::downgrade(&store.get(&2).unwrap());
     store.delete(&2, None);
-    assert!(held.upgrade().is_some(), "its end is still to be told");
+    assert!(held.upgrade().is_some(), "the deleted object was dropped before its deletion was received");
     drop(changes);
     assert!(held.upgrade().is_none());
-    // The same for the snapshot it begins with.
+    // The same for an object of the snapshot.
     store.upsert(pod(3, 1, 3));
     let held = Arc::downgrade(&store.get(&3).unwrap());
     let changes = store.subscribe();
@@ -155,14 +155,14 @@ fn a_resync_overwrites_nothing() {
     store.replace([pod(1, 1, 1), pod(2, 1, 1), pod(3, 1, 1)], Version::new(1));
     let mut changes = store.subscribe();
     changes.resync();
-    assert_eq!(told(&mut changes).len(), 3, "everything is being told anyway");
+    assert_eq!(told(&mut changes).len(), 3, "a resync during the snapshot delivered an object twice");
     store.upsert(pod(1, 1, 2));
     changes.resync();
     let mut first = told(&mut changes);
     first[1..].sort_unstable();
     assert_eq!(first, ["1@1>2", "1@2>2", "2@1>1", "3@1>1"]);
     changes.resync();
-    assert!(changes.try_next().is_some(), "under way");
+    assert!(changes.try_next().is_some(), "the resync has no change");
     store.upsert(pod(1, 1, 3));
     store.upsert(pod(2, 1, 3));
     store.upsert(pod(3, 1, 3));
@@ -171,7 +171,8 @@ fn a_resync_overwrites_nothing() {
     assert!(rest.iter().all(|change| change.ends_with(">3")), "{rest:?}");
 }
 
-/// A consumer on a thread of its own, beside writers: it hears legal changes, each of which the store shows, and ends up with the store.
+/// A subscriber on its own thread, and writers: each change is consistent with the changes before it, the store shows it, and at the end
+/// the subscriber has the state of the store.
 #[test]
 fn threads() {
     let store = store();
@@ -230,7 +231,7 @@ fn threads() {
     }
 }
 
-/// Waits on this thread.
+/// Waits for the next change on this thread.
 fn block_on(changes: &mut Subscription<u32, Pod>) -> Option<Change<u32, Pod>> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(changes.next())
@@ -253,7 +254,7 @@ fn threads_wait_for_changes_and_for_the_first_list() {
     store.close();
     let (written, first, second) = reader.join().unwrap();
     assert_eq!(written, Some(2));
-    // One change, or two merged ones: as many as the reader was quick.
+    // One change, or two: this depends on how fast the reader is.
     assert!(first.is_some_and(
         |first| first == "=7@2" || first == "=7@1" && second.is_some_and(|second| second == "7@1>2")
     ));

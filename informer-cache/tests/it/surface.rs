@@ -1,4 +1,4 @@
-//! What the public types promise besides their methods.
+//! The guarantees of the public types besides their methods.
 
 use std::error::Error;
 use std::fmt::Debug;
@@ -45,7 +45,7 @@ fn types_can_be_sent_shared_and_shown() {
     shared::<WriteOutcome>();
     shared::<HandlerRegistration>();
     shared::<HandlerExit>();
-    // Whatever the function holds; sent and shared as far as that can be.
+    // The future is `Send` and `Sync` if the function is.
     shared::<HandlerFuture<String, String, fn(Change<String, String>)>>();
     error::<ParseNamespacedNameError>();
     error::<ParseVersionError>();

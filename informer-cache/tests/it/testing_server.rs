@@ -1,7 +1,7 @@
-//! The server for tests, asked as an informer asks it.
+//! The test server, used as an informer uses it.
 //!
-//! client-go's `cache/testing` has two tests: `TestRCNumber` is `a_watch_tells_exactly_what_came_after_its_version`, `TestResetWatch` is
-//! `history_that_was_compacted_expires`, as there is no reset of a watch here but a server that forgets, or ends it.
+//! client-go's `cache/testing` has two tests. `TestRCNumber` is `a_watch_tells_exactly_what_came_after_its_version`. `TestResetWatch` is
+//! `history_that_was_compacted_expires`: a watch is not reset here, but the server compacts its history, or ends the watch.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -17,7 +17,7 @@ use flyball_sync::ManualClock;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What a future has now.
+/// Polls a future once. Returns its output if it is ready.
 fn now<T>(future: impl Future<Output = T>) -> Option<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => Some(output),
@@ -45,7 +45,7 @@ fn watch(server: &Server, from: u64) -> Result<TestServerWatch<u8, Object>, Sour
 
 type Told = Option<Result<WatchEvent<Object>, SourceErrorKind>>;
 
-/// All that a watch says now.
+/// Returns all events of a watch that are available now.
 fn told(watch: &mut TestServerWatch<u8, Object>) -> Vec<Told> {
     let mut all = Vec::new();
     while let Some(told) = now(watch.next()) {
@@ -89,7 +89,7 @@ fn a_watch_tells_exactly_what_came_after_its_version() {
     }
     let mut open = watch(&server, 4).unwrap();
     server.put(object(8, 0));
-    assert_eq!(told(&mut open), [added(8, 2, 5)], "and what comes later");
+    assert_eq!(told(&mut open), [added(8, 2, 5)], "a later change was not delivered");
     assert_eq!(watch(&server, 100).unwrap_err(), TOO_LARGE);
 }
 
@@ -114,7 +114,7 @@ fn history_that_was_compacted_expires() {
     let mut late = watch(&server, 2).unwrap();
     server.compact();
     assert_eq!(told(&mut early), [Some(Err(EXPIRED))]);
-    assert_eq!(told(&mut late), [], "it had told everything");
+    assert_eq!(told(&mut late), [], "a watch without pending events expired");
     assert_eq!(watch(&server, 1).unwrap_err(), EXPIRED);
     server.put(object(7, 0));
     assert_eq!(told(&mut late), [modified(7, 1, 3)]);
@@ -154,7 +154,7 @@ fn a_list_comes_in_pages_of_one_state() {
     let rest = list(&server, ListVersion::MostRecent, Some(2), first.continuation.clone()).unwrap();
     assert_eq!((rest.items[0].key, rest.version, rest.continuation), (3, Version::new(4), None));
     let again = list(&server, ListVersion::MostRecent, Some(2), first.continuation);
-    assert_eq!(again.unwrap_err(), EXPIRED, "a page is told once");
+    assert_eq!(again.unwrap_err(), EXPIRED, "a page was returned twice");
 
     server.put(object(3, 0));
     let first = list(&server, ListVersion::MostRecent, Some(2), None).unwrap();
@@ -165,7 +165,11 @@ fn a_list_comes_in_pages_of_one_state() {
     let first = list(&server, ListVersion::MostRecent, Some(2), None).unwrap();
     let rest = list(&server, ListVersion::MostRecent, Some(2), first.continuation).unwrap();
     let keys = |page: &[Object]| page.iter().map(|object| object.key).collect::<Vec<_>>();
-    assert_eq!((keys(&first.items), keys(&rest.items)), (vec![3, 2], vec![3, 1]), "one is told twice");
+    assert_eq!(
+        (keys(&first.items), keys(&rest.items)),
+        (vec![3, 2], vec![3, 1]),
+        "a shuffled list does not repeat an object"
+    );
 }
 
 #[test]
@@ -214,12 +218,16 @@ fn every_open_watch_is_told_everything_and_every_end() {
     server.put(object(7, 0));
     server.close_watches();
     server.put(object(7, 0));
-    assert_eq!(told(&mut watches[0]), [modified(7, 1, 3), None], "in order: not before what it has to tell");
+    assert_eq!(told(&mut watches[0]), [modified(7, 1, 3), None], "the watch ended before its pending event");
     drop(watches);
     assert_eq!(server.open_watches(), 0);
     server.set_faults(|faults| faults.repeated_events = true);
     let again = [added(7, 1, 2), modified(7, 1, 3), modified(7, 1, 4)];
-    assert_eq!(told(&mut watch(&server, 3).unwrap()), again, "also from before its version");
+    assert_eq!(
+        told(&mut watch(&server, 3).unwrap()),
+        again,
+        "events before the version of the watch were not repeated"
+    );
 }
 
 #[test]
@@ -231,11 +239,11 @@ fn a_bookmark_comes_when_everything_up_to_it_was_told() {
     let mut poll = || opening.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     assert!(poll().is_pending());
     clock.advance(SECOND);
-    let Poll::Ready(Ok(mut watch)) = poll() else { panic!("it is not open") };
+    let Poll::Ready(Ok(mut watch)) = poll() else { panic!("the watch is not open") };
     server.put(object(7, 0));
     server.send_bookmarks();
     server.put(object(8, 0));
-    assert_eq!(told(&mut watch), [], "all is on its way");
+    assert_eq!(told(&mut watch), [], "an event was delivered before its latency");
     clock.advance(SECOND);
     assert_eq!(told(&mut watch), [added(7, 1, 2), bookmark(2), added(8, 2, 3)]);
     server.send_bookmarks();
@@ -254,18 +262,18 @@ fn words_take_their_time_and_wake_whoever_waits_for_them() {
         let mut listing = pin!(server.list(request));
         assert!(listing.as_mut().poll(&mut cx).is_pending());
         clock.advance(SECOND);
-        assert_eq!(wakes.wakes(), 0, "half way");
+        assert_eq!(wakes.wakes(), 0, "woken before the latency had passed");
         server.delete(&7);
         clock.advance(SECOND);
         assert_eq!(wakes.wakes(), 1);
-        let Poll::Ready(Ok(page)) = listing.as_mut().poll(&mut cx) else { panic!("no answer") };
-        assert_eq!(page.items, [], "the answer is of the time it is given");
+        let Poll::Ready(Ok(page)) = listing.as_mut().poll(&mut cx) else { panic!("the list has no result") };
+        assert_eq!(page.items, [], "the list does not have the state at the time of the response");
     }
     let mut opening = pin!(server.watch(request(2, false)));
     assert!(opening.as_mut().poll(&mut cx).is_pending());
     clock.advance(2 * SECOND);
-    let Poll::Ready(Ok(mut watch)) = opening.as_mut().poll(&mut cx) else { panic!("it is not open") };
-    assert_eq!(told(&mut watch), [deleted(7, 1, 3)], "that was long ago");
+    let Poll::Ready(Ok(mut watch)) = opening.as_mut().poll(&mut cx) else { panic!("the watch is not open") };
+    assert_eq!(told(&mut watch), [deleted(7, 1, 3)], "an event older than the latency was not delivered");
     server.put(object(7, 0));
     let mut next = pin!(watch.next());
     assert!(next.as_mut().poll(&mut cx).is_pending());
@@ -281,7 +289,7 @@ fn it_fails_as_it_is_told_until_it_is_healed() {
     let newest = || list(&server, ListVersion::MostRecent, None, None).map(drop);
     server.fail_list(OTHER);
     server.fail_watch(OTHER);
-    assert_eq!((newest(), newest()), (Err(OTHER), Ok(())), "once each");
+    assert_eq!((newest(), newest()), (Err(OTHER), Ok(())), "a failure did not occur exactly once");
     assert_eq!(watch(&server, 1).unwrap_err(), OTHER);
     let mut open = watch(&server, 1).unwrap();
 
@@ -289,7 +297,7 @@ fn it_fails_as_it_is_told_until_it_is_healed() {
     server.fail_watch(OTHER);
     server.break_watches(OTHER);
     server.set_faults(|faults| faults.unresponsive = true);
-    assert!(now(server.watch(request(1, false))).is_none(), "nobody answers");
+    assert!(now(server.watch(request(1, false))).is_none(), "the unresponsive server responded");
     let (wakes, waker) = testkit::wakers::Counting::waker();
     let request = ListRequest { min_version: ListVersion::MostRecent, limit: None, continuation: None };
     let mut listing = pin!(server.list(request));
@@ -301,7 +309,7 @@ fn it_fails_as_it_is_told_until_it_is_healed() {
     assert_eq!(told(&mut open), []);
 }
 
-/// Where it may repeat an object on each page, it still comes to an end.
+/// A shuffled list may repeat an object on each page, but it ends.
 #[test]
 fn a_shuffled_list_ends_whatever_the_size_of_its_pages() {
     for limit in 1..5 {
@@ -310,7 +318,7 @@ fn a_shuffled_list_ends_whatever_the_size_of_its_pages() {
         server.set_faults(|faults| faults.shuffled_lists = true);
         let (mut token, mut keys) = (None, std::collections::BTreeSet::new());
         for page in 0.. {
-            assert!(page < 10, "pages of {limit}: no end of it");
+            assert!(page < 10, "pages of {limit}: the list does not end");
             let page = list(&server, ListVersion::MostRecent, Some(limit), token).unwrap();
             keys.extend(page.items.iter().map(|object| object.key));
             token = page.continuation;

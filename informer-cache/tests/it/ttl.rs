@@ -1,5 +1,5 @@
-//! The store with expiry: each promise by a test, then random lives, and the corpus of the fuzz target, beside a list that spells the rules
-//! out.
+//! The store with expiry: one test for each promise, then random operation sequences and the corpus of the fuzz target, compared with a
+//! reference list.
 
 use std::cell::RefCell;
 use std::fmt::Debug;
@@ -37,7 +37,7 @@ fn no_read_shows_what_has_expired() {
     store.upsert(object(3, 0));
     clock.advance(nanos(36));
     let view = store.snapshot();
-    assert_eq!(store.stored_len(), 3, "nothing is swept");
+    assert_eq!(store.stored_len(), 3, "a read evicted an object");
     assert_eq!((store.get(&1), view.get(&1), view.entry(&2).is_some()), (None, None, false));
     assert!(!view.contains_key(&2) && view.contains_key(&3));
     assert_eq!((store.len(), view.len(), view.iter().count(), view.keys().count()), (1, 1, 1, 1));
@@ -50,7 +50,7 @@ fn no_read_shows_what_has_expired() {
     let mut initial = store.subscribe();
     assert_eq!(initial.try_next().map(|change| *change.key()), Some(3));
     assert!(initial.try_next().is_none());
-    assert_eq!(store.stored_len(), 1, "a subscription begins with a sweep");
+    assert_eq!(store.stored_len(), 1, "a new subscription did not evict the expired objects");
 }
 
 #[test]
@@ -102,13 +102,13 @@ fn writing_again_begins_a_new_life() {
     assert_eq!(store.upsert(object(1, 2)), WriteOutcome::Updated);
     clock.advance(nanos(10));
     assert!(store.get(&1).is_some());
-    // Longer, shorter, and for ever.
+    // A longer, a shorter, and no time to live.
     assert_eq!(store.upsert_with_ttl(object(1, 2), Some(nanos(50))), WriteOutcome::Updated);
     assert_eq!(store.next_expiry(), Some(Nanos::new(71)));
     store.upsert_with_ttl(object(1, 2), Some(nanos(1)));
     assert_eq!(store.next_expiry(), Some(Nanos::new(22)));
     store.upsert_with_ttl(object(1, 2), None);
-    assert_eq!(store.next_expiry(), None, "what was written over is not waited for");
+    assert_eq!(store.next_expiry(), None, "the expiry of an overwritten object is still set");
     clock.set(Nanos::MAX);
     assert!(store.get(&1).is_some() && store.evict_expired().is_empty());
 }
@@ -135,7 +135,7 @@ fn a_list_is_written_at_one_instant() {
     let mut changes = store.subscribe();
     while changes.try_next().is_some() {}
     let told = store.replace([object(1, 1), object(2, 1), object(2, 2), object(4, 0)]);
-    // 1 has expired: it is added, and was told as deleted by the sweep before.
+    // 1 has expired: it is an addition, because its deletion was delivered when the subscription evicted it.
     let kinds: Vec<_> = told.iter().map(|change| (*change.key(), change.old().is_some())).collect();
     assert_eq!(kinds, [(3, true), (1, false), (2, true), (4, false)]);
     let view = store.snapshot();
@@ -143,11 +143,11 @@ fn a_list_is_written_at_one_instant() {
     assert_eq!(
         view.entry(&2).and_then(|timed| timed.expires_at()),
         Some(Nanos::new(16)),
-        "the last one counts"
+        "not the last of two objects with one key counts"
     );
     store.check().unwrap();
     clock.advance(nanos(11));
-    assert_eq!(keys(&store.evict_expired()), [1, 2], "the earliest deadline first");
+    assert_eq!(keys(&store.evict_expired()), [1, 2], "not in the order of the deadlines");
     drop((told, view, changes));
     assert!(store.replace([]).len() == 1 && store.is_empty() && store.next_expiry().is_none());
 }
@@ -159,7 +159,7 @@ fn what_nobody_reads_does_not_pile_up() {
         store.upsert(object(id, 1));
     }
     clock.advance(nanos(6));
-    // Each write adds one and sweeps two, also a write of one key and a deletion of what is not there.
+    // Each write evicts two objects. This holds for a write of one key, and for a deletion of an absent key.
     for round in 1..=50 {
         store.upsert(object(200, 1));
         assert_eq!(store.stored_len(), 200 - 2 * round + 1);
@@ -168,7 +168,7 @@ fn what_nobody_reads_does_not_pile_up() {
         assert_eq!(store.delete(&201), None);
         assert_eq!(store.stored_len(), 200 - 2 * round + 1);
     }
-    // And so for ever: never more in memory than what is alive and one write's worth.
+    // This continues for ever: the store holds no more than the live objects and those of one write.
     for _ in 0..1000 {
         clock.advance(nanos(6));
         store.upsert(object(7, 1));
@@ -203,12 +203,20 @@ fn a_clock_may_jump() {
     store.upsert(object(1, 1));
     store.upsert(object(2, 5));
     clock.set(Nanos::ZERO);
-    assert_eq!((store.len(), store.evict_expired().len()), (2, 0), "longer by the jump");
+    assert_eq!(
+        (store.len(), store.evict_expired().len()),
+        (2, 0),
+        "an object expired although the clock jumped back"
+    );
     store.upsert(object(3, 1));
     clock.set(Nanos::new(1_005));
     assert_eq!(keys(&store.evict_expired()), [3]);
     clock.set(Nanos::MAX);
-    assert_eq!(keys(&store.evict_expired()), [1], "584 years are for ever");
+    assert_eq!(
+        keys(&store.evict_expired()),
+        [1],
+        "an object with a time to live did not expire at the maximum time"
+    );
     store.upsert_with_ttl(object(4, 1), Some(nanos(1)));
     assert_eq!(store.len(), 2);
     clock.set(Nanos::ZERO);
@@ -221,7 +229,7 @@ fn what_lives_for_ever_reads_no_clock() {
     struct Broken;
     impl Clock for Broken {
         fn now(&self) -> Nanos {
-            panic!("nobody asked for the time")
+            panic!("a hostile clock panics")
         }
     }
     let clock = Arc::new(Mutex::new(0_u64));
@@ -238,7 +246,7 @@ fn what_lives_for_ever_reads_no_clock() {
     let before = *clock.lock();
     assert!(counted.get(&1).is_some() && counted.get(&2).is_none());
     assert_eq!(*clock.lock(), before);
-    // And a clock that panics leaves everything as it was.
+    // A clock that panics leaves the store unchanged.
     let broken = builder().clock(Broken).build().unwrap();
     let upsert = std::panic::AssertUnwindSafe(|| broken.upsert(object(1, 1)));
     assert!(std::panic::catch_unwind(upsert).is_err());
@@ -262,7 +270,7 @@ fn random_lives_agree_with_a_list_of_them() {
     let tally = RefCell::new(tally());
     cases("ttl", CASES, 300, |bytes| run(bytes, &mut tally.borrow_mut()));
     let rare = tally.into_inner().below(FLOOR);
-    assert!(rare.is_empty(), "hardly happened: {rare:?}");
+    assert!(rare.is_empty(), "rare: {rare:?}");
 }
 
 #[test]

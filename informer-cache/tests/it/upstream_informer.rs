@@ -1,18 +1,19 @@
-//! Counterparts of client-go's tests of its reflector, one named case each; those of what comes after it are in `upstream_shared.rs`.
+//! Counterparts of client-go's tests of its reflector, one named case each. `upstream_shared.rs` has those of the parts behind it.
 //!
-//! What has no counterpart, and why:
-//! - `TestCloseWatchChannelOnError`, `TestRunUntil`, `TestReflectorHandleWatchStoppedBefore/After`,
-//!   `…WatchResultChanClosedBefore/After`: one case here, "a watch is dropped once, whatever ends it".
-//! - `TestReflectorWatchHandler`'s wrong types, `TestIsUnsupportedTableObject`, `TestGetTypeDescription…`,
-//!   `TestGetExpectedGVK…`, `TestReflectorListExtract`: objects are typed; a page is a `Vec` that is moved.
-//! - `TestReflectorResyncChan`, `TestReflectorResync`: there is no resync in the reflector.
-//! - `TestNewReflectorWithDisablementWatchList`, `TestToListWatcherWithWatchListSemantics`, `util/watchlist`: streaming
-//!   lists are a setting, and the source is asked.
-//! - `TestInitialEventsEndBookmarkTicker`: instead of a warning there is a deadline, tested below.
+//! Tests without a counterpart:
+//! - `TestCloseWatchChannelOnError`, `TestRunUntil`, `TestReflectorHandleWatchStoppedBefore/After`, `…WatchResultChanClosedBefore/After`:
+//!   one case here, `a_watch_is_dropped_once_whatever_ends_it`.
+//! - `TestReflectorWatchHandler`'s wrong types, `TestIsUnsupportedTableObject`, `TestGetTypeDescription…`, `TestGetExpectedGVK…`,
+//!   `TestReflectorListExtract`: objects are typed; a page is a `Vec` that is moved.
+//! - `TestReflectorResyncChan`, `TestReflectorResync`: the reflector has no resync.
+//! - `TestNewReflectorWithDisablementWatchList`, `TestToListWatcherWithWatchListSemantics`, `util/watchlist`: streaming lists are a
+//!   setting.
+//! - `TestInitialEventsEndBookmarkTicker`: there is a deadline instead of a warning, tested below.
 //! - `TestReflectorDataConsistencyDetector`, `TestDataConsistencyChecker`: a debugging aid that panics.
 //! - `TestNewInformerName`, `TestWithResource`, `TestRelease`: names for metrics.
-//! - `TestWaitFor` (8), `TestSyncResult` (3): `informer_set.rs`, where a set waits for all and names who never synced. `synctrack`: `initial_processed.rs`.
-//! - `tools/watch`: `RetryWatcher`'s cases are "late and repeated events" below; the rest are Go channel helpers.
+//! - `TestWaitFor` (8), `TestSyncResult` (3): `informer_set.rs`; a set waits for all informers, and names those that never synced.
+//!   `synctrack`: `caught_up.rs`.
+//! - `tools/watch`: `RetryWatcher`'s cases are `late_and_repeated_events_never_take_the_store_back`; the rest are Go channel helpers.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -40,7 +41,7 @@ fn start_with(source: &Source, config: ReflectorConfig) -> World {
     World::new(Informer::builder(SCHEMA, source.clone()).reflector_config(config))
 }
 
-/// An informer that listed `objects` at `version`, and watches.
+/// Returns an informer that has listed `objects` at `version`, and watches.
 fn watching(source: &Source, objects: Vec<Object>, version: u64) -> World {
     lists(source, objects, version);
     source.answer_watch(Ok(()));
@@ -152,14 +153,14 @@ fn a_clean_close_watches_again_from_the_last_version() {
     let mut world = watching(&source, vec![], 5);
     source.send(WatchEvent::Added(object(1, 6)));
     source.close_watch();
-    // Watches are opened a second apart.
+    // At least a second passes between two watches.
     assert_eq!(world.pass_alarm(), SECOND);
     assert_eq!(asked(&source), ["watch 6"]);
     source.answer_watch(Ok(()));
     world.pass(SECOND);
     source.close_watch();
     world.settle();
-    assert_eq!(asked(&source), ["watch 6"], "a second without news is not short");
+    assert_eq!(asked(&source), ["watch 6"], "a watch that lasted a second without an event counts as short");
     assert_eq!(world.informer.status().watch_restarts, 2);
     assert_eq!(world.informer.status().relists, 0);
 }
@@ -235,7 +236,7 @@ fn converges_through_list_and_watch_errors() {
             }
         }
         assert!(world.informer.status().last_error.is_some());
-        // The wait; the next list is asked for and not answered yet.
+        // The wait passes; the next list is requested and has no response yet.
         world.pass_alarm();
     }
 }
@@ -335,7 +336,7 @@ fn too_many_requests_and_refused_never_list_again() {
 // TestRetryInternalError, TestRetryWithDeadline
 #[test]
 fn internal_errors_watch_again_only_within_their_time() {
-    // Each retry waits 2 s here, where client-go retries at once.
+    // Each retry waits 2 s here; client-go retries immediately.
     let pace = ReflectorBackoff {
         initial: 2 * SECOND,
         factor: 1,
@@ -365,7 +366,7 @@ fn internal_errors_watch_again_only_within_their_time() {
         let retries = asked(&source).iter().filter(|words| *words == "watch 10").count() - 1;
         assert_eq!(retries, expected);
     }
-    // A minute of quiet starts the time anew; and other errors are not meant.
+    // A minute without errors resets the period. Other errors are not tolerated.
     let source = Source::new();
     lists(&source, vec![], 10);
     source.answer_watch(Ok(()));
@@ -470,14 +471,14 @@ fn an_expired_page_asks_once_for_the_full_list() {
     lists(&source, vec![object(1, 2), object(2, 2)], 11);
     source.answer_watch(Ok(()));
     world.pass_alarm();
-    assert_eq!(world.stored(), [object(1, 2), object(2, 2)], "the half list is thrown away");
+    assert_eq!(world.stored(), [object(1, 2), object(2, 2)], "the incomplete list was not discarded");
     let requests = source.requests();
     let SourceRequest::List(full) = &requests[4] else { panic!("{requests:?}") };
     assert_eq!(full.min_version, ListVersion::NotOlderThan(Version::new(10)));
     assert_eq!((full.limit, &full.continuation), (None, &None));
 }
 
-// TestReflectorFullListIfTooLarge; the three encodings of the error are the adapter's.
+// TestReflectorFullListIfTooLarge; the adapter tests the three encodings of the error.
 #[test]
 fn a_version_too_large_asks_for_the_newest_at_once() {
     let source = Source::new();
@@ -577,7 +578,7 @@ fn an_error_in_the_stream_lists_again_and_drops_what_is_not_listed() {
     let mut world = watching(&source, vec![object(1, 1), object(2, 2)], 5);
     source.fail_watch(error(OTHER));
     world.settle();
-    assert_eq!(world.stored().len(), 2, "the store stays until the list is complete");
+    assert_eq!(world.stored().len(), 2, "an object was deleted before the list was complete");
     lists(&source, vec![object(2, 2)], 9);
     world.pass_alarm();
     assert_eq!(world.stored(), [object(2, 2)]);
@@ -592,12 +593,12 @@ fn a_watch_from_any_state_has_no_version_until_something_is_not_an_addition() {
     source.send(WatchEvent::Added(object(2, 9)));
     source.send(WatchEvent::Added(object(1, 4)));
     world.settle();
-    assert_eq!(world.stored(), [object(1, 4), object(2, 9)], "existing objects come in no order");
+    assert_eq!(world.stored(), [object(1, 4), object(2, 9)], "an older existing object was ignored");
     source.fail_watch(error(BUSY));
     world.settle();
     source.answer_list(Err(error(OTHER)));
     world.pass_alarm();
-    assert_eq!(asked(&source), ["list any"], "nothing to resume from");
+    assert_eq!(asked(&source), ["list any"], "the watch was resumed without a version");
 
     let source = Source::new();
     let mut world = watching(&source, vec![], 0);
@@ -636,18 +637,18 @@ fn a_streaming_list_is_published_at_its_end_and_goes_on_as_the_watch() {
     assert!(world.informer.is_synced());
     assert_eq!(world.informer.status().state, InformerState::Watching);
     assert_eq!(world.stored(), [object(1, 4), object(3, 3), object(4, 7)]);
-    // "stopped after sync": a plain watch from the last version.
+    // "stopped after sync": a plain watch follows, from the last version.
     source.close_watch();
     world.pass_alarm();
     assert_eq!(asked(&source), ["stream 0", "watch 7"]);
-    // "expired at re-watch": a streaming list again, not older than what is known.
+    // "expired at re-watch": a streaming list follows, not older than the known version.
     source.answer_watch(Err(error(EXPIRED)));
     world.settle();
     world.pass_alarm();
     assert_eq!(asked(&source), ["stream 7"]);
 }
 
-/// What the store keeps of an object: no version, and an identity that tells how often this was done.
+/// The transformed object: it has no version, and its identity counts the transformations.
 fn slim(object: Object) -> Object {
     Object { uid: object.uid + 100, version: 0, ..object }
 }
@@ -656,8 +657,8 @@ fn slimmed(key: u8) -> Object {
     slim(object(key, 0))
 }
 
-// TestTransformingInformer, TestTransformingInformerRace, TestSharedInformerTransformer, TestReflectorRespectStoreTransformer: adds,
-// updates and deletes, each transformed once, and never again by a resync or a relist
+// TestTransformingInformer, TestTransformingInformerRace, TestSharedInformerTransformer, TestReflectorRespectStoreTransformer: added,
+// updated and deleted objects are each transformed once, and not again by a resync or a relist.
 #[test]
 fn objects_are_transformed_once_whatever_brings_them() {
     for stream in [false, true] {
@@ -695,7 +696,8 @@ fn objects_are_transformed_once_whatever_brings_them() {
         changes.resync();
         assert_eq!(told(&mut changes).len(), 2);
         assert_eq!(world.stored(), [one, four]);
-        // TestStoreResourceVersionWithNonMetaTransform: there the version stays until the next list. Here it is read before.
+        // TestStoreResourceVersionWithNonMetaTransform: in client-go the version does not advance before the next list. Here it is read
+        // before the transformation.
         assert_eq!(world.informer.status().version, Version::new(7));
         source.fail_watch(error(EXPIRED));
         source.answer_watch(Err(error(OTHER)));
@@ -704,12 +706,12 @@ fn objects_are_transformed_once_whatever_brings_them() {
         assert_eq!(
             told(&mut changes),
             [(Some(four), Some(four))],
-            "1 is known as it is, though it does not say so"
+            "an unchanged object without a version was delivered again"
         );
     }
 }
 
-// Indexes of every kind; upstream has one.
+// Indexes of every kind; client-go has one kind.
 #[test]
 fn an_informer_keeps_indexes_of_every_kind() {
     static BY_UID: Index<Object, u64> = Index::new("uid", |object| object.uid);
@@ -723,7 +725,11 @@ fn an_informer_keeps_indexes_of_every_kind() {
     let mut world = World::new(builder.transform(slim));
     world.settle();
     let view = world.informer.snapshot();
-    assert_eq!(view.by_index(&BY_UID, &100).unwrap().len(), 4, "of what is stored");
+    assert_eq!(
+        view.by_index(&BY_UID, &100).unwrap().len(),
+        4,
+        "the index does not use the transformed objects"
+    );
     assert!(view.range(&BY_KEY, 2..4).unwrap().map(|(key, _)| *key).eq([2, 3]));
     assert_eq!(view.select(&LABELS, &"even=yes".parse().unwrap()).unwrap().into_iter().count(), 2);
     let twice = Informer::builder(SCHEMA, source).index(&BY_KEY).index(&BY_KEY).timer(world.clock.timer());
@@ -751,7 +757,7 @@ fn a_streaming_list_that_fails_falls_back_to_a_list_at_once() {
         assert_eq!(
             asked(&source),
             ["stream 0", "list any", "watch 10", "stream 10"],
-            "each relist tries again"
+            "a relist did not try a streaming list again"
         );
     }
 }
@@ -784,10 +790,10 @@ fn a_streaming_list_that_ends_early_is_asked_for_again_after_a_wait() {
     source.send(WatchEvent::InitialListEnd(Version::new(3)));
     world.pass_alarm();
     assert_eq!(asked(&source), ["stream 0", "stream 0"]);
-    assert_eq!(world.stored(), [object(1, 1)], "the half list is thrown away");
+    assert_eq!(world.stored(), [object(1, 1)], "the incomplete list was not discarded");
 }
 
-// kubernetes#140890: the end never comes.
+// kubernetes#140890: the end of the list is never sent.
 #[test]
 fn a_streaming_list_without_end_falls_back_for_good() {
     let source = Source::new();
@@ -833,7 +839,7 @@ fn late_and_repeated_events_never_take_the_store_back() {
     world.settle();
     assert_eq!(world.stored(), [object(2, 2), object(3, 13)]);
     assert_eq!(world.informer.status().version, Version::new(13));
-    // A delete may carry the version of the last update (kubernetes#… aggregated servers): it is not lost.
+    // A deletion may carry the version of the last update (aggregated servers); it is not lost.
     source.send(WatchEvent::Deleted(object(2, 2)));
     source.close_watch();
     world.pass_alarm();
@@ -859,7 +865,7 @@ fn a_watch_too_old_right_after_its_list_makes_the_next_list_the_newest_and_the_w
     let requests = asked(&source);
     assert_eq!(requests[..4], ["list any", "watch 10", "list newest", "watch 10"]);
     assert!(!requests.contains(&"list 10".to_owned()));
-    // With news in between the version is good for a cached list.
+    // After events in between, the version is good for a cached list.
     lists(&source, vec![], 10);
     source.answer_watch(Ok(()));
     source.send(bookmark(11));
@@ -885,7 +891,7 @@ fn the_last_error_and_the_last_success_are_visible() {
     let now = world.now();
     let status = world.informer.status();
     assert_eq!(status.last_success, Some(now));
-    assert_eq!(status.last_error, None, "it is over");
+    assert_eq!(status.last_error, None, "the error was not cleared");
     source.answer_watch(Ok(()));
     source.send(bookmark(11));
     world.pass(MINUTE);
@@ -895,8 +901,8 @@ fn the_last_error_and_the_last_success_are_visible() {
     assert_eq!(world.informer.status().last_success, Some(world.now()));
 }
 
-// TestSharedInformerInitializationRace, TestStateSharedInformer, TestAddOnStopped…, TestShutdown: without a task there is
-// nothing to race; the states of a life are these.
+// TestSharedInformerInitializationRace, TestStateSharedInformer, TestAddOnStopped…, TestShutdown: without a task there is no race; these
+// are the states of an informer.
 #[test]
 fn the_states_of_a_life() {
     let source = Source::new();
@@ -912,5 +918,5 @@ fn the_states_of_a_life() {
     world.settle();
     assert!(world.is_over());
     assert!(world.informer.status().state.is_final());
-    assert_eq!(world.stored(), [object(1, 1)], "the store can be read after the end");
+    assert_eq!(world.stored(), [object(1, 1)], "the store cannot be read after the end");
 }

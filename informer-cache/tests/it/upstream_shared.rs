@@ -1,23 +1,27 @@
-//! Counterparts of client-go's tests of the queue between its reflector and its handlers (`DeltaFIFO`, `RealFIFO`), of its controller, and of
-//! its shared informer, one named case each. There is no such queue here: the store is written first, and who listens is told from what changed.
-//! So a case asks what a consumer hears, an observer each step and a subscription what is left of them.
+//! Counterparts of client-go's tests of the queue between its reflector and its handlers (`DeltaFIFO`, `RealFIFO`), of its controller, and
+//! of its shared informer, one named case each. There is no such queue here: the store is written first, and subscribers receive what
+//! changed. So each case checks what is received: an observer receives each step, a subscription the coalesced changes.
 //!
-//! What is elsewhere, or has no counterpart, and why:
-//! - `TestDeltaFIFO_transformer`, `TestTransformingInformer` and its race, `TestSharedInformerTransformer`, `…NonMetaTransform`: "objects are
-//!   transformed once, whatever brings them", `upstream_informer.rs`; a version is read from what was transformed.
-//! - `TestDeltaFIFO_ReplaceMakesDeletionsReplaced`, `…ReplaceDeltaType`: there is one kind of replacement; `TestDeltaFIFO_KeyOf`, and all that is about
-//!   tombstones as a type: a deletion always has an object, the last known one.
-//! - `TestDeltaFIFO_HasSynced` (7), `…HasSyncedCorrectOnDeletion`, `TestAddWhileActive`'s second half: `initial_processed.rs`.
-//! - `TestRealFIFO_PopMultipleDeltaInBatch` (8), `…PopBrokenItemsInBatch` (4), `TestProcessDeltasInBatch` (4): nothing is popped in batches, and applying
-//!   cannot fail; a transaction is what is applied as one. `…ReplaceAtomic` (4), `…ReplaceAtomicPop`: a list is always one step, for every reader.
-//! - `Example`, `ExampleNewInformer`: `examples/informer.rs`. `TestPanicPropagated`: `informer.rs`. `TestEventPanics` and the tests of the end of a
-//!   handler: `handler.rs`, `observer.rs`.
+//! Tests that are elsewhere, or have no counterpart:
+//! - `TestDeltaFIFO_transformer`, `TestTransformingInformer` and its race, `TestSharedInformerTransformer`, `…NonMetaTransform`:
+//!   `objects_are_transformed_once_whatever_brings_them` in `upstream_informer.rs`; the version is read from the object that is
+//!   transformed.
+//! - `TestDeltaFIFO_ReplaceMakesDeletionsReplaced`, `…ReplaceDeltaType`: there is one kind of replacement. `TestDeltaFIFO_KeyOf`, and all
+//!   tests about the type of tombstones: a deletion always has an object, the last known one.
+//! - `TestDeltaFIFO_HasSynced` (7), `…HasSyncedCorrectOnDeletion`, the second half of `TestAddWhileActive`: `caught_up.rs`.
+//! - `TestRealFIFO_PopMultipleDeltaInBatch` (8), `…PopBrokenItemsInBatch` (4), `TestProcessDeltasInBatch` (4): nothing is popped in
+//!   batches, and applying cannot fail; a transaction is applied as one write. `…ReplaceAtomic` (4), `…ReplaceAtomicPop`: a list is always
+//!   one step, for every reader.
+//! - `Example`, `ExampleNewInformer`: `examples/informer.rs`. `TestPanicPropagated`: `informer.rs`. `TestEventPanics` and the tests of the
+//!   end of a handler: `handler.rs`, `observer.rs`.
 //! - `TestListenerResyncPeriods`, `TestResyncCheckPeriod`: `resync_every.rs`; `TestTypedFilteringResourceEventHandler`: `filter.rs`.
-//! - `TestSharedInformerStartRace`, `TestStateSharedInformer`'s panics, running twice: what is set is set by the builder, which running consumes.
-//! - `TestSharedInformerRemoveForeignHandler`, `TestRemovingRemovedSharedInformer`, `TestRemoveOnStoppedSharedInformer`: a registration is a value; it
-//!   knows whose it is, is dropped once, and may be dropped whenever.
-//! - `TestShutdown` (3): "an informer that ended holds no waker", `informer.rs`; nothing runs that is not polled.
-//! - `TestTypedResourceEventHandlerFuncs`, `…Adapter`, `TestTypedSharedIndexInformer*`, `TestNameForHandler`: everything is typed; a closure has no name.
+//! - `TestSharedInformerStartRace`, `TestStateSharedInformer`'s panics, running twice: the builder has all settings, and running consumes
+//!   it.
+//! - `TestSharedInformerRemoveForeignHandler`, `TestRemovingRemovedSharedInformer`, `TestRemoveOnStoppedSharedInformer`: a registration is
+//!   a value; it belongs to one handler, is dropped once, and may be dropped at any time.
+//! - `TestShutdown` (3): `an_informer_that_ended_holds_no_waker` in `informer.rs`; no code runs unless a future is polled.
+//! - `TestTypedResourceEventHandlerFuncs`, `…Adapter`, `TestTypedSharedIndexInformer*`, `TestNameForHandler`: everything is typed; a
+//!   closure has no name.
 
 use std::sync::Arc;
 use std::thread;
@@ -37,12 +41,12 @@ fn store() -> Objects {
     Store::builder(SCHEMA).seed(1).build().unwrap().into_shared()
 }
 
-/// Lists these at a version; what was there already has it from now on, too.
+/// Lists these objects at a version. The list and all its objects have this version from now on.
 fn replace(store: &Objects, objects: impl IntoIterator<Item = Object>, version: u64) {
     store.replace(objects, Version::new(version));
 }
 
-/// `=1@2` initial, `+1@2`, `1@2>3`, `-1@3`, and `?` if the deletion itself was missed.
+/// `=1@2` is initial, `+1@2` an addition, `1@2>3` an update, `-1@3` a deletion, with `?` if it was missed.
 fn brief(change: Change<u8, Object>) -> String {
     let object = change.object();
     let old = change.old().map_or(0, |old| old.version);
@@ -60,7 +64,7 @@ fn told(changes: &mut Subscription<u8, Object>) -> Vec<String> {
     std::iter::from_fn(|| changes.try_next()).map(brief).collect()
 }
 
-/// An observer's words.
+/// The changes that an observer has received.
 #[derive(Clone, Default)]
 struct Heard(Arc<Mutex<Vec<String>>>);
 
@@ -96,7 +100,7 @@ fn what_each_of_two_writers_wrote_is_told_in_its_order() {
     }
 }
 
-/// `TestDeltaFIFO_replaceWithDeleteDeltaIn` (kubernetes#83810): a deletion that nobody has heard of, and a list that has the key again.
+/// `TestDeltaFIFO_replaceWithDeleteDeltaIn` (kubernetes#83810): a deletion is pending when a list contains the key again.
 #[test]
 fn a_deletion_that_is_pending_survives_the_list_that_has_another_under_its_key() {
     let store = store();
@@ -108,7 +112,7 @@ fn a_deletion_that_is_pending_survives_the_list_that_has_another_under_its_key()
     assert_eq!(told(&mut changes), ["1@2!3"]);
 }
 
-/// `TestDeltaFIFOW_ReplaceMakesDeletionsForObjectsOnlyInQueue` (6): what only came by an event, and is not in the next list.
+/// `TestDeltaFIFOW_ReplaceMakesDeletionsForObjectsOnlyInQueue` (6): an object that was added by an event, and is not in the next list.
 #[test]
 fn what_a_list_has_not_got_is_deleted_once_though_only_an_event_told_of_it() {
     let store = store();
@@ -122,13 +126,13 @@ fn what_a_list_has_not_got_is_deleted_once_though_only_an_event_told_of_it() {
     replace(&store, [], 4);
     assert_eq!(heard.take(), ["+1@2", "-1@2?"]);
     assert_eq!(told(&mut prompt), ["-1@2?"]);
-    assert!(told(&mut late).is_empty(), "it came and went unseen");
-    // Deleted by an event: the list has nothing to delete.
+    assert!(told(&mut late).is_empty(), "an object that was deleted before it was received was delivered");
+    // Deleted by an event: the list deletes nothing.
     store.upsert(object(2, 5));
     store.apply(WatchEvent::Deleted(object(2, 6)));
     replace(&store, [], 7);
     assert_eq!(heard.take(), ["+2@5", "-2@6"]);
-    // Deleted and added again: the last one is what the list deletes.
+    // Deleted and added again: the list deletes the new object.
     store.upsert(object(3, 8));
     store.apply(WatchEvent::Deleted(object(3, 9)));
     store.upsert(object(3, 10));
@@ -138,7 +142,7 @@ fn what_a_list_has_not_got_is_deleted_once_though_only_an_event_told_of_it() {
     store.check().unwrap();
 }
 
-/// `TestDeltaFIFO_addUpdate`, `…_addReplace`: of three changes the last is told, and of an update and a list the newest.
+/// `TestDeltaFIFO_addUpdate`, `…_addReplace`: of three changes the last one is delivered, and of an update and a list the newest state.
 #[test]
 fn what_is_pending_of_a_key_is_one_change_to_the_newest() {
     let store = store();
@@ -157,8 +161,8 @@ fn what_is_pending_of_a_key_is_one_change_to_the_newest() {
     assert_eq!(told(&mut changes), ["+2@7"]);
 }
 
-/// `TestDeltaFIFO_enqueueingNoLister`, `…WithLister`: the deletion of what is not known is nobody's news. (client-go's newer queue tells its
-/// handlers; there it may be what they have not heard of yet, here what is in the store has been told or is pending.)
+/// `TestDeltaFIFO_enqueueingNoLister`, `…WithLister`: the deletion of an unknown object is not delivered. (client-go's newer queue delivers
+/// it, because handlers may not have received the object yet. Here every object in the store was delivered or is pending.)
 #[test]
 fn a_deletion_of_what_is_not_there_is_no_news_and_of_what_is_there_it_is() {
     let store = store();
@@ -171,8 +175,8 @@ fn a_deletion_of_what_is_not_there_is_no_news_and_of_what_is_there_it_is() {
     assert_eq!(heard.take(), ["-1@3"]);
 }
 
-/// `TestDeltaFIFO_ResyncNonExisting`, `…_Resync`, `…_UpdateResyncRace`, `TestRealFIFO_ResyncAtomic`. (client-go leaves out of a resync what is pending
-/// when it begins. Here it begins when nothing is, so it is of everything.)
+/// `TestDeltaFIFO_ResyncNonExisting`, `…_Resync`, `…_UpdateResyncRace`, `TestRealFIFO_ResyncAtomic`. (In client-go a resync leaves out the
+/// keys that are pending when it begins. Here it begins when nothing is pending, so it covers all objects.)
 #[test]
 fn a_resync_tells_what_is_there_and_never_instead_of_what_is_pending() {
     let store = store();
@@ -191,7 +195,8 @@ fn a_resync_tells_what_is_there_and_never_instead_of_what_is_pending() {
     assert_eq!(told(&mut changes), ["2@4>4"]);
 }
 
-/// `TestDeltaFIFO_DeleteExistingNonPropagated`: client-go tells both; who has heard of neither is told neither here, an observer both.
+/// `TestDeltaFIFO_DeleteExistingNonPropagated`: client-go delivers both changes. Here a subscriber that has received neither gets neither,
+/// and an observer gets both.
 #[test]
 fn what_came_and_went_is_two_steps_and_no_change() {
     let store = store();
@@ -204,8 +209,8 @@ fn what_came_and_went_is_two_steps_and_no_change() {
     assert_eq!((changes.pending(), told(&mut changes).len()), (0, 0));
 }
 
-/// `TestDeltaFIFO_ReplaceMakesDeletions` (5), `TestReplaceEvents` (3, atomic and not): three known objects, something done before a list, and the
-/// exact words and their order. The deletion of what is missed has the newest object known.
+/// `TestDeltaFIFO_ReplaceMakesDeletions` (5), `TestReplaceEvents` (3, atomic and not): three known objects, an operation before a list, and
+/// the exact changes and their order. The deletion of an object that is missing from the list has the newest known state.
 #[test]
 fn a_list_deletes_first_and_then_goes_through_in_its_order() {
     type Before = fn(&Objects);
@@ -236,7 +241,7 @@ fn a_list_deletes_first_and_then_goes_through_in_its_order() {
                 store.upsert(object(3, 6));
             },
             &["-3@5", "+3@6", "-2@1?", "-3@6?", "1@1>9"],
-            // Its end was heard of, and the next one came and went unseen.
+            // The subscriber knew the first object; the second one was added and deleted before it was received.
             &["-3@6?", "-2@1?", "1@1>9"],
         ),
     ];
@@ -249,7 +254,7 @@ fn a_list_deletes_first_and_then_goes_through_in_its_order() {
         before(&store);
         replace(&store, [object(1, 9)], 9);
         let sorted = |words: Vec<String>| {
-            // Among the deletions of a list there is no order.
+            // The deletions of a list have no order.
             let mut words = words;
             words.sort_by_key(|word| if word.ends_with('?') { word.clone() } else { String::new() });
             words
@@ -264,7 +269,7 @@ fn a_list_deletes_first_and_then_goes_through_in_its_order() {
     }
 }
 
-/// `TestReplaceEvents`: when something is told, the store has the whole list already.
+/// `TestReplaceEvents`: when a change is delivered, the store has the whole list already.
 #[test]
 fn what_is_told_of_a_list_is_told_when_all_of_it_is_there() {
     let store = store();
@@ -279,7 +284,8 @@ fn what_is_told_of_a_list_is_told_when_all_of_it_is_there() {
     assert_eq!(*seen.lock(), [3; 4]);
 }
 
-/// `TestDeltaFIFO_detectLineJumpers`: who is behind is told the newest of a key at the place of its first change; a key that was told queues anew.
+/// `TestDeltaFIFO_detectLineJumpers`: a late subscriber receives the newest state of a key at the position of its first pending change.
+/// After delivery, the next change of the key goes to the end.
 #[test]
 fn a_key_keeps_its_place_until_it_is_told_and_goes_to_the_end_then() {
     let store = store();
@@ -309,7 +315,7 @@ fn ten_that_wait_are_all_woken_by_the_end() {
     }
 }
 
-/// A consumer that holds what it was told, and checks that every change leads on from it.
+/// A subscriber that keeps the received state, and checks that every change follows from it.
 struct Follower {
     changes: Subscription<u8, Object>,
     held: Vec<Object>,
@@ -323,15 +329,16 @@ impl Follower {
     fn read(&mut self) {
         while let Some(change) = self.changes.try_next() {
             let known = self.held.iter().position(|object| object.key == *change.key());
-            // client-go's table of lawful transitions: added only if unknown, updated and deleted only if known, an update never to another.
+            // client-go's table of valid transitions: a key is added only if it is unknown, updated and deleted only if it is known, and an
+            // update never has another identity.
             let object = change.object();
             match (change.kind(), change.old()) {
                 (ChangeKind::Updated, Some(old)) => {
-                    assert_eq!(self.held[known.expect("an update of what is known")], **old);
+                    assert_eq!(self.held[known.expect("the updated object is known")], **old);
                     assert!(old.uid == object.uid && old.version <= object.version);
                 }
                 (kind, Some(old)) => {
-                    assert_eq!(self.held[known.expect("the end of what is known")].uid, old.uid);
+                    assert_eq!(self.held[known.expect("the deleted object is known")].uid, old.uid);
                     assert_eq!(kind == ChangeKind::Replaced, old.uid != object.uid);
                 }
                 (_, None) => assert_eq!(known, None),
@@ -345,14 +352,15 @@ impl Follower {
     }
 }
 
-/// An informer that has listed what the server has, and watches.
+/// Returns an informer that has listed the objects of the server, and watches.
 fn watching(server: &Server) -> World {
     let mut world = World::new(Informer::builder(SCHEMA, server.clone()));
     world.settle();
     world
 }
 
-/// `TestUpdate`, `TestHammerController`: hundreds of objects come, change and go; only lawful transitions are told, and every object's end.
+/// `TestUpdate`, `TestHammerController`: hundreds of objects are added, changed and deleted. Only valid transitions are delivered, and
+/// every deletion.
 #[test]
 fn only_lawful_transitions_are_told_and_every_end() {
     let server = server();
@@ -369,7 +377,7 @@ fn only_lawful_transitions_are_told_and_every_end() {
             }
             _ => server.break_watches(EXPIRED),
         }
-        // The first hears everything at once, the second now and then, the third at the end.
+        // The first follower receives all changes immediately, the second from time to time, the third at the end.
         if round % 3 == 0 {
             world.pass(std::time::Duration::from_secs(2));
         }
@@ -389,8 +397,9 @@ fn only_lawful_transitions_are_told_and_every_end() {
     }
 }
 
-/// `TestResetWatch` (2): a watch that is lost; what the next list brings is news, not the beginning.
-/// `TestSharedInformerWatchDisruption`: of what it brings, a consumer is told what has changed, and all else only by a resync of its own.
+/// `TestResetWatch` (2): a watch is lost; the changes that the next list delivers are not initial.
+///
+/// `TestSharedInformerWatchDisruption`: the list delivers only what has changed; a subscriber receives all other objects only by a resync.
 #[test]
 fn what_was_missed_is_told_and_nothing_else() {
     let server = server();
@@ -402,7 +411,7 @@ fn what_was_missed_is_told_and_nothing_else() {
     let (mut changes, mut resyncing) = (store.subscribe(), store.subscribe());
     assert_eq!(told(&mut changes), ["=1@2", "=2@3", "=3@4"]);
     assert_eq!(told(&mut resyncing).len(), 3);
-    // Its run future is not polled meanwhile.
+    // The run future is not polled during these operations.
     server.put(object(2, 0));
     server.put(object(4, 0));
     _ = server.delete(&3);
@@ -417,7 +426,7 @@ fn what_was_missed_is_told_and_nothing_else() {
     assert_eq!(told, ["+4@6", "-3@4?", "1@2>2", "2@3>5", "2@5>5", "4@6>6"]);
 }
 
-/// `TestStoreResourceVersion`: the store's version is the one of each event that was told, deletions as well.
+/// `TestStoreResourceVersion`: the store's version is that of each delivered event, also of a deletion.
 #[test]
 fn the_version_of_the_store_is_that_of_what_is_told() {
     let store = store();
@@ -436,8 +445,8 @@ fn the_version_of_the_store_is_that_of_what_is_told() {
     assert_eq!(store.version(), Version::new(7));
 }
 
-/// `TestAddWhileActive`, `TestRemoveWhileActive`, `TestSharedInformerMultipleRegistration`, `…RemoveHandler`: who comes late is told of all there
-/// is and then of what changes, each for itself; who has left is told nothing.
+/// `TestAddWhileActive`, `TestRemoveWhileActive`, `TestSharedInformerMultipleRegistration`, `…RemoveHandler`: a late observer receives all
+/// existing objects and then the changes; an observer that has ended receives nothing.
 #[test]
 fn who_comes_late_hears_all_and_who_has_left_nothing() {
     let store = store();
@@ -455,8 +464,8 @@ fn who_comes_late_hears_all_and_who_has_left_nothing() {
     assert!(first.take().is_empty());
 }
 
-/// `TestSharedInformerInitializationRace` (kubernetes#59822): who begins to listen while the first list is published hears of each object once.
-/// (Every interleaving of the two: the model `informer_cache::subscribe_vs_first_list`.)
+/// `TestSharedInformerInitializationRace` (kubernetes#59822): a subscription that begins while the first list is published receives each
+/// object once. (The model `informer_cache::subscribe_vs_first_list` checks every interleaving.)
 #[test]
 fn who_comes_beside_the_first_list_hears_of_each_object_once() {
     for _ in 0..200 {
@@ -474,7 +483,8 @@ fn who_comes_beside_the_first_list_hears_of_each_object_once() {
     }
 }
 
-/// `TestSharedInformerErrorHandling`: every failure is told, with when it is asked again; the status knows it by then, and a panic of who listens ends there.
+/// `TestSharedInformerErrorHandling`: every failure is reported with the time of the retry. The status shows it by then, and a panic of the
+/// callback is contained.
 #[test]
 fn every_failure_is_told_to_who_asked_for_it() {
     let server = server();
@@ -501,7 +511,7 @@ fn every_failure_is_told_to_who_asked_for_it() {
     server.break_watches(EXPIRED);
     world.settle();
     let told = std::mem::take(&mut *failures.lock());
-    // Of a version that is too old, the newest list is asked for at once.
+    // If the version is too old, the newest list is requested immediately.
     let expected = [(REFUSED, true), (EXPIRED, false), (OTHER, true), (INTERNAL, true), (EXPIRED, true)];
     let expected = expected.map(|(kind, waits)| (BackoffCause::Failed(kind), true, waits));
     assert_eq!(told, expected);
@@ -514,7 +524,8 @@ fn every_failure_is_told_to_who_asked_for_it() {
     );
 }
 
-/// What client-go's handlers do not have (kubernetes' issues on growing buffers): however much happens while a consumer sleeps, it costs what is live.
+/// client-go's handlers have growing buffers (several kubernetes issues). Here the pending changes of a slow subscriber cost no more than
+/// the live objects, however many changes occur.
 #[test]
 fn what_a_consumer_is_behind_by_is_bounded_by_the_keys() {
     struct Counted {
@@ -537,13 +548,14 @@ fn what_a_consumer_is_behind_by_is_bounded_by_the_keys() {
     let mut sleeping = [store.subscribe(), store.subscribe()];
     for version in 1..EVENTS {
         happens(version);
-        // Nothing has been told, so there is nothing to tell a change from.
+        // No object was delivered, so no old state is kept.
         assert!(objects() <= 10);
     }
     while sleeping[1].try_next().is_some() {}
     for version in EVENTS..2 * EVENTS {
         happens(version);
-        // For each key its newest object, the one that was told, and what is known of that one's end: the first and the last in question.
+        // Four objects at most for each key: the newest one, the one that was delivered, and the first and the last known state of that
+        // object's deletion.
         assert!(objects() <= 40, "{} objects", objects());
         assert!(sleeping.iter().all(|changes| changes.pending() <= 10));
     }

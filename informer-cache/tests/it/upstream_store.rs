@@ -1,12 +1,12 @@
 //! Counterparts of client-go's tests of its store and indexes, one named case each.
 //!
-//! What has no counterpart, and why:
-//! - `TestKeyError`: the key is a total function of the object; a key that is parsed fails where it is parsed (`surface`).
-//! - `TestWithStoreMetricsDefaulting`: no metrics here.
-//! - `TestTypedIndexersToIndexers`: every index is typed, there is no other kind to turn it into.
-//! - `TestObjectNames`: keys and their texts are the concern of `surface` and `key`.
-//! - `TestDeletionHandlingObjectToName`, `TestDeletedObjectGetObjectName`, `TestDeletedObjectGetKey`: a change has its key, and a
-//!   tombstone always has its object.
+//! Tests without a counterpart:
+//! - `TestKeyError`: the key is a total function of the object; parsing a key may fail (`surface`).
+//! - `TestWithStoreMetricsDefaulting`: the store has no metrics.
+//! - `TestTypedIndexersToIndexers`: every index is typed, and there is no other kind to convert to.
+//! - `TestObjectNames`: `surface` and `key` test keys and their texts.
+//! - `TestDeletionHandlingObjectToName`, `TestDeletedObjectGetObjectName`, `TestDeletedObjectGetKey`: a change has its key, and a deletion
+//!   always has its object.
 
 use std::sync::Arc;
 
@@ -74,7 +74,7 @@ fn add_update_delete_list_replace() {
     assert_eq!(list(&store), ["bar", "foo"]);
 }
 
-/// TestIndex (doTestIndex): all objects that share a value with an example.
+/// TestIndex (doTestIndex): all objects that share a value with an example object.
 #[test]
 fn index_by_the_values_of_an_example() {
     let store = store();
@@ -110,7 +110,7 @@ fn several_values_per_object() {
     assert_eq!(users_of(&store, "bert"), ["one", "two"]);
     assert_eq!(users_of(&store, "elmo"), ["tre"]);
     assert_eq!(users_of(&store, "oscar"), ["two"]);
-    assert!(users_of(&store, "elmo1").is_empty(), "an unknown value is empty");
+    assert!(users_of(&store, "elmo1").is_empty(), "an unknown value has objects");
 
     store.delete("tre", None);
     assert_eq!(users_of(&store, "ernie"), ["one"]);
@@ -170,7 +170,7 @@ fn values_come_and_go_with_each_update() {
     is(&[], &["key2"], &[]);
 }
 
-/// TestThreadSafeStoreRV. Ours never goes back with events, and objects without a version leave it.
+/// TestThreadSafeStoreRV. Here events never take the version back, and objects without a version do not change it.
 #[test]
 fn the_version_of_the_store() {
     let store = store();
@@ -180,16 +180,20 @@ fn the_version_of_the_store() {
     store.upsert(at("a", 3));
     assert_eq!(store.version(), Version::new(3));
     store.upsert(at("b", 2));
-    assert_eq!(store.version(), Version::new(3), "of another object, and older");
+    assert_eq!(store.version(), Version::new(3), "an older event of another object changed the version");
     store.upsert(at("c", 0));
     store.delete("c", None);
     assert_eq!(store.version(), Version::new(3));
     store.apply(WatchEvent::Deleted(at("a", 7)));
     assert_eq!(store.version(), Version::new(7));
     store.apply(WatchEvent::Deleted(at("a", 8)));
-    assert_eq!(store.version(), Version::new(8), "deleting nothing is still news");
+    assert_eq!(
+        store.version(),
+        Version::new(8),
+        "the deletion of an absent object did not advance the version"
+    );
     store.replace([at("x", 4)], Version::new(5));
-    assert_eq!(store.version(), Version::new(5), "a list is set, even back");
+    assert_eq!(store.version(), Version::new(5), "a list did not set its version, which is older");
     store.apply(WatchEvent::Bookmark(Version::new(4)));
     assert_eq!(store.version(), Version::new(5));
     store.apply(WatchEvent::Bookmark(Version::new(9)));
@@ -204,14 +208,14 @@ fn a_missing_index_is_an_error() {
     assert_eq!(store.by_index(&BY_NOTHING, "u").unwrap_err().name(), "byNothing");
     assert!(store.snapshot().index_values(&BY_NOTHING).is_err());
     assert_eq!(store.by_index(&BY_ID, "a").unwrap().len(), 1);
-    // The name and the type are the identity, not the handle.
+    // An index is identified by its name and its type, not by its handle.
     let again = Index::new("byId", |_: &Object| "never called");
     assert_eq!(store.by_index(&again, "a").unwrap(), [Arc::new(object("a", &["u"]))]);
     let other = Index::new("byId", |_: &Object| 7_u8);
     assert!(store.by_index(&other, &7).is_err());
 }
 
-/// TestListAll: counts of everything and of nothing.
+/// TestListAll: the number of all objects, and of none.
 #[test]
 fn everything_is_listed() {
     let schema = Schema::new(|number: &u32| *number, |_| Version::ZERO);
@@ -225,7 +229,7 @@ fn everything_is_listed() {
     store.check().unwrap();
 }
 
-/// TestCacheWithTransformer: the transformer is called, once for each object, and its result is stored.
+/// TestCacheWithTransformer: the transformation is called once for each object, and its result is stored.
 #[test]
 fn objects_are_transformed_before_they_are_stored() {
     let schema = Schema::new(|object: &Object| object.id, |object| Version::new(object.version));
@@ -240,7 +244,8 @@ fn objects_are_transformed_before_they_are_stored() {
     assert_eq!(users_of(&store, "everybody"), ["a", "b"]);
 }
 
-/// TestCacheTransactionShouldIndexErrors: all fine, none fine, some; here the objects are stored, and the errors told by key.
+/// TestCacheTransactionShouldIndexErrors: no error, only errors, some errors. Here the objects are stored, and the errors are reported by
+/// key.
 #[test]
 fn a_transaction_stores_what_an_index_fails_on() {
     static MOODY: Index<Object, &'static str> =
@@ -265,7 +270,7 @@ fn a_transaction_stores_what_an_index_fails_on() {
     }
 }
 
-/// TestThreadSafeStoreRV of a transaction: upstream takes the last object's version, ours the newest.
+/// TestThreadSafeStoreRV of a transaction: upstream sets the version of the last object, here the newest version is set.
 #[test]
 fn the_version_after_a_transaction() {
     let mut store = writer();
@@ -276,7 +281,7 @@ fn the_version_after_a_transaction() {
     assert_eq!(store.version(), Version::new(7));
 }
 
-/// TestIndexer: an index added to a store with objects is complete at once, and holds what comes later; its values agree.
+/// TestIndexer: an index that is added to a store with objects is complete immediately, and is updated by later writes; its values agree.
 #[test]
 fn an_index_added_late_is_complete() {
     static LATE: Index<Object, &'static str> = Index::many("late", |object| object.users.clone());
@@ -294,7 +299,7 @@ fn an_index_added_late_is_complete() {
     store.check().unwrap();
 }
 
-/// TestTypedIndexer: objects and keys by an index come in their own types, and a missing index is an error in each of the ways.
+/// TestTypedIndexer: an index returns objects and keys in their own types, and each query of a missing index is an error.
 #[test]
 fn results_have_their_types() {
     let store = store();
@@ -309,7 +314,7 @@ fn results_have_their_types() {
     assert!(snapshot.index_values(&BY_NOTHING).is_err());
 }
 
-/// TestListAll: by selectors of labels, some, everything and nothing.
+/// TestListAll: lists by label selectors that match some objects, all, or none.
 #[test]
 fn everything_is_listed_by_labels() {
     static ALL: Index<u32, ()> = Index::new("all", |_| ());

@@ -1,6 +1,6 @@
 //! Counterparts of client-go's tests of its store with expiry, one named case each.
 //!
-//! client-go finds out lazily, by reads; here a sweep takes out what has expired, and no read shows it before.
+//! client-go removes expired objects lazily, when they are read. Here an eviction removes them, and no read returns them before.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,7 @@ fn deletions(changes: &[Change<&'static str, TtlEntry<Object>>]) -> Vec<&'static
     changes.iter().map(|change| *change.key()).collect()
 }
 
-/// TestTTLExpirationBasic: an expired object is not there from the first read on, and it is deleted.
+/// TestTTLExpirationBasic: no read returns an expired object, and it is deleted.
 #[test]
 fn expiration_basic() {
     let (store, clock) = store(|_| Some(SECOND));
@@ -56,7 +56,7 @@ fn expiration_basic() {
     store.check().unwrap();
 }
 
-/// TestReAddExpiredItem: a key that has expired is as good as new.
+/// TestReAddExpiredItem: writing to a key that has expired is an addition.
 #[test]
 fn re_add_expired_item() {
     let (store, clock) = store(|_| Some(SECOND));
@@ -65,13 +65,17 @@ fn re_add_expired_item() {
     assert_eq!(store.upsert(object("foo", "baz")), WriteOutcome::Added);
     assert_eq!(store.get(&"foo").as_deref(), Some(&object("foo", "baz")));
     clock.advance(SECOND);
-    assert_eq!(store.get(&"foo").as_deref(), Some(&object("foo", "baz")), "its life began anew");
+    assert_eq!(
+        store.get(&"foo").as_deref(),
+        Some(&object("foo", "baz")),
+        "the time to live did not start again"
+    );
     assert!(store.evict_expired().is_empty());
     store.check().unwrap();
 }
 
-/// TestTTLList: of three only the one that lives for ever is listed, and the others are deleted. (Its list of keys shows all three in
-/// client-go.)
+/// TestTTLList: of three objects only the one that never expires is listed, and the others are deleted. (In client-go, the list of keys
+/// contains all three.)
 #[test]
 fn list() {
     let (store, clock) = store(|object| (object.id != "foo2").then_some(SECOND));
@@ -89,7 +93,8 @@ fn list() {
     store.check().unwrap();
 }
 
-/// TestTTLPolicy: alive up to its time and at exactly that, expired after it, and for ever with none. (client-go says none by 0 or less.)
+/// TestTTLPolicy: an object is visible up to and including its age, expired after it, and never expires without a time to live. (In
+/// client-go, 0 or less means no time to live.)
 #[test]
 fn policy() {
     let begin = Nanos::new(7);
