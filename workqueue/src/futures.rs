@@ -1,5 +1,4 @@
-//! EDGE. The futures of the queue, one type per async operation. Cancel safety: each type documents what dropping it
-//! does.
+//! EDGE. The futures of the queue, one type per async operation. Cancel safety: each type documents the effect of dropping it.
 
 pub(crate) mod add_when_room;
 pub(crate) mod drain;

@@ -156,7 +156,7 @@ fn what_comes_back_is_not_initial() {
     assert_eq!(next(&mut changes), told("+2", true));
 }
 
-/// The same through an informer, for every way to list. A relist after a lost watch is not initial.
+/// The first list of an informer is initial for earlier subscribers, for every way to list. A relist after a lost watch is not initial.
 #[test]
 fn an_informers_first_list_is_initial_for_who_was_there_before_it() {
     for (pages, streaming) in [(0, false), (2, false), (0, true)] {
@@ -271,7 +271,7 @@ fn an_empty_first_list_wakes_who_waits() {
     assert_eq!(over(&mut waits[2].0), Poll::Ready(Ok(())));
 }
 
-/// Like an empty list: all objects of the list are deleted before the subscriber requests a change.
+/// All objects of the first list are deleted before the subscriber requests a change, as if the list were empty.
 #[test]
 fn a_list_that_vanishes_unseen_is_waited_for_by_nobody() {
     let store = store();

@@ -71,8 +71,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     ///
     /// The future sometimes yields to other tasks although there is room, like that of [`get`](Self::get).
     ///
-    /// When room comes up, waiting tasks are woken first, in FIFO order, then blocked threads. The room is not
-    /// reserved: another `add` may take it before the woken adder does.
+    /// When a slot becomes free, waiting tasks are woken first, in FIFO order, then blocked threads. The slot is not reserved: another
+    /// `add` may take it before the woken adder does.
     ///
     /// # Errors
     /// Returns [`AddError`] with the key if the queue is shut down.
@@ -189,8 +189,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         self.add_many_tagged(keys, |key| self.shared.tag(key))
     }
 
-    /// Cancels the pending adds of a key: a Ready or waiting key leaves the queue; a leased key no longer runs again
-    /// when its lease ends, but the lease goes on. Returns whether there was anything to cancel.
+    /// Cancels the pending adds of a key. A Ready or waiting key leaves the queue. A leased key does not run again when its lease ends; the
+    /// lease itself continues. Returns whether there was an add to cancel.
     ///
     /// # Examples
     /// ```

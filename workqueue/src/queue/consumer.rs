@@ -72,7 +72,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Consumer<K, O, L, T> 
         self.queue.block(None, Some(&self.stop)).ok()
     }
 
-    /// Stops the consumer: its waiting getters return `None`, and it takes no more keys. Its leases go on. Idempotent.
+    /// Stops the consumer: its waiting getters return `None`, and it takes no more keys. Its leases continue. Idempotent.
     ///
     /// O(waiting getters of the queue), because all of them are woken to check.
     pub fn stop(&self) {

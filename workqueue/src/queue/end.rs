@@ -1,4 +1,4 @@
-//! SHELL. Ending a lease: user code decides what becomes of its key, then the lease ends in one step under the lock.
+//! SHELL. Ending a lease: user code decides on the transition of its key, then the lease ends in one step under the lock.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
@@ -238,7 +238,7 @@ pub(super) fn first(one: Option<Panic>, other: Option<Panic>) -> Option<Panic> {
     }
 }
 
-/// The decision on what becomes of the key of a lease, made before locking.
+/// The transition of the key of a lease, decided before locking.
 pub(crate) struct Decision {
     transition: Transition,
     now: Option<Nanos>,

@@ -293,7 +293,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         leases
     }
 
-    /// Creates a consumer, which takes keys and can be stopped while the queue goes on.
+    /// Creates a consumer, which takes keys and can be stopped without stopping the queue.
     #[must_use]
     pub fn consumer(&self) -> Consumer<K, O, L, T> {
         Consumer::new(self.clone())

@@ -18,7 +18,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// Pauses the queue: no key is handed out until [`resume`](Self::resume), and getters wait even if keys are Ready.
     /// Idempotent.
     ///
-    /// Everything else goes on: adds, deadlines, leases, and the results of a shutdown. A drain resumes the queue.
+    /// A pause does not affect adds, deadlines, leases, or the results of a shutdown. A drain resumes the queue.
     ///
     /// # Examples
     /// ```

@@ -199,7 +199,7 @@ fn what_is_given_back_and_was_added_meanwhile_runs_once() {
     assert_eq!(queue.add("a").unwrap(), Added::Dirty);
     lease.requeue();
     assert_eq!(serve(&queue), 1);
-    // Also if the key was added with a delay while it was leased.
+    // The same if the key was added with a delay while it was leased.
     queue.add("a").unwrap();
     let lease = queue.try_get().unwrap();
     queue.add_after("a", ns(50)).unwrap();

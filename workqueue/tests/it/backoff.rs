@@ -85,7 +85,7 @@ fn a_storm_of_events_cannot_drive_the_exponent_up() {
     assert_eq!((queue.num_requeues(&"a"), waits_until(&queue, "a")), (2, 30));
 }
 
-/// The same storm as rate-limited adds, without a worker.
+/// A storm of rate-limited adds, without a worker, counts one failure.
 #[test]
 fn a_storm_of_limited_adds_counts_once() {
     let (queue, _clock) = backoff();

@@ -400,7 +400,7 @@ fn a_drain_goes_by_what_is_suspended_now() {
     assert_eq!(drain.finish().ready, [('a', 1)]);
 }
 
-/// Also with a suspended key whose deadline has passed, before any operation has processed the deadline.
+/// This includes a suspended key whose deadline has passed, before any operation has processed the deadline.
 #[test]
 fn a_queue_of_suspended_keys_is_idle() {
     let (queue, clock) = timed(fair().max_leased(0));

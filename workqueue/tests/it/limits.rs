@@ -39,7 +39,7 @@ fn get_timeout_takes_a_key_that_comes_in_time() {
     assert_eq!(none.finish().unwrap_err(), GetTimeoutError::Closed);
 }
 
-/// Also if the future would yield to other tasks.
+/// A limit of zero returns a Ready key, even if the future would yield to other tasks.
 #[test]
 fn a_limit_of_zero_takes_what_is_there() {
     let clock = ManualClock::new();

@@ -437,7 +437,7 @@ fn panics<T>(act: impl FnOnce() -> T) -> bool {
     catch_unwind(AssertUnwindSafe(act)).is_err()
 }
 
-/// The key is added. The getter after the task whose waker panics is woken when that task is dropped.
+/// The key is added. If the task whose waker panics is dropped, the next getter is woken.
 #[test]
 fn a_waker_panics_in_an_add() {
     let queue = Queue::new();
@@ -524,7 +524,7 @@ fn a_waker_panics_when_the_timer_fires() {
     assert_eq!(*queue.try_get().unwrap(), "a");
 }
 
-/// A lease ends while a getter waits whose waker panics.
+/// A lease ends while a getter waits, and the waker of the getter panics.
 #[test]
 fn a_waker_panics_when_a_lease_ends() {
     let queue = Queue::new();

@@ -238,7 +238,7 @@ fn a_raise_does_not_postpone_a_key() {
     }
 }
 
-/// The same for a key that is Ready because its deadline has passed.
+/// Raising a key that is Ready because its deadline has passed does not postpone the key.
 #[test]
 fn a_raise_does_not_postpone_a_due_key() {
     let clock = ManualClock::new();

@@ -229,7 +229,7 @@ fn a_timer_that_panics_strands_nobody() {
     assert!(poll_with(get.as_mut(), &waker).is_ready());
 }
 
-/// The same with more watchers than fit into one batch of wakers.
+/// If the timer panics, all watchers are woken to try again, even if there are more than fit into one batch of wakers.
 #[test]
 fn a_timer_that_panics_strands_nobody_of_many() {
     let late = Late::default();

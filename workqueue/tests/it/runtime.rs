@@ -53,7 +53,7 @@ fn a_task_elsewhere_gets_delayed_keys_after_the_runtime_is_gone() {
     for queue in queues() {
         queue.add_after("a", SOON).unwrap();
         runtime().block_on(async { queue.get().await.unwrap().retry() });
-        // Also without any runtime.
+        // The second `get` runs without any runtime.
         block_on(async { queue.get().await.unwrap().succeed() });
         let mut far = Task::waiting(queue.get());
         queue.add_after("b", HOUR).unwrap();

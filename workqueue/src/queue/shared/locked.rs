@@ -1,4 +1,4 @@
-//! The data behind the lock: the state of the queue and its waiters. Decides which waiters to wake after a change.
+//! SHELL. The data behind the lock: the state of the queue and its waiters. Decides which waiters to wake after a change.
 
 use std::task::Waker;
 

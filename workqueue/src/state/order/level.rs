@@ -39,7 +39,7 @@ pub(super) struct Position {
     pub(super) since: Nanos,
     /// Second positions of the key with earlier turns are not valid.
     pub(super) valid_from: u64,
-    /// The level whose line or heap the key is in.
+    /// The level of the line or heap that contains the key.
     pub(super) level: i8,
     /// The highest level at which the key has a position.
     pub(super) top: i8,
