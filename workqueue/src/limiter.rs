@@ -153,7 +153,7 @@ impl<K: Key, L: Policy<K> + 'static> Limiter<K, L> {
             let failures = if counted && most.is_some() { inner.policy.num_requeues(key) } else { 0 };
             // A policy that counts nothing always returns 0.
             if failures > 0 && most.is_some_and(|most| failures >= most) {
-                // Before the policy is called again, because that call would drop the evicted keys under the lock.
+                // Takes the evicted keys before the policy is called again, because that call would drop them under the lock.
                 inner.policy.take_evicted(dead);
                 inner.policy.forget(key);
                 return Failure::Last { failures };

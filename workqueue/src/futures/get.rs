@@ -107,7 +107,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Future for Get<'
             if !waited {
                 locked.serve_at_once();
             }
-            // Reset, because a stream polls this future again.
+            // Resets the flag, because a stream polls this future again.
             this.gave_way = false;
             return Poll::Ready(Some(this.queue.lease(locked, now, id, key)));
         }

@@ -261,7 +261,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
                 *added = locked.state.add(new, now);
             }
         }));
-        // Also if `Eq` panicked: the keys before that are Ready, and waiters must be woken for them.
+        // This runs even if `Eq` panicked: the keys before it are Ready, and waiters must be woken for them.
         self.shared.finish(locked, now);
         if let Err(panic) = adding {
             resume_unwind(panic);

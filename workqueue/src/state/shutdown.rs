@@ -52,11 +52,11 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
     where
         K: Clone,
     {
-        // The only clones, made before any change: a panic in `Clone` does not stop the queue.
+        // These are the only clones. They are made before any change, so that a panic in `Clone` does not stop the queue.
         self.clone_keys(self.leased_slots(), &mut left.leased);
         self.shut_down(now);
         let (ready, waiting, leased) = self.slots(now);
-        // After `slots`, which gathers due keys and records the time since which they are due.
+        // Called after `slots`, which gathers due keys and records the time since which they are due.
         self.meter_stop(now);
         self.phase = Phase::Stopped;
         for (slots, keys) in [(ready, &mut left.ready), (waiting, &mut left.waiting)] {
