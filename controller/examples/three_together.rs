@@ -1,10 +1,10 @@
 //! The three crates together, without any Kubernetes: a warehouse whose items change, and a sign on each shelf that
-//! shows how many items lie there.
+//! shows how many items are on it.
 //!
 //! - informer-cache keeps the items in step with the warehouse, indexed by shelf;
 //! - every change becomes a key, the shelf, in the workqueue;
-//! - the controller reconciles each shelf that may show a wrong number. A sign that cannot be written is tried again,
-//!   later each time, as the exponential backoff from ratelimit says.
+//! - the controller reconciles each shelf whose sign may be wrong. A sign that cannot be written is retried with the exponential backoff of
+//!   ratelimit.
 //!
 //! Run it with `cargo run -p flyball-controller --example three_together`.
 
@@ -32,7 +32,7 @@ struct Item {
     version: u64,
 }
 
-/// Where a store finds key and version of an item.
+/// The functions that return the key and the version of an item.
 const ITEMS: Schema<Arc<str>, Item> =
     Schema::new(|item: &Item| item.name.clone(), |item| Version::new(item.version));
 
@@ -48,11 +48,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // The cache: the items of the warehouse, by name and by shelf.
     let items = Informer::builder(ITEMS, warehouse.clone()).index(&BY_SHELF).start()?;
 
-    // The queue: shelves; one that fails waits 10 ms, then 20 ms, and so on up to a second.
+    // The queue: its keys are shelves. A shelf that fails waits 10 ms, then 20 ms, and so on up to a second.
     let backoff = Exponential::new(Duration::from_millis(10)..=Duration::from_secs(1));
     let shelves = Queue::builder().limiter(backoff).timer(TokioTimer::current()).build();
 
-    // The controller: a shelf is reconciled when an item appears, changes, leaves, or moves from it or to it.
+    // The controller: a shelf is reconciled when one of its items is added, changes or is removed, and when an item moves from it or to it.
     let signs = Arc::new(Signs::default());
     let controller = Controller::new(shelves)
         .watches(&items, |change| {
@@ -63,12 +63,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .reconcile_timeout(Duration::from_secs(5))
         .max_attempts(10)
         .on_give_up(|shelf, failure| eprintln!("giving shelf {shelf} up: {failure}"))
-        .stop_when_idle(); // a service would say `.graceful_shutdown_on(a signal)` instead
+        .stop_when_idle(); // a service uses `.graceful_shutdown_on(a signal)` instead
     let (cache, wall) = (items.clone(), signs.clone());
     let running = tokio::spawn(controller.run(move |shelf: Arc<str>, _context| {
         let (cache, wall) = (cache.clone(), wall.clone());
         async move {
-            // One consistent view: it does not change while we look, and nobody waits for us.
+            // One consistent view: it does not change, and it does not block the writer.
             let count = cache.snapshot().by_index(&BY_SHELF, &shelf)?.map(|item| item.count).sum();
             wall.write(&shelf, count)?;
             Ok::<_, Box<dyn Error + Send + Sync>>(Action::await_change())
@@ -76,10 +76,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }));
 
     items.synced().await?;
-    warehouse.put("lamps", "A", 5); // moves: both shelves have to be looked at
+    warehouse.put("lamps", "A", 5); // the item moves: both shelves must be reconciled
     let last = warehouse.take("nuts");
 
-    // Wait until the cache has seen the last change, close it, and let the controller work off what is left.
+    // Wait until the cache has the last change, close it, and let the controller reconcile the remaining keys.
     items.store().wait_for_version(last).await?;
     items.shut_down();
     let report = running.await??;
@@ -91,7 +91,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The world outside that a reconcile changes. Every third sign cannot be written at the first try.
+/// The external state that a reconcile changes. Every third attempt to write a sign fails.
 #[derive(Default)]
 struct Signs {
     counts: Mutex<BTreeMap<Arc<str>, u32>>,
@@ -120,7 +120,7 @@ impl Warehouse {
     fn put(&self, name: &str, shelf: &str, count: u32) {
         self.history.send_modify(|history| {
             let version = history.len() as u64 + 1;
-            // A cache takes an addition of what it knows for a change.
+            // A cache treats the addition of a known object as an update.
             history.push(WatchEvent::Added(Item { name: name.into(), shelf: shelf.into(), count, version }));
         });
     }

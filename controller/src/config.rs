@@ -7,7 +7,6 @@ use crate::InvalidControllerConfig;
 
 /// The configuration of a controller, as data: with the feature `serde`, a section of a configuration file. See
 /// [`Controller::with_config`](crate::Controller::with_config).
-/// [`Controller::with_config`](crate::Controller::with_config).
 ///
 /// Missing settings have their defaults; unknown settings are errors. Durations are text: `"250ms"`, `"5s"`, `"2m"`.
 ///
@@ -30,7 +29,7 @@ use crate::InvalidControllerConfig;
 pub struct ControllerConfig {
     /// How many keys are reconciled at once: [`workers`](crate::Controller::workers).
     pub workers: usize,
-    /// The maximum number of workers, which is reached while all are busy:
+    /// The maximum number of workers, which the pool reaches while all workers are busy:
     /// [`workers_between`](crate::Controller::workers_between). Equal to `workers` unless set.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub max_workers: Option<usize>,
@@ -105,8 +104,8 @@ impl ControllerConfig {
 }
 
 impl Default for ControllerConfig {
-    /// The grace and the abort timeout together are below the 30 s that Kubernetes gives a pod, with time left to release a
-    /// lease and to exit. The sync timeout is controller-runtime's.
+    /// The grace and the abort timeout add up to less than the 30 s that Kubernetes gives a pod, so there is time left to release a lease and to
+    /// exit. The sync timeout is the one of controller-runtime.
     fn default() -> Self {
         Self {
             workers: 1,

@@ -74,14 +74,14 @@ impl fmt::Display for InvalidControllerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::ZeroWorkers => "a controller needs at least one worker",
-            Self::MaxWorkersBelowMin => "there must not be fewer workers at most than at least",
-            Self::ZeroWorkerIdleTimeout => "the time that an idle worker stays must be positive",
-            Self::ZeroBatchSize => "a batch must be of at least one key",
+            Self::MaxWorkersBelowMin => "the maximum number of workers must not be below the minimum",
+            Self::ZeroWorkerIdleTimeout => "the idle timeout of workers must be positive",
+            Self::ZeroBatchSize => "a batch must hold at least one key",
             Self::ZeroReconcileTimeout => "the reconcile timeout must be positive",
             Self::ZeroMaxAttempts => "the number of attempts must be positive",
             Self::ZeroConflictBackoff => "the wait after a conflict must be positive",
             Self::ConflictBackoffMaxBelowInitial => {
-                "the first wait after a conflict must not be longer than the longest"
+                "the first wait after a conflict must not be longer than the maximum wait"
             }
             Self::LimiterCountsNoFailures => {
                 "a limit of attempts needs a queue with a limiter that counts failures"

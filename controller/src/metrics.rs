@@ -110,8 +110,8 @@ use flyball_sync::panics;
 /// let controller = Controller::new(queue).metrics(QueueSink);
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` takes no metrics of a controller",
-    note = "implement `ControllerMetrics`, or take what `flyball_ops::PrometheusControllers::controller` makes",
+    message = "`{Self}` is not a sink for the metrics of a controller",
+    note = "implement `ControllerMetrics`, or use the sink that `flyball_ops::PrometheusControllers::controller` returns",
     note = "metrics of a queue are given to the queue: `Queue::builder().metrics(..)`"
 )]
 pub trait ControllerMetrics: Send + Sync + 'static {
@@ -202,7 +202,7 @@ pub(crate) struct WorkerMetricsGuard<'a>(pub(crate) Option<&'a dyn ControllerMet
 impl Drop for WorkerMetricsGuard<'_> {
     fn drop(&mut self) {
         if let Some(sink) = self.0 {
-            // The worker ends: a panic is not counted.
+            // A panic is not counted, because the worker has ended.
             panics::caught(|| sink.worker_stopped());
         }
     }
@@ -225,7 +225,7 @@ impl<'a> ReconcileMetricsGuard<'a> {
 impl Drop for ReconcileMetricsGuard<'_> {
     fn drop(&mut self) {
         if let Some(sink) = self.0 {
-            // No report is left to count a panic in.
+            // The report may be complete by now, so a panic is not counted.
             panics::caught(|| sink.reconcile_dropped());
         }
     }

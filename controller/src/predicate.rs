@@ -1,10 +1,10 @@
 //! PURE. Predicates: which changes cause a reconcile.
 //!
-//! A predicate is any function of a change: `|change| all(change) && any(change)` is the conjunction of two. This module has
-//! the usual ones, for [`WatchOptions::filter`](crate::WatchOptions::filter). All of them accept deletions.
+//! A predicate is any function of a change: `|change| all(change) && any(change)` is the conjunction of two. This module has the common ones, for
+//! [`WatchOptions::filter`](crate::WatchOptions::filter). All of them accept deletions.
 //!
-//! Predicates see every change before changes coalesce. An object that goes from A to B and back is two changes, however slow
-//! the workers are.
+//! Predicates receive every change, before changes coalesce. If an object goes from A to B and back to A, that is two changes, even if the workers
+//! are slow.
 //!
 //! # Examples
 //! ```
@@ -20,17 +20,16 @@
 //! let either = |change: &Change<&'static str, Pod>| spec(change) || labels(change);
 //!
 //! assert!(either(&Change::added("a", pod(1, vec![]), false)));
-//! assert!(!either(&Change::updated("a", pod(1, vec![]), pod(1, vec![])))); // its status, say
+//! assert!(!either(&Change::updated("a", pod(1, vec![]), pod(1, vec![])))); // only its status changed, for example
 //! assert!(either(&Change::updated("a", pod(1, vec![]), pod(2, vec![]))));
 //! assert!(either(&Change::updated("a", pod(2, vec![]), pod(2, vec!["new"]))));
 //! ```
 
 use flyball_informer_cache::{Change, ChangeKind};
 
-/// Returns whether an update changed this part of the object: its generation, its labels or its version, say.
+/// Returns whether an update changed this part of the object, for example its generation, its labels or its version.
 ///
-/// Returns `true` for additions, too: an addition may be the only event that is delivered of changes made while the watch was
-/// down.
+/// Returns `true` for additions, too: if the object changed while the watch was down, an addition may be the only event that reports it.
 pub fn changed<K, V, P: PartialEq>(
     part: impl Fn(&V) -> P + Send + Sync + 'static,
 ) -> impl Fn(&Change<K, V>) -> bool + Send + Sync + 'static {

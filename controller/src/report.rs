@@ -2,7 +2,7 @@
 //!
 //! | guarded by | |
 //! |---|---|
-//! | each [`Counter`] | an atomic, for itself; nothing is published by it. The report is made after all workers were joined; only a change that was being mapped when the events stopped may be counted too late for it |
+//! | each [`Counter`] | a single atomic, which publishes no other memory. The report is made after all workers were joined; only a change that was being mapped when the events stopped may be counted after the report was made |
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ use crate::{FailureClass, ReconcileOutcome};
 /// # let queue = Queue::builder().limiter(backoff).timer(TokioTimer::current()).build();
 /// queue.add_many(["good", "bad"]);
 /// let report: RunReport<&str> = Controller::new(queue)
-///     .metrics(()) // without it no reconcile is timed
+///     .metrics(()) // without metrics, durations are not measured
 ///     .graceful_shutdown_on(tokio::time::sleep(Duration::from_secs(4)))
 ///     .run(|key, _| async move {
 ///         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -43,7 +43,7 @@ use crate::{FailureClass, ReconcileOutcome};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RunReport<K> {
-    /// Keys of changes that the queue accepted, those that coalesced with a queued key included.
+    /// Keys of changes that the queue accepted, including those that coalesced with a queued key.
     pub keys_added: u64,
     /// Keys that were removed from the queue because the [key filter](crate::Controller::filter_keys) rejects them.
     pub filtered_keys: u64,
@@ -51,7 +51,7 @@ pub struct RunReport<K> {
     pub reconciles: u64,
     /// Batches that were [reconciled](crate::Controller::run_batches). Each of their keys also counts as a reconcile.
     pub batches: u64,
-    /// Successful reconciles that asked for a requeue.
+    /// Successful reconciles that requested a requeue.
     pub requeues: u64,
     /// Reconciles that returned an error.
     pub errors: u64,
@@ -71,8 +71,8 @@ pub struct RunReport<K> {
     /// The total durations of reconciles. Zero without [metrics](crate::Controller::metrics), because the clock is not read
     /// then.
     pub durations: ReconcileDurations,
-    /// Panics in mappers and other functions that were passed to the controller. The result of the call is missing, but a
-    /// change whose mapper panicked is mapped again.
+    /// Panics in mappers and other functions that were passed to the controller. The result of such a call is lost, but a change whose mapper
+    /// panicked is mapped again.
     pub callback_panics: u64,
     /// Changes whose mapper panicked at each attempt, so their keys are unknown.
     pub mapper_failures: u64,
@@ -88,7 +88,7 @@ pub struct RunReport<K> {
 pub struct ReconcileDurations {
     /// Reconciles that succeeded without a requeue.
     pub successes: Duration,
-    /// Reconciles that succeeded and asked for a requeue.
+    /// Reconciles that succeeded and requested a requeue.
     pub requeues: Duration,
     /// Reconciles that returned an error.
     pub errors: Duration,
@@ -117,19 +117,19 @@ pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
     pub(crate) fn count(&self) {
-        // Ordering: Relaxed, it counts and publishes nothing.
+        // Ordering: Relaxed, because the counter publishes no other memory.
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Adds to the counter, which saturates at its maximum.
     fn add(&self, amount: u64) {
-        // Ordering: Relaxed, it counts and publishes nothing.
+        // Ordering: Relaxed, because the counter publishes no other memory.
         let _ =
             self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |sum| Some(sum.saturating_add(amount)));
     }
 
     fn read(&self) -> u64 {
-        // Ordering: Relaxed, the workers that count were joined before.
+        // Ordering: Relaxed, because the workers that write the counter were joined before this read.
         self.0.load(Ordering::Relaxed)
     }
 }

@@ -56,8 +56,7 @@ pub(crate) struct RunSetup<K, O: Order<K>, L, T> {
     pub(crate) guard: RunGuard,
 }
 
-/// Runs the controller. `worker` is the future of one worker; `release` gives back the leases that no worker has started to
-/// reconcile.
+/// Runs the controller. `worker` is the future of one worker; `release` requeues leased keys whose reconcile has not started.
 pub(crate) async fn run<X, K, O, L, T, F, W>(
     runtime: X,
     setup: RunSetup<K, O, L, T>,
@@ -87,7 +86,7 @@ where
         initial_priority,
         counters: counters.clone(),
     };
-    // The cell is empty: a controller runs once.
+    // `set` cannot fail: a controller runs once.
     let _ = sink.set(keys);
     let workers = WorkerContext::new(
         runtime.clone(),
@@ -99,7 +98,7 @@ where
     );
     let workers = Arc::new(workers);
 
-    // An unbounded maximum is not reported, because it would be added to the others.
+    // An unbounded maximum is not reported, because a sink may add up the maxima of several controllers.
     if max_workers < usize::MAX {
         workers.report(|metrics| metrics.max_workers(max_workers));
     }
@@ -109,8 +108,8 @@ where
     }
 
     watches.begin(stop_when_idle);
-    // Before the caches have synced, so that no change is missed. A controller in standby observes all objects only when
-    // the standby ends: until then, keys of objects that are created and deleted would accumulate in its queue.
+    // The watches start before the caches have synced, so that no change is missed. A controller in standby starts them only when the standby ends:
+    // before that, keys of objects that are created and deleted would accumulate in its queue.
     if standby.is_none() {
         watches.start_all();
     }
@@ -131,7 +130,7 @@ where
             begins.await;
             watches.start_all();
         }
-        // Watches may have been added in the meantime.
+        // More watches may have been added during the standby.
         all_synced(&watches).await?;
         workers.open();
         watches.enter(Lifecycle::Running);
@@ -145,7 +144,7 @@ where
             let idle = async {
                 workers.phase.reached(RunPhase::Working).await;
                 watches.all_started().await;
-                // The last retry of changes whose mapper panicked; the report counts those that fail again.
+                // Maps the changes whose mapper panicked one last time; the report counts those at which it panics again.
                 let mappers = watches.subscribe().borrow().mappers();
                 mappers.iter().for_each(|(_, mapper)| mapper.remap_all(runtime.now()));
                 workers.phase.raise(RunPhase::Draining);
@@ -153,7 +152,7 @@ where
             };
             tokio::select! {
                 biased;
-                // Another watch was added, whose cache may fail.
+                // Another watch was added: its cache must be awaited, too.
                 () = watches.more_than(added) => {
                     workers.phase.resume();
                     continue;
@@ -164,17 +163,18 @@ where
                 queue.shut_down();
                 return pending().await;
             }
-            // A watch was added at the last moment.
+            // A watch was added just before the shutdown.
             workers.phase.resume();
         }
     };
     let lived: Result<(), RunError> = tokio::select! {
-        // In a fixed order, so that a simulated run replays. If the signal has already fired, nothing is started.
+        // Biased, so that a simulation with the same seed repeats the run. The signal is polled first: if it has already completed, nothing is
+        // started.
         biased;
         () = stop => Ok(()),
         lived = live => lived,
         ended = caches => ended,
-        () = map_all_again(&watches, &runtime) => unreachable!("it has no end"),
+        () = map_all_again(&watches, &runtime) => unreachable!("the loop that maps again never completes"),
     };
     let ended = match &lived {
         Err(RunError::CacheEnded(cache)) => Some(cache.clone()),
@@ -182,8 +182,7 @@ where
     };
     let active = watches.shut_down(ended);
     context.enter(ShutdownStage::ShuttingDown);
-    // Stops the events. A change that is being mapped on another thread may still add its keys; they become leftovers, or
-    // are refused.
+    // Stops the events. A change that is being mapped on another thread may still add its keys; they become leftovers, or the queue refuses them.
     let mappers: Vec<_> = active.into_iter().map(|active| active.mapper).collect();
 
     if settings.drain_on_shutdown && lived.is_ok() {
@@ -193,7 +192,7 @@ where
     } else {
         workers.phase.raise(RunPhase::Stopping);
     }
-    // A drain uses as many workers as before.
+    // During a drain the worker pool still scales up.
     let finish = workers.run_workers(&mut working, &worker);
     if runtime.timeout(settings.shutdown_grace, finish).await.is_none() {
         workers.phase.raise(RunPhase::Stopping);

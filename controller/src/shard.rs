@@ -26,7 +26,7 @@ use flyball_sync::random::mix;
 /// let shards = [0, 1, 2].map(|index| Shard::new(index, 3).unwrap());
 /// let mine: Vec<_> = shards.iter().filter(|shard| shard.contains("kube-system")).collect();
 /// assert_eq!(mine.len(), 1);
-/// assert!(Shard::new(3, 3).is_err()); // they are counted from 0
+/// assert!(Shard::new(3, 3).is_err()); // shards are counted from 0
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(try_from = "Unchecked"))]
@@ -35,7 +35,7 @@ pub struct Shard {
     of: u32,
 }
 
-/// The serialised form, not validated yet.
+/// The serialised form, before validation.
 #[cfg(feature = "serde")]
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]

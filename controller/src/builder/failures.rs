@@ -1,4 +1,4 @@
-//! EDGE. The settings for failures: what counts as one, and what happens to the key.
+//! EDGE. The settings for failures: which results count as a failure, and what happens to the key.
 //!
 //! Cancel safety: nothing here waits.
 
@@ -12,7 +12,7 @@ use flyball_workqueue::{Key, Order, QueueLimiter, SupportsAsync, SupportsDelays}
 use crate::run::retry::{QueueClock, schedule};
 use crate::{Action, Context, Controller, FailureClass, ReconcileError};
 
-/// Settings for failures: what counts as one, and what happens to the key.
+/// Settings for failures: which results count as a failure, and what happens to the key.
 impl<K, O, L, T> Controller<K, O, L, T>
 where
     K: Key,
@@ -80,7 +80,7 @@ where
     ///         let statuses = written.clone();
     ///         async move {
     ///             let status = ended.map_or_else(|failure| failure.to_string(), |_| "Ready".to_owned());
-    ///             statuses.lock().unwrap().insert(key, status); // an await of the cluster, for most
+    ///             statuses.lock().unwrap().insert(key, status); // most programs write to the cluster here
     ///             Ok::<_, Error>(())
     ///         }
     ///     })

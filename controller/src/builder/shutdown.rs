@@ -85,8 +85,7 @@ where
     /// Also reconciles the keys that are Ready at shutdown, within the [grace](Self::shutdown_grace). By default they are left in the
     /// queue: the next controller lists all objects anyway.
     ///
-    /// Retries and delayed keys are not served. The queue refuses adds from the signal on. Open [batches](Self::run_batches) are
-    /// closed at once.
+    /// Retries and delayed keys are not served. The queue refuses adds from the signal on. Open [batches](Self::run_batches) are closed immediately.
     ///
     /// # Examples
     /// ```
@@ -100,7 +99,7 @@ where
     /// # let queue = Queue::builder().timer(TokioTimer::current()).build();
     /// queue.add_many(["a", "b", "c"]);
     /// let report = Controller::new(queue)
-    ///     .graceful_shutdown_on(sleep(Duration::from_secs(1))) // while the first one is worked on
+    ///     .graceful_shutdown_on(sleep(Duration::from_secs(1))) // while the first key is reconciled
     ///     .drain_on_shutdown()
     ///     .run(|_, _| async {
     ///         sleep(Duration::from_secs(5)).await;
@@ -139,7 +138,7 @@ where
     /// # let queue = Queue::builder().timer(TokioTimer::current()).build();
     /// let numbers = Informer::builder(schema, server).start()?;
     /// numbers.synced().await?;
-    /// numbers.shut_down(); // this job is for the objects there are
+    /// numbers.shut_down(); // this job reconciles only the existing objects
     /// let report = Controller::new(queue)
     ///     .watches(&numbers, |change| *change.key())
     ///     .stop_when_idle()

@@ -152,7 +152,7 @@ where
     /// # let queue = Queue::builder().timer(TokioTimer::current()).build();
     /// let of_pods = Controller::new(queue)
     ///     .watches(&pods, |change| *change.key())
-    ///     // Its reconciles look at nodes, too.
+    ///     // Its reconciles read nodes, too.
     ///     .wait_for_cache(async move { nodes.synced().await });
     /// # let _ = of_pods.run(|_, _| async { Ok::<_, String>(Action::await_change()) }).await;
     /// # }
@@ -261,7 +261,7 @@ where
     ///
     /// let queue = Queue::builder().order(Priority::new()).timer(sim.timer()).build();
     /// let controller = Controller::new(queue.clone()).watches(&numbers, |change| *change.key()).initial_priority(-10);
-    /// queue.add(9)?; // a change, say
+    /// queue.add(9)?; // stands for a change
     /// let (send, order) = mpsc::channel();
     /// sim.run(controller, move |key, _| {
     ///     send.send(key).unwrap();

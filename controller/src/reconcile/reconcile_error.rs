@@ -66,7 +66,7 @@ impl fmt::Display for ReconcileError {
 impl Error for ReconcileError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            // The message is that of the error itself.
+            // `Display` prints the message of `error` itself, so the source is the next error in the chain.
             Self::Error(error) => error.source(),
             Self::Panic(_) | Self::Timeout(_) => None,
         }

@@ -8,7 +8,7 @@ use crate::{Action, FailureClass, ReconcileError};
 pub enum ReconcileOutcome {
     /// The reconcile succeeded, and its key waits for the next change.
     Succeeded,
-    /// The reconcile succeeded, and asked for a requeue.
+    /// The reconcile succeeded, and requested a requeue.
     Requeued,
     /// The reconcile returned an error.
     Failed(FailureClass),

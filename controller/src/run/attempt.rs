@@ -1,6 +1,6 @@
-//! EDGE. One call of a user future, whose result, error, panic or timeout becomes a value.
+//! EDGE. One call of a user future: its result, error, panic or timeout is returned as a value.
 //!
-//! Cancel safety: the user future is dropped with this one, and a panic while it is dropped does not propagate.
+//! Cancel safety: dropping this future drops the user future, and catches a panic of that drop.
 
 use std::error::Error;
 use std::future::{Future, poll_fn};
@@ -41,7 +41,7 @@ where
     outcome
 }
 
-/// The user future, in an option, so that its drop can be guarded like its polls, wherever the worker ends.
+/// The user future in an `Option`, so that its drop runs under the same guard as its polls, also if the worker is aborted.
 struct Running<'a, R>(Pin<&'a mut Option<R>>);
 
 impl<R> Running<'_, R> {
@@ -52,7 +52,7 @@ impl<R> Running<'_, R> {
 
 impl<R> Drop for Running<'_, R> {
     fn drop(&mut self) {
-        // Does something only if the worker is aborted. The panic is not reported: the key is a leftover.
+        // The option still holds the future only if the worker is aborted. A panic is not reported: the key is a leftover.
         let _ = self.end();
     }
 }

@@ -1,16 +1,15 @@
-//! SHELL. A worker for batches: collects a batch, reconciles it, and ends the lease of each key with its result; until the
-//! queue is closed.
+//! SHELL. A worker for batches: collects a batch, reconciles it, and ends the lease of each key with its result, until the queue is closed.
 //!
 //! | guarded by | |
 //! |---|---|
-//! | `collected` | a lock that is held across awaits, by the worker that collects. The other workers wait for it as they would for a key |
+//! | `collected` | an async lock that the collecting worker holds across awaits. The other workers wait for this lock, as they would otherwise wait for a key |
 //!
-//! Only one worker collects, otherwise the keys of a group would be spread over as many batches as there are workers. While all
-//! workers are busy none collects, and keys stay in the queue, in its order.
+//! Only one worker collects at a time, otherwise the keys of a group would be spread over as many batches as there are workers. While all workers are
+//! busy, no worker collects, and keys stay in the queue, in its order.
 //!
-//! Cancel safety: the collected leases are in the accumulator, not in the future of the collecting worker: dropping that future
-//! drops no lease, and the next worker continues with them. The leases that are in the accumulator when the controller is
-//! dropped are treated like running reconciles: each key counts as failed, and is retried.
+//! Cancel safety: the accumulator owns the collected leases, not the future of the collecting worker. Dropping that future drops no lease, and the
+//! next worker continues with them. If the controller is dropped, the leases in the accumulator are dropped like those of running reconciles: each
+//! key counts as failed, and is retried.
 
 pub(crate) mod accumulator;
 
@@ -34,11 +33,11 @@ use crate::{Action, Context, ReconcileError};
 use flyball_sync::panics;
 use tokio::sync::Mutex as Turn;
 
-/// The maximum number of keys in open batches, in units of full batches: the queue's order applies only to keys that are still
+/// The maximum number of keys in open batches, in units of full batches. It is small, because the queue's order applies only to keys that are still
 /// in the queue.
 const MAX_OPEN_BATCHES: usize = 8;
 
-/// The maximum number of dequeued keys that join no batch before due batches are checked.
+/// The maximum number of dequeued keys that join no batch, before the deadlines of open batches are checked again.
 const MAX_DROPPED: usize = 64;
 
 /// The batch configuration, the reconcile function, and the keys that were collected so far.
@@ -66,7 +65,7 @@ where
     G: Key,
     F: Send + Sync + 'static,
 {
-    /// Serves the queue until it is closed, or the worker expires.
+    /// Serves the queue until it is closed, or until the worker is idle for too long.
     pub(crate) async fn work_batches<R, E>(self: Arc<Self>)
     where
         F: Fn(Vec<K>, Context) -> R,
@@ -83,9 +82,9 @@ where
         }
     }
 
-    /// Gives back the leases of open batches, when no worker will reconcile them any more.
+    /// Requeues the leases of open batches, when no worker will reconcile them any more.
     pub(crate) fn release(&self) {
-        // No worker collects at that time. A worker that does was cancelled, and drops no lease of the accumulator.
+        // The lock is free, unless a worker that will be aborted still holds it. That worker drops no lease of the accumulator.
         let Some(mut collected) = self.reconcile.collected.try_lock().ok() else { return };
         while collected.next_due().is_some() {
             let batch = self.call(|| collected.oldest()).flatten();
@@ -93,13 +92,13 @@ where
         }
     }
 
-    /// Collects the next batch, once this worker has the lock; `None` once the queue is closed.
+    /// Waits for the lock, then collects the next batch; returns `None` once the queue is closed.
     async fn collect(&self) -> Option<Vec<Lease<K, T>>> {
         let mut collected = self.reconcile.collected.lock().await;
         loop {
-            // Ready keys are taken first, so that a batch without a wait gets all that are Ready; but not before a
-            // batch whose time is over, because there may always be a Ready key. A key that joins no batch may be
-            // added again immediately, so their number is limited.
+            // Dequeues Ready keys before it looks at open batches, so that a batch with a window of zero gets all Ready keys. An overdue batch is
+            // returned first, because there may always be another Ready key. A key that joins no batch may be added again immediately, so the number
+            // of such keys per pass is limited.
             let (mut dropped, mut held_back) = (0, false);
             while dropped < MAX_DROPPED {
                 if self.phase.has(RunPhase::Stopping) {
@@ -120,8 +119,7 @@ where
                 self.runtime.yield_now().await;
             }
             let now = self.runtime.now();
-            // Ready keys that are not handed out are held back by a cap of their group; keys in open batches count
-            // for that cap.
+            // Ready keys that the queue does not hand out are held back by a cap of their group; keys in open batches count toward that cap.
             let waits = !held_back && !self.is_draining();
             let batch = self.call(|| if waits { collected.due(now) } else { collected.oldest() });
             if let Some(batch) = batch.flatten() {
@@ -132,7 +130,7 @@ where
                 Some(due) => {
                     let limit = due.saturating_sub(now);
                     tokio::select! {
-                        // In a fixed order, so that a simulated run replays.
+                        // Biased, so that a simulation with the same seed repeats the run.
                         biased;
                         taken = self.runtime.timeout(limit, self.queue.get()) => taken,
                         () = self.draining() => None,
@@ -171,8 +169,7 @@ where
 
     /// Adds a key to the accumulator.
     fn put(&self, collected: &mut Accumulator<G, Lease<K, T>>, lease: Lease<K, T>) -> Put<Lease<K, T>> {
-        // `Eq` and `Hash` of the group, and the clock, are user code, too. If they panic, the lease is dropped, which
-        // is a failure.
+        // `Eq` and `Hash` of the group, and the clock, are user code, too. If they panic, the lease is dropped, which counts as a failure.
         let taken = self.filter_key(lease).and_then(|lease| {
             self.call(|| {
                 let group = (self.reconcile.batches.group)(lease.key());
@@ -193,8 +190,7 @@ where
         E: Into<Box<dyn Error + Send + Sync>> + Send,
     {
         let metrics = self.config.metrics.as_deref();
-        // `Clone` of a key is user code, too: a key whose clone panics has failed, and the batch consists of the
-        // others.
+        // `Clone` of a key is user code, too. A key whose clone panics fails, and the batch is called with the other keys.
         let (mut keys, mut leases) = (Vec::with_capacity(batch.len()), Vec::with_capacity(batch.len()));
         for lease in batch {
             match copied(&lease) {
@@ -226,11 +222,11 @@ where
         let results = results.and_then(|results| check_results(results, count));
         let results = match results {
             Ok(results) => results,
-            // The failure of the batch is the failure of each of its keys.
+            // If the batch fails as a whole, each of its keys fails.
             Err(failure) => vec![Err(Arc::new(failure)); count],
         };
-        // All at once: no key waits for the `finally` of another one, and if one of them is cancelled, the others are
-        // not lost with it.
+        // The futures run concurrently: no key waits for the `finally` of another one, and if one is cancelled, the results of the others are not
+        // lost.
         let ends = held.into_iter().zip(results);
         let mut ends: Vec<_> = ends
             .map(|((lease, metrics_guard), result)| Box::pin(self.end_of(lease, metrics_guard, result)))
@@ -266,7 +262,7 @@ enum Put<L> {
     /// The key completed a batch, or exceeded the limit of collected keys.
     Full(Vec<L>),
     Open,
-    /// The key belongs to another replica, or failed: it is not leased any more.
+    /// The key is not leased any more: it belongs to another replica, or it failed.
     Dropped,
 }
 
@@ -290,7 +286,7 @@ where
     }
 }
 
-/// A batch returned another number of results than it has keys, so results cannot be matched to keys.
+/// A batch returned a number of results that differs from its number of keys, so results cannot be assigned to keys.
 #[derive(Debug)]
 struct WrongResultCount {
     said: usize,

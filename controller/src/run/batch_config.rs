@@ -12,13 +12,13 @@ use std::time::Duration;
 /// use flyball_controller::BatchConfig;
 /// use std::time::Duration;
 ///
-/// // Up to a hundred of one namespace, and none waits longer than 50 ms for the others.
+/// // Up to a hundred keys of one namespace. A batch waits at most 50 ms for more keys.
 /// let batches = BatchConfig::new(100)
 ///     .max_wait(Duration::from_millis(50))
 ///     .group_by(|(namespace, _name): &(String, String)| namespace.clone());
 /// # let _ = batches;
 /// ```
-#[must_use = "it only says what a batch is"]
+#[must_use = "a batch configuration does nothing until it is passed to `run_batches`"]
 pub struct BatchConfig<K, G = ()> {
     pub(crate) max_size: usize,
     pub(crate) max_wait: Duration,
@@ -36,7 +36,7 @@ impl<K, G> BatchConfig<K, G> {
     /// Sets how long a batch that is not full waits for more keys, from its first key on.
     ///
     /// While a cap of [`Fair`](flyball_workqueue::Fair) holds Ready keys back, open batches do not wait any longer: their
-    /// keys count for that cap, and the controller cannot determine whether they caused it. So while one group is at its cap,
+    /// keys count for that cap, and the controller cannot determine whether they caused it. While one group is at its cap,
     /// batches of other groups are smaller, too.
     pub fn max_wait(self, max_wait: Duration) -> Self {
         Self { max_wait, ..self }

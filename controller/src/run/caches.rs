@@ -29,7 +29,7 @@ pub(crate) async fn synced<X: Runtime>(
                 wait
             });
             tokio::select! {
-                // In a fixed order, so that a simulated run replays.
+                // Biased, so that a simulation with the same seed repeats the run.
                 biased;
                 // The wait cannot fail, because the set holds the sender.
                 _ = changes.changed() => {}
@@ -49,8 +49,8 @@ pub(crate) async fn synced<X: Runtime>(
     })
 }
 
-/// Waits until a required cache ends, which is an error, or until every cache was stopped, if `stop_when_idle` is set. Returns
-/// the number of watches that had been added by then.
+/// Waits until a required cache ends, and returns an error. If `stop_when_idle` is set, waits until every cache was stopped, and returns the number
+/// of watches that had been added by then.
 pub(crate) async fn ended(watches: &WatchSet, stop_when_idle: bool) -> Result<usize, RunError> {
     let mut changes = watches.subscribe();
     loop {
@@ -78,7 +78,7 @@ pub(crate) async fn ended(watches: &WatchSet, stop_when_idle: bool) -> Result<us
     }
 }
 
-/// Waits for all of them concurrently, so that a failure is noticed while others are still awaited.
+/// Waits for all futures concurrently, so that a failure of one is returned while the others are still pending.
 pub(crate) async fn all<E>(mut waits: Vec<BoxFuture<Result<(), E>>>) -> Result<(), E> {
     poll_fn(|cx| {
         let mut failed = None;

@@ -15,9 +15,9 @@ use crate::run::watch_options::WatchOptions;
 use crate::run::watch_set::{WatchSet, WeakSet};
 use crate::run::watched_informer::{KeySink, watched};
 
-/// A handle that adds watches to a controller, and removes them: before it runs, while it waits for its caches, in standby, and
-/// while it reconciles. Created by [`Controller::handle`](crate::Controller::handle). A clone costs two reference counts.
-/// Dropping all handles changes nothing, and a handle keeps no part of a controller alive that has ended.
+/// A handle that adds watches to a controller, and removes them: before the run, while the controller waits for its caches, in standby, and while it
+/// reconciles. Created by [`Controller::handle`](crate::Controller::handle). A clone costs two reference counts. Dropping all handles changes
+/// nothing, and a handle does not keep a controller alive that has ended.
 ///
 /// # Examples
 /// Watches a kind that is created while the controller runs, and deleted later:
@@ -55,7 +55,7 @@ use crate::run::watched_informer::{KeySink, watched};
 /// ```
 pub struct ControllerHandle<K, O: Order<K> = Fifo, L = NoLimiter, T = NoDelays> {
     pub(crate) watches: WatchSet,
-    /// Weak: a handle that outlives its controller keeps neither its queue nor its key filter.
+    /// Weak: a handle that outlives its controller keeps neither the queue nor the key filter alive.
     pub(crate) sink: Weak<OnceLock<KeySink<K, O, L, T>>>,
 }
 

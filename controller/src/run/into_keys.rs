@@ -38,7 +38,7 @@ use std::iter::once;
     note = "a mapper returns a key of the queue, an `Option` of one, or an iterator of several"
 )]
 pub trait IntoKeys<K, M> {
-    /// Returns the keys, in their order.
+    /// Returns the keys in the order of the iterable.
     ///
     /// # Examples
     /// ```

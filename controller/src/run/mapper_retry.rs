@@ -1,9 +1,9 @@
-//! SHELL. Mapping again: changes whose mapper panicked, until it succeeds, and all objects at each resync.
+//! SHELL. Maps changes again whose mapper panicked, until the mapper returns, and all objects at each resync.
 //!
 //! | guarded by | |
 //! |---|---|
-//! | `failed` | a `watch` channel: changes that failed for the first time, pushed by the informer and taken out by the run future. No user code runs under its lock |
-//! | `waiting` | the changes that the run future has taken in, with a backoff for each object. Its lock is never contended, because `Hash`, `Eq` and `Clone` of keys run under it |
+//! | `failed` | a `watch` channel: the informer pushes changes whose mapper panicked for the first time, and the run future takes them out. No user code runs under its lock |
+//! | `waiting` | the changes that the run future has taken out of `failed`, with a backoff for each object. `Hash`, `Eq` and `Clone` of keys run under its lock, which is never contended |
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::future::poll_fn;
@@ -30,7 +30,7 @@ const KEPT: usize = 16;
 
 /// The mapper of one informer, and the changes at which it panicked.
 pub(crate) struct Mapper<OK, V, M> {
-    /// `None` only while this is dropped.
+    /// `None` only during the drop of the mapper.
     map: Option<M>,
     informer: Informer<OK, V>,
     resync_every: Option<Duration>,
@@ -41,10 +41,10 @@ pub(crate) struct Mapper<OK, V, M> {
 
 /// A type-erased [`Mapper`].
 pub(crate) trait RetryMapping: Send + Sync {
-    /// Returns when the next change is to be mapped again, including those that have failed by now.
+    /// Returns when the next failed change is mapped again; moves new failed changes to the waiting ones first.
     fn next_due(&self, now: Duration) -> Option<Duration>;
 
-    /// Maps the changes of one object again that are due; `false` if there are none.
+    /// Maps the changes of one object that is due again; returns `false` if none is due.
     fn remap_due(&self, now: Duration) -> bool;
 
     /// Maps all failed changes again.
@@ -53,20 +53,20 @@ pub(crate) trait RetryMapping: Send + Sync {
     /// Returns the number of failed changes.
     fn pending(&self, now: Duration) -> usize;
 
-    /// Waits until there is a failed change to take in.
+    /// Waits until there is a new failed change.
     fn failed(&self) -> BoxFuture<()>;
 
     /// The period in which all objects are mapped again, if there is one.
     fn resync_every(&self) -> Option<Duration>;
 
-    /// Maps all existing objects, one at each poll. The caller must poll it again without a wake-up.
+    /// Maps all existing objects, one in each poll. The future does not wake the task: the caller must poll it again.
     fn resync(self: Arc<Self>) -> BoxFuture<()>;
 }
 
 /// The failed changes of each object, oldest first, in the order in which objects are mapped again.
 ///
 /// # Invariants
-/// 1. `objects` maps each object that has changes in `order` to its key there, and no others.
+/// 1. `objects` maps each object that has changes in `order` to its key there, and holds no other objects.
 /// 2. Each object has 1 to `KEPT` changes.
 struct Waiting<OK, V> {
     objects: HashMap<OK, Place>,
@@ -84,7 +84,7 @@ struct Failed<OK, V> {
 }
 
 impl<OK: Clone + Eq, V, M: Fn(&Change<OK, V>, bool)> Mapper<OK, V, M> {
-    /// `map` receives whether it maps a change, or an object at a resync.
+    /// The second argument of `map` is `true` for an object at a resync, and `false` for a change.
     pub(crate) fn new(
         map: M,
         informer: Informer<OK, V>,
@@ -135,13 +135,13 @@ impl<OK: Clone + Eq + Hash, V> Waiting<OK, V> {
         let fresh = || Failed { changes: VecDeque::new(), wait: WAITS[0] };
         let failed = self.order.entry(place).or_insert_with(fresh);
         failed.changes.push_back(change);
-        // The remaining changes still map to the keys of the newest state and of the one before it.
+        // The oldest change is dropped. The remaining ones still map to the keys of the newest state and of the state before it.
         if failed.changes.len() > KEPT {
             discard(failed.changes.pop_front());
         }
     }
 
-    /// Takes out the first object that is due.
+    /// Removes and returns the first object that is due.
     fn take_due(&mut self, now: Duration) -> Option<Failed<OK, V>> {
         let first = self.order.first_entry().filter(|first| first.key().0 <= now)?;
         let failed = first.remove();
@@ -151,7 +151,7 @@ impl<OK: Clone + Eq + Hash, V> Waiting<OK, V> {
         Some(failed)
     }
 
-    /// Puts an object back whose mapper panicked again.
+    /// Puts back an object whose mapper panicked again, with twice the wait.
     fn put_back(&mut self, mut failed: Failed<OK, V>, now: Duration) {
         let Some(change) = failed.changes.front() else { return };
         let wait = failed.wait.saturating_mul(2).min(WAITS[1]);
@@ -173,12 +173,12 @@ where
     OK: Clone + Eq + Hash,
     M: Fn(&Change<OK, V>, bool),
 {
-    /// Runs `act` on the waiting changes. Only the run future calls this, and never recursively.
+    /// Calls `act` with the waiting changes. Only the run future calls this, and never recursively, so the lock is free.
     fn waiting<T>(&self, act: impl FnOnce(&mut Waiting<OK, V>) -> T) -> Option<T> {
         Some(act(&mut *self.waiting.try_lock().ok()?))
     }
 
-    /// Takes in the changes that failed: they are mapped again after a wait.
+    /// Moves the failed changes to the waiting ones: they are mapped again after a wait.
     fn take_in(&self, now: Duration) {
         let mut taken = Vec::new();
         self.failed.send_if_modified(|failed| {
@@ -238,7 +238,7 @@ where
 
     fn failed(&self) -> BoxFuture<()> {
         let mut changes = self.failed.subscribe();
-        // Failed changes that are already there must not be missed.
+        // The receiver is not notified of failed changes that are already in the channel.
         let there = !self.failed.borrow().is_empty();
         Box::pin(async move {
             if !there {
@@ -256,7 +256,7 @@ where
         Box::pin(async move {
             let objects = self.informer.snapshot();
             for change in objects.initial_changes() {
-                // Once the informer has stopped, a resync would keep a controller from being idle.
+                // A resync after the informer has stopped would keep the controller from being idle.
                 if self.informer.is_stopped() {
                     return;
                 }
@@ -326,7 +326,7 @@ pub(crate) async fn map_all_again<X: Runtime>(watches: &WatchSet, runtime: &X) {
         }
         let run_all = poll_fn(|cx| {
             running.iter_mut().for_each(|(_, retry)| _ = retry.as_mut().poll(cx));
-            // The future that is polled first uses the task's budget first.
+            // The future that is polled first can use the most of the task's budget, so the order rotates.
             let first = usize::from(!running.is_empty());
             running.rotate_left(first);
             Poll::<()>::Pending

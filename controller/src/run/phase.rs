@@ -2,7 +2,7 @@
 //!
 //! | guarded by | |
 //! |---|---|
-//! | the phase | a `watch` channel: written by the run future alone, read by the workers |
+//! | the phase | a `watch` channel that only the run future writes, and the workers read |
 //!
 //! The phase only advances, except when a new watch ends a drain.
 
@@ -34,7 +34,7 @@ impl PhaseSignal {
         });
     }
 
-    /// Ends a drain because more changes may come.
+    /// Ends a drain, because more changes may arrive.
     pub(crate) fn resume(&self) {
         self.0.send_if_modified(|pace| {
             let drains = *pace == RunPhase::Draining;

@@ -2,14 +2,14 @@
 //!
 //! | guarded by | |
 //! |---|---|
-//! | `pool` | the lock of a `watch` channel. Every decision is one call of the state machine under it; a worker that needs another worker wakes the run future, and only the run future starts workers |
+//! | `pool` | the lock of a `watch` channel. Each decision is one call of the state machine under this lock. A worker that needs another worker wakes the run future, and only the run future starts workers |
 //!
 //! A pool of a fixed size is never locked.
 //!
 //! # A key waits only while all `max` workers are busy
-//! When a worker takes a key, another idle worker remains, or the pool is at its maximum (invariant 2 of the state machine). An
-//! idle worker has checked the queue after it was counted as idle, or is about to. A worker that is woken while it stops passes
-//! the wake-up on to another idle worker; there is one, otherwise it would not stop.
+//! When a worker takes a key, another idle worker remains, or the pool is at its maximum (invariant 2 of the state machine). A worker that is counted
+//! as idle checks the queue after it was counted. A worker that is woken while it stops passes the wake-up on to another idle worker: a worker stops
+//! only if there is one.
 
 pub(crate) mod state;
 
@@ -40,7 +40,7 @@ impl WorkerPool {
         self.pool.send_modify(PoolState::begin);
     }
 
-    /// Takes the number of workers to start now.
+    /// Returns the number of workers to start now, and resets it.
     pub(crate) fn take_wanted(&self) -> usize {
         let mut wanted = 0;
         self.pool.send_if_modified(|pool| {
@@ -78,13 +78,13 @@ impl WorkerPool {
             match taken {
                 Some(taken) => {
                     if taken.is_some() {
-                        // `true` wakes the run future, which starts the worker.
+                        // Returning `true` wakes the run future, which starts the worker.
                         self.pool.send_if_modified(PoolState::worker_busy);
                     }
                     return taken;
                 }
                 None if self.ask(PoolState::worker_expired) => return None,
-                // This worker is needed; a worker that becomes idle later may stop instead.
+                // The pool needs this worker; another worker may stop when it becomes idle.
                 None => may_expire = false,
             }
         }
@@ -100,7 +100,7 @@ impl WorkerPool {
         self.scalable && self.pool.borrow().exceeds_min()
     }
 
-    /// Returns the answer of the state machine, and wakes no task.
+    /// Asks the state machine without waking the run future.
     fn ask(&self, question: impl FnOnce(&mut PoolState) -> bool) -> bool {
         let mut answer = false;
         self.pool.send_if_modified(|pool| {

@@ -1,4 +1,4 @@
-//! EDGE. The classes of failures, and the waits before retries that the queue's limiter does not determine.
+//! EDGE. The classes of failures, and the waits that the queue's limiter does not determine.
 //!
 //! Cancel safety: nothing here waits.
 
@@ -18,7 +18,7 @@ type LeastWait<K> = dyn Fn(&K, &ReconcileError) -> Option<Duration> + Send + Syn
 type Classify = dyn Fn(&ReconcileError) -> FailureClass + Send + Sync;
 
 pub(crate) struct FailurePolicy<K> {
-    /// `None`: all failures are transient, and the conflict schedule is not used.
+    /// If `None`, all failures are transient, and the conflict schedule is not used.
     pub(crate) of: Option<Box<Classify>>,
     pub(crate) conflicts: Box<dyn Schedule<K>>,
     /// The minimum wait after transient failures.
@@ -60,9 +60,8 @@ impl<K: Key> FailurePolicy<K> {
     }
 }
 
-/// Creates a schedule that counts one conflict for each wait, as the queue does with failures: if a key is added, runs before
-/// its wait is over, and conflicts again, it waits for the rest of that wait. Otherwise a burst of changes would increase the
-/// wait.
+/// Creates a schedule that counts one conflict per wait, as the queue counts failures. If a key is added, runs before its wait is over, and conflicts
+/// again, it waits for the rest of that wait. If each conflict were counted, a burst of changes would increase the wait.
 pub(crate) fn schedule<K: Key>(
     policy: impl Policy<K> + Send + 'static,
     clock: impl Clock,
@@ -70,7 +69,7 @@ pub(crate) fn schedule<K: Key>(
     Box::new(Limiter::with_clock(OncePerBackoff::new(policy), clock))
 }
 
-/// The clock of a queue: with any other clock, a wait might not be over when the queue hands out the key again.
+/// The clock of the queue. With any other clock, the limiter could still measure a wait that has already ended for the queue.
 pub(crate) struct QueueClock<K, O: Order<K>, L, T>(pub(crate) Queue<K, O, L, T>);
 
 impl<K, O, L, T> Clock for QueueClock<K, O, L, T>

@@ -1,6 +1,6 @@
 //! EDGE. The `tracing` span of a reconcile, with the feature `tracing` and if the controller enables it.
 //!
-//! Cancel safety: that of the future that runs within the span.
+//! Cancel safety: dropping the instrumented future drops the user's future.
 
 #[cfg(not(feature = "tracing"))]
 pub(crate) use off::{ReconcileSpan, ReconcileSpans};
@@ -58,7 +58,7 @@ mod on {
         }
     }
 
-    /// A span, or none.
+    /// A span, which may be disabled.
     pub(crate) struct ReconcileSpan(Span);
 
     impl Default for ReconcileSpan {
@@ -70,7 +70,7 @@ mod on {
     /// Closing a span calls the subscriber, whose panic must not affect a worker.
     impl Drop for ReconcileSpan {
         fn drop(&mut self) {
-            // The panic hook has reported it.
+            // The panic hook has reported the panic.
             panics::caught(|| drop(std::mem::replace(&mut self.0, Span::none())));
         }
     }
@@ -102,7 +102,7 @@ mod off {
         }
     }
 
-    #[expect(clippy::unused_self, reason = "it stands for what makes spans")]
+    #[expect(clippy::unused_self, reason = "it has the signature of the type with tracing")]
     impl<K> ReconcileSpans<K> {
         pub(crate) fn of(&self, _: &K) -> ReconcileSpan {
             ReconcileSpan
@@ -113,11 +113,11 @@ mod off {
         }
     }
 
-    /// No span.
+    /// A span that does nothing.
     #[derive(Default)]
     pub(crate) struct ReconcileSpan;
 
-    #[expect(clippy::unused_self, reason = "it stands for a span")]
+    #[expect(clippy::unused_self, reason = "it has the signature of the type with tracing")]
     impl ReconcileSpan {
         pub(crate) fn start<R>(&self, future: impl FnOnce() -> R) -> R {
             future()

@@ -25,8 +25,8 @@ use flyball_workqueue::{AddError, Added, Fifo, Key, NoDelays, NoLimiter, Order, 
 /// let controller = Controller::new(queue).watches_with(&pods, |change| change.key().clone(), options);
 /// # }
 /// ```
-#[must_use = "options do nothing until they are given to a watch"]
-#[expect(clippy::type_complexity, reason = "functions, named nowhere else")]
+#[must_use = "options do nothing until they are passed to a watch"]
+#[expect(clippy::type_complexity, reason = "the function types are used only here")]
 pub struct WatchOptions<OK, V, K, O: Order<K> = Fifo, L = NoLimiter, T = NoDelays> {
     pub(crate) filter: Option<Box<dyn Fn(&Change<OK, V>) -> bool + Send + Sync>>,
     pub(crate) add: Option<
@@ -53,8 +53,8 @@ impl<OK, V, K: Key, O: Order<K>, L, T> WatchOptions<OK, V, K, O, L, T> {
 
     /// Maps only the changes for which this returns `true`; [`predicate`](crate::predicate) has the usual ones.
     ///
-    /// A change that is filtered out is lost: another event of the same key does not map it later. The reconcile reads the
-    /// newest state anyway. A panic in the filter is treated like a panic of the mapper.
+    /// A change that is filtered out is lost: a later event of the same key does not map it. The reconcile reads the newest state anyway. A panic in
+    /// the filter is treated like a panic of the mapper.
     pub fn filter(mut self, filter: impl Fn(&Change<OK, V>) -> bool + Send + Sync + 'static) -> Self {
         self.filter = Some(Box::new(filter));
         self
@@ -137,7 +137,7 @@ impl<OK, V, K: Key, O: Order<K>, L, T> WatchOptions<OK, V, K, O, L, T> {
 
 /// Options for a queue with [priorities](Priority).
 impl<OK, V, K: Key, L, T> WatchOptions<OK, V, K, Priority, L, T> {
-    /// Adds the keys of this watch with this priority, those of initial objects too, unless they have [their own
+    /// Adds the keys of this watch with this priority. It also applies to initial objects, unless they have [their own
     /// priority](Self::initial_priority).
     pub fn priority(mut self, priority: i8) -> Self {
         self.priority = Some(priority);

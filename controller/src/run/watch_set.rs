@@ -1,13 +1,13 @@
-//! SHELL. The watches of a controller and the stage of its run: shared by the run, its handles and its health.
+//! SHELL. The watches of a controller and the stage of its run, shared by the run, the handles and the health.
 //!
 //! | guarded by | |
 //! |---|---|
-//! | everything | the lock of a `watch` channel: the stage is written by the run future alone, the list by any thread. Starting, stopping or dropping a watch is user code, and runs outside the lock: the watch is taken out first |
+//! | all of the state | the lock of a `watch` channel. Only the run future writes the stage; any thread changes the list. Starting, stopping and dropping a watch calls user code, so the watch is taken out first, and the call runs outside the lock |
 //!
-//! # A change is mapped by one watch, or by none
-//! A watch is registered, starting, or active. The thread that takes it out of "registered" starts it, and drops it again if it
-//! was removed in the meantime, or if the run has ended. Until that drop, a flag of the removed watch keeps changes from
-//! becoming keys. A controller is not idle while a watch is starting: its existing objects may be about to become keys.
+//! Each change is mapped at most once per watch
+//! A watch is registered, starting, or active. The thread that takes it out of the state "registered" starts it, and drops it again if the watch was
+//! removed or the run ended during the start. Until that drop, a flag of the removed watch keeps its changes from becoming keys. A controller is not
+//! idle while a watch is starting: its existing objects may be about to become keys.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Weak};
@@ -23,7 +23,7 @@ use crate::run::watched_informer::{ActiveWatch, Observe, WatchedInformer};
 #[derive(Clone, Default)]
 pub(crate) struct WatchSet(Arc<watch::Sender<State>>);
 
-/// The set that a number belongs to. The weak reference keeps only its allocation.
+/// A weak reference to the set that a watch belongs to. It keeps only the allocation alive.
 pub(crate) type WeakSet = Weak<watch::Sender<State>>;
 
 #[derive(Default)]
@@ -48,7 +48,7 @@ struct Entry {
 
 enum Stage {
     Registered(Observe),
-    /// The objects of the watch are becoming keys, on the thread that adds it.
+    /// The existing objects of the watch are becoming keys, on the thread that adds the watch.
     Starting,
     Active(ActiveWatch),
 }
@@ -89,7 +89,7 @@ impl WatchSet {
         if new.is_some() || (observing && !self.start_watch(index)) { None } else { Some(index) }
     }
 
-    /// Removes a watch: no change that is published from now on becomes a key of it. Returns whether it was there.
+    /// Removes a watch: no change of it that is published from now on becomes a key. Returns whether the set contained it.
     pub(crate) fn remove(&self, index: usize) -> bool {
         let mut removed = None;
         self.change(|state| {
@@ -102,7 +102,7 @@ impl WatchSet {
         was_there
     }
 
-    /// Starts every watch, and from now on each watch that is added.
+    /// Starts every watch, and from now on each watch when it is added.
     pub(crate) fn start_all(&self) {
         let mut registered = Vec::new();
         self.change(|state| {
@@ -115,7 +115,7 @@ impl WatchSet {
         }
     }
 
-    /// Starts a watch, unless another thread does; returns `false` if the run has ended in the meantime.
+    /// Starts a watch, unless another thread starts it; returns `false` if the run has ended in the meantime.
     fn start_watch(&self, index: usize) -> bool {
         let mut observe = None;
         self.change(|state| {
@@ -131,8 +131,7 @@ impl WatchSet {
             false
         });
         let Some(observe) = observe else { return self.lifecycle() < Lifecycle::ShuttingDown };
-        // A panic of the user's `Clone` of a key is resumed after the watch was removed: otherwise the run would wait
-        // for its start forever.
+        // If `Clone` of a key panics, the panic is resumed after the watch was removed. Otherwise the run would wait forever for the watch to start.
         let mut active = match catch_unwind(AssertUnwindSafe(observe)) {
             Ok(active) => Some(active),
             Err(panic) => {
@@ -146,7 +145,7 @@ impl WatchSet {
             let Some(entry) = state.find(index).filter(|_| open) else { return false };
             active.take().map(|active| entry.stage = Stage::Active(active)).is_some()
         });
-        // Dropped here, if the watch was removed.
+        // If the watch was removed, `active` is dropped here.
         open
     }
 
@@ -189,7 +188,7 @@ impl WatchSet {
         let _ = self.0.subscribe().wait_for(|state| !state.is_starting()).await;
     }
 
-    /// Shuts down, unless more than `added` watches were added, or one is starting.
+    /// Shuts down and returns `true`, unless more than `added` watches were added, or one is starting.
     pub(crate) fn shut_down_after(&self, added: usize) -> bool {
         let mut shut = false;
         self.change(|state| {
@@ -208,7 +207,7 @@ impl WatchSet {
         self.change(|state| {
             (state.lifecycle, state.ended) = (Lifecycle::ShuttingDown, ended);
             let taken = |entry: &mut Entry| {
-                // A watch that is being added must not map changes any more, either.
+                // A watch that is starting must not map changes any more, either.
                 entry.informer.remove();
                 std::mem::replace(&mut entry.stage, Stage::Starting)
             };
@@ -235,8 +234,7 @@ impl WatchSet {
         self.0.borrow().watches.iter().any(|entry| entry.index == index)
     }
 
-    /// Returns the informers, by number. No informer is called while the state is borrowed, because the run future would
-    /// wait for that call.
+    /// Returns the informers with their numbers. Call no informer while the state is borrowed: the run future would wait for that call.
     pub(crate) fn informers(&self) -> Vec<(usize, Arc<WatchedInformer>)> {
         self.0.borrow().informers()
     }
@@ -287,7 +285,8 @@ impl State {
     }
 }
 
-/// Returns whether a required cache will never change again. With `stop_when_idle`, a cache that was stopped is not required.
+/// Returns whether a cache will never change again although the controller needs it. With `stop_when_idle`, a cache that was stopped normally does
+/// not count.
 pub(crate) fn has_ended(cache: &CacheStatus, stop_when_idle: bool) -> bool {
     cache.state.is_final() && !(stop_when_idle && cache.state == InformerState::Stopped)
 }
@@ -304,7 +303,7 @@ impl Drop for RunGuard {
             watches.iter().for_each(|entry| entry.informer.remove());
             true
         });
-        // The entries hold the caches' handles, and user functions.
+        // Dropping an entry drops the handles of its cache and the user's functions.
         watches.into_iter().for_each(|entry| _ = panics::caught(|| drop(entry)));
     }
 }

@@ -1,8 +1,8 @@
 //! EDGE. An informer that a controller watches: its changes become keys, and two signals report whether it has synced or
 //! stopped.
 //!
-//! Cancel safety: nothing is awaited between a change and its keys. The informer itself maps a change when it publishes it, so
-//! no change is lost in between; the key is added after the new state was published.
+//! Cancel safety: there is no await point between a change and its keys. The informer itself maps a change right after it has published it, so no
+//! change is lost in between, and the keys are added when the new state can be read.
 
 use std::any::Any;
 use std::future::Future;
@@ -27,7 +27,7 @@ pub(crate) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// Returns whether a key belongs to this controller.
 pub(crate) type KeyFilter<K> = dyn Fn(&K) -> bool + Send + Sync;
 
-/// The destination of the keys of all watches. Set when the controller runs.
+/// The destination of the keys of all watches. It is set when the controller runs.
 pub(crate) struct KeySink<K, O: Order<K>, L, T> {
     pub(crate) queue: Queue<K, O, L, T>,
     pub(crate) filter_key: Arc<KeyFilter<K>>,
@@ -39,21 +39,21 @@ pub(crate) struct KeySink<K, O: Order<K>, L, T> {
 /// A type-erased informer.
 pub(crate) struct WatchedInformer {
     pub(crate) object_type: &'static str,
-    /// Whether workers wait for it.
+    /// Whether workers wait for it to sync.
     pub(crate) required: bool,
     informer: Box<dyn AnyInformer>,
-    /// Set once. Changes that are mapped after that add no key.
+    /// Set at most once. A change that is mapped after that adds no key.
     removed: AtomicBool,
 }
 
-/// The operations that the controller needs of an informer, for any type of object.
+/// The operations that the controller needs from an informer, for any object type.
 trait AnyInformer: Send + Sync {
     fn status(&self) -> CacheStatus;
 
     /// Completes when the first list is published.
     fn synced(&self) -> BoxFuture<Result<(), Stopped>>;
 
-    /// Completes when every change has become keys.
+    /// Completes when the informer has stopped and every change has become keys.
     fn stopped(&self) -> BoxFuture<()>;
 }
 
@@ -100,13 +100,13 @@ impl WatchedInformer {
     }
 
     pub(crate) fn remove(&self) {
-        // Ordering: Relaxed, it publishes nothing: a change that is published after the removal, by any order between threads, is mapped after
-        // this store, and a later load of the same flag sees it.
+        // Ordering: Relaxed, because the flag publishes no other memory. If a change is published after the removal, its mapping happens after this
+        // store, so the load sees `true`.
         self.removed.store(true, Ordering::Relaxed);
     }
 
     fn is_removed(&self) -> bool {
-        // Ordering: Relaxed, see where it is set.
+        // Ordering: Relaxed, see the store in `remove`.
         self.removed.load(Ordering::Relaxed)
     }
 }
@@ -121,7 +121,7 @@ pub(crate) struct ActiveWatch {
 /// Starts to map changes, beginning with those of the existing objects.
 pub(crate) type Observe = Box<dyn FnOnce() -> ActiveWatch + Send + Sync>;
 
-/// Creates a watched informer, and the function that observes it once the sink is set.
+/// Creates a watched informer, and the function that starts to observe it once the sink is set.
 pub(crate) fn watched<OK, V, R, M, K, O, L, T>(
     informer: &Informer<OK, V>,
     mapper: impl Fn(&Change<OK, V>) -> R + Send + Sync + 'static,
@@ -164,10 +164,9 @@ where
                 };
                 match added {
                     Ok(_) => sink.counters.keys_added.count(),
-                    // A change that was published during the shutdown.
+                    // The change was published during the shutdown.
                     Err(refused) if refused.kind() == AddErrorKind::ShutDown => break,
-                    // The error concerns this key alone: other keys of the change may already be in the
-                    // queue, and need no capacity.
+                    // The queue refuses this key alone: other keys of the change may already be in the queue, and coalesce without using capacity.
                     Err(_) => {}
                 }
             }
@@ -193,7 +192,7 @@ impl<OK, V, K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> WatchOptions<O
     }
 }
 
-/// Adds the key with this priority, if the queue has priorities.
+/// Adds the key with this priority if the queue has priorities, without it otherwise.
 fn add_at<K, O, L, T>(queue: &Queue<K, O, L, T>, key: K, priority: i8) -> Result<Added, AddError<K>>
 where
     K: Key,

@@ -1,4 +1,4 @@
-//! EDGE. A worker: takes a key, reconciles it, and ends its lease with the outcome; until the queue is closed.
+//! EDGE. A worker: takes a key, reconciles it, and ends its lease with the outcome, until the queue is closed.
 //!
 //! Cancel safety: dropping a worker during a reconcile drops the reconcile first and the lease after it. The queue counts a
 //! lease that is dropped without an outcome as a failure, so the key is retried by another worker. A panic in the drop of the
@@ -27,12 +27,12 @@ use crate::run::span::ReconcileSpan;
 use crate::{Action, Context, FailureClass, ReconcileError, ReconcileOutcome};
 use flyball_sync::panics;
 
-/// Clones the key for a call of user code; returns the message if `Clone` panics, which is user code, too.
+/// Clones the key for a call of user code. Returns the panic message if `Clone` panics, because `Clone` is user code, too.
 pub(crate) fn copied<K: Clone, T>(lease: &Lease<K, T>) -> Result<K, String> {
     panics::attempt(|| lease.key().clone())
 }
 
-/// Returns the key, or raises that panic within the guard of the call.
+/// Returns the key, or resumes the panic of its clone, inside the guard of the call.
 fn given<K>(key: Result<K, String>) -> K {
     key.unwrap_or_else(|message| resume_unwind(Box::new(message)))
 }
@@ -75,10 +75,9 @@ where
         self.phase.raise(RunPhase::Working);
     }
 
-    /// Starts workers when they are needed, until all have ended.
+    /// Starts workers as the pool requests them, until all workers have ended.
     ///
-    /// A worker panics only inside a `get` of the queue, the one unguarded call: the reconcile of an aborted worker is
-    /// dropped under a guard, too.
+    /// A worker can panic only in a `get` of the queue, the only call without a guard. The drop of an aborted reconcile has a guard, too.
     pub(crate) async fn run_workers<W>(
         self: &Arc<Self>,
         working: &mut X::Tasks,
@@ -92,7 +91,7 @@ where
                 working.spawn(worker(self.clone()));
             }
             tokio::select! {
-                // In a fixed order, so that a simulated run replays.
+                // Biased, so that a simulation with the same seed repeats the run.
                 biased;
                 joined = working.join_next() => if !joined { return },
                 // The wait cannot fail, because `self` holds the sender.
@@ -108,15 +107,15 @@ where
         W: Future<Output = Option<A>> + Send,
     {
         tokio::select! {
-            // The phase is polled first each time: there may always be a key, and a key may arrive together with
-            // the signal.
+            // Biased: there may always be another key, and a key may arrive together with the shutdown signal, so the phase is polled first each
+            // time.
             biased;
             () = self.phase.reached(RunPhase::Stopping) => None,
             taken = self.pool.next(&self.runtime, may_expire, take) => taken,
         }
     }
 
-    /// Serves the queue until it is closed, or the worker expires.
+    /// Serves the queue until it is closed, or until the worker is idle for too long.
     pub(crate) async fn work<R, E>(self: Arc<Self>)
     where
         F: Fn(K, Context) -> R + Send + Sync,
@@ -126,18 +125,18 @@ where
         self.report(|metrics| metrics.worker_started());
         let _metrics_guard = WorkerMetricsGuard(self.config.metrics.as_deref());
         let mut may_expire = self.pool.exceeds_min();
-        // If this is dropped, the lease ends all the same.
+        // If this future is dropped, its lease still ends.
         let mut ending = None;
         while let Some(lease) = self.next(may_expire, || self.end_and_get(ending.take())).await {
-            // Nothing is awaited between here and the next `get`.
+            // No await point between here and the next `get`.
             ending = self.serve(lease).await;
             may_expire = self.pool.worker_idle();
         }
-        // The phase changed before the next `get`. Ending the lease calls user code.
+        // The phase changed before the next `get`, so the lease of the last key ends here. Ending it calls user code.
         self.call(|| drop(ending));
     }
 
-    /// Returns the next key. If the previous lease has not ended yet, it ends in the same poll.
+    /// Returns the next key. The previous lease, if it has not ended yet, ends in the first poll.
     ///
     /// Ending a lease calls user code, such as the limiter: a panic in the poll that ends the lease is counted, and the
     /// worker goes on with a `get`.
@@ -178,8 +177,8 @@ where
                 self.finish(copied(&lease), result, &**finally, &span).await
             }
         };
-        // A reconcile that never waits would block other tasks of the thread. The worker yields before the end is
-        // counted: if it is aborted here, the reconcile has not ended.
+        // A reconcile that never waits would block the other tasks of its thread. The worker yields before it counts the end: if it is aborted at
+        // this point, the reconcile has not ended.
         self.runtime.yield_now().await;
         metrics_guard.disarm();
         let (lease, outcome) = self.ended(lease, &result, &span)?;
@@ -197,8 +196,7 @@ where
         Some(lease)
     }
 
-    /// Runs `finally` after the reconcile, whatever its outcome. A failure of `finally` does not replace one of the
-    /// reconcile.
+    /// Runs `finally` after the reconcile, whether it succeeded or failed. A failure of `finally` does not replace a failure of the reconcile.
     pub(crate) async fn finish(
         &self,
         key: Result<K, String>,
@@ -217,8 +215,7 @@ where
         }
     }
 
-    /// Ends the lease with the outcome of the reconcile. If the lease has not ended yet, returns it with the outcome to end
-    /// it with.
+    /// Ends the lease with the outcome of the reconcile. If the next `get` is to end the lease, returns it with that outcome instead.
     pub(crate) fn ended(
         &self,
         lease: Lease<K, T>,
@@ -227,8 +224,8 @@ where
     ) -> Option<(Lease<K, T>, LeaseOutcome)> {
         let classified = result.as_ref().map_err(|failure| (&**failure, self.class_of(failure)));
         let outcome = ReconcileOutcome::of(classified);
-        // The code below calls the limiter and the clock, which are user code: if they panic, the worker goes on, and
-        // the queue decides what happens to the key.
+        // The calls below run the limiter and the clock, which are user code. If they panic, the worker continues, and the queue decides what happens
+        // to the key.
         let took = match &self.config.metrics {
             None => Duration::ZERO,
             Some(_) => self.call(|| lease.age()).flatten().unwrap_or_default(),
@@ -269,7 +266,7 @@ where
                     .unwrap_or_default();
                 let key = self.config.failure_policy.counts().then(|| lease.key().clone());
                 let retried = match self.config.settings.max_attempts {
-                    // Uses the limiter's count: a failure within an open backoff is not counted.
+                    // Uses the limiter's count, which does not include failures within an open backoff.
                     Some(most) => lease.retry_up_to(most, least),
                     None => {
                         lease.retry_after_at_least(least);
@@ -279,7 +276,7 @@ where
                 if let Err(last) = retried {
                     return self.give_up(last, failure, class);
                 }
-                // The queue may have given the key up, or the key was cancelled: its conflicts are forgotten.
+                // If the queue gave up the key, or the key was cancelled, its conflicts are forgotten, too.
                 if let Some(key) = key.filter(|key| self.queue.state(key) == KeyState::Absent) {
                     self.config.failure_policy.forget(&key);
                 }
@@ -295,7 +292,7 @@ where
     fn give_up(&self, lease: Lease<K, T>, failure: &ReconcileError, class: FailureClass) {
         self.counters.given_up.count();
         if let Some(given_up) = &self.config.on_give_up {
-            // Called while the key is still leased, so that no other worker gets it.
+            // The key is still leased during the call, so no other worker reconciles it.
             self.call(|| given_up(lease.key(), failure));
         }
         self.report(|metrics| metrics.gave_up(class));

@@ -1,6 +1,6 @@
 //! EDGE. The tasks and timeouts of a controller, simulated.
 //!
-//! Cancel safety: as the trait `Runtime` requires.
+//! Cancel safety: as required by the trait `Runtime`.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -42,7 +42,7 @@ impl Runtime for Simulated {
     }
 
     async fn yield_now(&self) {
-        // Like tokio's budget, but it may end at any poll.
+        // Yields like tokio's budget, but possibly at any poll.
         if self.0.random() % 2 == 0 {
             SimulatedTime::new(self.0.clock.clone()).sleep(Duration::ZERO).await;
         }
@@ -51,7 +51,7 @@ impl Runtime for Simulated {
 
 pub(super) struct SimulatedTasks {
     scheduler: Arc<Scheduler>,
-    /// The tasks that were not joined.
+    /// The ids of the tasks that were not joined yet.
     ids: Vec<u64>,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! | guarded by `state` | |
 //! |---|---|
-//! | tasks, ready tasks, the random numbers | a task's future is taken out while it is polled or dropped, so none of its code runs under the lock; wakers are woken outside |
+//! | tasks, ready tasks, the random numbers | the future of a task is taken out while it is polled or dropped, so none of its code runs under the lock; wakers are woken outside the lock |
 //!
 //! # Invariants
 //! 1. `ready` holds only existing tasks. A task that is woken while it runs is ready again.
@@ -34,19 +34,19 @@ struct State {
     ready: BTreeSet<u64>,
     spawned: u64,
     steps: u64,
-    /// Wakers that are woken at the end of any task.
+    /// The wakers to wake when any task ends.
     joiners: Vec<Waker>,
 }
 
 struct Slot {
-    /// `None` while it is polled.
+    /// `None` while the future is polled.
     future: Option<BoxFuture<()>>,
     waker: Waker,
     aborted: bool,
 }
 
-/// One step in this many polls a task that was not woken, as long as another task is ready. Only for every other seed, because
-/// such polls would hide a lost wake-up.
+/// While another task is ready, one step in this many polls a task that was not woken. Only for every other seed, because such polls hide lost
+/// wake-ups.
 const IDLE_TURNS: u64 = 16;
 
 impl Scheduler {
@@ -80,7 +80,7 @@ impl Scheduler {
         id
     }
 
-    /// Aborts the task: it is dropped at its next step.
+    /// Aborts the task: its future is dropped at the next step of the task.
     pub(super) fn abort(&self, id: u64) {
         let mut state = self.state.lock();
         if let Some(task) = state.tasks.get_mut(&id) {
@@ -93,7 +93,7 @@ impl Scheduler {
         !self.state.lock().tasks.contains_key(&id)
     }
 
-    /// Returns one of these tasks that has ended; if there is none, the next end of a task wakes the waker.
+    /// Returns one of these tasks that has ended. If none has ended, wakes the waker when the next task ends.
     pub(super) fn poll_finished(&self, ids: &[u64], cx: &Context<'_>) -> Poll<usize> {
         let waker = cx.waker().clone();
         let mut state = self.state.lock();
@@ -113,12 +113,11 @@ impl Scheduler {
         state.steps += 1;
         state.ready.remove(&id);
         let task = state.tasks.get_mut(&id).expect("invariant 1");
-        let (mut future, waker) = (task.future.take().expect("one runs at a time"), task.waker.clone());
+        let (mut future, waker) = (task.future.take().expect("the task is not being polled"), task.waker.clone());
         let aborted = task.aborted;
         drop(state);
         let ending = Ending { scheduler: self, id };
-        // Without a budget: if the test itself runs in a tokio task, the simulation must not use up the budget of that
-        // task.
+        // Without a budget: the test itself may run in a tokio task, whose budget the simulation must not use up.
         let over = aborted
             || Pin::new(&mut unconstrained(future.as_mut()))
                 .poll(&mut Context::from_waker(&waker))
@@ -151,7 +150,7 @@ impl Scheduler {
             let Some((id, task)) = state.tasks.pop_first() else { return };
             state.ready.remove(&id);
             drop(state);
-            // The drop may panic while the test already unwinds.
+            // The drop may panic during an unwind of the test.
             panics::caught(|| drop(task));
         }
     }
@@ -171,7 +170,7 @@ impl State {
     }
 }
 
-/// Marks a task as ended when this is dropped: the task has completed, or has panicked.
+/// Marks a task as ended on drop, after the task has completed or panicked.
 struct Ending<'a> {
     scheduler: &'a Scheduler,
     id: u64,
@@ -185,7 +184,7 @@ impl Drop for Ending<'_> {
 
 struct TaskWaker {
     id: u64,
-    /// Weak: a handle may outlive the simulation.
+    /// Weak: a waker may outlive the simulation.
     scheduler: Weak<Scheduler>,
 }
 

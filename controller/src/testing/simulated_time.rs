@@ -1,6 +1,6 @@
 //! EDGE. Sleeping in simulated time.
 //!
-//! Cancel safety: dropping a sleep drops its alarm.
+//! Cancel safety: dropping a sleep removes its alarm.
 
 use std::future::{Future, poll_fn};
 use std::task::Poll;

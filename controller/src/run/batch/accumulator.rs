@@ -36,8 +36,8 @@ struct Open<G, T> {
 }
 
 impl<G: Clone + Eq + Hash, T> Accumulator<G, T> {
-    /// Creates an accumulator of batches of up to `size` items, which must be positive, and for up to `window` after the
-    /// first item of each.
+    /// Creates an accumulator of batches. A batch has up to `size` items, which must be positive, and stays open for up to `window` after its first
+    /// item.
     pub(crate) fn new(size: usize, window: Duration, most: usize) -> Self {
         Self {
             size,
@@ -51,12 +51,12 @@ impl<G: Clone + Eq + Hash, T> Accumulator<G, T> {
         }
     }
 
-    /// Adds an item; returns a batch if that completes one.
+    /// Adds an item, and returns the batch that is full now, if there is one.
     ///
-    /// `Eq`, `Hash` and `Clone` of the group may panic, here and where a batch is returned: only `thing` or that batch is
-    /// dropped in that case.
+    /// `Eq`, `Hash` and `Clone` of the group may panic, here and in the functions that return a batch. In that case only `thing`, or that batch, is
+    /// dropped.
     pub(crate) fn put(&mut self, group: G, thing: T, now: Duration) -> Option<Vec<T>> {
-        // A number that is not open any more is left from a panic.
+        // A panic of the group's code may have left the number of a group that is not open any more.
         let number = match self.numbers.get(&group).filter(|number| self.open.contains_key(number)) {
             Some(number) => *number,
             None => {
@@ -84,8 +84,8 @@ impl<G: Clone + Eq + Hash, T> Accumulator<G, T> {
         self.oldest()
     }
 
-    /// Returns a batch that must not wait for Ready keys: its deadline has passed. With a `window` of zero, a batch may
-    /// wait until `most` items were added after it.
+    /// Returns a batch that must be closed before more Ready keys are added: its deadline has passed. With a `window` of zero, a batch stays open
+    /// until `most` items were added after it.
     pub(crate) fn overdue(&mut self, now: Duration) -> Option<Vec<T>> {
         let (_, Open { since, .. }) = self.open.first_key_value()?;
         let passed_over = self.came.saturating_sub(*since) > self.most as u64;
@@ -141,14 +141,14 @@ mod tests {
         let mut batches = Accumulator::new(2, 10 * MILLI, 4);
         assert_eq!(batches.put('a', 1, Duration::ZERO), None);
         assert_eq!(batches.put('b', 2, 5 * MILLI), None);
-        assert_eq!(batches.next_due(), Some(10 * MILLI), "of the first one");
+        assert_eq!(batches.next_due(), Some(10 * MILLI), "the deadline of the first group");
         assert_eq!(batches.due(9 * MILLI), None);
-        assert_eq!(batches.put('b', 3, 9 * MILLI), Some(vec![2, 3]), "the size");
-        assert_eq!(batches.put('b', 4, 9 * MILLI), None, "its time begins anew");
-        assert_eq!(batches.due(10 * MILLI), Some(vec![1]), "the time");
+        assert_eq!(batches.put('b', 3, 9 * MILLI), Some(vec![2, 3]), "the group is full");
+        assert_eq!(batches.put('b', 4, 9 * MILLI), None, "a new group with a new deadline");
+        assert_eq!(batches.due(10 * MILLI), Some(vec![1]), "the deadline of the first group has passed");
         assert_eq!((batches.due(18 * MILLI), batches.due(19 * MILLI)), (None, Some(vec![4])));
         assert_eq!((batches.next_due(), batches.oldest()), (None, None));
-        // Beside others that are full again and again.
+        // A group that stays open while other groups are filled and closed.
         for (window, most) in [(0, 4), (10, 1_000)] {
             let mut batches = Accumulator::new(2, window * MILLI, most);
             assert_eq!(batches.put('a', 1, Duration::ZERO), None);
@@ -160,15 +160,15 @@ mod tests {
             assert_eq!(batches.overdue(9 * MILLI).is_some(), window == 0);
             assert_eq!(batches.overdue(10 * MILLI).is_some(), window == 10);
         }
-        // One too many.
+        // The fourth item exceeds the limit of collected items.
         assert_eq!(batches.put('a', 1, 20 * MILLI), None);
         assert_eq!(batches.put('b', 2, 20 * MILLI), None);
         assert_eq!(batches.put('c', 3, 20 * MILLI), None);
-        assert_eq!(batches.put('d', 4, 20 * MILLI), Some(vec![1]), "the oldest goes");
+        assert_eq!(batches.put('d', 4, 20 * MILLI), Some(vec![1]), "the oldest group is closed");
         batches.check();
     }
 
-    /// Whatever is put in comes out once, with its group alone, in time, in order, and in no batch that is too large.
+    /// Each item is returned once, in a batch of its group alone, before its deadline, in order, and in no batch that is too large.
     #[test]
     fn everything_comes_out_once() {
         let mut random = 1_u64;

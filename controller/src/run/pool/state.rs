@@ -1,17 +1,15 @@
 //! PURE. The number of workers, within bounds.
 //!
-//! While all workers are busy, another one is started; a worker that has been idle for a while stops, if it may. So at each
-//! moment a worker is free for the next key, or the pool is at its maximum; and no clock and no backlog is read to determine
-//! that.
+//! While all workers are busy, another one is started; a worker that has been idle for a while stops, unless it is needed. So at each moment a worker
+//! is free for the next key, or the pool is at its maximum. These decisions read neither a clock nor the backlog.
 //!
 //! # Invariants
 //! 1. `least <= workers <= most`, once the pool has [begun](PoolState::begin).
 //! 2. `idle > 0`, or `workers == most`. A worker counts as idle from the moment at which it is requested.
 //! 3. `idle <= workers`, and `wanted <= idle`.
 //!
-//! Hence, once all workers are idle, the pool shrinks to `least`: at most one worker was kept because it was the only idle one,
-//! those that were kept because there were no more than `least` were kept when none had been requested since, and all others
-//! stop after their timeout.
+//! Hence the pool shrinks to `least` once all workers are idle. A worker that does not stop after its timeout was kept for one of two reasons: it was
+//! the only idle one, which holds for at most one worker, or there were no more than `least` workers, and none was requested since.
 
 /// The numbers of workers of a controller.
 #[derive(Debug)]
@@ -40,7 +38,7 @@ impl PoolState {
         (self.workers, self.idle, self.wanted) = (self.least, self.least, self.least);
     }
 
-    /// Takes the number of workers to start now.
+    /// Returns the number of workers to start now, and resets it.
     pub(crate) fn take_wanted(&mut self) -> usize {
         std::mem::take(&mut self.wanted)
     }
@@ -70,7 +68,7 @@ impl PoolState {
 
     /// Called when an idle worker got no key for a while; returns whether it stops.
     pub(crate) fn worker_expired(&mut self) -> bool {
-        // The only idle worker is kept for the next key.
+        // The only idle worker must stay for the next key.
         let leaves = self.exceeds_min() && self.idle > 1;
         if leaves {
             self.workers -= 1;
@@ -84,7 +82,7 @@ impl PoolState {
 mod tests {
     use super::*;
 
-    /// A worker as the shell tracks it: busy, or idle and, if so, whether it may still stop.
+    /// The state of a worker in the shell: busy, or idle. An idle worker may stop only if `may_expire` is set.
     #[derive(Clone, Copy, PartialEq)]
     enum Worker {
         Busy,
@@ -133,7 +131,7 @@ mod tests {
                     }
                 }
             }
-            // All workers become idle, and wait for long.
+            // All workers become idle and stay idle until they expire.
             for _ in 0..pool.take_wanted() {
                 workers.push(Worker::Idle { may_expire: pool.exceeds_min() });
             }
@@ -148,7 +146,7 @@ mod tests {
             }
             assert_eq!((pool.workers, workers.len()), (least, least), "of {least} to {most}");
         }
-        assert_eq!(largest, 4, "they never were as many as they may be");
-        assert!(left > 1_000, "hardly anybody left: {left}");
+        assert_eq!(largest, 4, "the pool never reached its maximum");
+        assert!(left > 1_000, "few workers stopped: {left}");
     }
 }
