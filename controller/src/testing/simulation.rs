@@ -132,13 +132,13 @@ impl Simulation {
         &self.scheduler.clock
     }
 
-    /// Returns a new timer on the clock, for a queue.
+    /// Returns a new timer on the clock of the simulation, for a queue.
     #[must_use]
     pub fn timer(&self) -> ManualTimer {
         self.scheduler.clock.timer()
     }
 
-    /// Returns the time, for reconciles.
+    /// Returns the simulated time, for reconciles.
     #[must_use]
     pub fn time(&self) -> SimulatedTime {
         SimulatedTime::new(self.scheduler.clock.clone())
@@ -273,10 +273,10 @@ impl Simulation {
                 return;
             }
         }
-        panic!("a million steps, and the tasks still wake each other without waiting for time");
+        panic!("after a million steps the tasks still wake each other without waiting for time");
     }
 
-    /// Lets time pass, from one alarm to the next; every task runs in between until it is stalled.
+    /// Lets time pass, from one alarm to the next. After each alarm every task runs until all are stalled.
     ///
     /// # Panics
     /// Like [`run_until_stalled`](Self::run_until_stalled).
@@ -287,7 +287,7 @@ impl Simulation {
         loop {
             match self.loaded {
                 false => self.run_until_stalled(),
-                // Anywhere between no step and all tasks stalled.
+                // The number of steps is random: from no step to all tasks stalled.
                 true => while self.next_random() % 8 != 0 && self.step() {},
             }
             match clock.next_alarm().filter(|alarm| *alarm <= end) {

@@ -1,4 +1,4 @@
-//! Max attempts: a key that keeps failing is given up, and its hook is told.
+//! Max attempts: a key that keeps failing is given up, and `on_give_up` is called.
 
 use flyball_controller::{Action, Controller, ReconcileError};
 use flyball_ratelimit::Exponential;
@@ -18,7 +18,7 @@ async fn a_key_is_given_up_at_the_last_attempt_and_comes_back_with_the_next_add(
         Controller::new(queue.clone())
             .max_attempts(3)
             .on_give_up(move |key, failure| {
-                assert_eq!(held.stats().leased, 1, "the key is still held");
+                assert_eq!(held.stats().leased, 1, "the key is still leased");
                 told.note((*key, failure.to_string()));
             })
             .graceful_shutdown_on(sleep(100 * SECOND))
@@ -35,7 +35,7 @@ async fn a_key_is_given_up_at_the_last_attempt_and_comes_back_with_the_next_add(
 
     queue.add(1).unwrap();
     settle().await;
-    assert_eq!(runs.take().len(), 1, "it begins anew");
+    assert_eq!(runs.take().len(), 1, "the count of failures starts at zero");
     assert_eq!(letters.take(), []);
     let report = running.await.unwrap().unwrap();
     assert_eq!((report.errors, report.given_up, report.retries()), (6, 2, 4));
@@ -83,7 +83,7 @@ async fn every_kind_of_failure_is_told_and_a_hook_that_panics_hurts_nobody() {
     assert_eq!(left(&report), 0);
 }
 
-/// kubernetes#136853: events that keep promoting a failing key must not use its attempts up.
+/// kubernetes#136853: adds that end the backoff of a failing key must not use up its attempts.
 #[tokio::test(start_paused = true)]
 async fn a_storm_of_adds_gives_no_key_up() {
     let queue = queue();
@@ -103,13 +103,13 @@ async fn a_storm_of_adds_gives_no_key_up() {
         queue.add(1).unwrap();
         settle().await;
     }
-    assert_eq!(runs.take().len(), 21, "each add ran it at once");
-    assert_eq!(letters.take().len(), 0, "but one failure was counted");
+    assert_eq!(runs.take().len(), 21, "each add must run the key at once");
+    assert_eq!(letters.take().len(), 0, "only one failure may count");
     assert_eq!(queue.num_requeues(&1), 1);
     running.abort();
 }
 
-/// Each key waits behind 999 others before it runs again: longer than its limiter remembers one that is idle.
+/// Each key waits behind 999 others before it runs again. That is longer than the limiter keeps the failures of an idle key.
 #[tokio::test(start_paused = true)]
 async fn gives_up_every_failing_key_under_a_backlog_of_a_thousand() {
     let queue = queue();
@@ -128,7 +128,7 @@ async fn gives_up_every_failing_key_under_a_backlog_of_a_thousand() {
     assert_eq!((report.errors, report.given_up), (3_000, 1_000));
 }
 
-/// The rule is the queue's: a failure within the open backoff is none, so it is not the last one either.
+/// A failure within an open backoff is not counted, so it cannot be the last attempt either.
 #[tokio::test(start_paused = true)]
 async fn a_failure_that_does_not_count_gives_no_key_up() {
     let (letters, begin) = (Log::new(), Instant::now());
@@ -157,6 +157,6 @@ async fn a_failure_that_does_not_count_gives_no_key_up() {
         others.add(1).unwrap();
         sleep(SECOND).await;
     }
-    assert_eq!(sorted(letters.take()), [(1, 7), (2, 7)], "at the fourth that counts: 0, 1, 3 and 7 s");
+    assert_eq!(sorted(letters.take()), [(1, 7), (2, 7)], "given up at the fourth counted failure: at 0, 1, 3 and 7 s");
     running.iter().for_each(|running| running.abort());
 }

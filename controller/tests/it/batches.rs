@@ -30,7 +30,7 @@ fn well(keys: &[u32]) -> Results {
     keys.iter().map(|_| Ok(Action::await_change())).collect()
 }
 
-/// Runs batches that end well, and notes them.
+/// Runs batches that succeed, and logs their keys.
 fn run(sim: &Simulation, queue: &Keys, workers: usize, batches: BatchConfig<u32, u32>) -> Log<Vec<u32>> {
     let log = Log::new();
     let (noted, time) = (log.clone(), sim.time());
@@ -57,19 +57,19 @@ fn size_time_and_group_decide() {
             queue.add(key).unwrap();
         }
         sim.run_until_stalled();
-        assert_eq!(log.take(), [[1, 2, 3]], "the first that is full goes at once");
+        assert_eq!(log.take(), [[1, 2, 3]], "the first full batch runs at once");
         sim.advance(4 * SECOND);
         queue.add(12).unwrap();
         sim.run_until_stalled();
         assert_eq!(log.take(), [] as [Vec<u32>; 0]);
         sim.advance(SECOND);
-        assert_eq!(sorted(log.take()), [vec![11, 12], vec![21]], "their time began with the first of each");
+        assert_eq!(sorted(log.take()), [vec![11, 12], vec![21]], "the window of a batch starts with its first key");
         sim.advance(10 * SECOND);
         assert!(crate::support::holds_nothing(&queue.stats()));
     });
 }
 
-/// Several workers do not share the keys of one batch among them, and what is Ready is not waited for.
+/// Several workers do not split the keys of one batch, and a batch without a window takes all Ready keys.
 #[test]
 fn batches_are_as_full_as_they_can_be() {
     Simulation::explore(50, |sim| {
@@ -78,15 +78,16 @@ fn batches_are_as_full_as_they_can_be() {
         let log = run(sim, &queue, 4, BatchConfig::new(25).group_by(|_| 0));
         sim.run_until_stalled();
         let batches = log.take();
-        assert_eq!(batches.concat(), (0..100).collect::<Vec<_>>(), "in their order");
+        assert_eq!(batches.concat(), (0..100).collect::<Vec<_>>(), "in the order of the adds");
         assert!(batches.iter().all(|batch| batch.len() == 25));
         queue.add(7).unwrap();
         sim.advance(SECOND);
-        assert_eq!(log.take(), [[7]], "without a time to wait, it waits for nobody");
+        assert_eq!(log.take(), [[7]], "a batch without a window does not wait for more keys");
     });
 }
 
-/// While all are busy, keys stay in the queue, where there is an order; and of many groups not all are held.
+/// While all workers are busy, keys stay in the queue, which orders them. The number of keys in open batches is bounded, even if each key has its own
+/// group.
 #[test]
 fn no_more_is_held_than_is_worth_it() {
     Simulation::explore(20, |sim| {
@@ -136,7 +137,7 @@ async fn each_key_keeps_its_outcome() {
     assert_eq!((report.errors, report.conflicts, report.successful_retries), (3, 1, 2));
 }
 
-/// Whatever ends a batch as a whole ends it for each of its keys.
+/// If a batch fails as a whole, each of its keys fails.
 #[tokio::test(start_paused = true)]
 async fn a_failure_of_the_batch_is_one_of_each_of_its_keys() {
     for how in ["error", "panic when called", "panic", "timeout", "too few", "too many", "none"] {
@@ -252,7 +253,7 @@ async fn a_group_that_nobody_knows_is_a_failure_of_its_key() {
     assert_eq!((report.callback_panics, report.leftovers.waiting), (1, vec![2]));
 }
 
-/// Nothing waits for others who cannot come any more.
+/// At shutdown, open batches do not wait for more keys, because none can be added.
 #[tokio::test(start_paused = true)]
 async fn at_shutdown_what_is_in_the_making_is_done_at_once() {
     let (queue, log, begin) = (queue(), Log::new(), Instant::now());
@@ -274,7 +275,7 @@ async fn at_shutdown_what_is_in_the_making_is_done_at_once() {
     assert_eq!((report.reconciles, left(&report)), (7, 0));
 }
 
-/// A key in the making is not in flight: it is given back, and no failure.
+/// Keys in an open batch are requeued at shutdown, and that is not a failure. They are not leftovers in flight.
 #[tokio::test(start_paused = true)]
 async fn what_is_in_the_making_at_shutdown_is_left_queued() {
     for busy in [false, true] {
@@ -315,7 +316,7 @@ async fn after_the_grace_all_keys_of_a_batch_are_left_over() {
     assert_eq!((sorted(report.leftovers.leased), report.leftovers.ready), (vec![0, 1, 2], vec![3, 4]));
 }
 
-/// Dropped wherever it is: what was collected, what was worked on and what was not comes back.
+/// The controller is dropped at a random time. Collected keys, keys of running batches and queued keys stay in the queue.
 #[test]
 fn who_drops_it_loses_no_key() {
     let most = Arc::new(AtomicUsize::new(0));
@@ -347,7 +348,7 @@ fn who_drops_it_loses_no_key() {
             assert_eq!(queue.state(&key) == KeyState::Absent, done.contains(&key), "{key}: {done:?}");
         }
     });
-    assert!(most.load(Ordering::Relaxed) > 9, "hardly anything was held");
+    assert!(most.load(Ordering::Relaxed) > 9, "few keys were leased at any time");
 }
 
 #[tokio::test(start_paused = true)]
@@ -367,7 +368,7 @@ async fn a_job_in_batches_settles() {
     assert_eq!((report.reconciles, report.batches), (10, 3));
 }
 
-/// The last key there is comes into no batch: it is another replica's, or its group panics and the queue gives it up.
+/// The last key joins no batch: either it belongs to another replica, or `group_by` panics and the queue gives the key up.
 #[tokio::test(start_paused = true)]
 async fn a_job_in_batches_settles_also_after_a_key_that_is_in_none() {
     for mine in [false, true] {
@@ -391,7 +392,7 @@ async fn a_job_in_batches_settles_also_after_a_key_that_is_in_none() {
     }
 }
 
-/// A key that comes back at once, whenever its group panics, is Ready whenever somebody looks. The others do not wait for it to be gone.
+/// `group_by` always panics for key 0, which is Ready again immediately. The other batches do not wait until the queue has no Ready key.
 #[tokio::test(start_paused = true)]
 async fn a_key_without_a_group_holds_up_no_batch() {
     let queue: Queue<u32, Fifo, flyball_workqueue::NoLimiter, WithTimer<TokioTimer>> =
@@ -424,7 +425,8 @@ async fn a_batch_of_nothing_is_refused() {
     assert_eq!(run.await.err(), Some(RunError::Config(InvalidControllerConfig::ZeroBatchSize)));
 }
 
-/// One group is never without a full batch; the other has a single key.
+/// One group always has enough keys for a full batch; the other group has a single key. Returns when the single key ran, in milliseconds, and the
+/// number of batches.
 fn busy_beside_lonely(window: Duration) -> (u64, u64) {
     let mut sim = Simulation::new(1);
     let queue = simulated(&sim);
@@ -438,7 +440,7 @@ fn busy_beside_lonely(window: Duration) -> (u64, u64) {
         async move {
             noted.note((time.now().get() / 1_000_000, keys[0]));
             time.sleep(Duration::from_millis(10)).await;
-            // They come back at once.
+            // The keys of the large group are requeued at once.
             let again = |key: &u32| {
                 Ok(if *key == 0 { Action::await_change() } else { Action::requeue_after(Duration::ZERO) })
             };
@@ -447,7 +449,7 @@ fn busy_beside_lonely(window: Duration) -> (u64, u64) {
     });
     sim.advance(10 * SECOND);
     let batches = log.take();
-    let lonely = batches.iter().find(|(_, first)| *first == 0).expect("it is starved");
+    let lonely = batches.iter().find(|(_, first)| *first == 0).expect("the single key never ran");
     (lonely.0, batches.len() as u64)
 }
 
@@ -464,7 +466,7 @@ fn a_group_without_a_window_is_closed_beside_one_that_is_always_full() {
     assert!(at <= 80, "{at}");
 }
 
-/// A key in the making that is added meanwhile comes once more, in a batch that waits for nobody either.
+/// A key in an open batch is dirty. It runs twice, and neither batch waits for more keys.
 #[tokio::test(start_paused = true)]
 async fn a_dirty_key_in_the_making_is_done_at_once_when_no_key_can_come() {
     for how in ["drain", "settle", "shut down from elsewhere"] {
@@ -486,7 +488,7 @@ async fn a_dirty_key_in_the_making_is_done_at_once_when_no_key_can_come() {
             async move { Ok::<_, String>(results) }
         }));
         sleep(SECOND).await;
-        assert_eq!(queue.state(&1), KeyState::Leased, "it is in the making");
+        assert_eq!(queue.state(&1), KeyState::Leased, "the key is in an open batch");
         queue.add(1).unwrap();
         sleep(SECOND).await;
         match how {
@@ -519,7 +521,7 @@ async fn a_failure_of_one_key_keeps_its_kind() {
     assert_eq!((report.timeouts, report.panics, report.errors), (1, 1, 1));
 }
 
-/// What is called after a batch does not wait for that of another key, so a cut drops no success.
+/// `finally` runs for all keys of a batch concurrently. If one call is cut off at shutdown, the successes of the other keys are still counted.
 #[tokio::test(start_paused = true)]
 async fn a_cut_in_what_comes_finally_leaves_the_other_keys_of_the_batch() {
     let queue = queue();
@@ -538,7 +540,7 @@ async fn a_cut_in_what_comes_finally_leaves_the_other_keys_of_the_batch() {
     assert_eq!((report.reconciles, report.failures(), report.leftovers.leased), (3, 0, vec![0]));
 }
 
-/// Keys in the making count for the cap of their group: what it holds back is not waited for.
+/// Keys in an open batch count toward the cap of their group. The batch does not wait for keys that the cap holds back.
 #[test]
 fn a_cap_on_leases_holds_no_batch_up() {
     let mut sim = Simulation::new(1);
@@ -557,12 +559,12 @@ fn a_cap_on_leases_holds_no_batch_up() {
         },
     );
     sim.run_until_stalled();
-    assert_eq!(log.take(), [[0, 1], [2, 3], [4, 5], [6, 7]], "the last two may still get company");
+    assert_eq!(log.take(), [[0, 1], [2, 3], [4, 5], [6, 7]], "the last two keys wait for more keys");
     sim.advance(60 * SECOND);
     assert_eq!(log.take(), [[8, 9]]);
 }
 
-/// Keys of a suspended group are Ready for nobody: they hurry no batch.
+/// Keys of a suspended group are not handed out, and do not close open batches early.
 #[test]
 fn a_suspended_group_hurries_no_batch() {
     let mut sim = Simulation::new(1);
@@ -582,7 +584,7 @@ fn a_suspended_group_hurries_no_batch() {
         },
     );
     sim.advance(59 * SECOND);
-    assert!(log.take().is_empty(), "there is time for company still");
+    assert!(log.take().is_empty(), "the batch waits until its window is over");
     queue.add(3).unwrap();
     sim.advance(SECOND);
     assert_eq!(log.take(), [[1, 2, 3]]);

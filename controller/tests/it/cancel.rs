@@ -1,4 +1,4 @@
-//! Dropped at every poll, a controller loses nothing that was queued.
+//! A controller that is dropped after any number of polls loses no queued key.
 
 use std::future::Future;
 use std::pin::pin;
@@ -11,8 +11,7 @@ use tokio::time::advance;
 
 use crate::support::{Log, SECOND, World, queue, settle, sorted};
 
-/// Runs a controller for so many polls of its future, drops it, and lets a second one finish over the same queue.
-/// Says whether the first one was done by then.
+/// Polls a controller `polls` times, drops it, and runs a second one over the same queue. Returns whether the first one had reconciled all keys.
 async fn dropped_after(polls: u32) -> bool {
     let world = World::new();
     let things = world.informer();
@@ -51,8 +50,8 @@ async fn dropped_after(polls: u32) -> bool {
         );
         for _ in 0..polls {
             let polled = first.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-            assert!(polled.is_pending(), "nobody shuts it down");
-            // Its tasks run in between.
+            assert!(polled.is_pending(), "the controller is not shut down");
+            // The spawned tasks of the controller run between the polls.
             tokio::task::yield_now().await;
         }
         log.take()
@@ -60,10 +59,10 @@ async fn dropped_after(polls: u32) -> bool {
     settle().await;
     assert_eq!(running.load(Ordering::SeqCst), 0, "poll {polls}: no reconcile outlives the controller");
     assert!(!queue.is_shutting_down(), "poll {polls}");
-    assert_eq!(queue.stats().leased, 0, "poll {polls}: no key is held for ever");
+    assert_eq!(queue.stats().leased, 0, "poll {polls}: no key may stay leased");
     queue.check().unwrap();
 
-    // What was held counts as failed, and comes back after its backoff.
+    // Keys that were leased count as failed, and are retried after their backoff.
     let second = tokio::spawn(
         Controller::new(queue.clone())
             .watches(&things, |change| *change.key())
@@ -73,7 +72,7 @@ async fn dropped_after(polls: u32) -> bool {
     settle().await;
     advance(2 * SECOND).await;
     settle().await;
-    assert!(crate::support::holds_nothing(&queue.stats()), "poll {polls}: all was worked off");
+    assert!(crate::support::holds_nothing(&queue.stats()), "poll {polls}: the second controller must empty the queue");
     let seen = sorted(log.take());
     for key in 0..4 {
         assert!(seen.contains(&key), "poll {polls}: the second one starts with all objects");
@@ -89,7 +88,7 @@ async fn dropped_at_every_poll_it_loses_nothing_that_was_queued() {
     let mut polls = 0;
     while !dropped_after(polls).await {
         polls += 1;
-        assert!(polls < 1_000, "it never works its keys off");
+        assert!(polls < 1_000, "the controller never reconciles all keys");
     }
-    assert!(polls > 3, "it was dropped at {polls} places only");
+    assert!(polls > 3, "the controller was dropped after {polls} numbers of polls only");
 }

@@ -1,4 +1,4 @@
-//! Classes of failures: each has its schedule, and its end.
+//! Classes of failures: each has its own backoff, and its own rule for giving up.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ type Plain = Controller<u32, Fifo, Exponential<u32>, WithTimer<TokioTimer>>;
 
 const MILLI: Duration = Duration::from_millis(1);
 
-/// An error that says of which class it is.
+/// An error that carries its class.
 #[derive(Debug)]
 struct Told(FailureClass);
 
@@ -54,7 +54,7 @@ async fn a_failure_that_is_handed_on_is_that_failure() {
     assert_eq!(runs.take(), ["Timeout(1s)", "Panic(\"boom\")", "Error(Told(Permanent))"]);
 }
 
-/// Runs key 1, which ends as `life` says, one after the other, and well from then on; says when it ran, in milliseconds.
+/// Runs key 1. Its runs fail with the classes in `life`, in this order, and later runs succeed. Returns the start times in milliseconds.
 async fn run(
     queue: &Keys,
     life: &'static [FailureClass],
@@ -83,7 +83,7 @@ async fn each_class_has_its_schedule() {
         (&[Transient, Transient], &[0, 1_000, 3_000]),
         (&[Conflict, Conflict, Conflict], &[0, 10, 30, 70]),
         (&[Permanent, Permanent], &[0]),
-        // Neither schedule counts what the other one does.
+        // Each schedule counts only its own class.
         (&[Transient, Conflict, Transient], &[0, 1_000, 1_010, 3_010]),
         (&[Conflict, Transient, Conflict], &[0, 10, 1_010, 1_030]),
     ];
@@ -118,7 +118,7 @@ async fn a_success_or_a_last_failure_forgets_the_conflicts() {
             async move { class.map_or(Ok(Action::await_change()), |class| Err(Told(class))) }
         };
         controller.run(reconcile).await.unwrap();
-        assert_eq!(log.take(), [0, 10, 30, 1_000, 1_010, 1_030], "{last:?}: it begins anew");
+        assert_eq!(log.take(), [0, 10, 30, 1_000, 1_010, 1_030], "{last:?}: the backoff of conflicts starts again");
     }
 }
 
@@ -160,7 +160,7 @@ async fn what_is_given_up_at_once_is_told_and_comes_back_with_an_add() {
     assert_eq!((runs, letters.take()), (vec![0, 1_000], vec![1]));
 }
 
-/// A conflict at the end is not lost: adding the key for later would be refused then.
+/// A conflict after the shutdown is a leftover: the queue would refuse to add the key with a delay.
 #[tokio::test(start_paused = true)]
 async fn after_shutdown_what_would_come_back_is_left_over() {
     for (class, left_over) in
@@ -210,7 +210,7 @@ async fn who_classifies_sees_every_kind_and_may_panic() {
         .unwrap();
     let expected = ["no luck", "reconcile panicked: boom", "reconcile was not done after 1s", "no luck"];
     assert_eq!(seen.take(), expected);
-    assert_eq!((report.given_up, report.callback_panics, report.retries()), (2, 2, 2), "it is transient");
+    assert_eq!((report.given_up, report.callback_panics, report.retries()), (2, 2, 2), "a panic of `classify` counts as transient");
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn an_error_is_found_among_the_causes() {
     assert!(ReconcileError::Timeout(SECOND).downcast_ref::<Told>().is_none());
 }
 
-/// The queue may have dead letters of its own: what it gives up has no conflicts left, either.
+/// The queue can give up keys itself: then the conflicts of the key are forgotten, too.
 #[tokio::test(start_paused = true)]
 async fn what_the_queue_gives_up_has_no_conflicts_left() {
     use FailureClass::{Conflict, Transient};
@@ -250,12 +250,12 @@ async fn what_the_queue_gives_up_has_no_conflicts_left() {
     });
     let life = &[Conflict, Transient, Conflict, Transient, Conflict];
     let (runs, _) = run(&queue, life, |controller| controller).await;
-    // A retry leaves conflicts as they were; the last of the queue does not.
+    // A retry keeps the count of conflicts; giving up resets it.
     assert_eq!(runs, [0, 10, 1_010, 1_030, 10_000, 10_010]);
 }
 
-/// Of the limiter's wait and of the one that is asked for the later holds; what is asked for changes neither the count nor the
-/// waits that follow.
+/// The key waits for the longer of the limiter's wait and the minimum wait. The minimum wait changes neither the count of failures nor the waits that
+/// follow.
 #[tokio::test(start_paused = true)]
 async fn a_transient_failure_may_ask_for_a_least_wait() {
     use FailureClass::{Conflict, Permanent, Transient};
@@ -269,19 +269,19 @@ async fn a_transient_failure_may_ask_for_a_least_wait() {
                 0 => Some(1_500 * MILLI),
                 1 => Some(1_500 * MILLI),
                 2 => None,
-                3 => panic_quietly("at its word"),
+                3 => panic_quietly("retry_after_at_least panics"),
                 _ => Some(17 * SECOND),
             }
         })
     })
     .await;
-    // 1.5 s instead of 1, 2 of the limiter, a conflict, 4 of the limiter, 8 of it, 17 instead of 16.
+    // The waits: 1.5 s (minimum) instead of 1 s, 2 s (limiter), a conflict, 4 s and 8 s (limiter), 17 s (minimum) instead of 16 s.
     assert_eq!(runs, [0, 1_500, 3_500, 3_510, 7_510, 15_510, 32_510]);
     assert_eq!(asked.take(), ["Transient"; 5]);
     assert_eq!((report.callback_panics, report.errors, report.given_up), (1, 7, 1));
 }
 
-/// The key is added every 20 ms, and each reconcile conflicts: the wait grows with the waits that are over, not with the adds.
+/// The key is added every 20 ms, and each reconcile conflicts. The wait grows once per completed wait, not once per add.
 #[tokio::test(start_paused = true)]
 async fn a_burst_of_adds_does_not_drive_up_the_wait_after_conflicts() {
     let queue = queue();

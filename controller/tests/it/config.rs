@@ -1,4 +1,4 @@
-//! A controller that makes no sense is refused before anything starts.
+//! An invalid configuration of a controller is refused before anything starts.
 
 use std::any::type_name;
 use std::num::NonZeroU32;
@@ -18,7 +18,7 @@ where
 {
     match controller.run(|_, _| async { Ok::<_, String>(Action::await_change()) }).await {
         Err(RunError::Config(error)) => error,
-        other => panic!("it was not refused: {other:?}"),
+        other => panic!("the configuration was not refused: {other:?}"),
     }
 }
 
@@ -58,7 +58,7 @@ async fn senseless_configurations_are_refused_and_start_nothing() {
     let uncounted = Queue::builder().timer(TokioTimer::current()).limiter(bucket).build();
     let refusal = refused(Controller::new(uncounted).max_attempts(3).on_give_up(|_, _| {})).await;
     assert_eq!(refusal, InvalidControllerConfig::LimiterCountsNoFailures);
-    assert_eq!(waiting.ready_len(), 1, "the key is untouched");
+    assert_eq!(waiting.ready_len(), 1, "the key stays in the queue");
     assert!(!waiting.is_shutting_down());
 
     let things = World::new().informer();
@@ -71,7 +71,7 @@ async fn senseless_configurations_are_refused_and_start_nothing() {
     assert_eq!(
         run.await.err(),
         Some(RunError::SyncFailed(StartCondition::Cache { index: 0, object_type: type_name::<Thing>() })),
-        "sense was made, and it ran until the cache had ended"
+        "the configuration is valid, so the controller ran until the cache ended"
     );
 }
 

@@ -1,8 +1,8 @@
-//! Defects of kube-runtime 5.0.0's controller, by their numbers in our list, each with a case that shows that this one, from the
-//! source to the reconcile, does not have it. On virtual time, under many orders of events.
+//! Regression tests for defects of kube-runtime 5.0.0's controller. Each runs the whole path from the source to the reconcile, on virtual time, in
+//! many orders of events. D1 to D16 are the numbers in `docs/comparison.md`.
 //!
-//! Not here: D8 (a panic ends everything) is `isolation`; D11 (a debounce for ever) and D12 (cost of what is in flight) are the
-//! queue's, `workqueue/tests/it/defects.rs`; D13 to D16 are the cache's.
+//! The other numbers are tested elsewhere: D8 (a panic ends the controller) in `isolation`; D11 (an endless debounce) and D12 (the cost of keys in
+//! flight) in `workqueue/tests/it/defects.rs`, because they concern the queue; D13 to D16 concern the cache.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -40,12 +40,12 @@ fn cluster() -> Cluster {
     TestServer::new(CHILDREN, |child, _, version| child.version = version)
 }
 
-/// A child of owner `key / 10`.
+/// Returns a child of owner `key / 10`.
 fn child(key: u32) -> Child {
     Child { key, owner: key / 10, version: Version::ZERO }
 }
 
-/// A server that notes what is asked of it.
+/// A server that logs the requests it receives.
 struct Asked {
     server: Cluster,
     asked: Log<&'static str>,
@@ -71,10 +71,10 @@ fn queue(sim: &Simulation) -> Keys {
     Queue::builder().limiter(backoff).timer(sim.timer()).seed(sim.next_random()).build()
 }
 
-/// When a key was reconciled, and which versions of its objects the reconcile saw.
+/// A key, the time of its reconcile, and the versions of its objects at that time.
 type Seen = (u32, Nanos, Vec<u64>);
 
-/// Runs a controller whose key is the object's, or its owner's; its reconciles note what they see.
+/// Runs a controller that maps each object to a key by `key_of`: its own key, or that of its owner. Its reconciles log the state that they read.
 fn run(sim: &Simulation, children: &Children, key_of: fn(&Child) -> u32) -> Log<Seen> {
     let log = Log::new();
     let (noted, cache, time) = (log.clone(), children.clone(), sim.time());
@@ -90,15 +90,14 @@ fn run(sim: &Simulation, children: &Children, key_of: fn(&Child) -> u32) -> Log<
     log
 }
 
-/// Breaks the watch and lets history be forgotten after `gap` has happened, so that it takes a relist to find out.
+/// Breaks the watch, runs `gap`, and drops the server's history, so that the cache needs a relist to see the changes.
 fn in_a_gap(cluster: &Cluster, gap: impl FnOnce(&Cluster)) {
     cluster.break_watches(SourceErrorKind::Other);
     gap(cluster);
     cluster.compact();
 }
 
-/// A request for reconciliation that comes of a list is spent on the store from before the list, if that takes more than one
-/// page, or is a stream.
+/// D2: with kube-runtime, a reconcile that a relist triggers runs against the old store if the list has more than one page, or is a stream.
 #[test]
 fn d2_a_relist_of_pages_or_a_stream_loses_no_update() {
     for streaming in [false, true] {
@@ -109,7 +108,7 @@ fn d2_a_relist_of_pages_or_a_stream_loses_no_update() {
             let builder = Informer::builder(CHILDREN, Asked { server: server.clone(), asked: asked.clone() })
                 .page_size(NonZeroU32::new(2).expect("it is 2"));
             let builder = if streaming { builder.streaming_lists() } else { builder };
-            let children = sim.informer(builder).expect("the configuration makes sense");
+            let children = sim.informer(builder).expect("the configuration is valid");
             let log = run(sim, &children, |child| child.key);
             sim.advance(SECOND);
             assert_eq!(sorted(log.take().into_iter().map(|(key, ..)| key).collect()), [1, 2, 3, 4]);
@@ -120,7 +119,7 @@ fn d2_a_relist_of_pages_or_a_stream_loses_no_update() {
                 versions.insert(2, server.put(child(2)).get());
                 versions.insert(5, server.put(child(5)).get());
             });
-            // Changed while the list is on its way, and after the first page of it.
+            // This object changes during the list, after its first page.
             while !asked.take().iter().any(|asked| matches!(*asked, "another page" | "a stream")) {
                 sim.advance(Duration::from_millis(5));
             }
@@ -129,12 +128,13 @@ fn d2_a_relist_of_pages_or_a_stream_loses_no_update() {
             assert_eq!(children.status().relists, 1);
             let seen: Vec<_> = log.take().into_iter().map(|(key, _, seen)| (key, seen)).collect();
             let expected: Vec<_> = versions.into_iter().map(|(key, version)| (key, vec![version])).collect();
-            assert_eq!(sorted(seen), expected, "each once, as it is, and what did not change not at all");
+            assert_eq!(sorted(seen), expected, "each changed object once, in its newest version, and no unchanged object");
         });
     }
 }
 
-/// What vanished while nobody watched is told to nobody, so an owner does not hear of the end of its only child.
+/// D3: with kube-runtime, no event reports an object that was deleted while the watch was broken, so an owner is not reconciled after the loss of its
+/// only child.
 #[test]
 fn d3_what_vanished_in_a_gap_is_a_change_of_its_owner() {
     for streaming in [false, true] {
@@ -143,7 +143,7 @@ fn d3_what_vanished_in_a_gap_is_a_change_of_its_owner() {
             [11, 12, 21].into_iter().for_each(|key| _ = server.put(child(key)));
             let builder = Informer::builder(CHILDREN, server.clone());
             let builder = if streaming { builder.streaming_lists() } else { builder };
-            let children = sim.informer(builder).expect("the configuration makes sense");
+            let children = sim.informer(builder).expect("the configuration is valid");
             let log = run(sim, &children, |child| child.owner);
             sim.advance(SECOND);
             log.take();
@@ -157,19 +157,19 @@ fn d3_what_vanished_in_a_gap_is_a_change_of_its_owner() {
     }
 }
 
-/// A subscriber that is told of an object that is gone already hangs, also when there is more.
+/// D4: with kube-runtime, a subscriber hangs when it receives an object that was deleted in the meantime, even if more events follow.
 #[test]
 fn d4_a_delete_before_anybody_ran_stops_nobody() {
     Simulation::explore(SEEDS, |sim| {
         let server = cluster();
         server.put(child(1));
-        let children = sim.informer(Informer::builder(CHILDREN, server.clone())).expect("it makes sense");
+        let children = sim.informer(Informer::builder(CHILDREN, server.clone())).expect("the configuration is valid");
         let mut subscription = children.store().subscribe();
         let log = run(sim, &children, |child| child.key);
         sim.advance(SECOND);
         log.take();
 
-        // In one burst, and once with the cache in between, while the subscriber does nothing.
+        // The subscriber does not run meanwhile. Object 9 is added and deleted in one burst; object 8 is deleted after the cache has stored it.
         server.put(child(9));
         server.delete(&9);
         sim.advance(SECOND);
@@ -197,13 +197,13 @@ fn d4_a_delete_before_anybody_ran_stops_nobody() {
     });
 }
 
-/// A subscriber that does not ask stops the cache, and with it everybody, once a buffer is full.
+/// D5: with kube-runtime, a subscriber that does not poll stops the cache and all other subscribers, once its buffer is full.
 #[test]
 fn d5_a_subscriber_that_is_idle_stops_nobody() {
     const OBJECTS: u32 = 1_000;
     Simulation::explore(5, |sim| {
         let server = cluster();
-        let children = sim.informer(Informer::builder(CHILDREN, server.clone())).expect("it makes sense");
+        let children = sim.informer(Informer::builder(CHILDREN, server.clone())).expect("the configuration is valid");
         let mut idle = [children.store().subscribe(), children.store().subscribe()];
         let log = run(sim, &children, |child| child.key);
         sim.advance(SECOND);
@@ -216,7 +216,7 @@ fn d5_a_subscriber_that_is_idle_stops_nobody() {
             server.objects().iter().map(|child| (child.key, child.version.get())).collect();
         let seen: BTreeMap<u32, u64> =
             log.take().into_iter().filter_map(|(key, _, seen)| Some((key, *seen.last()?))).collect();
-        assert_eq!(seen, newest, "the last reconcile of each saw it as it is");
+        assert_eq!(seen, newest, "the last reconcile of each object must read its newest version");
         for idle in &mut idle {
             assert_eq!(idle.pending(), OBJECTS as usize, "bounded by objects, not by events");
             let told: BTreeMap<u32, u64> = std::iter::from_fn(|| idle.try_next())
@@ -227,20 +227,20 @@ fn d5_a_subscriber_that_is_idle_stops_nobody() {
     });
 }
 
-/// One of all who wait for the first list is woken.
+/// D6: with kube-runtime, only one of the tasks that wait for the first list is woken.
 #[test]
 fn d6_everybody_who_waits_for_the_first_list_is_woken() {
     Simulation::explore(SEEDS, |sim| {
         let server = cluster();
         server.set_faults(|faults| faults.unresponsive = true);
         server.put(child(1));
-        let children = sim.informer(Informer::builder(CHILDREN, server.clone())).expect("it makes sense");
+        let children = sim.informer(Informer::builder(CHILDREN, server.clone())).expect("the configuration is valid");
         let woken = Log::new();
         for _ in 0..8 {
             let (children, woken) = (children.clone(), woken.clone());
             sim.spawn(async move { woken.note(children.synced().await) });
         }
-        // Controllers wait, too: of their own, and of another's.
+        // Controllers wait for the first list, too: of the cache that they watch, or of a cache that another controller watches.
         let logs: Vec<_> = (0..4).map(|_| run(sim, &children, |child| child.key)).collect();
         for _ in 0..4 {
             let (queue, children, noted) = (queue(sim), children.clone(), woken.clone());
@@ -260,14 +260,14 @@ fn d6_everybody_who_waits_for_the_first_list_is_woken() {
     });
 }
 
-/// While one of a controller's watches fails and backs off, none of the others is listened to.
+/// D7: with kube-runtime, while one watch of a controller fails and backs off, the controller polls none of the others.
 #[test]
 fn d7_a_watch_that_fails_delays_no_other_one() {
     Simulation::explore(SEEDS, |sim| {
         let (good, bad) = (cluster(), cluster());
         let informer = |server: &Cluster| sim.informer(Informer::builder(CHILDREN, server.clone()));
         let (main, owned) =
-            (informer(&good).expect("it makes sense"), informer(&bad).expect("it makes sense"));
+            (informer(&good).expect("the configuration is valid"), informer(&bad).expect("the configuration is valid"));
         let log = Log::new();
         let (noted, cache, time) = (log.clone(), main.clone(), sim.time());
         let controller = Controller::new(queue(sim))
@@ -289,20 +289,20 @@ fn d7_a_watch_that_fails_delays_no_other_one() {
             sim.advance(Duration::from_millis(500 + event % 7 * 100));
             let version = good.put(child(1));
             sim.run_until_stalled();
-            assert_eq!(log.take(), [(1, sim.clock().now(), Some(version))], "in no time");
+            assert_eq!(log.take(), [(1, sim.clock().now(), Some(version))], "without a delay");
         }
         assert!(owned.status().last_error.is_some());
-        assert_eq!(owned.status().last_success, failing, "it failed all the time");
+        assert_eq!(owned.status().last_success, failing, "the bad watch must fail throughout the test");
 
         bad.clear_faults();
         bad.put(child(2));
         sim.advance(120 * SECOND);
         let after = log.take();
-        assert!(matches!(after[..], [(2, _, None)]), "and then it is heard again: {after:?}");
+        assert!(matches!(after[..], [(2, _, None)]), "the watch must recover: {after:?}");
     });
 }
 
-/// Keys that wait for a slot are drawn from a hash table, so that some never run under overload.
+/// D1: kube-runtime takes keys that wait for a slot from a hash table in arbitrary order, so some keys never run under overload.
 #[test]
 fn d1_under_overload_every_key_has_its_turn() {
     const KEYS: u32 = 2_000;
@@ -321,12 +321,13 @@ fn d1_under_overload_every_key_has_its_turn() {
     sim.advance(60 * SECOND);
     let mut runs = BTreeMap::<u32, u32>::new();
     log.take().into_iter().for_each(|key| *runs.entry(key).or_default() += 1);
-    // Ten slots, 49 ms each, for a minute: six times each, and a bit.
+    // Ten slots, 49 ms per reconcile, for a minute: each key runs six times, some seven times.
     assert_eq!(runs.len(), KEYS as usize);
     assert!(runs.values().all(|runs| (6..=7).contains(runs)), "{runs:?}");
 }
 
-/// What may run now waits for a timer (D9), and what was asked for in one millisecond comes in reverse (D10).
+/// With kube-runtime, a key that may run immediately waits for a timer (D9), and keys that are added within one millisecond run in reverse order
+/// (D10).
 #[test]
 fn d9_d10_what_may_run_runs_at_once_and_in_order() {
     Simulation::explore(SEEDS, |sim| {

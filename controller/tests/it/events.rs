@@ -1,4 +1,4 @@
-//! Changes become keys: initial objects, updates, deletes, states in between; one key or several; a mapper that panics.
+//! Changes become keys: initial objects, updates, deletes and intermediate states; one key or several; a mapper that panics.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -44,7 +44,7 @@ async fn every_kind_of_change_becomes_a_reconcile() {
     assert_eq!(
         log.take(),
         [(1, None)],
-        "the last change is reconciled although the cache was closed right after it"
+        "the last change must be reconciled, although the cache was closed right after it"
     );
     assert_eq!((report.keys_added, report.reconciles, report.retries()), (4, 4, 0));
     assert_eq!(left(&report), 0);
@@ -78,8 +78,8 @@ async fn a_change_may_become_no_key_or_several() {
     assert_eq!(keys, [0, 10, 20]);
 }
 
-/// Debounced: a key waits until nothing has happened to it for a while, but not for ever. Whoever adds is asked for the keys of
-/// this controller alone, a panic loses its change, and what it adds is counted.
+/// `add_with` debounces: a key waits until it was not added for 100 ms, but at most 250 ms. The function is called only for keys that the filter
+/// accepts. If it panics, the change is mapped again, and the panic is counted.
 #[tokio::test(start_paused = true)]
 async fn a_say_in_how_keys_are_added() {
     let world = World::new();
@@ -119,10 +119,10 @@ async fn a_say_in_how_keys_are_added() {
     settle().await;
     things.shut_down();
     let report = running.await.unwrap().unwrap();
-    // Until 250 ms it is put off by the changes at 60, 120, 180 and 240; then by the one at 360. The one at 420 always panics.
+    // The adds at 60, 120, 180 and 240 ms postpone the key up to the limit of 250 ms, then the add at 360 ms. The add at 420 ms always panics.
     assert_eq!(log.take(), [(1, 250), (1, 460), (2, 1_520)]);
     assert_eq!((report.keys_added, report.callback_panics, report.mapper_failures), (8, 5, 1));
-    // Three more times meanwhile, and once at the end.
+    // The change that panics is mapped three more times meanwhile, and once at the end.
     assert_eq!(asked.take(), [&[(1, true)], &[(1, false); 10][..], &[(2, false), (1, false)]].concat());
 }
 
@@ -136,7 +136,7 @@ async fn a_change_at_which_the_mapper_panics_is_mapped_again() {
     let running = tokio::spawn(
         Controller::new(queue())
             .watches(&things, move |change| {
-                // Three times, at the change from 5 to 13.
+                // Panics three times, at the change from 5 to 13.
                 if change.object().value == 13 && calls.fetch_add(1, Ordering::SeqCst) < 3 {
                     panic_quietly("a mapper panics");
                 }
@@ -157,7 +157,7 @@ async fn a_change_at_which_the_mapper_panics_is_mapped_again() {
     }
     let report = running.await.unwrap().unwrap();
     assert_eq!(log.take(), [(1, 0), (2, 0), (3, 0), (2, 700)], "after 100, 200 and 400 ms");
-    assert_eq!(old.take(), [None, None, None, Some(5)], "with what the object was before");
+    assert_eq!(old.take(), [None, None, None, Some(5)], "the repeated mapping receives the old object, too");
     assert_eq!((report.keys_added, report.callback_panics, report.mapper_failures), (4, 3, 0));
 }
 
@@ -186,7 +186,7 @@ async fn a_change_that_is_never_mapped_is_told_and_keeps_nothing_running() {
     things.shut_down();
     let report = running.await.unwrap().unwrap();
     assert_eq!((begin.elapsed(), report.keys_added, report.reconciles), (10 * SECOND, 1, 1));
-    assert_eq!(report.mapper_failures, 16, "those of one object are bounded");
+    assert_eq!(report.mapper_failures, 16, "the number of kept changes per object is bounded");
 }
 
 #[tokio::test(start_paused = true)]
@@ -206,17 +206,17 @@ async fn a_key_that_was_added_while_it_waits_for_its_retry_runs_at_once() {
     assert_eq!(log.take(), [Some(0)]);
     world.put(1, 1);
     settle().await;
-    assert_eq!(log.take(), [Some(1)], "no time has passed");
+    assert_eq!(log.take(), [Some(1)], "the add must not wait for the retry");
     running.abort();
 }
 
-/// Direct writes to the store of an informer whose source is silent, so that a test says when what is published.
+/// Writes directly to the store of an informer whose source sends nothing, so that the test determines when each change is published.
 fn written(key: u32, version: u64, value: u32) -> Thing {
     Thing { key, version, value }
 }
 
-/// The interleaving that merged changes lose: a reconcile reads an object, for a reason of its own, and the object goes before
-/// anybody has looked at its changes.
+/// A reconcile reads an object, and the object is deleted before its changes are mapped. If changes were merged first, the addition and the deletion
+/// would cancel out, and the key would not be reconciled again.
 #[tokio::test(start_paused = true)]
 async fn an_object_that_was_read_and_went_is_reconciled_again() {
     let things = World::new().informer();
@@ -225,12 +225,12 @@ async fn an_object_that_was_read_and_went_is_reconciled_again() {
     let log = Log::new();
     let (noted, cache) = (log.clone(), things.clone());
     let running = tokio::spawn(
-        // Everything belongs to key 7, whose reconcile counts what there is.
+        // Every object maps to key 7, whose reconcile counts the objects.
         Controller::new(queue.clone()).watches(&things, |_| 7).run(move |key, _| {
             let count = cache.snapshot().len();
             noted.note((key, count));
             if count == 1 && key == 7 {
-                // Nothing else has run since it was counted.
+                // No other task has run since the count.
                 cache.writer().delete(&1, None);
             }
             async { Ok::<_, String>(Action::await_change()) }
@@ -240,11 +240,11 @@ async fn an_object_that_was_read_and_went_is_reconciled_again() {
     queue.add(7).unwrap();
     things.writer().upsert(written(1, 1, 0));
     settle().await;
-    assert_eq!(log.take(), [(7, 1), (7, 0)], "what was counted and went is counted again");
+    assert_eq!(log.take(), [(7, 1), (7, 0)], "the key must be reconciled again after the deletion");
     running.abort();
 }
 
-/// The other one: an object that points to A, then to B, then to A again before anybody looks.
+/// An object refers to owner A, then B, then A again, before its changes are read.
 #[tokio::test(start_paused = true)]
 async fn a_state_in_between_names_its_key() {
     let things = World::new().informer();
@@ -262,11 +262,11 @@ async fn a_state_in_between_names_its_key() {
         things.writer().upsert(written(1, version, owner));
     }
     settle().await;
-    assert_eq!(log.take(), [100, 200], "each owner once, the one in between, too");
+    assert_eq!(log.take(), [100, 200], "each owner runs once, including the intermediate one");
     running.abort();
 }
 
-/// A change that is published while the controller ends is refused by the queue, and harms nobody.
+/// A change that is published while the controller ends: the queue refuses its keys, and there is no other effect.
 #[tokio::test(start_paused = true)]
 async fn after_the_end_no_change_is_mapped() {
     let world = World::new();
@@ -285,11 +285,11 @@ async fn after_the_end_no_change_is_mapped() {
     settle().await;
     closing.shut_down();
     things.writer().upsert(written(1, 1, 0));
-    assert_eq!(mapped.load(Ordering::SeqCst), 1, "the controller has not noticed yet");
+    assert_eq!(mapped.load(Ordering::SeqCst), 1, "the controller has not ended yet");
     let report = running.await.unwrap().unwrap();
     assert_eq!((report.keys_added, report.callback_panics), (0, 0), "its keys were refused");
     things.writer().upsert(written(1, 2, 0));
-    assert_eq!(mapped.load(Ordering::SeqCst), 1, "it ended with the run");
+    assert_eq!(mapped.load(Ordering::SeqCst), 1, "no change may be mapped after the run");
 }
 
 #[tokio::test(start_paused = true)]
@@ -299,7 +299,7 @@ async fn the_changes_of_one_object_that_are_kept_are_bounded_at_once() {
     let running = tokio::spawn(
         Controller::new(queue())
             .watches(&things, |_| -> u32 { panic_quietly("always") })
-            // Before the first retry.
+            // The shutdown comes before the first retry.
             .graceful_shutdown_on(sleep(50 * MILLI))
             .run(|_, _| async { Ok::<_, String>(Action::await_change()) }),
     );
@@ -329,7 +329,7 @@ async fn a_change_does_not_wait_for_the_backoff_of_another_object() {
             }),
     );
     world.put(1, 0);
-    // Rounds of the first are at 51.1 s, 102.3 s, 162.3 s and so on: this is far from any.
+    // The retries of the first object are at 51.1 s, 102.3 s, 162.3 s and so on, so none is close to 600 s.
     sleep(600 * SECOND).await;
     world.put(2, 0);
     sleep(SECOND).await;
@@ -354,12 +354,12 @@ async fn a_mapper_that_always_panics_does_not_hold_up_the_shutdown() {
             .graceful_shutdown_on(async { drop(stop.await) })
             .run(|_, _| async { Ok::<_, String>(Action::await_change()) }),
     );
-    // In the middle of the first round of retries.
+    // The shutdown comes during the first round of retries.
     sleep(100 * MILLI).await;
     while calls.load(Ordering::SeqCst) < 5_100 {
         tokio::task::yield_now().await;
     }
     signal.send(()).unwrap();
     assert_eq!(running.await.unwrap().unwrap().mapper_failures, 5_000);
-    assert!(calls.load(Ordering::SeqCst) < 9_000, "the round was not gone through to its end");
+    assert!(calls.load(Ordering::SeqCst) < 9_000, "the shutdown must interrupt the round of retries");
 }

@@ -1,4 +1,4 @@
-//! What is done after every reconcile, whatever became of that.
+//! `finally` runs after every reconcile, whether it succeeded or failed.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::support::{Log, SECOND, left, panic_quietly, queue, settle};
 
-/// How a reconcile ended, in a word.
+/// The outcome of a reconcile, as one word.
 fn word(ended: &Result<Action, Arc<ReconcileError>>) -> &'static str {
     match ended {
         Ok(_) => "well",
@@ -32,7 +32,7 @@ async fn it_is_done_after_every_reconcile_while_the_key_is_held() {
         .finally(move |key, ended, _| {
             let (noted, held) = (noted.clone(), held.clone());
             async move {
-                // As long as it is allowed to, nearly: its time is its own.
+                // Takes almost the whole timeout, which it does not share with the reconcile.
                 sleep(SECOND * 9 / 10).await;
                 assert_eq!(held.stats().leased, 1);
                 noted.note((key, word(&ended)));
@@ -61,7 +61,7 @@ async fn it_is_done_after_every_reconcile_while_the_key_is_held() {
     assert_eq!((report.errors, report.panics, report.timeouts), (1, 1, 1));
 }
 
-/// What it does itself, beside a reconcile that fails in a way of its own, or does not.
+/// Combines a successful or failed reconcile with each way in which `finally` can fail.
 #[tokio::test(start_paused = true)]
 async fn its_failure_is_one_of_the_reconcile_and_hides_none() {
     for (first, then, last) in [
@@ -116,7 +116,7 @@ async fn a_conflict_of_what_it_writes_is_one() {
         .classify(|_| FailureClass::Conflict)
         .finally(move |_, _, _| {
             let at = begin.elapsed().as_millis();
-            async move { if at == 0 { Err("somebody has written it") } else { Ok(()) } }
+            async move { if at == 0 { Err("another writer has written it") } else { Ok(()) } }
         })
         .graceful_shutdown_on(sleep(9 * SECOND))
         .run(move |_, _| {
@@ -154,5 +154,5 @@ async fn a_reconcile_that_is_dropped_with_its_worker_has_no_end_to_tell() {
         .unwrap();
     settle().await;
     assert_eq!(log.take(), [(2, "begins")]);
-    assert_eq!((report.reconciles, left(&report)), (0, 2), "both keys are still owed");
+    assert_eq!((report.reconciles, left(&report)), (0, 2), "both keys are leftovers");
 }

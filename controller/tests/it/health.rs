@@ -1,4 +1,4 @@
-//! Ready and alive, through a whole life, and why not.
+//! Readiness and liveness through the life of a controller, and the reasons if it is not ready or not alive.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -29,18 +29,18 @@ async fn a_life_as_probes_see_it() {
     }));
     settle().await;
     advance(60 * SECOND).await;
-    assert_eq!(probe(), (Err(NotReady::Syncing), Ok(())), "it waits, and is alive");
+    assert_eq!(probe(), (Err(NotReady::Syncing), Ok(())), "a controller that waits for its caches is alive");
     world.put(1, 0);
     world.open();
     settle().await;
     assert_eq!(probe(), (Ok(()), Ok(())));
     signal.send(()).unwrap();
     settle().await;
-    assert_eq!(queue.stats().leased, 1, "it finishes what it has begun");
+    assert_eq!(queue.stats().leased, 1, "the running reconcile goes on");
     assert_eq!(probe(), (Err(NotReady::ShuttingDown), Ok(())));
     things.shut_down();
     settle().await;
-    assert_eq!(probe(), (Err(NotReady::ShuttingDown), Ok(())), "caches may end now");
+    assert_eq!(probe(), (Err(NotReady::ShuttingDown), Ok(())), "a cache may end during the shutdown");
     running.await.unwrap().unwrap();
     assert_eq!(probe(), (Err(NotReady::Ended), Err(NotLive::Ended)));
 }
@@ -91,7 +91,7 @@ async fn a_cache_that_ends_while_it_works_is_named_unless_the_run_ends_with_it()
         assert_eq!(
             (health.live(10 * SECOND), health.ready()),
             (Err(NotLive::CacheEnded), Err(named)),
-            "it stays said"
+            "the reason stays available after the run"
         );
     }
 }
@@ -150,7 +150,7 @@ async fn one_that_stands_by_is_ready_with_synced_caches_and_begins_with_the_obje
     world.open();
     settle().await;
     assert_eq!((health.ready(), health.live(SECOND)), (Ok(()), Ok(())));
-    // Objects that come and go leave no keys behind, however long it stands by.
+    // Keys of objects that are created and deleted during the standby are not left in the queue.
     for key in 0..100 {
         world.put(key, 0);
         settle().await;
@@ -167,7 +167,7 @@ async fn one_that_stands_by_is_ready_with_synced_caches_and_begins_with_the_obje
     assert_eq!(*ran.lock(), [7]);
     world.put(8, 0);
     settle().await;
-    assert_eq!(*ran.lock(), [7, 8], "and goes on with changes");
+    assert_eq!(*ran.lock(), [7, 8], "changes after the standby become keys");
     assert_eq!(health.ready(), Ok(()));
     running.abort();
 }

@@ -1,4 +1,4 @@
-//! An error, a panic or a timeout is a failure of that key alone: it is retried with backoff, the others go on.
+//! An error, a panic or a timeout is a failure of its key alone: the key is retried with backoff, and other keys go on.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tokio::time::{Instant, advance, sleep};
 
 use crate::support::{Keys, Log, SECOND, left, panic_quietly, queue, settle};
 
-/// What key 1 does; key 2 always succeeds.
+/// How the reconcile of key 1 fails; key 2 always succeeds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Badly {
     ReturnsAnError,
@@ -30,7 +30,7 @@ impl Drop for PanicOnDrop {
     }
 }
 
-/// Runs a controller in which key 1 fails twice, and says when each key ran (in seconds) and what is reported.
+/// Runs a controller in which key 1 fails twice. Returns when each key ran, in seconds, and the report.
 async fn run(badly: Badly) -> (Vec<(u32, u64)>, RunReport<u32>) {
     let queue: Keys = queue();
     queue.add(1).unwrap();
@@ -46,14 +46,14 @@ async fn run(badly: Badly) -> (Vec<(u32, u64)>, RunReport<u32>) {
         let fails = key == 1 && *before <= 2;
         drop(tries);
         if fails && badly == Badly::PanicsAtOnce {
-            panic_quietly("it panics before there is a future");
+            panic_quietly("a panic before the future is returned");
         }
         async move {
             let _panic_on_drop = PanicOnDrop(fails && badly == Badly::PanicsWhenDropped);
             tokio::task::yield_now().await;
             match badly {
                 Badly::ReturnsAnError if fails => return Err("it fails"),
-                Badly::PanicsLater if fails => panic_quietly("it panics after it was pending"),
+                Badly::PanicsLater if fails => panic_quietly("a panic after the first poll"),
                 Badly::NeverReturns if fails => std::future::pending().await,
                 _ => {}
             }
@@ -65,7 +65,7 @@ async fn run(badly: Badly) -> (Vec<(u32, u64)>, RunReport<u32>) {
         .graceful_shutdown_on(sleep(100 * SECOND));
     let report = controller.run(reconcile).await.unwrap();
     assert_eq!(left(&report), 0);
-    assert_eq!(queue.num_requeues(&1), 0, "its success forgets its failures");
+    assert_eq!(queue.num_requeues(&1), 0, "the success resets the count of failures");
     queue.check().unwrap();
     (log.take(), report)
 }
@@ -107,17 +107,17 @@ async fn a_key_comes_back_when_it_asks_to() {
     assert_eq!(log.take(), [(1, Duration::ZERO)]);
     advance(Duration::from_millis(299_999)).await;
     settle().await;
-    assert_eq!(log.take(), [], "a millisecond too early");
+    assert_eq!(log.take(), [], "the key must not run a millisecond early");
     advance(Duration::from_millis(2)).await;
     settle().await;
     assert_eq!(log.take().len(), 1);
     queue.add(1).unwrap();
     settle().await;
-    assert_eq!(log.take().len(), 1, "an add is not held back by the delay");
+    assert_eq!(log.take().len(), 1, "an add must end the delay");
     running.abort();
 }
 
-/// `Clone` of a key is user code, too: where a worker calls it, a panic fails that key.
+/// `Clone` of a key is user code, too: if it panics in a worker, only that key fails.
 #[tokio::test(start_paused = true)]
 async fn a_key_that_panics_when_it_is_cloned_fails_alone() {
     #[derive(Debug, PartialEq, Eq, Hash)]
@@ -125,7 +125,7 @@ async fn a_key_that_panics_when_it_is_cloned_fails_alone() {
     static CLONES: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     impl Clone for Fragile {
         fn clone(&self) -> Self {
-            // After that of the queue, for the lease.
+            // The first clone is the queue's, for the lease; the second one is the worker's.
             if self.0 == 1 && CLONES.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 1 {
                 panic_quietly("clone");
             }

@@ -1,4 +1,4 @@
-//! The controller from outside, on virtual time.
+//! Tests of the controller through its public API, on virtual time.
 
 mod attempts;
 mod batches;

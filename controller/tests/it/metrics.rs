@@ -1,4 +1,4 @@
-//! What is told of reconciles: how they ended, after what time, and which retries were worth it.
+//! The reports that `ControllerMetrics` receives: the outcome and the duration of each reconcile, and successes after failures.
 
 use std::future::pending;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -117,7 +117,7 @@ async fn a_success_at_the_first_try_recovers_nothing_and_without_metrics_nothing
             .unwrap();
         assert_eq!((report.reconciles, report.successful_retries), (1, 0));
         assert_eq!(report.durations.successes, if measured { SECOND } else { Duration::ZERO });
-        assert_eq!(queue.stats().ages_tracked, measured, "no clock is read for nothing");
+        assert_eq!(queue.stats().ages_tracked, measured, "the clock is read only if there are metrics");
     }
 }
 
@@ -169,7 +169,7 @@ async fn a_sink_that_panics_decides_nothing() {
     assert_eq!(queue.num_requeues(&1), 0);
 }
 
-/// Many workers fill a sum of times sooner than anybody would think.
+/// With many workers, a sum of durations can reach its maximum within weeks.
 #[test]
 fn a_sum_of_times_that_is_too_large_stays_at_its_end() {
     let (mut sim, centuries) = (Simulation::new(1), Duration::from_secs(400 * 365 * 24 * 3600));

@@ -1,4 +1,4 @@
-//! Never two reconciles of one key at once, and no change is missed, however many workers there are.
+//! No two reconciles of one key run at the same time, and no change is missed, with many workers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use crate::support::{World, queue};
 
-/// What runs, and the newest value each key was reconciled at.
+/// The number of running reconciles of each key, and the newest value that each key was reconciled with.
 #[derive(Default)]
 struct Watched {
     running: HashMap<u32, u32>,
@@ -59,9 +59,9 @@ async fn a_key_is_never_reconciled_twice_at_once_and_its_last_change_is_seen() {
     things.store().wait_for_version(last).await.unwrap();
     things.shut_down();
     let report = running.await.unwrap().unwrap();
-    assert_eq!((report.panics, report.errors), (0, 0), "no key ran twice");
+    assert_eq!((report.panics, report.errors), (0, 0), "no key may run twice at the same time");
     let watched = watched.lock();
-    assert!(watched.most > 1, "several keys ran at once");
+    assert!(watched.most > 1, "several keys must run at the same time");
     let newest: HashMap<u32, u32> =
         (CHANGES - KEYS + 1..=CHANGES).map(|value| (value % KEYS, value)).collect();
     assert_eq!(watched.reconciled, newest);

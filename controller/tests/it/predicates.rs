@@ -1,4 +1,4 @@
-//! Changes that are worth a reconcile, and others.
+//! Predicates: which changes become keys.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ async fn what_is_not_worth_it_becomes_no_key() {
     assert_eq!(running.await.unwrap().unwrap().keys_added, 4);
 }
 
-/// Changes are judged one by one: merged, the first and the last state would be alike.
+/// The filter receives each change by itself. If changes were merged first, the first and the last state would be equal.
 #[tokio::test(start_paused = true)]
 async fn there_and_back_is_two_changes() {
     let things = World::new().informer();
@@ -64,7 +64,7 @@ async fn there_and_back_is_two_changes() {
     }));
     settle().await;
     assert_eq!(log.take(), [1]);
-    // Nobody runs in between.
+    // The controller does not run between these writes.
     things.writer().upsert(thing(2, 2));
     things.writer().upsert(thing(3, 1));
     settle().await;
@@ -85,7 +85,7 @@ fn what_each_of_them_says() {
     ] {
         assert_eq!(changed(&change), says, "{change:?}");
     }
-    // Two digits: the generation and the one that was observed, 0 for none.
+    // The value has two digits: the generation, and the observed generation, where 0 means none.
     let generation_unobserved = predicate::generation_unobserved(|thing: &Thing| {
         (thing.value / 10, Some(thing.value % 10).filter(|observed| *observed > 0))
     });

@@ -1,4 +1,4 @@
-//! Keys of different priorities: what was there at the start, and what happens after it.
+//! Priorities: keys of initial objects, and keys of later changes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -24,7 +24,7 @@ async fn the_initial_list_goes_last() {
     initial_goes_last(&world, async |things| things.synced().await.unwrap()).await;
 }
 
-/// The ordinary order: the informer is started and the controller at once, so it is there before the list is.
+/// The usual order: the informer and the controller start at the same time, so the controller observes the first list when it arrives.
 #[tokio::test(start_paused = true)]
 async fn a_list_that_comes_after_the_start_goes_last_too() {
     let world = World::closed();
@@ -56,7 +56,7 @@ async fn initial_goes_last(world: &World, before: impl AsyncFnOnce(&Informer<u32
         let event = first.then(|| world.put(7, 0));
         let (queue, things) = (queue.clone(), things.clone());
         async move {
-            // The event comes while the first of the initial list is worked on.
+            // The event arrives while the first key of the initial list is reconciled.
             if let Some(version) = event {
                 things.store().wait_for_version(version).await.expect("it is open");
                 assert_eq!(queue.priority(&7), Some(0));
@@ -99,7 +99,7 @@ async fn a_change_may_say_its_priority() {
     assert_eq!(log.take(), [2, 1, 3]);
 }
 
-/// A conflict is not an add of somebody else: its key comes back as what it was.
+/// A conflict requeues the key with its own priority, not with that of a new add.
 #[tokio::test(start_paused = true)]
 async fn a_conflict_keeps_the_priority_of_its_key() {
     let (queue, log) = (queue(), Log::new());

@@ -1,4 +1,4 @@
-//! All objects are mapped again in each period, behind everything else.
+//! In each resync period all objects are mapped again, and their keys are added behind all others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -60,10 +60,10 @@ async fn every_object_is_mapped_again_in_each_period() {
     sleep(62 * SECOND).await;
     let mut both: Vec<_> = [60, 120].iter().flat_map(|at| [1, 3, 5].map(|key| (key, *at))).collect();
     both.sort_unstable();
-    assert_eq!(sorted(log.take()), both, "what is there then, filtered");
-    assert!(changes.take().iter().all(|(_, initial)| *initial), "as at a start");
+    assert_eq!(sorted(log.take()), both, "the filtered objects that exist at that time");
+    assert!(changes.take().iter().all(|(_, initial)| *initial), "the changes must be initial");
 
-    // One that is added has its own periods, and none any more once it is removed.
+    // A watch that is added later has its own periods, and its resyncs stop when it is removed.
     let watch =
         handle.add_watch_with(&things, |change| 10 + change.key(), WatchOptions::new().resync_every(SECOND));
     sleep(SECOND + SECOND / 2).await;
@@ -74,7 +74,7 @@ async fn every_object_is_mapped_again_in_each_period() {
     running.abort();
 }
 
-/// Whatever state a key is in, it stays in it.
+/// A resync does not change the state of a key that the queue holds.
 #[tokio::test(start_paused = true)]
 async fn a_resync_adds_absent_keys_alone_and_behind_all_others() {
     let world = World::new();
@@ -97,7 +97,7 @@ async fn a_resync_adds_absent_keys_alone_and_behind_all_others() {
         let asks = key == 4;
         async move {
             match key {
-                // Leased when the period is over: the only worker is busy then.
+                // The only worker leases this key until after the end of the period.
                 9 => sleep(10 * SECOND).await,
                 _ if asks => return Ok(Action::requeue_after(3_600 * SECOND)),
                 _ => {}
@@ -115,10 +115,10 @@ async fn a_resync_adds_absent_keys_alone_and_behind_all_others() {
     queue.with_priority(3).add(3).unwrap();
     adds.take();
     sleep(6 * SECOND).await;
-    assert_eq!(adds.count(), 0, "adds of a resync are its own");
+    assert_eq!(adds.count(), 0, "a resync must not call `add_with`");
     let priorities = [1, 2, 3, 5].map(|key| queue.priority(&key));
     assert_eq!(priorities, [Some(i8::MIN), Some(i8::MIN), Some(3), Some(-7)]);
-    assert!(matches!(queue.state(&4), KeyState::Waiting(_)), "what waits, waits on");
+    assert!(matches!(queue.state(&4), KeyState::Waiting(_)), "a waiting key must keep waiting");
     assert_eq!(queue.num_requeues(&4), 0);
     queue.add(8).unwrap();
     sleep(20 * SECOND).await;
@@ -126,12 +126,12 @@ async fn a_resync_adds_absent_keys_alone_and_behind_all_others() {
     assert_eq!(
         (&order[..4], sorted(order[4..].to_vec())),
         (&[3, 8, 9, 5][..], vec![1, 2]),
-        "behind the others"
+        "keys of the resync run last"
     );
     running.abort();
 }
 
-/// A leased key that no change concerns is not made dirty.
+/// A resync does not make a leased key dirty.
 #[tokio::test(start_paused = true)]
 async fn a_key_that_is_reconciled_meanwhile_is_not_reconciled_twice() {
     let world = World::new();
@@ -153,13 +153,13 @@ async fn a_key_that_is_reconciled_meanwhile_is_not_reconciled_twice() {
     sleep(SECOND / 2).await;
     assert_eq!(log.take(), []);
     sleep(SECOND / 2).await;
-    assert_eq!(log.take(), [1], "with the next period");
+    assert_eq!(log.take(), [1], "the key runs again only in the next period");
     running.abort();
 }
 
 const MANY: u32 = 100_000;
 
-/// A hundred thousand objects, of which none holds the thread for long; a shutdown amid them does not wait for the rest.
+/// A resync of many objects lets other tasks run in between, and a shutdown interrupts it.
 #[tokio::test(start_paused = true)]
 async fn other_tasks_run_while_many_objects_are_mapped() {
     let things = World::new().informer();
@@ -174,7 +174,7 @@ async fn other_tasks_run_while_many_objects_are_mapped() {
     let mapper = move |_: &Change<u32, Thing>| {
         maps.fetch_add(1, Ordering::Relaxed);
         let now = seen.load(Ordering::Relaxed);
-        // Those of the start come in one go.
+        // The initial objects are mapped without yielding.
         if now > 0 {
             if last.swap(now, Ordering::Relaxed) != now {
                 in_turn.store(0, Ordering::Relaxed);
@@ -197,7 +197,7 @@ async fn other_tasks_run_while_many_objects_are_mapped() {
         tokio::task::yield_now().await;
     }
     let most = most.load(Ordering::Relaxed);
-    assert!((1..=256).contains(&most), "{most} in one go");
+    assert!((1..=256).contains(&most), "{most} objects were mapped without yielding");
 
     sleep(60 * SECOND).await;
     while mapped.load(Ordering::Relaxed) < 2 * MANY + 1_000 {
@@ -205,7 +205,7 @@ async fn other_tasks_run_while_many_objects_are_mapped() {
     }
     stop.send(()).unwrap();
     running.await.unwrap().unwrap();
-    assert!(mapped.load(Ordering::Relaxed) < 3 * MANY, "it is cut off");
+    assert!(mapped.load(Ordering::Relaxed) < 3 * MANY, "the shutdown must interrupt the resync");
 }
 
 #[tokio::test(start_paused = true)]
@@ -221,7 +221,7 @@ async fn a_mapper_that_panics_at_a_resync_is_called_again_at_the_next() {
         let at = begin.elapsed().as_secs();
         noted.note(at);
         if at == 60 {
-            panic_quietly("at the first resync");
+            panic_quietly("the mapper panics at the first resync");
         }
         *change.key()
     };
@@ -237,7 +237,7 @@ async fn a_mapper_that_panics_at_a_resync_is_called_again_at_the_next() {
     assert_eq!((report.reconciles, report.callback_panics, report.mapper_failures), (2, 1, 0));
 }
 
-/// In standby no object is mapped; a job ends although its informer is to be resynced for ever.
+/// In standby no object is mapped. A resync does not keep the run of a job from ending.
 #[tokio::test(start_paused = true)]
 async fn neither_in_standby_nor_once_all_has_stopped() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! Workers that come while all are busy, and go when there is nothing to do.
+//! The worker pool: a worker is started while all are busy, and idle workers stop.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ fn simulated(sim: &Simulation) -> Keys {
     Queue::builder().limiter(backoff).timer(sim.timer()).seed(sim.next_random()).build()
 }
 
-/// How many workers there are, and how many there were at most.
+/// The current number of workers, and the maximum so far.
 #[derive(Clone, Default)]
 struct Gauge(Arc<[AtomicUsize; 2]>);
 
@@ -45,7 +45,7 @@ impl ControllerMetrics for Gauge {
     }
 }
 
-/// Runs a controller of 2 to 5 workers, each of whose reconciles takes a second.
+/// Runs a controller with 2 to 5 workers. Each reconcile takes a second.
 fn run(sim: &Simulation, queue: &Keys) -> (Gauge, Log<u32>) {
     let (gauge, log) = (Gauge::default(), Log::new());
     let controller = Controller::new(queue.clone()).workers_between(2..=5).metrics(gauge.clone());
@@ -70,27 +70,27 @@ fn they_are_as_many_as_there_is_work_within_bounds() {
         assert_eq!(gauge.now(), 2);
         queue.add(1).unwrap();
         sim.run_until_stalled();
-        assert_eq!(gauge.now(), 2, "one is free");
+        assert_eq!(gauge.now(), 2, "one worker is idle");
         queue.add(2).unwrap();
         sim.run_until_stalled();
-        assert_eq!(gauge.now(), 3, "none was free for the next key");
+        assert_eq!(gauge.now(), 3, "no worker was idle for the next key");
         sim.advance(30 * SECOND);
         assert_eq!(gauge.now(), 2);
         log.take();
 
         (0..20).for_each(|key| _ = queue.add(key));
         sim.run_until_stalled();
-        assert_eq!((gauge.now(), log.take().len()), (5, 5), "no more than it may be");
+        assert_eq!((gauge.now(), log.take().len()), (5, 5), "the pool must stay at its maximum");
         sim.advance(3 * SECOND);
-        assert_eq!(log.take().len(), 15, "all of them work");
+        assert_eq!(log.take().len(), 15, "all workers must reconcile");
         sim.advance(SECOND);
-        assert_eq!(gauge.now(), 5, "they stay for a while");
+        assert_eq!(gauge.now(), 5, "idle workers stay until their timeout");
         sim.advance(10 * SECOND);
         assert_eq!((gauge.now(), gauge.most()), (2, 5));
     });
 }
 
-/// The only one who is free does not go while the others are busy, or nobody would be there for the next key.
+/// The only idle worker does not stop while the others are busy: otherwise the next key would have to wait.
 #[test]
 fn a_key_waits_for_no_worker_that_could_be_there() {
     Simulation::explore(100, |sim| {
@@ -113,13 +113,13 @@ fn a_key_waits_for_no_worker_that_could_be_there() {
         }
         queue.add(3).unwrap();
         sim.advance(60 * SECOND);
-        assert_eq!(log.take(), [], "three are as many as there may be");
+        assert_eq!(log.take(), [], "all workers of the maximum are busy");
     });
 }
 
 #[test]
 fn at_rest_nobody_looks_at_anything() {
-    // An even seed: nobody has his turn without having been woken.
+    // With an even seed the simulation polls only tasks that were woken.
     for seed in [2, 4, 6] {
         let mut sim = Simulation::new(seed);
         let queue = simulated(&sim);
@@ -134,7 +134,7 @@ fn at_rest_nobody_looks_at_anything() {
     }
 }
 
-/// A crew of a fixed size is never asked anything, and no timer is set for it.
+/// A pool of a fixed size is never locked, and sets no timer.
 #[test]
 fn a_fixed_number_stays() {
     let mut sim = Simulation::new(2);
@@ -150,7 +150,7 @@ fn a_fixed_number_stays() {
     }
 }
 
-/// What happens to a reconcile happens to no worker.
+/// A reconcile that panics or times out does not stop its worker.
 #[test]
 fn who_panics_stays_and_who_takes_too_long_is_free() {
     Simulation::explore(50, |sim| {
@@ -201,11 +201,11 @@ fn in_the_middle_of_it_it_may_be_shut_down_or_dropped() {
         }
         sim.advance(60 * SECOND);
         assert!(running.is_finished());
-        assert_eq!(gauge.now(), 0, "everybody who came went");
+        assert_eq!(gauge.now(), 0, "every worker that started must stop");
         match running.take_output() {
             Some(report) => {
-                let report = report.expect("it makes sense");
-                assert_eq!((report.reconciles, left(&report)), (12, 0), "the backlog was worked off");
+                let report = report.expect("the configuration is valid");
+                assert_eq!((report.reconciles, left(&report)), (12, 0), "the drain must serve the whole backlog");
             }
             None => {
                 assert!(dropped);
@@ -216,7 +216,7 @@ fn in_the_middle_of_it_it_may_be_shut_down_or_dropped() {
     });
 }
 
-/// At shutdown as many work on the backlog as before, and those who were not there yet come.
+/// During a drain the pool still scales up to its maximum.
 #[tokio::test(start_paused = true)]
 async fn during_a_drain_the_crew_grows_on() {
     let (queue, gauge, begin) = (queue(), Gauge::default(), Instant::now());
@@ -239,7 +239,7 @@ async fn during_a_drain_the_crew_grows_on() {
     assert_eq!((gauge.now(), gauge.most()), (0, 10));
 }
 
-/// On many threads, where a key and an end of a wait really meet.
+/// Runs on several threads, so that an add can coincide with the timeout of an idle worker.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn nothing_is_lost_on_threads() {
     let (queue, gauge, done) = (queue(), Gauge::default(), Arc::new(AtomicUsize::new(0)));

@@ -1,11 +1,11 @@
-//! A controller that is configured by data.
+//! A controller that is configured by `ControllerConfig`.
 
 use flyball_controller::{Action, Controller, ControllerConfig, FailureClass};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{Log, SECOND, queue};
 
-/// All of them do what they say.
+/// Each setting has its effect.
 #[tokio::test(start_paused = true)]
 async fn a_controller_runs_as_it_is_configured() {
     let queue = queue();
@@ -44,6 +44,6 @@ async fn a_controller_runs_as_it_is_configured() {
     let runs = log.take();
     assert_eq!(of(1, &runs), [0, 1_000], "two attempts");
     assert_eq!(of(2, &runs), [0, 100, 300, 500, 700, 900, 1_100]);
-    assert_eq!(of(3, &runs), [0, 3_000], "two seconds, and one of backoff");
+    assert_eq!(of(3, &runs), [0, 3_000], "a timeout of 2 s and a backoff of 1 s");
     assert_eq!((report.given_up, report.timeouts), (2, 2));
 }

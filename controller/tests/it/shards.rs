@@ -1,4 +1,4 @@
-//! Several replicas, each with its keys.
+//! Several replicas, each with its share of the keys.
 
 use flyball_controller::{Action, Controller, Shard};
 
@@ -32,7 +32,7 @@ async fn every_key_is_one_replicas() {
     assert_eq!(first.iter().map(|(key, _)| *key).collect::<Vec<_>>(), (0..100).collect::<Vec<_>>());
     assert!((0..3).all(|index| first.iter().any(|(_, by)| *by == index)));
 
-    // Later changes go to the same one.
+    // Later changes of a key go to the same replica.
     for key in 0..100 {
         world.put(key, 1);
     }
@@ -45,7 +45,7 @@ async fn every_key_is_one_replicas() {
         adds += report.keys_added;
         assert_eq!(report.filtered_keys, 0);
     }
-    assert_eq!(adds, 200, "no key was added where it does not belong");
+    assert_eq!(adds, 200, "each replica must add only its own keys");
 }
 
 #[tokio::test(start_paused = true)]
@@ -65,7 +65,7 @@ async fn a_foreign_key_that_somebody_added_is_taken_out() {
         })
         .await
         .unwrap();
-    assert_eq!(log.take(), [0, 3, 6, 9], "one of which nobody knows is worked on, as it must not be lost");
+    assert_eq!(log.take(), [0, 3, 6, 9], "if the filter panics, the key must be reconciled rather than lost");
     assert_eq!((report.reconciles, report.filtered_keys, report.callback_panics), (4, 6, 1));
     assert!(crate::support::holds_nothing(&queue.stats()));
 }

@@ -1,4 +1,4 @@
-//! Shutdown in order: stop the events, finish the queue, join the workers; and what is left over is told.
+//! Shutdown in order: stop the events, drain the queue or leave its keys, join the workers, report the leftovers.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -43,10 +43,10 @@ async fn a_drain_stops_events_first_then_finishes_the_queue_then_joins_workers()
     );
     things.synced().await.unwrap();
     sleep(SECOND / 2).await;
-    assert_eq!(queue.stats().leased, 2, "two are being worked on");
+    assert_eq!(queue.stats().leased, 2, "two keys are being reconciled");
     signal.send(()).unwrap();
     settle().await;
-    // Under load: the cluster goes on changing, but nobody listens any more.
+    // Objects still change after the signal, but no change is mapped any more.
     let late = world.put(77, 0);
     things.store().wait_for_version(late).await.unwrap();
     settle().await;
@@ -55,10 +55,10 @@ async fn a_drain_stops_events_first_then_finishes_the_queue_then_joins_workers()
     assert_eq!(
         done,
         (0..10).map(|key| (key, true)).collect::<Vec<_>>(),
-        "the backlog was finished, knowingly"
+        "every reconcile of the backlog must see the shutdown"
     );
     assert_eq!(report.reconciles, 10);
-    assert_eq!(sorted(report.leftovers.waiting), [8, 9], "a delay and a retry are left over");
+    assert_eq!(sorted(report.leftovers.waiting), [8, 9], "the delayed key and the retried key are leftovers");
     assert!(report.leftovers.ready.is_empty() && report.leftovers.leased.is_empty());
     assert!(queue.add(1).is_err(), "the queue is shut down");
 }
@@ -82,7 +82,7 @@ async fn running_reconciles_end_at_shutdown_and_the_queue_is_left() {
     assert_eq!(
         (begin.elapsed(), log.take()),
         (5 * SECOND, vec![0, 1, 2, 3, 4]),
-        "the one in flight was the last"
+        "the reconcile in flight must be the last one"
     );
     assert_eq!((report.reconciles, sorted(report.leftovers.ready)), (5, (5..600).collect()));
     assert!(report.leftovers.waiting.is_empty() && report.leftovers.leased.is_empty());
@@ -141,12 +141,12 @@ async fn reconciles_are_cancelled_after_the_grace_and_dropped_some_time_later() 
         })
         .await
         .unwrap();
-    assert_eq!(begin.elapsed(), 26 * SECOND, "20 and 5 by default");
+    assert_eq!(begin.elapsed(), 26 * SECOND, "1 s until the signal, 20 s of grace and 5 s until the abort");
     let seen = [(0, 1, false), (1, 1, false), (1, 21, true), (2, 1, false), (2, 21, true)];
     assert_eq!(sorted(log.take()), seen);
     assert_eq!((report.reconciles, report.errors), (2, 1));
     let left = report.leftovers;
-    assert_eq!((left.ready, left.leased), (vec![3, 1], vec![2]), "left, failed, dropped");
+    assert_eq!((left.ready, left.leased), (vec![3, 1], vec![2]), "ready: queued and failed keys; leased: the dropped one");
 }
 
 struct Dropped(Arc<AtomicU32>);
@@ -181,7 +181,7 @@ async fn after_the_grace_what_runs_is_dropped_and_told() {
         .await
         .unwrap();
     assert_eq!(begin.elapsed().as_secs(), 4);
-    assert_eq!(dropped.load(Ordering::SeqCst), 2, "both workers were joined");
+    assert_eq!(dropped.load(Ordering::SeqCst), 2, "both workers must be joined");
     assert_eq!(sorted(report.leftovers.leased), [0, 1]);
     assert_eq!(sorted(report.leftovers.ready), [2, 3, 4]);
     assert_eq!(report.reconciles, 0);
@@ -223,7 +223,7 @@ async fn a_long_reconcile_can_end_early_at_shutdown() {
         .run(|_, context| async move {
             tokio::select! {
                 () = context.shutdown_started() => Ok::<_, String>(Action::await_change()),
-                () = sleep(3_600 * SECOND) => unreachable!("it was told to end"),
+                () = sleep(3_600 * SECOND) => unreachable!("the reconcile must end at the shutdown"),
             }
         })
         .await
@@ -296,7 +296,7 @@ async fn it_settles_when_the_last_retry_is_done_and_not_before() {
     assert_eq!(
         begin.elapsed().as_secs(),
         1 + 2 + 4,
-        "three backoffs, though the cache was closed before the first"
+        "the run must wait for three backoffs, although the cache was closed before the first"
     );
     assert_eq!((report.reconciles, report.retries()), (4, 3));
     assert_eq!(left(&report), 0);
@@ -315,7 +315,7 @@ async fn it_settles_at_once_when_there_is_nothing_to_do() {
     tokio::select! {
         report = run => assert_eq!(report.unwrap().reconciles, 0),
         () = never.notified() => unreachable!(),
-        () = sleep(Duration::from_secs(60)) => panic!("it does not settle"),
+        () = sleep(Duration::from_secs(60)) => panic!("the run does not end"),
     }
 }
 
@@ -352,7 +352,7 @@ async fn a_key_that_comes_with_the_signal_is_left() {
         }),
     );
     settle().await;
-    // This wakes the run first, and then the worker.
+    // The signal wakes the run future first; the add wakes the worker after it.
     signal.send(()).unwrap();
     queue.add(1).unwrap();
     let report = running.await.unwrap().unwrap();
