@@ -1,6 +1,6 @@
-//! Settings as data: what is written is read, and every rule refuses a file.
+//! `ControllerConfig` as data: what is serialised can be read back, and every rule refuses an invalid file.
 //!
-//! Apart from the other tests: with `serde_json` in sight, an empty list has more than one type.
+//! A separate test binary, because with `serde_json` in scope the type of an empty list in an assertion is ambiguous.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ fn every_rule_refuses_a_file_and_names_the_setting() {
     }
 }
 
-/// A timer for a queue that is never waited at.
+/// A timer that no queue waits for.
 struct Never;
 
 impl flyball_sync::Clock for Never {

@@ -1,6 +1,6 @@
 //! A cache of pods with an index by node, kept in step with an API server: `cargo run -p flyball-kube --example cache`.
 //!
-//! The server is one in memory, so no cluster is needed. For a real one, replace `server.client()` by `Client::try_default().await?`.
+//! The API server runs in memory, so no cluster is needed. For a real one, replace `server.client()` by `Client::try_default().await?`.
 
 use flyball_informer_cache::{ChangeKind, Index, Version};
 use flyball_kube_testing::ApiServer;
@@ -31,7 +31,7 @@ async fn main() -> anyhow::Result<()> {
     let pods = flyball_kube::informer(Api::<Pod>::all(server.client()), Config::default().labels("app=web"))
         .index(&BY_NODE)
         .transform(|mut pod| {
-            // What nobody here reads need not be kept.
+            // This program does not read the managed fields, so the cache need not keep them.
             pod.metadata.managed_fields = None;
             pod
         })
@@ -49,7 +49,7 @@ async fn main() -> anyhow::Result<()> {
         println!("{} is there", change.key());
     }
 
-    // What happens on the server arrives by a watch.
+    // Changes on the server arrive through the watch.
     server.put(&pod("c", "node-1")?);
     server.delete::<Pod>("default", "a");
     pods.store().wait_for_version(Version::new(server.resource_version())).await?;

@@ -85,7 +85,7 @@ pub struct Config {
     pub(crate) queue_metrics: Option<Arc<dyn flyball_workqueue::QueueMetrics>>,
 }
 
-/// Delays the reconcile after a change until no other change has come for `quiet`.
+/// Delays the reconcile after a change until the object has not changed for `quiet`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Debounce {
     pub(crate) quiet: Duration,
@@ -232,7 +232,7 @@ impl Config {
     /// ```
     /// use flyball_kube::Config;
     ///
-    /// // As recommended, but `error_policy` alone decides when an object is retried.
+    /// // As recommended, except that `error_policy` alone determines when an object is retried.
     /// let config = Config::recommended().without_backoff();
     /// # let _ = config;
     /// ```
@@ -275,7 +275,7 @@ impl Config {
     /// use flyball_kube::{Config, FailureClass};
     /// use std::num::ParseIntError;
     ///
-    /// // A number that cannot be read stays so until somebody edits the object.
+    /// // A number that cannot be parsed stays invalid until somebody edits the object.
     /// let config = Config::default()
     ///     .classify(|error| error.is::<ParseIntError>().then_some(FailureClass::Permanent));
     /// # let _ = config;
@@ -292,9 +292,8 @@ impl Config {
     /// doubles up to the upper bound, whatever the error policy returns. None by default: a conflict is an error like any
     /// other.
     ///
-    /// A conflict of versions is over when the cache has the next version. A conflict of field managers, or of names,
-    /// lasts. A change is reconciled immediately; if that reconcile conflicts again, neither the count nor the end of the
-    /// wait changes.
+    /// A conflict of versions is over when the cache has the next version. A conflict of field managers, or of names, persists. A change is
+    /// reconciled immediately; if that reconcile conflicts again, neither the count nor the end of the wait changes.
     pub fn conflict_backoff(mut self, waits: RangeInclusive<Duration>) -> Self {
         self.classifier.conflicts = true;
         let first = (*waits.start()).max(Duration::from_nanos(1));

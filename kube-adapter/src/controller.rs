@@ -40,7 +40,7 @@ use tokio::sync::mpsc;
 
 /// The target of spans and events of controllers: kube-runtime's, so that filters such as `kube=warn` match.
 pub(crate) const TARGET: &str = "kube_runtime::controller";
-/// The maximum number of errors of watches that wait for the consumer of the stream.
+/// The maximum number of watch errors that wait to be read from the stream of results.
 pub(crate) const UNTAKEN_ERRORS: usize = 64;
 
 pub(crate) use self::action::read_duration;
@@ -118,7 +118,7 @@ where
     main: Objects<K>,
     dyntype: K::DynamicType,
     config: Config,
-    /// The trigger of its own objects, if they come from an informer.
+    /// The trigger of the controller's own objects, if they come from an informer.
     own: Option<Box<dyn Trigger>>,
     /// The triggers of related objects.
     triggers: Vec<Box<dyn Trigger>>,
@@ -128,12 +128,12 @@ where
     streams: Vec<StreamTrigger>,
     /// The informers that belong to this controller: they run as long as it does.
     informers: Vec<OwnInformer>,
-    /// The errors of its own informers and streams.
+    /// The errors of the controller's own informers and streams.
     watch_errors: WatchErrors,
-    /// Their backoff after a failure, if the program sets one.
+    /// The backoff of the controller's own informers and streams, if the program sets one.
     backoff: Option<TriggerBackoff>,
     shutdown: ShutdownSignals,
-    /// The leadership during which it reconciles, if it is one of several replicas.
+    /// If this is set, the controller reconciles only while this replica is the leader.
     leadership: Option<Leadership>,
     monitor: Monitor,
 }
@@ -142,8 +142,8 @@ where
 pub(crate) type OwnInformer =
     Box<dyn FnOnce(&Config, Option<&TriggerBackoff>) -> BoxFuture<'static, ()> + Send>;
 
-/// Errors of watches that wait to be sent to the stream of results. Bounded: if the channel is full, the newest error of an
-/// informer is dropped; a stream waits for capacity.
+/// Errors of watches that wait to be sent to the stream of results. The channel is bounded: if it is full, a new error of an informer is dropped, and
+/// a stream waits for capacity.
 struct WatchErrors {
     tell: mpsc::Sender<watcher::Error>,
     told: mpsc::Receiver<watcher::Error>,
@@ -353,10 +353,9 @@ where
     /// 800 ms to 30 s with jitter for each of them. If the server requests a longer wait, that applies. A shared informer
     /// has its own backoff.
     ///
-    /// One backoff is shared by all of them, as in kube-runtime: the wait after a failure is its next one, whichever of
-    /// them failed, and any list, event or item that arrives [resets](Backoff::reset) it. Only the one that failed waits.
-    /// When the backoff has no further wait, the controller [shuts down](Self::graceful_shutdown_on). The backoff is called
-    /// under a lock.
+    /// All of them share one backoff, as in kube-runtime: each failure takes the next wait of the backoff, and any list, event or item that arrives
+    /// [resets](Backoff::reset) it. Only the list, watch or stream that failed waits. When the backoff has no further wait, the controller [shuts
+    /// down](Self::graceful_shutdown_on). The backoff is called under a lock.
     ///
     /// # Examples
     /// A controller that ends when lists and watches have failed three times in a row:
@@ -493,7 +492,7 @@ where
         .on_error(move |failure| {
             let error = watcher_error(failure);
             failing.failed(failure, &error);
-            // The consumer does not read the stream, or reads it too slowly.
+            // If the channel is full, because the consumer does not read the stream fast enough, the error is dropped.
             let _ = tell.try_send(error);
         })
         .timer(TokioTimer::current())
@@ -504,7 +503,7 @@ where
     let run = move |config: &Config, backoff: Option<&TriggerBackoff>| {
         let reflector = config.reflector(prepared.reflector_config());
         let prepared = prepared.with_reflector_config(reflector);
-        let prepared = prepared.expect("no setting of a controller is one it cannot run with");
+        let prepared = prepared.expect("every setting of a controller is valid for a reflector");
         let prepared = match backoff {
             Some(backoff) => prepared.with_backoff(backoff.handle()),
             None => prepared,

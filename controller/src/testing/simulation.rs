@@ -273,7 +273,7 @@ impl Simulation {
                 return;
             }
         }
-        panic!("after a million steps the tasks still wake each other without waiting for time");
+        panic!("a million steps did not stall the tasks: they wake each other without waiting for time");
     }
 
     /// Lets time pass, from one alarm to the next. After each alarm every task runs until all are stalled.

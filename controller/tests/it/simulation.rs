@@ -1,22 +1,24 @@
-//! Random lives of a cluster and its controllers, in an order that a seed decides: whatever fails on the way, in the end the
-//! reconciles have made of the world what the cluster says.
+//! Randomised tests of controllers over a simulated cluster. The seed determines the operations and the order of events. After the faults have ended,
+//! the state that reconciles have written must equal the cluster.
 //!
-//! A life is made of changes of one or two kinds of objects, all faults of the server, reconciles that fail in every class, panic,
-//! are slow or take too long, one by one and in batches, keys from elsewhere, of different priorities, controllers of which each has some of the keys and whose
-//! workers come and go, that are shut down or dropped, and others that follow or run beside them.
-//! All the time:
-//! 1. a key is held by one reconcile at most;
-//! 2. nobody works before every cache has synced, what a mapper is told, the store shows, and a reconcile sees every object of its key as it was told last, or newer;
-//! 3. a controller that is shut down in order names every key that it leaves undone, and one that is dropped leaves it in the queue.
+//! A run consists of changes of one or two kinds of objects, all faults of the server, keys that other code adds with different priorities, and
+//! reconciles that fail in every class, panic, are slow or time out, one by one or in batches. Each controller has a share of the keys and a worker
+//! pool that scales. Controllers are shut down or dropped, and others start after them or beside them.
 //!
-//! And when nothing fails any more:
-//! 4. the caches are the cluster;
-//! 5. the last change of each object was followed by a reconcile of its key that succeeded, and what reconciles made of what
-//!    they saw is the cluster;
-//! 6. nothing is left in the queue, one more change is one more reconcile, there are as few workers as may be, and what was told of
-//!    them and of reconciles adds up.
+//! At all times:
+//! 1. at most one reconcile runs per key;
+//! 2. no reconcile starts before every cache has synced; when a mapper receives a change, the store already has it; and a reconcile sees every object
+//!    of its key in the last version that was mapped, or in a newer one;
+//! 3. a controller that is shut down reports every unfinished key, and a controller that is dropped leaves it in the queue.
 //!
-//! That each of these can fail is shown below, by lives with something broken on purpose.
+//! When the faults have ended:
+//! 4. the caches equal the cluster;
+//! 5. the last change of each object was followed by a successful reconcile of its key, and the state that reconciles have written equals the
+//!    cluster;
+//! 6. the queue is empty, one more change causes one more reconcile, the pool has shrunk to its minimum, and the metrics of workers and reconciles
+//!    add up.
+//!
+//! The tests at the end of this file break one rule on purpose and assert that the check fails.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,7 +47,7 @@ use tokio::sync::oneshot;
 
 use crate::support::{SECOND, panic_quietly};
 
-/// An object of some kind. Its controller's key is its own, up to a multiple of [`KEYS`].
+/// An object of some kind. A controller maps it to the key modulo [`KEYS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Thing {
     key: u32,
@@ -59,33 +61,33 @@ const THINGS: Schema<u32, Thing> =
 
 const KEYS: u32 = 4;
 
-/// Kind and key of an object.
+/// The kind and the key of an object.
 type Id = (usize, u32);
 
 type Cluster = TestServer<u32, Thing>;
 type Keys = Queue<u32, Priority, Exponential<u32>, WithTimer<ManualTimer>>;
 
-/// What is broken on purpose.
+/// The rule that a test breaks on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Broken {
     Nothing,
-    /// The source swallows some events.
+    /// The source drops some events.
     Source,
-    /// The mapper overlooks deletions.
+    /// The mapper ignores deletions.
     Mapper,
-    /// A key that is being worked on is not added again.
+    /// A key that is leased is not added again.
     Dirty,
-    /// Reconciles look at a snapshot of the start.
+    /// Reconciles read a snapshot that was taken when the controller started.
     Snapshot,
-    /// Two controllers have a queue each.
+    /// Two controllers of a replica have a queue each.
     Queues,
-    /// A failure counts as a success.
+    /// A failed reconcile returns success.
     Failures,
-    /// Every replica takes all keys for its own.
+    /// Every replica reconciles all keys.
     Shards,
 }
 
-/// What a change said of an object.
+/// The version of an object in a change, and whether the object was deleted.
 #[derive(Clone, Copy, Debug)]
 struct Told {
     version: u64,
@@ -98,32 +100,33 @@ impl Told {
     }
 }
 
-/// How often lives came to what they are meant to come to.
+/// How often the runs reached each situation that they should reach.
 type Reached = BTreeMap<&'static str, u64>;
 
-/// What mappers and reconciles note, and what they do next.
+/// The state that mappers and reconciles record, and the random numbers that determine what they do next.
 struct Notes {
     random: Random,
-    /// Nothing fails any more.
+    /// Set once nothing fails any more.
     calm: bool,
-    /// The server went back to an earlier version, so versions say nothing about what is newer.
+    /// The server was restored to an earlier version, so a higher version is not always newer.
     restored: bool,
-    /// Counts the changes told of.
+    /// The number of changes so far, which serves as the clock.
     clock: u64,
     held: BTreeSet<u32>,
-    /// Of each object, what was told last.
+    /// The last change of each object.
     told: BTreeMap<Id, Told>,
-    /// When a key was told of last; when its last reconcile that succeeded, or was the last attempt, began.
+    /// For each key: when it was added last (`wanted`), when the last reconcile began that succeeded or was given up (`done`), and when the last
+    /// reconcile began (`begun`).
     wanted: BTreeMap<u32, u64>,
     done: BTreeMap<u32, u64>,
     begun: BTreeMap<u32, u64>,
     /// Keys whose last attempt failed.
     given_up: BTreeSet<u32>,
-    /// What reconciles have made of what they saw.
+    /// The state that reconciles have written: the objects as they saw them.
     made: BTreeMap<Id, Thing>,
     reconciles: u64,
     reached: Reached,
-    /// What was wrong, as a panic in a reconcile or a mapper would be caught.
+    /// The first violation of a rule. A panic in a reconcile or a mapper would be caught.
     wrong: Option<String>,
     log: String,
 }
@@ -135,13 +138,13 @@ impl Notes {
         }
     }
 
-    /// Keys told of and not worked off.
+    /// Returns the keys that were added after their last finished reconcile began.
     fn undone(&self) -> Vec<u32> {
         let done = |key| self.done.get(key).copied().unwrap_or(0);
         self.wanted.iter().filter(|(key, wanted)| done(key) < **wanted).map(|(key, _)| *key).collect()
     }
 
-    /// Those of a shard.
+    /// Returns the unfinished keys of a shard.
     fn undone_of(&self, shard: Shard) -> Vec<u32> {
         self.undone().into_iter().filter(|key| contains(shard, *key)).collect()
     }
@@ -155,7 +158,7 @@ impl Notes {
     }
 }
 
-/// All that mappers and reconciles share.
+/// The state that all mappers and reconciles share.
 #[derive(Clone)]
 struct World {
     notes: Arc<Mutex<Notes>>,
@@ -181,7 +184,7 @@ impl World {
             None => false,
         };
         let wrong = older && !notes.restored;
-        notes.check(!wrong, || format!("2: {id:?} was told as {told:?}, and {shown:?} is shown"));
+        notes.check(!wrong, || format!("2: {id:?} was mapped as {told:?}, but the store has {shown:?}"));
         notes.told.insert(id, told);
         let skip = match self.broken {
             Broken::Mapper => told.gone,
@@ -191,7 +194,7 @@ impl World {
         (!skip).then_some(key)
     }
 
-    /// The objects of a key.
+    /// Returns the objects of a key, from these snapshots or from the current ones.
     fn look(&self, key: u32, snapshots: Option<&[Snapshot]>) -> BTreeMap<Id, Thing> {
         let now: Vec<Snapshot> = self.kinds.iter().map(Informer::snapshot).collect();
         let kinds = snapshots.unwrap_or(&now).iter().enumerate();
@@ -203,7 +206,7 @@ impl World {
 
 type Snapshot = flyball_informer_cache::Snapshot<u32, Thing>;
 
-/// A reconcile holds its key as long as it exists.
+/// A guard: the key counts as leased while its reconcile exists.
 struct Held {
     world: World,
     key: u32,
@@ -226,18 +229,18 @@ async fn reconcile(world: World, key: u32, old: Option<Arc<Vec<Snapshot>>>) -> R
     let (slow, turns) = {
         let mut notes = world.notes.lock();
         let synced = world.kinds.iter().all(Informer::is_synced);
-        notes.check(synced, || "2: it works before every cache has synced".to_owned());
+        notes.check(synced, || "2: a reconcile starts before every cache has synced".to_owned());
         let first = notes.held.insert(key);
-        notes.check(first, || format!("1: key {key} is held twice"));
+        notes.check(first, || format!("1: two reconciles of key {key} run at once"));
         let now = notes.clock;
         notes.begun.insert(key, now);
         notes.reconciles += 1;
         if !notes.restored {
             let mut told = notes.told.iter().filter(|((_, id), _)| id % KEYS == key);
-            // Who is not seen is gone since: what was told is in the cache.
+            // An object that is missing was deleted since: the cache already had the state that was mapped.
             let older = told.find(|(id, told)| seen.get(id).is_some_and(|thing| told.is_newer_than(thing)));
             let older =
-                older.map(|(id, told)| format!("2: {id:?} was told as {told:?}, and {seen:?} was seen"));
+                older.map(|(id, told)| format!("2: {id:?} was mapped as {told:?}, but the reconcile saw {seen:?}"));
             notes.check(older.is_none(), || older.unwrap_or_default());
         }
         let slow = if notes.chance(3) { notes.random.below(12_000) } else { 0 };
@@ -274,7 +277,7 @@ async fn reconcile(world: World, key: u32, old: Option<Arc<Vec<Snapshot>>>) -> R
     Ok(Action::await_change())
 }
 
-/// Whether a key is one of this replica's.
+/// Returns whether a key belongs to this shard.
 fn contains(shard: Shard, key: u32) -> bool {
     shard.contains(key.to_le_bytes())
 }
@@ -295,12 +298,12 @@ fn least_wait(world: &World) -> Option<Duration> {
     let mut notes = world.notes.lock();
     if notes.chance(20) {
         drop(notes);
-        panic_quietly("nobody knows when");
+        panic_quietly("the minimum wait panics");
     }
     notes.chance(4).then(|| Duration::from_millis(notes.random.below(20_000)))
 }
 
-/// What is told of workers and of reconciles: how many there are, of each.
+/// Counts the workers and reconciles that the metrics report as running.
 #[derive(Clone, Default)]
 struct Gauge(Arc<Mutex<Counted>>);
 
@@ -341,16 +344,16 @@ impl ControllerMetrics for Gauge {
     }
 }
 
-/// A controller that runs.
+/// A running controller.
 struct Running {
     task: SimulatedTask<Result<RunReport<u32>, RunError>>,
     stop: Option<oneshot::Sender<()>>,
-    /// Which replica.
+    /// The index of its replica.
     shard: usize,
-    /// Its queue never had another one.
+    /// Whether no other controller has used its queue.
     alone: bool,
     least: usize,
-    /// Of every other one, as being told of costs looking at the clock.
+    /// Set for half of the controllers, because metrics cost clock reads.
     gauge: Option<Gauge>,
 }
 
@@ -358,11 +361,11 @@ struct Life<'a> {
     sim: &'a mut Simulation,
     clusters: Vec<Cluster>,
     world: World,
-    /// One of each replica.
+    /// The shard of each replica.
     shards: Vec<Shard>,
     queues: Vec<Keys>,
     running: Vec<Running>,
-    /// Controllers that had each queue.
+    /// The number of controllers that have used each queue.
     served: Vec<usize>,
 }
 
@@ -378,9 +381,9 @@ impl<'a> Life<'a> {
                 builder = builder.streaming_lists();
             }
             if sim.next_random() % 2 == 0 {
-                builder = builder.page_size(NonZeroU32::new(2).expect("it is 2"));
+                builder = builder.page_size(NonZeroU32::new(2).expect("2 is not zero"));
             }
-            sim.informer(builder).expect("the configuration makes sense")
+            sim.informer(builder).expect("the configuration is valid")
         };
         let informers = clusters.iter().map(informer).collect();
         let notes = Notes {
@@ -417,7 +420,7 @@ impl<'a> Life<'a> {
         self.sim.next_random() % bound
     }
 
-    /// Starts another controller of this replica, over its queue, or over a new one if that is shut down.
+    /// Starts another controller of this replica, over its queue, or over a new queue if the old one is shut down.
     fn start(&mut self, of: usize) {
         if self.queues[of].is_shutting_down() || self.world.broken == Broken::Queues {
             self.queues[of] = queue(self.sim);
@@ -426,7 +429,7 @@ impl<'a> Life<'a> {
         self.served[of] += 1;
         let others = self.running.iter_mut().filter(|running| running.shard == of);
         others.for_each(|running| running.alone = false);
-        // Whoever starts looks at everything that was made: what was deleted while nobody ran is told to nobody.
+        // A new controller reconciles all keys of its replica: no event reports objects that were deleted while no controller ran.
         (0..KEYS).filter(|key| self.home(*key) == of).for_each(|key| self.add(key, of));
         let (sender, receiver) = oneshot::channel();
         let world = self.world.clone();
@@ -441,7 +444,7 @@ impl<'a> Life<'a> {
             .classify(move |failure| class_of(&classifies, failure))
             .retry_after_at_least(move |_, _| least_wait(&waits))
             .initial_priority(-5)
-            // Faults may keep a server from answering for longer than the default.
+            // Faults may delay answers of the server for longer than the default timeout.
             .cache_sync_timeout(Duration::MAX)
             .graceful_shutdown_on(async { drop(receiver.await) })
             .max_attempts(2 + self.below(4) as u32)
@@ -482,7 +485,7 @@ impl<'a> Life<'a> {
             let world = world.clone();
             controller = match kind {
                 0 => controller.watches(informer, move |change| world.told(kind, change, shard)),
-                // Some are more urgent than others.
+                // The priority of a key depends on the object.
                 _ => controller.watches_with(
                     informer,
                     move |change| world.told(kind, change, shard),
@@ -494,7 +497,7 @@ impl<'a> Life<'a> {
         }
         let snapshots = || Arc::new(world.kinds.iter().map(Informer::snapshot).collect());
         let old = (world.broken == Broken::Snapshot).then(snapshots);
-        // Not even a future: they began, though, and ended.
+        // A panic here comes before there is a future. The reconcile still counts as begun.
         let called = {
             let world = world.clone();
             move |keys: &[u32]| {
@@ -533,7 +536,7 @@ impl<'a> Life<'a> {
         self.running.push(Running { task, stop: Some(sender), shard: of, alone, least, gauge });
     }
 
-    /// A second one runs over the same queue; one with a queue of its own has to wait for the end of the first.
+    /// Returns whether another controller may start: a second one over the same queue, or the first one over a new queue once the others have ended.
     fn may_start(&self, of: usize) -> bool {
         let ending = self.queues[of].is_shutting_down() && self.world.broken != Broken::Queues;
         let running = self.running_of(of);
@@ -544,12 +547,12 @@ impl<'a> Life<'a> {
         self.running.iter().filter(|running| running.shard == shard).count()
     }
 
-    /// The replica of a key.
+    /// Returns the replica that a key belongs to.
     fn home(&self, key: u32) -> usize {
-        self.shards.iter().position(|shard| contains(*shard, key)).expect("every key is one's")
+        self.shards.iter().position(|shard| contains(*shard, key)).expect("every key is in one shard")
     }
 
-    /// Adds a key from elsewhere, perhaps where it does not belong.
+    /// Adds a key from outside the controller, possibly to the queue of another replica.
     fn add(&self, key: u32, of: usize) {
         let priority = self.below(10) as i8 - 5;
         if self.queues[of].with_priority(priority).add(key).is_ok() && self.home(key) == of {
@@ -607,7 +610,7 @@ impl<'a> Life<'a> {
             }
             32 => {
                 if number < 128 {
-                    // Whoever is woken for it may be dropped before its turn.
+                    // The worker that this add wakes may be dropped before it is polled.
                     self.add(key % KEYS, self.home(key % KEYS));
                 }
                 self.abort();
@@ -620,7 +623,7 @@ impl<'a> Life<'a> {
         self.look();
     }
 
-    /// Drops a controller, and lets its workers be dropped.
+    /// Drops a controller and its workers.
     fn abort(&mut self) {
         let Some(running) = self.running.pop() else { return };
         running.task.abort();
@@ -632,7 +635,7 @@ impl<'a> Life<'a> {
         self.look();
         if let Some(gauge) = &running.gauge {
             let Counted { workers, running, .. } = gauge.counted();
-            assert_eq!((workers, running), (0, 0), "6: it does not add up");
+            assert_eq!((workers, running), (0, 0), "6: the metrics do not add up");
         }
         if self.running_of(running.shard) == 0 && !queue.is_shutting_down() {
             let mut notes = self.world.notes.lock();
@@ -645,7 +648,7 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// What has to be right all the time.
+    /// Checks the rules that hold at all times.
     fn look(&mut self) {
         if let Some(wrong) = self.world.notes.lock().wrong.take() {
             panic!("{wrong}");
@@ -658,7 +661,7 @@ impl<'a> Life<'a> {
         }
         self.running.retain(|running| {
             if let Some(report) = running.task.take_output() {
-                let report = report.expect("its informers live");
+                let report = report.expect("no informer has ended");
                 let mut notes = self.world.notes.lock();
                 notes.reach("controllers shut down", 1);
                 notes.reach("errors", report.errors);
@@ -666,14 +669,14 @@ impl<'a> Life<'a> {
                 notes.reach("timeouts", report.timeouts);
                 notes.reach("keys given up", report.given_up);
                 notes.reach("conflicts", report.conflicts);
-                notes.reach("retries that were worth it", report.successful_retries);
+                notes.reach("retries that succeeded", report.successful_retries);
                 notes.reach("keys of another replica", report.filtered_keys);
                 notes.reach("failures after the reconcile", report.finally_failures);
                 notes.reach("reconciles cut off", report.leftovers.leased.len() as u64);
                 if let Some(gauge) = &running.gauge {
                     let Counted { workers, came, running: reconciles } = gauge.counted();
-                    assert_eq!((workers, reconciles), (0, 0), "6: it does not add up");
-                    notes.reach("workers who came later", came.saturating_sub(running.least as u64));
+                    assert_eq!((workers, reconciles), (0, 0), "6: the metrics do not add up");
+                    notes.reach("workers started later", came.saturating_sub(running.least as u64));
                 }
                 drop(notes);
                 if running.alone {
@@ -693,7 +696,7 @@ impl<'a> Life<'a> {
         });
     }
 
-    /// Nothing fails any more; all has to be right in the end.
+    /// Ends all faults, and checks the rules that hold afterwards.
     fn heal(mut self) -> Reached {
         let mut notes = self.world.notes.lock();
         let (late, restored) = (notes.undone().len(), notes.restored);
@@ -706,7 +709,7 @@ impl<'a> Life<'a> {
             cluster.set_latency(self.sim.clock(), Duration::ZERO);
         }
         self.sim.set_busy_clock(false);
-        // Who was told to stop does.
+        // Controllers that were asked to shut down end in this time.
         self.sim.advance(100 * SECOND);
         self.look();
         for shard in 0..self.shards.len() {
@@ -714,18 +717,18 @@ impl<'a> Life<'a> {
                 self.start(shard);
             }
         }
-        // Somebody looks after the dead letters.
+        // Keys that were given up are added again.
         let given_up = std::mem::take(&mut self.world.notes.lock().given_up);
         given_up.into_iter().for_each(|key| self.add(key, self.home(key)));
-        // Longer than the longest wait, an unanswered request and a streaming list that never ends together.
+        // This is longer than the longest backoff, an unanswered request and an endless streaming list together.
         self.sim.advance(800 * SECOND);
         self.converged();
         let before = self.world.notes.lock().reconciles;
         self.clusters[0].put(Thing { key: 0, uid: 0, version: 0 });
-        // A batch waits for less.
+        // Every batch window is shorter.
         self.sim.advance(3 * SECOND);
         self.converged();
-        assert_eq!(self.world.notes.lock().reconciles, before + 1, "6: one change, one reconcile");
+        assert_eq!(self.world.notes.lock().reconciles, before + 1, "6: one change must cause one reconcile");
         self.rests();
         let mut notes = self.world.notes.lock();
         for status in self.world.kinds.iter().map(Informer::status) {
@@ -742,31 +745,31 @@ impl<'a> Life<'a> {
         for (kind, (cluster, informer)) in self.clusters.iter().zip(self.world.kinds.iter()).enumerate() {
             let mut stored: Vec<Thing> = informer.snapshot().iter().map(|(_, thing)| **thing).collect();
             stored.sort_by_key(|thing| thing.key);
-            assert_eq!(stored, cluster.objects(), "4: the cache is not the cluster");
+            assert_eq!(stored, cluster.objects(), "4: the cache differs from the cluster");
             let notes = self.world.notes.lock();
             let made = notes.made.iter().filter(|((of, _), _)| *of == kind).map(|(_, thing)| *thing);
-            assert_eq!(made.collect::<Vec<_>>(), stored, "5: what was made is not the cluster");
+            assert_eq!(made.collect::<Vec<_>>(), stored, "5: the written state differs from the cluster");
         }
         let notes = self.world.notes.lock();
         assert_eq!(notes.undone(), [], "5: a change without a reconcile");
         assert!(notes.held.is_empty());
         for (shard, queue) in self.queues.iter().enumerate() {
-            assert!(crate::support::holds_nothing(&queue.stats()), "6: something is left");
+            assert!(crate::support::holds_nothing(&queue.stats()), "6: the queue is not empty");
             assert_ne!(self.running_of(shard), 0);
         }
     }
 
-    /// Nobody has anything to do: there are as few workers as may be, and all end in order.
+    /// Checks idle controllers: the pools have shrunk to their minimum, and the controllers end at a shutdown.
     fn rests(&mut self) {
         self.sim.advance(60 * SECOND);
         for Running { gauge, least, .. } in &self.running {
             let workers = gauge.as_ref().map_or(*least, |gauge| gauge.counted().workers);
-            assert_eq!(workers, *least, "6: more workers than there have to be");
+            assert_eq!(workers, *least, "6: more workers than the minimum");
         }
         self.running.iter_mut().for_each(|running| running.stop = None);
         self.sim.advance(SECOND);
         self.look();
-        assert!(self.running.is_empty(), "6: it does not end");
+        assert!(self.running.is_empty(), "6: a controller does not end");
     }
 }
 
@@ -789,7 +792,7 @@ fn live(sim: &mut Simulation, broken: Broken) -> Reached {
     life.heal()
 }
 
-/// A server, and what is lost on the way from it.
+/// A server whose watches drop some events, if that rule is broken.
 struct Leaky<T> {
     inner: T,
     broken: Broken,
@@ -834,12 +837,12 @@ fn it_always_arrives_at_the_cluster() {
     let reached = reached.into_inner();
     println!("{} lives: {reached:#?}", lives.get());
     if lives.get() >= 1_000 {
-        assert_eq!(reached.len(), 20, "some of it was never reached");
-        assert!(reached.values().all(|times| *times > lives.get() / 20), "some of it is rare: {reached:#?}");
+        assert_eq!(reached.len(), 20, "some situation was never reached");
+        assert!(reached.values().all(|times| *times > lives.get() / 20), "some situation is rare: {reached:#?}");
     }
 }
 
-/// How the lives of some seeds end when something is broken.
+/// Runs some seeds with this rule broken, and returns the messages of the failures.
 fn found(broken: Broken) -> Vec<String> {
     let failed = |seed| {
         let panic =

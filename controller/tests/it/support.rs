@@ -1,4 +1,4 @@
-//! A cluster in memory, a controller's usual parts, and a log of what reconciles saw.
+//! An in-memory cluster, the usual parts of a controller, and a log that reconciles write.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(crate) struct Thing {
 pub(crate) const THINGS: Schema<u32, Thing> =
     Schema::new(|thing: &Thing| thing.key, |thing| Version::new(thing.version));
 
-/// A source that keeps its whole history; it answers lists when it is open.
+/// A source that keeps its whole history. Lists wait until it is open.
 #[derive(Clone)]
 pub(crate) struct World {
     history: Arc<watch::Sender<Vec<WatchEvent<Thing>>>>,
@@ -46,7 +46,7 @@ impl World {
         Self { history: Arc::default(), open: Arc::new(watch::Sender::new(true)) }
     }
 
-    /// One that does not answer yet.
+    /// Creates a source that is not open yet.
     pub(crate) fn closed() -> Self {
         Self { open: Arc::new(watch::Sender::new(false)), ..Self::new() }
     }
@@ -71,7 +71,7 @@ impl World {
         Version::new(self.history.borrow().len() as u64)
     }
 
-    /// An informer of this world, started on the current runtime.
+    /// Starts an informer of this source on the current runtime.
     pub(crate) fn informer(&self) -> Informer<u32, Thing> {
         Informer::builder(THINGS, self.clone()).seed(1).start().expect("the configuration is the default")
     }
@@ -96,7 +96,7 @@ impl Source for World {
     }
 
     async fn watch(&self, request: WatchRequest) -> Result<Told, SourceError> {
-        let told = usize::try_from(request.from_version.get()).expect("it was a length");
+        let told = usize::try_from(request.from_version.get()).expect("a version is a length of the history");
         Ok(Told { history: self.history.subscribe(), told })
     }
 }
@@ -117,7 +117,7 @@ impl WatchStream for Told {
     }
 }
 
-/// What happened, in order. Clones share it.
+/// A log of entries, in order. Clones share the entries.
 #[derive(Debug)]
 pub(crate) struct Log<T>(Arc<Mutex<Vec<T>>>);
 
@@ -130,12 +130,12 @@ impl<T> Log<T> {
         self.0.lock().push(entry);
     }
 
-    /// How much was noted since the last time.
+    /// Returns the number of entries since the last `take`.
     pub(crate) fn count(&self) -> usize {
         self.0.lock().len()
     }
 
-    /// What was noted since the last time.
+    /// Removes and returns the entries since the last `take`.
     pub(crate) fn take(&self) -> Vec<T> {
         std::mem::take(&mut self.0.lock())
     }
@@ -147,31 +147,31 @@ impl<T> Clone for Log<T> {
     }
 }
 
-/// Lets every task do what it can now, without moving the clock.
+/// Lets every task run until it is pending, without moving the clock.
 pub(crate) async fn settle() {
     for _ in 0..64 {
         tokio::task::yield_now().await;
     }
 }
 
-/// Ends a reconcile badly, without the hook printing it.
+/// Panics without calling the panic hook, which would print the message.
 pub(crate) fn panic_quietly(message: &'static str) -> ! {
     std::panic::resume_unwind(Box::new(message))
 }
 
-/// A sorted copy.
+/// Returns the entries, sorted.
 pub(crate) fn sorted<T: Ord + Debug>(mut entries: Vec<T>) -> Vec<T> {
     entries.sort();
     entries
 }
 
-/// How many keys a controller left over.
+/// Returns the number of keys that a controller left over.
 pub(crate) fn left(report: &RunReport<u32>) -> usize {
     let left = &report.leftovers;
     left.ready.len() + left.waiting.len() + left.leased.len()
 }
 
-/// No key in whatever state.
+/// Returns whether the queue holds no key in any state.
 pub(crate) fn holds_nothing(stats: &flyball_workqueue::QueueStats) -> bool {
     (stats.ready, stats.waiting, stats.leased, stats.dirty, stats.leased_waiting) == (0, 0, 0, 0, 0)
 }

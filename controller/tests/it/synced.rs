@@ -33,7 +33,7 @@ async fn no_worker_starts_before_every_cache_has_synced() {
     one.synced().await.unwrap();
     settle().await;
     assert_eq!(log.take(), [], "one of two caches is not enough");
-    assert_eq!(queue.ready_len(), 1, "but its changes are keys already");
+    assert_eq!(queue.ready_len(), 1, "changes of the synced cache must already be keys");
 
     late.open();
     other.synced().await.unwrap();
@@ -80,7 +80,7 @@ async fn without_a_cache_the_workers_start_at_once() {
     running.abort();
 }
 
-/// Caches that another controller watches are waited for, as its own.
+/// Workers also wait for a cache that is passed to `wait_for_cache`, such as the one of another controller.
 #[tokio::test(start_paused = true)]
 async fn no_worker_starts_before_what_it_comes_after() {
     let (own, others) = (World::new(), World::closed());
@@ -130,7 +130,7 @@ async fn what_will_never_be_ends_the_run_though_others_are_still_awaited() {
     assert_eq!(running.await.unwrap().err(), Some(RunError::SyncFailed(StartCondition::Future { index: 0 })));
 }
 
-/// One that is refused for ever.
+/// A source that refuses every list.
 struct Forbidden;
 
 impl Source for Forbidden {
@@ -142,7 +142,7 @@ impl Source for Forbidden {
     }
 
     async fn watch(&self, _: WatchRequest) -> Result<Told, SourceError> {
-        unreachable!("it never lists")
+        unreachable!("no list has succeeded")
     }
 }
 
@@ -214,7 +214,7 @@ async fn what_is_optional_is_not_waited_for_and_its_first_list_becomes_keys() {
     assert!(matches!(error, RunError::CacheEnded(CacheStatus { index: 2, required: false, .. })), "{error}");
 }
 
-/// A world whose watch panics at the value 13.
+/// A source whose watch panics at the value 13.
 struct Fragile(World);
 
 struct FragileWatch(Told);
@@ -244,7 +244,7 @@ impl WatchStream for FragileWatch {
     }
 }
 
-/// Frozen data is worse than none: what runs ends, and the queue is there for the next controller.
+/// A controller does not continue with data that is no longer updated: its run ends, and the queue stays open for the next controller.
 #[tokio::test(start_paused = true)]
 async fn a_cache_that_ends_ends_the_run_and_is_named() {
     for how in ["stopped", "panicked"] {
@@ -262,7 +262,7 @@ async fn a_cache_that_ends_ends_the_run_and_is_named() {
         let running = tokio::spawn(controller.run(|_, context| async move {
             sleep(2 * SECOND).await;
             assert!(context.is_shutting_down());
-            Err::<Action, _>("it is tried again by the next one")
+            Err::<Action, _>("the next controller retries this key")
         }));
         let second = tokio::spawn(second.run(|_, _| async { Ok::<_, String>(Action::await_change()) }));
         sleep(SECOND).await;
@@ -275,7 +275,7 @@ async fn a_cache_that_ends_ends_the_run_and_is_named() {
         let thing = type_name::<Thing>();
         assert_eq!(health.ready(), Err(NotReady::CacheEnded { index: 1, object_type: thing }));
         let error = running.await.unwrap().unwrap_err();
-        assert_eq!(begin.elapsed(), 2 * SECOND, "what ran ended");
+        assert_eq!(begin.elapsed(), 2 * SECOND, "running reconciles must end");
         let RunError::CacheEnded(cache) = &error else { panic!("{error}") };
         let state = if how == "stopped" { InformerState::Stopped } else { InformerState::Failed };
         assert_eq!((cache.index, cache.state), (1, state));

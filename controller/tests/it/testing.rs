@@ -1,4 +1,4 @@
-//! The simulation itself: one seed is one run, and time passes when the test says so.
+//! The simulation itself: a seed determines the run, and time passes only when the test advances it.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,7 +27,7 @@ fn seconds(time: &SimulatedTime) -> u64 {
     time.now().since(Nanos::ZERO).as_secs()
 }
 
-/// Eight keys, three workers, reconciles of different lengths: who worked when.
+/// Runs eight keys with three workers, and reconciles of different lengths. Returns the start and the end of each reconcile.
 fn life(seed: u64) -> Vec<(u64, u32, bool)> {
     let mut sim = Simulation::new(seed);
     let (queue, log, time) = (queue(&sim), Log::new(), sim.time());
@@ -51,7 +51,7 @@ fn a_seed_is_a_run_and_another_seed_is_another_one() {
     let lives: Vec<_> = (0..20).map(life).collect();
     assert_eq!(lives, (0..20).map(life).collect::<Vec<_>>());
     assert!(lives.iter().all(|life| life.len() == 16));
-    assert!(lives.iter().collect::<BTreeSet<_>>().len() > 5, "the seed decides nothing");
+    assert!(lives.iter().collect::<BTreeSet<_>>().len() > 5, "different seeds must give different runs");
 }
 
 #[test]
@@ -116,9 +116,9 @@ fn timeouts_backoff_panics_and_the_end_are_on_its_time() {
                 let at = seconds(&time);
                 noted.note(at);
                 match at {
-                    // Too long: fails at 2, comes back after 1 s.
+                    // Takes too long: the reconcile fails at 2 s, and is retried after 1 s.
                     0 => time.sleep(3 * SECOND).await,
-                    // Comes back after 2 s.
+                    // The key is retried after 2 s.
                     3 => panic_quietly("now"),
                     5 => return Ok(Action::requeue_after(5 * SECOND)),
                     _ => {
@@ -133,7 +133,7 @@ fn timeouts_backoff_panics_and_the_end_are_on_its_time() {
         assert_eq!(log.take(), [0, 3, 5, 10, 12]);
         assert!(!run.is_finished());
         sim.advance(SECOND);
-        let report = run.take_output().expect("it is over").unwrap();
+        let report = run.take_output().expect("the run has ended").unwrap();
         assert_eq!((report.reconciles, report.timeouts, report.panics, report.errors), (5, 1, 1, 1));
         assert!(queue.is_shutting_down());
     }
@@ -154,12 +154,12 @@ fn who_is_aborted_is_dropped_and_so_is_everybody_with_the_simulation() {
     hold(&other);
     sim.run_until_stalled();
     task.abort();
-    assert_eq!(Arc::strong_count(&one), 2, "when its turn comes");
+    assert_eq!(Arc::strong_count(&one), 2, "the task is dropped at its next step");
     sim.run_until_stalled();
     assert!(task.is_finished() && task.take_output().is_none());
     assert_eq!((Arc::strong_count(&one), Arc::strong_count(&other)), (1, 2));
 
-    // A whole controller in the middle of a reconcile, too.
+    // The same for a controller in the middle of a reconcile.
     let queue = queue(&sim);
     queue.add(1).unwrap();
     let held = other.clone();
@@ -205,7 +205,7 @@ fn tasks_that_wake_each_other_for_ever_are_told() {
     assert!(settled.unwrap_err().downcast_ref::<&str>().unwrap().starts_with("a million steps"));
 }
 
-/// The call that runs it panics; who expects that goes on, under every seed.
+/// A panic of a task propagates to the call that runs it. A test that catches the panic can continue, under every seed.
 #[test]
 fn a_task_that_panicked_is_over() {
     for seed in 0..20 {
@@ -222,7 +222,7 @@ fn a_task_that_panicked_is_over() {
     }
 }
 
-/// A task's budget is used up by what the simulation polls, unless it looks after that.
+/// Polls in a simulation use up the budget of the tokio task that runs it, unless they are exempt from the budget.
 #[tokio::test]
 async fn it_runs_within_a_task_of_a_real_runtime() {
     for seed in 0..300 {

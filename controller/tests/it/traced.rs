@@ -1,4 +1,4 @@
-//! Reconciles as spans of `tracing`, with a subscriber that writes them down.
+//! Reconciles as spans of `tracing`, with a subscriber that logs them.
 
 use std::fmt::{Debug, Write};
 use std::future::pending;
@@ -14,7 +14,7 @@ use tracing::{Event, Metadata, Subscriber};
 
 use crate::support::{Log, SECOND, panic_quietly, queue};
 
-/// What was told, and in which span everybody is.
+/// A subscriber that logs spans, their records and events, and numbers the spans.
 #[derive(Clone)]
 struct Lines {
     log: Log<String>,
@@ -75,7 +75,7 @@ impl Subscriber for Lines {
     }
 }
 
-/// Tells when it is dropped.
+/// Logs an event when it is dropped.
 struct Last;
 
 impl Drop for Last {
@@ -97,7 +97,7 @@ async fn a_reconcile_is_a_span_from_its_call_to_its_end() {
             tracing::info!("finally");
             Ok::<_, String>(())
         })
-        // Before the second key is retried.
+        // The shutdown comes before the second key is retried.
         .graceful_shutdown_on(sleep(SECOND + SECOND / 20));
     controller
         .run(|key, _| {
@@ -118,7 +118,7 @@ async fn a_reconcile_is_a_span_from_its_call_to_its_end() {
     tracing::info!("outside");
     let mut of = vec![Vec::new(); 4];
     for line in lines.log.take() {
-        let number = line.find(|c: char| c.is_ascii_digit()).expect("each has a number");
+        let number = line.find(|c: char| c.is_ascii_digit()).expect("each line has the number of a span");
         let (_, rest) = line.split_at(number);
         of[rest[..1].parse::<usize>().unwrap()].push(rest[2..].trim_start().to_owned());
     }
@@ -171,7 +171,7 @@ async fn who_is_not_traced_has_no_span() {
     assert_eq!(lines.log.take(), [] as [String; 0]);
 }
 
-/// A subscriber that panics is one more reconcile that does.
+/// A panic of the subscriber counts as a panic of the reconcile.
 #[tokio::test(start_paused = true)]
 async fn a_subscriber_that_panics_ends_no_worker() {
     struct PanickingSubscriber;

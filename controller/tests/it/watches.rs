@@ -39,7 +39,7 @@ fn start(controller: Controller<u32, Fifo, Exponential<u32>, WithTimer<TokioTime
     (tokio::spawn(run), log)
 }
 
-/// A controller at work that watches nothing yet.
+/// Starts a controller that watches nothing yet.
 async fn working() -> (Handle, Health, Running, Log<u32>) {
     let controller = Controller::new(queue());
     let (handle, health) = (controller.handle(), controller.health());
@@ -66,30 +66,30 @@ async fn a_watch_is_added_while_workers_work_and_removed_again() {
     let first = handle.add_watch(&ones, key).unwrap();
     let second = handle.clone().add_watch(&others, |change| [*change.key(), 99]).unwrap();
     settle().await;
-    assert_eq!(sorted(log.take()), [1, 2, 10, 99], "what is there becomes keys");
+    assert_eq!(sorted(log.take()), [1, 2, 10, 99], "existing objects must become keys");
     assert_eq!(((first.index(), second.index()), synced(&health)), ((0, 1), vec![(0, true), (1, true)]));
     one.put(3, 0);
     other.put(11, 0);
     settle().await;
-    assert_eq!(sorted(log.take()), [3, 11, 99], "so does what changes");
+    assert_eq!(sorted(log.take()), [3, 11, 99], "changes must become keys");
 
     assert!(handle.remove_watch(&first) && !handle.remove_watch(&first), "once");
     one.put(4, 0);
     other.put(12, 0);
     settle().await;
-    assert_eq!(sorted(log.take()), [12, 99], "of that kind nothing any more");
+    assert_eq!(sorted(log.take()), [12, 99], "a removed watch must add no keys");
     assert_eq!(synced(&health), [(1, true)]);
     ones.shut_down();
     settle().await;
-    assert_eq!((health.ready(), running.is_finished()), (Ok(()), false), "its end is not the run's");
+    assert_eq!((health.ready(), running.is_finished()), (Ok(()), false), "the end of a removed informer must not end the run");
 
     let third = handle.add_watch(&others, |change| 100 + change.key()).unwrap();
-    assert_eq!(third.index(), 2, "numbers are not given twice");
+    assert_eq!(third.index(), 2, "a number must not be reused");
     others.shut_down();
     let error = running.await.unwrap().unwrap_err();
     assert!(
         matches!(error, RunError::CacheEnded(cache) if cache.index == 1),
-        "the end of one that is watched is"
+        "the end of a watched informer must end the run"
     );
 }
 
@@ -111,7 +111,7 @@ async fn workers_go_on_while_one_that_was_added_syncs() {
     running.abort();
 }
 
-/// Before the run, and while it waits for its caches, a watch is as one of the builder's.
+/// A watch that is added before the run, or while the controller waits for its caches, is treated like one of the builder.
 #[tokio::test(start_paused = true)]
 async fn workers_that_have_not_started_wait_for_one_that_is_added() {
     let (main, late, never) = (World::new(), World::closed(), World::closed());
@@ -126,17 +126,17 @@ async fn workers_that_have_not_started_wait_for_one_that_is_added() {
     settle().await;
     handle.add_watch(&lates, key).unwrap();
     assert_eq!((log.take().len(), health.ready()), (0, Err(NotReady::Syncing)));
-    // One that was removed is not waited for, and may end before it has synced.
+    // The controller does not wait for a watch that was removed; its informer may end before it has synced.
     assert!(handle.remove_watch(&before));
     nevers.shut_down();
     settle().await;
-    assert_eq!((log.take().len(), health.ready()), (0, Err(NotReady::Syncing)), "the other is still missing");
+    assert_eq!((log.take().len(), health.ready()), (0, Err(NotReady::Syncing)), "the other added cache has not synced");
     late.open();
     settle().await;
     assert_eq!((sorted(log.take()), health.ready()), (vec![1, 2], Ok(())));
     running.abort();
 
-    // One that ends too early, and one that takes too long.
+    // An added informer that ends before it has synced, and one that does not sync in time.
     for ends in [true, false] {
         let controller = Controller::new(queue()).watches(&mains, key).wait_for_cache(sleep_ok(10 * SECOND));
         let handle = controller.handle();
@@ -178,25 +178,25 @@ async fn in_standby_a_watch_waits_for_the_start() {
     handle.add_watch(&lates, key).unwrap();
     settle().await;
     assert_eq!(queue.ready_len(), 0, "no change becomes a key");
-    assert_eq!(health.ready(), Err(NotReady::Syncing), "it could not take over at once");
+    assert_eq!(health.ready(), Err(NotReady::Syncing), "a standby whose caches have not synced is not ready");
     assert!(handle.remove_watch(&gone));
     elect.send(()).unwrap();
     settle().await;
-    assert_eq!((log.take().len(), queue.ready_len()), (0, 1), "workers wait for the one that is not synced");
+    assert_eq!((log.take().len(), queue.ready_len()), (0, 1), "workers must wait for the cache that has not synced");
     late.open();
     settle().await;
     assert_eq!(sorted(log.take()), [1, 2]);
     running.abort();
 }
 
-/// After the removal has returned, whatever is published becomes no key; on threads.
+/// A change that is published after `remove_watch` has returned becomes no key. Uses several threads.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_that_is_published_after_the_removal_becomes_a_key() {
     let things = World::new().informer();
     things.synced().await.unwrap();
     for _ in 0..50 {
         let queue: Keys = queue();
-        // It does not get beyond its standby's end: the keys stay.
+        // No worker starts, so the keys stay in the queue.
         let controller =
             Controller::new(queue.clone()).wait_for_cache(std::future::pending::<Result<(), ()>>());
         let handle = controller.handle();
@@ -216,7 +216,7 @@ async fn nothing_that_is_published_after_the_removal_becomes_a_key() {
         assert!(handle.remove_watch(&watch));
         let last = published.load(Ordering::SeqCst);
         writes.join().unwrap();
-        assert!(queue.keys().iter().all(|info| info.key <= last), "a change after {last}");
+        assert!(queue.keys().iter().all(|info| info.key <= last), "a change after {last} became a key");
         running.abort();
         let _ = running.await;
         (1..=200).for_each(|key| _ = things.writer().delete(&key, None));
@@ -233,7 +233,7 @@ async fn one_that_fails_is_removed_and_the_run_goes_on() {
     let (running, _) = start(controller);
     settle().await;
     let watch = handle.add_watch(&broken, key).unwrap();
-    // In one go: it is removed before the run could see the end.
+    // There is no await point in between: the watch is removed before the run can see the end of its informer.
     broken.shut_down();
     assert!(handle.remove_watch(&watch));
     settle().await;
@@ -262,13 +262,13 @@ async fn once_the_controller_shuts_down_nothing_is_added() {
     let there = handle.add_watch(&things, key).unwrap();
     stop.send(()).unwrap();
     settle().await;
-    assert!(!running.is_finished() && refused(&handle), "while a reconcile ends");
-    assert!(handle.remove_watch(&there), "it is still shown, and may be removed");
+    assert!(!running.is_finished() && refused(&handle), "no watch may be added while a reconcile ends");
+    assert!(handle.remove_watch(&there), "a watch can still be removed during the shutdown");
     running.await.unwrap().unwrap();
     assert!(refused(&handle) && !handle.remove_watch(&there));
     assert_eq!(AddWatchError::Ended.to_string(), "the controller has ended");
 
-    // One that never ran, one that was refused, and one that was dropped.
+    // A controller that never ran, one that was refused, and one that was dropped.
     let never = Controller::new(crate::support::queue());
     let handle = never.handle();
     drop(never);
@@ -283,7 +283,7 @@ async fn once_the_controller_shuts_down_nothing_is_added() {
     assert!(refused(&handle));
 }
 
-/// Neither a handle nor an id keeps anything of a run, and a run needs none of them.
+/// A handle or an id keeps no part of a run alive, and the run continues without them.
 #[tokio::test(start_paused = true)]
 async fn handles_hold_no_watch() {
     let (handle, health, running, log) = working().await;
@@ -297,7 +297,7 @@ async fn handles_hold_no_watch() {
     let second = handle.add_watch(&things, mapper(held.clone())).unwrap();
     assert!(handle.remove_watch(&first));
     settle().await;
-    assert_eq!(Arc::strong_count(&held), 2, "a mapper goes with its watch");
+    assert_eq!(Arc::strong_count(&held), 2, "the mapper must be dropped with its watch");
     let kept = handle.clone();
     drop((handle, first));
     world.put(1, 0);
@@ -308,7 +308,7 @@ async fn handles_hold_no_watch() {
     assert_eq!((Arc::strong_count(&held), health.caches().len()), (1, 0));
     assert!(!kept.remove_watch(&second));
 
-    // An id of another controller is none of this one's.
+    // An id of another controller removes nothing.
     let (one, other) = (working().await, working().await);
     let (mine, theirs) = (one.0.add_watch(&things, key).unwrap(), other.0.add_watch(&things, key).unwrap());
     assert_eq!(mine.index(), theirs.index());
@@ -337,22 +337,22 @@ async fn a_mapper_that_panics_is_called_again_until_its_watch_is_removed() {
     });
     let always = handle.add_watch(&things, |_| -> u32 { panic_quietly("always") }).unwrap();
     settle().await;
-    assert_eq!((once.is_ok(), log.take()), (true, vec![2]), "neither the caller nor another object is hit");
+    assert_eq!((once.is_ok(), log.take()), (true, vec![2]), "neither the caller nor another object may be affected");
     sleep(SECOND / 5).await;
     assert_eq!((log.take(), calls.load(Ordering::Relaxed)), (vec![1], 2));
     assert!(handle.remove_watch(&always));
     sleep(100 * SECOND).await;
     stop.send(()).unwrap();
     let report = running.await.unwrap().unwrap();
-    // At once and after 100 ms, of two objects.
+    // `always` panics for two objects, at once and after 100 ms; `once` panics once.
     assert_eq!(
         (report.callback_panics, report.mapper_failures),
         (5, 0),
-        "what was removed is not counted as lost"
+        "changes of a removed watch must not count as lost"
     );
 }
 
-/// A controller that stops when it is idle waits for a kind that is added meanwhile, too.
+/// A controller with `stop_when_idle` also waits for a watch that is added during the run.
 #[tokio::test(start_paused = true)]
 async fn a_job_waits_for_what_its_reconciles_add() {
     let (first, second) = (World::new(), World::new());
@@ -381,7 +381,7 @@ async fn a_job_waits_for_what_its_reconciles_add() {
     assert_eq!(running.await.unwrap().unwrap().reconciles, 2);
 }
 
-/// Nor does it end while a thread is still mapping the objects of a kind that it adds.
+/// It also waits while a thread is still mapping the objects of a watch that it adds.
 #[tokio::test(start_paused = true)]
 async fn a_job_waits_for_a_watch_that_a_thread_is_adding() {
     let (first, second) = (World::new(), World::new());
@@ -412,7 +412,7 @@ async fn a_job_waits_for_a_watch_that_a_thread_is_adding() {
     assert_eq!((running.await.unwrap().unwrap().reconciles, log.take()), (1, vec![2]));
 }
 
-/// A handle that outlives its controller keeps neither the queue nor what the controller was configured with.
+/// A handle that outlives its controller keeps neither the queue nor the functions of the controller alive.
 #[tokio::test(start_paused = true)]
 async fn a_handle_keeps_nothing_of_a_run_that_is_over() {
     for runs in [true, false] {
@@ -434,7 +434,7 @@ async fn a_handle_keeps_nothing_of_a_run_that_is_over() {
     }
 }
 
-/// A key that the queue refuses for want of room is lost; the other key of the change is in the queue, and needs none.
+/// A key that the queue refuses for lack of capacity is lost. The other key of the change is already in the queue, and needs no capacity.
 #[tokio::test(start_paused = true)]
 async fn a_key_that_is_refused_does_not_take_the_others_with_it() {
     let world = World::new();
@@ -457,15 +457,16 @@ async fn a_key_that_is_refused_does_not_take_the_others_with_it() {
     assert_eq!(log.take(), [2]);
     world.put(1, 1);
     sleep(10 * SECOND).await;
-    assert_eq!(log.take(), [2], "it was dirty, whatever became of the other");
+    assert_eq!(log.take(), [2], "the accepted key must run again");
     running.abort();
 }
 
 const NUMBERS: Schema<u32, (u32, Version)> =
     Schema::new(|object: &(u32, Version)| object.0, |object| object.1);
 
-/// Kinds come and go in any order of events, before the run, in standby and at work, with resyncs and without, by keys and by batches: what is watched
-/// converges, what is not becomes no key, and a job ends once all that is watched has stopped.
+/// Watches are added and removed in random order: before the run, in standby and while workers run, with and without resyncs, for single keys and for
+/// batches. Objects of active watches are reconciled, objects of removed watches become no keys, and a job ends once all watched informers have
+/// stopped.
 #[test]
 fn kinds_come_and_go() {
     Simulation::explore(100, |sim| {
@@ -534,17 +535,17 @@ fn kinds_come_and_go() {
             (0..3).filter(|kind| watches[*kind as usize].is_some()).map(|kind| 1_000 * kind + 999).collect();
         assert!(watched.is_subset(&seen), "{seen:?} without all of {watched:?}");
         assert_eq!(seen.iter().map(|key| key / 1_000 * 1_000 + 999).collect::<BTreeSet<_>>(), watched);
-        // One that is not watched may go on.
+        // An informer that is not watched may continue.
         informers
             .iter()
             .zip(&watches)
             .filter(|(_, watch)| watch.is_some())
             .for_each(|(one, _)| one.shut_down());
         sim.advance(100 * SECOND);
-        assert!(!running.is_finished(), "one is still there");
+        assert!(!running.is_finished(), "one watched informer has not stopped");
         main.shut_down();
         sim.advance(100 * SECOND);
-        let report = running.take_output().expect("it is idle").unwrap();
+        let report = running.take_output().expect("the run has ended").unwrap();
         assert_eq!((report.failures(), report.callback_panics), (0, 0));
     });
 }

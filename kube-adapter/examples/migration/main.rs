@@ -1,6 +1,6 @@
-//! One controller, run by kube-runtime and by flyball: what is different is `before` and `after`.
+//! One controller, run by kube-runtime and by flyball: the functions `before` and `after` show the difference.
 //!
-//! Both run against an API server in memory, through the same life of a cluster, and must leave the same behind.
+//! Both run against an API server in memory, with the same sequence of changes, and must leave the same objects.
 //!
 //! `cargo run -p flyball-kube --example migration`
 
@@ -18,7 +18,7 @@ use tokio::time::sleep;
 
 use crate::notes::{Context, Note, NoteSpec, error_policy, reconcile};
 
-/// As it was.
+/// The program with kube-runtime.
 async fn before(client: Client, end: impl Future<Output = ()> + Send + Sync + 'static) {
     use kube::runtime::{Controller, watcher};
 
@@ -30,7 +30,7 @@ async fn before(client: Client, end: impl Future<Output = ()> + Send + Sync + 's
         .await;
 }
 
-/// As it is.
+/// The program with flyball.
 async fn after(client: Client, end: impl Future<Output = ()> + Send + Sync + 'static) {
     use flyball_kube::Controller;
     use kube::runtime::watcher;
@@ -50,7 +50,7 @@ fn describe<O: std::fmt::Debug, E: std::fmt::Display>(result: &Result<O, E>) -> 
     }
 }
 
-/// Notes come, change and go; a ConfigMap is deleted behind the controller's back.
+/// Creates, changes and deletes notes, and deletes a ConfigMap that the controller has to restore.
 async fn live(server: &ApiServer) -> BTreeMap<String, (String, usize)> {
     let client = server.client();
     let notes = Api::<Note>::namespaced(client.clone(), "default");
@@ -64,8 +64,8 @@ async fn live(server: &ApiServer) -> BTreeMap<String, (String, usize)> {
     settle().await;
     let mut changed = notes.get("b").await.expect("it is there");
     changed.spec.text = "twenty".to_owned();
-    notes.replace("b", &Default::default(), &changed).await.expect("nobody else writes the spec");
-    maps.delete("a", &Default::default()).await.expect("it was made");
+    notes.replace("b", &Default::default(), &changed).await.expect("no other client writes the spec");
+    maps.delete("a", &Default::default()).await.expect("the ConfigMap exists");
     settle().await;
 
     let lengths: BTreeMap<_, _> = (server.list::<Note>().iter())

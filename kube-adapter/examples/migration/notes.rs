@@ -1,4 +1,4 @@
-//! A controller as it is written for kube-runtime: every `Note` has a ConfigMap with its text. Nothing here knows who calls it.
+//! A controller as it is written for kube-runtime: every `Note` has a ConfigMap with its text. This code is the same for both engines.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(crate) struct NoteStatus {
     pub(crate) length: usize,
 }
 
-/// What reconciles have in common.
+/// The state that all reconciles share.
 pub(crate) struct Context {
     pub(crate) client: Client,
 }

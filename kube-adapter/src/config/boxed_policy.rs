@@ -54,7 +54,7 @@ where
     }
 
     fn cancel(&mut self, reservation: Reservation, now: Nanos) -> bool {
-        // The downcast always succeeds: a reservation that is cancelled here was made here.
+        // The downcast always succeeds: this policy made every reservation that is passed back to it.
         reservation.downcast().is_ok_and(|reservation| Policy::cancel(self, *reservation, now))
     }
 

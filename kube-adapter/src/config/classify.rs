@@ -84,7 +84,7 @@ mod tests {
     use super::*;
     use std::fmt;
 
-    /// A user's error with kube's as its cause.
+    /// An error of a program, with kube's error as its cause.
     #[derive(Debug)]
     struct Wrapped(kube::Error);
 
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(retry_after(&std::io::Error::other("no")), None);
     }
 
-    /// An error that is its own cause.
+    /// An error whose cause is the error itself.
     #[derive(Debug)]
     struct SourceCycle;
 

@@ -24,13 +24,13 @@ impl From<KubeConfig> for Config {
             format!("{made:?}") == shown
         });
         let Some((debounce, concurrency)) = read else {
-            panic!("a configuration of kube-runtime's that cannot be read: {shown}")
+            panic!("cannot parse kube-runtime's configuration: {shown}")
         };
         Self::default().debounce(debounce).concurrency(concurrency)
     }
 }
 
-/// The values in `Config { debounce: 1.5ms, concurrency: 3 }`.
+/// Parses the values in `Config { debounce: 1.5ms, concurrency: 3 }`.
 fn read(shown: &str) -> Option<(Duration, u16)> {
     let value = |name| {
         let (_, rest) = shown.split_once(name)?;

@@ -8,9 +8,9 @@ use kube::runtime::controller::Action;
 
 /// Returns the delay after which a reconcile is to run again, or `None` to wait for a change.
 ///
-/// kube 5 has no getter for the delay. But `Action` shows it exactly in its `Debug` text, and implements `PartialEq`. So this
-/// function parses the text, builds an action from the result, and accepts the result only if both actions are equal. A version
-/// of kube with another text returns an error here, and never a wrong delay.
+/// kube 5 has no getter for the delay, but `Action` prints it exactly as `Debug` text, and implements `PartialEq`. So this function parses the text,
+/// builds an action from the result, and accepts the result only if both actions are equal. With a version of kube that prints another text, this
+/// function returns an error, and never a wrong delay.
 ///
 /// # Errors
 /// Returns the text if it cannot be parsed.
@@ -42,13 +42,13 @@ pub struct UnknownAction(String);
 
 impl fmt::Display for UnknownAction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "an action that cannot be read: {}", self.0)
+        write!(f, "cannot parse the action: {}", self.0)
     }
 }
 
 impl Error for UnknownAction {}
 
-/// The duration in `Action { requeue_after: Some(1.5ms) }`.
+/// Parses the duration in `Action { requeue_after: Some(1.5ms) }`.
 fn read(shown: &str) -> Option<Duration> {
     let (_, rest) = shown.split_once("Some(")?;
     let (duration, _) = rest.split_once(')')?;
@@ -90,7 +90,7 @@ mod tests {
         for duration in edges {
             assert_eq!(action_delay(&Action::requeue(duration)), Ok(Some(duration)));
         }
-        // Each shift gives another order of magnitude.
+        // The shifts vary the order of magnitude.
         let mut random = SplitMix64::new(0);
         for round in 0..100_000 {
             let x = random.next();

@@ -1,6 +1,6 @@
 //! EDGE. kube-runtime's `applier`: a controller over the program's own store and queue of requests.
 //!
-//! Cancel safety: that of the stream, see [`ReconcileStream`].
+//! Cancel safety: see [`ReconcileStream`].
 
 use std::error::Error;
 use std::fmt::Debug;
@@ -99,7 +99,7 @@ where
     Ctx: Send + Sync + 'static,
 {
     let main = Objects::of_kube(store);
-    let Objects::Kube { dyntype, .. } = &main else { unreachable!("it was made of a store") };
+    let Objects::Kube { dyntype, .. } = &main else { unreachable!("the objects come from a store") };
     let dyntype = dyntype.clone();
     let (errors, watch_errors) = mpsc::channel(UNTAKEN_ERRORS);
     let requested = requested(main.clone(), dyntype);

@@ -99,7 +99,7 @@ struct Current {
     request: &'static str,
     message: String,
     at: Nanos,
-    /// The earliest time at which the next request can be known not to have failed.
+    /// The time of the first check for a recovery: the failed request is retried before it.
     next: Instant,
     warned: bool,
 }
@@ -141,7 +141,7 @@ impl Caches {
                             target: TARGET,
                             controller,
                             missing = kinds.join(", "),
-                            "reconciles have begun though caches are not filled; objects of these kinds raise nothing until they are"
+                            "reconciles have started although caches are not synced; until they are, objects of these kinds add no keys"
                         );
                     }
                     missed = Some(missing.clone());
@@ -153,13 +153,13 @@ impl Caches {
                         target: TARGET,
                         controller,
                         filled = kinds(&caches, &filled).join(", "),
-                        "caches are filled now; their objects raise what they concern"
+                        "caches have synced; their objects now add keys"
                     );
                     missed = Some(missing.clone());
                 }
                 _ => {}
             }
-            // No cache is checked while none fails.
+            // While no cache fails, the loop waits for the next failure.
             if quiet && missed.is_some() && !missing.contains(&true) {
                 self.0.failed.notified().await;
             }
@@ -179,7 +179,7 @@ impl Cache {
             filled: Box::new(move || filled.is_synced()),
             status: Box::new(move || status.status()),
         };
-        // A cache has one informer.
+        // `set` cannot fail: a cache has one informer.
         let _ = self.known.set(known);
     }
 
@@ -199,8 +199,8 @@ impl Cache {
         CacheStatus { kind: self.kind.clone(), synced, failures: trouble.failures, failure }
     }
 
-    /// Records a failed request. A version that is too old, or not available yet, is part of the normal operation of
-    /// watches.
+    /// Records a failed request. It is logged as a failure, except if the version is too old or not available yet: that is part of the normal
+    /// operation of watches.
     pub(crate) fn failed(&self, failure: &SourceFailure<'_>, error: &watcher::Error) {
         use SourceErrorKind::{Expired, VersionTooLarge};
         let (request, message) = (request(failure, error), failure.to_string());

@@ -41,8 +41,7 @@ pub(crate) type Reconcile = Arc<
 /// The outcome of a key.
 pub(crate) enum Reconciled {
     Done(Action),
-    /// The object has another key: the key had a namespace that the object does not have, and was added before the object
-    /// was known.
+    /// The object has another key. The key that was added has a namespace, and the object has none: the key was added before the object was known.
     HasKey(NamespacedName, Reason),
 }
 
@@ -103,14 +102,14 @@ impl Engine {
         let options = AddOptions { debounce: config.debounce, initial_priority, reasons };
         let queue = queue(order, &config);
         let crash_backoff = Arc::new(CrashBackoff::new());
-        // A controller whose triggers are streams alone ends with them.
+        // If all triggers are streams, the controller ends with them.
         let ends = triggers.is_empty() && informers.is_empty();
         let controller = flyball_controller::Controller::new(queue.clone());
         let mut controller = configured(controller, &config, &crash_backoff);
         if let Some(leadership) = leadership.clone() {
             shutdown.graceful.push(leadership.lost().boxed());
-            // The filter is checked when a key is handed out: the signal alone may arrive a moment too late, and
-            // lets a backlog be drained.
+            // The filter is checked when a key is handed out. The signal alone is not enough: it may arrive slightly late, and the backlog may be
+            // drained after it.
             controller =
                 controller.standby_until(leadership.elected()).filter_keys(move |_| leadership.is_leader());
         }
@@ -129,7 +128,7 @@ impl Engine {
         // As in kube-runtime, streams are not polled after the signal: their items would not be reconciled, and a panic
         // in a stream would abort the reconciles in flight.
         let (graceful, (stopping, stopped)) = (any(shutdown.graceful), oneshot::channel());
-        // Workers are tasks of their own, and are not in the current span.
+        // Workers are separate tasks outside the current span, so the span is passed to them.
         let (of, within) = (kind.clone(), Span::current());
         let reporting = within.clone();
         let controller = controller
@@ -167,7 +166,7 @@ impl Engine {
                     Reconciled::HasKey(key, reason) => {
                         // Not reconciled here: the object may be in flight under its own key.
                         noted.note(&key, || reason);
-                        // Refused only when the queue is shut down.
+                        // `add` fails only if the queue is shut down.
                         let _ = O::add(&queue, key, 0);
                         Ok(Action::await_change())
                     }
@@ -218,16 +217,16 @@ impl Engine {
     }
 }
 
-/// Adds all objects, as at a start.
+/// Adds the keys of all objects, as at the start of a controller.
 fn add_all<O: OrderedLoop>(keys: Vec<NamespacedName>, queue: &Keys<O>, options: &AddOptions) {
     for key in keys {
-        // Refused only when the queue is shut down.
+        // `add` fails only if the queue is shut down.
         let _ = options.add(queue, key, true, || Reason::ObjectUpdated);
     }
 }
 
-/// Waits until none of these tasks runs. Informers do not end by themselves, so an informer that has panicked would leave a
-/// cache that never changes again, unnoticed; the same holds for a stream. So their panics propagate to the controller.
+/// Waits until all of these tasks have ended, and propagates their panics. Informers and streams do not end by themselves: if a panic of one were
+/// ignored, its cache would never change again.
 async fn watched(tasks: &mut JoinSet<()>) {
     while let Some(ended) = tasks.join_next().await {
         if let Err(error) = ended
@@ -238,7 +237,7 @@ async fn watched(tasks: &mut JoinSet<()>) {
     }
 }
 
-/// The waits after panics and timeouts, for which the error policy is not called, if objects have no backoff of their own.
+/// The waits after panics and timeouts for objects without a configured backoff. The error policy is not called for these failures.
 struct CrashBackoff(
     Limiter<NamespacedName, OncePerBackoff<NamespacedName, Exponential<NamespacedName>>, TokioTimer>,
 );
@@ -254,7 +253,7 @@ fn queue<O: OrderedLoop>(order: O, config: &Config) -> Keys<O> {
     const AT_ONCE: Duration = Duration::from_nanos(1);
     let policy = match &config.backoff {
         Some(make) => make(),
-        // Counts failures, and leaves the wait to the error policy.
+        // This policy counts failures and leaves the wait to the error policy.
         None => BoxedPolicy::new(Exponential::new(AT_ONCE..=AT_ONCE)),
     };
     let queue = Queue::builder().order(order).limiter(policy).timer(TokioTimer::current());
@@ -282,7 +281,7 @@ fn configured<O: OrderedLoop>(
         })
         .conflict_backoff(Exponential::new(config.conflicts.clone()));
     let grace = config.grace.unwrap_or(Duration::MAX);
-    // As in kube-runtime, which waits for a cache without a timeout; caches that have not synced are logged.
+    // kube-runtime waits for a cache without a timeout, too. Caches that have not synced are logged.
     controller = controller.cache_sync_timeout(Duration::MAX);
     controller = controller.shutdown_grace(grace).abort_after(config.abort_after);
     if config.drains {

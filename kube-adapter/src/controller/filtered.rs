@@ -24,8 +24,8 @@ where
     K: Resource + Clone + Send + Sync + 'static,
     K::DynamicType: Debug + Eq + Hash + Clone + Send + Sync + Unpin,
 {
-    /// Like [`owns`](Self::owns), but only changes that change the result of the predicate cause a reconcile:
-    /// kube-runtime's own predicates, as for its `predicate_filter`.
+    /// Like [`owns`](Self::owns), but only changes that change the result of the predicate cause a reconcile. The predicate is one of kube-runtime's,
+    /// as for its `predicate_filter`.
     ///
     /// A change is accepted if the object is new, was deleted, or was replaced by another one with the same name, if the
     /// hash of the predicate differs from that of the state before, or if the predicate returns none. Unlike kube-runtime's
@@ -45,7 +45,7 @@ where
     /// use kube::runtime::{Predicate, predicates};
     ///
     /// # fn example(controller: Controller<Deployment>, client: Client) {
-    /// // Not for each status of a ReplicaSet.
+    /// // Ignores changes of a ReplicaSet's status.
     /// let spec_or_labels = predicates::generation.combine(predicates::labels);
     /// let sets = Api::<ReplicaSet>::all(client);
     /// let controller = controller.owns_filtered(sets, watcher::Config::default(), spec_or_labels);
@@ -79,7 +79,7 @@ where
     ///
     /// # fn example(controller: Controller<ConfigMap>, client: Client) {
     /// let pool = |node: Node| Some(ObjectRef::new(node.labels().get("pool")?).within("pools"));
-    /// // Not for each heartbeat of a node.
+    /// // Ignores the heartbeats of nodes.
     /// let nodes = Api::<Node>::all(client);
     /// let controller = controller.watches_filtered(nodes, watcher::Config::default(), predicates::labels, pool);
     /// # }
@@ -149,8 +149,8 @@ where
         self.informers.push(Box::new(move |config, backoff| {
             let run = run(config, backoff);
             Box::pin(async move {
-                // A mapper that looks up its objects in that cache must find them. If that cache ends, so does
-                // the controller.
+                // The mapper may read the controller's own cache, so this informer starts after that cache has synced. If that cache ends, the
+                // controller ends, too.
                 let _ = main.ready().await;
                 run.await;
             })

@@ -24,7 +24,7 @@ use super::trigger::{AddOptions, Keys, OrderedLoop};
 use super::trigger_backoff::TriggerBackoff;
 use crate::keys::{object_key, reference_key};
 
-/// Keys, and the reason. Errors have been sent to the stream of results.
+/// Keys and their reason. Errors of the stream go to the stream of results.
 pub(crate) type KeyStream = BoxStream<'static, (Vec<NamespacedName>, Reason)>;
 
 /// A stream of keys that starts with its controller, because the controller's backoff is known only then.
@@ -75,8 +75,7 @@ where
                 match mapped {
                     Ok(keys) => Some(keys),
                     Err(error) => {
-                        // Refused if the receiver was dropped: the controller is being dropped in that
-                        // case.
+                        // `send` fails only if the receiver was dropped, because the controller is being dropped.
                         let _ = errors.send(error).await;
                         None
                     }
@@ -124,10 +123,10 @@ pub(crate) async fn feed<O: OrderedLoop>(
     leadership: Option<Leadership>,
 ) {
     while let Some((keys, reason)) = keys.next().await {
-        // All objects are reconciled when this replica is elected.
+        // A replica that is elected reconciles all objects, so the keys of a standby are dropped.
         let keys = if leadership.as_ref().is_none_or(Leadership::is_leader) { keys } else { Vec::new() };
         for key in keys {
-            // Refused only when the queue is shut down.
+            // `add` fails only if the queue is shut down.
             let _ = options.add(&queue, key, false, || reason.clone());
         }
         // A stream that is always ready would block the thread, and signals would not be polled.
