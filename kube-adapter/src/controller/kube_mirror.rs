@@ -2,11 +2,10 @@
 //!
 //! | guarded by | |
 //! |---|---|
-//! | `Mirror` | the changes that were reported and not written, and kube's writer. `Clone` and `Drop` of objects run under it, because kube's writer clones each object |
+//! | `Mirror` | the changes that were reported but not written yet, and kube's writer. `Clone` and `Drop` of objects run under this lock, because kube's writer clones each object |
 //!
 //! # Invariants
-//! 1. The reader has the changes that the informer reported to its observers, in that order: a change is written where it is
-//!    published.
+//! 1. The reader has the changes that the informer reported to its observers, in that order: each change is written in the call that publishes it.
 //! 2. The reader is ready when the first list was reported completely, and not before.
 
 use std::hash::Hash;
@@ -87,7 +86,7 @@ where
         Self { reader, complete: Box::new(move || mirror.lock().complete()) }
     }
 
-    /// Called when the first list was reported completely.
+    /// Must be called when the first list was reported completely.
     pub(crate) fn complete(&self) {
         (self.complete)();
     }
@@ -109,7 +108,7 @@ where
         }
     }
 
-    /// Called when the snapshot was reported: it is older than all changes that were reported at the same time.
+    /// Called when the snapshot was reported. The snapshot is older than all changes that were reported in the meantime.
     fn registered(&mut self) {
         let Phase::Registering(reported) = std::mem::replace(&mut self.phase, Phase::Listing) else { return };
         let (first, later): (Vec<_>, Vec<_>) = reported.into_iter().partition(Change::is_initial);
@@ -118,7 +117,7 @@ where
 
     fn write(&mut self, change: &Change<NamespacedName, K>) {
         if !change.is_initial() {
-            // The list was complete before the mirror was created.
+            // A change that is not initial shows that the list was complete before the mirror was created.
             self.complete();
         }
         let listing = matches!(self.phase, Phase::Listing);
@@ -154,7 +153,7 @@ mod tests {
         Arc::new(from_value(json!({ "metadata": metadata })).unwrap())
     }
 
-    /// A writer on another thread is faster than the snapshot.
+    /// A writer on another thread reports changes before the snapshot is reported.
     #[test]
     fn changes_beside_the_snapshot_are_newer_than_it() {
         let key: NamespacedName = "default/a".parse().unwrap();

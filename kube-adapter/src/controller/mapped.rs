@@ -78,7 +78,7 @@ fn row<K: Resource>(object: K, map: &impl Fn(K) -> Concern) -> Result<MappedObje
             Ok(MappedObject { key, uid, version, property, concerns: concerns.into() })
         }
         Err(_) => {
-            tracing::error!(target: super::TARGET, object = %key, "a mapper panicked: until this object changes, it concerns those it concerned before");
+            tracing::error!(target: super::TARGET, object = %key, "a mapper panicked: until this object changes, it maps to its previous keys");
             Err(MappedObject { key, uid, version, property: None, concerns: Box::default() })
         }
     }
@@ -138,7 +138,7 @@ where
             Err(error) => return Some(Err(error)),
         };
         if matches!(event.object(), Some(Err(_))) {
-            // Pending once: events that were delivered before are stored by the next poll.
+            // Yields once, so that the informer stores the events that were delivered before.
             yield_now().await;
         }
         Some(Ok(event.map(|row| row.unwrap_or_else(|row| as_before(row, &self.stored)))))

@@ -48,7 +48,7 @@ use crate::controller::trigger::{Keys, OrderedLoop};
 /// # let client = server.client();
 /// let config = watcher::Config::default();
 /// let controller = Controller::new(Api::<ConfigMap>::all(client.clone()), config.clone())
-///     .owns(Api::<Secret>::all(client), config); // which it must not list
+///     .owns(Api::<Secret>::all(client), config); // which the server does not let it list
 /// let monitor = controller.monitor();
 /// assert!(monitor.ready().is_err() && monitor.stats().is_none());
 ///
@@ -88,7 +88,7 @@ impl Monitor {
     pub(crate) fn watch<O: OrderedLoop>(&self, queue: &Keys<O>, health: Health) {
         let queue = queue.clone();
         let watched = Watched { health, stats: Box::new(move || queue.stats()) };
-        // A controller runs once.
+        // `set` cannot fail: a controller runs once.
         let _ = self.watched.set(watched);
     }
 

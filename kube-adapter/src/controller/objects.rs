@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::kube_mirror::KubeMirror;
 use crate::keys::{object_key, object_ref};
 
-/// The interval at which a store of kube is asked whether it is ready, because it wakes only the last waiter.
+/// The interval at which the readiness of a store of kube is polled, because such a store wakes only its last waiter.
 const ASKS_EVERY: Duration = Duration::from_secs(1);
 
 /// The objects of a controller. An enum, because a [`ControllerStore`](super::ControllerStore) returns the informer or the
@@ -35,10 +35,9 @@ where
     },
     Kube {
         store: reflector::Store<K>,
-        /// Set before there is a key: the code that creates keys has the kind.
+        /// Set before the first key is created, by code that has the kind.
         dyntype: Arc<OnceLock<K::DynamicType>>,
-        /// Set when it is known whether the store will be ready: it is ready, or its writer was dropped. Only one task
-        /// asks the store, and all waiters are woken.
+        /// Set once the store is ready, or its writer was dropped. One task polls the store, and all other waiters wait for this cell.
         decided: Arc<OnceCell<()>>,
     },
 }
@@ -123,7 +122,7 @@ where
         match self {
             Self::Informer { informer, mirror, .. } => {
                 informer.synced().await.map_err(NeverReady::Informer)?;
-                // Reconciles may read the mirror.
+                // Reconciles may read the mirror, so it is completed before they start.
                 mirror.get().inspect(|mirror| mirror.complete());
                 Ok(())
             }

@@ -18,8 +18,8 @@ pub(crate) struct ReconcileFailed {
 }
 
 impl ReconcileFailed {
-    /// Creates the failure for the `action` that the error policy returned. A policy that waits for a change decides alone;
-    /// otherwise the longer of its delay and the server's applies, if the server's delay is to be respected.
+    /// Creates the failure for the `action` that the error policy returned. `server` is the delay that the server requests, if it is to be respected:
+    /// the longer of both delays applies, unless the policy waits for a change.
     pub(crate) fn new(
         action: Result<Option<Duration>, UnknownAction>,
         class: FailureClass,

@@ -4,9 +4,9 @@
 //! |---|---|
 //! | `Reasons::noted` | for each queued key, the first reason and the number of reasons |
 //! | `Reasons::in_flight` | for each key that is being reconciled, the reason |
-//! | `Reasons::asked` | itself, an atomic; set once |
+//! | `Reasons::asked` | an atomic flag that guards no other data; set once |
 //!
-//! Nothing is recorded while no subscriber enables the span, and no debug view has asked.
+//! Nothing is recorded until a subscriber enables the span, or `Monitor::in_flight` is called.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -73,7 +73,7 @@ pub struct ReconcileInFlight {
 pub(crate) struct Reasons {
     noted: Mutex<HashMap<NamespacedName, PendingReason>>,
     in_flight: Mutex<HashMap<NamespacedName, Running>>,
-    /// Whether a debug view has asked.
+    /// Whether `Monitor::in_flight` was called.
     asked: AtomicBool,
 }
 
@@ -128,7 +128,7 @@ impl Reasons {
 
     /// Returns the reconciles in flight, recorded from the first call on, the longest-running first.
     pub(crate) fn in_flight(&self) -> Vec<ReconcileInFlight> {
-        // Ordering: Relaxed, it publishes nothing.
+        // Ordering: Relaxed, because the flag publishes no other memory.
         self.asked.store(true, Ordering::Relaxed);
         let shown = |(key, running): (&NamespacedName, &Running)| ReconcileInFlight {
             object: key.clone(),
@@ -142,7 +142,7 @@ impl Reasons {
     }
 
     fn wanted(&self) -> bool {
-        // Ordering: Relaxed, see where it is set.
+        // Ordering: Relaxed, see the store in `in_flight`.
         self.asked.load(Ordering::Relaxed) || tracing::span_enabled!(target: TARGET, Level::INFO)
     }
 }

@@ -73,20 +73,20 @@ impl<K: Resource, E, Q> Stream for ReconcileStream<K, E, Q> {
     type Item = ReconcileResult<K, E, Q>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        // A task of its own, so that the controller goes on while the consumer handles the results.
+        // The controller runs in a separate task, so that it continues while the consumer handles the results.
         self.state = match std::mem::replace(&mut self.state, State::Over) {
             State::Begin(run) => State::Running(tokio::spawn(run.in_current_span())),
             state => state,
         };
-        // Polled first, because errors are few and results may never end. When no sender of errors is left, the results
-        // alone determine the end.
+        // Errors are polled first, because they are few, and results may never pause. Once all senders of errors are dropped, the results alone
+        // determine the end of the stream.
         if let Poll::Ready(Some(error)) = self.watch_errors.poll_recv(context) {
             return Poll::Ready(Some(Err(Outcome::QueueError(error))));
         }
         if let Some(result) = ready!(self.untaken.poll_recv(context)) {
             return Poll::Ready(Some(result));
         }
-        // All senders are dropped.
+        // All senders of results are dropped, so the controller is ending.
         if let State::Running(task) = &mut self.state {
             let ended = ready!(task.poll_unpin(context));
             self.state = State::Over;
@@ -96,7 +96,7 @@ impl<K: Resource, E, Q> Stream for ReconcileStream<K, E, Q> {
                 resume_unwind(error.into_panic());
             }
         }
-        // The last error of a stream.
+        // A stream may have sent an error after the poll above.
         Poll::Ready(self.watch_errors.try_recv().ok().map(|error| Err(Outcome::QueueError(error))))
     }
 }

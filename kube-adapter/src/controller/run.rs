@@ -76,7 +76,7 @@ where
     /// Reconciles run in tasks of their own, so all arguments must be `Send + 'static`, and `error_policy` must be `Sync`.
     /// Replace a reference to a local variable by an `Arc` in the context or in the closure; an `Rc` or a `RefCell` by an
     /// `Arc` or a lock. `reconcile` may be `FnMut`: it is called under a lock, which is released before its future runs, so
-    /// it should do little before it returns the future. An `error_policy` that counts uses an atomic.
+    /// it should do little before it returns the future. An `error_policy` that changes state, such as a counter, needs an atomic.
     ///
     /// # Panics
     /// The stream panics if it is polled for the first time outside a tokio runtime, if a stream of
@@ -167,7 +167,7 @@ where
                 Err(NeverReady::Informer(stopped)) => Err(stopped),
                 Err(NeverReady::Kube(dropped)) => {
                     let error = Outcome::RunnerError(RunnerError::Readiness(dropped));
-                    // Refused if the receiver was dropped.
+                    // `send` fails only if the receiver was dropped.
                     let _ = failed.send(Err(error)).await;
                     Err(Stopped)
                 }
@@ -222,13 +222,13 @@ where
     E: 'static,
     Q: 'static,
 {
-    /// `FnMut`, as in kube-runtime. It is called under the lock, and its future runs without.
+    /// An `FnMut`, as in kube-runtime. It is called under the lock; its future runs without the lock.
     reconcile: Mutex<F>,
     error_policy: P,
     context: Arc<C>,
     main: Objects<K>,
     classifier: Classifier,
-    /// Applies to the user's reconcile alone, not to the time in which its result waits for the consumer.
+    /// The timeout of the user's reconcile. It does not include the time in which the result waits for the consumer.
     limit: Option<Duration>,
     reasons: Arc<Reasons>,
     unreadable: fn(watcher::Error) -> Option<Q>,
@@ -249,7 +249,7 @@ where
     async fn reconcile(self: Arc<Self>, key: NamespacedName) -> Result<Reconciled, ReconcileError> {
         let (reason, reasons, _in_flight) = self.reasons.begin(&key);
         let mut reference = self.main.reference(&key);
-        // Read when the reconcile starts: the newest state there is.
+        // The object is read here, so that the reconcile receives its newest state.
         let Some(object) = self.main.get(&key) else {
             let known = self.main.resolve(key.clone());
             if known != key {
@@ -258,8 +258,8 @@ where
             self.tell(Err(Outcome::ObjectNotFound(Box::new(reference.erase())))).await;
             return Ok(Reconciled::Done(Next::await_change()));
         };
-        // The desired state is unknown, so there is nothing to apply; but the state that a finalizer cleans up does not
-        // change any more.
+        // The desired state of an unreadable object is unknown, so it is not reconciled. While it is being deleted it is reconciled, because a
+        // finalizer cleans up the state that was decoded last.
         if object.meta().deletion_timestamp.is_none()
             && let Some(why) = unreadable_reason(&*object)
             && let Some(error) = (self.unreadable)(cannot_be_read(&reference, why))
@@ -267,7 +267,7 @@ where
             self.tell(Err(Outcome::QueueError(error))).await;
             return Ok(Reconciled::Done(Next::await_change()));
         }
-        // An Event about the object that is created from its reference is found by these fields.
+        // `kubectl describe` finds Events that are created from this reference by these fields.
         reference.extra.uid = object.meta().uid.clone();
         reference.extra.resource_version = object.meta().resource_version.clone();
         let span = tracing::info_span!(
@@ -277,8 +277,7 @@ where
             object.reason = %reason,
             object.reasons = reasons
         );
-        // An async lock does not block the thread: a function that blocks before it returns its future may wait for
-        // another task.
+        // An async lock, because it does not block the thread: `reconcile` may block before it returns its future, and wait for another task.
         let mut reconcile = self.reconcile.lock().await;
         let run = span.in_scope(|| reconcile(object.clone(), self.context.clone()));
         drop(reconcile);
@@ -317,18 +316,18 @@ where
     }
 
     async fn tell(&self, result: ReconcileResult<K, R::Error, Q>) {
-        // Refused if the receiver was dropped: the controller is being dropped in that case.
+        // `send` fails only if the receiver was dropped, because the controller is being dropped.
         let _ = self.results.send(result).await;
     }
 }
 
-/// The error that a watcher returns for such an object.
+/// Returns the watcher's error for an object that cannot be decoded.
 fn cannot_be_read(object: &impl fmt::Display, why: &str) -> watcher::Error {
     let error = serde::de::Error::custom(format_args!("{object} cannot be read: {why}"));
     watcher::Error::WatchFailed(kube::Error::SerdeError(error))
 }
 
-/// An action whose delay cannot be read counts as a failure: an extra reconcile is better than none.
+/// Converts the delay of an action. A delay that cannot be parsed counts as a failure, because an extra reconcile is better than none.
 fn next(
     key: &NamespacedName,
     asked: Result<Option<Duration>, UnknownAction>,

@@ -136,7 +136,7 @@ where
         let signals = async move {
             signal().await;
             tracing::info!(target: super::TARGET, "shutting down; press ctrl+c again to end at once");
-            // Refused if the controller is already shutting down.
+            // `send` fails only if the controller is already shutting down.
             let _ = first.send(());
             signal().await;
             tracing::info!(target: super::TARGET, "ending at once");
@@ -161,7 +161,7 @@ async fn signal() {
     uncaught(tokio::signal::ctrl_c().await).await;
 }
 
-/// Never completes if the signal cannot be caught: that is better than a shutdown without a signal.
+/// Waits forever if the signal cannot be caught: that is better than a shutdown without a signal.
 async fn uncaught(caught: std::io::Result<()>) {
     if let Err(error) = caught {
         tracing::warn!(target: super::TARGET, %error, "cannot listen to signals");

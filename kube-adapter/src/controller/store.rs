@@ -53,7 +53,7 @@ use crate::keys::reference_key;
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 ///
-/// Its methods:
+/// The methods of a store:
 /// ```
 /// # use flyball_kube_testing::ApiServer;
 /// use flyball_kube::{ControllerStore, informer};
@@ -100,7 +100,7 @@ where
         Self { objects }
     }
 
-    /// Returns the informer behind it; `None` if it was created from a store of kube.
+    /// Returns the informer of this store; `None` if the store was created from a store of kube.
     ///
     /// # Examples
     /// ```
@@ -142,7 +142,7 @@ where
     /// use kube::runtime::reflector::Store;
     ///
     /// struct Context {
-    ///     pods: Store<Pod>, // as it was
+    ///     pods: Store<Pod>, // kube-runtime's type
     /// }
     ///
     /// # fn example(controller: Controller<Pod>) {
@@ -202,7 +202,7 @@ where
     /// Returns any object for which `wanted` returns `true`. O(n); an index of the informer is O(1).
     pub fn find(&self, mut wanted: impl FnMut(&K) -> bool) -> Option<Arc<K>> {
         match &self.objects {
-            // Not by kube's own `find`, which blocks writers during the search.
+            // kube's own `find` would block writers during the search.
             Objects::Kube { store, .. } => store.state().into_iter().find(|object| wanted(object)),
             Objects::Informer { informer, .. } => {
                 informer.snapshot().objects().find(|object| wanted(object)).cloned()

@@ -1,6 +1,6 @@
 //! EDGE. The triggers of a controller: changes of its own objects, and of related ones, become keys.
 //!
-//! Cancel safety: a change becomes keys where the informer publishes it; nothing is awaited in between.
+//! Cancel safety: a change becomes keys in the call that publishes it, without an await point in between.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::config::boxed_policy::BoxedPolicy;
 use crate::keys::reference_key;
 use crate::unreadable_reason;
 
-/// A type-erased informer and its mapper: one of the three methods is called, which fits the order of the queue.
+/// A type-erased informer and its mapper. The controller calls the method that fits the order of its queue.
 pub(crate) trait Trigger: Send {
     fn fifo(self: Box<Self>, to: Loop<Fifo>, options: AddOptions) -> Loop<Fifo>;
     fn priority(self: Box<Self>, to: Loop<Priority>, options: AddOptions) -> Loop<Priority>;
@@ -79,7 +79,7 @@ pub(crate) fn own<K>(
 where
     K: Resource + Send + Sync + 'static,
 {
-    // Work that was due in the meantime was not done.
+    // An unreadable object is not reconciled, so it is reconciled once it is readable, whatever the filter returns.
     let is_unreadable = |change: &Change<NamespacedName, K>| {
         states(change).any(|state| unreadable_reason(&**state).is_some())
     };
@@ -246,7 +246,7 @@ pub(crate) struct AddOptions {
 }
 
 impl AddOptions {
-    /// Adds a key. Keys of the initial list are not debounced: they do not come in bursts.
+    /// Adds a key. Keys of the initial list are not debounced, because each object is listed once.
     pub(crate) fn add<O: OrderedLoop>(
         &self,
         queue: &Keys<O>,
