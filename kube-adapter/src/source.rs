@@ -108,7 +108,7 @@ where
     /// # let token = serde_json::json!({"metadata": {"name": "token"}, "stringData": {"key": "value"}});
     /// # server.put::<Secret>(&serde_json::from_value(token)?);
     /// # let client = server.client();
-    /// // No secret gets into the memory of this process.
+    /// // The data of the secrets is never sent to this process.
     /// let source = ApiSource::metadata_only(Api::<Secret>::all(client), watcher::Config::default());
     /// let secrets = source.into_informer().start()?;
     /// secrets.synced().await?;
@@ -221,7 +221,7 @@ where
         crate::informer::over(self)
     }
 
-    /// Passes the source the cache that it feeds.
+    /// Returns a function that connects the source to the cache that it feeds.
     pub(crate) fn on_build(&self) -> impl FnOnce(&Store<NamespacedName, K>) + Send + Sync + 'static
     where
         K: Clone,
@@ -342,7 +342,7 @@ where
     }
 
     fn list_progress(&self) -> u64 {
-        // Ordering: Relaxed, the value is read by the task that adds to it, or by no other.
+        // Ordering: Relaxed, because the counter publishes no other memory.
         self.arrived.load(Ordering::Relaxed)
     }
 

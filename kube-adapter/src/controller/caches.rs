@@ -141,7 +141,7 @@ impl Caches {
                             target: TARGET,
                             controller,
                             missing = kinds.join(", "),
-                            "reconciles have started although caches are not synced; until they are, objects of these kinds add no keys"
+                            "reconciles have begun although caches are not synced; until they are, objects of these kinds add no keys"
                         );
                     }
                     missed = Some(missing.clone());

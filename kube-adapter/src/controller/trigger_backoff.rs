@@ -64,7 +64,7 @@ impl Backoff for BackoffHandle {
 
 impl RetryBackoff for BackoffHandle {
     fn failed(&mut self) -> Duration {
-        // The controller ends in that case.
+        // If the backoff has no further wait, the controller ends.
         self.next().unwrap_or(Duration::MAX)
     }
 
@@ -77,7 +77,7 @@ impl RetryBackoff for BackoffHandle {
 mod tests {
     use super::*;
 
-    /// One more second each time.
+    /// A backoff whose waits grow by one second.
     struct Linear(u64);
 
     impl Iterator for Linear {

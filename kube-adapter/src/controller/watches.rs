@@ -42,7 +42,7 @@ where
     ///
     /// # fn example(deployments: Controller<Deployment>, others: Controller<Deployment>) {
     /// let controller = deployments.filter_changes(predicate::changed(|it: &Deployment| it.metadata.generation));
-    /// // The same with kube-runtime's, and labels beside.
+    /// // Kube-runtime's predicates: the generation, and the labels, too.
     /// let generation_or_labels = predicates::generation.combine(predicates::labels);
     /// let controller = others.filter_changes(predicate::from_kube(generation_or_labels));
     /// # }
@@ -298,7 +298,7 @@ where
     }
 }
 
-/// The name of a kind that is not known here: its type, without the path.
+/// Returns the name of a kind that is known only by its type: the type's name without the path.
 pub(crate) fn named<T>() -> &'static str {
     let name = std::any::type_name::<T>();
     let path = name.split('<').next().unwrap_or(name);

@@ -156,7 +156,7 @@ pub(crate) fn watcher_error(failure: &SourceFailure<'_>) -> watcher::Error {
     }
 }
 
-/// The order is client-go's, because a status may match several kinds.
+/// The kinds are checked in client-go's order, because a status may match several of them.
 fn kind_of_status(status: &Status) -> SourceErrorKind {
     if status.code == 429 || status.reason == "TooManyRequests" {
         let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);

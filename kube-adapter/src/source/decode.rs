@@ -99,7 +99,7 @@ where
     K: Resource + DeserializeOwned,
 {
     let mut unreadable = Vec::new();
-    // As raw text, because an object may be nested too deeply to be decoded in any form.
+    // The items stay raw text, because an object may be nested too deeply to be decoded in any form.
     let List { metadata, items } = serde_json::from_slice::<List<&RawValue>>(bytes)?;
     let read = |item: &RawValue| -> Result<V, Unreadable> {
         let object: K = serde_json::from_str(item.get()).map_err(|error| Unreadable::new(item, error))?;
@@ -181,8 +181,8 @@ fn other_line<K: Resource + DeserializeOwned>(bytes: &[u8], error: serde_json::E
     let at = unread.version;
     let instead = match object.and_then(bare::<K>) {
         _ if unread.name.is_none() && at == Version::ZERO => Fallback::Nothing,
-        // The deletion carries metadata alone. The uid is cleared, so that the cache reports the stored state as the last one and not this
-        // object: filters and mappers need the fields that are missing here to find everything the object concerned.
+        // The deletion has metadata only. The uid is cleared, so that the cache reports the stored state as the last one, and not this object:
+        // filters and mappers need the fields that are missing here to find all related objects.
         Some(mut object) if event == "DELETED" => {
             object.meta_mut().uid = None;
             Fallback::Deliver(WatchEvent::Deleted(object))

@@ -1,8 +1,7 @@
 //! EDGE. The objects of the current list that could not be decoded: they still exist, so the end of the list must not delete
 //! them.
-//!
-//! An informer requests one list at a time, in pages or as a stream, and after it the objects that are missing in it. Each list
-//! starts empty.
+//! An informer requests one list at a time, in pages or as a stream. After a list it asks the source about the stored objects that are missing in it.
+//! Each list starts empty.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +17,7 @@ pub(super) struct Listing(Arc<Mutex<HashMap<NamespacedName, Listed>>>);
 
 struct Listed {
     uid: Option<String>,
-    /// Kept until the list is stored, when a source may convert it.
+    /// The details of the object, until `Listing::take` takes them when the list is stored.
     unread: Option<Unreadable>,
 }
 

@@ -1,5 +1,4 @@
-//! EDGE. One request and its response. kube's own client does the same, but drops the delay that a server requests, and reads
-//! text.
+//! EDGE. One request and its response. kube's own client works alike, but drops the delay that a server requests, and decodes the body as text.
 
 use http::header::{ACCEPT_ENCODING, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, Request, StatusCode};
@@ -25,7 +24,7 @@ pub(super) async fn send(client: &Client, request: Request<Vec<u8>>) -> Result<B
     if !head.status.is_client_error() && !head.status.is_server_error() {
         return Ok(body);
     }
-    // The failure is known from the code, also if the body could not be read.
+    // The status code identifies the failure, even if the body cannot be read.
     let words = body.collect_bytes().await.unwrap_or_default();
     Err(kube::Error::Api(Box::new(status(head.status, &head.headers, &words))))
 }
@@ -35,7 +34,7 @@ pub(super) async fn read(mut body: Body, arrived: &AtomicU64) -> Result<Vec<u8>,
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
         if let Ok(data) = frame?.into_data() {
-            // Ordering: see `ApiSource::progress`.
+            // Ordering: see `ApiSource::list_progress`.
             arrived.fetch_add(data.len() as u64, Ordering::Relaxed);
             bytes.extend_from_slice(&data);
         }

@@ -27,9 +27,8 @@ type Events<K> = Pin<Box<dyn Stream<Item = watcher::Result<watcher::Event<K>>> +
 
 /// A stream of [`watcher()`](watcher::watcher), with any adapters, as the source of an informer.
 ///
-/// The stream decides when a relist begins; an informer cannot request one. So it needs a reflector that does not:
-/// [`informer_from_stream`] makes an informer with such a reflector. A list has the version of its newest object, as a watcher does
-/// not return the list's own version.
+/// The stream determines when a relist begins; an informer cannot request one. So the informer needs a reflector that never requests a list:
+/// [`informer_from_stream`] configures it. A list has the version of its newest object, because a watcher does not return the list's own version.
 ///
 /// An error of the stream is a failure of the source: the informer backs off and continues with the same stream. So the
 /// stream needs no backoff. After the end of the stream every request fails. An object without a name is logged and skipped.
@@ -125,8 +124,8 @@ impl<K: Resource + Send + Sync + 'static> Source for StreamSource<K> {
             let event = state.events.next().await.ok_or_else(over)?;
             let items = state.collect(event.map_err(source_error)?);
             if let Some(items) = items {
-                // Not the version of an older list, because if the server went back, the cache must follow. Not
-                // an empty one, which would be a watch from any state.
+                // The version of this list alone: if the server was restored to an earlier version, the cache must follow. It is never zero, because
+                // zero requests a watch from any state.
                 let newest = items.iter().map(version_of).max().unwrap_or_default();
                 return Ok(Page { items, version: newest.max(Version::new(1)), continuation: None });
             }

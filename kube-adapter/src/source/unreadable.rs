@@ -59,7 +59,7 @@ pub fn unreadable_reason<K: Resource>(object: &K) -> Option<&str> {
 /// The cache that a source feeds, which holds the last decoded state of each object. Clones share it.
 pub(super) struct StoredObjects<K>(Arc<OnceLock<Stored<K>>>);
 
-/// A copy of the stored object.
+/// Returns a copy of the stored object with this key.
 type Stored<K> = Box<dyn Fn(&NamespacedName) -> Option<K> + Send + Sync>;
 
 impl<K> Clone for StoredObjects<K> {
@@ -80,7 +80,7 @@ impl<K: Resource + Send + Sync + 'static> StoredObjects<K> {
         K: Clone,
     {
         let store = store.clone();
-        // A source feeds one cache.
+        // `set` cannot fail: a source feeds one cache.
         let _ = self.0.set(Box::new(move |key| store.get(key).map(|object| K::clone(&object))));
     }
 

@@ -14,12 +14,12 @@ impl UnreadableCounter {
     /// Returns the number since the source was created: an object that is listed again is counted again.
     #[must_use]
     pub fn get(&self) -> u64 {
-        // Ordering: Relaxed, the counter publishes nothing.
+        // Ordering: Relaxed, because the counter publishes no other memory.
         self.0.load(Ordering::Relaxed)
     }
 
     pub(super) fn add(&self, url: &str, object: &Unreadable) {
-        // Ordering: as above.
+        // Ordering: Relaxed, see `get`.
         self.0.fetch_add(1, Ordering::Relaxed);
         let name = object.name.as_deref().unwrap_or("without a name");
         tracing::warn!(url, object = name, error = object.error, "an object cannot be read and is skipped");
