@@ -62,7 +62,7 @@ pub use throttled::{Throttled, ThrottledFuture};
 /// }
 /// assert_eq!(throttle.stats().requests, 150);
 /// assert_eq!(throttle.stats().delayed, 50);
-/// throttle.set_quota(Quota::per_second(HUNDRED)); // also for those who wait
+/// throttle.set_quota(Quota::per_second(HUNDRED)); // also for waiting requests
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
@@ -184,7 +184,7 @@ impl Waiting {
         let warns = tally.waited(waited, now);
         let waiting = || bucket.waiters();
         if warns {
-            tracing::warn!(target: "flyball_kube", ?waited, waiting = waiting(), "a request has waited for the client's quota; those of the next 10 s are not told");
+            tracing::warn!(target: "flyball_kube", ?waited, waiting = waiting(), "a request has waited for the client's quota; such waits are not logged for the next 10 s");
         } else if waited >= ThrottleLayer::LONG {
             tracing::debug!(target: "flyball_kube", ?waited, waiting = waiting(), "a request has waited for the client's quota");
         }

@@ -1,4 +1,4 @@
-//! EDGE. A running watch: lines of a body without an end.
+//! EDGE. A running watch: the lines of a response body that does not end.
 //!
 //! Cancel safety: see the parent module. The watch is not used again after one of its futures was dropped.
 
@@ -98,9 +98,9 @@ impl<K> ApiWatch<K> {
         match self.lines.read_until(b'\n', &mut self.line).await {
             Ok(_) if self.line.ends_with(b"\n") => Some(Ok(())),
             Ok(_) => None,
-            // The watch has ended, and can be resumed.
+            // The watch has ended; the next one resumes from the last version.
             Err(error) if is_connection_lost(&error) => {
-                tracing::debug!(url = self.url, %error, "the connection of a watch is lost");
+                tracing::debug!(url = self.url, %error, "the connection of a watch was lost");
                 None
             }
             Err(error) => Some(Err(error)),
@@ -124,8 +124,7 @@ impl<K: Resource + Send + Sync + 'static> ApiWatch<K> {
         event
     }
 
-    /// Returns the event for an object that could not be decoded, if an older state is stored: that state with the new
-    /// metadata.
+    /// Returns the event for an object that could not be decoded: its stored state with the new metadata, or `None` if no older state is stored.
     async fn renewed(&mut self, key: &NamespacedName, unread: Unreadable) -> Option<WatchEvent<K>> {
         if !self.fed.is_attached() {
             return None;
@@ -135,8 +134,7 @@ impl<K: Resource + Send + Sync + 'static> ApiWatch<K> {
     }
 }
 
-/// Pending once. The informer stores all received events whenever its watch is pending, so all delivered events are
-/// stored by the next poll.
+/// Yields once. The informer stores all received events when its watch is pending, so at the next poll all delivered events are stored.
 async fn all_is_stored() {
     yield_now().await;
 }

@@ -2,12 +2,12 @@
 //!
 //! | guarded by `idle` | |
 //! |---|---|
-//! | the service | taken out while a request polls it for readiness and calls it, both in one poll; so it runs without a lock |
-//! | `missed` | another request was polled in the meantime, and is woken when the service is put back |
+//! | the service | taken out while a request polls it for readiness and calls it, both in one poll, so it runs without a lock |
+//! | `missed` | set if another request was polled in the meantime; that request is woken when the service is put back |
 //!
 //! | guarded by `wakers` | |
 //! |---|---|
-//! | the wakers of requests that wait for readiness | all are taken out, and woken after unlocking, when the service may be ready |
+//! | the wakers of requests that wait for readiness | when the service may be ready, all are taken out, and woken after unlocking |
 //!
 //! A waiting request is a waker in a list, so a request that is kept and never polled again blocks no other. Rejected: an async
 //! mutex, which assigns the lock to the first waiter whether or not it is polled. Cost: all requests that wait for an inner
@@ -25,7 +25,7 @@ use flyball_sync::panics::{keep_first, raise};
 pub(super) struct SharedService<S> {
     idle: Mutex<Idle<S>>,
     waiting: Arc<Waiting>,
-    /// The waker the service is polled with; it wakes all waiters.
+    /// The waker that the service is polled with; it wakes all waiters.
     waker: Waker,
 }
 
@@ -67,8 +67,7 @@ impl<S> SharedService<S> {
                 let mut taken = Taken { shared: self, service: Some(service), called: false };
                 let Some(service) = taken.service.as_mut() else { return Poll::Ready(None) };
                 if let Poll::Ready(ready) = service.poll_ready(&mut Context::from_waker(&self.waker)) {
-                    // The waker of this request, if it has joined, stays until all are woken: another
-                    // request of the same task may wait with it.
+                    // If the waker of this request is registered, it stays so until all are woken: another request of the same task may wait with it.
                     taken.called = true;
                     return Poll::Ready(match ready {
                         Ok(()) => request.take().map(|request| Ok(service.call(request))),
@@ -86,7 +85,7 @@ impl<S> SharedService<S> {
     }
 }
 
-/// Puts the service back, also if it panics.
+/// Puts the service back on drop, also if the service panics.
 struct Taken<'a, S> {
     shared: &'a SharedService<S>,
     service: Option<S>,
@@ -115,7 +114,7 @@ impl Waiting {
         }
     }
 
-    /// Wakes each waiter, also after one that panics.
+    /// Wakes each waiter, even if a waker panics.
     fn wake_all(&self) {
         let wakers = std::mem::take(&mut *self.wakers.lock());
         let mut panicked = Ok(());

@@ -1,5 +1,5 @@
-//! SHELL. Statistics of waits. Every number is a separate atomic: they are read one after another, and may be from slightly
-//! different times.
+//! SHELL. Statistics of waits. Every number is a separate atomic. The numbers are read one after another, so they may be from slightly different
+//! times.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ pub(super) struct StatsCounters {
 
 impl StatsCounters {
     pub(super) fn passed(&self) {
-        // Ordering: Relaxed here and below, the numbers publish nothing.
+        // Ordering: Relaxed here and below, because the numbers publish no other memory.
         self.requests.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -65,7 +65,7 @@ impl StatsCounters {
 
     fn breaks_the_silence(&self, now: Nanos) -> bool {
         let (now, until) = (now.get(), (now + SILENCE).get());
-        // Ordering: as above; of several concurrent updates one succeeds.
+        // Ordering: as above. If several threads update at once, the exchange of one succeeds.
         let quiet_until = self.quiet_until.load(Ordering::Relaxed);
         if now < quiet_until {
             return false;

@@ -8,8 +8,8 @@
 //! would be a single waiter, however many of its requests wait.
 //!
 //! # Cancel safety
-//! A request that is dropped while it waits leaves the wait queue, and takes no token; the waiters behind it move up. A request
-//! that is kept and never polled again costs the others its token, and nothing else.
+//! A request that is dropped while it waits leaves the wait queue, and takes no token; the waiters behind it move up. A request that is kept and
+//! never polled again costs the other requests its token, and nothing else.
 
 use std::fmt;
 use std::future::Future;
@@ -30,8 +30,8 @@ use super::{ThrottleLayer, Waiting};
 /// service, which need not be `Clone`.
 ///
 /// # Cancel safety
-/// A request that is dropped while it waits for its token takes none. A request that is kept and never polled costs the others
-/// its token, and nothing else.
+/// A request that is dropped while it waits for its token takes none. A request that is kept and never polled costs the other requests its token, and
+/// nothing else.
 ///
 /// # Examples
 /// ```

@@ -1,4 +1,4 @@
-//! Caches of a real API server: whatever happened, in the end each holds what a direct list tells.
+//! Caches of a real API server: after all faults, each cache holds the objects of a direct list.
 
 mod own_cluster;
 mod proxy;
@@ -24,7 +24,7 @@ fn map(name: &str, value: &str) -> ConfigMap {
         .unwrap()
 }
 
-/// Others put their own config maps into every namespace.
+/// Selects the config maps of these tests; the cluster puts others into every namespace.
 fn ours() -> Config {
     Config::default().labels("flyball=cache")
 }
@@ -42,7 +42,7 @@ async fn truth(api: &Api<ConfigMap>) -> BTreeMap<String, String> {
     list.items.iter().map(text).collect()
 }
 
-/// Waits until the cache holds what a direct list tells, which nobody changes any more.
+/// Waits until the cache holds the objects of a direct list. Nothing changes the objects at that time.
 async fn agreed<K: Resource + Send + Sync + 'static>(cache: &Cache<K>, api: &Api<ConfigMap>) {
     let truth = truth(api).await;
     let mut changes = cache.subscribe();
@@ -54,7 +54,7 @@ async fn agreed<K: Resource + Send + Sync + 'static>(cache: &Cache<K>, api: &Api
     .await;
 }
 
-/// Makes so many config maps, several at a time.
+/// Creates this number of config maps, several at a time.
 async fn create(api: &Api<ConfigMap>, count: usize) {
     let made = stream::iter(0..count).map(async |n| {
         api.create(&PostParams::default(), &map(&format!("map-{n}"), "0")).await.unwrap();
@@ -67,7 +67,7 @@ async fn write(api: &Api<ConfigMap>, name: &str, value: &str) -> kube::Result<Co
     api.patch(name, &PatchParams::default(), &patch).await
 }
 
-/// A cache of the namespace, once it has its first list.
+/// Returns a cache of the namespace that has synced.
 async fn synced(client: &Client, namespace: &Namespace, config: Config) -> Cache<ConfigMap> {
     let api = Api::namespaced(client.clone(), &namespace.name);
     let cache = informer(api, config).start().unwrap();
@@ -75,7 +75,7 @@ async fn synced(client: &Client, namespace: &Namespace, config: Config) -> Cache
     cache
 }
 
-/// An API server on an etcd before 3.4.31 or 3.5.13 refuses lists as a stream: then this shows that a plain one follows.
+/// An API server on an etcd before 3.4.31 or 3.5.13 refuses streaming lists. With such a server, this tests that a plain list follows.
 #[tokio::test]
 #[ignore = "needs an API server: cargo xtask e2e"]
 async fn many_pages_a_stream_and_metadata_alone_are_the_same_list() {
@@ -92,7 +92,7 @@ async fn many_pages_a_stream_and_metadata_alone_are_the_same_list() {
     soon(metadata.synced()).await.unwrap();
     assert_eq!(known(&pages).len(), 530);
 
-    // From here on by watches.
+    // From here on changes arrive by watches.
     write(&api, "map-7", "1").await.unwrap();
     api.delete("map-8", &DeleteParams::default()).await.unwrap();
     api.create(&PostParams::default(), &map("new", "0")).await.unwrap();
@@ -126,7 +126,7 @@ async fn a_selector_follows_labels_and_fields() {
     .await;
 }
 
-/// Each writer reads the cache, counts up, and on a conflict waits for the cache to know better.
+/// Each writer reads the cache, increments the counter, and after a conflict waits until the cache has a newer version.
 #[tokio::test]
 #[ignore = "needs an API server: cargo xtask e2e"]
 async fn writers_that_read_the_cache_lose_no_write() {
@@ -164,7 +164,8 @@ async fn writers_that_read_the_cache_lose_no_write() {
     assert_eq!(counted, (WRITERS * WRITES).to_string());
 }
 
-/// How long ten thousand objects take, beside kube's own watcher and store. The times are for people; that all agree is for the test.
+/// Measures ten thousand objects with flyball and with kube's own watcher and store. The test prints the times, and asserts only that the contents
+/// agree.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs an API server: cargo xtask e2e"]
 async fn ten_thousand_objects() {
@@ -187,7 +188,7 @@ async fn ten_thousand_objects() {
             let (reader, writer) = reflector::store();
             let events = reflector(writer, watcher(api.clone(), config.clone())).touched_objects();
             let running = tokio::spawn(events.for_each(async |_| ()));
-            // For ever, where the server does not know streaming lists.
+            // This never completes if the server does not support streaming lists.
             match tokio::time::timeout(Duration::from_secs(5), reader.wait_until_ready()).await {
                 Ok(_) => took(&format!("{name}, kube-runtime"), began),
                 Err(_) => println!("{COUNT} objects, {name}, kube-runtime: not within five seconds"),
@@ -201,7 +202,7 @@ async fn ten_thousand_objects() {
     agreed(&cache, &api).await;
 }
 
-#[expect(clippy::disallowed_methods, reason = "a time for people to read")]
+#[expect(clippy::disallowed_methods, reason = "the measured time is only printed")]
 fn now() -> Instant {
     Instant::now()
 }

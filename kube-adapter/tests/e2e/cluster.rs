@@ -1,4 +1,4 @@
-//! What tests begin with.
+//! The parts that all tests share: clients, namespaces, timeouts.
 
 use std::future::Future;
 use std::path::Path;
@@ -17,12 +17,12 @@ pub(crate) async fn client() -> Client {
     client_of(e2e::shared_kubeconfig(), None).await
 }
 
-/// A client by a kubeconfig, and one of its contexts where it is not the current one.
+/// Returns a client for a kubeconfig, with the given context or the current one.
 pub(crate) async fn client_of(kubeconfig: &Path, context: Option<&str>) -> Client {
     Client::try_from(config_of(kubeconfig, context).await).expect("a client")
 }
 
-/// A client that returns every answer, also those that kube's own would ask again after.
+/// Returns a client that returns every answer, including those after which kube's client would retry.
 pub(crate) async fn client_without_retries(kubeconfig: &Path) -> Client {
     let mut config = config_of(kubeconfig, None).await;
     config.default_retry = false;
@@ -35,8 +35,8 @@ async fn config_of(kubeconfig: &Path, context: Option<&str>) -> Config {
     Config::from_custom_kubeconfig(kubeconfig, &options).await.expect("a usable kubeconfig")
 }
 
-/// A namespace that nobody else uses, on the shared cluster. Dropped, it is deleted from somebody's cluster, as well as that goes; a
-/// cluster of ours goes as a whole.
+/// A namespace of its own for a test, on the shared cluster. Dropping it deletes the namespace on a cluster of the user, and only logs a failure; a
+/// cluster that the tests started is removed as a whole.
 #[derive(Debug)]
 pub(crate) struct Namespace {
     pub(crate) name: String,
@@ -58,7 +58,7 @@ impl Drop for Namespace {
             return;
         }
         let name = std::mem::take(&mut self.name);
-        // A thread, a runtime and a client of its own: the test's may be at their end.
+        // Uses its own thread, runtime and client, because those of the test may be shutting down.
         let delete = move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.expect("a runtime").block_on(async {
@@ -73,7 +73,7 @@ impl Drop for Namespace {
     }
 }
 
-/// The end of a future that has to come soon: a test that waits for what never comes is to fail, and say where.
+/// Awaits a future that must complete soon, and panics with the caller's location if it does not.
 #[track_caller]
 pub(crate) fn soon<F: Future>(future: F) -> impl Future<Output = F::Output> {
     const LIMIT: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! What the other tests take for granted about the clusters they are given.
+//! Assumptions of the other tests about the clusters.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{ListParams, PostParams};
@@ -16,7 +16,7 @@ async fn create(api: &Api<ConfigMap>, name: &str) {
     api.create(&PostParams::default(), &map).await.unwrap();
 }
 
-/// Whether a config map is there: others may be, as clusters put their own into every namespace.
+/// Returns whether this config map exists. Clusters put config maps of their own into every namespace.
 async fn is_there(api: &Api<ConfigMap>, name: &str) -> bool {
     let list = api.list(&ListParams::default()).await.unwrap();
     list.items.iter().any(|map| map.metadata.name.as_deref() == Some(name))
@@ -68,16 +68,16 @@ mod own_cluster {
         create(&maps, "a").await;
         assert_eq!(soon(added(&mut watch)).await.as_deref(), Some("a"));
         front.cut();
-        assert_eq!(soon(added(&mut watch)).await, None, "the watch outlives its connection");
+        assert_eq!(soon(added(&mut watch)).await, None, "the watch must end with its connection");
         create(&maps, "b").await;
-        // The history is as it was: both are told.
+        // The history is unchanged, so both events are delivered.
         let mut again = Box::pin(maps.watch(&WatchParams::default(), &start).await.unwrap());
         for name in ["a", "b"] {
             assert_eq!(soon(added(&mut again)).await.as_deref(), Some(name));
         }
     }
 
-    /// What the watch says next was added; nothing where it is over.
+    /// Returns the name of the object that the watch reports as added, or `None` at its end.
     async fn added(
         watch: &mut (impl Stream<Item = kube::Result<WatchEvent<ConfigMap>>> + Unpin),
     ) -> Option<String> {

@@ -1,4 +1,5 @@
-//! A controller on a real API server, through everything that ends it, its server or its watches: what it is there for is done in the end.
+//! A controller on a real API server. It is killed and shut down, its server is killed, and its watches are cut: in the end every object is
+//! reconciled.
 
 use std::collections::BTreeMap;
 use std::process::{Child, Command};
@@ -22,14 +23,14 @@ use crate::cluster::{Namespace, client, client_of, soon};
 
 const ORIGIN: &str = "flyball.test/origin";
 
-/// What reconciles have in common.
+/// The state that all reconciles share.
 struct Copying {
     client: Client,
-    /// How long one takes beside its requests.
+    /// The time that a reconcile takes in addition to its requests.
     slow: Duration,
 }
 
-/// Every map with the label has a copy that it owns.
+/// Creates or updates the copy of a map with the label; the map owns its copy.
 async fn copy(origin: Arc<ConfigMap>, copying: Arc<Copying>) -> Result<Action, kube::Error> {
     sleep(copying.slow).await;
     let maps = Api::<ConfigMap>::namespaced(copying.client.clone(), &origin.namespace().unwrap_or_default());
@@ -48,7 +49,7 @@ fn again(_: Arc<ConfigMap>, _: &kube::Error, _: Arc<Copying>) -> Action {
     Action::requeue(Duration::from_millis(100))
 }
 
-/// Copies until it is told to end; how many reconciles there were.
+/// Runs the controller until `end` completes, and returns the number of reconciles.
 async fn copier(
     client: Client,
     namespace: &str,
@@ -80,7 +81,7 @@ async fn create(maps: &Api<ConfigMap>, names: impl IntoIterator<Item = String>) 
     stream::iter(names).map(one).buffer_unordered(8).collect::<()>().await;
 }
 
-/// Sets a value, through whatever the server does meanwhile.
+/// Sets a value, and retries while the server fails.
 async fn set(maps: &Api<ConfigMap>, name: &str, value: u64) {
     let patch = json!({ "data": { "value": value.to_string() } });
     while maps.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await.is_err() {
@@ -88,7 +89,7 @@ async fn set(maps: &Api<ConfigMap>, name: &str, value: u64) {
     }
 }
 
-/// What is there, by name: the values of the originals, and those of the copies.
+/// Returns the values by name: those of the originals, and those of the copies.
 async fn values(maps: &Api<ConfigMap>) -> [BTreeMap<String, String>; 2] {
     let list = maps.list(&ListParams::default()).await.unwrap();
     let mut values = [BTreeMap::new(), BTreeMap::new()];
@@ -98,7 +99,7 @@ async fn values(maps: &Api<ConfigMap>) -> [BTreeMap<String, String>; 2] {
         match name.strip_suffix("-copy") {
             Some(of) => values[1].insert(of.to_owned(), value),
             None if map.metadata.labels.is_some() => values[0].insert(name, value),
-            // Of the cluster's own.
+            // Config maps of the cluster itself.
             None => None,
         };
     }
@@ -117,7 +118,7 @@ async fn settled(maps: &Api<ConfigMap>) {
     }
 }
 
-/// Numbers that are not a pattern. splitmix64.
+/// A random number generator: splitmix64.
 struct Dice(u64);
 
 impl Dice {
@@ -129,7 +130,7 @@ impl Dice {
     }
 }
 
-/// Not a test but the process that one kills: it copies until then.
+/// Not a test: the process that a test starts and kills. It copies until then.
 #[tokio::test]
 #[ignore = "needs an API server: cargo xtask e2e"]
 async fn process_of_a_copier() {
@@ -141,7 +142,7 @@ async fn process_of_a_copier() {
     copier(client, &namespace, Duration::from_millis(20), Config::default(), std::future::pending()).await;
 }
 
-/// Killed when it is dropped, too.
+/// The process is also killed when this is dropped.
 struct Process(Child);
 
 impl Process {
@@ -155,7 +156,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // SIGKILL: nothing of it gets to say a word.
+        // SIGKILL: the process cannot clean up.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -180,19 +181,20 @@ async fn killed_at_any_point_and_started_again_it_converges() {
         let [originals, copies] = values(&maps).await;
         killed_in_the_middle += u32::from(originals != copies && !copies.is_empty());
     }
-    assert!(killed_in_the_middle > 2, "it was killed before it began, or when all was done");
+    assert!(killed_in_the_middle > 2, "few processes were killed in the middle of their work");
     let _process = Process::start(&namespace.name);
     settled(&maps).await;
 }
 
-/// Tells a controller to end in the middle of 300 reconciles; how many copies were missing then, how many are when it has ended, and how many reconciles there were.
+/// Shuts a controller down in the middle of 300 reconciles. Returns how many copies were missing at the signal and at the end, and the number of
+/// reconciles.
 async fn ended_under_load(config: Config) -> (usize, usize, usize) {
     let client = client().await;
     let namespace = Namespace::fresh(&client).await;
     let maps = Api::<ConfigMap>::namespaced(client.clone(), &namespace.name);
     create(&maps, (0..300).map(|n| format!("m{n}"))).await;
     let (say, end) = oneshot::channel::<()>();
-    // Eight at once, a twentieth of a second each: two seconds of work.
+    // Eight reconciles at once, 50 ms each: two seconds of work.
     let slow = Duration::from_millis(50);
     let name = namespace.name.clone();
     let running =
@@ -213,8 +215,8 @@ async fn ended_under_load(config: Config) -> (usize, usize, usize) {
 #[ignore = "needs an API server: cargo xtask e2e"]
 async fn a_shutdown_under_load_leaves_what_waits() {
     let (before, after, reconciles) = ended_under_load(Config::default()).await;
-    assert!(before > 100 && after > 50, "{before} were left when it was told to end, and {after} then");
-    // What was in flight ended.
+    assert!(before > 100 && after > 50, "{before} copies were missing at the signal, and {after} at the end");
+    // The reconciles in flight have ended.
     assert!(before - after <= 24 && reconciles < 300, "{before} {after} {reconciles}");
 }
 
@@ -222,15 +224,15 @@ async fn a_shutdown_under_load_leaves_what_waits() {
 #[ignore = "needs an API server: cargo xtask e2e"]
 async fn a_shutdown_under_load_works_off_what_waits_where_it_drains() {
     let (before, after, reconciles) = ended_under_load(Config::default().drain_on_shutdown()).await;
-    assert!(before > 100, "{before} were left when it was told to end");
-    // All of them, and no object twice but for the changes of copies that came before the end.
+    assert!(before > 100, "{before} copies were missing at the signal");
+    // All objects are reconciled. A second reconcile is only for a change of a copy before the signal.
     assert!(after == 0 && reconciles >= 300, "{after} {reconciles}");
 }
 
 #[tokio::test]
 #[ignore = "needs an API server: cargo xtask e2e"]
 async fn two_that_write_the_same_objects_both_get_their_way() {
-    // Each counts to ten in a key of its own, by replacing the object it read.
+    // Each controller counts to ten in a key of its own, by replacing the object that it read.
     async fn count(
         map: Arc<ConfigMap>,
         (client, mine): (Client, &'static str),
@@ -303,7 +305,7 @@ mod own_cluster {
         let copying = tokio::spawn(async move {
             copier(client, "default", Duration::ZERO, Config::default(), std::future::pending()).await
         });
-        // Somebody changes things all the time.
+        // A writer changes objects during the whole test.
         let (say, mut end) = oneshot::channel::<()>();
         let writer = tokio::spawn({
             let maps = maps.clone();

@@ -1,4 +1,4 @@
-//! The controllers of `docs/examples/controllers` beside those of kube-controller-manager: what they settle on is the same.
+//! The controllers of `docs/examples/controllers` and those of kube-controller-manager must settle on the same objects.
 
 mod own_cluster {
     use std::collections::BTreeMap;
@@ -23,11 +23,11 @@ mod own_cluster {
     use crate::cluster::{Cluster, Namespace, client_of};
 
     const NODE: &str = "node";
-    /// How long a step may take; and at its end nothing has changed for so long.
+    /// The longest time for a step. A step ends when nothing has changed for `QUIET`.
     const LIMIT: Duration = Duration::from_secs(60);
     const QUIET: Duration = Duration::from_millis(1500);
 
-    /// Our controllers, until it is dropped.
+    /// Runs the example controllers until the future is dropped.
     async fn ours(client: Client) {
         let (pods, sets) = (program::pods(&client), program::replica_sets(&client));
         let (deployments, services) = (program::deployments(&client), program::services(&client));
@@ -46,7 +46,7 @@ mod own_cluster {
         );
     }
 
-    /// One namespace, and what is wanted there.
+    /// One namespace, the test's operations in it, and the states that it has settled on.
     struct Play<'a> {
         client: &'a Client,
         namespace: &'a str,
@@ -92,7 +92,7 @@ mod own_cluster {
             self.change(json!({"spec": {"template": {"spec": {"containers": containers}}}})).await;
         }
 
-        /// Waits until so many pods are available of so many, and nothing changes any more; then remembers how it is.
+        /// Waits until this many pods exist, this many of them are available, and nothing changes any more. Then records the state.
         async fn settle(&mut self, step: &'static str, available: i32, all: i32) {
             let end = Instant::now() + LIMIT;
             let mut last = (Value::Null, Instant::now());
@@ -114,7 +114,7 @@ mod own_cluster {
             }
         }
 
-        /// What there is, without what is another one each time: names, uids, versions, times, hashes.
+        /// Returns the state without the parts that differ in each run: names, uids, versions, times and hashes.
         async fn picture(&self) -> Value {
             let sets = self.all::<ReplicaSet>().await;
             let mut by_image = BTreeMap::<String, Value>::new();
@@ -199,7 +199,7 @@ mod own_cluster {
             "owner": owner_of(slice), "endpoints": endpoints})
     }
 
-    /// The life of a deployment, of a set that has none, and of a service.
+    /// The steps of the test: a deployment, a replica set without a deployment, and a service.
     async fn play(client: &Client, namespace: &str) -> Vec<(&'static str, Value)> {
         let mut play = Play { client, namespace, settled: Vec::new() };
         let template = |app: &str, image: &str| {
@@ -229,7 +229,7 @@ mod own_cluster {
         play.change(json!({"spec": {"replicas": 6}})).await;
         play.settle("more pods", 6, 6).await;
         play.set_image(BROKEN).await;
-        // A quarter of six: two more, rounded up, and one less, rounded down.
+        // A quarter of six pods: two more, rounded up, and one less, rounded down.
         play.settle("a template that never works", 5, 8).await;
         play.change(json!({"spec": {"replicas": 9}})).await;
         play.settle("more pods on the way", 7, 12).await;
@@ -281,7 +281,7 @@ mod own_cluster {
         for ((step, ours), (_, theirs)) in ours.iter().zip(&theirs) {
             assert_eq!(ours, theirs, "{step}\nours: {ours:#}\ntheirs: {theirs:#}");
         }
-        // They were here all the while, too, and found nothing to do.
+        // The original controllers ran in this namespace, too, and must have changed nothing.
         assert_eq!(uids(&client, &here.name).await, before);
         let mut left = Play { client: &client, namespace: &here.name, settled: Vec::new() };
         left.settle("left to the originals", 2, 2).await;

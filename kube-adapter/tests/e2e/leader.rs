@@ -1,4 +1,4 @@
-//! Elections on a real API server, by real time: periods of seconds, and what must not happen early is told from what may come late.
+//! Elections on a real API server, in real time, with periods of seconds. The tests assert that nothing happens too early, and tolerate delays.
 
 use std::future::{Future, pending};
 use std::pin::Pin;
@@ -29,7 +29,7 @@ use crate::cluster::{Namespace, client, soon};
 const LEASE: Duration = Duration::from_secs(4);
 const RENEW: Duration = Duration::from_millis(2500);
 const RETRY: Duration = Duration::from_millis(500);
-/// For a server and a machine that have other things to do.
+/// Tolerance for a server and a machine under load.
 const SLACK: Duration = Duration::from_secs(10);
 
 fn election(client: Client, namespace: &Namespace, identity: &str) -> Election {
@@ -41,7 +41,7 @@ async fn spec(client: &Client, namespace: &Namespace) -> LeaseSpec {
     Api::<Lease>::namespaced(client.clone(), &namespace.name).get("l").await.unwrap().spec.unwrap()
 }
 
-/// How many work at this moment.
+/// The number of candidates that do the leader's work at this moment.
 #[derive(Clone, Default)]
 struct AtWork(Arc<AtomicU32>);
 
@@ -49,7 +49,7 @@ struct Worker(AtWork);
 
 impl AtWork {
     fn one(&self) -> Worker {
-        assert_eq!(self.0.fetch_add(1, Ordering::SeqCst), 0, "two work at once");
+        assert_eq!(self.0.fetch_add(1, Ordering::SeqCst), 0, "two leaders work at once");
         Worker(self.clone())
     }
 }
@@ -60,7 +60,7 @@ impl Drop for Worker {
     }
 }
 
-/// A client whose requests hang from some time on.
+/// Returns a client whose requests hang once `cut` is set.
 async fn client_to_cut(cut: &Arc<AtomicBool>) -> Client {
     let kubeconfig = Kubeconfig::read_from(e2e::shared_kubeconfig()).unwrap();
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
@@ -127,9 +127,9 @@ async fn a_leader_that_is_cut_off_has_ended_before_another_leads() {
             };
             second.run(work).await
         });
-        // Longer than a lease lasts: it is renewed.
+        // Longer than the duration of a lease: the first candidate renews it.
         tokio::select! {
-            _ = &mut begun => panic!("the first leads"),
+            _ = &mut begun => panic!("the first candidate still leads"),
             () = tokio::time::sleep(LEASE + RETRY) => {}
         }
         assert_eq!(status.leader().as_deref(), Some("first"));
@@ -138,7 +138,7 @@ async fn a_leader_that_is_cut_off_has_ended_before_another_leads() {
         let start = Instant::now();
         assert_eq!(first.await.unwrap(), ElectionOutcome::Lost(LossReason::NotRenewed, None));
         let takes_over = begun.await.unwrap() - start;
-        assert!(takes_over >= LEASE - RETRY * 2, "{takes_over:?}: while the lease was valid");
+        assert!(takes_over >= LEASE - RETRY * 2, "{takes_over:?}: the lease was taken over while it was valid");
         assert!(takes_over <= LEASE + RETRY * 22 / 10 + SLACK, "{takes_over:?}");
         assert_eq!(second.await.unwrap(), ElectionOutcome::Done(()));
         assert_eq!(spec(&client, &namespace).await.lease_transitions, Some(1));
@@ -160,32 +160,32 @@ async fn a_lease_is_given_away_at_the_end_and_runs_out_where_nobody_could() {
         assert_eq!(released.holder_identity.as_deref().unwrap_or_default(), "");
         assert_eq!((released.lease_duration_seconds, released.lease_transitions), (Some(1), Some(0)));
 
-        // At once: the next one does not wait for a lease.
+        // The next candidate does not wait for the lease to expire.
         let start = Instant::now();
         let mut second = election(client.clone(), &namespace, "second");
         let led = AtomicBool::new(false);
         {
-            // As kill -9: from one moment to the next there is nothing any more.
+            // Like `kill -9`: the future is dropped without any cleanup.
             let run = second.run(|_| async {
                 led.store(true, Ordering::SeqCst);
                 pending::<()>().await;
             });
             let _ = tokio::time::timeout(LEASE - RETRY, run).await;
         }
-        assert!(led.load(Ordering::SeqCst), "not in {:?}", start.elapsed());
+        assert!(led.load(Ordering::SeqCst), "the second candidate did not lead within {:?}", start.elapsed());
         let killed = Instant::now();
         let held = spec(&client, &namespace).await;
         assert_eq!((held.holder_identity.as_deref(), held.lease_transitions), (Some("second"), Some(1)));
-        assert!(held.renew_time > held.acquire_time, "it was renewed");
+        assert!(held.renew_time > held.acquire_time, "the lease must have been renewed");
         let waited = election(client.clone(), &namespace, "third").run(|_| async { killed.elapsed() }).await;
         let ElectionOutcome::Done(waited) = waited else { panic!("{waited:?}") };
-        assert!(waited >= LEASE, "{waited:?}: the whole lease from when it was seen");
+        assert!(waited >= LEASE, "{waited:?}: the third candidate must wait for a whole lease");
         assert!(waited <= LEASE + RETRY * 22 / 10 + SLACK, "{waited:?}");
     })
     .await;
 }
 
-/// A process with a controller of the ConfigMaps of a namespace, which works while it leads: it labels them with its name.
+/// A process with a controller that labels the ConfigMaps of a namespace with the name of its replica while it leads.
 struct Replica {
     monitor: Monitor,
     status: LeaderStatus,
@@ -220,7 +220,7 @@ impl Replica {
         Self { monitor, status, stop, ended }
     }
 
-    /// As a kubelet asks.
+    /// Polls the readiness, like a kubelet.
     async fn is_ready(&self) {
         while self.monitor.ready().is_err() {
             tokio::time::sleep(RETRY / 10).await;
@@ -246,7 +246,7 @@ async fn a_rolling_update_replaces_the_leader_by_a_replica_that_was_ready_before
         by("replica-0").await;
         for name in ["replica-1", "replica-2"] {
             let new = Replica::start(&namespace, name).await;
-            // The rollout waits for this; the old one leads, and goes on.
+            // The rollout waits for the new replica to be ready; the old one still leads.
             new.is_ready().await;
             assert!(old.status.is_leader() && !new.status.is_leader());
             tokio::time::sleep(RETRY * 3).await;
@@ -255,7 +255,7 @@ async fn a_rolling_update_replaces_the_leader_by_a_replica_that_was_ready_before
             assert_eq!(old.ended.await.unwrap(), ElectionOutcome::Done(()));
             let stopped = Instant::now();
             by(name).await;
-            assert!(stopped.elapsed() < LEASE, "it waits for no lease");
+            assert!(stopped.elapsed() < LEASE, "the new leader must not wait for the lease to expire");
             old = new;
         }
         assert_eq!(spec(&client, &namespace).await.lease_transitions, Some(2));

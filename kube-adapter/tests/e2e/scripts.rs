@@ -1,4 +1,4 @@
-//! Scripts with their exact outcomes, which the server in memory passes, too: `kube-testing/tests/it/scripts.rs` runs them there.
+//! Scripts with exact outcomes. `kube-testing/tests/it/scripts.rs` runs the same scripts on the server in memory.
 
 use api_scripts::Server;
 

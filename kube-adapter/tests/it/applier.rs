@@ -1,4 +1,4 @@
-//! The applier, beside kube-runtime's: one program on both.
+//! The applier and kube-runtime's: the same program runs on both.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,7 @@ fn queue() -> (UnboundedSender<Request>, BoxStream<'static, Request>) {
     (sender, stream::unfold(receiver, async |mut receiver| Some((receiver.recv().await?, receiver))).boxed())
 }
 
-/// Fails for "bad" once, and is called again for "often"; each takes 10 ms.
+/// Fails once for "bad", and requeues "often"; each reconcile takes 10 ms.
 async fn reconcile(map: Arc<ConfigMap>, runs: Arc<Runs>) -> Result<Action, Refused> {
     let calls = runs.saw(&*map);
     sleep(Duration::from_millis(10)).await;
@@ -54,7 +54,7 @@ fn policy(_: Arc<ConfigMap>, _: &Refused, _: Arc<Runs>) -> Action {
     Action::requeue(2 * SECOND)
 }
 
-/// The same arguments for both; kube's wants a future that may be moved.
+/// Calls either applier with the same arguments; kube's returns a future that must be pinned.
 fn both(
     flyball: bool,
     runs: &Arc<Runs>,
@@ -90,7 +90,7 @@ async fn one_program_does_the_same_on_both() {
         let times = |name: &str| runs.of(name).iter().map(|at| at / 50).collect::<Vec<_>>();
         outcomes.push(["good", "bad", "often"].map(times));
         drop(requests);
-        assert!(timeout(SECOND, reconciles.next()).await.expect("it ends with its queue").is_none());
+        assert!(timeout(SECOND, reconciles.next()).await.expect("the stream ends with its queue").is_none());
     }
     assert_eq!(outcomes[0], outcomes[1]);
     assert_eq!(outcomes[1].each_ref().map(Vec::len), [1, 2, 4]);
@@ -110,13 +110,13 @@ async fn what_is_not_in_the_store_and_a_store_without_a_writer_are_the_same_resu
         drop(writer);
         let item = timeout(10 * SECOND, reconciles.next()).await.unwrap();
         assert!(matches!(item, Some(Err(Outcome::RunnerError(RunnerError::Readiness(_))))), "{item:?}");
-        // Kube's goes on with its queue, and reconciles nothing any more.
+        // kube-runtime's stream goes on with its queue, and reconciles nothing any more.
         let after = timeout(10 * SECOND, reconciles.next()).await;
         assert_eq!(after.is_ok_and(|item| item.is_none()), flyball);
     }
 }
 
-/// kube-runtime drops what is queued when its queue ends.
+/// kube-runtime drops the queued objects when its queue ends.
 #[tokio::test(start_paused = true)]
 async fn what_was_asked_for_is_reconciled_though_the_queue_has_ended() {
     let (store, _writer) = stored(&["good", "bad", "often"]);
@@ -126,8 +126,8 @@ async fn what_was_asked_for_is_reconciled_though_the_queue_has_ended() {
     let reconciles = both(true, &runs, store.clone(), asked, config);
     let items: Vec<_> = timeout(10 * SECOND, reconciles.collect()).await.expect("it ends");
     assert_eq!(told(&items), ["good", "often"]);
-    assert_eq!(runs.of("good"), [1_000], "kube's own configuration holds");
-    // An empty queue, and one that fails and ends.
+    assert_eq!(runs.of("good"), [1_000], "the debounce of kube's configuration must apply");
+    // An empty queue, and one that fails and then ends.
     let empty = both(true, &runs, store.clone(), stream::empty(), controller::Config::default());
     assert_eq!(timeout(SECOND, empty.collect::<Vec<_>>()).await.expect("it ends").len(), 0);
     let failing = stream::iter([Err(std::io::Error::other("no"))]);
@@ -146,7 +146,7 @@ async fn no_more_than_its_concurrency_run_at_once() {
     during(&mut reconciles, SECOND).await;
     let mut times: Vec<_> = runs.all().iter().map(|(_, at)| *at).collect();
     times.dedup();
-    assert_eq!(times.len(), 10, "two by two: {times:?}");
+    assert_eq!(times.len(), 10, "two at a time: {times:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -228,7 +228,7 @@ async fn a_kind_that_is_known_at_run_time_comes_with_its_requests() {
     assert_eq!(told(&reconciles.collect::<Vec<_>>().await), ["a"]);
 }
 
-/// An owner in no namespace is named with that of what it owns, and before the store has it.
+/// A reference to a cluster-scoped owner has the namespace of the owned object. Here it arrives before the store has the owner.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_came_before_its_object_is_not_lost() {
     for flyball in [false, true] {

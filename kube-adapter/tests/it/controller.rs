@@ -1,4 +1,4 @@
-//! What brings an object to its reconcile, when, and in which order.
+//! The triggers of a controller: which changes reconcile an object, when, and in which order.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
@@ -28,7 +28,7 @@ async fn what_there_is_what_comes_and_what_changes() {
     world.server.put(map("default/c"));
     world.server.put(map("default/a"));
     assert_eq!(told(&during(&mut reconciles, SECOND).await), ["c", "a"]);
-    // As in kube-runtime: an object that is gone has nothing to be reconciled.
+    // As in kube-runtime, a deletion does not reconcile the deleted object.
     world.server.delete(&"default/b".parse().unwrap());
     assert_eq!(told(&during(&mut reconciles, SECOND).await), [""; 0]);
 }
@@ -87,7 +87,7 @@ async fn owners_of_before_and_after() {
     assert_eq!(concerned, ["a", "b", "c"]);
     pods.server.delete(&"default/p".parse().unwrap());
     assert_eq!(told(&during(&mut reconciles, SECOND).await), ["b", "c"]);
-    // Unseen: nobody watches while it comes and goes, and its history is forgotten.
+    // A missed deletion: the watch is broken while the object is deleted, and the history is dropped.
     pods.server.put(pod("default/q", &["a"]));
     during(&mut reconciles, SECOND).await;
     pods.server.break_watches(flyball_informer_cache::SourceErrorKind::Other);
@@ -117,7 +117,7 @@ async fn an_owner_without_a_namespace_has_one_key() {
             |_, _, _| unreachable!(),
             Runs::new(),
         );
-    // While it runs, the pod changes: once more, and not at the same time under another name.
+    // The pod changes during the reconcile of the node, which must run once more, and not concurrently under a second key.
     during(&mut reconciles, SECOND / 2).await;
     pods.server.put(owned);
     let items = during(&mut reconciles, SECOND * 5).await;
@@ -125,7 +125,7 @@ async fn an_owner_without_a_namespace_has_one_key() {
     assert!(items.iter().all(|item| item.as_ref().is_ok_and(|(node, _)| node.namespace.is_none())));
 }
 
-/// Its pods are known before it is: they name it under the key of an object that is nowhere.
+/// The pods are listed before the node, so their references map to a key that has no object yet.
 #[tokio::test(start_paused = true)]
 async fn an_owner_without_a_namespace_is_not_missed_where_its_pods_are() {
     let nodes = World::of([] as [Node; 0]);
@@ -143,7 +143,7 @@ async fn an_owner_without_a_namespace_is_not_missed_where_its_pods_are() {
         |_, _, _| unreachable!(),
         Arc::new(()),
     );
-    assert_eq!(told(&during(&mut reconciles, SECOND * 5).await), ["?n", "?n"], "there is none");
+    assert_eq!(told(&during(&mut reconciles, SECOND * 5).await), ["?n", "?n"], "no such object exists");
     pods.server.put(owned("a/p"));
     nodes.server.put(serde_json::from_value(serde_json::json!({"metadata": {"name": "n"}})).unwrap());
     assert_eq!(told(&during(&mut reconciles, SECOND * 5).await), ["n"]);
@@ -154,7 +154,7 @@ async fn a_mapper_is_asked_of_both_states() {
     let world = World::of([map("default/a"), map("default/b")]);
     let pods = World::of([] as [Pod; 0]);
     let runs = Runs::new();
-    // The map that a label of a pod names.
+    // Returns the map that the label of a pod names.
     let of = |pod: &Arc<Pod>| {
         let named = pod.metadata.labels.as_ref().and_then(|labels| labels.get("map"));
         named.map(|name| ObjectRef::<ConfigMap>::new(name).within("default"))
@@ -180,9 +180,9 @@ async fn a_change_waits_until_it_is_quiet_but_not_for_ever() {
     let runs = Runs::new();
     let config = in_turn().debounce_with_max_wait(SECOND, SECOND * 5);
     let mut reconciles = noting(Controller::for_shared(&world.informer).with_config(config), &runs);
-    // At the start nothing is put off.
+    // Initial objects are not debounced.
     assert_eq!(told(&during(&mut reconciles, SECOND / 10).await), ["a"]);
-    // Every half second for nine seconds: at 5 s it has waited for long enough, and again.
+    // One change per half second, for nine seconds: the maximum wait is over after 5 s, and again later.
     for _ in 0..18 {
         world.server.put(map("default/a"));
         during(&mut reconciles, SECOND / 2).await;
@@ -212,7 +212,7 @@ async fn what_is_asked_for_from_outside() {
     say.send("b").unwrap();
     say.send("nobody").unwrap();
     assert_eq!(told(&during(&mut reconciles, SECOND).await), ["b", "?nobody"]);
-    // The end of a stream ends nothing.
+    // The end of one stream does not end the controller.
     drop(say);
     let mut rest = told(&during(&mut reconciles, SECOND * 5).await);
     rest.sort();
@@ -248,7 +248,7 @@ async fn requests_without_a_pause_keep_nobody_waiting() {
     let world = World::of([map("default/a")]);
     let asked = Arc::new(AtomicU32::new(0));
     let count = asked.clone();
-    // Not without end, so that the test fails instead of hanging.
+    // The stream is finite, so that the test fails instead of hanging.
     let eager = stream::iter(0..1_000_000).map(move |_| {
         count.fetch_add(1, Relaxed);
     });
@@ -298,7 +298,7 @@ async fn namespaces_take_turns() {
     );
     during(&mut reconciles, SECOND * 30).await;
     assert_eq!(runs.of("x"), [0]);
-    // Two at once of the big one, though four could be.
+    // Two reconciles of the large namespace run at once, although the concurrency is four.
     for second in 0..10 {
         assert_eq!(runs.all().iter().filter(|(name, at)| name != "x" && *at == second * 1000).count(), 2);
     }
@@ -325,7 +325,7 @@ async fn concurrency_is_a_bound_and_zero_is_none() {
     }
 }
 
-/// Counts what is handed out, and what is begun.
+/// Counts the keys that are handed out, and the reconciles that start.
 #[derive(Clone, Default)]
 struct Counted(Arc<AtomicU32>);
 
@@ -382,7 +382,7 @@ async fn the_store_has_the_names_of_kube() {
     assert_eq!(store.state_filter_selector(&selector).len(), 1);
 }
 
-/// As in kube-runtime: who makes an Event of a result needs to say which object of that name it was.
+/// As in kube-runtime, the references in results identify the object, so that an Event can refer to it.
 #[tokio::test(start_paused = true)]
 async fn results_say_which_object_it_was() {
     let world = World::of([map("default/a"), map("default/b")]);

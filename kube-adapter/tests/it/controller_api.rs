@@ -1,4 +1,4 @@
-//! A controller of an `Api`, with kube-runtime's own helpers: against an API server in memory.
+//! A controller of an `Api`, with kube-runtime's helpers, against an API server in memory.
 
 use std::fmt;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ fn maps(client: &Client) -> Api<ConfigMap> {
     Api::namespaced(client.clone(), "default")
 }
 
-/// An error of the reconcilers here.
+/// The error type of the reconcilers in these tests.
 #[derive(Debug)]
 struct Failed(Box<dyn std::error::Error + Send + Sync>);
 
@@ -136,7 +136,7 @@ async fn objects_that_concern_others_are_watched_as_long_as_it_runs() {
     for name in ["default/a", "default/b"] {
         server.put(&map(name));
     }
-    // The map that a pod is named after.
+    // Returns the map with the name of the pod.
     let of = |pod: Pod| Some(ObjectRef::<ConfigMap>::new(&pod.name_any()).within("default"));
     let mut reconciles = Controller::new(maps(&client), watcher::Config::default())
         .with_config(in_turn())
@@ -158,7 +158,7 @@ async fn objects_that_concern_others_are_watched_as_long_as_it_runs() {
     assert_eq!(
         server.requests_matching(&RequestMatcher::any()).len(),
         asked,
-        "its informers have ended with it"
+        "the informers must end with the controller"
     );
 }
 
@@ -208,7 +208,7 @@ async fn trouble_with_a_watch_is_told_and_harms_no_other() {
     }
     let is_forbidden = |item: &Result<_, Outcome<Refused, watcher::Error>>| matches!(item, Err(Outcome::QueueError(watcher::Error::WatchStartFailed(kube::Error::Api(status)))) if status.code == 403);
     assert_eq!(items.iter().filter(|item| is_forbidden(item)).count(), 3);
-    // Every second one, whatever the other kind does.
+    // One reconcile every two seconds, although the other kind fails.
     assert_eq!(items.iter().filter(|item| item.is_ok()).count(), 30);
 }
 
@@ -219,7 +219,7 @@ async fn conflicts_are_over_when_the_cache_has_caught_up() {
     for n in 0..10 {
         server.put(&map(&format!("default/{n}")));
     }
-    // Each counts to three, with the version it read. Before the first step somebody else is faster.
+    // Each reconcile counts up to three, with the version that it read. Before the first step another writer changes the object.
     async fn count(map: Arc<ConfigMap>, client: Arc<Client>) -> Result<Action, kube::Error> {
         let api = maps(&client);
         let read = map.data.as_ref().and_then(|data| data.get("n")).map_or(0, |n| n.parse().unwrap());
@@ -247,7 +247,7 @@ async fn conflicts_are_over_when_the_cache_has_caught_up() {
 async fn the_stream_is_what_users_make_of_kubes() {
     let server = server();
     server.put(&map("default/a"));
-    // Sent to another task, and consumed with the adapters of futures.
+    // The stream is sent to another task, and consumed with the adapters of `futures`.
     let reconciles = Controller::new(Api::<ConfigMap>::all(server.client()), watcher::Config::default()).run(
         async |_: Arc<ConfigMap>, _: Arc<()>| Ok::<_, Refused>(Action::await_change()),
         |_, _, _| Action::await_change(),
@@ -264,7 +264,7 @@ async fn objects_that_cannot_be_read_stop_nobody_and_are_counted() {
         {"metadata": meta("a")},
         {"metadata": meta("b"), "data": 3},
     ]});
-    // Both its caches are told the same: the first one is filled when the second asks.
+    // Both caches get the same answers: the first cache has synced when the second one requests its list.
     let (watch, _open) = Answer::watch();
     let client = Script::of([Answer::json(&list), watch, Answer::json(&list)]).client();
     let api = || Api::<ConfigMap>::all(client.clone());
@@ -287,7 +287,7 @@ async fn whom_an_object_concerned_hears_of_its_end_though_it_cannot_be_read() {
     let script = Script::of([Answer::json(&list), answer]);
     let others = flyball_kube::informer(Api::<ConfigMap>::all(script.client()), watcher::Config::default());
     let (others, world, runs) = (others.start().unwrap(), World::of([map("x/a")]), Runs::new());
-    // What the metadata does not say.
+    // Maps to names that are not in the metadata.
     let concerned = |other: &Arc<ConfigMap>| {
         let names = other.data.iter().flatten().map(|(name, _)| ObjectRef::new(name).within("x"));
         names.collect::<Vec<_>>()

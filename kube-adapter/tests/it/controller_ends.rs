@@ -1,4 +1,4 @@
-//! How a controller begins and ends.
+//! How a controller starts and shuts down.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::world::{Refused, Runs, World, during, in_turn, map, noting, told};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Each takes a second.
+/// Each reconcile takes a second.
 fn slow(
     controller: Controller<ConfigMap>,
     runs: &Arc<Runs>,
@@ -68,7 +68,7 @@ async fn in_order_nothing_that_waits_for_its_turn_is_lost() {
 #[tokio::test(start_paused = true)]
 async fn the_grace_is_a_bound() {
     let config = || in_turn().concurrency(1).shutdown_grace(SECOND * 2);
-    // A drain, what is in flight, and what does not end in time.
+    // A drain, reconciles in flight, and reconciles that do not end in time.
     let short = || config().shutdown_grace(SECOND / 4);
     for (config, ended, results) in [
         (config().drain_on_shutdown(), 5_000, 5),
@@ -117,14 +117,13 @@ async fn the_first_of_several_signals_counts() {
     }
 }
 
-/// The only test that sends signals to the process of all of them, so the clock is a real one here; it is looked at only where the
-/// stream does not end.
+/// This test sends signals to its own process, which only one test may do. It uses real time, which matters only if the stream does not end.
 #[cfg(unix)]
 #[tokio::test]
 async fn the_first_signal_ends_it_in_order_and_the_second_at_once() {
     use tokio::signal::unix::{SignalKind, signal};
 
-    // From here on neither ends the tests.
+    // From here on the signals do not end the test process.
     let mut terminate = signal(SignalKind::terminate()).unwrap();
     let mut interrupt = signal(SignalKind::interrupt()).unwrap();
     let send = |name: &str| {
@@ -147,7 +146,7 @@ async fn the_first_signal_ends_it_in_order_and_the_second_at_once() {
         begun_and_may_end.0.notified().await;
         send("TERM");
         terminate.recv().await;
-        // The controller has heard it, too, and has had its turn.
+        // The controller has received the signal, too, and must be polled before the next one.
         for _ in 0..100 {
             yield_now().await;
         }
@@ -174,8 +173,8 @@ async fn dropping_the_stream_ends_everything() {
     sleep(SECOND * 60).await;
     assert_eq!(runs.all().len(), 2);
     assert_eq!(monitor.live(SECOND), Err(NotLive::Ended));
-    assert_eq!(Arc::strong_count(&runs), 1, "nothing is kept");
-    // The informer is not the controller's: another one begins with all there is.
+    assert_eq!(Arc::strong_count(&runs), 1, "the controller must drop everything");
+    // The shared informer goes on: another controller starts with all of its objects.
     let again = Runs::new();
     during(&mut noting(Controller::for_shared(&world.informer), &again), SECOND).await;
     assert_eq!(again.all().len(), 10);
@@ -199,7 +198,7 @@ async fn who_waits_for_its_store_is_told_that_it_is_gone() {
     let new = || Controller::new(Api::<ConfigMap>::all(server.client()), watcher::Config::default());
     let (dropped, never_polled) = (new(), new());
     for store in [dropped.store(), never_polled.store()] {
-        assert!(timeout(SECOND, store.wait_until_ready()).await.is_err(), "nothing runs yet");
+        assert!(timeout(SECOND, store.wait_until_ready()).await.is_err(), "the controller does not run yet");
     }
     let stores = [dropped.store(), never_polled.store()];
     drop(dropped);
@@ -217,7 +216,7 @@ async fn it_goes_on_while_nobody_takes_its_results() {
         noting(Controller::for_shared(&world.informer).with_config(Config::default().concurrency(8)), &runs);
     let first = reconciles.next().await;
     sleep(SECOND).await;
-    // So many results wait, eight reconciles hold one each, and one was taken. Then it waits, and does not grow.
+    // 256 results wait in the channel, eight reconciles hold one each, and one was taken. Then the reconciles wait.
     assert_eq!(runs.all().len(), 256 + 8 + 1);
     let rest = during(&mut reconciles, SECOND).await;
     assert_eq!((first.is_some(), rest.len()), (true, 999));

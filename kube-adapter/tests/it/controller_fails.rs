@@ -1,4 +1,4 @@
-//! What becomes of an object whose reconcile failed.
+//! Failed reconciles: when an object is retried.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::world::{Refused, Runs, World, during, in_turn, map, noting, told};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// When it is tried again, for a minute, if it always fails so, and the policy always says this.
+/// Returns when an object is reconciled within a minute if every reconcile fails with this error and the policy returns this action.
 async fn tries(config: Config, error: fn() -> Refused, policy: Action) -> Vec<u64> {
     let world = World::of([map("default/a")]);
     let runs = Runs::new();
@@ -63,9 +63,9 @@ async fn a_conflict_is_tried_again_soon() {
     let config = in_turn().conflict_backoff(Duration::from_millis(10)..=SECOND * 300);
     let scheduled = tries(config.clone(), conflict, policy.clone()).await;
     assert_eq!(scheduled[..5], [0, 10, 30, 70, 150]);
-    // Nor is the server asked for ever: others own the field, or the name.
+    // The backoff also protects the server if the conflict persists, because another writer owns the field or the name.
     assert_eq!(scheduled.len(), 13);
-    // Where no schedule is asked for, the policy decides.
+    // Without a conflict backoff the policy decides.
     assert_eq!(tries(in_turn(), conflict, policy.clone()).await, [0, 30_000]);
     assert_eq!(tries(config.without_backoff(), conflict, policy.clone()).await, [0, 30_000]);
     assert_eq!(
@@ -74,7 +74,7 @@ async fn a_conflict_is_tried_again_soon() {
     );
 }
 
-/// As long as it can be said, longer than a clock runs, and what a server may ask for at most.
+/// The longest possible delay, and the longest delay that a server can request.
 #[tokio::test(start_paused = true)]
 async fn a_time_that_never_comes_is_no_mistake() {
     let never = [Duration::MAX, SECOND * u32::MAX];
@@ -102,7 +102,7 @@ async fn the_server_is_left_alone_for_as_long_as_it_asks() {
     let busy = || Refused::status(429, 20);
     let config = || in_turn().respect_retry_after();
     assert_eq!(tries(config(), busy, Action::requeue(SECOND)).await, [0, 20_000, 40_000]);
-    // And for longer, if the policy says so.
+    // The delay of the policy applies if it is longer.
     assert_eq!(tries(config(), busy, Action::requeue(SECOND * 25)).await, [0, 25_000, 50_000]);
     assert_eq!(
         tries(config().without_backoff(), busy, Action::requeue(SECOND * 25)).await,
@@ -111,8 +111,7 @@ async fn the_server_is_left_alone_for_as_long_as_it_asks() {
     assert_eq!(tries(config().without_backoff(), busy, Action::requeue(SECOND * 5)).await.len(), 12);
 }
 
-/// The error policy is not asked about panics and timeouts, so they have a backoff that nobody had to ask for. A burst of changes does not
-/// drive it up.
+/// The error policy is not called for panics and timeouts, so they have a backoff by default. A burst of changes does not increase it.
 #[tokio::test(start_paused = true)]
 async fn panics_and_timeouts_back_off_by_default() {
     let world = World::of([map("default/a")]);
@@ -133,7 +132,7 @@ async fn panics_and_timeouts_back_off_by_default() {
         runs.clone(),
     );
     during(&mut reconciles, SECOND * 3).await;
-    // An error waits as long as the policy says, a success resets the backoff.
+    // After an error the delay of the policy applies, and a success resets the backoff.
     assert_eq!(runs.of("a")[..9], [0, 5, 16, 36, 76, 156, 1_156, 2_156, 2_161]);
     for _ in 0..100 {
         world.server.put(map("default/a"));
@@ -141,7 +140,7 @@ async fn panics_and_timeouts_back_off_by_default() {
     }
     during(&mut reconciles, SECOND * 10).await;
     let last = *runs.of("a").last().unwrap();
-    assert!((5_000..8_000).contains(&last), "it went on at {last} ms");
+    assert!((5_000..8_000).contains(&last), "the last run was at {last} ms");
 }
 
 #[tokio::test(start_paused = true)]
@@ -243,7 +242,7 @@ async fn troubles_of_a_watch_are_told_though_results_never_end() {
         "ERROR",
         &json!({"kind": "Status", "code": 403, "reason": "Forbidden", "status": "Failure", "message": "no"}),
     );
-    // Whoever takes them is so slow that there is always another one.
+    // The consumer is so slow that there is always another result.
     for _ in 0..1000 {
         sleep(Duration::from_millis(5)).await;
         if let Err(error) = reconciles.next().await.unwrap() {
@@ -251,5 +250,5 @@ async fn troubles_of_a_watch_are_told_though_results_never_end() {
             return;
         }
     }
-    panic!("nothing was told");
+    panic!("no error was reported");
 }

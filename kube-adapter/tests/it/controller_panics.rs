@@ -1,4 +1,4 @@
-//! An informer of a controller's own that panics, as the type it reads does.
+//! A panic in an informer of the controller, caused by the type that it decodes.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ const SECOND: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug, Deserialize)]
 struct Fragile {
     metadata: ObjectMeta,
-    #[expect(dead_code, reason = "it is read, and that is all")]
+    #[expect(dead_code, reason = "the field is only decoded")]
     #[serde(default)]
     data: Harmless,
 }
@@ -71,10 +71,10 @@ fn bomb() -> ConfigMap {
     ConfigMap { data: Some([("bomb".to_owned(), "lit".to_owned())].into()), ..map("default/bomb") }
 }
 
-/// The panic is the stream's, as it is in kube-runtime: better than a controller that goes on over a cache that does not.
+/// The stream panics, too, as in kube-runtime: a controller must not go on with a cache that is no longer updated.
 #[tokio::test(start_paused = true)]
 async fn it_ends_with_the_panic_of_its_informer() {
-    // Often at the start: whether the controller hears first of the panic or of a cache that never comes is up to chance.
+    // Repeated for a panic at the start: whether the controller notices the panic or the missing cache first is random.
     for at_the_start in [[true; 20].as_slice(), &[false]].concat() {
         let server = ApiServer::new();
         server.register::<ConfigMap>();

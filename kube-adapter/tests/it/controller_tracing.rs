@@ -1,4 +1,4 @@
-//! What a controller says of its reconciles to `tracing`.
+//! The log lines and spans of a controller's reconciles.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,7 +60,7 @@ async fn a_reconcile_is_in_a_span_and_what_has_no_result_is_logged() {
     assert_eq!(told, expected);
 }
 
-/// By default there is no bound.
+/// By default the number of reconciles is not limited.
 #[tokio::test(start_paused = true)]
 async fn many_reconciles_in_flight_are_warned_of_once_a_minute() {
     let lines = Lines::ours();
@@ -103,7 +103,7 @@ async fn a_forbidden_kind_is_logged_and_so_is_its_recovery() {
     let controller = Controller::new(Api::<ConfigMap>::all(server.client()), all())
         .owns(Api::<Secret>::all(server.client()), all());
     let monitor = controller.monitor();
-    // The results are not looked at, and their errors neither.
+    // The test does not read the errors in the results.
     let mut reconciles = controller.run(
         async |_: Arc<ConfigMap>, _: Arc<()>| Ok::<_, Refused>(Action::await_change()),
         |_, _, _| unreachable!(),
@@ -111,7 +111,7 @@ async fn a_forbidden_kind_is_logged_and_so_is_its_recovery() {
     );
 
     during(&mut reconciles, SECOND * 30).await;
-    assert_eq!(monitor.ready(), Ok(()), "the other kind is reconciled");
+    assert_eq!(monitor.ready(), Ok(()), "the main kind must be reconciled");
     let caches = monitor.caches();
     assert_eq!([&*caches[0].kind, &*caches[1].kind], ["ConfigMap", "Secret"]);
     assert_eq!((caches[0].synced, caches[0].failures, &caches[0].failure), (true, 0, &None));
@@ -148,7 +148,7 @@ async fn a_forbidden_kind_is_logged_and_so_is_its_recovery() {
     assert!(told.iter().any(|line| line.contains("filled=\"Secret\"")));
 }
 
-/// As kube-runtime's span says; of several reasons that became one reconcile the first, and how many there were.
+/// The span has kube-runtime's reasons. If several reasons coalesced into one reconcile, it has the first reason and their number.
 #[tokio::test(start_paused = true)]
 async fn the_span_of_a_reconcile_says_why() {
     let lines = Lines::of(|metadata| {

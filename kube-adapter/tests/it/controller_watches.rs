@@ -1,4 +1,4 @@
-//! What comes of objects that only concern others, and what is kept of them.
+//! Watched objects: which objects they map to, and which data of them is kept.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ fn run(controller: Controller<ConfigMap>) -> ReconcileStream<ConfigMap, Refused>
     )
 }
 
-/// What is reconciled within ten minutes, which is more than any backoff.
+/// Returns the names of the objects that are reconciled within ten minutes, which is longer than any backoff.
 async fn reconciled(reconciles: &mut ReconcileStream<ConfigMap, Refused>) -> Vec<String> {
     let mut names = told(&during(reconciles, SECOND * 600).await);
     names.retain(|name| name != "!!");
@@ -47,7 +47,7 @@ async fn reconciled(reconciles: &mut ReconcileStream<ConfigMap, Refused>) -> Vec
     names
 }
 
-/// A pod that is alive as long as it is counted.
+/// A pod that counts its live copies.
 #[derive(Debug)]
 struct Counted(ObjectMeta);
 
@@ -107,7 +107,7 @@ impl Resource for Counted {
     }
 }
 
-/// The maps that a pod says it is about, in a label.
+/// Returns the maps that a label of the pod names.
 fn about<P: Resource>(pod: &P) -> Vec<ObjectRef<ConfigMap>> {
     let names = pod.labels().get("about").cloned().unwrap_or_default();
     names
@@ -142,7 +142,7 @@ async fn keeps_no_object_that_only_maps_to_others() {
     assert_eq!(ALIVE.load(Ordering::SeqCst), 0);
 }
 
-/// Changes of an object that concerned the first maps, and concerns the others now; seen, and found out by a list.
+/// Changes of an object that first maps to the first maps and then to the others, received by a watch, and by a relist.
 async fn reconciles_before_and_after(
     watched: Controller<ConfigMap>,
     server: &ApiServer,
@@ -162,7 +162,7 @@ async fn reconciles_before_and_after(
     };
     unseen(&|| drop(server.put(&concerning(&["a"]))));
     assert_eq!(reconciled(&mut reconciles).await, ["a", "b", "c"]);
-    // Another one of the same name.
+    // Another object of the same name.
     unseen(&|| {
         server.delete::<Pod>("default", "p");
         server.put(&concerning(&["b"]));
@@ -229,7 +229,7 @@ async fn a_mapper_that_panics_stops_nothing_and_loses_nobody_who_was_concerned()
     assert_eq!(reconciled(&mut reconciles).await, ["a"]);
     server.put(&about_maps("default/q", "b"));
     assert_eq!(reconciled(&mut reconciles).await, ["a", "b"]);
-    // And a once more: it is what was known of the state before.
+    // `a` runs, too: the panicking state kept the keys of the state before.
     server.put(&about_maps("default/p", "c"));
     assert_eq!(reconciled(&mut reconciles).await, ["a", "c"]);
 }

@@ -1,6 +1,5 @@
-//! Defects of kube-runtime 5.0.0, by their numbers in our list, each with a case through the whole adapter: API server, client, source,
-//! cache, queue, controller, and its stream. That kube-runtime shows them is shown by the programs of
-//! `benches/peers/rust/src/bin/defects`.
+//! Regression tests for defects of kube-runtime 5.0.0, numbered as in `docs/comparison.md`. Each runs the whole adapter: API server, client, source,
+//! cache, queue, controller and its stream. The programs in `benches/peers/rust/src/bin/defects` reproduce the defects with kube-runtime.
 
 mod caches;
 mod controllers;
@@ -46,10 +45,10 @@ fn controller(server: &ApiServer, config: watcher::Config) -> Controller<ConfigM
     Controller::new(maps(server), config).with_config(Config::default().concurrency(10))
 }
 
-/// A reconcile: of what, how it was, and when.
+/// A reconcile: the name and the value of its object, and its time.
 type Run = (String, String, Instant);
 
-/// What a controller did: what its reconciles saw, and what its stream said.
+/// The log of a controller: its reconciles, and the items of its stream.
 #[derive(Clone, Default)]
 struct Log {
     runs: Arc<Mutex<Vec<Run>>>,
@@ -61,7 +60,7 @@ impl Log {
         std::mem::take(&mut self.runs.lock())
     }
 
-    /// Of what, and how it was.
+    /// Returns the names and values of the reconciled objects, and clears them.
     fn seen(&self) -> Vec<(String, String)> {
         self.runs().into_iter().map(|(name, value, _)| (name, value)).collect()
     }
@@ -70,13 +69,13 @@ impl Log {
         self.runs().into_iter().map(|(name, ..)| name).collect()
     }
 
-    /// What the stream said.
+    /// Returns the items of the stream, and clears them.
     fn told(&self) -> Vec<String> {
         std::mem::take(&mut self.told.lock())
     }
 }
 
-/// Runs a controller whose reconciles are noted, and then do what they are told to.
+/// Runs a controller whose reconciles are logged, and then run `work`.
 fn run<F>(
     controller: Controller<ConfigMap>,
     work: impl Fn(Arc<ConfigMap>) -> F + Send + Sync + 'static,

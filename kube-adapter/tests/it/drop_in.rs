@@ -1,7 +1,7 @@
-//! What a program says holds: one program on kube-runtime's Controller and on ours, in memory, on virtual time.
+//! One program on kube-runtime's Controller and on flyball's, in memory and on virtual time: explicit settings apply exactly.
 //!
-//! kube-runtime rounds each delay up to the next millisecond and then waits for a timer of milliseconds (D9), so its attempts come a
-//! millisecond or two after ours.
+//! kube-runtime rounds each delay up to the next millisecond and then waits for a timer of milliseconds (D9), so each of its attempts is one or two
+//! milliseconds later than flyball's.
 
 mod engine;
 mod streams;
@@ -25,7 +25,7 @@ use crate::world::Refused;
 const SECOND: Duration = Duration::from_secs(1);
 const MILLI: Duration = Duration::from_millis(1);
 
-/// The same number of attempts, each within a few milliseconds for each that came before it.
+/// Asserts that both have the same number of attempts, at times that differ by a few milliseconds per preceding attempt.
 fn assert_same_times(kube: &[u64], ours: &[u64]) {
     assert_eq!(kube.len(), ours.len(), "kube-runtime: {kube:?}, ours: {ours:?}");
     for (number, (kube, ours)) in kube.iter().zip(ours).enumerate() {
@@ -47,7 +47,7 @@ fn conflict() -> Refused {
     Refused::status(409, 0)
 }
 
-/// "Not ready yet" as an error, until 240 s have passed.
+/// The reconcile returns an error until 240 s have passed.
 #[tokio::test(start_paused = true)]
 async fn retries_after_the_delay_of_the_error_policy() {
     for error in [|| Refused(None), conflict, || Refused::status(429, 30), || Refused::status(503, 0)] {
@@ -94,7 +94,7 @@ async fn waits_for_a_change_when_the_error_policy_says_so() {
     assert_eq!(ours.of("a"), [0]);
 }
 
-/// Another writer changes the object twenty times in 400 ms, and each reconcile in between conflicts with it.
+/// Another writer changes the object twenty times in 400 ms, and each reconcile in between conflicts. Returns when the object is reconciled.
 async fn after_a_burst_of_conflicts(engine: Engine, config: Config) -> u64 {
     let (server, over) = (one(), Instant::now() + 400 * MILLI);
     let reconcile = move |_| async move {
@@ -123,10 +123,10 @@ async fn a_burst_of_conflicts_stalls_no_object() {
     }
     let config = Config::default().conflict_backoff(10 * MILLI..=300 * SECOND);
     let reconciled = after_a_burst_of_conflicts(Engine::Flyball, config).await;
-    assert!(reconciled <= 1_000, "with a schedule for conflicts: after {reconciled} ms");
+    assert!(reconciled <= 1_000, "with a conflict backoff: after {reconciled} ms");
 }
 
-/// Two hundred objects take ten minutes each; one more comes.
+/// Two hundred objects take ten minutes each, and then one quick object is created.
 #[tokio::test(start_paused = true)]
 async fn a_quick_object_does_not_wait_for_200_slow_ones() {
     let reconcile = async |map: Arc<ConfigMap>| {
@@ -149,7 +149,7 @@ async fn a_quick_object_does_not_wait_for_200_slow_ones() {
     }
 }
 
-/// A pod has thirty seconds to end.
+/// Kubernetes gives a pod thirty seconds to end.
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_finishes_what_is_in_flight_and_leaves_what_is_queued() {
     let reconcile = async |_| {
@@ -189,7 +189,7 @@ async fn a_forbidden_owned_kind_stops_nothing_else() {
     let [kube, ours] = on_both(&program, forbidden, 60 * SECOND).await;
     for ran in [&kube, &ours] {
         assert_eq!(ran.runs.iter().filter(|(_, at)| *at < 10_000).count(), 3, "{ran:?}");
-        assert!(ran.results.contains(&"!!".to_owned()), "the stream says what is wrong: {ran:?}");
+        assert!(ran.results.contains(&"!!".to_owned()), "the stream must report the failure: {ran:?}");
     }
     assert_eq!(kube.runs.len(), ours.runs.len());
 }
@@ -211,7 +211,7 @@ async fn an_owned_kind_that_is_allowed_later_catches_up() {
     }
 }
 
-/// A filter that a program has had since it ran on kube-runtime: `kube=warn`.
+/// The log filter that a program on kube-runtime may have: `kube=warn`.
 #[tokio::test(start_paused = true)]
 async fn a_forbidden_kind_is_a_warning_under_the_same_filter() {
     let mut program = Program::new(async |_| Ok(Action::await_change()), |_| unreachable!());

@@ -1,4 +1,4 @@
-//! Which changes count: predicates on owned, watched and own kinds.
+//! Predicates on owned, watched and own kinds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,7 +37,7 @@ fn run(controller: Controller<ConfigMap>) -> ReconcileStream<ConfigMap, Refused>
 
 async fn reconciled(reconciles: &mut ReconcileStream<ConfigMap, Refused>) -> Vec<String> {
     let mut names = told(&during(reconciles, SECOND * 600).await);
-    // That a version is too old, where a test says so.
+    // The stream also reports expired versions, in tests that cause them.
     names.retain(|name| name != "!!");
     names.sort();
     names.dedup();
@@ -53,26 +53,26 @@ fn labelled(owner: &str, label: &str, annotation: &str) -> Pod {
 
 const NONE: [&str; 0] = [];
 
-/// The same life of an owned and of a watched pod, of which only labels count.
+/// The same sequence of changes of an owned and of a watched pod. The predicate depends on labels only.
 async fn lives(controller: Controller<ConfigMap>, server: &ApiServer) {
     let mut reconciles = run(controller);
     assert_eq!(reconciled(&mut reconciles).await, ["a", "b"]);
     let put = |label, annotation| drop(server.put(&labelled("a", label, annotation)));
     put("1", "1");
-    assert_eq!(reconciled(&mut reconciles).await, ["a"], "it is new");
+    assert_eq!(reconciled(&mut reconciles).await, ["a"], "a new object passes the filter");
     put("1", "2");
     assert_eq!(reconciled(&mut reconciles).await, NONE);
     put("2", "2");
     assert_eq!(reconciled(&mut reconciles).await, ["a"]);
-    // Nothing is forgotten: kube-runtime's filter does so after an hour.
+    // The filter keeps its state; kube-runtime's filter forgets it after an hour.
     during(&mut reconciles, 7_200 * SECOND).await;
     put("2", "3");
     assert_eq!(reconciled(&mut reconciles).await, NONE);
-    // There and back is two changes, however quick.
+    // A change and its reversal are two changes, even in quick succession.
     put("3", "3");
     put("2", "3");
     assert_eq!(reconciled(&mut reconciles).await, ["a"]);
-    // A change that only a list brings.
+    // A change that only a relist reports.
     server.close_watches_of::<Pod>();
     put("2", "4");
     server.compact();
@@ -81,7 +81,7 @@ async fn lives(controller: Controller<ConfigMap>, server: &ApiServer) {
     put("4", "4");
     server.compact();
     assert_eq!(reconciled(&mut reconciles).await, ["a"]);
-    // It goes, seen and unseen, and another one of this name comes.
+    // The object is deleted, once received by the watch and once missed, and another object of the same name is created.
     assert!(server.delete::<Pod>("default", "p"));
     assert_eq!(reconciled(&mut reconciles).await, ["a"]);
     put("4", "4");
@@ -94,7 +94,7 @@ async fn lives(controller: Controller<ConfigMap>, server: &ApiServer) {
     server.close_watches_of::<Pod>();
     assert!(server.delete::<Pod>("default", "p"));
     server.compact();
-    assert_eq!(reconciled(&mut reconciles).await, ["a"], "a deletion that was not seen");
+    assert_eq!(reconciled(&mut reconciles).await, ["a"], "a missed deletion passes the filter");
 }
 
 #[tokio::test(start_paused = true)]
@@ -114,7 +114,7 @@ async fn of_watched_objects_what_the_predicate_looks_at_counts() {
         let owners = pod.owner_references().to_vec();
         owners.into_iter().map(|owner| ObjectRef::new(&owner.name).within("default"))
     };
-    // Labels, and nothing of what the server counts up.
+    // The predicate depends on labels, and on nothing that the server changes.
     let labels = predicates::labels.combine(|_: &Pod| None);
     let config = watcher::Config::default();
     lives(controller(&server).watches_filtered(pods, config, labels, owner), &server).await;
@@ -160,7 +160,7 @@ async fn a_predicate_that_panics_lets_the_change_through() {
     }
 }
 
-/// The same predicate in kube-runtime's filter and in ours, over the same changes: ours lets through what that does, and deletions.
+/// The same predicate in kube-runtime's filter and in flyball's, over the same changes: flyball's accepts the same changes, and deletions.
 #[test]
 fn a_predicate_of_kubes_judges_changes_as_its_filter_does() {
     type Judge = fn(&Pod) -> Option<u64>;

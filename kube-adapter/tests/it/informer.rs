@@ -1,4 +1,4 @@
-//! An informer of an `Api` beside an API server in memory: what it asks, and that in the end it knows what is true.
+//! An informer of an `Api` against an API server in memory: its requests, and the final content of its cache.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ fn truth(server: &ApiServer) -> Vec<String> {
     truth
 }
 
-/// Waits until the cache knows what is true.
+/// Waits until the cache has the objects of the server.
 async fn agreed<K: Resource + Send + Sync + 'static>(cache: &Informer<NamespacedName, K>, truth: &[String]) {
     let mut changes = cache.subscribe();
     while known(cache) != truth {
@@ -58,7 +58,7 @@ async fn agreed<K: Resource + Send + Sync + 'static>(cache: &Informer<Namespaced
     }
 }
 
-/// The queries of the requests, without what they have in common.
+/// Returns the queries of the requests, without the parameters that all of them have.
 fn asked(server: &ApiServer, verb: Verb) -> Vec<String> {
     let short = |(name, value): (&String, &String)| match &**name {
         "timeoutSeconds" | "watch" | "allowWatchBookmarks" => None,
@@ -88,7 +88,7 @@ async fn a_cache_of_a_server_is_listed_once_and_then_watched() {
     agreed(&cache, &truth(&server)).await;
     assert_eq!(cache.store().by_index(&BY_VALUE, "1").unwrap().len(), 2);
     assert_eq!((cache.status().relists, asked(&server, Verb::List).len()), (0, 1));
-    // A connection that ends, in order or not, is followed by a watch from where it was.
+    // After the end of a connection, normal or not, the watch continues from the last version.
     for end in [ApiServer::close_watches, ApiServer::break_watches] {
         tokio::time::advance(Duration::from_secs(5)).await;
         end(&server);
@@ -149,7 +149,7 @@ async fn a_history_that_is_forgotten_is_followed_by_a_list_not_older_than_what_i
     assert_eq!(cache.status().relists, 1);
 }
 
-/// The lists of a cache of more objects than a page has: the first one, and one after the history was forgotten.
+/// Returns the lists of a cache whose objects do not fit into one page: the first list, and a relist after the history was dropped.
 async fn first_list_and_relist(config: Config, page_size: Option<u32>) -> Vec<String> {
     let server = server(501);
     let mut builder = informer(Api::<ConfigMap>::all(server.client()), config);
@@ -167,7 +167,7 @@ async fn first_list_and_relist(config: Config, page_size: Option<u32>) -> Vec<St
 
 #[tokio::test(start_paused = true)]
 async fn relists_from_the_cache_of_the_server_after_a_paged_first_list() {
-    // Asked for with a limit, servers before KEP-4988 read it from etcd.
+    // With a limit, servers before KEP-4988 read the list from etcd.
     let lists = first_list_and_relist(Config::default(), None).await;
     assert_eq!(lists, ["limit=500", "continue&limit=500", "resourceVersion=502"]);
     let lists = first_list_and_relist(Config::default().any_semantic(), None).await;
@@ -203,7 +203,7 @@ async fn a_list_goes_on_as_long_as_its_body_arrives() {
     let script = Script::of([list, watch]);
     let api = Api::<ConfigMap>::all(script.client());
     let (cache, run) = informer(api, Config::default()).timer(TokioTimer::current()).build().unwrap();
-    // The time in which it does not run does not count either.
+    // The time before the informer runs does not count.
     tokio::time::sleep(Duration::from_secs(300)).await;
     let running = tokio::spawn(run);
     for piece in two_maps().as_bytes().chunks(16) {
@@ -235,7 +235,7 @@ async fn a_list_that_stops_arriving_is_asked_for_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_controller_sets_the_timeout_and_the_pages_of_its_own_lists() {
-    // Nothing is answered.
+    // No request is answered.
     let script = Script::default();
     let config = flyball_kube::Config::default()
         .request_timeout(Duration::from_secs(600))
@@ -327,7 +327,7 @@ async fn selectors_namespaces_and_metadata_alone() {
     assert_eq!(known(&meta), truth(&server));
     assert!(namespaces.store().get("ns").is_some());
 
-    // An object that no longer matches leaves.
+    // An object that no longer matches is removed.
     server.put(&object("map-0", "1"));
     agreed(&some, &["map-2@4".to_owned()]).await;
     agreed(&meta, &truth(&server)).await;
@@ -342,7 +342,7 @@ async fn a_silent_connection_is_given_up() {
     agreed(&cache, &truth(&server)).await;
     server.stall_watches();
     server.put(&object("map-0", "2"));
-    // The paused clock goes on to the deadline of the watch.
+    // The paused clock advances to the deadline of the watch.
     agreed(&cache, &truth(&server)).await;
     assert_eq!((cache.status().relists, asked(&server, Verb::Watch).len()), (0, 2));
 }
@@ -365,7 +365,7 @@ async fn flow_control_is_obeyed_and_does_not_cost_a_list() {
     assert_eq!((cache.status().relists, asked(&server, Verb::List).len()), (0, 1));
 }
 
-/// Whatever goes wrong in between, and however often, in the end the cache is the server.
+/// Random faults, in any number. In the end the cache has the objects of the server.
 #[tokio::test(start_paused = true)]
 async fn any_mixture_of_faults_ends_in_what_is_true() {
     for seed in 0..60 {

@@ -1,4 +1,4 @@
-//! Controllers of which one replica works, on tokio's paused clock: rolling updates, and what begins when the lease cannot be renewed.
+//! Controllers of which one replica is the leader, on tokio's paused clock: rolling updates, and reconciles around the renew deadline.
 
 use std::future::pending;
 use std::io;
@@ -36,11 +36,11 @@ fn cluster() -> ApiServer {
     cluster
 }
 
-/// What all replicas do.
+/// The work that all replicas share.
 #[derive(Default)]
 struct Work {
     at_work: AtomicUsize,
-    /// Who reconciled what, and when it began.
+    /// The reconciles, with the replica and the start time of each.
     log: Mutex<Vec<Begun>>,
 }
 
@@ -48,9 +48,9 @@ struct Begun {
     replica: String,
     object: String,
     at: Instant,
-    /// How long ago its last renewal was sent.
+    /// The time since the last renewal was sent.
     renewed: Duration,
-    /// How many others were at work.
+    /// The number of other replicas at work.
     others: usize,
 }
 
@@ -60,10 +60,10 @@ impl Work {
         log.iter().filter(|begun| begun.replica == replica).map(|begun| begun.object.clone()).collect()
     }
 
-    /// One works at a time, and begins nothing when its lease is past the renew deadline.
+    /// Checks that one replica works at a time, and that no reconcile starts after the renew deadline of its lease.
     fn check(&self) {
         for Begun { replica, object, at, renewed, others } in &*self.log.lock() {
-            assert_eq!(*others, 0, "{replica} began {object} at {at:?}, while another worked");
+            assert_eq!(*others, 0, "{replica} began {object} at {at:?}, while another replica worked");
             assert!(
                 *renewed < 10 * SECOND,
                 "{replica} began {object} at {at:?}, {renewed:?} after its last renewal"
@@ -72,7 +72,7 @@ impl Work {
     }
 }
 
-/// A process: a controller that does the work as long as it leads.
+/// A replica: a controller that does the work while it leads.
 struct Replica {
     monitor: Monitor,
     status: LeaderStatus,
@@ -85,7 +85,7 @@ impl Replica {
         Self::start_over(cluster.client(), cluster, name, work, takes)
     }
 
-    /// With a way of its own to the lease.
+    /// Starts a replica with a separate client for the Lease.
     fn start_over(
         leases: Client,
         cluster: &ApiServer,
@@ -113,7 +113,7 @@ impl Replica {
         Self { monitor, status, stop: Some(stop), ended }
     }
 
-    /// As a kubelet: looks at it each second.
+    /// Polls the readiness each second, like a kubelet.
     async fn is_ready_within(&self, limit: Duration) -> bool {
         let start = Instant::now();
         while start.elapsed() < limit {
@@ -125,7 +125,7 @@ impl Replica {
         false
     }
 
-    /// SIGTERM, and how it ends.
+    /// Stops the replica like SIGTERM, and returns the outcome of its election.
     async fn stop(mut self) -> ElectionOutcome<()> {
         self.stop.take();
         self.ended.await.unwrap()
@@ -136,7 +136,7 @@ type Context = (String, Arc<Work>, LeaderStatus, Duration);
 
 async fn reconcile(map: Arc<ConfigMap>, context: Arc<Context>) -> Result<Action, Refused> {
     let (replica, work, status, takes) = &*context;
-    // A panic would be that of the object alone.
+    // A panic here would only fail the object, so the violation is recorded.
     let others = work.at_work.fetch_add(1, Ordering::SeqCst);
     let (object, renewed) = (map.name_any(), status.since_last_renewal().unwrap());
     work.log.lock().push(Begun { replica: replica.clone(), object, at: Instant::now(), renewed, others });
@@ -162,15 +162,15 @@ async fn a_rolling_update_replaces_the_leader_by_a_replica_that_was_ready_before
     for n in 1..4 {
         let name = format!("replica-{n}");
         let new = Replica::start(&cluster, &name, &work, SECOND / 10);
-        // The rollout waits for this, and the old one goes on meanwhile.
+        // The rollout waits for the new replica to be ready, while the old one goes on.
         assert!(new.is_ready_within(60 * SECOND).await, "{name}: {:?}", new.monitor.ready());
         sleep(60 * SECOND).await;
         assert!(old.status.is_leader() && !new.status.is_leader());
-        assert_eq!(work.of(&name), Vec::<String>::new(), "it does not lead");
+        assert_eq!(work.of(&name), Vec::<String>::new(), "a standby must not reconcile");
         assert_eq!(new.monitor.live(SECOND), Ok(()));
 
         assert_eq!(old.stop().await, ElectionOutcome::Done(()));
-        sleep(5 * SECOND).await; // 2.2 retry periods, and not a lease
+        sleep(5 * SECOND).await; // 2.2 retry periods, which is shorter than the lease
         assert!(new.status.is_leader());
         assert!(work.of(&name).contains(&"a".to_owned()));
         assert_eq!(new.monitor.ready(), Ok(()));
@@ -191,10 +191,10 @@ async fn no_reconcile_begins_after_the_renew_deadline() {
     let ended = replica.ended.await.unwrap();
     assert!(matches!(ended, ElectionOutcome::Lost(LossReason::NotRenewed, _)), "{ended:?}");
     work.check();
-    assert!(work.log.lock().last().unwrap().renewed > 9 * SECOND, "it was busy until then");
+    assert!(work.log.lock().last().unwrap().renewed > 9 * SECOND, "the replica must have worked until the deadline");
 }
 
-/// What becomes of a replica's requests for the Lease.
+/// What happens to a replica's requests for the Lease.
 #[derive(Clone, Copy, Default, PartialEq)]
 enum Connection {
     #[default]
@@ -202,21 +202,21 @@ enum Connection {
     Refused,
     /// Requests do not arrive.
     RequestsLost,
-    /// Requests are carried out, and not answered.
+    /// Requests are carried out, but not answered.
     AnswersLost,
-    /// Writes are carried out, and not answered.
+    /// Writes are carried out, but not answered.
     AnswersOfWritesLost,
-    /// Requests are carried out after this long, and answered after as long again.
+    /// Requests are carried out after this delay, and answered after the same delay again.
     Slow(Duration),
 }
 
-/// A client whose requests fare as `connection` says.
+/// Returns a client whose requests depend on `connection`.
 fn client_over(connection: &Arc<Mutex<Connection>>, cluster: &ApiServer) -> Client {
     let (connection, cluster) = (connection.clone(), cluster.clone());
     let service = service_fn(move |request: Request<Body>| {
         let (mut server, connection) = (cluster.clone(), *connection.lock());
         let writes = request.method() != Method::GET;
-        // As on a server: what has arrived is carried out, also if the client has given up.
+        // As on a real server, a request that has arrived is carried out, even if the client has given up.
         let served = tokio::spawn(async move {
             let delay = match connection {
                 Connection::Refused => return Err(io::ErrorKind::ConnectionRefused.into()),
@@ -244,7 +244,8 @@ fn seeds(cases: u64) -> impl Iterator<Item = u64> {
     first..first + number("FLYBALL_CASES").unwrap_or(cases)
 }
 
-/// Of several replicas, whose way to the lease is lost and found, and which are stopped and started, one works at a time, and none begins anything that it may not.
+/// Several replicas lose and regain their connection to the Lease, and are stopped and started. One works at a time, and no reconcile starts after a
+/// renew deadline.
 #[test]
 fn in_random_elections_one_works_and_begins_nothing_after_the_renew_deadline() {
     let (mut begun, mut terms, mut lost) = (0, 0, 0);
@@ -297,7 +298,7 @@ fn in_random_elections_one_works_and_begins_nothing_after_the_renew_deadline() {
         });
     }
     if std::env::var("FLYBALL_CASES").is_err() {
-        assert!(begun > 3_000 && terms > 30 && lost > 10, "{begun} begun, {terms} terms, {lost} lost");
+        assert!(begun > 3_000 && terms > 30 && lost > 10, "{begun} reconciles, {terms} terms, {lost} losses");
     }
 }
 
@@ -309,7 +310,7 @@ async fn a_standby_does_not_say_that_it_has_begun() {
     cluster.register::<Secret>();
     let forbidden = |what: &str| Status::failure(what, "Forbidden").with_code(403);
     cluster.fail_next(RequestMatcher::any().resource::<Secret>(), u32::MAX, forbidden("secrets"));
-    // So it is never elected.
+    // The replica cannot read the Lease, so it is never elected.
     cluster.fail_next(RequestMatcher::any().resource::<Lease>(), u32::MAX, forbidden("leases"));
     let mut election = Election::builder(cluster.client(), "ns", "l", "a").build().unwrap();
     let all = watcher::Config::default;

@@ -1,4 +1,4 @@
-//! A subscriber of `tracing` that writes down what it is told.
+//! A `tracing` subscriber that records log lines.
 
 use std::fmt::{Debug, Write};
 use std::sync::{Arc, Once};
@@ -10,7 +10,7 @@ use tracing::subscriber::{Interest, set_global_default};
 use tracing::{Event, Metadata, Subscriber};
 use tracing_core::span::Current;
 
-/// Writes down what is told, each line with the spans that it is told in. For one thread.
+/// Records each event as a line, with its spans. For one thread.
 #[derive(Clone)]
 pub(crate) struct Lines {
     state: Arc<Mutex<State>>,
@@ -18,14 +18,14 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// Of what the filter lets through.
+    /// Records the events that the filter accepts.
     pub(crate) fn of(filter: fn(&Metadata<'_>) -> bool) -> Self {
         static UNDECIDED: Once = Once::new();
         UNDECIDED.call_once(|| _ = set_global_default(Undecided));
         Self { state: Arc::default(), filter }
     }
 
-    /// What this crate, and kube-runtime, says.
+    /// Records the events of this crate and of kube-runtime.
     pub(crate) fn ours() -> Self {
         Self::of(|metadata| {
             ["flyball_kube", "kube_runtime"].iter().any(|of| metadata.target().starts_with(of))
@@ -36,16 +36,16 @@ impl Lines {
         self.state.lock().lines.clone()
     }
 
-    /// Those with this word.
+    /// Returns the lines that contain this word.
     pub(crate) fn with(&self, word: &str) -> Vec<String> {
         self.all().into_iter().filter(|line| line.contains(word)).collect()
     }
 }
 
-/// The default of all threads: wants nothing, and keeps `tracing` from remembering that nobody does.
+/// The default subscriber of all threads. It records nothing, and keeps `tracing` from caching that no subscriber is interested.
 ///
-/// Tests run beside each other. A line that a thread without a subscriber comes to first, just as another one sets its own, would
-/// otherwise be off for both.
+/// Tests run concurrently. Without it, a call site that a thread without a subscriber reaches first, while another thread sets its subscriber, would
+/// be disabled for both.
 struct Undecided;
 
 impl Subscriber for Undecided {

@@ -1,4 +1,4 @@
-//! What needs no cluster.
+//! Tests that need no cluster.
 
 mod applier;
 mod controller;

@@ -1,4 +1,4 @@
-//! An API server that says what a test wrote down for it, word by word, also what no server should say.
+//! An API server that sends exactly the answers that a test specifies, including invalid ones.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,11 +17,11 @@ use tower::{BoxError, service_fn};
 
 /// One answer.
 pub(crate) enum Answer {
-    /// With this status and these headers.
+    /// A response with this status, these headers and this body.
     Text(u16, HeaderMap, String),
-    /// What is sent to the other end, until that is dropped.
+    /// A response whose body is sent by the other end of the channel, until that end is dropped.
     Lines(UnboundedReceiver<io::Result<String>>),
-    /// None: the connection fails.
+    /// No response: the connection fails.
     Failed(io::Error),
 }
 
@@ -35,7 +35,7 @@ impl Answer {
         Self::Text(code.try_into().unwrap(), HeaderMap::new(), value.to_string())
     }
 
-    /// A watch, and the end that says what it tells.
+    /// Returns a watch, and the end that sends its lines.
     pub(crate) fn watch() -> (Self, Lines) {
         let (lines, told) = unbounded_channel();
         (Self::Lines(told), Lines(lines))
@@ -59,7 +59,7 @@ impl Lines {
     }
 }
 
-/// What was asked, and what is still to be answered; when that is used up, nothing is answered any more.
+/// The requests so far, and the answers to come. Once all answers are used, requests hang.
 #[derive(Clone, Default)]
 pub(crate) struct Script(Arc<Mutex<State>>);
 
@@ -94,7 +94,7 @@ impl Script {
         Client::new(service, "default")
     }
 
-    /// What was asked, as path and query.
+    /// Returns the requests, as path and query.
     pub(crate) fn asked(&self) -> Vec<String> {
         let text = |request: &Request<()>| {
             request.uri().to_string().replace("?&", "?").trim_end_matches('?').to_owned()
@@ -102,7 +102,7 @@ impl Script {
         self.0.lock().asked.iter().map(text).collect()
     }
 
-    /// A header of the last request.
+    /// Returns a header of the last request.
     pub(crate) fn header(&self, name: &str) -> Option<String> {
         let state = self.0.lock();
         state.asked.last()?.headers().get(name).map(|value| value.to_str().unwrap().to_owned())

@@ -1,4 +1,4 @@
-//! One type of selectors: what is converted selects the same, and what cannot be converted is an error.
+//! Conversions of selectors: a converted selector selects the same objects, and a selector that cannot be converted is an error.
 
 use std::collections::BTreeMap;
 
@@ -75,7 +75,7 @@ fn matches(selector: &Selector, labels: &BTreeMap<String, String>) -> bool {
     selector.matches(|key| labels.get(key).map(String::as_str))
 }
 
-/// Whether only this crate's type has words for it.
+/// Returns whether only this crate's type can express the selector.
 fn is_inexpressible(selector: &Selector) -> bool {
     selector.requirements().is_none_or(|all| {
         all.iter().any(|one| {
@@ -103,7 +103,7 @@ fn conversions_agree_on_random_labels_and_round_trip() {
                 assert!(!is_inexpressible(&selector), "{seed}: {selector}");
                 assert_eq!(Selector::from_kube(&kube), selector, "{seed}");
                 assert_eq!(Selector::from_label_selector(&spec).as_ref(), Ok(&selector), "{seed}");
-                // kube's own reading of what is in the spec.
+                // kube converts the selector of the spec by its own code.
                 let by_kube = KubeSelector::try_from(spec).unwrap();
                 for labels in &all_labels {
                     assert_eq!(kube.matches(labels), matches(&selector, labels), "{seed}: {selector}");
@@ -150,7 +150,7 @@ fn what_has_no_form_is_an_error_that_names_the_label() {
     assert!(Selector::from_label_selector(&LabelSelector::default()).unwrap().is_everything());
 }
 
-/// The API server in memory parses selectors by itself: it reads what the cache reads, and selects the same.
+/// The API server in memory has its own parser of selectors: it accepts the same text as the cache's, and selects the same objects.
 #[tokio::test(start_paused = true)]
 async fn the_server_in_memory_selects_what_the_cache_selects() {
     let server = ApiServer::new();

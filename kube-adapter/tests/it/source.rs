@@ -1,4 +1,4 @@
-//! What a source asks, and what it makes of the answers.
+//! The requests of a source, and how it decodes the answers.
 
 use std::io;
 use std::time::Duration;
@@ -48,7 +48,7 @@ fn api_error(error: &SourceError) -> &ApiError {
     error.cause().and_then(|cause| cause.downcast_ref()).unwrap()
 }
 
-/// What each of these asks for in a list is written beside it.
+/// Returns the queries that these list requests send.
 async fn asked_for_lists(config: Config, requests: Vec<ListRequest>) -> Vec<String> {
     let script = Script::of(requests.iter().map(|_| Answer::json(&list(&[], 7))));
     let source = source(&script, config);
@@ -194,7 +194,7 @@ async fn a_connection_that_is_lost_ends_a_watch_and_anything_else_fails_it() {
     for kind in [ConnectionReset, TimedOut, UnexpectedEof] {
         let (answer, lines) = Answer::watch();
         let mut watch = source(&Script::of([answer]), Config::default()).watch(from(7)).await.unwrap();
-        // As a TLS stack wraps it.
+        // As a TLS stack wraps the error.
         lines.fail(io::Error::other(io::Error::from(kind)));
         assert!(watch.next().await.is_none(), "{kind}");
     }

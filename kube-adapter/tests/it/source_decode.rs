@@ -1,4 +1,4 @@
-//! Objects that cannot be read, and whose thread reads those that can.
+//! Objects that cannot be decoded, and the thread on which pages are decoded.
 
 use std::borrow::Cow;
 use std::sync::mpsc;
@@ -68,7 +68,7 @@ async fn objects_of_a_list_that_cannot_be_read_are_left_out_and_counted() {
     assert_eq!((names, page.version), (vec!["a".to_owned(), "c".to_owned()], Version::new(7)));
     assert_eq!(page.continuation.as_deref(), Some("more"));
     assert_eq!(skipped.get(), 5);
-    // Where all can be read, a name is still needed.
+    // If all objects can be decoded, an object without a name is still skipped.
     assert_eq!(source.list(LIST).await.unwrap().items.len(), 1);
     assert_eq!(skipped.get(), 6);
 }
@@ -93,7 +93,7 @@ async fn an_object_keeps_no_room_in_its_metadata() {
     }
 }
 
-/// What a watch from this version makes of these lines.
+/// Returns the events that a watch from this version returns for these lines.
 async fn told<K>(from: u64, lines: &[Value]) -> (Vec<Result<WatchEvent<String>, SourceErrorKind>>, u64)
 where
     K: Resource<DynamicType = ()> + serde::de::DeserializeOwned + Send + Sync + 'static,
@@ -133,11 +133,11 @@ async fn an_event_that_cannot_be_read_is_skipped_and_its_version_is_not() {
     let at = |version| Ok(WatchEvent::Bookmark(Version::new(version)));
     let added = || Ok(WatchEvent::Added("c".to_owned()));
     assert_eq!(told::<ConfigMap>(7, &lines).await, (vec![at(8), at(9), at(10), at(11), added()], 6));
-    // What exists is told in no order at first: a version would hide the older ones.
+    // A watch without a version starts with all objects in no order: the version of a bookmark would hide older ones.
     assert_eq!(told::<ConfigMap>(0, &lines).await, (vec![added()], 6));
 }
 
-/// An object that is none without its data.
+/// A type that cannot be decoded without its data.
 #[derive(serde::Deserialize)]
 struct Strict {
     metadata: ObjectMeta,
@@ -185,17 +185,17 @@ async fn the_metadata_of_an_object_that_cannot_be_read_is_told_at_its_end() {
         json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": "u"}]);
     gone["metadata"]["labels"] = json!({"app": "web"});
     end.tell("DELETED", &gone);
-    // Where the metadata is what cannot be read, the cache has to find out by a list.
+    // If the metadata cannot be decoded, the cache has to relist.
     gone["metadata"]["labels"] = json!(["app"]);
     end.tell("DELETED", &gone);
     let mut watch = source::<ConfigMap>([answer]).watch(watch(7)).await.unwrap();
-    let Some(Ok(WatchEvent::Deleted(map))) = watch.next().await else { panic!("it is gone") };
+    let Some(Ok(WatchEvent::Deleted(map))) = watch.next().await else { panic!("the deletion was not delivered") };
     assert_eq!((&*map.owner_references()[0].name, &*map.labels()["app"]), ("owner", "web"));
-    assert_eq!(map.uid(), None, "so that the cache tells what it knows");
+    assert_eq!(map.uid(), None, "the uid is cleared, so that the cache delivers its stored state");
     assert_eq!(watch.next().await.unwrap().unwrap_err().kind(), SourceErrorKind::Other);
 }
 
-/// Notes the thread it is read on, and waits there until it may go on.
+/// Records the thread on which it is decoded, and waits there until the gate opens.
 struct Watched(ConfigMap);
 
 static THREADS: parking_lot::Mutex<Vec<ThreadId>> = parking_lot::Mutex::new(Vec::new());
@@ -205,7 +205,7 @@ impl<'de> Deserialize<'de> for Watched {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let gate = GATE.lock().take();
         if let Some(gate) = gate {
-            gate.recv_timeout(Duration::from_secs(20)).expect("another task runs meanwhile");
+            gate.recv_timeout(Duration::from_secs(20)).expect("another task must run meanwhile");
         }
         THREADS.lock().push(thread::current().id());
         ConfigMap::deserialize(from).map(Self)
@@ -244,7 +244,7 @@ async fn a_large_page_is_read_on_another_thread_while_this_one_goes_on() {
     let source = source::<Watched>(answers);
     let (open, gate) = mpsc::channel();
     *GATE.lock() = Some(gate);
-    // It gets its turn only if nobody blocks the one thread there is.
+    // This task runs only if the only thread of the runtime is not blocked.
     let other = tokio::spawn(async move {
         while GATE.lock().is_some() {
             tokio::task::yield_now().await;
@@ -254,12 +254,12 @@ async fn a_large_page_is_read_on_another_thread_while_this_one_goes_on() {
     assert_eq!(source.list(LIST).await.unwrap().items.len(), 1);
     other.await.unwrap();
     assert_ne!(THREADS.lock().drain(..).collect::<Vec<_>>(), [thread::current().id()]);
-    // Not worth the way.
+    // A small page is decoded inline.
     assert_eq!(source.list(LIST).await.unwrap().items.len(), 1);
     assert_eq!(THREADS.lock().drain(..).collect::<Vec<_>>(), [thread::current().id()]);
 }
 
-/// How many turns another task of the one thread gets while a watch is read that always has more.
+/// Returns how many times another task of the thread runs while a watch is read that always has more data.
 async fn turns(events: usize, size: usize) -> usize {
     let (answer, lines) = Answer::watch();
     let mut watch = source::<ConfigMap>([answer]).watch(watch(7)).await.unwrap();
@@ -278,7 +278,7 @@ async fn turns(events: usize, size: usize) -> usize {
 
 #[tokio::test(flavor = "current_thread")]
 async fn a_watch_that_always_has_more_gives_way_the_sooner_the_larger_its_events() {
-    // Of two the first is before it begins, the last after its end.
+    // Two of the runs are outside the read: one before its start, one after its end.
     assert!((8..20).contains(&(turns(1000, 10).await - 2)));
     assert!((36..60).contains(&(turns(200, 100_000).await - 2)));
 }
@@ -292,7 +292,7 @@ fn stored(name: &str, uid: &str) -> ConfigMap {
     serde_json::from_value(with_uid(object(name, 1), uid)).unwrap()
 }
 
-/// Which of these the source says are there, unread: those of the identity u, and b of another one.
+/// Returns which of these stored objects the source reports as unreadable; `b` is asked for with two uids.
 fn unread(source: &ApiSource<ConfigMap>) -> Vec<String> {
     let asked = [("a", "u"), ("b", "u"), ("b", "v"), ("c", "u"), ("d", "u")];
     let there = asked.iter().filter(|(name, uid)| source.is_unreadable(&stored(name, uid)));
@@ -308,9 +308,9 @@ async fn what_a_list_could_not_read_is_there_until_another_list() {
     let source = source::<ConfigMap>([first, last, other].each_ref().map(Answer::json));
     source.list(LIST).await.unwrap();
     source.list(ListRequest { continuation: Some("more".to_owned()), ..LIST }).await.unwrap();
-    assert_eq!(unread(&source), ["b u", "d u"], "of both pages; another c is there");
+    assert_eq!(unread(&source), ["b u", "d u"], "objects of both pages; `c` has another uid");
     source.list(LIST).await.unwrap();
-    assert_eq!(unread(&source), ["b v"], "the one that was known is gone");
+    assert_eq!(unread(&source), ["b v"], "the object with the old uid is gone");
 }
 
 #[tokio::test]
@@ -321,24 +321,24 @@ async fn what_a_streaming_list_could_not_read_is_there_unless_it_ends_meanwhile(
     assert_eq!(unread(&source), ["a u"]);
     let request = WatchRequest { streaming_list: true, ..watch(0) };
     let mut watch = source.watch(request).await.unwrap();
-    assert!(unread(&source).is_empty(), "it begins anew");
+    assert!(unread(&source).is_empty(), "a new list starts empty");
     for name in ["b", "c", "d"] {
         lines.tell("ADDED", &with_uid(bad(name, 2), "u"));
     }
-    // Once by its name alone, once as it was.
+    // One deletion has an unreadable object, the other a readable one.
     lines.tell("DELETED", &with_uid(bad("c", 3), "u"));
     lines.tell("DELETED", &with_uid(object("d", 4), "u"));
     let ends = json!({"k8s.io/initial-events-end": "true"});
     let meta = json!({"resourceVersion": "5", "annotations": ends});
     lines.tell("BOOKMARK", &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}));
-    // Three that cannot be read, two ends, and that of the list.
+    // Three unreadable objects, two deletions, and the end of the list.
     for at in 0..6 {
         let event = watch.next().await.unwrap().unwrap();
         assert_eq!(matches!(event, WatchEvent::Deleted(_)), (3..5).contains(&at), "{at}");
         assert_eq!(matches!(event, WatchEvent::InitialListEnd(_)), at == 5, "{at}");
     }
     assert_eq!(unread(&source), ["b u"]);
-    // From here on events say it all.
+    // After the list, the events alone determine the state.
     lines.tell("MODIFIED", &with_uid(bad("a", 6), "u"));
     assert!(watch.next().await.unwrap().is_ok());
     assert_eq!(unread(&source), ["b u"]);
@@ -382,7 +382,7 @@ async fn an_object_that_is_listed_and_cannot_be_read_stays_until_it_is_gone() {
     lines.tell("DELETED", &with_uid(bad("b", 9), "u"));
     let told = loop {
         let change = tokio::time::timeout(Duration::from_secs(600), changes.next()).await;
-        let change = change.ok().flatten().expect("it is told");
+        let change = change.ok().flatten().expect("the deletion must be delivered");
         if change.key().as_str() == "x/b" && change.kind().is_deletion() {
             break change;
         }
@@ -392,12 +392,12 @@ async fn an_object_that_is_listed_and_cannot_be_read_stays_until_it_is_gone() {
     assert_eq!(
         (last.data.as_ref().unwrap().len(), &*last.resource_version().unwrap()),
         (1, "8"),
-        "as it was known"
+        "the last readable state"
     );
     assert_eq!(versions(), ["a@8"]);
 }
 
-/// An object as text, deeper than is read, in its metadata and beside it.
+/// Returns an object as text, nested deeper than the decoder accepts, in its metadata or beside it.
 fn deep(name: &str) -> String {
     let deep = format!("{}1{}", r#"{"f:a":"#.repeat(200), "}".repeat(200));
     let meta = r#""namespace":"x","uid":"u","resourceVersion":"6","managedFields":"#;
@@ -451,7 +451,7 @@ async fn who_has_lost_an_identity_is_nobody_else() {
     source.list(LIST).await.unwrap();
     let mut stored = stored("a", "u");
     stored.metadata.uid = None;
-    assert!(source.is_unreadable(&stored), "a transformation may take it away");
+    assert!(source.is_unreadable(&stored), "a transformation may remove the uid");
     stored.metadata.uid = Some("v".to_owned());
     assert!(!source.is_unreadable(&stored));
 }
@@ -481,7 +481,7 @@ async fn streaming_lists_keep_what_the_last_of_them_could_not_read() {
         "ERROR",
         &json!({"kind": "Status", "code": 410, "reason": "Expired", "status": "Failure", "message": "old"}),
     );
-    // It breaks off, and what it said with it.
+    // The stream breaks off, and its objects no longer count.
     two.tell("ADDED", &with_uid(bad("a", 6), "u"));
     drop(two);
     three.tell("ADDED", &with_uid(bad("b", 7), "u"));

@@ -1,4 +1,4 @@
-//! What an error of the server or of the connection means to an informer, and to those who know kube's errors.
+//! Errors of the server and of the connection: their kinds for an informer, and the kube errors that they are converted to.
 
 use std::io;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ async fn the_kind_of_an_answer_is_client_gos() {
         (failure(410, "Gone", "gone", &none), Expired),
         (failure(410, "", "gone", &none), Expired),
         (failure(400, "Expired", "an odd code", &none), Expired),
-        // In the words of servers since 1.19, from 1.17 on and before that.
+        // The forms of servers since 1.19, since 1.17, and before 1.17.
         (failure(504, "Timeout", large, &causes("ResourceVersionTooLarge", large)), VersionTooLarge),
         (failure(504, "Timeout", "timed out", &causes("", large)), VersionTooLarge),
         (failure(504, "Timeout", "Too large resource version: 9, current: 8", &none), VersionTooLarge),
@@ -75,7 +75,7 @@ async fn the_kind_of_an_answer_is_client_gos() {
         assert_eq!(error.kind(), kind, "a watch: {status}");
         assert!(matches!(api_error(&error).watcher_error(), watcher::Error::WatchStartFailed(_)));
 
-        // As an event, and bare, as some proxies send it.
+        // As an event, and without the event, as some proxies send it.
         for line in [json!({"type": "ERROR", "object": status}), status.clone()] {
             let (answer, lines) = Answer::watch();
             let mut watch = source(answer).watch(WATCH).await.unwrap();
@@ -104,7 +104,7 @@ async fn flow_control_says_in_a_header_when_to_come_again() {
     assert_eq!(retry(error), Some(Duration::from_secs(17)));
     let error = source(busy(plain(), "17")).watch(WATCH).await.err().unwrap();
     assert_eq!(retry(error), Some(Duration::from_secs(17)));
-    // The body is more exact.
+    // The delay in the body takes precedence.
     assert_eq!(retry(source(busy(told, "17")).list(LIST).await.unwrap_err()), Some(Duration::from_secs(3)));
     let date = "Wed, 21 Oct 2026 07:28:00 GMT";
     assert_eq!(retry(source(busy(plain(), date)).list(LIST).await.unwrap_err()), None);
@@ -120,12 +120,12 @@ async fn no_answer_is_refused_however_deep_it_is_wrapped() {
         let error = source(wrapped(kind)).watch(WATCH).await.err().unwrap();
         assert_eq!(error.kind(), SourceErrorKind::ConnectionRefused, "{kind}");
     }
-    // A certificate that nobody trusts, say.
+    // For example, a certificate that is not trusted.
     let error = source(wrapped(InvalidData)).list(LIST).await.unwrap_err();
     assert_eq!(error.kind(), SourceErrorKind::Other);
 }
 
-/// By kube's own client over a socket: a request in flight as the server dies, and one that finds nobody.
+/// Uses kube's own client over a socket: the server closes the connection of a request in flight, and does not listen for the next one.
 #[tokio::test]
 async fn a_server_that_hangs_up_and_one_that_is_not_there_are_no_answers() {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
@@ -159,7 +159,7 @@ async fn an_answer_that_is_no_list_is_an_error_and_not_an_empty_list() {
     assert_eq!(source(nothing).list(LIST).await.unwrap().items, []);
 }
 
-/// The first failure of a controller's cache, as its stream reports it.
+/// Returns the first failure of a controller's cache, as the stream reports it.
 async fn first_failure(answers: impl IntoIterator<Item = Answer>) -> watcher::Error {
     let controller = Controller::new(Api::<ConfigMap>::all(Script::of(answers).client()), Config::default());
     let reconcile = async |_: Arc<ConfigMap>, _: Arc<()>| Ok::<_, io::Error>(Action::await_change());
@@ -188,12 +188,12 @@ async fn a_controller_reports_a_failure_as_kubes_watcher_does() {
         watcher::Error::WatchError(status) => assert_eq!((status.code, &*status.message), (410, "old")),
         other => panic!("{other:?}"),
     }
-    // Not to be copied, so shared.
+    // This error cannot be copied, so it is shared.
     let refused = first_failure([Answer::Failed(io::ErrorKind::ConnectionRefused.into())]).await;
     assert_eq!(
         refused.to_string(),
         "failed to perform initial object list: ServiceError: connection refused",
-        "each word once"
+        "each part of the message once"
     );
     match refused {
         watcher::Error::InitialListFailed(kube::Error::Service(error)) => {
@@ -202,7 +202,7 @@ async fn a_controller_reports_a_failure_as_kubes_watcher_does() {
         }
         other => panic!("{other:?}"),
     }
-    // Nobody answers.
+    // No request is answered.
     match first_failure([]).await {
         watcher::Error::WatchFailed(error) => {
             assert_eq!(error.to_string(), "ServiceError: no answer in time");

@@ -1,4 +1,4 @@
-//! The same while servers die and connections break.
+//! The same tests while servers are killed and connections break.
 
 use std::path::Path;
 
@@ -16,10 +16,10 @@ use super::proxy::Proxy;
 use super::{Cache, agreed, create, informer, map, ours, write};
 use crate::cluster::{Cluster, client_of, soon};
 
-/// What an informer was told: whether somebody answered, and the failure.
+/// The failures that an informer reported: whether the server answered, and the cause.
 type Told = UnboundedReceiver<(bool, BackoffCause)>;
 
-/// One of each kind, with the failures they were told of.
+/// One cache for each way to list, and the failures that they reported.
 fn caches(client: &Client) -> (Vec<Cache<ConfigMap>>, Told) {
     let (tell, told) = unbounded_channel();
     let start = |config: Config| {
@@ -28,7 +28,7 @@ fn caches(client: &Client) -> (Vec<Cache<ConfigMap>>, Told) {
         let failed = move |failure: &SourceFailure<'_>| {
             let cause = failure.error.and_then(SourceError::cause);
             let error = cause.and_then(|cause| cause.downcast_ref::<ApiError>());
-            // A watch that ended too early was one. Nobody may be interested any more.
+            // A watch that ended too early counts as an answer. `send` fails only after the test has dropped the receiver.
             _ = tell.send((error.is_none_or(|error| error.status().is_some()), failure.cause));
         };
         informer(api, config).on_error(failed).start().unwrap()
@@ -36,7 +36,7 @@ fn caches(client: &Client) -> (Vec<Cache<ConfigMap>>, Told) {
     (vec![start(ours()), start(ours().page_size(7)), start(ours().streaming_lists())], told)
 }
 
-/// Some changes of each sort, the more different the round.
+/// Writes changes of each kind; the values differ in each round.
 async fn change(api: &Api<ConfigMap>, round: usize) {
     for n in 0..20 {
         write(api, &format!("map-{}", 20 + n), &round.to_string()).await.unwrap();
@@ -60,7 +60,7 @@ async fn a_server_that_is_killed_and_comes_back() {
     for round in 0..2 {
         change(&api, round).await;
         block_in_place(|| cluster.kill_api_server()).unwrap();
-        // Nobody listens, and somebody has found out.
+        // Waits until a cache has noticed that the server refuses connections.
         while let (answered, cause) = soon(told.recv()).await.unwrap()
             && cause != BackoffCause::Failed(SourceErrorKind::ConnectionRefused)
         {
@@ -75,7 +75,7 @@ async fn a_server_that_is_killed_and_comes_back() {
     while let Ok((answered, _)) = told.try_recv() {
         answers += u64::from(answered);
     }
-    // Who is given no answer need not list again; one that starts may give some.
+    // A cache that gets no answer need not relist. A server that is starting may give some answers.
     let relists: u64 = caches.iter().map(|cache| cache.status().relists).sum();
     assert!(relists <= answers, "{relists} lists after {answers} failures");
 }
@@ -158,7 +158,7 @@ async fn change_some(api: &Api<ConfigMap>, round: usize) {
     }
 }
 
-/// A client that goes by another port of this machine.
+/// Returns a client that connects to another local port.
 async fn client_through(kubeconfig: &Path, port: u16) -> Client {
     let kubeconfig = Kubeconfig::read_from(kubeconfig).unwrap();
     let mut config =

@@ -1,14 +1,14 @@
-//! A wire that a test can cut.
+//! A TCP proxy whose connections a test can cut.
 
 use std::io;
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// Forwards connections of a local port. Dropped, it cuts them.
+/// Forwards connections of a local port. Dropping it cuts them.
 pub(super) struct Proxy {
     pub(super) port: u16,
-    /// How often it was cut: whoever began before is over.
+    /// The number of cuts: a connection that began before the last cut is over.
     cut: watch::Sender<u64>,
 }
 
@@ -32,7 +32,7 @@ impl Proxy {
         proxy
     }
 
-    /// Breaks every connection there is.
+    /// Breaks all current connections.
     pub(super) fn cut(&self) {
         self.cut.send_modify(|cuts| *cuts += 1);
     }

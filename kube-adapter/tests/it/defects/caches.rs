@@ -1,4 +1,4 @@
-//! Those of caches and of who listens to them.
+//! Defects of caches and of their subscribers.
 
 use std::cell::Cell;
 use std::sync::mpsc;
@@ -24,7 +24,7 @@ fn cache(server: &flyball_kube_testing::ApiServer) -> Informer<NamespacedName, C
     informer(maps(server), Config::default()).start().unwrap()
 }
 
-/// A subscriber that is told of an object that is gone already hangs, also when there is more.
+/// D4: with kube-runtime, a subscriber hangs when it receives an object that was deleted in the meantime, even if more events follow.
 #[tokio::test(start_paused = true)]
 async fn d4_a_delete_before_anybody_ran_stops_nobody() {
     let server = server();
@@ -54,7 +54,7 @@ async fn d4_a_delete_before_anybody_ran_stops_nobody() {
     }
 }
 
-/// A subscriber that does not ask stops the cache, and with it everybody, once a buffer is full.
+/// D5: with kube-runtime, a subscriber that does not poll stops the cache and all other subscribers, once its buffer is full.
 #[tokio::test(start_paused = true)]
 async fn d5_a_subscriber_that_is_idle_stops_nobody() {
     const OBJECTS: usize = 1_000;
@@ -71,10 +71,10 @@ async fn d5_a_subscriber_that_is_idle_stops_nobody() {
         let seen = log.seen();
         assert_eq!(seen.iter().filter(|(_, value)| value == round).count(), OBJECTS, "round {round}");
     }
-    assert_eq!(idle_one.pending(), OBJECTS, "bounded by objects, not by events");
+    assert_eq!(idle_one.pending(), OBJECTS, "pending changes are bounded by objects, not by events");
 }
 
-/// One of all who wait for the first list is woken.
+/// D6: with kube-runtime, only one of the tasks that wait for the first list is woken.
 #[tokio::test(start_paused = true)]
 async fn d6_everybody_who_waits_for_the_first_list_is_woken() {
     let server = server();
@@ -93,10 +93,10 @@ async fn d6_everybody_who_waits_for_the_first_list_is_woken() {
     server.resume();
     pass(SECOND).await;
     assert_eq!(waiting.iter().filter(|task| task.is_finished()).count(), 8);
-    assert!(logs.iter().all(|log| log.names() == ["a"]), "controllers wait, too");
+    assert!(logs.iter().all(|log| log.names() == ["a"]), "controllers must be woken, too");
 }
 
-/// The old objects are thrown away under the store's lock, and there are two copies of everything.
+/// D13: kube-runtime drops the old objects under the lock of the store, and holds two copies of everything during a relist.
 #[tokio::test(start_paused = true)]
 async fn d13_a_relist_blocks_no_reader_and_keeps_what_stayed() {
     const OBJECTS: usize = 1_000;
@@ -114,7 +114,7 @@ async fn d13_a_relist_blocks_no_reader_and_keeps_what_stayed() {
     leak_counter::at_end("old", move || {
         let (tell, told) = mpsc::channel();
         thread::spawn(move || tell.send(reader.store().get(&key("a001")).is_some()));
-        // Far longer than a read takes; only a reader that is blocked makes use of it.
+        // This is far longer than a read takes. Only a blocked reader needs it.
         answered.send(told.recv_timeout(Duration::from_secs(10))).unwrap();
     });
     server.close_watches();
@@ -125,11 +125,11 @@ async fn d13_a_relist_blocks_no_reader_and_keeps_what_stayed() {
     pass(300 * SECOND).await;
     assert_eq!(cache.status().relists, 1);
     assert_eq!(answer.try_recv().expect("an old object was dropped"), Ok(true));
-    // What there was, a page that is compared with it, and what changed, with some to spare.
+    // The stored objects, a page that is compared with them, the changed objects, and some slack.
     assert!(leak_counter::most() <= OBJECTS + 150, "{} at one time", leak_counter::most());
 }
 
-/// Every event copies its object, with all it holds.
+/// D14: kube-runtime copies the object at every event.
 #[tokio::test(start_paused = true)]
 async fn d14_nothing_is_copied_on_the_way_to_a_reconcile() {
     let server = server();
@@ -161,7 +161,7 @@ static BY_NODE: Index<ConfigMap, String> = Index::many("node", |map| {
     vec![value(map)]
 });
 
-/// A question scans everything.
+/// D15: with kube-runtime, every query scans all objects.
 #[tokio::test(start_paused = true)]
 async fn d15_a_question_to_an_index_looks_at_its_hits_only() {
     let server = server();
@@ -173,14 +173,14 @@ async fn d15_a_question_to_an_index_looks_at_its_hits_only() {
     LOOKED_AT.set(0);
     assert_eq!(cache.store().by_index(&BY_NODE, "node-7").unwrap().len(), 10);
     assert_eq!(LOOKED_AT.get(), 0);
-    // And it follows: what moved is asked once.
+    // The index follows changes: its function is called once for the changed object.
     server.put(&map("a7", "node-8"));
     pass(SECOND).await;
     assert_eq!(cache.store().by_index(&BY_NODE, "node-7").unwrap().len(), 9);
     assert_eq!(LOOKED_AT.get(), 1);
 }
 
-/// The key of an entry has copies of four strings of the object, of which one, its version, is never renewed.
+/// D16: the key of an entry in kube-runtime has copies of four strings of the object. One of them, the version, is not updated.
 #[tokio::test(start_paused = true)]
 async fn d16_a_key_is_one_shared_string() {
     assert!(size_of::<NamespacedName>() <= 24);
@@ -191,11 +191,11 @@ async fn d16_a_key_is_one_shared_string() {
     cache.synced().await.unwrap();
     let first = subscription.next().await.unwrap();
     let kept = |name| cache.snapshot().keys().find(|key| key.name() == name).unwrap().as_str().as_ptr();
-    assert_eq!(first.key().as_str().as_ptr(), kept("a"), "one string, in the store and in what is told");
+    assert_eq!(first.key().as_str().as_ptr(), kept("a"), "the store and the change must share one string");
 
     server.put(&map("a", "2"));
     let second = subscription.next().await.unwrap();
-    assert_eq!(second.key(), first.key(), "no version is in it");
+    assert_eq!(second.key(), first.key(), "the key must not contain the version");
     assert_eq!(second.key().as_str().as_ptr(), kept("a"));
     assert_eq!(object_key(&**second.object()).unwrap(), *second.key());
 }

@@ -1,4 +1,4 @@
-//! Those of the controller.
+//! Defects of controllers.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -20,14 +20,14 @@ use tokio::time::{Instant, sleep};
 
 use super::{SECOND, controller, idle, map, maps, pass, run, server, value};
 
-/// The only child of an owner.
+/// Returns the only child of an owner.
 fn child(owner: &ConfigMap) -> Pod {
     let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": owner.name_any(), "uid": owner.uid(), "controller": true});
     from_value(json!({"metadata": {"name": "child", "namespace": "default", "ownerReferences": [owner]}}))
         .unwrap()
 }
 
-/// Keys that wait for a slot are drawn from a hash table, so that some never run under overload.
+/// D1: kube-runtime takes keys that wait for a slot from a hash table in arbitrary order, so some keys never run under overload.
 #[tokio::test(start_paused = true)]
 async fn d1_under_overload_every_object_has_its_turn() {
     const OBJECTS: usize = 2_000;
@@ -42,12 +42,12 @@ async fn d1_under_overload_every_object_has_its_turn() {
     pass(60 * SECOND).await;
     let mut runs = BTreeMap::<String, u32>::new();
     log.names().into_iter().for_each(|name| *runs.entry(name).or_default() += 1);
-    assert_eq!(runs.len(), OBJECTS, "all of them ran");
-    // Ten slots, 49 ms each, for a minute: six times each, and a bit.
+    assert_eq!(runs.len(), OBJECTS, "every object must run");
+    // Ten slots, 49 ms per reconcile, for a minute: each object runs six times, some seven times.
     assert!(runs.values().all(|runs| (5..=7).contains(runs)), "{runs:?}");
 }
 
-/// A request that comes of a list is spent on the store from before it, if that takes more than one page, or is a stream.
+/// D2: with kube-runtime, a reconcile that a relist triggers runs against the old store if the list has more than one page, or is a stream.
 #[tokio::test(start_paused = true)]
 async fn d2_a_relist_of_pages_or_a_stream_loses_no_update() {
     for config in [watcher::Config::default().page_size(2), watcher::Config::default().streaming_lists()] {
@@ -68,12 +68,13 @@ async fn d2_a_relist_of_pages_or_a_stream_loses_no_update() {
         let mut seen = log.seen();
         seen.sort();
         let new = |name: &str| (name.to_owned(), "new".to_owned());
-        assert_eq!(seen, [new("b"), new("e")], "each once, as it is, and what did not change not at all");
-        assert!(log.told().iter().all(|told| !told.starts_with('?')), "none was looked for in vain");
+        assert_eq!(seen, [new("b"), new("e")], "each changed object once, in its newest state, and no unchanged object");
+        assert!(log.told().iter().all(|told| !told.starts_with('?')), "no reconciled object may be missing in the store");
     }
 }
 
-/// What vanished while nobody watched is told to nobody, so an owner does not hear of the end of its only child.
+/// D3: with kube-runtime, no event reports an object that was deleted while the watch was broken, so an owner is not reconciled after the loss of its
+/// only child.
 #[tokio::test(start_paused = true)]
 async fn d3_what_vanished_in_a_gap_is_a_change_of_its_owner() {
     let server = server();
@@ -93,7 +94,7 @@ async fn d3_what_vanished_in_a_gap_is_a_change_of_its_owner() {
     assert_eq!(log.names(), ["a"]);
 }
 
-/// While one of a controller's watches fails and backs off, none of the others is listened to.
+/// D7: with kube-runtime, while one watch of a controller fails and backs off, the controller polls none of the others.
 #[tokio::test(start_paused = true)]
 async fn d7_a_watch_that_fails_delays_no_other_one() {
     let server = server();
@@ -105,7 +106,7 @@ async fn d7_a_watch_that_fails_delays_no_other_one() {
     server.fail_next(RequestMatcher::any().resource::<Pod>(), u32::MAX, forbidden);
     server.close_watches_of::<Pod>();
     pass(60 * SECOND).await;
-    assert!(log.told().contains(&"!!".to_owned()), "it is told that it fails");
+    assert!(log.told().contains(&"!!".to_owned()), "the stream must report the failure");
 
     for change in 0..100_u64 {
         pass(SECOND * 7 + Duration::from_millis(change * 37)).await;
@@ -113,11 +114,11 @@ async fn d7_a_watch_that_fails_delays_no_other_one() {
         server.put(&map("a", &change.to_string()));
         pass(SECOND).await;
         let runs = log.runs();
-        assert_eq!(runs, [("a".to_owned(), change.to_string(), put)], "once, and in no time");
+        assert_eq!(runs, [("a".to_owned(), change.to_string(), put)], "one reconcile without a delay");
     }
 }
 
-/// A panic in one reconcile ends the stream.
+/// D8: with kube-runtime, a panic in one reconcile ends the stream.
 #[tokio::test(start_paused = true)]
 async fn d8_a_panic_is_a_failure_of_its_object_alone() {
     let server = server();
@@ -127,17 +128,17 @@ async fn d8_a_panic_is_a_failure_of_its_object_alone() {
         Action::await_change()
     });
     pass(SECOND).await;
-    assert!(log.names().len() > 1, "it is tried again");
+    assert!(log.names().len() > 1, "the object must be retried");
     for number in 0..10 {
         server.put(&map(&format!("b{number}"), ""));
     }
     server.put(&map("a", "cured"));
     pass(60 * SECOND).await;
     let told = log.told();
-    assert_eq!(told.len(), 11, "all others, and itself once it is well: {told:?}");
+    assert_eq!(told.len(), 11, "all other objects, and the failing one once it succeeds: {told:?}");
 }
 
-/// What may run now waits for a timer.
+/// D9: with kube-runtime, a key that may run immediately waits for a timer.
 #[tokio::test(start_paused = true)]
 async fn d9_what_may_run_runs_at_once() {
     let server = server();
@@ -151,7 +152,7 @@ async fn d9_what_may_run_runs_at_once() {
     }
 }
 
-/// What was asked for in one millisecond comes in reverse, or in the order of a hash table.
+/// D10: with kube-runtime, keys that are added within one millisecond run in reverse order, or in the order of a hash table.
 #[tokio::test(start_paused = true)]
 async fn d10_what_comes_first_is_reconciled_first() {
     for concurrency in [0, 1, 3] {
@@ -170,7 +171,7 @@ async fn d10_what_comes_first_is_reconciled_first() {
     }
 }
 
-/// What changes all the time is never reconciled under a debounce; and the debounce delays what a reconcile asks for.
+/// D11: with kube-runtime, an object that changes all the time is never reconciled under a debounce, and the debounce also delays requeues.
 #[tokio::test(start_paused = true)]
 async fn d11_a_debounce_has_an_end_and_delays_changes_only() {
     let server = server();
@@ -188,7 +189,7 @@ async fn d11_a_debounce_has_an_end_and_delays_changes_only() {
     }
     let runs = log.runs();
     assert_eq!(runs[0].2 - begun, Duration::from_millis(500));
-    assert!((5..=6).contains(&runs.len()), "once in half a second: {runs:?}");
+    assert!((5..=6).contains(&runs.len()), "one run per half second: {runs:?}");
 
     pass(SECOND).await;
     log.runs();
@@ -199,7 +200,7 @@ async fn d11_a_debounce_has_an_end_and_delays_changes_only() {
     assert_eq!(waits, [SECOND; 3]);
 }
 
-/// Counts how often it is polled.
+/// A future that counts its polls.
 struct Counting<F>(Pin<Box<F>>, Arc<AtomicUsize>);
 
 impl<F: Future> Future for Counting<F> {
@@ -211,7 +212,7 @@ impl<F: Future> Future for Counting<F> {
     }
 }
 
-/// Each end of a reconcile costs a look at all that are in flight.
+/// D12: with kube-runtime, the end of each reconcile costs a poll of all reconciles in flight.
 #[tokio::test(start_paused = true)]
 async fn d12_the_end_of_a_reconcile_is_looked_for_where_it_is() {
     const OBJECTS: u32 = 1_000;
@@ -234,7 +235,7 @@ async fn d12_the_end_of_a_reconcile_is_looked_for_where_it_is() {
     });
     pass(60 * SECOND).await;
     assert_eq!(log.told().len(), OBJECTS as usize);
-    // Once at the beginning, once at the end, and once or twice by chance.
+    // Each reconcile is polled at its start, at its end, and possibly once or twice in between.
     let polls = polls.load(Ordering::Relaxed);
     assert!(polls <= 4 * OBJECTS as usize, "{polls} polls of {OBJECTS} reconciles");
 }

@@ -1,4 +1,4 @@
-//! A config map that counts its copies and who is alive, and tells of its end: for each thread, so for each test.
+//! A config map that counts its copies and live instances, and can run a function when it is dropped. The counts are per thread, so per test.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -9,7 +9,7 @@ use kube::Resource;
 use kube::core::ObjectMeta;
 use serde::{Deserialize, Deserializer};
 
-/// Called once, when an object with this value ends.
+/// A function that is called once, when an object with this value is dropped.
 type AtEnd = (String, Box<dyn FnOnce()>);
 
 thread_local! {
@@ -30,7 +30,7 @@ impl Counted {
     }
 }
 
-/// Starts to count anew.
+/// Resets the counts.
 pub(crate) fn reset() {
     COPIES.set(0);
     MOST.set(ALIVE.get());
@@ -40,12 +40,12 @@ pub(crate) fn copies() -> usize {
     COPIES.get()
 }
 
-/// The most that were alive at one time.
+/// Returns the largest number of instances that were alive at one time.
 pub(crate) fn most() -> usize {
     MOST.get()
 }
 
-/// Does this when the next object with this value ends, where that happens.
+/// Runs `work` when the next object with this value is dropped, on that thread.
 pub(crate) fn at_end(value: &str, work: impl FnOnce() + 'static) {
     AT_END.set(Some((value.to_owned(), Box::new(work))));
 }
@@ -59,7 +59,7 @@ impl Clone for Counted {
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        // Decoded on another thread, or outliving its own, it is not counted.
+        // An object that was decoded on another thread, or outlives its thread, is not counted.
         let _ = ALIVE.try_with(|alive| alive.set(alive.get().saturating_sub(1)));
         let value = super::value(&self.0);
         let work = AT_END.try_with(|at_end| at_end.borrow_mut().take_if(|(awaited, _)| *awaited == value));

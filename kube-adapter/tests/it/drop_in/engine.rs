@@ -1,4 +1,4 @@
-//! One program, and both engines that run it: the program does not know which.
+//! One program, and both engines that run it. The program does not depend on the engine.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(super) enum Engine {
 
 pub(super) const BOTH: [Engine; 2] = [Engine::KubeRuntime, Engine::Flyball];
 
-/// What a program says; what it leaves out is the engine's default.
+/// The settings of a program. A setting that is not set has the default of the engine.
 #[derive(Clone)]
 pub(super) struct Program {
     reconcile: Reconcile,
@@ -39,10 +39,10 @@ pub(super) struct Program {
     pub(super) shutdown_after: Option<Duration>,
 }
 
-/// What came of it.
+/// The results of a run.
 #[derive(Debug)]
 pub(super) struct Ran {
-    /// What was reconciled, and when, in milliseconds since the start.
+    /// The names of the reconciled objects, and the times in milliseconds since the start.
     pub(super) runs: Vec<(String, u64)>,
     /// The stream's items, as [`told`] writes them.
     pub(super) results: Vec<String>,
@@ -77,12 +77,12 @@ impl Program {
         }
     }
 
-    /// Runs it for so long.
+    /// Runs the program for this time.
     pub(super) async fn run(&self, engine: Engine, server: &ApiServer, time: Duration) -> Ran {
         self.run_with(engine, server, time, flyball_kube::Config::default()).await
     }
 
-    /// Runs it for so long, with more options where there are some.
+    /// Runs the program for this time; flyball gets this configuration.
     pub(super) async fn run_with(
         &self,
         engine: Engine,
@@ -161,7 +161,7 @@ impl Program {
     }
 }
 
-/// A server with these ConfigMaps, and Secrets that may be owned.
+/// Returns a server with these ConfigMaps, and Secrets as a kind to own.
 pub(super) fn server(names: impl IntoIterator<Item = String>) -> ApiServer {
     let server = ApiServer::new();
     server.register::<ConfigMap>().register::<Secret>();
@@ -175,7 +175,7 @@ pub(super) fn map(name: &str) -> ConfigMap {
     crate::world::map(&format!("default/{name}"))
 }
 
-/// A Secret that this ConfigMap owns.
+/// Returns a Secret that this ConfigMap owns.
 pub(super) fn secret(name: &str, owner: &ConfigMap) -> Secret {
     let owner = serde_json::json!({
         "apiVersion": "v1", "kind": "ConfigMap", "name": owner.name_any(), "uid": owner.uid(), "controller": true,

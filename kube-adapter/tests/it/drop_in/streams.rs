@@ -1,4 +1,4 @@
-//! A program over streams and a store of kube-runtime's: the same text for both engines.
+//! A program over streams and a store of kube-runtime, with the same source text for both engines.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,7 +19,8 @@ use crate::world::{Refused, Runs, during, told};
 
 type Item = Result<(ObjectRef<ConfigMap>, Action), Outcome<Refused, watcher::Error>>;
 
-/// As published programs have it: a reflector of their own objects, filtered; owned objects by a stream; others by handles of one reflector.
+/// The usual setup of published programs: a reflector of the own objects with a filter, owned objects by a stream, and related objects by handles of
+/// one reflector.
 macro_rules! program {
     ($controller:ty, $server:expr, $runs:expr) => {{
         let client = $server.client();
@@ -75,14 +76,14 @@ async fn a_program_over_streams_does_the_same_on_both() {
         let runs = Runs::new();
         let (mut results, driver) = start(engine, &server, &runs);
         let mut all = told(&during(&mut results, SECOND).await);
-        // Filtered out, and not.
+        // A change that is filtered out, and one that is not.
         server.put(&map("a"));
         all.extend(told(&during(&mut results, SECOND).await));
         let mut labelled = map("a");
         labelled.labels_mut().insert("new".to_owned(), String::new());
         let owner = server.put(&labelled);
         all.extend(told(&during(&mut results, 10 * SECOND).await));
-        // Owned, then about it, then gone.
+        // The object is owned, then it gets a related object, then it is deleted.
         let mut owned = secret("s", &owner);
         server.put(&owned);
         all.extend(told(&during(&mut results, SECOND).await));
@@ -105,7 +106,7 @@ async fn a_program_over_streams_does_the_same_on_both() {
     assert_same_times(kube_times, our_times);
 }
 
-/// D7: kube-runtime holds all streams back behind the one that fails.
+/// D7: in kube-runtime a failing stream delays all other streams.
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_fails_is_told_by_both_and_delays_nothing_of_ours() {
     for engine in BOTH {
