@@ -1,4 +1,4 @@
-//! What a controller keeps of an object that it owns. A binary of its own: it counts every byte of the process.
+//! The memory that a controller keeps per owned object. A separate binary, because it counts every byte of the process.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;
@@ -18,17 +18,17 @@ struct CountingAllocator;
 
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: every call goes to the system's allocator as it came; counting allocates nothing.
+// SAFETY: every call is passed to the system's allocator unchanged; counting allocates nothing.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LIVE.fetch_add(layout.size(), Relaxed);
-        // SAFETY: the caller's promises are passed on.
+        // SAFETY: the caller upholds the contract of `alloc`, which is the same here.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         LIVE.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: the caller's promises are passed on.
+        // SAFETY: the caller upholds the contract of `dealloc`, which is the same here.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -38,7 +38,7 @@ static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 const OWNED: usize = 6_000;
 
-/// Each pod is some two kibibytes, and its metadata one.
+/// Returns a pod of about two kibibytes; its metadata is about one.
 fn pod(number: usize) -> Pod {
     let text = "x".repeat(800);
     let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": format!("owner-{}", number % 10), "uid": "u", "controller": true});
@@ -68,5 +68,5 @@ async fn an_owned_object_costs_its_names_and_not_the_object() {
     while tokio::select! { biased; result = reconciles.next() => result.is_some(), () = &mut end => false } {}
     let kept = LIVE.load(Relaxed).saturating_sub(before);
     println!("{} bytes of each of {OWNED}", kept / OWNED);
-    assert!(kept / OWNED < 700, "{} bytes of each", kept / OWNED);
+    assert!(kept / OWNED < 700, "{} bytes per object", kept / OWNED);
 }

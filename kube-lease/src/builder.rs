@@ -29,7 +29,7 @@ use crate::status::LeaderStatus;
 /// use std::time::Duration;
 /// # use flyball_kube_testing::ApiServer;
 ///
-/// /// What all elections of a program have in common: a failover takes 6 s, and not 15.
+/// The settings of all elections of a program: a failover takes 6 s instead of 15 s.
 /// fn quick(builder: ElectionBuilder) -> ElectionBuilder {
 ///     builder
 ///         .lease_duration(Duration::from_secs(6))
@@ -169,8 +169,8 @@ impl fmt::Debug for ElectionBuilder {
     }
 }
 
-/// Returns an identity that no other process has: `prefix`, an underscore and random digits. With the name of the pod or the
-/// host as the prefix, the Lease shows which of them leads.
+/// Returns an identity that no other process has: `prefix`, an underscore and random digits. With the name of the pod or the host as the prefix, the
+/// Lease shows the leader.
 ///
 /// # Examples
 /// ```

@@ -231,7 +231,7 @@ impl Candidate {
         }
     }
 
-    /// Returns why its leadership is over; `None` if it was released.
+    /// Returns the reason of the loss; `None` if the leadership was not lost.
     #[must_use]
     pub fn lost(&self) -> Option<&LossReason> {
         match &self.role {
@@ -307,8 +307,8 @@ impl Candidate {
         let old = self.seen.as_ref().map(|seen| &seen.record);
         let own = old.filter(|old| old.holder_identity == self.identity);
         let wall = microseconds(wall);
-        // Invariant 5: later than the last one even if the clock stands still or went back. A different time is not
-        // enough: a reader that sees only every second renewal must see a change, too.
+        // Invariant 5: the time increases even if the clock does not advance or goes back. A time that merely differs is not enough: a reader that
+        // sees only every second renewal must see a change, too.
         let next = own
             .and_then(|own| own.renew_time)
             .map_or(wall, |last| last.checked_add(MICROSECOND).unwrap_or(last));
@@ -327,7 +327,7 @@ impl Candidate {
     }
 
     fn looked(&mut self, record: LeaderElectionRecord, version: String, now: Nanos) {
-        // A write that changes nothing but a label does not renew a lease.
+        // A write that changes only a label does not renew a lease.
         let unchanged = self.seen.as_ref().filter(|seen| seen.record == record);
         let since = unchanged.map_or(now, |seen| seen.since);
         let own = record.holder_identity == self.identity;
@@ -352,14 +352,14 @@ impl Candidate {
         let own = record.holder_identity == self.identity;
         self.seen = Some(Seen { record, version, since: now });
         match &mut self.role {
-            // The lease that the candidate was acquiring when it was stopped.
+            // The lease that the candidate acquired while it was being stopped.
             Role::Releases(tries @ 1..) if own => {
                 *tries -= 1;
                 self.phase = Phase::Next(Kind::Fast);
             }
             Role::Releases(_) => self.role = Role::Ended,
-            // Invariant 1: counts from the time of sending. The write may have been executed then, and others may
-            // have seen it since.
+            // Invariant 1: the term counts from the time of sending. The write may have been executed at that time, and other candidates may have
+            // seen it since.
             _ if own && now < sent + self.timing.renew_deadline => {
                 self.role = Role::Leads(sent);
                 self.phase = Phase::Rest(sent + self.timing.retry_period);

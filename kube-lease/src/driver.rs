@@ -1,6 +1,6 @@
 //! EDGE. Drives a candidate: its clock, requests and logs.
 //!
-//! Cancel safety: everything is polled, nothing is spawned. Dropping the driver ends its term, and drops its open request.
+//! Cancel safety: the driver only polls, and spawns no task. Dropping it ends its term, and drops its open request.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -51,7 +51,7 @@ impl<'a> Driver<'a> {
         self.election.clock()
     }
 
-    /// Sends requests and handles replies until it has to wait, and registers the waker.
+    /// Sends requests and handles replies until no more progress is possible, and registers the waker.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) {
         loop {
             let now = self.now();
@@ -89,7 +89,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Called when the work has ended: other candidates may lead.
+    /// Called when the work has ended, so that other candidates may lead without an overlap.
     pub(crate) fn end_of_work(&self) {
         self.election.status.state.send_modify(|state| state.others_from = None);
     }

@@ -37,11 +37,11 @@ use crate::status::LeaderStatus;
 /// let status = election.status(); // for probes and metrics
 /// let outcome = election
 ///     .run(|leadership| async move {
-///         // What only one process may do. With caches to fill: `run_as_standby`.
+///         // The work of the leader. To fill caches before the election, use `run_as_standby`.
 ///         leadership.lost().await;
 ///     })
 ///     .await;
-/// // As in Go: a process that lost its lease exits, and is started anew.
+/// // As in Go: a process that has lost its lease exits, and is restarted.
 /// if let ElectionOutcome::Lost(reason, _) = outcome {
 ///     return Err(format!("lost the leadership: {reason:?}").into());
 /// }
@@ -189,7 +189,7 @@ impl Election {
         self.take_part(true, stop, work).await
     }
 
-    /// `standby`: the work starts before the candidate leads.
+    /// If `standby` is set, the work starts before the candidate leads.
     async fn take_part<T, F>(
         &mut self,
         standby: bool,
@@ -221,7 +221,7 @@ impl Election {
             if stopped && !term.has_begun() {
                 return Poll::Ready(None);
             }
-            // Polled before the work, because it decides whether the work may continue.
+            // The driver is polled before the work, because it determines whether the work may continue.
             driver.poll(context);
             let now = driver.now();
             if term.has_begun() && !driver.candidate().may_work(now) {
@@ -293,7 +293,7 @@ impl fmt::Debug for Election {
     }
 }
 
-/// Converts a panic to a value: both end the work.
+/// Converts a panic to a value, because a panic ends the work like an output.
 fn caught<T>(poll: impl FnOnce() -> Poll<Option<T>>) -> Poll<Option<Result<T, Box<dyn Any + Send>>>> {
     match catch_unwind(AssertUnwindSafe(poll)) {
         Ok(poll) => poll.map(|output| output.map(Ok)),

@@ -29,7 +29,7 @@ use tokio::time::{Instant, sleep_until};
 /// use tokio::time::{interval, sleep};
 ///
 /// async fn work(leadership: Leadership) -> u32 {
-///     leadership.elected().await; // done already, if it is not a standby
+///     leadership.elected().await; // completes immediately, unless this is a standby
 ///     let (mut ticks, mut timer) = (0, interval(Duration::from_secs(10)));
 ///     loop {
 ///         tokio::select! {

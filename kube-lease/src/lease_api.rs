@@ -76,7 +76,7 @@ fn reply(may_be_missing: bool, result: kube::Result<Lease>) -> LeaseReply {
         Err(kube::Error::Api(status)) if status.code == 404 && may_be_missing => {
             LeaseReply { response: LeaseResponse::NotFound, lease: None, error: None }
         }
-        // Another candidate was first: not logged as a warning.
+        // Another candidate was faster, which is not logged as a warning.
         Err(kube::Error::Api(status)) if status.code == 409 => {
             LeaseReply { response: LeaseResponse::Failed, lease: None, error: None }
         }

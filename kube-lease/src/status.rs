@@ -38,7 +38,7 @@ use crate::leadership::Leadership;
 ///         assert_eq!((status.leader().as_deref(), status.times_elected()), (Some("a"), 1));
 ///         assert!(status.since_last_renewal() <= Some(Duration::from_secs(2)));
 ///         assert_eq!(status.last_error(), None);
-///         status.live(Duration::from_secs(5)) // what a liveness probe asks
+///         status.live(Duration::from_secs(5)) // for a liveness probe
 ///     })
 ///     .await;
 /// assert_eq!(outcome, ElectionOutcome::Done(Ok(())));

@@ -1,4 +1,4 @@
-//! Stores of kube-runtime's as those of a controller, and the other way.
+//! Stores of kube-runtime as stores of a controller, and informers as stores of kube-runtime.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ fn names(store: &Store<ConfigMap>) -> Vec<String> {
     names
 }
 
-/// Name and version of each.
+/// Returns the name and the version of each object.
 fn contents(objects: Vec<Arc<ConfigMap>>) -> Vec<(String, Option<String>)> {
     let mut contents: Vec<_> = objects.iter().map(|map| (map.name_any(), map.resource_version())).collect();
     contents.sort();
@@ -80,7 +80,7 @@ async fn all_who_wait_for_a_store_of_kubes_are_woken() {
     writer.apply_watcher_event(&Event::Init);
     writer.apply_watcher_event(&Event::InitDone);
     for wait in waits {
-        assert_eq!(timeout(2 * SECOND, wait).await.expect("it is woken").unwrap(), Ok(()));
+        assert_eq!(timeout(2 * SECOND, wait).await.expect("every waiter must be woken").unwrap(), Ok(()));
     }
     let (gone, writer) = reflector::store::<ConfigMap>();
     let gone = ControllerStore::from(gone);
@@ -96,7 +96,7 @@ async fn there_and_back_is_the_same_store() {
     let back = ControllerStore::from(store).to_kube();
     writer.apply_watcher_event(&Event::Apply(map("default/a")));
     assert_eq!(names(&back), ["a"]);
-    // And that of a controller over a stream.
+    // The same for a controller over a stream.
     let (store, mut writer) = reflector::store();
     let controller = Controller::for_stream(futures_util::stream::pending(), store);
     writer.apply_watcher_event(&Event::Apply(map("default/a")));
@@ -111,7 +111,7 @@ async fn a_mirror_has_what_the_informer_has_and_is_made_once() {
     let controller = Controller::new(Api::<ConfigMap>::all(server.client()), watcher::Config::default());
     let (first, second) = (controller.store().to_kube(), controller.store().clone().to_kube());
     let mut reconciles = noting(controller, &Runs::new());
-    assert!(timeout(SECOND, first.wait_until_ready()).await.is_err(), "it does not run yet");
+    assert!(timeout(SECOND, first.wait_until_ready()).await.is_err(), "the controller does not run yet");
     during(&mut reconciles, SECOND).await;
     first.wait_until_ready().await.unwrap();
     let shared = |a: &Store<ConfigMap>, b: &Store<ConfigMap>| Arc::ptr_eq(&a.state()[0], &b.state()[0]);
@@ -122,7 +122,7 @@ async fn a_mirror_has_what_the_informer_has_and_is_made_once() {
     assert!(server.delete::<ConfigMap>("default", "a"));
     during(&mut reconciles, SECOND).await;
     assert_eq!(names(&first), ["b"]);
-    // A deletion that was not seen, and another object of the same name.
+    // A missed deletion, and another object of the same name.
     server.close_watches();
     assert!(server.delete::<ConfigMap>("default", "b"));
     server.put(&map("default/b"));
@@ -166,10 +166,10 @@ async fn the_mirror_of_an_informer_that_has_synced_is_ready_at_once() {
     let kube = ControllerStore::from(world.informer.clone()).to_kube();
     assert_eq!(names(&kube), ["a", "b"]);
     assert!(kube.wait_until_ready().now_or_never().is_some());
-    // An empty first list is one, too.
+    // An empty first list is complete, too.
     let empty = World::<ConfigMap>::of([]);
     let kube = ControllerStore::from(empty.informer.clone()).to_kube();
-    timeout(SECOND, kube.wait_until_ready()).await.expect("it is ready").unwrap();
+    timeout(SECOND, kube.wait_until_ready()).await.expect("the store must be ready").unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -179,10 +179,10 @@ async fn the_mirror_of_an_informer_that_never_synced_says_so() {
         Informer::builder(schema::<ConfigMap>(), server).timer(TokioTimer::current()).build().unwrap();
     let kube = ControllerStore::from(informer).to_kube();
     drop(run);
-    assert!(timeout(SECOND, kube.wait_until_ready()).await.expect("it is known").is_err());
+    assert!(timeout(SECOND, kube.wait_until_ready()).await.expect("the wait must end").is_err());
 }
 
-/// The first task woken when the informer has synced finds all objects in the mirror.
+/// The task that is woken first after the informer has synced finds all objects in the mirror.
 #[tokio::test]
 async fn a_store_that_is_ready_has_a_complete_mirror() {
     let server = TestServer::new(schema::<ConfigMap>(), |_: &mut ConfigMap, _, _| {});
@@ -191,16 +191,16 @@ async fn a_store_that_is_ready_has_a_complete_mirror() {
         Informer::builder(schema::<ConfigMap>(), server).timer(TokioTimer::current()).build().unwrap();
     let store = ControllerStore::from(informer);
     let (kube, mut run) = (store.to_kube(), std::pin::pin!(run));
-    // This task does not yield, so no other one runs.
+    // This task does not yield, so no other task runs.
     while store.informer().is_some_and(|informer| !informer.is_synced()) {
         assert!(futures_util::poll!(run.as_mut()).is_pending());
     }
-    assert!(kube.is_empty(), "nothing before the list is known to be complete");
+    assert!(kube.is_empty(), "the mirror must be empty until the list is complete");
     assert_eq!(store.wait_until_ready().now_or_never(), Some(Ok(())));
     assert_eq!(names(&kube), ["a"]);
 }
 
-/// The objects that the mirror's function holds go with the informer's store.
+/// The objects that the mirror's function holds are dropped with the informer's store.
 #[tokio::test(start_paused = true)]
 async fn a_mirror_outlives_its_handles_and_leaks_nothing() {
     let world = World::of([map("default/a")]);
@@ -208,7 +208,7 @@ async fn a_mirror_outlives_its_handles_and_leaks_nothing() {
     let kube = ControllerStore::from(world.informer.clone()).to_kube();
     world.server.put(map("default/b"));
     sleep(SECOND).await;
-    assert_eq!(names(&kube), ["a", "b"], "the handle is gone, and the mirror goes on");
+    assert_eq!(names(&kube), ["a", "b"], "the mirror must outlive its handle");
     let object = Arc::downgrade(&kube.state()[0]);
     world.informer.shut_down();
     world.informer.stopped().await;
@@ -219,7 +219,7 @@ async fn a_mirror_outlives_its_handles_and_leaks_nothing() {
     assert!(object.upgrade().is_none());
 }
 
-/// A mirror that is made while writers are at work on other threads.
+/// A mirror that is created while other threads write.
 #[test]
 fn a_mirror_never_goes_back() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -249,7 +249,7 @@ fn a_mirror_never_goes_back() {
             writer.await.unwrap();
             let mut changes = world.informer.subscribe();
             let truth = || contents(world.informer.snapshot().objects().cloned().collect());
-            // Until nothing comes any more.
+            // Waits until no more changes arrive.
             while timeout(SECOND / 20, changes.next()).await.is_ok() {}
             for mirror in mirrors {
                 assert_eq!(contents(mirror.state()), truth(), "seed {seed}");
@@ -276,7 +276,7 @@ async fn a_kind_that_is_known_at_run_time_has_a_mirror_from_its_controller() {
     assert!(store.get(&ObjectRef::new_with("a", kind).within("default")).is_some());
 }
 
-/// As programs have it: an informer beside the controller, its objects looked up in kube's type.
+/// The usual case: an informer beside the controller, and lookups of its objects by kube's type.
 #[tokio::test(start_paused = true)]
 async fn a_mirror_of_a_shared_informer_is_awaited_as_kubes_store_is() {
     let server = ApiServer::new();

@@ -1,4 +1,4 @@
-//! A watcher's stream under an informer.
+//! A stream of kube's watcher as the source of an informer.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -49,7 +49,7 @@ fn fail(events: &Events, code: u16) {
     events.send(Err(watcher::Error::WatchError(status))).unwrap();
 }
 
-/// Polls once: only what is ready happens.
+/// Polls the future once: only work that is ready runs.
 fn now<F: Future>(future: F) -> Option<F::Output> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => Some(output),
@@ -79,7 +79,7 @@ fn a_list_goes_from_init_to_its_end_and_has_the_version_of_its_newest_object() {
     let listed = || now(source.list(LIST)).map(|page| page.unwrap());
     tell(&events, [Event::Init, Event::InitApply(object("a", 7))]);
     assert!(listed().is_none());
-    // The half list outlives the request that was given up.
+    // The incomplete list outlives the request that was dropped.
     tell(
         &events,
         [Event::InitApply(object("b", 5)), Event::InitApply(ConfigMap::default()), Event::InitDone],
@@ -87,7 +87,7 @@ fn a_list_goes_from_init_to_its_end_and_has_the_version_of_its_newest_object() {
     let page = listed().unwrap();
     assert_eq!((page.items, page.version), (vec![object("a", 7), object("b", 5)], Version::new(7)));
 
-    // A second beginning throws the half list away.
+    // A second `Init` discards the incomplete list.
     tell(&events, [Event::Init, Event::InitApply(object("a", 7)), Event::Init]);
     tell(
         &events,
@@ -95,7 +95,7 @@ fn a_list_goes_from_init_to_its_end_and_has_the_version_of_its_newest_object() {
     );
     tell(&events, [Event::Delete(object("e", 8)), Event::InitDone]);
     let page = listed().unwrap();
-    // Also back, as the server may have gone.
+    // The version may be lower than before, because the server may have been restored.
     assert_eq!((page.items, page.version), (vec![object("c", 6), object("d", 5)], Version::new(6)));
 
     tell(&events, [Event::Init, Event::InitDone]);
@@ -118,7 +118,7 @@ fn a_watch_tells_changes_until_the_stream_begins_anew() {
     assert_eq!(now(watch.next()).unwrap().unwrap().unwrap(), SubscriptionEvent::Modified(object("a", 7)));
     assert_eq!(now(watch.next()).unwrap().unwrap().unwrap(), SubscriptionEvent::Deleted(object("a", 8)));
     assert_eq!(now(watch.next()).unwrap().unwrap().unwrap_err().kind(), SourceErrorKind::Expired);
-    // Its beginning was told already, so the list need not wait for one.
+    // The watch has consumed the `Init`, so the list need not wait for one.
     assert_eq!(now(source.list(LIST)).unwrap().unwrap().items, [object("b", 5)]);
 }
 
@@ -152,7 +152,7 @@ async fn an_informer_goes_on_with_the_same_stream_after_errors() {
     fail(&events, 403);
     tell(&events, [Event::Init, Event::InitApply(object("a", 7)), Event::InitDone]);
     cache.synced().await.unwrap();
-    // Not one of these leads to a list, which would wait for ever.
+    // None of these errors leads to a list, which would wait forever.
     for version in 8..20 {
         fail(&events, 500);
         tell(&events, [Event::Apply(object("a", version))]);
@@ -164,7 +164,7 @@ async fn an_informer_goes_on_with_the_same_stream_after_errors() {
         [Event::Init, Event::InitApply(object("b", 5)), Event::InitDone, Event::Apply(object("b", 6))],
     );
     settled(&cache, &["b@6"]).await;
-    // Without an error before.
+    // The same without a preceding error.
     tell(&events, [Event::Init, Event::InitDone, Event::Apply(object("c", 3))]);
     settled(&cache, &["c@3"]).await;
     assert_eq!(cache.status().relists, 2);

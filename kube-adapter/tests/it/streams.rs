@@ -1,4 +1,4 @@
-//! Controllers over streams of objects: alone, beside informers, and with whatever else a controller has.
+//! Controllers over streams of objects: alone, beside informers, and with the other features of a controller.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -45,13 +45,13 @@ where
     Api::all(server.client())
 }
 
-/// A stream that the test feeds.
+/// A stream with the items that the test sends.
 fn fed<T: Send + 'static>() -> (UnboundedSender<T>, BoxStream<'static, T>) {
     let (sender, receiver) = unbounded_channel();
     (sender, stream::unfold(receiver, async |mut receiver| Some((receiver.recv().await?, receiver))).boxed())
 }
 
-/// A store of kube's with these maps, ready.
+/// Returns a ready store of kube with these maps.
 fn stored(names: &[&str]) -> (reflector::Store<ConfigMap>, Writer<ConfigMap>) {
     let (store, mut writer) = reflector::store();
     let maps = names.iter().map(|name| Event::InitApply(map(name)));
@@ -71,10 +71,10 @@ fn nothing(controller: Controller<ConfigMap>) -> ReconcileStream<ConfigMap, Refu
     noting(controller.with_config(in_turn()), &Runs::new())
 }
 
-/// What comes until the stream ends, which it does.
+/// Returns the results until the stream ends.
 async fn until_the_end(mut reconciles: ReconcileStream<ConfigMap, Refused>) -> Vec<String> {
     let mut items = Vec::new();
-    while let Some(item) = timeout(600 * SECOND, reconciles.next()).await.expect("it ends") {
+    while let Some(item) = timeout(600 * SECOND, reconciles.next()).await.expect("the stream must end") {
         items.push(item);
     }
     told(&items)
@@ -114,7 +114,7 @@ async fn one_reflector_feeds_several_controllers_by_handles() {
     }
 }
 
-/// All forms of related kinds, beside a store and beside an informer.
+/// All kinds of streams of related objects, beside a store and beside an informer.
 #[tokio::test(start_paused = true)]
 async fn owned_and_watched_streams_bring_what_they_concern() {
     let world = World::of(["default/a", "default/b", "default/c"].map(map));
@@ -144,7 +144,7 @@ async fn owned_and_watched_streams_bring_what_they_concern() {
         assert_eq!(told(&during(&mut reconciles, SECOND).await), ["b"]);
         both.send(Arc::new(pod("default/a", &[]))).unwrap();
         assert_eq!(told(&during(&mut reconciles, SECOND).await), ["a"]);
-        // As in kube-runtime, what is not in the store is a result.
+        // As in kube-runtime, an object that is not in the store is an error result.
         owned.send(Ok(pod("default/p", &["unknown"]))).unwrap();
         assert_eq!(told(&during(&mut reconciles, SECOND).await), ["?unknown"]);
     }
@@ -171,7 +171,7 @@ async fn an_owner_without_a_namespace_has_one_key() {
     own.send(Ok(cluster)).unwrap();
     owned.send(Ok(pod("default/p", &["a", "b"]))).unwrap();
     during(&mut reconciles, 10 * SECOND).await;
-    // Not twice at once.
+    // Each owner runs once, not under two keys.
     assert_eq!([runs.of("a").len(), runs.of("b").len()], [1, 1]);
 }
 
@@ -184,11 +184,11 @@ async fn when_all_streams_have_ended_what_is_queued_is_reconciled_and_it_ends() 
             .owns_stream(stream::iter([Ok(pod("default/p", &["a"]))]))
     };
     assert_eq!(until_the_end(nothing(controller())).await, ["a", "b", "c"]);
-    // What is debounced is queued, too.
+    // Debounced keys are queued, too.
     let debounced = in_turn().debounce(SECOND).concurrency(1);
     let reconciles = noting(controller().with_config(debounced), &Runs::new());
     assert_eq!(until_the_end(reconciles).await, ["a", "b", "c"]);
-    // What is asked for at a later time is not, nor again and again.
+    // Requeues of reconciles are not: neither delayed nor immediate ones.
     for delay in [Duration::ZERO, 3600 * SECOND] {
         let reconcile =
             move |_: Arc<ConfigMap>, _: Arc<()>| std::future::ready(Ok::<_, Refused>(Action::requeue(delay)));
@@ -197,12 +197,12 @@ async fn when_all_streams_have_ended_what_is_queued_is_reconciled_and_it_ends() 
         assert!(until_the_end(reconciles).await.len() >= 3);
         assert!(begun.elapsed() < SECOND);
     }
-    // While one of them goes on, so does the controller.
+    // The controller goes on while one of its streams does.
     let (_open, related) = fed::<Item<Pod>>();
     let mut reconciles = nothing(controller().owns_stream(related));
     assert_eq!(told(&during(&mut reconciles, SECOND).await), ["a", "b", "c"]);
     assert!(timeout(3600 * SECOND, reconciles.next()).await.is_err());
-    // And so it does beside an informer.
+    // It also goes on while it has an informer.
     let server = server();
     let mut reconciles = nothing(controller().owns(all::<Pod>(&server), watcher::Config::default()));
     assert_eq!(told(&during(&mut reconciles, SECOND).await), ["a", "b", "c"]);
@@ -239,7 +239,7 @@ async fn a_stream_that_fails_at_once_is_told_and_waits_alone() {
         failures += items.iter().filter(|item| matches!(item, Err(Outcome::QueueError(_)))).count();
         reconciled += items.iter().filter(|item| item.is_ok()).count();
     }
-    assert_eq!(reconciled, 600, "the stream of its own objects waits for nothing");
+    assert_eq!(reconciled, 600, "the stream of own objects must not be delayed");
     assert!((15..60).contains(&failures), "{failures} in ten minutes, with a backoff up to a minute");
 }
 
@@ -261,11 +261,11 @@ async fn a_failing_stream_that_nobody_reads_loses_no_error() {
     let mut reconciles = nothing(Controller::for_stream(errors, store).trigger_backoff(at_once));
     assert!(reconciles.next().await.is_some());
     sleep(SECOND).await;
-    assert!(asked.load(Ordering::Relaxed) < 100, "it waits until its errors are taken");
+    assert!(asked.load(Ordering::Relaxed) < 100, "the stream must wait until its errors are read");
     assert_eq!(until_the_end(reconciles).await.len(), 499);
 }
 
-/// No wait.
+/// A backoff without a wait.
 struct AtOnce;
 
 impl Iterator for AtOnce {
@@ -293,7 +293,7 @@ async fn reconciles_begin_when_the_store_is_ready() {
     writer.apply_watcher_event(&Event::InitApply(map("default/a")));
     assert!(during(&mut reconciles, 600 * SECOND).await.is_empty());
     assert!(monitor.ready().is_err());
-    // Kube's store wakes the one that asked last (D6).
+    // kube's store wakes only the task that waited last (D6).
     let other = tokio::spawn(async move { store.wait_until_ready().await });
     sleep(SECOND / 10).await;
     writer.apply_watcher_event(&Event::InitDone);
@@ -310,8 +310,8 @@ async fn a_store_whose_writer_is_gone_is_the_end() {
     drop(writer);
     let item = reconciles.next().await;
     assert!(matches!(item, Some(Err(Outcome::RunnerError(RunnerError::Readiness(_))))), "{item:?}");
-    assert!(timeout(SECOND, reconciles.next()).await.expect("it ends").is_none());
-    // After it was ready, it stays as it is: kube-runtime's loss, and ours.
+    assert!(timeout(SECOND, reconciles.next()).await.expect("the stream must end").is_none());
+    // A store that was ready keeps its objects after its writer was dropped: a defect of kube-runtime that this controller has, too.
     let (store, writer) = stored(&["default/a"]);
     let (own, own_stream) = fed::<Item<ConfigMap>>();
     let mut reconciles = nothing(Controller::for_stream(own_stream, store));
@@ -327,7 +327,7 @@ async fn a_mapper_that_panics_loses_its_change_alone() {
     let (store, _writer) = stored(&["default/a"]);
     let (watched, watched_stream) = fed::<Item<Pod>>();
     let mapper = |pod: Pod| {
-        // Within the iterator, as far as that.
+        // The panic is inside the iterator, after the mapper has returned.
         [pod.name_any()].into_iter().map(|name| {
             assert_ne!(name, "bomb", "a bug in the mapper");
             ObjectRef::new(&name).within("default")
@@ -352,7 +352,7 @@ async fn a_stream_that_panics_ends_the_controller_and_is_not_hidden() {
     during(&mut reconciles, SECOND).await;
 }
 
-/// A stream that always has another item, and one that blocks its thread for a while each time.
+/// A stream that always has another item, and a stream that blocks its thread for a while in each poll.
 #[tokio::test(start_paused = true)]
 async fn a_busy_stream_delays_no_other() {
     let (store, _writer) = stored(&["default/a"]);
@@ -365,12 +365,12 @@ async fn a_busy_stream_delays_no_other() {
     let reconciles = nothing(controller);
     own.send(Ok(map("default/a"))).unwrap();
     let first = tokio::spawn(async move { reconciles.take(1).collect::<Vec<_>>().await });
-    // No timer: with work at hand, a paused clock does not move.
+    // Without a timer, because a paused clock does not advance while tasks are ready.
     let mut turns = 0;
     while !first.is_finished() {
         tokio::task::yield_now().await;
         turns += 1;
-        assert!(turns < 10_000, "nothing else has its turn");
+        assert!(turns < 10_000, "no other task can run");
     }
     assert_eq!(told(&first.await.unwrap()), ["a"]);
     drop(end);
@@ -398,11 +398,11 @@ async fn a_shutdown_ends_it_whatever_the_streams_do() {
         own.send(Ok(map("default/a"))).is_err(),
         "the stream is dropped at the signal, as in kube-runtime"
     );
-    assert_eq!(until_the_end(reconciles).await, ["a"], "the one in flight ends");
+    assert_eq!(until_the_end(reconciles).await, ["a"], "the reconcile in flight must end");
     assert_eq!(runs.of("a"), [0]);
 }
 
-/// A stream that panics because the rest of the program is going down takes no reconcile with it.
+/// A stream that panics because the program is shutting down must not abort the reconciles in flight.
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_would_panic_after_the_signal_is_not_polled() {
     let (store, _writer) = stored(&["default/a"]);
@@ -440,7 +440,7 @@ async fn with_all_caches_it_waits_for_the_store_and_for_informers() {
     assert_eq!(told(&during(&mut reconciles, 2 * SECOND).await), ["a"]);
 }
 
-/// What comes while it stands by, when it is elected, and after.
+/// Items before the standby is elected, at its election, and later.
 #[tokio::test(start_paused = true)]
 async fn a_standby_reconciles_all_objects_of_the_store_when_it_is_elected() {
     for ends_before in [false, true] {
@@ -470,7 +470,7 @@ async fn a_standby_reconciles_all_objects_of_the_store_when_it_is_elected() {
         assert_eq!(monitor.ready(), Ok(()), "a standby is ready");
         assert!(!status.is_leader() && runs.all().is_empty());
         if ends_before {
-            // Its objects are not forgotten, as it has not led yet.
+            // All objects are reconciled after the election, because this replica has not led before.
             drop(own);
             sleep(120 * SECOND).await;
             let mut names = runs.names();
@@ -524,7 +524,7 @@ async fn bulk_and_named_requests_work_over_a_store() {
     assert_eq!(told(&during(&mut reconciles, SECOND).await), ["b"]);
 }
 
-/// Why an object is reconciled, in the span and for a debug view.
+/// The reasons of reconciles, in the span and in the debug view.
 #[tokio::test(start_paused = true)]
 async fn each_stream_is_the_reason() {
     let lines = Lines::of(|metadata| {
@@ -562,7 +562,7 @@ async fn each_stream_is_the_reason() {
     );
 }
 
-/// What a debug view shows does not depend on a subscriber of `tracing`.
+/// The debug view does not depend on a `tracing` subscriber.
 #[tokio::test(start_paused = true)]
 async fn reasons_are_noted_from_the_first_question_on() {
     let (store, _writer) = stored(&["default/a"]);
@@ -580,7 +580,7 @@ async fn reasons_are_noted_from_the_first_question_on() {
         assert_eq!(monitor.in_flight().len(), shown);
         during(&mut reconciles, SECOND).await;
     }
-    // Also where the reconcile is dropped.
+    // The same if the reconcile is dropped.
     own.send(Ok(map("default/a"))).unwrap();
     during(&mut reconciles, SECOND / 4).await;
     drop(reconciles);
@@ -588,7 +588,7 @@ async fn reasons_are_noted_from_the_first_question_on() {
     assert_eq!(monitor.in_flight(), []);
 }
 
-/// `FnMut`, as kube-runtime takes it.
+/// The reconciler is an `FnMut`, as in kube-runtime.
 #[tokio::test(start_paused = true)]
 async fn a_reconciler_may_count_and_panic() {
     let world = World::of(["default/a", "default/b"].map(map));
@@ -607,7 +607,7 @@ async fn a_reconciler_may_count_and_panic() {
     assert_eq!(*seen.lock(), [("a".to_owned(), 1), ("b".to_owned(), 3)]);
 }
 
-/// A stream that is dropped with its controller, wherever that is.
+/// The streams are dropped with their controller, wherever they are at that time.
 #[tokio::test(start_paused = true)]
 async fn dropping_the_results_drops_the_streams() {
     struct Guarded(Pin<Box<dyn Stream<Item = Item<ConfigMap>> + Send>>, Arc<AtomicBool>);

@@ -25,7 +25,7 @@ fn quota(qps: u32, burst: u32) -> Quota {
     Quota::per_second(number(qps)).allow_burst(number(burst))
 }
 
-/// A service that notes when it was asked what.
+/// A service that logs the time and the number of each request.
 fn noting(
     asked: &Rc<RefCell<Vec<(u128, usize)>>>,
 ) -> impl Service<usize, Response = usize, Error = Infallible, Future: Send> + Clone + use<> {
@@ -74,7 +74,7 @@ fn a_hundred_requests_at_fifty_a_second_keep_their_order_and_wake_nobody_else() 
             .map(Box::pin)
             .collect();
         assert_eq!(throttle.waiters(), 90);
-        // Polled the wrong way round: the order is that of the calls.
+        // The requests are polled in reverse order; tokens are granted in the order of the calls.
         answers.reverse();
         let tasks: Vec<_> = answers.into_iter().map(tokio::task::spawn_local).collect();
         for task in tasks {
@@ -83,7 +83,7 @@ fn a_hundred_requests_at_fifty_a_second_keep_their_order_and_wake_nobody_else() 
         settle().await;
         let expected: Vec<_> = (0..100_usize).map(|n| (n.saturating_sub(9) as u128 * 20, n)).collect();
         let mut asked = asked.borrow().clone();
-        // The burst is there at once for whoever is polled.
+        // The tokens of the burst are granted immediately, in the order of the polls.
         asked[..10].sort();
         assert_eq!(asked, expected);
         assert_eq!(*polls.borrow(), 10 + 90 * 2, "a request is polled to wait and with its token");
@@ -105,12 +105,12 @@ fn a_dropped_request_takes_no_token_and_those_behind_it_move_up() {
         let last = tokio::task::spawn_local(last);
         settle().await;
         drop(answers.drain(1..));
-        drop(answers.pop()); // it had its token; that one is spent
+        drop(answers.pop()); // it had been granted its token, which is spent
         last.await.unwrap().unwrap();
         settle().await;
         assert_eq!(*asked.borrow(), [(100, 3)]);
         assert_eq!(throttle.waiters(), 0);
-        // One that is granted its token and does not look gives it back to the next.
+        // A request that is dropped after it was granted its token returns the token to the next one.
         let granted = service.call(4);
         let next = service.call(5);
         advance(Duration::from_millis(100)).await;
@@ -142,7 +142,7 @@ fn clones_share_one_bucket_and_the_quota_changes_for_those_who_wait() {
     });
 }
 
-/// Not `Clone`, one request at a time, and it insists on being asked whether it is ready.
+/// A service that is not `Clone`, serves one request at a time, and panics if it is called without `poll_ready`.
 struct Picky {
     ready: bool,
     free: Arc<AtomicBool>,
@@ -186,23 +186,23 @@ async fn the_service_that_was_ready_is_the_one_that_is_called() {
     let service = throttle.layer(Picky { ready: false, free, calls: calls.clone() });
     let start = Instant::now();
     let clients: Vec<_> = (0..3).map(|_| tokio::spawn(service.clone().oneshot(()))).collect();
-    // One that gives up while it waits for the inner service holds nobody up.
+    // A request that is dropped while it waits for the inner service blocks no other.
     let mut impatient = service.clone();
     let gives_up = impatient.call(());
     drop(gives_up);
     for client in clients {
-        // Time stands still while somebody polls: it is moved by hand.
+        // The paused clock does not advance while a task polls, so the test moves it.
         while !client.is_finished() {
             advance(Duration::from_millis(10)).await;
         }
         client.await.unwrap().unwrap();
     }
-    assert!(start.elapsed() >= Duration::from_secs(3), "one at a time");
-    assert_eq!(service.oneshot(()).await, Err("closed"), "an error of being ready is the request's");
+    assert!(start.elapsed() >= Duration::from_secs(3), "the requests must run one at a time");
+    assert_eq!(service.oneshot(()).await, Err("closed"), "an error of `poll_ready` must be returned to the request");
     assert_eq!(calls.load(Ordering::SeqCst), 3);
 }
 
-/// A task may keep a request and poll something else instead.
+/// A task may keep a request and poll another future.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_kept_and_never_polled_holds_up_no_other() {
     let (free, calls) = (Arc::new(AtomicBool::new(false)), Arc::<AtomicUsize>::default());
@@ -244,7 +244,7 @@ async fn a_client_of_kube_waits_in_the_order_of_its_requests() {
     assert_eq!(throttle.stats().delayed, 10);
 }
 
-/// Ready at the fourth look, and then for all at once.
+/// A service that is ready at the fourth `poll_ready`, and from then on for all requests.
 struct Late {
     asked: u8,
     waker: Option<Waker>,
@@ -262,7 +262,7 @@ impl Service<usize> for Late {
     }
 
     fn call(&mut self, request: usize) -> Self::Future {
-        // It was ready a moment ago.
+        // Wakes the waiters: the service was ready before the call.
         self.waker.take().into_iter().for_each(Waker::wake);
         if request == 1 {
             Box::pin(std::future::pending())
@@ -280,14 +280,14 @@ async fn two_requests_of_one_task_are_both_woken() {
         tokio::select! {
             biased;
             answer = waits => answer.unwrap(),
-            _ = goes => unreachable!("it is never answered"),
+            _ = goes => unreachable!("the first request gets no response"),
         }
     };
     assert_eq!(tokio::time::timeout(Duration::from_secs(600), both).await, Ok(2));
     assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
 }
 
-/// Not ready before its `ready` is set; panics when it is called.
+/// A service that is ready when `ready` is set, and panics when it is called.
 struct Panics {
     ready: Arc<AtomicBool>,
     waker: Arc<Mutex<Option<Waker>>>,
@@ -322,7 +322,7 @@ impl WakeCount {
 impl Wake for WakeCount {
     fn wake(self: Arc<Self>) {
         self.woken.fetch_add(1, Ordering::SeqCst);
-        assert!(!self.panics, "a waker that panics");
+        assert!(!self.panics, "the waker panics");
     }
 }
 
@@ -339,7 +339,7 @@ async fn a_waker_that_panics_leaves_no_other_request_asleep() {
     let waker = waker.lock().take().unwrap();
     let woken = || tasks.each_ref().map(|task| task.woken.load(Ordering::SeqCst));
     let before = woken();
-    catch_unwind(AssertUnwindSafe(|| waker.wake())).expect_err("the panic is raised");
+    catch_unwind(AssertUnwindSafe(|| waker.wake())).expect_err("the panic must propagate");
     assert_eq!(woken(), before.map(|woken| woken + 1));
 }
 
@@ -355,7 +355,7 @@ async fn a_request_whose_inner_service_panicked_is_not_pending_for_ever() {
     }
 }
 
-/// Where many tokens were taken at once, the next `acquire` on the thread gives way before it joins the line.
+/// If many tokens were taken at once, the next `acquire` on the thread yields before it joins the wait queue.
 #[tokio::test(start_paused = true)]
 async fn a_request_has_its_place_from_its_call_on_also_where_others_are_given_way_to() {
     let throttle = ThrottleLayer::new(quota(10, 1));

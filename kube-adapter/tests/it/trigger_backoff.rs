@@ -1,4 +1,4 @@
-//! A backoff of kube-runtime's for the lists, watches and streams of a controller.
+//! A backoff of kube-runtime for the lists, watches and streams of a controller.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::world::{Refused, Runs, SECOND, during, in_turn, map, noting, told};
 
-/// These waits, from the first one after each reset.
+/// A backoff with these waits, which start again after each reset.
 struct Waits {
     all: Vec<Duration>,
     left: VecDeque<Duration>,
@@ -64,7 +64,7 @@ fn controller(server: &ApiServer) -> Controller<ConfigMap> {
     Controller::new(Api::all(server.client()), watcher::Config::default()).with_config(in_turn())
 }
 
-/// When the stream gave errors, in seconds.
+/// Returns the times of the errors in the stream, in seconds.
 async fn errors(reconciles: &mut ReconcileStream<ConfigMap, Refused>, time: Duration) -> Vec<u64> {
     let (begun, mut times) = (Instant::now(), Vec::new());
     while let Ok(Some(item)) = timeout(time.saturating_sub(begun.elapsed()), reconciles.next()).await {
@@ -82,7 +82,7 @@ async fn failed_lists_and_watches_wait_as_it_says() {
     server.fail_next(RequestMatcher::verb(Verb::Watch), 2, forbidden());
     let (backoff, calls) = Waits::of(&[3, 200, 5, 7, 11]);
     let mut reconciles = noting(controller(&server).trigger_backoff(backoff), &Runs::new());
-    // Each list succeeds, and so the waits begin anew.
+    // Each list succeeds, and so resets the backoff.
     let times = errors(&mut reconciles, 1_000 * SECOND).await;
     assert_eq!(times, [0, 3, 203, 208, 211]);
     let calls = calls.lock().clone();
@@ -106,7 +106,7 @@ async fn whatever_works_resets_it_as_in_kube_runtime() {
         }
     });
     let times = errors(&mut reconciles, 6 * SECOND).await;
-    // Nor does the busy kind's controller end, though the backoff has but two waits.
+    // The controller does not end either, although the backoff has only two waits.
     assert_eq!(times, [0, 1, 2, 3, 4, 5]);
 }
 
@@ -120,7 +120,7 @@ async fn streams_wait_as_it_says() {
     let (backoff, _) = Waits::of(&[10, 20, 40]);
     let mut reconciles = noting(Controller::for_stream(own, store).trigger_backoff(backoff), &Runs::new());
     let times = errors(&mut reconciles, 200 * SECOND).await;
-    // The third is the object, which is in no store.
+    // The third error is for the object, which is in no store.
     assert_eq!(times, [0, 10, 30, 30]);
 }
 

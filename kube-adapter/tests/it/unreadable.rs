@@ -1,4 +1,4 @@
-//! Objects that become unreadable: their metadata stays current, and who reads them learns about it.
+//! Objects that become unreadable: their metadata stays current, and the reason can be read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,7 +55,7 @@ fn informer(
     flyball_kube::informer(Api::all(Script::of(answers).client()), config).start().unwrap()
 }
 
-/// The version of the metadata, that of the data, and whether it is marked.
+/// The version of the metadata, the version of the data, and whether the object is marked as unreadable.
 type State = Option<(u64, u64, bool)>;
 
 fn state(maps: &Informer<NamespacedName, ConfigMap>) -> State {
@@ -80,7 +80,7 @@ async fn a_watch_keeps_the_metadata_of_an_unreadable_object_current() {
     let (watch, lines) = Answer::watch();
     let maps = informer([list(1, &[good(1)]), watch], Config::default());
     settles(&maps, Some((1, 1, false))).await;
-    // Read in one go: each is compared with what came just before.
+    // Both events are read together: each is compared with the one before it.
     lines.tell("MODIFIED", &good(2));
     lines.tell("MODIFIED", &bad(3));
     settles(&maps, Some((3, 2, true))).await;
@@ -90,11 +90,11 @@ async fn a_watch_keeps_the_metadata_of_an_unreadable_object_current() {
     lines.tell("MODIFIED", &ending(bad(4)));
     settles(&maps, Some((4, 2, true))).await;
     assert!(maps.store().get("x/a").unwrap().metadata.deletion_timestamp.is_some());
-    // Said twice, it is no change.
+    // The same state again is not a change.
     lines.tell("MODIFIED", &ending(bad(4)));
     lines.tell("MODIFIED", &good(5));
     settles(&maps, Some((5, 5, false))).await;
-    assert!(unreadable_reason(&*held).is_some(), "who holds that state is told of that state");
+    assert!(unreadable_reason(&*held).is_some(), "the old state keeps its mark");
     lines.tell("MODIFIED", &bad(7));
     lines.tell("DELETED", &bad(8));
     settles(&maps, None).await;
@@ -124,7 +124,7 @@ async fn a_list_does_and_so_does_a_streaming_one() {
     let [(first, one), (second, two), (third, three)] = [(); 3].map(|()| Answer::watch());
     let maps = informer([first, second, third], Config::default().streaming_lists());
     one.tell("ADDED", &good(1));
-    // Read first, and not any more before the list is complete.
+    // The object is readable first, and not any more before the list is complete.
     one.tell("MODIFIED", &bad(2));
     one.tell("BOOKMARK", &ends(2));
     settles(&maps, Some((2, 1, true))).await;
@@ -133,7 +133,7 @@ async fn a_list_does_and_so_does_a_streaming_one() {
     two.tell("BOOKMARK", &ends(4));
     settles(&maps, Some((4, 1, true))).await;
     expired(&two);
-    // The other way round.
+    // The object is unreadable first, and readable before the list is complete.
     three.tell("ADDED", &bad(5));
     three.tell("MODIFIED", &good(6));
     three.tell("BOOKMARK", &ends(6));
@@ -142,7 +142,7 @@ async fn a_list_does_and_so_does_a_streaming_one() {
     assert_eq!(state(&maps), Some((6, 6, false)));
 }
 
-/// A new default of a custom resource, say, takes no write.
+/// For example, a new default of a custom resource changes an object without a write.
 #[tokio::test(start_paused = true)]
 async fn what_can_be_read_again_at_the_same_version_is_stored() {
     let [(first, one), (second, two)] = [(); 2].map(|()| Answer::watch());
@@ -213,7 +213,7 @@ async fn a_source_under_another_one_leaves_an_unreadable_object_as_it_was() {
     assert_eq!(maps.store().version().get(), 2);
 }
 
-/// What a controller reconciled, as the version of the metadata and that of the data, and what it reported.
+/// The log of a controller: the versions of metadata and data of each reconcile, and the reported errors.
 type Seen = Arc<Mutex<Vec<String>>>;
 
 fn noting(controller: Controller<ConfigMap>) -> (Seen, tokio::task::JoinHandle<()>) {

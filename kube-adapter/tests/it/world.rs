@@ -1,4 +1,4 @@
-//! ConfigMaps and their Pods in a server in memory, and the controllers of the tests over informers of them.
+//! ConfigMaps and their Pods on an in-memory server, and controllers over informers of them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout};
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
-/// What a test is about, as far as it is in the cluster.
+/// A server, and an informer of its objects.
 pub(crate) struct World<K> {
     pub(crate) server: TestServer<NamespacedName, K>,
     pub(crate) informer: Informer<NamespacedName, K>,
@@ -28,7 +28,7 @@ impl<K> World<K>
 where
     K: Resource + Clone + Send + Sync + 'static,
 {
-    /// A server with these objects, and an informer of them that runs.
+    /// Creates a server with these objects, and a running informer.
     pub(crate) fn of(objects: impl IntoIterator<Item = K>) -> Self {
         let server = TestServer::new(schema::<K>(), |object: &mut K, uid, version| {
             object.meta_mut().uid = Some(uid.to_string());
@@ -48,7 +48,7 @@ pub(crate) fn map(key: &str) -> ConfigMap {
     serde_json::from_value(json!({"metadata": metadata})).unwrap()
 }
 
-/// A pod that ConfigMaps of these names own.
+/// Returns a pod that ConfigMaps of these names own.
 pub(crate) fn pod(key: &str, owners: &[&str]) -> Pod {
     let key: NamespacedName = key.parse().unwrap();
     let owner = |name: &&str| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": name});
@@ -57,7 +57,7 @@ pub(crate) fn pod(key: &str, owners: &[&str]) -> Pod {
     serde_json::from_value(json!({"metadata": metadata})).unwrap()
 }
 
-/// What ran, and when, in milliseconds since the start.
+/// The names of the reconciled objects, and the times in milliseconds since the start.
 pub(crate) struct Runs {
     start: Instant,
     seen: Mutex<Vec<(String, u64)>>,
@@ -79,7 +79,7 @@ impl Runs {
         self.seen.lock().clone()
     }
 
-    /// When the object of this name was reconciled.
+    /// Returns the times at which the object of this name was reconciled.
     pub(crate) fn of(&self, name: &str) -> Vec<u64> {
         self.seen.lock().iter().filter(|(other, _)| other == name).map(|(_, at)| *at).collect()
     }
@@ -89,12 +89,12 @@ impl Runs {
     }
 }
 
-/// An error that a reconciler may return.
+/// The error type of the reconcilers in these tests.
 #[derive(Debug)]
 pub(crate) struct Refused(pub(crate) Option<kube::Error>);
 
 impl Refused {
-    /// The API server answered with this status.
+    /// Returns the error for an answer of the API server with this status.
     pub(crate) fn status(code: u16, retry_after: u32) -> Self {
         let details = serde_json::from_value(json!({ "retryAfterSeconds": retry_after })).unwrap();
         let status = kube::core::Status::failure("no", "Because").with_code(code).with_details(details);
@@ -114,7 +114,7 @@ impl std::error::Error for Refused {
     }
 }
 
-/// Every reconcile is noted, and does nothing.
+/// Runs the controller with a reconcile that only logs.
 pub(crate) fn noting(
     controller: Controller<ConfigMap>,
     runs: &Arc<Runs>,
@@ -129,12 +129,12 @@ pub(crate) fn noting(
     )
 }
 
-/// FIFO, so that tests can tell what comes when.
+/// FIFO order, so that tests can assert the order of the reconciles.
 pub(crate) fn in_turn() -> Config {
     Config::default().queue_order(flyball_kube::QueueOrder::Fifo)
 }
 
-/// Takes what the stream gives for so long, in virtual time.
+/// Returns the items of the stream during this virtual time.
 pub(crate) async fn during<S: Stream + Unpin>(stream: &mut S, time: Duration) -> Vec<S::Item> {
     let mut items = Vec::new();
     let end = Instant::now() + time;
@@ -144,10 +144,10 @@ pub(crate) async fn during<S: Stream + Unpin>(stream: &mut S, time: Duration) ->
     items
 }
 
-/// What comes of a reconcile, as the streams tell it.
+/// A result of a reconcile, as the streams yield it.
 type Told<K, E, Q> = Result<(ObjectRef<K>, Action), Outcome<E, Q>>;
 
-/// The names of what was reconciled, `!` before those that failed and `?` before those that were not there.
+/// Returns the names of the reconciled objects, with a prefix: `!` if the reconcile failed, `?` if the object was not found.
 pub(crate) fn told<K: Resource, E, Q>(items: &[Told<K, E, Q>]) -> Vec<String> {
     let name = |item: &Told<K, E, Q>| match item {
         Ok((object, _)) => object.name.clone(),

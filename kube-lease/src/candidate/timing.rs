@@ -58,7 +58,7 @@ impl ElectionTiming {
         }
     }
 
-    /// Returns the timeout of a request: after a request that hangs there is time for another one before the deadline.
+    /// Returns the timeout of a request. It leaves time for a second request before the deadline if the first one hangs.
     pub(crate) fn request_deadline(&self) -> Duration {
         self.renew_deadline / 2
     }
@@ -68,7 +68,7 @@ impl ElectionTiming {
     pub(crate) fn lease_seconds(&self) -> i32 {
         let rounded_up =
             self.lease_duration.as_secs().saturating_add(u64::from(self.lease_duration.subsec_nanos() > 0));
-        i32::try_from(rounded_up).unwrap_or(i32::MAX) // never: at most `LONGEST`
+        i32::try_from(rounded_up).unwrap_or(i32::MAX) // cannot overflow: at most `LONGEST`
     }
 }
 
@@ -99,7 +99,7 @@ const LONGEST: Duration = Duration::from_secs(i32::MAX as u64);
 /// # async fn main() {
 /// # let client = ApiServer::new().client();
 /// let builder = Election::builder(client, "default", "example", "a").renew_deadline(Duration::from_secs(20));
-/// assert_eq!(builder.build().err(), Some(InvalidElectionConfig::RenewDeadline)); // the lease is of 15 s
+/// assert_eq!(builder.build().err(), Some(InvalidElectionConfig::RenewDeadline)); // the lease duration is 15 s
 /// # }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,10 +121,10 @@ impl fmt::Display for InvalidElectionConfig {
         f.write_str(match self {
             Self::RenewDeadline => "the renew deadline must be shorter than the lease duration",
             Self::RetryPeriod => {
-                "the retry period must not be zero, and 1.2 of them must be shorter than the renew deadline"
+                "the retry period must not be zero, and 1.2 retry periods must be shorter than the renew deadline"
             }
             Self::StopGrace => {
-                "the stop grace must be shorter than what is left of the lease at the renew deadline"
+                "the stop grace must be shorter than the time between the renew deadline and the lease duration"
             }
             Self::Identity => "a candidate needs an identity",
         })

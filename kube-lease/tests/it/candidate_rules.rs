@@ -1,4 +1,4 @@
-//! The rules of a candidate, each by itself: what it asks, what it writes, and when.
+//! The rules of a candidate, one per test: its requests, the records that it writes, and the times of both.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ struct Play {
 impl Play {
     fn new(identity: &str) -> Self {
         let candidate = Candidate::new(identity, ElectionTiming::default(), 7);
-        // Its monotonic clock began long ago.
+        // Its monotonic clock does not start at zero.
         let wall = "2026-01-01T00:00:00Z".parse().unwrap();
         Self { candidate, now: Nanos::ZERO + 1_000 * SECOND, wall, versions: 0 }
     }
@@ -38,7 +38,7 @@ impl Play {
         }
     }
 
-    /// For how long it waits.
+    /// Returns how long the candidate waits.
     fn waits(&mut self) -> Duration {
         match self.step() {
             CandidateStep::Wait(until) => until.since(self.now),
@@ -46,7 +46,7 @@ impl Play {
         }
     }
 
-    /// What it writes next.
+    /// Returns the record that the candidate writes next.
     fn writes(&mut self) -> LeaderElectionRecord {
         match self.asks() {
             LeaseRequest::Create(record) | LeaseRequest::Update { record, .. } => record,
@@ -67,13 +67,13 @@ impl Play {
         self.candidate.check(self.now).unwrap();
     }
 
-    /// Of a version that it has not seen, also if nothing has changed but a label.
+    /// Delivers a record under a new version, as after a write that may have changed only a label.
     fn hears_of(&mut self, record: &LeaderElectionRecord) {
         self.versions += 1;
         self.hears(LeaseResponse::Found { record: record.clone(), version: self.versions.to_string() });
     }
 
-    /// Leads, by a lease that it has made.
+    /// Returns a candidate that leads by a Lease that it has created.
     fn leading(identity: &str) -> (Self, LeaderElectionRecord) {
         let mut play = Self::new(identity);
         play.looks();
@@ -85,7 +85,7 @@ impl Play {
     }
 }
 
-/// What somebody else has written.
+/// Returns a record that another candidate has written.
 fn held_by(holder: &str, seconds: i32) -> LeaderElectionRecord {
     LeaderElectionRecord {
         holder_identity: holder.into(),
@@ -106,7 +106,7 @@ fn after_a_restart_under_its_name_it_goes_on_at_once() {
     assert_eq!(
         (&renewed.acquire_time, renewed.leader_transitions),
         (&before.acquire_time, 3),
-        "no new holder"
+        "the holder has not changed"
     );
     play.hears_of(&renewed);
     assert!(play.candidate.leads(play.now));
@@ -138,13 +138,13 @@ fn it_looks_when_the_lease_has_run_out_and_not_a_moment_later() {
     let (mut play, kept) = (Play::new("a"), held_by("b", 7));
     let mut waited = Duration::ZERO;
     play.looks();
-    // A slow answer: it has seen the record when it came, not when it asked.
+    // The response is slow: the record counts as seen when the response arrives, not when the request was sent.
     play.pass(SECOND);
     play.hears_of(&kept);
     while let CandidateStep::Wait(until) = play.step() {
         let wait = until.since(play.now);
         waited += wait;
-        assert!(waited <= 7 * SECOND, "a version that says the same is no change");
+        assert!(waited <= 7 * SECOND, "a new version with the same record must not count as a change");
         play.pass(wait);
         play.looks();
         play.hears_of(&kept);
@@ -187,12 +187,12 @@ fn a_leader_renews_each_retry_period_after_the_last_was_sent_and_each_after_a_fa
         assert_eq!(play.waits(), 2 * SECOND);
         play.pass(2 * SECOND);
         record = play.writes();
-        // An answer that takes its time.
+        // A slow response.
         play.pass(SECOND / 2);
         play.hears_of(&record);
-        assert_eq!(play.candidate.leads_until(), Some(play.now + SECOND * 19 / 2), "since it was sent");
+        assert_eq!(play.candidate.leads_until(), Some(play.now + SECOND * 19 / 2), "the term must count from the time of sending");
         play.pass(SECOND * 3 / 2);
-        assert_eq!(play.writes().holder_identity, "a", "and not later");
+        assert_eq!(play.writes().holder_identity, "a", "the renewal must not be late");
         play.hears_of(&record);
     }
     play.pass(2 * SECOND);
@@ -210,17 +210,17 @@ fn it_wakes_when_its_leadership_is_over_though_a_request_may_take_longer() {
     let end = play.candidate.leads_until().unwrap();
     play.pass(9 * SECOND);
     play.writes();
-    assert_eq!(play.waits(), SECOND, "not half of the renew deadline");
+    assert_eq!(play.waits(), SECOND, "the wait must end with the leadership, not with the request timeout");
     play.pass(SECOND);
     assert_eq!(play.now, end);
-    assert_eq!(play.waits(), SECOND * 5 / 2, "then for the end of its work");
+    assert_eq!(play.waits(), SECOND * 5 / 2, "then the candidate waits for the end of its work");
     assert_eq!(play.candidate.lost(), Some(&LossReason::NotRenewed));
 }
 
 #[test]
 fn a_lost_leadership_counts_the_time_of_its_work_from_the_deadline() {
     let (mut play, _) = Play::leading("a");
-    // It stood still.
+    // The candidate was suspended.
     play.pass(SECOND * 12);
     assert_eq!(play.waits(), SECOND / 2);
     assert!(play.candidate.may_work(play.now));
@@ -237,7 +237,7 @@ fn what_it_has_seen_counts_when_it_campaigns_again() {
     play.candidate.campaign();
     play.looks();
     play.hears_of(&kept);
-    assert_eq!(play.writes().holder_identity, "a", "it was not seen to change for as long as it says");
+    assert_eq!(play.writes().holder_identity, "a", "the record was unchanged for its lease duration");
 }
 
 #[test]
@@ -279,11 +279,11 @@ fn an_answer_after_the_deadline_makes_no_leader_and_ends_no_campaign() {
     play.looks();
     play.hears(LeaseResponse::NotFound);
     let record = play.writes();
-    // It stood still; what it wrote may have run out meanwhile.
+    // The candidate was suspended; the lease that it wrote may have expired in the meantime.
     play.pass(10 * SECOND);
     play.hears_of(&record);
     assert!(!play.candidate.leads(play.now) && !play.candidate.may_work(play.now));
-    assert_eq!(play.candidate.lost(), None, "it never led");
+    assert_eq!(play.candidate.lost(), None, "a candidate that never led has lost nothing");
     let wait = play.waits();
     assert!((2 * SECOND..SECOND * 44 / 10).contains(&wait), "{wait:?}");
     play.pass(wait);

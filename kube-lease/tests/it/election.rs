@@ -1,4 +1,4 @@
-//! An election through kube's own client, on tokio's paused clock.
+//! Elections through kube's own client, on tokio's paused clock.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, pending, poll_fn};
@@ -27,7 +27,7 @@ const SECOND: Duration = Duration::from_secs(1);
 fn local<T>(test: impl Future<Output = T>) -> T {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    // Nothing here takes so long: what never ends fails.
+    // No test takes an hour: a test that does not end fails.
     let test = async { tokio::time::timeout(3600 * SECOND, test).await.expect("it ends") };
     LocalSet::new().block_on(&runtime, test)
 }
@@ -36,7 +36,7 @@ fn candidate(client: Client, identity: &str) -> ElectionBuilder {
     Election::builder(client, "ns", "l", identity).seed(7)
 }
 
-/// Works until it is told to end.
+/// Work that ends when the leadership is over.
 async fn obedient(leadership: Leadership) {
     leadership.lost().await;
 }
@@ -103,8 +103,8 @@ fn what_was_given_away_is_taken_at_the_next_look_and_what_was_not_when_it_has_ru
             let wait = (led.get().unwrap() - ended.get()).as_millis();
             assert!(wait <= most, "{wait} ms");
             if !release {
-                // The last renewal was at 6 s, and seen after it.
-                assert!(wait >= 14_000, "{wait} ms: while the lease was valid");
+                // The last renewal was sent at 6 s, and the other candidate saw it later.
+                assert!(wait >= 14_000, "{wait} ms: the lease was taken over while it was valid");
             }
             assert_eq!(server.lease().spec.unwrap().lease_transitions, Some(1));
         });
@@ -145,7 +145,7 @@ fn a_leader_that_is_cut_off_is_told_at_the_deadline_and_its_work_is_dropped_befo
                 })
                 .await;
             assert_eq!(ended, ElectionOutcome::<()>::Lost(LossReason::NotRenewed, None));
-            // Mute: the renewal of 6 s was done, but nobody told.
+            // In the mood `Mute`, the renewal at 6 s was executed, but not answered.
             assert_eq!(
                 (told.get(), dropped.get()),
                 (14_000, 16_500),
@@ -236,8 +236,8 @@ fn a_lease_that_was_taken_by_a_foreign_hand_ends_the_work_at_once() {
                 })
                 .await;
             assert_eq!(ended, ElectionOutcome::Lost(LossReason::Taken(holder.into()), None));
-            assert_eq!(start.elapsed(), 4 * SECOND, "with the next renewal");
-            assert_eq!(server.holder(), holder, "it takes nothing back");
+            assert_eq!(start.elapsed(), 4 * SECOND, "the loss must be noticed at the next renewal");
+            assert_eq!(server.holder(), holder, "the candidate must not take the lease back");
         });
     }
 }
@@ -281,7 +281,7 @@ fn whoever_watches_in_another_task_is_told_in_time_though_the_election_is_held_u
                 Poll::<()>::Pending
             })
         }));
-        // It leads, and then its thread is held up for a long time, as far as it can see.
+        // The candidate leads, and then its thread is blocked for a long time.
         let begins = poll_fn(|context| {
             assert!(run.as_mut().poll(context).is_pending());
             if status.is_leader() { Poll::Ready(()) } else { Poll::Pending }
@@ -294,7 +294,7 @@ fn whoever_watches_in_another_task_is_told_in_time_though_the_election_is_held_u
         sleep(3 * SECOND).await;
         assert_eq!(status.live(SECOND), Err(LeaseOverrun(2 * SECOND)));
         assert_eq!(status.live(2 * SECOND), Ok(()));
-        // It wakes up: the work is not polled any more.
+        // After the block the work must not be polled any more.
         let before = polls.get();
         assert_eq!(run.as_mut().await, ElectionOutcome::Lost(LossReason::NotRenewed, None));
         assert_eq!(polls.get(), before);
@@ -313,13 +313,13 @@ fn a_term_that_somebody_was_told_is_over_is_not_prolonged_by_a_late_answer() {
             assert!((&mut run).now_or_never().is_none());
             tokio::task::yield_now().await;
         }
-        // A renewal is asked for, and the task stands still, until after the deadline.
+        // The task sends a renewal, and is not polled until after the deadline.
         advance(9 * SECOND).await;
         assert!((&mut run).now_or_never().is_none());
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
-        assert_eq!(server.asked().last(), Some(&(9000, Method::PUT)), "it was done");
+        assert_eq!(server.asked().last(), Some(&(9000, Method::PUT)), "the server has executed the renewal");
         advance(2 * SECOND).await;
         assert_eq!(run.await, ElectionOutcome::Lost(LossReason::NotRenewed, Some(())));
     });
@@ -333,7 +333,7 @@ fn a_term_that_ends_while_an_answer_is_taken_is_not_prolonged_by_it() {
         let mut election = candidate(server.moody_client(mood.clone()), "a").build().unwrap();
         let status = election.status();
         let run = election.run(|_| {
-            // Sent at 2 s and answered then, but heard of at 11 s, and of 10 s was the term.
+            // The renewal is sent and executed at 2 s, but its response arrives at 11 s, after the term of 10 s.
             *mood.lock() = Mood::Takes(9 * SECOND);
             pending::<()>()
         });
@@ -341,7 +341,7 @@ fn a_term_that_ends_while_an_answer_is_taken_is_not_prolonged_by_it() {
         assert_eq!(
             ended,
             Ok(ElectionOutcome::Lost(LossReason::NotRenewed, None)),
-            "it does not renew it for a work that was told"
+            "a term that was reported as over must not be extended"
         );
         assert_eq!(status.times_elected(), 1);
     });
@@ -352,10 +352,10 @@ fn a_work_that_ends_after_its_leadership_has_not_ended_while_it_led() {
     local(async {
         let server = LeaseServer::new();
         let mut election = candidate(server.client(), "a").build().unwrap();
-        // It computes for too long.
+        // The work blocks its thread for too long.
         let ended = election.run(|_| async { advance(11 * SECOND).now_or_never().is_some() }).await;
         assert_eq!(ended, ElectionOutcome::Lost(LossReason::NotRenewed, Some(false)));
-        assert_eq!(server.holder(), "a", "it may be another's now");
+        assert_eq!(server.holder(), "a", "the lease must not be released, because another candidate may hold it");
     });
 }
 
@@ -381,7 +381,7 @@ fn what_a_work_holds_is_dropped_before_the_lease_is_given_away() {
         let holder = Rc::<RefCell<String>>::default();
         let ended = election.run(|_| {
             let holds = Holds(server.clone(), holder.clone());
-            // Unlike an async block, it keeps what it has when it is done.
+            // Unlike an async block, this future keeps its captured values after it has completed.
             poll_fn(move |_| {
                 let _ = &holds;
                 Poll::Ready(())
@@ -392,7 +392,7 @@ fn what_a_work_holds_is_dropped_before_the_lease_is_given_away() {
     });
 }
 
-/// Notes who holds the lease when it is dropped.
+/// Records the holder of the lease when it is dropped.
 struct Holds(LeaseServer, Rc<RefCell<String>>);
 
 impl Drop for Holds {
@@ -419,7 +419,7 @@ fn a_lease_that_cannot_be_given_away_holds_nobody_up_for_ever_and_is_no_overstay
             server.mood(Mood::Silent);
         });
         assert_eq!(ended.await, ElectionOutcome::Done(()));
-        // A write and a look, and two looks more, each for half of the renew deadline.
+        // A write and a read, and two more reads, each for half of the renew deadline.
         assert_eq!(start.elapsed(), (9 + 20) * SECOND);
         probe.await.unwrap();
         assert_eq!(server.holder(), "a");
@@ -448,7 +448,7 @@ fn a_panic_of_the_work_gives_the_lease_away_and_one_of_the_callback_harms_nobody
         assert_eq!(panic.downcast_ref(), Some(&"the work"));
         assert_eq!(server.holder(), "");
         assert!(!status.is_leader());
-        // It can run again; a new leader is told again.
+        // The election can run again, and the new leader is reported again.
         assert_eq!(election.run(|_| async { 7 }).await, ElectionOutcome::Done(7));
         assert_eq!(*seen.lock(), ["a", "a"]);
         assert_eq!(status.times_elected(), 2);
@@ -473,7 +473,7 @@ fn a_stop_ends_a_candidate_at_once_and_lets_a_leader_end_its_work_with_the_lease
             let (server, held) = (server.clone(), held.clone());
             async move {
                 leadership.lost().await;
-                // As long as it takes, and longer than the lease lasts.
+                // The work may take as long as it needs, even longer than the lease duration.
                 for _ in 0..20 {
                     sleep(SECOND).await;
                     held.borrow_mut().push((leadership.is_leader(), server.holder()));
@@ -507,7 +507,7 @@ fn a_candidate_that_is_stopped_while_it_takes_the_lease_gives_it_away() {
                     let place = format!(
                         "{mood:?}, {taken_over}, stopped after {stop:?}, ended in {took:?}: {ended:?}"
                     );
-                    // The write that is under way, a write to give it away, and a look whether that was done.
+                    // The open write, a write that releases the lease, and a read that checks the release.
                     assert!(took <= 10 * SECOND, "{place}");
                     for _ in 0..10 {
                         assert_ne!(server.holder_if_any().as_deref(), Some("a"), "{place}");
@@ -537,7 +537,7 @@ fn a_dropped_run_ends_its_term_and_leaves_the_lease_to_run_out() {
         leadership.lost().await;
         assert_eq!(server.holder(), "a");
         sleep(60 * SECOND).await;
-        assert_eq!(status.live(Duration::ZERO), Ok(()), "no work goes on");
+        assert_eq!(status.live(Duration::ZERO), Ok(()), "no work may continue");
     });
 }
 
@@ -558,7 +558,7 @@ fn periods_that_do_not_fit_cannot_be_built() {
         assert_eq!(built(|b| b.stop_grace(Duration::ZERO)), Ok(()));
         let nobody = candidate(server.client(), "").build().map(drop);
         assert_eq!(nobody, Err(InvalidElectionConfig::Identity));
-        // A Lease has whole seconds: others wait longer, not shorter.
+        // A Lease has whole seconds. The duration is rounded up, so that others never wait too short.
         let short = candidate(server.client(), "a")
             .retry_period(SECOND / 10)
             .renew_deadline(SECOND / 5)
@@ -571,7 +571,7 @@ fn periods_that_do_not_fit_cannot_be_built() {
     });
 }
 
-/// A work whose drop panics.
+/// Work that panics when it is dropped.
 struct Clumsy<F>(F);
 
 impl<F: Future + Unpin> Future for Clumsy<F> {
@@ -596,11 +596,11 @@ fn a_panic_in_the_drop_of_the_work_gives_the_lease_away_too() {
         let run = election.run(|_| Clumsy(std::future::ready(7)));
         let panic = AssertUnwindSafe(run).catch_unwind().await.unwrap_err();
         assert_eq!((panic.downcast_ref(), &*server.holder()), (Some(&"the drop"), ""));
-        // Of two panics, the first.
+        // If both panic, the first panic propagates.
         let run = election.run(|_| Clumsy(Box::pin(async { panic!("the work") })));
         let panic = AssertUnwindSafe(run).catch_unwind().await.unwrap_err();
         assert_eq!((panic.downcast_ref(), &*server.holder()), (Some(&"the work"), ""));
-        // One that was lost is nobody's to give away.
+        // A lease that was lost is not released.
         let run = election.run(|_| {
             server.edit(|lease| lease["spec"]["holderIdentity"] = "b".into());
             Clumsy(pending::<()>())

@@ -1,7 +1,7 @@
-//! Random lives of several candidates of an election: requests and answers that are lost or late, whether or not the write happened; candidates that
-//! stand still, die and come back; wall clocks that jump. Each has a monotonic clock of its own, with an origin of its own.
+//! Randomised elections of several candidates: requests and responses are lost or late, whether or not the write was executed; candidates are
+//! suspended, killed and restarted; wall clocks jump. Each candidate has its own monotonic clock with its own origin.
 //!
-//! Two things have to hold: never do two work at once, and once the faults stop somebody leads soon and stays.
+//! Two properties hold: the work of two candidates never overlaps, and once the faults stop, one candidate soon leads and stays the leader.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,7 +17,7 @@ type Time = u64;
 const MS: Time = 1_000_000;
 const SECOND: Time = 1000 * MS;
 
-/// A Lease, and the API server that keeps it.
+/// A Lease, and the API server that stores it.
 #[derive(Default)]
 struct Server {
     lease: Option<(LeaderElectionRecord, u64)>,
@@ -49,27 +49,27 @@ impl Server {
 struct Life {
     candidate: Candidate,
     name: String,
-    /// What its monotonic clock shows when the world begins.
+    /// The time of its monotonic clock at the start of the simulation.
     origin: Time,
-    /// What its wall clock shows then, in seconds.
+    /// The time of its wall clock at the start, in seconds.
     wall: i64,
-    /// It shows that for ever.
+    /// Whether its wall clock stands still.
     frozen: bool,
-    /// Which of its requests is the open one; and which life this is.
+    /// The number of the open request. A restarted candidate has none, so it ignores responses to earlier requests.
     request: u64,
-    /// It stands still until then.
+    /// The candidate is suspended until this time.
     stands: Time,
-    /// Nothing reaches it, and nothing leaves it, until then.
+    /// The candidate is disconnected until this time.
     cut: Time,
-    /// What it heard while it stood still, and of which request.
+    /// The responses that arrived while it was suspended, with the numbers of their requests.
     heard: Vec<(u64, LeaseResponse)>,
-    /// When the last renewal was sent that it knows of to have succeeded.
+    /// The time at which the last renewal was sent that it knows to have succeeded.
     renewed: Option<Time>,
     worked: bool,
-    /// It has led, and does so no more, since it has begun to campaign.
+    /// Whether it has led since it began to campaign, and does not lead any more.
     led: bool,
     over: bool,
-    /// Its next step; others that were planned before are void.
+    /// The time of its next step. Steps that were scheduled before are void.
     alarm: Time,
 }
 
@@ -78,7 +78,7 @@ enum Event {
     Step,
     /// A request arrives at the server.
     Arrives(u64),
-    /// An answer arrives at the candidate.
+    /// A response arrives at the candidate.
     Answered(u64),
     Fault,
 }
@@ -90,16 +90,16 @@ struct World {
     lives: Vec<Life>,
     events: BinaryHeap<Reverse<(Time, u64, usize, Event)>>,
     number: u64,
-    /// What was asked, and the answer on its way.
+    /// The requests, and their responses.
     requests: Vec<(LeaseRequest, Option<LeaseResponse>)>,
-    /// When each was sent.
+    /// The time at which each request was sent.
     sent: Vec<Time>,
     calm: bool,
     timing: ElectionTiming,
     seen: Seen,
 }
 
-/// What has happened: a simulation in which nothing does proves nothing.
+/// Counts of what happened, so that a simulation without faults fails the test.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     terms: u64,
@@ -116,7 +116,7 @@ impl World {
         let mut random = Random::new(seed);
         let timing = match random.below(3) {
             0 => ElectionTiming::default(),
-            // As near to the edge as the rules allow.
+            // As close to the limit as the rules allow.
             1 => ElectionTiming::default().with_stop_grace(Duration::from_millis(4999)).unwrap(),
             _ => any_timing(&mut random),
         };
@@ -149,7 +149,7 @@ impl World {
         Life {
             candidate: Candidate::new(name.clone(), self.timing, seed),
             name,
-            // Time does not go back when a process dies, but its clock may begin anew.
+            // Time does not go back when a process is killed, but the clock of the new process may start again.
             origin: self.random.below(1000) * SECOND,
             wall: 1_700_000_000 + n as i64 * 7,
             frozen: self.random.below(4) == 0,
@@ -201,7 +201,7 @@ impl World {
                 CandidateStep::Wait(_) if over => {
                     life.candidate.campaign();
                     (life.led, life.over) = (false, false);
-                    // Whoever has given it away lets others try.
+                    // A candidate that has released the lease may pause, so that others can lead.
                     if self.random.below(2) == 0 {
                         let pause = self.random.below(3 * SECOND);
                         self.step_at(self.now + pause, n);
@@ -219,7 +219,7 @@ impl World {
         }
     }
 
-    /// How long a message takes, if it arrives at all.
+    /// Returns how long a message takes; `None` if it is lost.
     fn delay(&mut self, n: usize) -> Option<Time> {
         if self.calm {
             return Some(1 + self.random.below(50 * MS));
@@ -255,7 +255,7 @@ impl World {
                 self.step_at(until, n);
             }
             2 => {
-                // It dies; another begins, or the same again under its name. What it has sent is still under way.
+                // The candidate is killed, and a new one starts, with the same name or another one. Messages that were sent are still delivered.
                 self.seen.died += 1;
                 let name = match self.random.below(2) {
                     0 => self.lives[n].name.clone(),
@@ -266,7 +266,7 @@ impl World {
                 self.step_at(begins, n);
             }
             3 => self.lives[n].cut = self.now + self.random.below(40 * SECOND),
-            // Its work has ended, or it was told to stop before it led.
+            // The work has ended, or the candidate was stopped before it led.
             4 if self.lives[n].candidate.leads(now) == self.lives[n].candidate.may_work(now)
                 && self.lives[n].stands <= self.now =>
             {
@@ -324,7 +324,7 @@ impl World {
         }
     }
 
-    /// Whether it hears or acts first after it stood still is up to its scheduler.
+    /// After a suspension, the scheduler decides whether the candidate first handles a response or acts.
     fn wakes(&mut self, n: usize) {
         let now = self.clock(n);
         if self.random.below(2) == 0 {
@@ -353,13 +353,13 @@ impl World {
             let life = &mut self.lives[n];
             life.candidate.check(now).unwrap();
             let leads = life.candidate.leads(now);
-            assert!(!(life.over && leads), "a leadership that was over is not, after {} ms", self.now / MS);
+            assert!(!(life.over && leads), "a leadership that was over continues after {} ms", self.now / MS);
             if leads {
-                // Only a candidate that leads begins anything.
+                // A candidate starts work only while it leads.
                 let deadline = life.renewed.map(|sent| sent + self.timing.renew_deadline.as_nanos() as Time);
                 assert!(
                     deadline.is_some_and(|deadline| self.now < deadline),
-                    "a reconcile may begin after the renew deadline, after {} ms",
+                    "a reconcile may start after the renew deadline, at {} ms",
                     self.now / MS
                 );
             }
@@ -374,21 +374,21 @@ impl World {
             }
             life.worked = works;
         }
-        assert!(working.len() < 2, "two work at once, after {} ms: {working:?}", self.now / MS);
+        assert!(working.len() < 2, "the work of two candidates overlaps at {} ms: {working:?}", self.now / MS);
     }
 
     fn leader(&self) -> Option<usize> {
         (0..self.lives.len()).find(|&n| self.lives[n].candidate.leads(self.clock(n)))
     }
 
-    /// From now on the network is quick and nobody dies.
+    /// Ends the faults: from now on messages are fast, and no candidate is suspended or killed.
     fn calm_down(&mut self) {
         self.calm = true;
         for n in 0..self.lives.len() {
             self.lives[n].stands = 0;
             self.step_at(self.now, n);
         }
-        // What has not arrived yet never will.
+        // Messages that have not arrived yet are lost.
         let now = self.now;
         self.events.retain(|Reverse((time, _, _, event))| match event {
             Event::Arrives(_) | Event::Answered(_) => *time <= now,
@@ -397,7 +397,7 @@ impl World {
     }
 }
 
-/// Periods that the rules allow.
+/// Returns periods that the rules allow.
 fn any_timing(random: &mut Random) -> ElectionTiming {
     loop {
         let longer = random.below(2) as usize;
@@ -427,12 +427,12 @@ fn never_do_two_work_at_once_and_once_faults_stop_somebody_leads_and_stays() {
         world.run_until(length);
         world.calm_down();
 
-        // Periods shorter than what messages take cannot be kept.
+        // Periods that are shorter than the latency of messages cannot be kept.
         if world.timing.renew_deadline < world.timing.retry_period * 6 / 5 + Duration::from_millis(400) {
             continue;
         }
-        // An open request is given up, a candidate rests, it sees the last record, which runs out; and two messages each way for a look and a write,
-        // twice.
+        // The sum of: the timeout of an open request, a candidate's wait, the lease duration of the last record, and two messages each way for a read
+        // and a write, twice.
         let rest = world.timing.retry_period.mul_f64(2.2);
         let request_deadline = world.timing.renew_deadline / 2;
         let lease = Duration::from_secs(world.timing.lease_duration.as_secs_f64().ceil() as u64);
@@ -440,10 +440,10 @@ fn never_do_two_work_at_once_and_once_faults_stop_somebody_leads_and_stays() {
         let bound = bound.as_nanos() as Time + 1;
         let calm = world.now;
         world.run_until(calm + bound);
-        let leader = world.leader().unwrap_or_else(|| panic!("nobody leads after {} ms", bound / MS));
+        let leader = world.leader().unwrap_or_else(|| panic!("no candidate leads after {} ms", bound / MS));
         for _ in 0..60 {
             world.run_until(world.now + SECOND);
-            assert_eq!(world.leader(), Some(leader), "a leader that is not disturbed stays");
+            assert_eq!(world.leader(), Some(leader), "a leader without faults must stay the leader");
         }
         let now = world.seen;
         seen.terms += now.terms;

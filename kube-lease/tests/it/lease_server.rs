@@ -1,4 +1,4 @@
-//! An API server that knows one Lease, and fails as it is told to.
+//! An API server with one Lease and with fault injection.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -13,22 +13,22 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, advance, sleep};
 use tower::service_fn;
 
-/// How requests fare.
+/// What happens to requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) enum Mood {
     #[default]
     Well,
-    /// They never arrive.
+    /// Requests do not arrive.
     Silent,
-    /// They are done, and never answered.
+    /// Requests are executed, but never answered.
     Mute,
-    /// Writes are done, and never answered.
+    /// Writes are executed, but never answered.
     MuteWrites,
-    /// They are done after so much time, and answered after as much again.
+    /// Requests are executed after this delay, and answered after the same delay again.
     Slow(Duration),
-    /// They are refused with this status.
+    /// Requests are refused with this status.
     Refuses(u16),
-    /// They are done, and so much time passes while the answer is taken.
+    /// Requests are executed, and this time passes while the client handles the response.
     Takes(Duration),
 }
 
@@ -51,7 +51,7 @@ impl LeaseServer {
         Self { state: Arc::default(), start: Instant::now() }
     }
 
-    /// A client whose requests fare as `mood` says, or as the server's does.
+    /// Returns a client whose requests depend on the mood of the server.
     pub(crate) fn client(&self) -> kube::Client {
         self.moody_client(Arc::default())
     }
@@ -60,7 +60,7 @@ impl LeaseServer {
         let this = self.clone();
         let service = service_fn(move |request: Request<Body>| {
             let (this, mood) = (this.clone(), *mood.lock());
-            // As on a server: it is done, whoever still wants to know.
+            // As on a real server, a request is executed even if the client has dropped it.
             let served = tokio::spawn(async move { this.serve(request, mood).await });
             async move {
                 let answer = served.await.unwrap();
@@ -117,7 +117,7 @@ impl LeaseServer {
         self.state.lock().mood = mood;
     }
 
-    /// What was asked: after how many milliseconds, and how.
+    /// Returns the time of each request in milliseconds, and its method.
     pub(crate) fn asked(&self) -> Vec<(u128, Method)> {
         self.state.lock().log.iter().map(|(at, method, _)| (*at, method.clone())).collect()
     }
@@ -134,7 +134,7 @@ impl LeaseServer {
         self.state.lock().lease.as_ref()?["spec"]["holderIdentity"].as_str().map(str::to_owned)
     }
 
-    /// A hand that changes it past all rules.
+    /// Changes the Lease without any rules, like a user.
     pub(crate) fn edit(&self, edit: impl FnOnce(&mut Value)) {
         let state = &mut *self.state.lock();
         let mut lease = state.lease.take().unwrap_or_else(|| json!({"metadata": {"name": "l"}, "spec": {}}));

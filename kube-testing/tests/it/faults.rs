@@ -25,7 +25,7 @@ async fn fail_next_fails_requests_without_carrying_them_out() {
     let lost = Status::failure("timed out", "Timeout").with_code(504);
     server.fail_response_next(RequestMatcher::any().name("a"), 1, lost);
     assert_eq!(refused(api.delete("a", &Default::default()).await).code, 504);
-    assert!(server.list::<ConfigMap>().is_empty(), "it was carried out all the same");
+    assert!(server.list::<ConfigMap>().is_empty(), "the request must be carried out nevertheless");
 }
 
 #[tokio::test(start_paused = true)]
@@ -38,10 +38,10 @@ async fn hanging_requests_are_answered_after_resume() {
         assert!(poll!(&mut list).is_pending());
         tokio::task::yield_now().await;
     }
-    assert!(Api::<Pod>::all(server.client()).list(&ListParams::default()).await.is_ok(), "another kind");
+    assert!(Api::<Pod>::all(server.client()).list(&ListParams::default()).await.is_ok(), "requests for other kinds must not hang");
     server.put(&config_map("a", "1"));
     server.resume();
-    assert_eq!(list.await.unwrap().items.len(), 1, "answered as things are when it is answered");
+    assert_eq!(list.await.unwrap().items.len(), 1, "the response must have the state at the time of the response");
 }
 
 #[tokio::test(start_paused = true)]
@@ -64,7 +64,7 @@ async fn refused_connections_lose_no_object() {
     server.put(&config_map("a", "1"));
     let mut events = Box::pin(api.watch(&WatchParams::default(), "2").await.unwrap());
     server.refuse_connections();
-    assert!(events.next().await.unwrap().is_err(), "the connection broke");
+    assert!(events.next().await.unwrap().is_err(), "the watch must fail with its connection");
     assert!(events.next().await.is_none());
     let error = api.list(&ListParams::default()).await.unwrap_err();
     let mut cause: &dyn std::error::Error = &error;
@@ -102,7 +102,7 @@ async fn stalled_watches_get_no_events_and_new_watches_do() {
     assert_eq!(server.open_watches(), 0);
     server.put(&config_map("a", "1"));
     tokio::time::advance(Duration::from_secs(60)).await;
-    assert!(poll!(dead.next()).is_pending(), "it does not even end");
+    assert!(poll!(dead.next()).is_pending(), "a stalled watch must not end");
     let mut sound = Box::pin(api.watch(&params, "1").await.unwrap());
     assert!(sound.next().await.unwrap().is_ok());
 }

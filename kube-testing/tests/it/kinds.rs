@@ -108,7 +108,7 @@ async fn a_pod_in_its_grace_period_is_watched_and_then_deleted() {
     let version = made.metadata.resource_version.unwrap();
     let mut events = Box::pin(pods.watch(&WatchParams::default(), &version).await.unwrap());
     let left = pods.delete("a", &DeleteParams::default()).await.unwrap().left().unwrap();
-    assert_eq!(left.metadata.deletion_grace_period_seconds, Some(30), "as where the pod does not say");
+    assert_eq!(left.metadata.deletion_grace_period_seconds, Some(30), "the default grace period must apply");
     assert!(matches!(events.next().await, Some(Ok(WatchEvent::Modified(_)))));
     pods.delete("a", &DeleteParams::default().grace_period(0)).await.unwrap();
     assert!(matches!(events.next().await, Some(Ok(WatchEvent::Deleted(_)))));

@@ -1,4 +1,4 @@
-//! The API server in memory, asked by kube's own `Api` and `watcher`: what they are content with is what a real one says.
+//! Tests of the API server in memory through kube's own `Api` and `watcher`.
 
 mod faults;
 mod kinds;
@@ -48,12 +48,12 @@ fn deployment(replicas: i32) -> Deployment {
     .unwrap()
 }
 
-/// What the server answered instead.
+/// Returns the status of a refused request.
 #[track_caller]
 fn refused<T: Debug>(result: kube::Result<T>) -> Status {
     match result {
         Err(Error::Api(status)) => *status,
-        other => panic!("an answer was expected that is none: {other:?}"),
+        other => panic!("the request must be refused: {other:?}"),
     }
 }
 

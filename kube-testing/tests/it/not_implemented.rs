@@ -1,4 +1,4 @@
-//! What this server does not do, and answers then: a case for each row of the README's table.
+//! Requests that the server does not support, and their responses: a case for each row of the table in the README.
 
 use super::{config_map, config_maps, deployment, refused, server};
 use flyball_kube_testing::ApiServer;
@@ -22,7 +22,7 @@ async fn raw(server: &ApiServer, path: &str, accept: &str, content: &str, body: 
     refused(server.client().request_text(request.body(body).unwrap()).await)
 }
 
-/// The rows of the table, by their first column, each with the answers that its requests get.
+/// The rows of the table, by their first column, with the responses to their requests.
 async fn answers(server: &ApiServer) -> Vec<(&'static str, Vec<Status>)> {
     let (maps, pods) = (config_maps(server), Api::<Pod>::default_namespaced(server.client()));
     let deployments = Api::<Deployment>::default_namespaced(server.client());
@@ -122,7 +122,7 @@ async fn what_is_not_done_is_answered_with_an_error_that_says_so() {
         let answer = answer.unwrap_or_else(|| panic!("the README has no row {start}"));
         let (code, message) = answer.split_once(" `").expect("a code and a message");
         let (message, _) = message.split_once('`').expect("the end of a message");
-        // The message is that of one of them; the others say the same of something else.
+        // The row has the message of one response; the other responses differ only in the name of the feature.
         assert!(answers.iter().any(|answer| answer.message.starts_with(message)), "{row}: {answers:?}");
         let common = message.split(' ').take(4).collect::<Vec<_>>().join(" ");
         for answer in answers {

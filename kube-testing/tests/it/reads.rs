@@ -32,7 +32,7 @@ async fn a_list_is_of_one_namespace_or_of_all_in_order() {
         let meta = &object.metadata;
         format!("{}/{}", meta.namespace.as_deref().unwrap(), meta.name.as_deref().unwrap())
     });
-    // As etcd sorts: `-` comes before `/`.
+    // The order of etcd: `-` comes before `/`.
     assert_eq!(keys.collect::<Vec<_>>(), ["a-b/y", "a/x", "a/z", "b/x"]);
     assert_eq!(all.metadata.resource_version, Some(server.resource_version().to_string()));
     let a = Api::<ConfigMap>::namespaced(server.client(), "a").list(&ListParams::default()).await.unwrap();
@@ -73,7 +73,7 @@ async fn a_list_does_not_go_on_over_a_compacted_history() {
     }
     let first = api.list(&ListParams::default().limit(2)).await.unwrap();
     server.compact();
-    // Nothing was written since: what is asked for is still there.
+    // Nothing was written since, so the version of the list is still available.
     let token = first.metadata.continue_.unwrap();
     let more = ListParams::default().limit(2).continue_token(&token);
     assert_eq!(names(&api.list(&more).await.unwrap().items), ["c"]);
@@ -97,7 +97,7 @@ async fn lists_of_a_version_are_exact_or_not_older_or_too_large() {
     assert_eq!(value(api.list(&at(&old, VersionMatch::NotOlderThan)).await.unwrap()), "new");
     assert_eq!(value(api.list(&ListParams::default().at(&old)).await.unwrap()), "new");
     assert_eq!(value(api.list(&ListParams::default().match_any()).await.unwrap()), "new");
-    // With a limit, a version alone has meant exactly this one since before the match could be told.
+    // With a limit, a version without a match rule means exactly this version, for compatibility.
     assert_eq!(value(api.list(&ListParams::default().at(&old).limit(5)).await.unwrap()), "old");
 
     let large = refused(api.list(&at("1000", VersionMatch::NotOlderThan)).await);
@@ -135,7 +135,7 @@ async fn lists_select_by_labels_and_fields() {
     }
     assert_eq!(refused(api.list(&ListParams::default().labels("a b")).await).code, 400);
     assert_eq!(refused(api.list(&ListParams::default().fields("name")).await).code, 400);
-    // How much is left of a selection is not told.
+    // The remaining count is not returned for a selection.
     let list = api.list(&ListParams::default().labels("app").limit(1)).await.unwrap();
     assert_eq!(list.metadata.remaining_item_count, None);
     assert!(list.metadata.continue_.is_some());

@@ -1,4 +1,4 @@
-//! The scripts that a real server passes, too: `kube-adapter/tests/e2e/scripts.rs` runs them there.
+//! Scripts with exact outcomes. `kube-adapter/tests/e2e/scripts.rs` runs the same scripts on a real server.
 
 use api_scripts::Server;
 use flyball_kube_testing::ApiServer;

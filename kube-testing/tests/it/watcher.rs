@@ -1,4 +1,4 @@
-//! kube-runtime's watcher on the server: a client that nobody wrote for it.
+//! kube-runtime's watcher as a client of the server.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -49,13 +49,13 @@ async fn follows_through_closed_watches_and_compactions(config: Config) {
     server.delete::<ConfigMap>("default", "b");
     watcher.hears(["apply a=2", "delete b=1"]).await;
 
-    // Cut: it goes on where it was.
+    // After the end of its connection, the watcher continues from the last version.
     server.close_watches();
     server.put(&config_map("d", "1"));
     watcher.hears(["apply d=1"]).await;
     assert_eq!(server.open_watches(), 1);
 
-    // Cut, and the history forgotten: it begins again.
+    // After the end of its connection and the loss of the history, the watcher lists again.
     server.close_watches();
     server.put(&config_map("a", "3"));
     server.delete::<ConfigMap>("default", "c");
@@ -89,7 +89,7 @@ async fn kubes_watcher_recovers_from_stalled_watches_and_refused_connections() {
     server.put(&config_map("a", "3"));
     let began = tokio::time::Instant::now();
     watcher.hears(["apply a=3"]).await;
-    assert_eq!(began.elapsed(), Duration::from_secs(35), "the client's patience");
+    assert_eq!(began.elapsed(), Duration::from_secs(35), "the watcher must notice a stalled watch after its own timeout");
 
     server.refuse_connections();
     assert!(watcher.next().await.starts_with("error"));

@@ -16,11 +16,11 @@ async fn watch(server: &ApiServer, params: &WatchParams, version: &str) -> Event
     Box::pin(config_maps(server).watch(params, version).await.unwrap())
 }
 
-/// All that can be heard now, in short.
+/// Returns all events that are available now, in a short form.
 async fn received(events: &mut Events) -> Vec<String> {
     let mut heard = Vec::new();
     loop {
-        // The client has a task of its own.
+        // The client reads in a separate task.
         for _ in 0..10 {
             tokio::task::yield_now().await;
         }
@@ -62,7 +62,7 @@ async fn a_watch_sends_the_changes_after_its_version() {
     server.put(&config_map("a", "2"));
     server.put(&config_map("b", "1"));
     server.delete::<ConfigMap>("default", "a");
-    // A deletion has a version of its own.
+    // A deletion has a new version.
     assert_eq!(received(&mut events).await, ["~ a@3", "+ b@4", "- a@5"]);
     let mut later = watch(&server, &WatchParams::default(), "4").await;
     assert_eq!(received(&mut later).await, ["- a@5"]);
@@ -113,7 +113,7 @@ async fn a_compacted_version_is_gone_and_open_watches_go_on() {
     server.put(&config_map("a", "1"));
     server.put(&config_map("a", "2"));
     server.compact();
-    assert_eq!(received(&mut open).await, ["+ a@2", "~ a@3"], "what was not told yet is not lost");
+    assert_eq!(received(&mut open).await, ["+ a@2", "~ a@3"], "events that were not sent yet must not be lost");
     let mut old = watch(&server, &WatchParams::default(), "2").await;
     assert_eq!(received(&mut old).await, ["410 Expired", "end"]);
     server.put(&config_map("a", "3"));
