@@ -28,7 +28,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     registry.register_collector(Box::new(queues.clone()));
     registry.register_collector(Box::new(controllers.clone()));
 
-    // A cache of numbers, a queue of them, and a controller over both. Instead of the script there is your own source.
+    // A cache of numbers, a queue of their keys, and a controller over both. A program uses its own source instead of the scripted one.
     let source = ScriptedSource::new();
     source.answer_list(Ok(Page { items: vec![1, 2, 3], version: Version::new(7), continuation: None }));
     source.answer_watch(Ok(()));
@@ -101,7 +101,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// As curl does: the whole response.
+/// Sends a request and returns the whole response, like curl.
 async fn get(address: SocketAddr, path: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(address).await?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");

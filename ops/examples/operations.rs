@@ -1,8 +1,7 @@
-//! A controller as it runs in production: one replica of several at work, within a quota, with probes, metrics and a debug view; and an end
-//! in order. `cargo run -p flyball-ops --features kube --example operations`.
+//! A controller as in production: leader election among several replicas, a client quota, probes, metrics, a debug view and a graceful shutdown.
+//! `cargo run -p flyball-ops --features kube --example operations`.
 //!
-//! The API server is one in memory, so no cluster is needed. For a real one, the stack under the throttle is
-//! `ClientBuilder::try_from(Config::infer().await?)?`.
+//! The API server runs in memory, so no cluster is needed. For a real one, build the client with `ClientBuilder::try_from(Config::infer().await?)?`.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -45,13 +44,13 @@ async fn main() -> anyhow::Result<()> {
         cluster.put::<ConfigMap>(&from_value(json!({"metadata": {"namespace": "default", "name": name}}))?);
     }
 
-    // So many requests a second, and so many at once after a rest.
+    // The rate, in requests per second, and the burst.
     let quota = Quota::per_second(NonZeroU32::new(50).unwrap()).allow_burst(NonZeroU32::new(100).unwrap());
     let throttle = ThrottleLayer::new(quota);
     let client = ClientBuilder::new(cluster.clone(), "default").with_layer(&throttle).build();
     let maps: Api<ConfigMap> = Api::all(client.clone());
 
-    // The lease has a client of its own: it must not wait behind the work.
+    // The lease has its own client, so that renewals do not wait behind the requests of the controller.
     let identity = unique_identity(&std::env::var("HOSTNAME").unwrap_or_default());
     let mut election = Election::builder(cluster.client(), "default", "example", identity.clone())
         .on_new_leader(|leader| println!("{leader} leads"))
@@ -99,7 +98,7 @@ async fn main() -> anyhow::Result<()> {
     assert_eq!(debug["elections"]["example"]["leader"], identity);
     println!("{debug:#}");
 
-    // It ended its work first, and then gave the lease away.
+    // The work ended first, and then the lease was released.
     assert!(matches!(ended, ElectionOutcome::Done(())), "{ended:?}");
     let lease = cluster.get::<Lease>("default", "example").and_then(|lease| lease.spec).expect("a lease");
     assert_eq!(lease.holder_identity.as_deref(), Some(""));
@@ -114,7 +113,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// As curl would: the whole answer.
+/// Sends a request and returns the whole response, like curl.
 async fn get(address: SocketAddr, path: &'static str) -> anyhow::Result<String> {
     let asked = tokio::task::spawn_blocking(move || {
         let mut stream = TcpStream::connect(address)?;

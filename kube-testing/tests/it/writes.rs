@@ -15,12 +15,12 @@ async fn create_sets_server_side_metadata() {
     assert_eq!(made.metadata.resource_version, Some(server.resource_version().to_string()));
     assert_eq!(made.metadata.namespace.as_deref(), Some("default"));
     assert!(made.metadata.uid.is_some() && made.metadata.creation_timestamp.is_some());
-    // Without anything asked for there is no generation of it.
+    // A ConfigMap has no spec, so it has no generation.
     assert_eq!(made.metadata.generation, None);
 
     let again = refused(api.create(&PostParams::default(), &config_map("a", "2")).await);
     assert_eq!((again.code, again.reason.as_str()), (409, "AlreadyExists"));
-    assert_eq!(refused(api.create(&PostParams::default(), &made).await).code, 400, "it has a version");
+    assert_eq!(refused(api.create(&PostParams::default(), &made).await).code, 400, "a new object must not have a version");
     let nameless = refused(api.create(&PostParams::default(), &ConfigMap::default()).await);
     assert_eq!((nameless.code, nameless.reason.as_str()), (422, "Invalid"));
 }
@@ -55,10 +55,10 @@ async fn a_write_on_an_old_version_is_a_conflict() {
     assert!(conflict.message.contains("the object has been modified"), "{}", conflict.message);
     let patch = Patch::Merge(json!({"metadata": {"resourceVersion": old.metadata.resource_version}}));
     assert!(refused(api.patch("a", &PatchParams::default(), &patch).await).is_conflict());
-    // Without a version, the last one wins.
+    // Without a version, the last write wins.
     api.replace("a", &PostParams::default(), &config_map("a", "4")).await.unwrap();
     assert!(refused(api.replace("b", &PostParams::default(), &config_map("b", "4")).await).is_not_found());
-    // Another object than the one meant.
+    // Another `uid`, or another name in the body, is refused.
     let mut other = config_map("a", "5");
     other.metadata.uid = Some("another".into());
     assert!(refused(api.replace("a", &PostParams::default(), &other).await).is_conflict());
@@ -121,7 +121,7 @@ async fn patches_merge_and_edit() {
     let told = api.patch("a", &PatchParams::default(), &good).await.unwrap();
     assert_eq!(json!(told.data), json!({"other": "3"}));
     let refusal = refused(api.patch("a", &PatchParams::default(), &good).await);
-    assert_eq!((refusal.code, refusal.reason.as_str()), (422, "Invalid"), "what was tested is not so");
+    assert_eq!((refusal.code, refusal.reason.as_str()), (422, "Invalid"), "the test operation of the patch must fail");
 
     assert!(refused(api.patch("c", &PatchParams::default(), &merge).await).is_not_found());
 }
@@ -143,8 +143,8 @@ async fn a_deleted_object_is_removed_or_waits_for_its_finalizers() {
     assert_ne!(left.metadata.resource_version, held.metadata.resource_version);
     let version = server.resource_version();
     api.delete("b", &DeleteParams::default()).await.unwrap();
-    assert_eq!(server.resource_version(), version, "deleted already");
-    // The client's word on it does not count.
+    assert_eq!(server.resource_version(), version, "a second deletion must not write");
+    // A client cannot change the deletion timestamp.
     let undelete = Patch::Merge(json!({"metadata": {"deletionTimestamp": null}}));
     let told = api.patch("b", &PatchParams::default(), &undelete).await.unwrap();
     assert!(told.metadata.deletion_timestamp.is_some());
@@ -248,7 +248,7 @@ async fn leases_and_custom_resources_are_not_replaced_without_a_version() {
     assert_eq!(refused(sites.replace("s", &PostParams::default(), &site).await).code, 422);
     assert_eq!(refused(sites.replace_status("s", &PostParams::default(), &site).await).code, 422);
     sites.replace("s", &PostParams::default(), &made).await.unwrap();
-    // Its name is in the body, too.
+    // The name in the body is required.
     let maps = config_maps(&server);
     server.put(&config_map("a", "1"));
     assert_eq!(refused(maps.replace("a", &PostParams::default(), &ConfigMap::default()).await).code, 400);
@@ -302,13 +302,13 @@ async fn a_deletion_in_the_foreground_waits_for_the_dependents_that_block_it() {
     assert_eq!(left.metadata.finalizers.unwrap(), ["foregroundDeletion"]);
     let waiting = server.list::<ConfigMap>();
     assert!(waiting.iter().all(|map| map.metadata.deletion_timestamp.is_some()), "{waiting:?}");
-    // The one that blocks nothing has gone at once.
+    // The dependent that does not block was deleted immediately.
     assert_eq!(super::names(&waiting), ["child", "grandchild", "owner"]);
     let free = Patch::Merge(json!({"metadata": {"finalizers": []}}));
     api.patch("grandchild", &PatchParams::default(), &free).await.unwrap();
-    assert!(server.list::<ConfigMap>().is_empty(), "from the leaves up");
+    assert!(server.list::<ConfigMap>().is_empty(), "the deletion must complete from the dependents up");
 
-    // Orphans do not name it any more.
+    // With `orphan`, the dependents lose their reference to the owner.
     let owner = server.put(&config_map("owner", "1"));
     owned("child", &owner, true, &[]);
     let delete = DeleteParams::orphan();
@@ -317,7 +317,7 @@ async fn a_deletion_in_the_foreground_waits_for_the_dependents_that_block_it() {
     assert_eq!(super::names(&server.list()), ["child"]);
     let child = api.get("child").await.unwrap();
     assert!(child.owner_references().is_empty());
-    // In the background nobody is waited for.
+    // A background deletion waits for no dependents.
     assert!(api.delete("child", &DeleteParams::background()).await.unwrap().right().is_some());
 }
 

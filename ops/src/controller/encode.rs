@@ -34,10 +34,10 @@ pub(super) fn encode(encoder: DescriptorEncoder<'_>, series: &[Arc<Series>]) -> 
     )?;
     page.one(
         "controller_runtime_terminal_reconcile_errors_total",
-        "Reconciles that failed so that trying again cannot help.",
+        "Reconciles with a permanent failure, which a retry cannot fix.",
         |own| &own.failures.permanent,
     )?;
-    page.one("controller_runtime_reconcile_panics_total", "Reconciles that panicked, each caught.", |own| {
+    page.one("controller_runtime_reconcile_panics_total", "Reconciles that panicked; each panic was caught.", |own| {
         &own.panics
     })?;
     page.one(
@@ -47,16 +47,16 @@ pub(super) fn encode(encoder: DescriptorEncoder<'_>, series: &[Arc<Series>]) -> 
     )?;
     page.one(
         "controller_runtime_reconcile_time_seconds",
-        "From a key's hand-out to the end of its reconcile.",
+        "Time from a key's hand-out to the end of its reconcile.",
         |own| &own.took,
     )?;
     page.one(
         "controller_runtime_max_concurrent_reconciles",
-        "Workers there may be, of a controller that is there.",
+        "Maximum number of workers of all running controllers.",
         |own| &own.max_workers,
     )?;
-    page.one("controller_runtime_active_workers", "Reconciles that run, at the scrape.", |own| &own.active)?;
-    page.one("flyball_controller_workers", "Workers that are there, idle or not, at the scrape.", |own| {
+    page.one("controller_runtime_active_workers", "Running reconciles at the scrape.", |own| &own.active)?;
+    page.one("flyball_controller_workers", "Idle and busy workers at the scrape.", |own| {
         &own.workers
     })?;
     page.by(
@@ -71,13 +71,13 @@ pub(super) fn encode(encoder: DescriptorEncoder<'_>, series: &[Arc<Series>]) -> 
     )?;
     page.one(
         "flyball_controller_recoveries_total",
-        "Reconciles that succeeded of keys that had failed before: retries that were worth it.",
+        "Successful reconciles of keys that had failed before.",
         |own| &own.successful_retries,
     )?;
     page.one("flyball_controller_dropped_total", "Reconciles that were dropped with their worker.", |own| {
         &own.dropped
     })?;
-    page.one("flyball_controller_batches_total", "Batches of keys that began, each key a reconcile.", |own| {
+    page.one("flyball_controller_batches_total", "Batches that started; each of their keys is also a reconcile.", |own| {
         &own.batches
     })
 }

@@ -19,43 +19,43 @@ const fn metric(name: &'static str, help: &'static str) -> Metric {
 
 pub(crate) const DEPTH: Metric = metric(
     "workqueue_depth",
-    "Keys asked for and not handed out: ready, or to run again when their lease ends.",
+    "Keys that wait for their hand-out: ready, or dirty while leased.",
 );
 pub(crate) const ADDS: Metric = metric(
     "workqueue_adds_total",
-    "Keys that came to be asked for, by adds, passed deadlines and retries; no duplicates.",
+    "Keys that became ready or dirty, by adds, passed deadlines and retries; no duplicates.",
 );
 pub(crate) const QUEUED: Metric = metric(
     "workqueue_queue_duration_seconds",
-    "From a key being asked for to its hand-out; while it is leased, that includes the rest of the lease.",
+    "Time from when a key became ready or dirty to its hand-out; for a dirty key it includes the rest of the lease.",
 );
 pub(crate) const WORKED: Metric =
-    metric("workqueue_work_duration_seconds", "From a key's hand-out to the end of its lease.");
+    metric("workqueue_work_duration_seconds", "Time from a key's hand-out to the end of its lease.");
 pub(crate) const UNFINISHED: Metric = metric(
     "workqueue_unfinished_work_seconds",
-    "Ages of all leases added up, at the scrape; it grows by one a second for each stuck worker.",
+    "Sum of the ages of all leases at the scrape; grows by one per second for each stuck worker.",
 );
 pub(crate) const LONGEST: Metric =
     metric("workqueue_longest_running_processor_seconds", "Age of the oldest lease, at the scrape.");
 pub(crate) const DELAYS: Metric = metric(
     "workqueue_retries_total",
-    "Accepted delayed adds: with a delay asked for, requeued, or backing off after a failure.",
+    "Accepted delayed adds: adds with a delay, delayed requeues, and backoffs after failures.",
 );
-pub(crate) const WAITING: Metric = metric("workqueue_waiting", "Keys whose deadline is to come.");
+pub(crate) const WAITING: Metric = metric("workqueue_waiting", "Keys whose deadline has not passed.");
 pub(crate) const LEASED: Metric = metric("workqueue_leased", "Keys held by a lease.");
 pub(crate) const OLDEST: Metric =
-    metric("workqueue_oldest_ready_seconds", "How long the oldest ready key has been so, at the scrape.");
+    metric("workqueue_oldest_ready_seconds", "Age of the oldest ready key at the scrape.");
 pub(crate) const ROOM: Metric =
-    metric("workqueue_capacity_left", "Keys there is room for, of a queue with a capacity.");
+    metric("workqueue_capacity_left", "Remaining capacity, in keys, of a queue with a capacity.");
 pub(crate) const LATE: Metric =
-    metric("workqueue_delay_latency_seconds", "From a delayed key's deadline to its hand-out.");
+    metric("workqueue_delay_latency_seconds", "Time from a delayed key's deadline to its hand-out.");
 pub(crate) const FAILURES: Metric =
     metric("workqueue_failures_total", "Failures that the limiter counted: one for each backoff.");
 pub(crate) const DEAD: Metric =
     metric("workqueue_dead_letters_total", "Keys given up after too many failures.");
 pub(crate) const REFUSED: Metric = metric("workqueue_refused_total", "Adds that were refused, by reason.");
 pub(crate) const ENDED: Metric = metric("workqueue_leases_ended_total", "Leases that ended, by outcome.");
-pub(crate) const OVERDUE: Metric = metric("workqueue_overdue_total", "Leases reported as held for too long.");
+pub(crate) const OVERDUE: Metric = metric("workqueue_overdue_total", "Leases that were reported as overdue.");
 
 /// The values of the label `reason`.
 pub(crate) const REASONS: [(AddErrorKind, &str); 3] = [

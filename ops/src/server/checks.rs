@@ -35,7 +35,7 @@ impl Checks {
                     writeln!(page, "[-]{name} failed: {}", reason.replace(['\r', '\n'], " "))
                 }
             };
-            line.expect("a string takes everything");
+            line.expect("writing to a string cannot fail");
         }
         match (passed, verbose) {
             (true, false) => page.push_str("ok"),

@@ -40,7 +40,7 @@ impl Endpoints {
             return refused;
         }
         catch_unwind(AssertUnwindSafe(page)).unwrap_or_else(|_| {
-            text(StatusCode::INTERNAL_SERVER_ERROR, PLAIN, "what was asked has panicked\n")
+            text(StatusCode::INTERNAL_SERVER_ERROR, PLAIN, "the endpoint has panicked\n")
         })
     }
 

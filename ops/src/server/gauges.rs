@@ -60,10 +60,10 @@ impl Collector for InformerGauges {
         families.add("informer_objects", "Objects in the cache", &read, |(_, informer)| {
             level(informer.objects())
         })?;
-        families.add("informer_synced", "Whether the first list is there", &read, |(_, informer)| {
+        families.add("informer_synced", "Whether the first list is complete", &read, |(_, informer)| {
             flag(informer.is_synced())
         })?;
-        families.add("informer_over", "Whether it has ended", &read, |(status, _)| {
+        families.add("informer_over", "Whether the informer has ended", &read, |(status, _)| {
             flag(status.state.is_final())
         })?;
         families.add("informer_version", "The resourceVersion of the cache", &read, |(status, _)| {
@@ -72,7 +72,7 @@ impl Collector for InformerGauges {
         families.add("informer_relists_total", "Lists after the first", &read, |(status, _)| {
             ConstCounter::new(status.relists)
         })?;
-        let help = "Watches opened without a list before them";
+        let help = "Watches that were opened without a list before";
         families.add("informer_watch_restarts_total", help, &read, |(status, _)| {
             ConstCounter::new(status.watch_restarts)
         })

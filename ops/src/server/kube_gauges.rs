@@ -30,23 +30,23 @@ impl Collector for KubeGauges {
 }
 
 fn encode_controllers(families: &mut Families<'_>, controllers: &[(String, Monitor)]) -> fmt::Result {
-    let help = "Objects that its own caches could not read";
+    let help = "Objects that the controller's own caches could not decode";
     families.add("controller_objects_skipped_total", help, controllers, |monitor| {
         ConstCounter::new(monitor.unreadable_count())
     })?;
-    let help = "Lists and watches of its own caches that failed";
+    let help = "Failed lists and watches of the controller's own caches";
     families.add("controller_watch_failures_total", help, controllers, |monitor| {
         ConstCounter::new(monitor.caches().iter().map(|cache| cache.failures).sum::<u64>())
     })?;
-    let help = "Caches of its own whose lists or watches fail now";
+    let help = "The controller's own caches whose lists or watches are failing";
     families.add("controller_caches_failing", help, controllers, |monitor| {
         level(monitor.caches().iter().filter(|cache| cache.failure.is_some()).count())
     })?;
-    let help = "Caches of its own that are not filled";
+    let help = "The controller's own caches that have not synced";
     families.add("controller_caches_unfilled", help, controllers, |monitor| {
         level(monitor.caches().iter().filter(|cache| !cache.synced).count())
     })?;
-    let help = "Reconciles that run now";
+    let help = "Running reconciles";
     families.add("controller_reconciles_in_flight", help, controllers, |monitor| {
         level(monitor.stats().map_or(0, |counts| counts.leased))
     })
@@ -56,17 +56,17 @@ fn encode_throttles(families: &mut Families<'_>, throttles: &[(String, ThrottleL
     // Each handle is read once, so its values are consistent.
     let read: Vec<_> =
         throttles.iter().map(|(name, throttle)| (name.clone(), (throttle.stats(), throttle))).collect();
-    let help = "Requests that were let through";
+    let help = "Requests that were granted a token";
     families
         .add("client_throttle_requests_total", help, &read, |(stats, _)| ConstCounter::new(stats.requests))?;
     let help = "Requests that had to wait";
     families
         .add("client_throttle_delayed_total", help, &read, |(stats, _)| ConstCounter::new(stats.delayed))?;
-    let help = "For how long requests have waited, all together";
+    let help = "Total time that requests have waited";
     families.add("client_throttle_wait_seconds_total", help, &read, |(stats, _)| {
         ConstCounter::new(stats.total_wait.as_secs_f64())
     })?;
-    families.add("client_throttle_waiting", "Requests that wait now", &read, |(_, throttle)| {
+    families.add("client_throttle_waiting", "Waiting requests", &read, |(_, throttle)| {
         level(throttle.waiters())
     })
 }
@@ -74,7 +74,7 @@ fn encode_throttles(families: &mut Families<'_>, throttles: &[(String, ThrottleL
 fn encode_elections(families: &mut Families<'_>, elections: &[(String, LeaderStatus)]) -> fmt::Result {
     let help = "Whether this process leads";
     families.add("leader_election_master_status", help, elections, |status| flag(status.is_leader()))?;
-    let help = "How often this process has come to lead";
+    let help = "How many times this process was elected";
     families.add("leader_election_terms_total", help, elections, |status| {
         ConstCounter::new(status.times_elected())
     })

@@ -1,4 +1,4 @@
-//! EDGE. The server: its registrations, and how it is served.
+//! EDGE. The server: its registrations, and the method that serves it.
 //!
 //! Cancel safety: see [`OpsServer::serve`].
 

@@ -46,15 +46,14 @@ pub(super) async fn serve(
             () = &mut shutdown => break,
             // Frees the memory of connections that have ended.
             Some(_) = connections.join_next() => {}
-            // Never delayed: a connection in the listener's backlog may be a probe.
+            // The accept is never delayed, because a connection in the listener's backlog may be a probe.
             accepted = listener.accept() => match accepted {
                 Ok((stream, peer)) => open.add(peer.ip(), limits.max_connections, |this| {
                     connections.spawn(connection(stream, this, endpoints.clone(), limits.header_timeout, closes.clone()))
                 }),
                 Err(error) => {
                     tracing::warn!(target: "flyball_ops", %error, "a connection could not be accepted");
-                    // An error such as a lack of file descriptors: frees one, and retries after a short
-                    // wait.
+                    // The cause may be a lack of file descriptors: closes a connection to free one, and retries after a short wait.
                     open.close_one();
                     sleep(ACCEPT_RETRY).await;
                 }

@@ -1,4 +1,4 @@
-//! A server on a socket of its own, and requests to it.
+//! A server on its own socket, and an HTTP client for it.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -27,7 +27,7 @@ pub(crate) async fn write(stream: &TcpStream, request: &str) {
     assert_eq!(stream.try_write(request.as_bytes()).unwrap(), request.len());
 }
 
-/// The next part of a response; empty at its end.
+/// Returns the next part of a response; empty at its end.
 pub(crate) async fn read(stream: &TcpStream) -> String {
     let mut part = vec![0; 4096];
     loop {
@@ -45,7 +45,7 @@ impl Served {
         TcpStream::connect(self.address).await.unwrap()
     }
 
-    /// Status, header and body of a response.
+    /// Sends a request, and returns the status, the header and the body of the response.
     pub(crate) async fn request(&self, request: &str) -> (u16, String, String) {
         let stream = self.connect().await;
         let request = format!("{request} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");

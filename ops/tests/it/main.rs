@@ -1,4 +1,4 @@
-//! The adapters and the server from outside.
+//! Tests of the adapters and the server through the public API.
 
 #![allow(clippy::disallowed_types, reason = "a test's own locks are std's: no model runs here")]
 

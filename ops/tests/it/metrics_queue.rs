@@ -1,4 +1,4 @@
-//! `MetricsQueue`, with a recorder that is a map.
+//! `MetricsQueue` with a recorder that stores all values in a map.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -42,11 +42,11 @@ impl CounterFn for Cell {
 
 impl GaugeFn for Cell {
     fn increment(&self, _: f64) {
-        panic!("a gauge is set");
+        panic!("gauges must only be set");
     }
 
     fn decrement(&self, _: f64) {
-        panic!("a gauge is set");
+        panic!("gauges must only be set");
     }
 
     fn set(&self, value: f64) {
@@ -75,7 +75,7 @@ impl Map {
         self.values.lock().unwrap().get(name).cloned().unwrap_or_default()
     }
 
-    /// All that was recorded under this name, with what other labels it has.
+    /// Returns all values under this name, with their other labels.
     fn all(&self, name: &str) -> Vec<(String, f64)> {
         let values = self.values.lock().unwrap();
         let own =
@@ -129,7 +129,7 @@ fn a_loaded_queue_line_by_line() {
     queue.try_get().unwrap().retry();
     clock.advance(Duration::from_secs(3));
     queue.try_get().unwrap().succeed(); // c
-    queue.try_get().unwrap().succeed(); // d, as late as b, and there before
+    queue.try_get().unwrap().succeed(); // d: due at the same time as b, and added before it
     drop(queue.try_get().unwrap()); // b: given up
     queue.add("f").unwrap();
     clock.advance(Duration::from_secs(1));
@@ -161,7 +161,7 @@ fn a_loaded_queue_line_by_line() {
     drop(stuck);
 }
 
-/// Units go with the names, and nothing is described that client-go calls otherwise.
+/// Each metric is described, with the unit of its name.
 #[test]
 fn everything_is_described() {
     let map = Map::default();
@@ -176,7 +176,7 @@ fn everything_is_described() {
     }
 }
 
-/// Counters are told what is new, once, also by two handles; a queue that is gone has gauges of zero, and is told so.
+/// `record` passes on only new counts, also through two handles. Once the queue is dropped, it sets all gauges to zero and returns `false`.
 #[test]
 fn what_is_new_is_recorded_once() {
     let (map, clock) = (Map::default(), ManualClock::new());
@@ -191,12 +191,12 @@ fn what_is_new_is_recorded_once() {
     assert_eq!(map.get("workqueue_retries_total{name=q}"), [1.0]);
     drop(queue);
     assert!(!facade.record());
-    assert_eq!(map.get("workqueue_adds_total{name=q}"), [1.0], "a counter never falls");
+    assert_eq!(map.get("workqueue_adds_total{name=q}"), [1.0], "a counter must not decrease");
     assert_eq!(map.get("workqueue_depth{name=q}"), [0.0]);
     assert_eq!(map.get("workqueue_waiting{name=q}"), [0.0]);
 }
 
-/// Two queues of one name are one to the recorder: sums, as client-go's are.
+/// Two queues of the same name report their sums to the recorder, as in client-go.
 #[test]
 fn two_queues_of_one_name() {
     let (map, clock) = (Map::default(), ManualClock::new());

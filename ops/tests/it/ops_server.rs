@@ -113,7 +113,7 @@ async fn what_is_registered_is_checked_exported_and_shown() {
     assert!(debug["queues"]["q"]["oldestReadySeconds"].is_f64());
     assert_eq!(debug["custom"], json!({"answer": 42, "broken": {"panicked": true}}));
 
-    // The server keeps no queue.
+    // The server does not keep the queue alive.
     drop(queue);
     let debug: Value = serde_json::from_str(&served.get("/debug").await.1).unwrap();
     assert_eq!(debug["queues"], json!({"q": null}));
@@ -166,12 +166,12 @@ async fn connections_are_bounded_and_kept_alive() {
         write(&first, request).await;
         assert!(read(&first).await.starts_with("HTTP/1.1 200"));
     }
-    // The second takes the place of the first, which is idle.
+    // The second connection closes the first one, which is idle.
     let second = served.connect().await;
     write(&second, request).await;
     assert!(read(&second).await.starts_with("HTTP/1.1 200"));
     assert_eq!(read(&first).await, "");
-    // It is open, and idle: a shutdown ends it, too.
+    // The second connection is open and idle, and the shutdown closes it.
     served.end().await;
     assert_eq!(read(&second).await, "");
 }
@@ -201,7 +201,7 @@ async fn a_probe_is_answered_within_a_second_beside_idle_and_slow_connections() 
             assert!(start.elapsed() < Duration::from_secs(1), "{:?} beside {n} others", start.elapsed());
         }
     }
-    // The oldest have been closed.
+    // The oldest connections were closed.
     assert_eq!(read(&others[0]).await, "");
     served.end().await;
 }

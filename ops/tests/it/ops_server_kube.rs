@@ -1,4 +1,4 @@
-//! `OpsServer` with what flyball-kube has: controllers, quotas, elections.
+//! `OpsServer` with flyball-kube: controllers, quotas and elections.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,7 +58,7 @@ async fn objects_that_a_controller_could_not_read_are_counted() {
     let controller = Controller::new(maps, watcher::Config::default());
     let server = OpsServer::new().kube_controller("maps", &controller.monitor(), Duration::from_secs(60));
     let served = serve(server).await;
-    assert_eq!(served.get("/readyz").await.0, 503, "it does not run yet");
+    assert_eq!(served.get("/readyz").await.0, 503, "the controller does not run yet");
     let mut reconciles = controller.run(
         async |_: Arc<ConfigMap>, _: Arc<()>| Ok::<_, kube::Error>(Action::await_change()),
         |_, _, _| Action::requeue(Duration::ZERO),

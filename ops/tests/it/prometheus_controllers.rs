@@ -26,7 +26,7 @@ fn scrape(registry: &Registry) -> String {
     text
 }
 
-/// One line of a scrape, without its help, which says something.
+/// Returns the lines of a scrape without the help lines, and checks that each help text is a sentence.
 fn lines(scrape: &str) -> Vec<&str> {
     let help = |line: &&str| line.starts_with("# HELP");
     for line in scrape.lines().filter(help) {
@@ -44,7 +44,7 @@ fn has(registry: &Registry, line: &str) {
 async fn a_busy_controller_line_by_line() {
     let prometheus = PrometheusControllers::with_buckets([2.0, 8.0]).unwrap();
     let registry = registered(&prometheus);
-    assert_eq!(scrape(&registry), "# EOF\n", "nobody is there");
+    assert_eq!(scrape(&registry), "# EOF\n", "there are no series without a controller");
     let (queue, scraped) = (queue(), Log::default());
     queue.add(1).unwrap();
     let (runs, again, noted) = (AtomicU32::new(0), queue.clone(), scraped.clone());
@@ -122,10 +122,10 @@ flyball_controller_batches_total{controller=\"pods\"} 0
 # EOF";
     let scraped = scraped.take();
     assert_eq!(lines(&scraped[0]), expected.lines().collect::<Vec<_>>());
-    assert_eq!(scrape(&registered(&prometheus)), "# EOF\n", "it is gone, and its series with it");
+    assert_eq!(scrape(&registered(&prometheus)), "# EOF\n", "the series must end with the controller");
 }
 
-/// What is told of a reconcile that is dropped, and of batches; what is counted stays as long as one of the name is there.
+/// Dropped reconciles and batches are counted. The counts of a name stay as long as one controller of that name exists.
 #[tokio::test(start_paused = true)]
 async fn controllers_of_the_same_name_are_one_series() {
     let prometheus = PrometheusControllers::new();
@@ -173,7 +173,7 @@ async fn controllers_of_the_same_name_are_one_series() {
     assert_eq!(
         text.matches("# HELP controller_runtime_active_workers ").count(),
         1,
-        "each is described once"
+        "each metric must be described once"
     );
     assert!(text.contains("controller_runtime_active_workers{controller=\"nodes\"} 0\n"));
     drop((kept, nodes));

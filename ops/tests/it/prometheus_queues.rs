@@ -19,7 +19,7 @@ fn scrape(registry: &Registry) -> String {
     text
 }
 
-/// One line of a scrape, without its help.
+/// Returns the lines of a scrape without the help lines.
 fn lines(scrape: &str) -> Vec<&str> {
     scrape.lines().filter(|line| !line.starts_with("# HELP")).collect()
 }
@@ -42,7 +42,7 @@ fn a_loaded_queue_line_by_line() {
         .give_up_after(std::num::NonZeroU32::new(2).unwrap(), |_, _| {})
         .metrics(prometheus.queue("q"))
         .build();
-    // Three keys and a duplicate; one that waits; one too many.
+    // Three keys and a duplicate, a delayed key, and a key beyond the capacity.
     queue.add_many(["a", "b", "a", "c"]);
     queue.add_after("d", secs(2)).unwrap();
     assert!(queue.add("e").is_err());
@@ -119,7 +119,7 @@ workqueue_overdue_total{name=\"q\"} 0
         assert!(line.ends_with('.') && line.split(' ').count() > 4, "{line}");
     }
 
-    // A scrape changes nothing; a drain is seen as it goes on, and the series go with the queue.
+    // A scrape changes nothing, a drain is visible while it runs, and the series end with the queue.
     assert_eq!(scrape(&registry), first);
     queue.shut_down();
     assert!(queue.add("late").is_err());
@@ -151,7 +151,7 @@ workqueue_overdue_total{name=\"q\"} 0
     assert_eq!(scrape(&registry), "# EOF\n");
 }
 
-/// Several queues are in one family, each described once; one that goes leaves the others.
+/// Several queues share each metric family, which is described once. If one queue is dropped, the others stay.
 #[test]
 fn several_queues_in_one_family() {
     let prometheus = PrometheusQueues::new();
@@ -181,12 +181,12 @@ fn several_queues_in_one_family() {
     drop(nodes);
     let one = scrape(&registry);
     assert_eq!(of(&one, "workqueue_depth{"), ["workqueue_depth{name=\"pods\"} 1"]);
-    assert!(of(&one, "workqueue_capacity_left").is_empty(), "nor is it described");
+    assert!(of(&one, "workqueue_capacity_left").is_empty(), "a family without series must not be described");
     drop((pods, unbuilt));
     assert_eq!(scrape(&registry), "# EOF\n");
 }
 
-/// A controller that is started anew while the old one ends must not make a second series of one name.
+/// A controller that starts while its predecessor is still stopping must not create a second series with the same name.
 #[test]
 fn queues_with_the_same_labels_are_one_series() {
     let prometheus = PrometheusQueues::new();
@@ -225,7 +225,7 @@ fn the_user_chooses_the_buckets() {
     drop(queue);
 }
 
-/// A prefix and labels of the registry stand beside ours.
+/// The prefix and the labels of the registry are added to those of the queue.
 #[test]
 fn labels_of_the_registry() {
     let prometheus = PrometheusQueues::new();

@@ -14,7 +14,7 @@ pub(crate) fn queue() -> Queue<u32, Fifo, Exponential<u32>, WithTimer<TokioTimer
     Queue::builder().limiter(Exponential::new(SECOND..=60 * SECOND)).timer(TokioTimer::current()).build()
 }
 
-/// Clones share the entries.
+/// A log of entries. Clones share the entries.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Log<T>(Arc<Mutex<Vec<T>>>);
 
@@ -23,13 +23,13 @@ impl<T> Log<T> {
         self.0.lock().unwrap().push(entry);
     }
 
-    /// The entries since the last call.
+    /// Removes and returns the entries since the last call.
     pub(crate) fn take(&self) -> Vec<T> {
         std::mem::take(&mut self.0.lock().unwrap())
     }
 }
 
-/// Ends a reconcile by a panic that the hook does not print.
+/// Panics without calling the panic hook, which would print the message.
 pub(crate) fn panic_quietly(message: &'static str) -> ! {
     std::panic::resume_unwind(Box::new(message))
 }

@@ -1,6 +1,6 @@
 //! Auto traits of the public types.
 
-/// `Send`, `Sync`, `Unpin` and `Debug`.
+/// The adapters are `Send`, `Sync`, `Unpin` and `Debug`.
 #[test]
 fn adapters_are_plain_data() {
     #[cfg(any(feature = "metrics", feature = "prometheus-client", feature = "tracing"))]

@@ -1,4 +1,4 @@
-//! `TracingQueue`, with a subscriber that keeps events as text.
+//! `TracingQueue` with a subscriber that stores events as text.
 
 use std::fmt::{Debug, Write};
 use std::pin::pin;
