@@ -113,7 +113,8 @@ impl Scheduler {
         state.steps += 1;
         state.ready.remove(&id);
         let task = state.tasks.get_mut(&id).expect("invariant 1");
-        let (mut future, waker) = (task.future.take().expect("the task is not being polled"), task.waker.clone());
+        let (mut future, waker) =
+            (task.future.take().expect("the task is not being polled"), task.waker.clone());
         let aborted = task.aborted;
         drop(state);
         let ending = Ending { scheduler: self, id };

@@ -157,6 +157,10 @@ async fn a_failure_that_does_not_count_gives_no_key_up() {
         others.add(1).unwrap();
         sleep(SECOND).await;
     }
-    assert_eq!(sorted(letters.take()), [(1, 7), (2, 7)], "given up at the fourth counted failure: at 0, 1, 3 and 7 s");
+    assert_eq!(
+        sorted(letters.take()),
+        [(1, 7), (2, 7)],
+        "given up at the fourth counted failure: at 0, 1, 3 and 7 s"
+    );
     running.iter().for_each(|running| running.abort());
 }

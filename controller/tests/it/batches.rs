@@ -63,7 +63,11 @@ fn size_time_and_group_decide() {
         sim.run_until_stalled();
         assert_eq!(log.take(), [] as [Vec<u32>; 0]);
         sim.advance(SECOND);
-        assert_eq!(sorted(log.take()), [vec![11, 12], vec![21]], "the window of a batch starts with its first key");
+        assert_eq!(
+            sorted(log.take()),
+            [vec![11, 12], vec![21]],
+            "the window of a batch starts with its first key"
+        );
         sim.advance(10 * SECOND);
         assert!(crate::support::holds_nothing(&queue.stats()));
     });

@@ -72,7 +72,10 @@ async fn dropped_after(polls: u32) -> bool {
     settle().await;
     advance(2 * SECOND).await;
     settle().await;
-    assert!(crate::support::holds_nothing(&queue.stats()), "poll {polls}: the second controller must empty the queue");
+    assert!(
+        crate::support::holds_nothing(&queue.stats()),
+        "poll {polls}: the second controller must empty the queue"
+    );
     let seen = sorted(log.take());
     for key in 0..4 {
         assert!(seen.contains(&key), "poll {polls}: the second one starts with all objects");

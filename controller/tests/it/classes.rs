@@ -118,7 +118,11 @@ async fn a_success_or_a_last_failure_forgets_the_conflicts() {
             async move { class.map_or(Ok(Action::await_change()), |class| Err(Told(class))) }
         };
         controller.run(reconcile).await.unwrap();
-        assert_eq!(log.take(), [0, 10, 30, 1_000, 1_010, 1_030], "{last:?}: the backoff of conflicts starts again");
+        assert_eq!(
+            log.take(),
+            [0, 10, 30, 1_000, 1_010, 1_030],
+            "{last:?}: the backoff of conflicts starts again"
+        );
     }
 }
 
@@ -210,7 +214,11 @@ async fn who_classifies_sees_every_kind_and_may_panic() {
         .unwrap();
     let expected = ["no luck", "reconcile panicked: boom", "reconcile was not done after 1s", "no luck"];
     assert_eq!(seen.take(), expected);
-    assert_eq!((report.given_up, report.callback_panics, report.retries()), (2, 2, 2), "a panic of `classify` counts as transient");
+    assert_eq!(
+        (report.given_up, report.callback_panics, report.retries()),
+        (2, 2, 2),
+        "a panic of `classify` counts as transient"
+    );
 }
 
 #[test]

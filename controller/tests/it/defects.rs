@@ -128,7 +128,11 @@ fn d2_a_relist_of_pages_or_a_stream_loses_no_update() {
             assert_eq!(children.status().relists, 1);
             let seen: Vec<_> = log.take().into_iter().map(|(key, _, seen)| (key, seen)).collect();
             let expected: Vec<_> = versions.into_iter().map(|(key, version)| (key, vec![version])).collect();
-            assert_eq!(sorted(seen), expected, "each changed object once, in its newest version, and no unchanged object");
+            assert_eq!(
+                sorted(seen),
+                expected,
+                "each changed object once, in its newest version, and no unchanged object"
+            );
         });
     }
 }
@@ -163,7 +167,8 @@ fn d4_a_delete_before_anybody_ran_stops_nobody() {
     Simulation::explore(SEEDS, |sim| {
         let server = cluster();
         server.put(child(1));
-        let children = sim.informer(Informer::builder(CHILDREN, server.clone())).expect("the configuration is valid");
+        let children =
+            sim.informer(Informer::builder(CHILDREN, server.clone())).expect("the configuration is valid");
         let mut subscription = children.store().subscribe();
         let log = run(sim, &children, |child| child.key);
         sim.advance(SECOND);
@@ -203,7 +208,8 @@ fn d5_a_subscriber_that_is_idle_stops_nobody() {
     const OBJECTS: u32 = 1_000;
     Simulation::explore(5, |sim| {
         let server = cluster();
-        let children = sim.informer(Informer::builder(CHILDREN, server.clone())).expect("the configuration is valid");
+        let children =
+            sim.informer(Informer::builder(CHILDREN, server.clone())).expect("the configuration is valid");
         let mut idle = [children.store().subscribe(), children.store().subscribe()];
         let log = run(sim, &children, |child| child.key);
         sim.advance(SECOND);
@@ -234,7 +240,8 @@ fn d6_everybody_who_waits_for_the_first_list_is_woken() {
         let server = cluster();
         server.set_faults(|faults| faults.unresponsive = true);
         server.put(child(1));
-        let children = sim.informer(Informer::builder(CHILDREN, server.clone())).expect("the configuration is valid");
+        let children =
+            sim.informer(Informer::builder(CHILDREN, server.clone())).expect("the configuration is valid");
         let woken = Log::new();
         for _ in 0..8 {
             let (children, woken) = (children.clone(), woken.clone());
@@ -266,8 +273,10 @@ fn d7_a_watch_that_fails_delays_no_other_one() {
     Simulation::explore(SEEDS, |sim| {
         let (good, bad) = (cluster(), cluster());
         let informer = |server: &Cluster| sim.informer(Informer::builder(CHILDREN, server.clone()));
-        let (main, owned) =
-            (informer(&good).expect("the configuration is valid"), informer(&bad).expect("the configuration is valid"));
+        let (main, owned) = (
+            informer(&good).expect("the configuration is valid"),
+            informer(&bad).expect("the configuration is valid"),
+        );
         let log = Log::new();
         let (noted, cache, time) = (log.clone(), main.clone(), sim.time());
         let controller = Controller::new(queue(sim))

@@ -205,7 +205,11 @@ fn in_the_middle_of_it_it_may_be_shut_down_or_dropped() {
         match running.take_output() {
             Some(report) => {
                 let report = report.expect("the configuration is valid");
-                assert_eq!((report.reconciles, left(&report)), (12, 0), "the drain must serve the whole backlog");
+                assert_eq!(
+                    (report.reconciles, left(&report)),
+                    (12, 0),
+                    "the drain must serve the whole backlog"
+                );
             }
             None => {
                 assert!(dropped);

@@ -146,7 +146,11 @@ async fn reconciles_are_cancelled_after_the_grace_and_dropped_some_time_later() 
     assert_eq!(sorted(log.take()), seen);
     assert_eq!((report.reconciles, report.errors), (2, 1));
     let left = report.leftovers;
-    assert_eq!((left.ready, left.leased), (vec![3, 1], vec![2]), "ready: queued and failed keys; leased: the dropped one");
+    assert_eq!(
+        (left.ready, left.leased),
+        (vec![3, 1], vec![2]),
+        "ready: queued and failed keys; leased: the dropped one"
+    );
 }
 
 struct Dropped(Arc<AtomicU32>);

@@ -239,8 +239,9 @@ async fn reconcile(world: World, key: u32, old: Option<Arc<Vec<Snapshot>>>) -> R
             let mut told = notes.told.iter().filter(|((_, id), _)| id % KEYS == key);
             // An object that is missing was deleted since: the cache already had the state that was mapped.
             let older = told.find(|(id, told)| seen.get(id).is_some_and(|thing| told.is_newer_than(thing)));
-            let older =
-                older.map(|(id, told)| format!("2: {id:?} was mapped as {told:?}, but the reconcile saw {seen:?}"));
+            let older = older.map(|(id, told)| {
+                format!("2: {id:?} was mapped as {told:?}, but the reconcile saw {seen:?}")
+            });
             notes.check(older.is_none(), || older.unwrap_or_default());
         }
         let slow = if notes.chance(3) { notes.random.below(12_000) } else { 0 };
@@ -838,7 +839,10 @@ fn it_always_arrives_at_the_cluster() {
     println!("{} lives: {reached:#?}", lives.get());
     if lives.get() >= 1_000 {
         assert_eq!(reached.len(), 20, "some situation was never reached");
-        assert!(reached.values().all(|times| *times > lives.get() / 20), "some situation is rare: {reached:#?}");
+        assert!(
+            reached.values().all(|times| *times > lives.get() / 20),
+            "some situation is rare: {reached:#?}"
+        );
     }
 }
 

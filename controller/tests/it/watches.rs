@@ -81,7 +81,11 @@ async fn a_watch_is_added_while_workers_work_and_removed_again() {
     assert_eq!(synced(&health), [(1, true)]);
     ones.shut_down();
     settle().await;
-    assert_eq!((health.ready(), running.is_finished()), (Ok(()), false), "the end of a removed informer must not end the run");
+    assert_eq!(
+        (health.ready(), running.is_finished()),
+        (Ok(()), false),
+        "the end of a removed informer must not end the run"
+    );
 
     let third = handle.add_watch(&others, |change| 100 + change.key()).unwrap();
     assert_eq!(third.index(), 2, "a number must not be reused");
@@ -130,7 +134,11 @@ async fn workers_that_have_not_started_wait_for_one_that_is_added() {
     assert!(handle.remove_watch(&before));
     nevers.shut_down();
     settle().await;
-    assert_eq!((log.take().len(), health.ready()), (0, Err(NotReady::Syncing)), "the other added cache has not synced");
+    assert_eq!(
+        (log.take().len(), health.ready()),
+        (0, Err(NotReady::Syncing)),
+        "the other added cache has not synced"
+    );
     late.open();
     settle().await;
     assert_eq!((sorted(log.take()), health.ready()), (vec![1, 2], Ok(())));
@@ -182,7 +190,11 @@ async fn in_standby_a_watch_waits_for_the_start() {
     assert!(handle.remove_watch(&gone));
     elect.send(()).unwrap();
     settle().await;
-    assert_eq!((log.take().len(), queue.ready_len()), (0, 1), "workers must wait for the cache that has not synced");
+    assert_eq!(
+        (log.take().len(), queue.ready_len()),
+        (0, 1),
+        "workers must wait for the cache that has not synced"
+    );
     late.open();
     settle().await;
     assert_eq!(sorted(log.take()), [1, 2]);
@@ -337,7 +349,11 @@ async fn a_mapper_that_panics_is_called_again_until_its_watch_is_removed() {
     });
     let always = handle.add_watch(&things, |_| -> u32 { panic_quietly("always") }).unwrap();
     settle().await;
-    assert_eq!((once.is_ok(), log.take()), (true, vec![2]), "neither the caller nor another object may be affected");
+    assert_eq!(
+        (once.is_ok(), log.take()),
+        (true, vec![2]),
+        "neither the caller nor another object may be affected"
+    );
     sleep(SECOND / 5).await;
     assert_eq!((log.take(), calls.load(Ordering::Relaxed)), (vec![1], 2));
     assert!(handle.remove_watch(&always));

@@ -138,7 +138,10 @@ async fn a_leader_that_is_cut_off_has_ended_before_another_leads() {
         let start = Instant::now();
         assert_eq!(first.await.unwrap(), ElectionOutcome::Lost(LossReason::NotRenewed, None));
         let takes_over = begun.await.unwrap() - start;
-        assert!(takes_over >= LEASE - RETRY * 2, "{takes_over:?}: the lease was taken over while it was valid");
+        assert!(
+            takes_over >= LEASE - RETRY * 2,
+            "{takes_over:?}: the lease was taken over while it was valid"
+        );
         assert!(takes_over <= LEASE + RETRY * 22 / 10 + SLACK, "{takes_over:?}");
         assert_eq!(second.await.unwrap(), ElectionOutcome::Done(()));
         assert_eq!(spec(&client, &namespace).await.lease_transitions, Some(1));

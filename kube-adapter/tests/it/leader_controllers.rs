@@ -191,7 +191,10 @@ async fn no_reconcile_begins_after_the_renew_deadline() {
     let ended = replica.ended.await.unwrap();
     assert!(matches!(ended, ElectionOutcome::Lost(LossReason::NotRenewed, _)), "{ended:?}");
     work.check();
-    assert!(work.log.lock().last().unwrap().renewed > 9 * SECOND, "the replica must have worked until the deadline");
+    assert!(
+        work.log.lock().last().unwrap().renewed > 9 * SECOND,
+        "the replica must have worked until the deadline"
+    );
 }
 
 /// What happens to a replica's requests for the Lease.

@@ -189,7 +189,9 @@ async fn the_metadata_of_an_object_that_cannot_be_read_is_told_at_its_end() {
     gone["metadata"]["labels"] = json!(["app"]);
     end.tell("DELETED", &gone);
     let mut watch = source::<ConfigMap>([answer]).watch(watch(7)).await.unwrap();
-    let Some(Ok(WatchEvent::Deleted(map))) = watch.next().await else { panic!("the deletion was not delivered") };
+    let Some(Ok(WatchEvent::Deleted(map))) = watch.next().await else {
+        panic!("the deletion was not delivered")
+    };
     assert_eq!((&*map.owner_references()[0].name, &*map.labels()["app"]), ("owner", "web"));
     assert_eq!(map.uid(), None, "the uid is cleared, so that the cache delivers its stored state");
     assert_eq!(watch.next().await.unwrap().unwrap_err().kind(), SourceErrorKind::Other);

@@ -198,7 +198,11 @@ async fn the_service_that_was_ready_is_the_one_that_is_called() {
         client.await.unwrap().unwrap();
     }
     assert!(start.elapsed() >= Duration::from_secs(3), "the requests must run one at a time");
-    assert_eq!(service.oneshot(()).await, Err("closed"), "an error of `poll_ready` must be returned to the request");
+    assert_eq!(
+        service.oneshot(()).await,
+        Err("closed"),
+        "an error of `poll_ready` must be returned to the request"
+    );
     assert_eq!(calls.load(Ordering::SeqCst), 3);
 }
 

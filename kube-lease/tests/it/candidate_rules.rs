@@ -190,7 +190,11 @@ fn a_leader_renews_each_retry_period_after_the_last_was_sent_and_each_after_a_fa
         // A slow response.
         play.pass(SECOND / 2);
         play.hears_of(&record);
-        assert_eq!(play.candidate.leads_until(), Some(play.now + SECOND * 19 / 2), "the term must count from the time of sending");
+        assert_eq!(
+            play.candidate.leads_until(),
+            Some(play.now + SECOND * 19 / 2),
+            "the term must count from the time of sending"
+        );
         play.pass(SECOND * 3 / 2);
         assert_eq!(play.writes().holder_identity, "a", "the renewal must not be late");
         play.hears_of(&record);

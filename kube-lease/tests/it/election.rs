@@ -355,7 +355,11 @@ fn a_work_that_ends_after_its_leadership_has_not_ended_while_it_led() {
         // The work blocks its thread for too long.
         let ended = election.run(|_| async { advance(11 * SECOND).now_or_never().is_some() }).await;
         assert_eq!(ended, ElectionOutcome::Lost(LossReason::NotRenewed, Some(false)));
-        assert_eq!(server.holder(), "a", "the lease must not be released, because another candidate may hold it");
+        assert_eq!(
+            server.holder(),
+            "a",
+            "the lease must not be released, because another candidate may hold it"
+        );
     });
 }
 

@@ -374,7 +374,11 @@ impl World {
             }
             life.worked = works;
         }
-        assert!(working.len() < 2, "the work of two candidates overlaps at {} ms: {working:?}", self.now / MS);
+        assert!(
+            working.len() < 2,
+            "the work of two candidates overlaps at {} ms: {working:?}",
+            self.now / MS
+        );
     }
 
     fn leader(&self) -> Option<usize> {

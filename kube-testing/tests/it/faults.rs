@@ -38,10 +38,17 @@ async fn hanging_requests_are_answered_after_resume() {
         assert!(poll!(&mut list).is_pending());
         tokio::task::yield_now().await;
     }
-    assert!(Api::<Pod>::all(server.client()).list(&ListParams::default()).await.is_ok(), "requests for other kinds must not hang");
+    assert!(
+        Api::<Pod>::all(server.client()).list(&ListParams::default()).await.is_ok(),
+        "requests for other kinds must not hang"
+    );
     server.put(&config_map("a", "1"));
     server.resume();
-    assert_eq!(list.await.unwrap().items.len(), 1, "the response must have the state at the time of the response");
+    assert_eq!(
+        list.await.unwrap().items.len(),
+        1,
+        "the response must have the state at the time of the response"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -89,7 +89,11 @@ async fn kubes_watcher_recovers_from_stalled_watches_and_refused_connections() {
     server.put(&config_map("a", "3"));
     let began = tokio::time::Instant::now();
     watcher.hears(["apply a=3"]).await;
-    assert_eq!(began.elapsed(), Duration::from_secs(35), "the watcher must notice a stalled watch after its own timeout");
+    assert_eq!(
+        began.elapsed(),
+        Duration::from_secs(35),
+        "the watcher must notice a stalled watch after its own timeout"
+    );
 
     server.refuse_connections();
     assert!(watcher.next().await.starts_with("error"));

@@ -113,7 +113,11 @@ async fn a_compacted_version_is_gone_and_open_watches_go_on() {
     server.put(&config_map("a", "1"));
     server.put(&config_map("a", "2"));
     server.compact();
-    assert_eq!(received(&mut open).await, ["+ a@2", "~ a@3"], "events that were not sent yet must not be lost");
+    assert_eq!(
+        received(&mut open).await,
+        ["+ a@2", "~ a@3"],
+        "events that were not sent yet must not be lost"
+    );
     let mut old = watch(&server, &WatchParams::default(), "2").await;
     assert_eq!(received(&mut old).await, ["410 Expired", "end"]);
     server.put(&config_map("a", "3"));

@@ -20,7 +20,11 @@ async fn create_sets_server_side_metadata() {
 
     let again = refused(api.create(&PostParams::default(), &config_map("a", "2")).await);
     assert_eq!((again.code, again.reason.as_str()), (409, "AlreadyExists"));
-    assert_eq!(refused(api.create(&PostParams::default(), &made).await).code, 400, "a new object must not have a version");
+    assert_eq!(
+        refused(api.create(&PostParams::default(), &made).await).code,
+        400,
+        "a new object must not have a version"
+    );
     let nameless = refused(api.create(&PostParams::default(), &ConfigMap::default()).await);
     assert_eq!((nameless.code, nameless.reason.as_str()), (422, "Invalid"));
 }
@@ -121,7 +125,11 @@ async fn patches_merge_and_edit() {
     let told = api.patch("a", &PatchParams::default(), &good).await.unwrap();
     assert_eq!(json!(told.data), json!({"other": "3"}));
     let refusal = refused(api.patch("a", &PatchParams::default(), &good).await);
-    assert_eq!((refusal.code, refusal.reason.as_str()), (422, "Invalid"), "the test operation of the patch must fail");
+    assert_eq!(
+        (refusal.code, refusal.reason.as_str()),
+        (422, "Invalid"),
+        "the test operation of the patch must fail"
+    );
 
     assert!(refused(api.patch("c", &PatchParams::default(), &merge).await).is_not_found());
 }

@@ -37,9 +37,11 @@ pub(super) fn encode(encoder: DescriptorEncoder<'_>, series: &[Arc<Series>]) -> 
         "Reconciles with a permanent failure, which a retry cannot fix.",
         |own| &own.failures.permanent,
     )?;
-    page.one("controller_runtime_reconcile_panics_total", "Reconciles that panicked; each panic was caught.", |own| {
-        &own.panics
-    })?;
+    page.one(
+        "controller_runtime_reconcile_panics_total",
+        "Reconciles that panicked; each panic was caught.",
+        |own| &own.panics,
+    )?;
     page.one(
         "controller_runtime_reconcile_timeouts_total",
         "Reconciles that took too long, and were dropped.",
@@ -56,9 +58,7 @@ pub(super) fn encode(encoder: DescriptorEncoder<'_>, series: &[Arc<Series>]) -> 
         |own| &own.max_workers,
     )?;
     page.one("controller_runtime_active_workers", "Running reconciles at the scrape.", |own| &own.active)?;
-    page.one("flyball_controller_workers", "Idle and busy workers at the scrape.", |own| {
-        &own.workers
-    })?;
+    page.one("flyball_controller_workers", "Idle and busy workers at the scrape.", |own| &own.workers)?;
     page.by(
         "flyball_controller_failures_total",
         "Reconciles that failed, by the class of the failure.",
@@ -77,9 +77,11 @@ pub(super) fn encode(encoder: DescriptorEncoder<'_>, series: &[Arc<Series>]) -> 
     page.one("flyball_controller_dropped_total", "Reconciles that were dropped with their worker.", |own| {
         &own.dropped
     })?;
-    page.one("flyball_controller_batches_total", "Batches that started; each of their keys is also a reconcile.", |own| {
-        &own.batches
-    })
+    page.one(
+        "flyball_controller_batches_total",
+        "Batches that started; each of their keys is also a reconcile.",
+        |own| &own.batches,
+    )
 }
 
 type Label = (&'static str, &'static str);

@@ -17,10 +17,8 @@ const fn metric(name: &'static str, help: &'static str) -> Metric {
     Metric { name, help }
 }
 
-pub(crate) const DEPTH: Metric = metric(
-    "workqueue_depth",
-    "Keys that wait for their hand-out: ready, or dirty while leased.",
-);
+pub(crate) const DEPTH: Metric =
+    metric("workqueue_depth", "Keys that wait for their hand-out: ready, or dirty while leased.");
 pub(crate) const ADDS: Metric = metric(
     "workqueue_adds_total",
     "Keys that became ready or dirty, by adds, passed deadlines and retries; no duplicates.",

@@ -39,9 +39,8 @@ impl Endpoints {
             refused.headers_mut().insert(header::ALLOW, header::HeaderValue::from_static("GET, HEAD"));
             return refused;
         }
-        catch_unwind(AssertUnwindSafe(page)).unwrap_or_else(|_| {
-            text(StatusCode::INTERNAL_SERVER_ERROR, PLAIN, "the endpoint has panicked\n")
-        })
+        catch_unwind(AssertUnwindSafe(page))
+            .unwrap_or_else(|_| text(StatusCode::INTERNAL_SERVER_ERROR, PLAIN, "the endpoint has panicked\n"))
     }
 
     fn metrics(&self) -> Response<Full<Bytes>> {

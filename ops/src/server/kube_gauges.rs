@@ -66,9 +66,8 @@ fn encode_throttles(families: &mut Families<'_>, throttles: &[(String, ThrottleL
     families.add("client_throttle_wait_seconds_total", help, &read, |(stats, _)| {
         ConstCounter::new(stats.total_wait.as_secs_f64())
     })?;
-    families.add("client_throttle_waiting", "Waiting requests", &read, |(_, throttle)| {
-        level(throttle.waiters())
-    })
+    families
+        .add("client_throttle_waiting", "Waiting requests", &read, |(_, throttle)| level(throttle.waiters()))
 }
 
 fn encode_elections(families: &mut Families<'_>, elections: &[(String, LeaderStatus)]) -> fmt::Result {

@@ -68,8 +68,15 @@ async fn d2_a_relist_of_pages_or_a_stream_loses_no_update() {
         let mut seen = log.seen();
         seen.sort();
         let new = |name: &str| (name.to_owned(), "new".to_owned());
-        assert_eq!(seen, [new("b"), new("e")], "each changed object once, in its newest state, and no unchanged object");
-        assert!(log.told().iter().all(|told| !told.starts_with('?')), "no reconciled object may be missing in the store");
+        assert_eq!(
+            seen,
+            [new("b"), new("e")],
+            "each changed object once, in its newest state, and no unchanged object"
+        );
+        assert!(
+            log.told().iter().all(|told| !told.starts_with('?')),
+            "no reconciled object may be missing in the store"
+        );
     }
 }
 
