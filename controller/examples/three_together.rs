@@ -129,7 +129,7 @@ impl Warehouse {
         self.history.send_modify(|history| {
             let version = history.len() as u64 + 1;
             let last = history.iter().rev().filter_map(WatchEvent::object).find(|item| &*item.name == name);
-            let gone = Item { version, ..last.expect("it is there").clone() };
+            let gone = Item { version, ..last.expect("the item exists").clone() };
             history.push(WatchEvent::Deleted(gone));
         });
         Version::new(self.history.borrow().len() as u64)

@@ -104,7 +104,7 @@ use flyball_kube_lease::Leadership;
 ///     .shutdown_on_signal()
 ///     .run(reconcile, error_policy, Arc::new(()));
 ///
-/// let (settings, action) = reconciles.next().await.expect("it goes on until it is shut down")?;
+/// let (settings, action) = reconciles.next().await.expect("the stream ends only at a shutdown")?;
 /// assert_eq!((settings.name.as_str(), action), ("settings", Action::requeue(Duration::from_secs(3600))));
 /// # Ok(())
 /// # }
@@ -217,7 +217,7 @@ where
     ///         Arc::new(()),
     ///     );
     ///
-    /// let (home, _) = reconciles.next().await.expect("it goes on until it is shut down")?;
+    /// let (home, _) = reconciles.next().await.expect("the stream ends only at a shutdown")?;
     /// assert_eq!(home.name, "home");
     /// # Ok(())
     /// # }
@@ -274,7 +274,7 @@ where
     ///         Arc::new(()),
     ///     );
     ///
-    /// let (settings, _) = reconciles.next().await.expect("it goes on until it is shut down")?;
+    /// let (settings, _) = reconciles.next().await.expect("the stream ends only at a shutdown")?;
     /// assert_eq!(settings.name, "settings");
     /// assert_eq!(maps.store().len(), 1);
     /// # Ok(())

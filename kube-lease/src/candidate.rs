@@ -54,7 +54,7 @@ use self::timing::JITTER_PERCENT;
 /// let mut now = Nanos::ZERO;
 /// assert_eq!(candidate.step(now, wall), CandidateStep::Request(LeaseRequest::Get));
 /// candidate.on_response(LeaseResponse::NotFound, now);
-/// let CandidateStep::Request(LeaseRequest::Create(record)) = candidate.step(now, wall) else { panic!("there is none") };
+/// let CandidateStep::Request(LeaseRequest::Create(record)) = candidate.step(now, wall) else { panic!("there is no Lease") };
 /// candidate.on_response(LeaseResponse::Found { record, version: "1".into() }, now);
 /// assert!(candidate.leads(now));
 /// now = now + Duration::from_secs(10);

@@ -50,6 +50,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     assert!(scrape.contains("workqueue_waiting{name=\"pods\"} 1\n"));
 
     queue.shut_down();
-    worker.join().expect("it does not panic");
+    worker.join().expect("the worker does not panic");
     Ok(())
 }

@@ -28,7 +28,8 @@ where
     let mut running = Running(pin!(Some(panics::attempt(start).map_err(ReconcileError::Panic)?)));
     let done = poll_fn(|context| {
         let polled = panics::attempt(|| {
-            let future = running.0.as_mut().as_pin_mut().expect("it is taken out after the last poll only");
+            let future =
+                running.0.as_mut().as_pin_mut().expect("the future is taken out only after its last poll");
             future.poll(context).map_err(|error| ReconcileError::of(error.into()))
         });
         polled.unwrap_or_else(|message| Err(ReconcileError::Panic(message)).into())

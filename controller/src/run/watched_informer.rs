@@ -146,7 +146,7 @@ where
     let resync_every = options.resync_every;
     let (observed, sink, shared) = (informer.clone(), sink.clone(), watched.clone());
     let observe = move || {
-        let counters = sink.get().expect("it is set before changes become keys").counters.clone();
+        let counters = sink.get().expect("the sink is set before changes become keys").counters.clone();
         let resynced = observed.clone();
         let map = move |change: &Change<OK, V>, resync: bool| {
             let Some(sink) = sink.get() else { return };

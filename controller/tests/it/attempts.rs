@@ -31,7 +31,11 @@ async fn a_key_is_given_up_at_the_last_attempt_and_comes_back_with_the_next_add(
     settle().await;
     assert_eq!(runs.take().len(), 3);
     assert_eq!(letters.take(), [(1, "no luck".to_owned())]);
-    assert_eq!((queue.num_requeues(&1), queue.stats()), (0, Default::default()), "forgotten");
+    assert_eq!(
+        (queue.num_requeues(&1), queue.stats()),
+        (0, Default::default()),
+        "the failures of the key must be forgotten"
+    );
 
     queue.add(1).unwrap();
     settle().await;

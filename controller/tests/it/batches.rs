@@ -390,7 +390,7 @@ async fn a_job_in_batches_settles_also_after_a_key_that_is_in_none() {
         things.synced().await.unwrap();
         queue.add_after(1, 2 * SECOND).unwrap();
         things.shut_down();
-        let ended = timeout(3600 * SECOND, running).await.expect("it settles");
+        let ended = timeout(3600 * SECOND, running).await.expect("the run must end");
         let report = ended.unwrap().unwrap();
         assert_eq!((report.filtered_keys, report.callback_panics), if mine { (0, 1) } else { (1, 0) });
     }

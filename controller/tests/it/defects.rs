@@ -106,7 +106,7 @@ fn d2_a_relist_of_pages_or_a_stream_loses_no_update() {
             server.set_latency(sim.clock(), Duration::from_millis(20));
             (1..=4).for_each(|key| _ = server.put(child(key)));
             let builder = Informer::builder(CHILDREN, Asked { server: server.clone(), asked: asked.clone() })
-                .page_size(NonZeroU32::new(2).expect("it is 2"));
+                .page_size(NonZeroU32::new(2).expect("2 is not zero"));
             let builder = if streaming { builder.streaming_lists() } else { builder };
             let children = sim.informer(builder).expect("the configuration is valid");
             let log = run(sim, &children, |child| child.key);
@@ -251,7 +251,7 @@ fn d6_everybody_who_waits_for_the_first_list_is_woken() {
         let logs: Vec<_> = (0..4).map(|_| run(sim, &children, |child| child.key)).collect();
         for _ in 0..4 {
             let (queue, children, noted) = (queue(sim), children.clone(), woken.clone());
-            queue.add(7).expect("it is open");
+            queue.add(7).expect("the queue is open");
             let controller = Controller::new(queue).wait_for_cache(async move { children.synced().await });
             sim.run(controller, move |_, _| {
                 noted.note(Ok(()));
@@ -262,7 +262,7 @@ fn d6_everybody_who_waits_for_the_first_list_is_woken() {
         assert_eq!(woken.take(), []);
         server.set_faults(|faults| faults.unresponsive = false);
         sim.run_until_stalled();
-        assert_eq!(woken.take(), [Ok(()); 12], "at once");
+        assert_eq!(woken.take(), [Ok(()); 12], "all waiters must be woken at once");
         assert!(logs.iter().all(|log| log.take().len() == 1));
     });
 }

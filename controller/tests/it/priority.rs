@@ -58,7 +58,7 @@ async fn initial_goes_last(world: &World, before: impl AsyncFnOnce(&Informer<u32
         async move {
             // The event arrives while the first key of the initial list is reconciled.
             if let Some(version) = event {
-                things.store().wait_for_version(version).await.expect("it is open");
+                things.store().wait_for_version(version).await.expect("the store is open");
                 assert_eq!(queue.priority(&7), Some(0));
                 things.shut_down();
             }

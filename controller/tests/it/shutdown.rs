@@ -340,7 +340,8 @@ async fn it_settles_when_the_last_waiting_key_is_cancelled() {
     sleep(SECOND).await;
     assert!(!running.is_finished());
     queue.cancel(&1);
-    let report = tokio::time::timeout(60 * SECOND, running).await.expect("it settles").unwrap().unwrap();
+    let report =
+        tokio::time::timeout(60 * SECOND, running).await.expect("the run must end").unwrap().unwrap();
     assert_eq!((begin.elapsed(), report.reconciles), (SECOND, 0));
 }
 

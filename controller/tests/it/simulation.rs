@@ -408,8 +408,9 @@ impl<'a> Life<'a> {
         let world = World { notes, kinds: Arc::new(informers), time: sim.time(), broken };
         sim.set_busy_clock(sim.seed() % 3 == 0);
         let replicas = 1 + u32::from(sim.next_random() % 3 == 0);
-        let shards: Vec<Shard> =
-            (0..replicas).map(|index| Shard::new(index, replicas).expect("there is")).collect();
+        let shards: Vec<Shard> = (0..replicas)
+            .map(|index| Shard::new(index, replicas).expect("the index is below the number of shards"))
+            .collect();
         let queues = shards.iter().map(|_| queue(sim)).collect();
         let served = vec![0; shards.len()];
         let mut life = Self { sim, clusters, world, shards, queues, running: Vec::new(), served };

@@ -59,10 +59,10 @@ async fn live(server: &ApiServer) -> BTreeMap<String, (String, usize)> {
     let note = |name: &str, text: &str| Note::new(name, NoteSpec { text: text.to_owned() });
 
     for (name, text) in [("a", "one"), ("b", "two"), ("empty", "")] {
-        notes.create(&Default::default(), &note(name, text)).await.expect("it is new");
+        notes.create(&Default::default(), &note(name, text)).await.expect("the name is new");
     }
     settle().await;
-    let mut changed = notes.get("b").await.expect("it is there");
+    let mut changed = notes.get("b").await.expect("the note exists");
     changed.spec.text = "twenty".to_owned();
     notes.replace("b", &Default::default(), &changed).await.expect("no other client writes the spec");
     maps.delete("a", &Default::default()).await.expect("the ConfigMap exists");
@@ -91,8 +91,8 @@ async fn main() {
             true => tokio::spawn(after(server.client(), end)),
         };
         outcomes.push(live(&server).await);
-        say.send(()).expect("it runs");
-        controller.await.expect("it ends in order");
+        say.send(()).expect("the controller runs");
+        controller.await.expect("the controller ends gracefully");
     }
     let expected = [("a", "one", 3), ("b", "twenty", 6)];
     let expected = expected.map(|(name, text, length)| (name.to_owned(), (text.to_owned(), length)));

@@ -75,7 +75,7 @@ use crate::keys::reference_key;
 /// let policy = |_: Arc<ConfigMap>, _: &kube::Error, _: Arc<()>| Action::requeue(Duration::from_secs(5));
 /// let mut reconciles = applier(reconcile, policy, Arc::new(()), store, queue, Config::default());
 ///
-/// let (settings, _) = reconciles.next().await.expect("it goes on as long as the queue does")?;
+/// let (settings, _) = reconciles.next().await.expect("the stream ends only with its queue")?;
 /// assert_eq!(settings.name, "settings");
 /// # Ok(())
 /// # }

@@ -62,7 +62,7 @@ use crate::controller::trigger::{Keys, OrderedLoop};
 ///
 /// monitor.ready()?;
 /// monitor.live(Duration::from_secs(600))?;
-/// assert_eq!(monitor.stats().expect("it runs").ready, 0);
+/// assert_eq!(monitor.stats().expect("the controller runs").ready, 0);
 /// assert_eq!(monitor.unreadable_count(), 0);
 /// let [maps, secrets] = &monitor.caches()[..] else { panic!("two caches") };
 /// assert_eq!(line(maps), "ConfigMap: synced: true, 0 failures");

@@ -73,7 +73,7 @@ where
     pub(crate) fn reference(&self, key: &NamespacedName) -> ObjectRef<K> {
         let dyntype = match self {
             Self::Informer { dyntype, .. } => dyntype,
-            Self::Kube { dyntype, .. } => dyntype.get().expect("a key comes with its kind"),
+            Self::Kube { dyntype, .. } => dyntype.get().expect("the kind is set before the first key"),
         };
         object_ref(key, dyntype.clone())
     }

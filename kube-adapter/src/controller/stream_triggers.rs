@@ -136,11 +136,11 @@ where
     ///
     /// # fn example(client: Client) {
     /// let (maps, writer) = reflector::store_shared::<ConfigMap>(256);
-    /// let changed = writer.subscribe().expect("it is shared");
+    /// let changed = writer.subscribe().expect("the store is shared");
     /// let (_, secrets_writer) = reflector::store_shared::<Secret>(256);
-    /// let secrets = secrets_writer.subscribe().expect("it is shared");
+    /// let secrets = secrets_writer.subscribe().expect("the store is shared");
     /// let (_, nodes_writer) = reflector::store_shared::<Node>(256);
-    /// let nodes = nodes_writer.subscribe().expect("it is shared");
+    /// let nodes = nodes_writer.subscribe().expect("the store is shared");
     ///
     /// let map_of_node = |node: Arc<Node>| Some(ObjectRef::new(node.labels().get("pool")?).within("pools"));
     /// let controller = Controller::for_shared_stream(changed, maps)

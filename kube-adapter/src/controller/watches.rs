@@ -281,7 +281,7 @@ where
     ///
     /// let began = Instant::now();
     /// ask.send(ObjectRef::new("settings").within("default")).await?;
-    /// reconciles.next().await.expect("it was asked for")?;
+    /// reconciles.next().await.expect("the request reconciles it")?;
     /// assert!(began.elapsed() < Duration::from_secs(1));
     /// reconciles.next().await.expect("an hour is over")?;
     /// assert!(began.elapsed() > Duration::from_secs(3500));

@@ -124,15 +124,18 @@ async fn what_was_asked_for_is_reconciled_though_the_queue_has_ended() {
     let config = controller::Config::default().concurrency(1).debounce(SECOND);
     let runs = Runs::new();
     let reconciles = both(true, &runs, store.clone(), asked, config);
-    let items: Vec<_> = timeout(10 * SECOND, reconciles.collect()).await.expect("it ends");
+    let items: Vec<_> = timeout(10 * SECOND, reconciles.collect()).await.expect("the stream must end");
     assert_eq!(told(&items), ["good", "often"]);
     assert_eq!(runs.of("good"), [1_000], "the debounce of kube's configuration must apply");
     // An empty queue, and one that fails and then ends.
     let empty = both(true, &runs, store.clone(), stream::empty(), controller::Config::default());
-    assert_eq!(timeout(SECOND, empty.collect::<Vec<_>>()).await.expect("it ends").len(), 0);
+    assert_eq!(timeout(SECOND, empty.collect::<Vec<_>>()).await.expect("the stream must end").len(), 0);
     let failing = stream::iter([Err(std::io::Error::other("no"))]);
     let failing = both(true, &runs, store, failing, controller::Config::default());
-    assert_eq!(told(&timeout(SECOND, failing.collect::<Vec<_>>()).await.expect("it ends")), ["!!"]);
+    assert_eq!(
+        told(&timeout(SECOND, failing.collect::<Vec<_>>()).await.expect("the stream must end")),
+        ["!!"]
+    );
 }
 
 #[tokio::test(start_paused = true)]

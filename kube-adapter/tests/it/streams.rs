@@ -484,7 +484,7 @@ async fn a_standby_reconciles_all_objects_of_the_store_when_it_is_elected() {
             assert_eq!(runs.of("b").len(), 2);
             drop(stop);
         }
-        timeout(600 * SECOND, running).await.expect("it ends").unwrap();
+        timeout(600 * SECOND, running).await.expect("the stream must end").unwrap();
     }
 }
 

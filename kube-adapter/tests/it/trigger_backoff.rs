@@ -132,7 +132,7 @@ async fn a_backoff_that_gives_up_is_the_end() {
     let controller = controller(&server).owns(Api::<Pod>::all(server.client()), watcher::Config::default());
     let reconciles = noting(controller.trigger_backoff(backoff), &Runs::new());
     let begun = Instant::now();
-    let items: Vec<_> = timeout(60 * SECOND, reconciles.collect()).await.expect("it ends");
+    let items: Vec<_> = timeout(60 * SECOND, reconciles.collect()).await.expect("the stream must end");
     assert_eq!((told(&items).len(), begun.elapsed().as_secs()), (4, 3));
 }
 

@@ -50,7 +50,7 @@ impl Play {
     fn writes(&mut self) -> LeaderElectionRecord {
         match self.asks() {
             LeaseRequest::Create(record) | LeaseRequest::Update { record, .. } => record,
-            LeaseRequest::Get => panic!("it looks"),
+            LeaseRequest::Get => panic!("the candidate reads the Lease"),
         }
     }
 

@@ -28,7 +28,7 @@ fn local<T>(test: impl Future<Output = T>) -> T {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     // No test takes an hour: a test that does not end fails.
-    let test = async { tokio::time::timeout(3600 * SECOND, test).await.expect("it ends") };
+    let test = async { tokio::time::timeout(3600 * SECOND, test).await.expect("the test must end") };
     LocalSet::new().block_on(&runtime, test)
 }
 
@@ -63,7 +63,7 @@ fn a_leader_writes_the_record_of_client_go_and_renews_it_each_retry_period_and_g
                 (server, status)
             })
             .await;
-        let ElectionOutcome::Done((server, status)) = ended else { panic!("it led") };
+        let ElectionOutcome::Done((server, status)) = ended else { panic!("the candidate must have led") };
         let expected = [
             (0, Method::GET),
             (0, Method::POST),

@@ -76,7 +76,11 @@ mod tests {
             assert_eq!(of(&[("a", ""), (bad, "")]), Err(InvalidLabel(bad.to_owned())));
         }
         assert_eq!(of(&[("b", "1"), ("a", "2")]), of(&[("a", "2"), ("b", "1")]), "one series");
-        assert_eq!(of(&[("a", "1"), ("a", "2")]), Err(InvalidLabel("a".to_owned())), "twice");
+        assert_eq!(
+            of(&[("a", "1"), ("a", "2")]),
+            Err(InvalidLabel("a".to_owned())),
+            "a label must not be used twice"
+        );
         assert_eq!(InvalidLabel("a-b".into()).to_string(), "the label \"a-b\" is not usable here");
     }
 }

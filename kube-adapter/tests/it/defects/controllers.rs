@@ -131,7 +131,7 @@ async fn d8_a_panic_is_a_failure_of_its_object_alone() {
     let server = server();
     server.put(&map("a", "poison"));
     let log = run(controller(&server, watcher::Config::default()), async |map| {
-        assert_ne!(value(&map), "poison", "as ordered");
+        assert_ne!(value(&map), "poison", "a bug in the reconciler");
         Action::await_change()
     });
     pass(SECOND).await;

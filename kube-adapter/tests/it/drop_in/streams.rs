@@ -34,7 +34,7 @@ macro_rules! program {
             .default_backoff()
             .touched_objects();
         let (_, shared) = reflector::store_shared::<Secret>(64);
-        let handle = shared.subscribe().expect("it is shared");
+        let handle = shared.subscribe().expect("the store is shared");
         let reflect = watcher::watcher(Api::<Secret>::all(client), watcher::Config::default())
             .default_backoff()
             .reflect_shared(shared);
