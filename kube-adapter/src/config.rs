@@ -322,8 +322,9 @@ impl Config {
         self
     }
 
-    /// Also reconciles the objects that are queued when a shutdown begins, within the [grace](Self::shutdown_grace): set
-    /// one. By default they are left, as in kube-runtime: the next process lists all objects anyway.
+    /// Also reconciles the objects that are queued when a shutdown begins, within the
+    /// [grace](Self::shutdown_grace). Set a grace, because there is none by default. Without this option the objects are left in the queue,
+    /// as in kube-runtime: the next process lists all objects anyway.
     ///
     /// Delayed objects, including retries, are left in either case.
     pub fn drain_on_shutdown(mut self) -> Self {

@@ -48,10 +48,9 @@ const INLINE: usize = 64 * 1024;
 /// recent](watcher::ListSemantic::MostRecent) one, which is kube's default: it is read from storage, not from the server's
 /// cache. Later lists are read from the cache.
 ///
-/// An object that cannot be decoded, or that has no name, is logged, [counted](Self::unreadable_counter) and skipped. It is not
-/// in the cache unless an earlier state is: an object that becomes unreadable keeps the state that was decoded last, gets its
-/// new metadata, so that a `deletionTimestamp` is visible, and is marked: [`unreadable_reason`](crate::unreadable_reason)
-/// returns the mark. (A transformation runs again on this object. The cache of a source that wraps this one keeps the object
+/// An object that cannot be decoded, or that has no name, is logged, [counted](Self::unreadable_counter) and skipped. The cache
+/// does not have it, unless an earlier state was decoded: the object then keeps that state, gets its new metadata, so that a
+/// `deletionTimestamp` is visible, and is marked: [`unreadable_reason`](crate::unreadable_reason) returns the mark. (A transformation runs again on this object. The cache of a source that wraps this one keeps the object
 /// unchanged.) The source finds the object in the cache by its name, so this does not work with a transformation that removes
 /// the name. If the object is deleted while it cannot be decoded, its last known state is delivered, with the kind
 /// [`Missed`](flyball_informer_cache::ChangeKind::Missed); in a cache with a custom [schema](crate::schema) that does not

@@ -38,7 +38,7 @@ static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 const OWNED: usize = 6_000;
 
-/// Returns a pod of about two kibibytes; its metadata is about one.
+/// Returns a pod of about 2 KiB, of which about 1 KiB is metadata.
 fn pod(number: usize) -> Pod {
     let text = "x".repeat(800);
     let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": format!("owner-{}", number % 10), "uid": "u", "controller": true});

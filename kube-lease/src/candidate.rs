@@ -14,7 +14,7 @@
 //! # Never two leaders at once
 //! Let A lead by a write that it sent at s, that was executed at w ≥ s, and of which the server stored the record R. Another
 //! candidate B overwrites R only if B has seen R unchanged for the lease duration (invariants 2, 5): from o ≥ w on. So B leads
-//! not before o + lease duration > s + renew deadline + wind-down, when A's work is over (invariant 1). All of these are
+//! no earlier than o + lease duration > s + renew deadline + stop grace, when A's work is over (invariant 1). All of these are
 //! durations, measured by clocks that need to agree only on the length of a second; no wall clock is compared. client-go
 //! measures the deadline from the response on, so with a slow response two candidates can lead.
 //!

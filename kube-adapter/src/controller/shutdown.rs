@@ -11,7 +11,7 @@ use kube::Resource;
 use super::Controller;
 use flyball_kube_lease::Leadership;
 
-/// The signals that shut a controller down. Any of a list suffices.
+/// The signals that shut a controller down. One signal of a list suffices.
 #[derive(Default)]
 pub(crate) struct ShutdownSignals {
     pub(crate) graceful: Vec<BoxFuture<'static, ()>>,

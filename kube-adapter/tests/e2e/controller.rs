@@ -225,7 +225,7 @@ async fn a_shutdown_under_load_leaves_what_waits() {
 async fn a_shutdown_under_load_works_off_what_waits_where_it_drains() {
     let (before, after, reconciles) = ended_under_load(Config::default().drain_on_shutdown()).await;
     assert!(before > 100, "{before} copies were missing at the signal");
-    // All objects are reconciled. A second reconcile is only for a change of a copy before the signal.
+    // All objects are reconciled. An object is reconciled a second time only if its copy changed before the signal.
     assert!(after == 0 && reconciles >= 300, "{after} {reconciles}");
 }
 
