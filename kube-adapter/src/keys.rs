@@ -13,7 +13,7 @@ use crate::unreadable_reason;
 ///
 /// A relist treats an object that has the stored `resourceVersion` as unchanged. New defaults of a custom resource, and
 /// conversions between its versions, change an object without a new `resourceVersion`, so a running cache receives them with
-/// the next write to the object. `schema().content(|a, b| a == b)` makes each relist compare the objects; see
+/// the next write to the object. `schema().with_content_eq(|a, b| a == b)` makes each relist compare the objects; see
 /// [`Schema::with_content_eq`].
 ///
 /// # Panics
