@@ -1,8 +1,8 @@
-//! Work that several threads ask for, and one of them does.
+//! Several threads request rebuilds of pages; concurrent requests of one page cause one rebuild.
 
 use flyball_workqueue::{Added, Queue};
 
-/// Asks for a rebuild of `page`. Says whether it was not asked for yet.
+/// Requests a rebuild of `page`. Returns `true` if the queue did not hold the page.
 pub fn request_rebuild(queue: &Queue<&'static str>, page: &'static str) -> bool {
     matches!(queue.add(page), Ok(Added::New))
 }

@@ -1,4 +1,4 @@
-//! Every interleaving (loom), or many schedules (shuttle), of two threads.
+//! A model of two threads that request the same rebuild: loom runs every interleaving, shuttle many schedules.
 #![cfg(any(flyball_loom, flyball_shuttle))]
 
 #[cfg(flyball_loom)]
@@ -10,14 +10,14 @@ use checked::request_rebuild;
 use flyball_workqueue::Queue;
 
 fn two_requests_are_one_rebuild() {
-    flyball_sync::assert_modelled(); // over ordinary locks, a model explores one interleaving and passes
+    flyball_sync::assert_modelled(); // with ordinary locks, a model would explore one interleaving and pass
     let queue = Queue::new();
     let other = queue.clone();
     let thread = thread::spawn(move || request_rebuild(&other, "index"));
     let (mine, theirs) = (request_rebuild(&queue, "index"), thread.join().unwrap());
-    assert!(mine != theirs, "one of them was first");
+    assert!(mine != theirs, "exactly one request is the first");
     queue.try_get().unwrap().succeed();
-    assert!(queue.try_get().is_err(), "and nothing is left");
+    assert!(queue.try_get().is_err(), "the queue has a second entry");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 
 const PAGES: [&str; 4] = ["index", "about", "news", "shop"];
 
-// Each byte is an operation: request a page, or rebuild the next one. A set is the oracle.
+// Each byte is an operation: request a rebuild of a page, or do the next rebuild. A `BTreeSet` is the oracle.
 fuzz_target!(|bytes: &[u8]| {
     let (queue, mut requested) = (Queue::new(), BTreeSet::new());
     for byte in bytes {
