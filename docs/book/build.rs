@@ -1,6 +1,6 @@
-//! Makes documentation tests of all pages, so that no page can be forgotten.
+//! Turns the examples of all pages into documentation tests, so that no page can be forgotten.
 //!
-//! A program that a page includes is left out: a test of its own runs it.
+//! Programs that a page includes are left out, because `tests/programs.rs` runs them.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -32,12 +32,13 @@ fn folder(folder: &Path, prefix: &str, out: &Path, modules: &mut String) {
     }
 }
 
-/// Writes a copy whose included programs are plain text, line by line as the original, and a module with it as documentation.
+/// Writes a copy of the page, and a module with the copy as its documentation. In the copy, included programs are plain text; line
+/// numbers are those of the page.
 fn page(path: &Path, name: &str, out: &Path, modules: &mut String) {
     let text = fs::read_to_string(path).expect("the page can be read");
     let text = text.replace("```rust\n{{#include", "```text\n{{#include");
     let copy = out.join(format!("{name}.md"));
     fs::write(&copy, text).expect("OUT_DIR can be written");
     writeln!(modules, "/// `{}`\n#[doc = include_str!({copy:?})]\npub mod {name} {{}}", path.display())
-        .expect("a string takes everything");
+        .expect("writing to a String does not fail");
 }

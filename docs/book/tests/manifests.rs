@@ -1,4 +1,4 @@
-//! The YAML of the page about production is YAML, and each rule of a role is complete.
+//! The YAML blocks of the page on production can be parsed, and each rule of a role is complete.
 
 use serde_json::Value;
 

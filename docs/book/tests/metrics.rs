@@ -1,4 +1,4 @@
-//! The table of metrics in the book has every metric there is, by name and type, and no other.
+//! The table of queue metrics in the book has exactly the metrics of a scrape, by name and type.
 
 use flyball_ops::PrometheusQueues;
 use flyball_ops::prometheus_client::encoding::text::encode;

@@ -1,4 +1,5 @@
-//! The pages about migrations: programs in Go print what the programs after the migration print, and a drop-in changes imports alone.
+//! The pages on migration: programs in Go print the same output as the programs after the migration, and a migration from kube-runtime
+//! changes only imports.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,11 +14,11 @@ fn read(name: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The name of a folder of `programs/go` is that of the program after the migration.
+/// A folder of `programs/go` has the name of the program after the migration.
 #[test]
 fn every_program_in_go_prints_what_the_program_in_rust_prints() {
     if Command::new("go").arg("version").output().is_err() {
-        eprintln!("left out: the programs in Go, as there is no `go` on the PATH");
+        eprintln!("skipped the programs in Go: there is no `go` on the PATH");
         return;
     }
     for entry in fs::read_dir(programs().join("go")).unwrap() {
@@ -27,7 +28,7 @@ fn every_program_in_go_prints_what_the_program_in_rust_prints() {
         }
         let name = path.file_name().unwrap().to_str().unwrap();
         let output =
-            Command::new("go").args(["run", "."]).current_dir(&path).output().expect("go has just run");
+            Command::new("go").args(["run", "."]).current_dir(&path).output().expect("go can be run");
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{name}: {}\n{stderr}", output.status);
         assert_eq!(String::from_utf8(output.stdout).unwrap(), read(&format!("{name}.out")), "{name}");

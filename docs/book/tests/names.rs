@@ -1,4 +1,4 @@
-//! The tables of the book name what there is: of each `Type::method` in a last column, both words are in the sources.
+//! The tables of the book contain only names that exist: for each `Type::method` in a last column, both words are in the sources.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -16,7 +16,7 @@ const CRATES: [&str; 9] = [
     "kube-lease",
     "kube-testing",
 ];
-/// Their methods are kube's.
+/// Types of kube: their methods are not in these sources.
 const OF_KUBE: [&str; 1] = ["Api"];
 
 fn sources(folder: &Path, text: &mut String) {
@@ -30,7 +30,7 @@ fn sources(folder: &Path, text: &mut String) {
     }
 }
 
-/// All words of all sources, where `fn x` is `fn_x`.
+/// All words of all sources; `fn x` becomes the word `fn_x`.
 fn words() -> BTreeSet<String> {
     let mut text = String::new();
     for folder in CRATES {
@@ -69,7 +69,7 @@ fn tables_name_what_there_is() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Metrics, fields of the debug page and answers of probes.
+/// Checks metrics, fields of the debug page and responses of probes.
 #[test]
 fn troubleshooting_looks_at_what_there_is() {
     let mut text = String::new();

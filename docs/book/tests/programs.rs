@@ -1,4 +1,4 @@
-//! The programs of the book: each prints the output on its page, each page includes a whole program, and the dependencies on each page exist.
+//! The programs of the book: each prints the output on its page, pages include whole programs, and the dependencies on each page exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -8,7 +8,7 @@ use std::process::Command;
 
 use toml::{Table, Value};
 
-/// Beside imports, comments and empty lines: what fits on a page.
+/// The largest number of lines of a program, without imports, comments and empty lines, so that it fits on a page.
 const MOST_LINES: usize = 44;
 
 fn book() -> &'static Path {
@@ -49,7 +49,7 @@ fn output_of(name: &str) -> PathBuf {
     book().join("programs").join(format!("{}.out", name.strip_suffix("_before").unwrap_or(name)))
 }
 
-/// The files that `{{#include}}` lines of all pages name, each with the pages.
+/// The files in the `{{#include}}` lines of all pages, each with the pages that include it.
 fn included() -> BTreeMap<PathBuf, Vec<PathBuf>> {
     let mut included = BTreeMap::<PathBuf, Vec<PathBuf>>::new();
     for page in files(&book().join("src"), "md") {
@@ -109,7 +109,7 @@ fn every_program_and_its_output_are_on_one_page() {
         assert_eq!(pages.len(), 1, "{} is on {pages:?}", path.display());
     }
     let unknown: Vec<_> = included.keys().filter(|path| !expected.contains(path)).collect();
-    assert!(unknown.is_empty(), "no program: {unknown:?}");
+    assert!(unknown.is_empty(), "included, but no program: {unknown:?}");
     for path in expected.iter().filter(|path| path.extension() == Some(OsStr::new("out"))) {
         let name = path.file_stem().unwrap().to_str().unwrap();
         assert!(programs().iter().any(|program| program == name), "{name}.out has no program");
@@ -159,11 +159,11 @@ fn what_a_reader_is_to_depend_on_exists() {
                 let ours = ours.get("version").unwrap_or(ours).as_str().unwrap();
                 assert!(
                     ours.starts_with(version),
-                    "{name}: {package} {version}, and {ours} in the workspace"
+                    "{name}: {package} {version}, but {ours} in the workspace"
                 );
                 continue;
             };
-            let folder = folder.strip_prefix("../flyball/").expect("beside the project is a clone");
+            let folder = folder.strip_prefix("../flyball/").expect("paths of dependencies lead to the clone next to the project");
             let manifest: Table = read(&root.join(folder).join("Cargo.toml")).parse().unwrap();
             assert_eq!(manifest["package"]["name"].as_str(), Some(&**package), "{name}");
             for feature in features {
