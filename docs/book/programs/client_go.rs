@@ -1,4 +1,4 @@
-//! An informer, an index by node, and a queue whose worker fails once.
+//! An informer, an index by node, and a queue with a worker that fails once.
 
 use std::error::Error;
 use std::time::Duration;
@@ -41,13 +41,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
         attempts += 1;
         if attempts == 1 {
             println!("{key}: failed");
-            lease.retry(); // again after 5 ms
+            lease.retry(); // retried after 5 ms
         } else if pods.store().get(key).is_none() {
             println!("{key}: deleted");
             lease.succeed();
         } else {
             println!("{key}: pods on node-1: {}", pods.store().by_index(&BY_NODE, "node-1")?.len());
-            lease.succeed(); // the failures are forgotten
+            lease.succeed(); // resets the failure count
         }
         match step {
             2 => drop(put("web-1")?),

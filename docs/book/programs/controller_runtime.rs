@@ -29,7 +29,7 @@ fn error_policy(_: Arc<Node>, _: &kube::Error, _: Arc<Client>) -> Action {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     tokio::time::pause();
-    let server = ApiServer::new(); // as envtest, in memory
+    let server = ApiServer::new(); // replaces envtest
     server.register::<Node>().register::<ConfigMap>().register::<Lease>();
     server.put::<Node>(&from_value(json!({"metadata": {"name": "node-1"}}))?);
 

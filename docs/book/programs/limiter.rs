@@ -1,4 +1,4 @@
-//! A backoff per key, and a request rate per client. The clock is moved by hand, so every run prints the same.
+//! A backoff per key, and a request rate per client. The program advances the clock itself, so every run prints the same output.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -6,9 +6,9 @@ use std::time::Duration;
 use flyball_ratelimit::{Exponential, KeyedRateLimiter, Limiter, ManualClock, Quota};
 
 fn main() {
-    let clock = ManualClock::new(); // leave it out, and the limiters use the machine's clock
+    let clock = ManualClock::new(); // without it, the limiters use the machine's clock
 
-    // How long does a key wait that has failed again?
+    // How long does a key wait after each failure?
     let backoff = Exponential::new(Duration::from_millis(100)..=Duration::from_secs(1));
     let limiter = Limiter::with_clock(backoff, clock.clone());
     for _ in 0..5 {

@@ -7,10 +7,10 @@ use flyball_informer_cache::{
 };
 use tokio::sync::watch;
 
-type Entry = (u64, &'static str, Option<u16>); // version, service, port: none when it is gone
+type Entry = (u64, &'static str, Option<u16>); // version, service, port; no port means that the service is deleted
 const SERVICES: Schema<&str, Entry> = Schema::new(|entry: &Entry| entry.1, |entry| Version::new(entry.0));
 
-struct Log(watch::Receiver<Vec<Entry>>, usize); // the log, and how far a watch has read it
+struct Log(watch::Receiver<Vec<Entry>>, usize); // the log, and the number of entries that a watch has read
 
 impl Source for Log {
     type Object = Entry;

@@ -1,4 +1,4 @@
-//! A timer of your own, for an event loop that is neither tokio nor a thread: here one that runs on this thread.
+//! A timer for your own event loop. The loop of this example runs on the main thread.
 
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use flyball_workqueue::{Clock, Monotonic, Nanos, Queue, Timer};
 
-/// The one alarm of each primitive that was given a clone. The loop reads it between two turns.
+/// One alarm, which all clones share. The loop checks it in each iteration.
 #[derive(Clone, Default)]
 struct LoopTimer(Arc<Mutex<Option<(Nanos, Waker)>>>);
 
@@ -23,7 +23,7 @@ impl Timer for LoopTimer {
 }
 
 impl LoopTimer {
-    /// Wakes what is due. Otherwise the loop would wait for events, at most until the deadline.
+    /// Wakes the waker if the alarm is due. If it is not, a real loop would wait for events, at most until the deadline.
     fn turn(&self) {
         let due = self.0.lock().unwrap().take_if(|(at, _)| *at <= self.now());
         if let Some((_, waker)) = due {

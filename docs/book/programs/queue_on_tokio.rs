@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                     send_mail(user, failures).await;
                     lease.succeed();
                 };
-                // When the time is up, `work` is dropped with its lease: the key has failed.
+                // A timeout drops `work` with its lease, so the key fails.
                 if timeout(Duration::from_millis(50), work).await.is_ok() {
                     sent.push((user, failures));
                 }

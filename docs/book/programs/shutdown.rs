@@ -1,4 +1,4 @@
-//! Three queues with the same keys, each stopped in another way.
+//! Three queues with the same keys, each stopped by a different method.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use flyball_workqueue::{Leftovers, ManualClock, Queue, WithClock};
 type Keys =
     Queue<&'static str, flyball_workqueue::Fifo, flyball_workqueue::NoLimiter, WithClock<ManualClock>>;
 
-/// A key that waits for a minute, and one that is Ready.
+/// A queue with one key that waits for a minute, and one Ready key.
 fn queue(clock: &ManualClock) -> Keys {
     let queue = Queue::builder().clock(clock.clone()).build();
     queue.add_after("later", Duration::from_secs(60)).expect("the queue is open");

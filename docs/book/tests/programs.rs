@@ -163,7 +163,7 @@ fn what_a_reader_is_to_depend_on_exists() {
                 );
                 continue;
             };
-            let folder = folder.strip_prefix("../flyball/").expect("paths of dependencies lead to the clone next to the project");
+            let folder = folder.strip_prefix("../flyball/").expect("the clone is next to the project");
             let manifest: Table = read(&root.join(folder).join("Cargo.toml")).parse().unwrap();
             assert_eq!(manifest["package"]["name"].as_str(), Some(&**package), "{name}");
             for feature in features {

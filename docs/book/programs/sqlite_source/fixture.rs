@@ -1,4 +1,4 @@
-//! What the conformance test needs: how to change the table.
+//! The fixture of the conformance test: functions that change the table.
 
 use flyball_informer_cache::Schema;
 use flyball_informer_cache::testing::SourceFixture;

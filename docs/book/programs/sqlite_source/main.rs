@@ -1,4 +1,4 @@
-//! A table in SQLite as a source: the contract is checked, then an informer follows the table.
+//! A table in SQLite as a source. The program checks the contract of the source, then runs an informer over a table.
 
 mod fixture;
 mod rows;
@@ -30,7 +30,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("listed: {} sites", sites.store().len());
 
     let mut changes = sites.subscribe();
-    while changes.try_next().is_some() {} // the initial ones
+    while changes.try_next().is_some() {} // skips the initial changes
     table.put("shop", 9000)?;
     let last = table.delete("blog")?;
     sites.store().wait_for_version(last).await?;

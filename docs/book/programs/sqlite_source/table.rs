@@ -21,7 +21,7 @@ const WRITE: &str = "
 #[derive(Clone)]
 pub(crate) struct Table {
     connection: Arc<Mutex<Connection>>,
-    /// Notified after each write. For writers in other processes, poll `sequence.version` in its place.
+    /// Notified after each write. For writers in other processes, poll `sequence.version` instead.
     pub(crate) written: Arc<watch::Sender<()>>,
 }
 
@@ -44,7 +44,7 @@ impl Table {
         self.write(name, 0, true)
     }
 
-    /// One transaction for the sequence and the row, so versions become visible in their order.
+    /// One transaction for the sequence and the row, so versions become visible in ascending order.
     fn write(&self, name: &str, port: u16, deleted: bool) -> Result<Version> {
         let mut connection = self.lock();
         let transaction = connection.transaction()?;
@@ -55,7 +55,7 @@ impl Table {
         Ok(Version::new(version))
     }
 
-    /// Drops the markers of deletions. A watch from before this point could miss one, so it has to expire.
+    /// Deletes the deletion markers. A watch from an earlier version could miss a deletion, so it has to expire.
     pub(crate) fn compact(&self) -> Result<()> {
         let sql = "BEGIN; UPDATE sequence SET expired = version; DELETE FROM sites WHERE deleted; COMMIT";
         self.lock().execute_batch(sql)

@@ -32,7 +32,7 @@ impl WatchStream for TableWatch {
 
     async fn next(&mut self) -> Option<Result<WatchEvent<Site>, SourceError>> {
         while self.rows.is_empty() {
-            self.written.borrow_and_update(); // before the read: a write during it ends the wait below
+            self.written.borrow_and_update(); // before the read, so that a write during the read ends the wait below
             if let Err(error) = self.read() {
                 return Some(Err(error));
             }

@@ -1,9 +1,9 @@
-//! kube-runtime's reconcile functions, driven by flyball's queue. No cluster: objects are made in memory, and the store of a
-//! reflector is filled by hand. tokio's clock is paused, so that minutes pass at once.
+//! Runs reconcile functions written for kube-runtime with flyball's queue. The program needs no cluster: it creates objects in memory
+//! and fills the store of a reflector itself. tokio's clock is paused, so minutes pass immediately.
 //!
 //! `cargo run -p kube-reconcile`
 
-#![allow(clippy::disallowed_types, reason = "a user's own lock is std's")]
+#![allow(clippy::disallowed_types, reason = "user code may use std's locks")]
 
 mod run;
 
@@ -17,7 +17,7 @@ use kube_runtime::reflector::{self, ObjectRef};
 use kube_runtime::watcher::Event;
 use tokio::time::Instant;
 
-// === what a user of kube-runtime has already ===
+// === existing code, written for kube-runtime ===
 
 #[derive(Debug)]
 struct Unreachable;
@@ -30,7 +30,7 @@ impl std::fmt::Display for Unreachable {
 
 impl std::error::Error for Unreachable {}
 
-/// What ran, and when.
+/// The reconciles that ran, with their times.
 struct Context {
     start: Instant,
     runs: Mutex<Vec<(String, u64)>>,
@@ -38,7 +38,7 @@ struct Context {
 
 async fn reconcile(object: Arc<ConfigMap>, context: Arc<Context>) -> Result<Action, Unreachable> {
     let name = object.metadata.name.clone().unwrap_or_default();
-    let mut runs = context.runs.lock().expect("nobody panics with it");
+    let mut runs = context.runs.lock().expect("no reconcile panics while it holds the lock");
     runs.push((name.clone(), context.start.elapsed().as_secs()));
     let times = runs.iter().filter(|(other, _)| *other == name).count();
     drop(runs);
@@ -55,15 +55,15 @@ fn error_policy(_: Arc<ConfigMap>, error: &Unreachable, _: Arc<Context>) -> Acti
     Action::requeue(Duration::from_secs(2))
 }
 
-// === what is new ===
+// === new code ===
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
     tokio::time::pause();
     let (store, mut writer) = reflector::store::store::<ConfigMap>();
     let queue = run::queue();
-    // A watch would do this: `watcher(api, config)`, each event into the writer, then its key into the queue. A list is
-    // in the store before its keys are in the queue, so no key runs against the state of before.
+    // With a cluster, `watcher(api, config)` returns the events: pass each to the writer, then add its key to the queue. The whole list
+    // is in the store before its keys are in the queue, so no reconcile reads the old state.
     let objects = ["quiet", "steady", "failing", "panicking"].map(config_map);
     writer.apply_watcher_event(&Event::Init);
     for object in &objects {
@@ -71,28 +71,28 @@ async fn main() {
     }
     writer.apply_watcher_event(&Event::InitDone);
     for object in &objects {
-        queue.add(ObjectRef::from_obj(object)).expect("open");
+        queue.add(ObjectRef::from_obj(object)).expect("the queue is open");
     }
-    queue.add(ObjectRef::new("gone").within("default")).expect("open"); // deleted before it ran
+    queue.add(ObjectRef::new("gone").within("default")).expect("the queue is open"); // deleted before it ran
 
     let context = Arc::new(Context { start: Instant::now(), runs: Mutex::default() });
     let user = async {
         tokio::time::sleep(Duration::from_secs(150)).await;
-        // Running reconciles end, nothing new begins; keys that wait for a later time are named.
+        // Waits until no key is Ready or running, and returns the waiting keys.
         queue.drain().await
     };
     let reconciles = run::run(&queue, &store, 4, reconcile, error_policy, context.clone());
     let ((), left) = tokio::join!(reconciles, user);
 
-    let mut runs = context.runs.lock().expect("nobody panics with it").clone();
+    let mut runs = context.runs.lock().expect("no reconcile panics while it holds the lock").clone();
     runs.sort();
     let expected = [
-        // error_policy says 2 s; the backoff of the key says 1 s, 2 s, 4 s. The longer one holds.
+        // `error_policy` returns 2 s; the backoff of the key is 1 s, 2 s, 4 s. The longer delay applies.
         ("failing", 0),
         ("failing", 2),
         ("failing", 4),
         ("failing", 8),
-        // Its backoff alone, and nobody else has noticed.
+        // Only the backoff applies, and no other key is affected.
         ("panicking", 0),
         ("panicking", 1),
         ("quiet", 0),

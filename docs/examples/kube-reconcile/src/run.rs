@@ -14,7 +14,7 @@ use futures::future::join_all;
 use kube_runtime::controller::Action;
 use kube_runtime::reflector::{Lookup, ObjectRef, Store};
 
-/// Keys are what kube calls them.
+/// A queue of kube's `ObjectRef` keys.
 pub(crate) type Keys<K> = Queue<ObjectRef<K>, Fifo, NoLimiter, WithTimer<TokioTimer>>;
 
 /// A queue on the running tokio runtime.
@@ -26,11 +26,11 @@ where
     Queue::builder().timer(TokioTimer::current()).build()
 }
 
-/// Runs `reconcile` for every key until the queue is closed, at most `workers` at once and no key twice at once.
+/// Runs `reconcile` for every key until the queue is closed: at most `workers` reconciles at a time, and at most one per key.
 ///
-/// `reconcile` and `error_policy` have kube-runtime's signatures. What is better than there: keys that wait for a worker
-/// are served first in, first out; a panic is a failure of its key alone; and a key that goes on failing backs off, from 1 s
-/// to 5 minutes, however short a time `error_policy` asks for.
+/// `reconcile` and `error_policy` have kube-runtime's signatures. In contrast to kube-runtime, keys that wait for a worker are
+/// served in FIFO order, a panic is a failure of its key alone, and a key that keeps failing has a backoff from 1 s to 5 minutes,
+/// even if `error_policy` returns a shorter delay.
 pub(crate) async fn run<K, C, E, F>(
     queue: &Keys<K>,
     store: &Store<K>,
@@ -44,12 +44,12 @@ pub(crate) async fn run<K, C, E, F>(
     F: Future<Output = Result<Action, E>>,
 {
     let backoff = Exponential::new(Duration::from_secs(1)..=Duration::from_secs(300));
-    // An event during a backoff runs the key at once; if it fails again then, that is no further failure.
+    // An event during a backoff runs the key immediately; if that run fails, the failure is not counted again.
     let failures =
         Limiter::<ObjectRef<K>, _, _>::with_clock(OncePerBackoff::new(backoff), TokioTimer::current());
 
     let one = async |key: Lease<ObjectRef<K>, WithTimer<TokioTimer>>| {
-        // Looked up when the key runs, not when it was added. An object that is gone needs nothing more.
+        // Read when the key runs, not when it was added. A deleted object needs no reconcile.
         let Some(object) = store.get(&key) else {
             failures.forget(&key);
             return key.done();
@@ -58,7 +58,7 @@ pub(crate) async fn run<K, C, E, F>(
         let (action, failed) = match &ran {
             Ok(Ok(action)) => (action.clone(), false),
             Ok(Err(error)) => (error_policy(object, error, context.clone()), true),
-            // Of a panic kube has no notion: the key comes back when its backoff says.
+            // `error_policy` needs an error, and a panic has none: the key is retried after its backoff.
             Err(_) => (Action::requeue(Duration::ZERO), true),
         };
         if !failed {
@@ -67,7 +67,7 @@ pub(crate) async fn run<K, C, E, F>(
         match action_delay(&action) {
             Ok(None) => key.done(),
             Ok(Some(wait)) if !failed => key.succeed_and_requeue_after(wait),
-            // Also where a kube shows its actions in another way: too often is better than never.
+            // Also if a later kube prints actions in another form: then the key is retried after its backoff, not lost.
             asked => {
                 let (asked, backoff) =
                     (asked.ok().flatten().unwrap_or_default(), failures.record_failure(&key));

@@ -1,5 +1,5 @@
-//! Accounts of servers that are objects, too, as operators of identity providers have them: stores of kube-runtime's in the context and in signatures,
-//! and a mapper that looks up in one. A ConfigMap with `kind=account` names a Secret with `kind=server`, and gets a Secret with `kind=credentials`.
+//! An operator of an identity provider, with accounts and servers as objects. It has stores of kube-runtime in its context and in signatures, and a
+//! mapper that reads a store. A ConfigMap with `kind=account` names a Secret with `kind=server`, and gets a Secret with `kind=credentials`.
 
 program! {
     use std::sync::Arc;
@@ -50,7 +50,7 @@ program! {
         }
     }
 
-    /// Until it is dropped.
+    /// Runs the controller until the future is dropped.
     pub async fn run(client: Client) {
         let maps = Api::<ConfigMap>::default_namespaced(client.clone());
         let secrets = Api::<Secret>::default_namespaced(client.clone());

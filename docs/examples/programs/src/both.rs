@@ -1,16 +1,16 @@
-//! One text, two engines.
+//! Compiles one source for two engines.
 
-/// Compiles a program twice: in the module `kube_runtime` over kube's controller, in `flyball` over ours. A program that has to change more than the
-/// import of the controller begins with what it has in each.
+/// Compiles a program twice: in the module `kube_runtime` with kube-runtime's controller, in `flyball` with flyball-kube's. If the modules differ in
+/// more than the import of the controller, the program begins with the lines that only one of them has.
 macro_rules! program {
     (kube_runtime { $($kube_runtime:tt)* } flyball { $($flyball:tt)* } $($text:tt)*) => {
-        /// Over kube-runtime.
+        /// The program with kube-runtime.
         pub mod kube_runtime {
             $($kube_runtime)*
             $($text)*
         }
 
-        /// Over flyball.
+        /// The program with flyball-kube.
         pub mod flyball {
             $($flyball)*
             $($text)*

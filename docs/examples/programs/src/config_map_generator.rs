@@ -1,4 +1,5 @@
-//! An object that has another one made, as kube-rs's `configmapgen_controller` does: the Secret `x` with a label gets the ConfigMap `x`, with its content, owned by it.
+//! Generates one object from another, after kube-rs's `configmapgen_controller`: a Secret `x` with a label gets a ConfigMap `x` with the same content,
+//! which the Secret owns.
 
 program! {
     use std::sync::Arc;
@@ -11,12 +12,12 @@ program! {
     use kube::runtime::watcher;
     use kube::{Api, Client, Resource, ResourceExt};
 
-    /// What a reconcile needs.
+    /// The context of a reconcile.
     struct Context {
         client: Client,
     }
 
-    /// Until it is dropped.
+    /// Runs the controller until the future is dropped.
     pub async fn run(client: Client) {
         let secrets = Api::<Secret>::default_namespaced(client.clone());
         let config_maps = Api::<ConfigMap>::default_namespaced(client.clone());

@@ -1,5 +1,5 @@
-//! An application's own kind, as controller-rs has it: a finalizer, a status, events by a `Recorder`, and diagnostics that a web page reads. The kind is
-//! ConfigMap here, its status an annotation.
+//! A controller of a custom kind, after controller-rs: a finalizer, a status, events through a `Recorder`, and diagnostics for a web page. Here the kind
+//! is ConfigMap, and the status is an annotation.
 
 program! {
     use std::sync::Arc;
@@ -17,14 +17,14 @@ program! {
 
     const FINALIZER: &str = "example.com/documents";
 
-    /// What a web server shows of the controller.
+    /// The diagnostics of the controller, for a web server.
     #[derive(Debug, Clone, Default)]
     pub struct Diagnostics {
         reconciles: Arc<AtomicU64>,
     }
 
     impl Diagnostics {
-        /// How many reconciles have begun.
+        /// The number of reconciles that have begun.
         #[must_use]
         pub fn reconciles(&self) -> u64 {
             self.reconciles.load(Ordering::Relaxed)
@@ -55,10 +55,10 @@ program! {
         diagnostics: Diagnostics,
     }
 
-    /// Until it is dropped.
+    /// Runs the controller until the future is dropped.
     ///
     /// # Errors
-    /// When the kind is not there.
+    /// When the kind cannot be listed.
     pub async fn run(client: Client, diagnostics: Diagnostics) -> Result<(), Error> {
         let documents = Api::<ConfigMap>::default_namespaced(client.clone());
         documents.list(&ListParams::default().limit(1)).await?;

@@ -1,5 +1,5 @@
-//! A kind with many parts, each watched for what matters alone, as operators of databases have it: predicates over the streams of what it owns. The kind is
-//! ConfigMap with `kind=environment`; its parts are a Deployment, a Service and a Secret of its name.
+//! A kind with several parts, after operators of databases. Predicates filter the streams of the owned objects, so only relevant changes cause a
+//! reconcile. The kind is ConfigMap with `kind=environment`; its parts are a Deployment, a Service and a Secret with the same name.
 
 program! {
     use std::fmt::Debug;
@@ -18,7 +18,7 @@ program! {
     use serde::de::DeserializeOwned;
     use serde_json::{Value, from_value, json};
 
-    /// Until it is dropped.
+    /// Runs the controller until the future is dropped.
     pub async fn run(client: Client) {
         let config = watcher::Config::default;
         let deployments = watcher(Api::<Deployment>::default_namespaced(client.clone()), config())
@@ -57,7 +57,7 @@ program! {
         Ok(Action::await_change())
     }
 
-    /// Makes a part as it should be.
+    /// Creates or patches a part.
     async fn part<K>(environment: &ConfigMap, client: &Client, wanted: Value) -> Result<K, kube::Error>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + Serialize + DeserializeOwned,

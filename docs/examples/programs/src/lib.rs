@@ -1,5 +1,5 @@
-//! Programs as people publish them for kube-runtime, written again from what they do. Each is compiled for both engines; where one text is enough, what differs
-//! between the two modules of a program is its imports, and nothing else. `tests/e2e` runs both and compares what they leave behind; the README has the table.
+//! Programs after published ones for kube-runtime, reimplemented from their behaviour. Each compiles for both engines. If one source suffices, the two
+//! modules of a program differ only in their imports. `tests/e2e` runs both and compares the remaining objects; the README has a table.
 
 #[macro_use]
 mod both;

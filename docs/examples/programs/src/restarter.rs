@@ -1,6 +1,6 @@
-//! Pods that are replaced when what they read has changed, as the restart controllers of operators do it: the applier over streams of the program's own for
-//! StatefulSets, which get the versions of the ConfigMaps and Secrets that they read as an annotation of their template; and a controller of pods, which
-//! get the zone that a ConfigMap says, looked up every minute.
+//! Replaces pods when a ConfigMap or Secret that they mount has changed, after the restart controllers of operators. An `applier` over the program's own
+//! streams writes the versions of these objects to annotations of the templates of StatefulSets. A controller of pods sets a label to the zone that a
+//! ConfigMap contains, and reconciles all pods every minute.
 
 program! {
     kube_runtime {
@@ -32,7 +32,7 @@ program! {
 
     type Requests<K> = Result<ReconcileRequest<K>, watcher::Error>;
 
-    /// Until it is dropped.
+    /// Runs both controllers until the future is dropped.
     pub async fn run(client: Client) {
         let (sets, writer) = store();
         let selected = watcher::Config::default().labels("restarter=enabled");
@@ -58,7 +58,7 @@ program! {
         join(restarts.for_each(|_| async {}), zones.for_each(|_| async {})).await;
     }
 
-    /// What changed may concern any StatefulSet.
+    /// Requests a reconcile of every StatefulSet for each change, because any of them may mount the changed object.
     fn trigger_all<K>(
         changed: impl Stream<Item = Result<K, watcher::Error>> + Send + 'static,
         sets: Store<StatefulSet>,

@@ -1,4 +1,4 @@
-//! Something outside that has to be cleaned up, as kube-rs's `secret_syncer` does: each ConfigMap has a Secret of its name that nothing but the finalizer deletes.
+//! Cleans up objects without an owner, after kube-rs's `secret_syncer`: each ConfigMap has a Secret with the same name, which only the finalizer deletes.
 
 program! {
     use std::sync::Arc;
@@ -14,7 +14,7 @@ program! {
 
     const FINALIZER: &str = "example.com/secret-syncer";
 
-    /// Until it is dropped.
+    /// Runs the controller until the future is dropped.
     pub async fn run(client: Client) {
         let maps = Api::<ConfigMap>::default_namespaced(client.clone());
         Controller::new(maps, watcher::Config::default())

@@ -1,5 +1,5 @@
-//! One watch for several controllers, as kube-rs's `shared_stream_controllers` has it: pods are reflected once; one controller marks each of them, another
-//! counts for each ConfigMap the pods that it owns.
+//! One watch for several controllers, after kube-rs's `shared_stream_controllers`: pods are reflected once. One controller annotates each pod, another
+//! counts the pods that each ConfigMap owns.
 
 program! {
     use std::sync::Arc;
@@ -22,10 +22,10 @@ program! {
         pods: Store<Pod>,
     }
 
-    /// Until it is dropped.
+    /// Runs both controllers until the future is dropped.
     ///
     /// # Panics
-    /// Never: the store is a shared one.
+    /// Never: the store is shared.
     pub async fn run(client: Client) {
         let (reader, writer) = reflector::store_shared::<Pod>(BUFFER);
         let marked: ReflectHandle<Pod> = writer.subscribe().expect("the store is shared");

@@ -1,5 +1,5 @@
-//! What is gathered from many objects, as operators of certificates do it: each ConfigMap with `kind=truststore` has the certificates of all Secrets with
-//! `kind=certificate`, of which only metadata are watched; the program says when it has its store, and ends at its signal.
+//! Gathers data from many objects, after operators of certificates: each ConfigMap with `kind=truststore` gets the certificates of all Secrets with
+//! `kind=certificate`. The program watches only the metadata of the Secrets. It reports when its store is ready, and ends on a shutdown signal.
 
 program! {
     kube_runtime {
@@ -26,12 +26,12 @@ program! {
 
     const CERTIFICATES: &str = "kind=certificate";
 
-    /// All truststores, whatever changed.
+    /// A mapper from any change to all truststores.
     fn all<K>(stores: Store<ConfigMap>) -> impl Fn(K) -> Vec<ObjectRef<ConfigMap>> + Send + Sync + 'static {
         move |_| stores.state().iter().map(|store| ObjectRef::from_obj(&**store)).collect()
     }
 
-    /// Until its signal to end; `ready` is called when the truststores are known.
+    /// Runs the controller until `shutdown` resolves. Calls `ready` with the number of truststores when the store is ready.
     pub async fn run(
         client: Client,
         ready: impl FnOnce(usize) + Send + 'static,

@@ -1,4 +1,4 @@
-// An informer, an index by node, and a queue whose worker fails once.
+// An informer, an index by node, and a queue with a worker that fails once.
 package main
 
 import (
@@ -45,14 +45,14 @@ func main() {
 		attempts++
 		if attempts == 1 {
 			fmt.Printf("%s: failed\n", key)
-			queue.AddRateLimited(key) // again after 5 ms
+			queue.AddRateLimited(key) // retried after 5 ms
 		} else if _, exists, _ := pods.GetStore().GetByKey(key); !exists {
 			fmt.Printf("%s: deleted\n", key)
 			queue.Forget(key)
 		} else {
 			onNode, _ := pods.GetIndexer().ByIndex("node", "node-1")
 			fmt.Printf("%s: pods on node-1: %d\n", key, len(onNode))
-			queue.Forget(key) // the failures are forgotten
+			queue.Forget(key) // resets the failure count
 		}
 		queue.Done(key)
 		switch step {

@@ -1,4 +1,4 @@
-//! Over flyball's informers.
+//! The programs with flyball's informers.
 
 use std::sync::Arc;
 
@@ -12,26 +12,26 @@ use kube::runtime::watcher;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
-/// What requests are answered from.
-#[expect(missing_debug_implementations, reason = "nobody prints it")]
+/// Answers requests from a store.
+#[expect(missing_debug_implementations, reason = "it is never printed")]
 pub struct Server {
     deployments: Informer<NamespacedName, Deployment>,
 }
 
 impl Server {
-    /// When the store is filled; it is kept filled by a task.
+    /// Starts an informer in a task, and waits until its store has synced.
     ///
     /// # Panics
     /// Outside a tokio runtime.
     pub async fn start(client: Client) -> Self {
         let api = Api::<Deployment>::default_namespaced(client);
         let deployments =
-            informer(api, watcher::Config::default()).start().expect("this is a runtime of tokio's");
-        deployments.synced().await.expect("it is not stopped");
+            informer(api, watcher::Config::default()).start().expect("no two indexes share a name");
+        deployments.synced().await.expect("the informer is not stopped");
         Self { deployments }
     }
 
-    /// The answer to `GET /versions`.
+    /// The response to `GET /versions`.
     #[must_use]
     pub fn versions(&self) -> Vec<String> {
         let mut versions: Vec<_> =
@@ -48,14 +48,14 @@ fn version_of(deployment: &Deployment) -> String {
     format!("{} {version}", deployment.name_any())
 }
 
-/// The changes of a cache, which goes on until the runtime ends.
+/// The changes of a cache. Its informer runs until the runtime ends.
 fn changes<K>(
     cache: InformerBuilder<NamespacedName, K, ApiSource<K>>,
 ) -> impl Stream<Item = Change<NamespacedName, K>> + Send
 where
     K: Resource + DeserializeOwned + Clone + Send + Sync + 'static,
 {
-    cache.start().expect("this is a runtime of tokio's").subscribe()
+    cache.start().expect("no two indexes share a name").subscribe()
 }
 
 /// Nodes that are not ready.
@@ -72,7 +72,7 @@ fn problem_of(node: &Node) -> Option<String> {
         .then(|| format!("{}: {}", node.name_any(), ready.reason.as_deref().unwrap_or("unknown")))
 }
 
-/// What events say.
+/// The reasons and messages of events.
 pub fn events(client: Client) -> impl Stream<Item = String> + Send {
     let events = informer(Api::<Event>::default_namespaced(client), watcher::Config::default());
     let events = changes(events).filter_map(async |event| event.new().cloned());
@@ -81,7 +81,7 @@ pub fn events(client: Client) -> impl Stream<Item = String> + Send {
     })
 }
 
-/// Objects of a kind that is known at run time, and whether they are being deleted or gone.
+/// Objects of a kind that is known only at run time, including deleted objects.
 pub fn dynamic(client: Client, kind: ApiResource) -> impl Stream<Item = String> + Send {
     let objects = Api::<DynamicObject>::default_namespaced_with(client, &kind);
     let objects = changes(informer(objects, watcher::Config::default().labels("watched=yes")));

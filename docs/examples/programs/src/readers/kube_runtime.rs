@@ -1,4 +1,4 @@
-//! Over kube-runtime.
+//! The programs with kube-runtime.
 
 use futures::stream::select_all;
 use futures::{Stream, StreamExt, TryStreamExt};
@@ -9,14 +9,14 @@ use kube::runtime::reflector::{self, Store};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
 
-/// What requests are answered from.
-#[expect(missing_debug_implementations, reason = "nobody prints it")]
+/// Answers requests from a store.
+#[expect(missing_debug_implementations, reason = "it is never printed")]
 pub struct Server {
     deployments: Store<Deployment>,
 }
 
 impl Server {
-    /// When the store is filled; it is kept filled by a task.
+    /// Starts a reflector in a task, and waits until its store is ready.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -25,11 +25,11 @@ impl Server {
         let (deployments, writer) = reflector::store();
         let changes = watcher(api, watcher::Config::default()).default_backoff().reflect(writer);
         tokio::spawn(changes.touched_objects().for_each(|_| async {}));
-        deployments.wait_until_ready().await.expect("the writer is in the task");
+        deployments.wait_until_ready().await.expect("the task keeps the writer");
         Self { deployments }
     }
 
-    /// The answer to `GET /versions`.
+    /// The response to `GET /versions`.
     #[must_use]
     pub fn versions(&self) -> Vec<String> {
         let mut versions: Vec<_> = self.deployments.state().iter().map(|known| version_of(known)).collect();
@@ -59,14 +59,14 @@ fn problem_of(node: &Node) -> Option<String> {
         .then(|| format!("{}: {}", node.name_any(), ready.reason.as_deref().unwrap_or("unknown")))
 }
 
-/// What events say.
+/// The reasons and messages of events.
 pub fn events(client: Client) -> impl Stream<Item = String> + Send {
     let events = watcher(Api::<Event>::default_namespaced(client), watcher::Config::default());
     let events = events.default_backoff().applied_objects().filter_map(async |event| event.ok());
     events.map(|event| format!("{}: {}", event.reason.unwrap_or_default(), event.message.unwrap_or_default()))
 }
 
-/// Objects of a kind that is known at run time, and whether they are being deleted or gone.
+/// Objects of a kind that is known only at run time, including deleted objects.
 pub fn dynamic(client: Client, kind: ApiResource) -> impl Stream<Item = String> + Send {
     let objects = Api::<DynamicObject>::default_namespaced_with(client, &kind);
     let objects = watcher(objects, watcher::Config::default().labels("watched=yes"));
