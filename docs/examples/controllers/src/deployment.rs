@@ -1,6 +1,6 @@
-//! EDGE. Deployments: from one template of pods to the next, with as many pods as are wanted all the while.
+//! EDGE. The Deployment controller: replaces the pods of an old template by pods of a new one, within the bounds of the strategy.
 //!
-//! Cancel safety: a reconcile that is dropped leaves some of its writes undone; the next one finds what is left.
+//! Cancel safety: a dropped reconcile may leave some writes undone; the next reconcile makes them.
 
 mod fence;
 mod notes;
@@ -28,7 +28,7 @@ use crate::own_writes::OwnWrites;
 use crate::pods::is_over;
 use crate::program::{Clock, retry};
 
-/// What a reconcile works with.
+/// The context that all reconciles share.
 struct Context {
     client: Client,
     clock: Clock,
@@ -62,12 +62,12 @@ pub fn run(
         .with_config(Config::recommended())
         .owns_shared(sets)
         .watches_shared(sets, move |set| who_may_adopt(&candidates, set))
-        // The last old pod that goes starts the new ones, where they do not overlap.
+        // With the strategy Recreate, the end of the last old pod allows the first new pod.
         .watches_shared(pods, move |pod| owner_of_owner(&owned, pod))
         .run(reconcile, retry, Arc::new(context))
 }
 
-/// The deployments that select a set which nobody holds.
+/// The deployments that may adopt `set`: it has no controller, and their selectors match it.
 fn who_may_adopt(
     deployments: &Informer<NamespacedName, Deployment>,
     set: &ReplicaSet,
@@ -87,7 +87,7 @@ fn who_may_adopt(
         .collect()
 }
 
-/// The deployment of the set of a pod.
+/// The deployment that controls the ReplicaSet of a pod.
 fn owner_of_owner(sets: &Informer<NamespacedName, ReplicaSet>, pod: &Pod) -> Option<ObjectRef<Deployment>> {
     let namespace = pod.namespace()?;
     let owner = controller_of(pod).filter(|owner| owner.kind == "ReplicaSet")?;
@@ -98,7 +98,7 @@ fn owner_of_owner(sets: &Informer<NamespacedName, ReplicaSet>, pod: &Pod) -> Opt
 async fn reconcile(deployment: Arc<Deployment>, context: Arc<Context>) -> Result<Action, Error> {
     context.own_sets.seen(&*deployment).await?;
     context.own_deployments.seen(&*deployment).await?;
-    // It may be newer by now.
+    // The waits above may have brought a newer state into the cache.
     let newest = object_key(&*deployment).ok().and_then(|key| context.deployments.store().get(&key));
     let Some(deployment) = newest.filter(|newest| uid_of(&**newest) == uid_of(&*deployment)) else {
         return Ok(Action::await_change());
@@ -121,7 +121,7 @@ impl Context {
         Api::namespaced(self.client.clone(), &deployment.namespace().unwrap_or_default())
     }
 
-    /// Whether any pod of a set may run still.
+    /// Returns true if a pod of the set may still run.
     fn has_pods(&self, set: &ReplicaSet) -> bool {
         let view = self.pods.snapshot();
         let mut pods =
@@ -147,7 +147,7 @@ impl Context {
                     self.patch(deployment, set, release(deployment, &**set)).await?;
                 }
                 Claim::Adopt => {
-                    // The cache may be behind a deletion of the deployment that orphans its sets.
+                    // The cache may not show yet that the deployment is being deleted and its sets become orphans.
                     may_adopt = may_adopt || self.is_there(deployment).await?;
                     if may_adopt {
                         let adopted = self.patch(deployment, set, adoption(deployment, &**set)?).await?;
@@ -174,7 +174,7 @@ impl Context {
         Ok(patched)
     }
 
-    /// Whether the API server itself says that the deployment is there to stay.
+    /// Reads the deployment from the API server. Returns true if it exists and is not being deleted.
     async fn is_there(&self, deployment: &Deployment) -> Result<bool, Error> {
         let fresh = self.deployments_of(deployment).get_opt(&deployment.name_any()).await?;
         Ok(fresh.is_some_and(|fresh| {
@@ -203,7 +203,8 @@ impl Context {
         self.tell(deployment, plan.revision, plan.status).await
     }
 
-    /// The name of a new set is taken: if not by the same set, which the cache did not show, then the next one gets another.
+    /// Handles the case that the name of a new set exists already. If the existing set is the wanted one, only the cache was behind. Otherwise
+    /// the collision count is incremented, so that the next attempt uses another name.
     async fn collided(
         &self,
         deployment: &Deployment,

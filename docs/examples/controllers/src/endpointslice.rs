@@ -1,8 +1,8 @@
-//! EDGE. Services: where the pods behind them are, as EndpointSlices.
+//! EDGE. The EndpointSlice controller: publishes the addresses of the pods of each Service.
 //!
-//! Nodes are not looked at, so endpoints have no zones and no hints.
+//! Nodes are not watched, so endpoints have no zones and no hints.
 //!
-//! Cancel safety: a reconcile that is dropped leaves some slices unwritten; the next one writes them.
+//! Cancel safety: a dropped reconcile may leave some slices unwritten; the next reconcile writes them.
 
 mod endpoint;
 mod plan;
@@ -25,10 +25,10 @@ use crate::program::retry;
 
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
-/// As kube-controller-manager's, as this one takes over what that one made.
+/// The name of kube-controller-manager's controller, because this controller takes over its slices.
 const MANAGER: &str = "endpointslice-controller.k8s.io";
 
-/// Pods by their labels, so that those behind a service are found without a look at all others.
+/// Pods by their labels, so that a query for the pods of a service does not visit all other pods.
 pub static PODS_BY_LABEL: LabelIndex<Pod> =
     LabelIndex::new("labels", |pod, each| pod.labels().iter().for_each(|(key, value)| each(key, value)));
 
@@ -64,7 +64,7 @@ impl Family {
         }
     }
 
-    /// Those of a service. The API server fills them in.
+    /// The families of a service. The API server sets them; otherwise the cluster IP determines them.
     fn all_of(service: &Service) -> Vec<Self> {
         let spec = service.spec.clone().unwrap_or_default();
         let named = [Self::V4, Self::V6].into_iter();
@@ -79,7 +79,7 @@ impl Family {
     }
 }
 
-/// What a reconcile works with.
+/// The context that all reconciles share.
 struct Context {
     client: Client,
     pods: Informer<NamespacedName, Pod>,
@@ -102,7 +102,7 @@ pub fn run(
     controller
         .with_config(Config::recommended())
         .owns_shared(slices)
-        // Also one that somebody has taken the owner from.
+        // By label, too, because a client may have removed the owner of a slice.
         .watches_shared(slices, |slice| {
             let service = slice.labels().get(SERVICE_NAME)?;
             Some(ObjectRef::new(service).within(&slice.namespace()?))
@@ -111,7 +111,7 @@ pub fn run(
         .run(reconcile, retry, Arc::new(context))
 }
 
-/// The services that select a pod: it is asked of the pod before a change, too, so one that leaves a service is missed there.
+/// The services that select a pod. The controller also calls this for the pod before a change, so a service is reconciled when a pod leaves it.
 fn services_of(services: &Informer<NamespacedName, Service>, pod: &Pod) -> Vec<ObjectRef<Service>> {
     let view = services.snapshot();
     let here = view.by_index(&by_namespace(), &pod.namespace().unwrap_or_default());
@@ -129,7 +129,7 @@ async fn reconcile(service: Arc<Service>, context: Arc<Context>) -> Result<Actio
     context.own_slices.seen(&*service).await?;
     let spec = service.spec.as_ref().ok_or(Error::Invalid("no spec"))?;
     let selector = spec.selector.as_ref().filter(|_| spec.type_.as_deref() != Some("ExternalName"));
-    // Where nothing is selected, somebody else says where it is.
+    // The slices of a service without a selector are written by another program.
     let Some(selector) = selector else { return Ok(Action::await_change()) };
     if service.metadata.deletion_timestamp.is_some() {
         return Ok(Action::await_change());

@@ -1,15 +1,15 @@
-//! PURE. What can go wrong in a reconcile.
+//! PURE. The errors of a reconcile.
 
 use std::fmt;
 
 /// Why a reconcile failed.
 #[derive(Debug)]
 pub enum Error {
-    /// The API server said no, or could not be reached.
+    /// The API server refused a request, or could not be reached.
     Kube(kube::Error),
-    /// The cache does not show yet what this controller wrote.
+    /// The cache does not contain this controller's own writes yet.
     Behind,
-    /// The object makes no sense, whatever the API server thinks of it.
+    /// The object is invalid, although the API server has accepted it.
     Invalid(&'static str),
 }
 
@@ -38,16 +38,16 @@ impl From<kube::Error> for Error {
     }
 }
 
-/// Whether the API server answered with this status.
+/// Returns true if the API server responded with this status.
 #[must_use]
 pub fn is_status(error: &kube::Error, code: u16) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == code)
 }
 
-/// `Ok(None)` if the object was not there.
+/// Turns the status 404 into `Ok(None)`.
 ///
 /// # Errors
-/// All others.
+/// All other errors.
 pub fn unless_gone<T>(result: kube::Result<T>) -> kube::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),

@@ -26,7 +26,7 @@ impl Holder {
         }
     }
 
-    /// `object` as the owner of others.
+    /// The value under which an index by holder has the objects that `object` controls.
     pub fn of_uid(object: &impl Resource) -> Self {
         Self::Uid(uid_of(object).to_owned())
     }
@@ -43,34 +43,34 @@ pub fn controller_of(object: &impl Resource) -> Option<&OwnerReference> {
     object.owner_references().iter().find(|owner| owner.controller == Some(true))
 }
 
-/// The uid of an object; empty if it was never in a cluster.
+/// The uid of an object; empty before the API server has created it.
 pub fn uid_of(object: &impl Resource) -> &str {
     object.meta().uid.as_deref().unwrap_or_default()
 }
 
-/// A selector as a controller means it: an empty one is a mistake, and selects nothing.
+/// Converts the selector of a controller.
 ///
 /// # Errors
-/// When it cannot be read.
+/// When the selector is invalid, or is empty: an empty selector would select all objects, which is a mistake.
 pub fn selector_of(selector: &LabelSelector) -> Result<Selector, Error> {
     let selector = Selector::from_label_selector(selector).map_err(|_| Error::Invalid("selector"))?;
     if selector.is_everything() { Err(Error::Invalid("empty selector")) } else { Ok(selector) }
 }
 
-/// What a controller has to do to hold what it should, and nothing else.
+/// The relation of a controller to an object, and the write that it requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// It holds it.
+    /// The controller owns the object.
     Held,
-    /// Nobody holds it, and it is selected.
+    /// The object has no controller and is selected.
     Adopt,
-    /// It holds it, and it is not selected any more.
+    /// The controller owns the object, which is no longer selected.
     Release,
-    /// It is none of its business.
+    /// The controller ignores the object.
     No,
 }
 
-/// What `holder` has to do with `object`. A holder that is being deleted takes nothing and lets nothing go.
+/// Returns the relation of `holder` to `object`. A holder that is being deleted adopts nothing and releases nothing.
 pub fn claim(holder: &impl Resource, selector: &Selector, object: &impl Resource) -> Claim {
     let selected = selector.selects(object);
     let going = holder.meta().deletion_timestamp.is_some();
@@ -83,10 +83,10 @@ pub fn claim(holder: &impl Resource, selector: &Selector, object: &impl Resource
     }
 }
 
-/// The JSON merge patch that makes `holder` the controller of `object`. It holds for this very state of the object only.
+/// The JSON merge patch that makes `holder` the controller of `object`. It contains the `resourceVersion`, so it fails if the object has changed.
 ///
 /// # Errors
-/// When the holder was never in a cluster.
+/// When the holder has no uid.
 pub fn adoption<K>(holder: &K, object: &impl Resource) -> Result<Value, Error>
 where
     K: Resource<DynamicType = ()>,
@@ -97,7 +97,7 @@ where
     Ok(owners_patch(object, &owners))
 }
 
-/// The JSON merge patch that lets `object` go. It holds for this very state of the object only.
+/// The JSON merge patch that removes `holder` from the owners of `object`. It contains the `resourceVersion`, so it fails if the object has changed.
 pub fn release(holder: &impl Resource, object: &impl Resource) -> Value {
     let mut owners = object.owner_references().to_vec();
     owners.retain(|owner| owner.uid != uid_of(holder));
@@ -109,10 +109,10 @@ fn owners_patch(object: &impl Resource, owners: &[OwnerReference]) -> Value {
     json!({"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version, "ownerReferences": owners}})
 }
 
-/// The reference by which an object says that `holder` is its controller.
+/// The owner reference of an object that `holder` controls.
 ///
 /// # Errors
-/// When the holder was never in a cluster.
+/// When the holder has no uid.
 pub fn controller_ref<K: Resource<DynamicType = ()>>(holder: &K) -> Result<OwnerReference, Error> {
     holder
         .controller_owner_ref(&())

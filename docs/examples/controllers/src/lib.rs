@@ -1,6 +1,6 @@
-//! Controllers of Kubernetes itself, and one of an application, on `flyball-kube`.
+//! Three controllers of Kubernetes and one of an application, on `flyball-kube`.
 //!
-//! Each is a pure core, which says what should be, and a shell, which reads caches and writes to the API server. `README.md` has the rest.
+//! Each has a pure core, which computes the wanted state, and a shell, which reads caches and writes to the API server. `README.md` describes them.
 #![forbid(unsafe_code)]
 
 pub mod deployment;

@@ -1,12 +1,12 @@
-//! EDGE. Reading one's own writes.
+//! EDGE. Waits until a cache contains the controller's own writes.
 //!
-//! A cache is behind the API server. A controller that counts pods in one it has just created pods for, but which does not
-//! show them yet, creates them twice. kube-controller-manager counts how many creations and deletions it has yet to see, and gives up after five
-//! minutes. Here the versions of the answers are kept: versions of one API server are one sequence, so a cache that has reached the newest of
-//! them shows all that was written. An answer to a deletion need not have a version, so what was deleted is kept by name and uid until the cache does
-//! not show it any more.
+//! A cache is behind the API server. A controller that counts the pods in its cache creates pods twice if the cache does not contain its latest
+//! creations yet. kube-controller-manager counts the creations and deletions that its cache does not contain yet, and stops waiting after five
+//! minutes. [`OwnWrites`] stores the versions of the responses instead. Versions of one API server are one sequence, so a cache that has reached the
+//! newest version contains all writes. The response to a deletion need not have a version, so deleted objects are stored by name and uid until the
+//! cache no longer contains them.
 //!
-//! Cancel safety: dropping [`OwnWrites::seen`] forgets the wait; what is waited for stays.
+//! Cancel safety: dropping [`OwnWrites::seen`] ends the wait; the stored versions stay.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -20,27 +20,27 @@ use tokio::time::timeout;
 use crate::error::Error;
 use crate::holder::uid_of;
 
-/// How long a cache may be behind before a reconcile makes room for others.
+/// How long a reconcile waits for the cache. Then it fails, so that its worker can run other keys.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What a controller wrote of a kind, and the cache that has to show it.
+/// The writes of a controller to objects of one kind, and the cache that has to contain them.
 #[derive(Debug)]
 pub struct OwnWrites<K> {
     informer: Informer<NamespacedName, K>,
     /// The newest version written on behalf of each object, by its uid.
     newest: Mutex<HashMap<String, Version>>,
-    /// The uids of what was deleted, by key.
+    /// The uids of deleted objects, by key.
     deleted: Mutex<HashMap<NamespacedName, String>>,
 }
 
 impl<K: Resource + Send + Sync + 'static> OwnWrites<K> {
-    /// Nothing is written yet.
+    /// Creates an empty set of writes for the cache of `informer`.
     #[must_use]
     pub fn new(informer: &Informer<NamespacedName, K>) -> Self {
         Self { informer: informer.clone(), newest: Mutex::default(), deleted: Mutex::default() }
     }
 
-    /// The API server answered a write on behalf of `owner` with this object.
+    /// Stores the version of `answer`, the API server's response to a write on behalf of `owner`.
     pub fn wrote(&self, owner: &impl Resource, answer: &K) {
         let version = answer.meta().resource_version.as_deref().and_then(|text| text.parse().ok());
         let Some(version) = version.map(Version::new) else { return };
@@ -49,29 +49,29 @@ impl<K: Resource + Send + Sync + 'static> OwnWrites<K> {
         *known = version.max(*known);
     }
 
-    /// The API server says that this object is gone, or going.
+    /// Stores that the API server has accepted the deletion of `object`.
     pub fn deleted(&self, object: &K) {
         if let Ok(key) = object_key(object) {
             self.deleted.lock().insert(key, uid_of(object).to_owned());
         }
     }
 
-    /// Whether this object, which the cache may still show, was deleted.
+    /// Returns true if `object` was deleted, although the cache may still contain it.
     pub fn is_deleted(&self, object: &K) -> bool {
         object_key(object)
             .is_ok_and(|key| self.deleted.lock().get(&key).is_some_and(|uid| uid == uid_of(object)))
     }
 
-    /// Waits until the cache shows all that was written on behalf of `owner`.
+    /// Waits until the cache contains all writes on behalf of `owner`.
     ///
     /// # Errors
-    /// When the cache takes too long, or is over.
+    /// When the cache does not contain them in time, or has ended.
     pub async fn seen(&self, owner: &impl Resource) -> Result<(), Error> {
         let store = self.informer.store();
         self.deleted.lock().retain(|key, uid| store.get(key).is_some_and(|object| uid_of(&*object) == uid));
         let awaited = {
             let mut newest = self.newest.lock();
-            // So nothing is kept of owners that are gone.
+            // Removes the versions that the cache has reached, so deleted owners take no memory.
             let reached = store.version();
             newest.retain(|_, version| *version > reached);
             newest.get(uid_of(owner)).copied()

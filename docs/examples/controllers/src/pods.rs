@@ -1,4 +1,4 @@
-//! PURE. What a controller wants to know about a pod.
+//! PURE. The properties of a pod that controllers use.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
@@ -7,25 +7,25 @@ fn phase(pod: &Pod) -> &str {
     pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("Pending")
 }
 
-/// Whether it has ended and will not run again.
+/// Returns true if the pod has ended and will not run again.
 #[must_use]
 pub fn is_over(pod: &Pod) -> bool {
     matches!(phase(pod), "Succeeded" | "Failed")
 }
 
-/// Whether it runs or will, and nobody has deleted it.
+/// Returns true if the pod has not ended and is not being deleted.
 #[must_use]
 pub fn is_active(pod: &Pod) -> bool {
     !is_over(pod) && pod.metadata.deletion_timestamp.is_none()
 }
 
-/// Whether it is deleted and has not ended yet.
+/// Returns true if the pod is being deleted and has not ended yet.
 #[must_use]
 pub fn is_terminating(pod: &Pod) -> bool {
     !is_over(pod) && pod.metadata.deletion_timestamp.is_some()
 }
 
-/// How far it has come: pending, unknown, running.
+/// The rank of the pod's phase: 0 for pending, 1 for unknown, 2 for running.
 #[must_use]
 pub fn progress(pod: &Pod) -> u8 {
     match phase(pod) {
@@ -40,19 +40,19 @@ fn ready_condition(pod: &Pod) -> Option<&PodCondition> {
     conditions.iter().find(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
-/// Whether it serves.
+/// Returns true if the pod is ready.
 #[must_use]
 pub fn is_ready(pod: &Pod) -> bool {
     ready_condition(pod).is_some()
 }
 
-/// Since when it serves, if it does and says so.
+/// The time since which the pod has been ready; `None` if it is not ready or does not have the time.
 #[must_use]
 pub fn ready_since(pod: &Pod) -> Option<Timestamp> {
     Some(ready_condition(pod)?.last_transition_time.as_ref()?.0)
 }
 
-/// Whether it has served for so many seconds.
+/// Returns true if the pod has been ready for `min_ready_seconds`.
 #[must_use]
 pub fn is_available(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> bool {
     is_ready(pod)
@@ -60,7 +60,7 @@ pub fn is_available(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> bool {
             || ready_since(pod).is_some_and(|at| at + seconds(min_ready_seconds) <= now))
 }
 
-/// How long until it will have served for so many seconds, if nothing happens to it.
+/// The time until the pod is available, if it stays ready; `None` if it is not ready, or is available already.
 #[must_use]
 pub fn available_in(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> Option<std::time::Duration> {
     let left = (ready_since(pod)? + seconds(min_ready_seconds)).duration_since(now);

@@ -1,6 +1,6 @@
-//! EDGE. What the programs have in common.
+//! EDGE. The code that all programs share.
 //!
-//! Cancel safety: nothing to lose; informers end with their last handle.
+//! Cancel safety: there is no state to lose; an informer ends with its last handle.
 
 mod election;
 mod options;
@@ -32,7 +32,7 @@ pub use self::probes::Probes;
 use crate::endpointslice::{PODS_BY_LABEL, SLICES_BY_SERVICE, by_namespace};
 use crate::holder::by_holder;
 
-/// What time it is; a test has a say in it.
+/// Returns the current time; tests use virtual time.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// The time of this machine.
@@ -41,7 +41,7 @@ pub fn wall_clock() -> Clock {
     Arc::new(Timestamp::now)
 }
 
-/// The error policy: an object waits for its backoff alone, which [`Config::recommended`](flyball_kube::Config::recommended) asks for.
+/// The error policy: it adds no delay, so only the backoff of [`Config::recommended`](flyball_kube::Config::recommended) applies.
 pub fn retry<K, E, C>(_: Arc<K>, _: &E, _: Arc<C>) -> Action {
     Action::requeue(Duration::ZERO)
 }
@@ -77,12 +77,12 @@ async fn work_by(
         return Ok(());
     }
     let election = election(&client, name, options)?;
-    // Registered before the election, as the signal may come while the program waits to lead. Controllers register their own.
+    // Registered before the election, because the signal may arrive while the program waits to lead. Controllers register handlers of their own.
     let mut terminate = signal(SignalKind::terminate())?;
     let shutdown_signal = async {
         tokio::select! {
             _ = terminate.recv() => {}
-            // Where Ctrl-C cannot be caught, it ends the process.
+            // If Ctrl-C cannot be caught, it ends the process.
             Ok(()) = ctrl_c() => {}
         }
     };
@@ -96,18 +96,18 @@ async fn work_by(
 /// Outside a tokio runtime.
 pub fn pods(client: &Client) -> Informer<NamespacedName, Pod> {
     let pods = all(client).index(&by_holder()).index(&by_namespace()).index(&PODS_BY_LABEL);
-    pods.start().expect("each index has a name of its own")
+    pods.start().expect("each index has a different name")
 }
 
-/// All ReplicaSets, by who holds them.
+/// An informer of all ReplicaSets, indexed by controlling owner.
 ///
 /// # Panics
 /// Outside a tokio runtime.
 pub fn replica_sets(client: &Client) -> Informer<NamespacedName, ReplicaSet> {
-    all(client).index(&by_holder()).start().expect("one index has one name")
+    all(client).index(&by_holder()).start().expect("there is only one index")
 }
 
-/// All Deployments.
+/// An informer of all Deployments.
 ///
 /// # Panics
 /// Outside a tokio runtime.
@@ -115,20 +115,20 @@ pub fn deployments(client: &Client) -> Informer<NamespacedName, Deployment> {
     all(client).start().expect("there is no index")
 }
 
-/// All Services, by their namespace.
+/// An informer of all Services, indexed by namespace.
 ///
 /// # Panics
 /// Outside a tokio runtime.
 pub fn services(client: &Client) -> Informer<NamespacedName, Service> {
-    all(client).index(&by_namespace()).start().expect("one index has one name")
+    all(client).index(&by_namespace()).start().expect("there is only one index")
 }
 
-/// All EndpointSlices, by their service.
+/// An informer of all EndpointSlices, indexed by service.
 ///
 /// # Panics
 /// Outside a tokio runtime.
 pub fn slices(client: &Client) -> Informer<NamespacedName, EndpointSlice> {
-    all(client).index(&SLICES_BY_SERVICE).start().expect("one index has one name")
+    all(client).index(&SLICES_BY_SERVICE).start().expect("there is only one index")
 }
 
 fn all<K>(client: &Client) -> InformerBuilder<NamespacedName, K, ApiSource<K>>
@@ -138,7 +138,7 @@ where
     informer(Api::all(client.clone()), watcher::Config::default())
 }
 
-/// Runs a controller to its end, and logs its errors.
+/// Runs a controller until it ends, and prints its errors.
 pub async fn drive<K, E>(reconciles: ReconcileStream<K, E>)
 where
     E: Error + 'static,

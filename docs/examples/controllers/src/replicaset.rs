@@ -1,6 +1,6 @@
-//! EDGE. ReplicaSets: as many pods of a template as are wanted.
+//! EDGE. The ReplicaSet controller: keeps the wanted number of pods of a template.
 //!
-//! Cancel safety: a reconcile that is dropped leaves pods behind that its cache will show; the next one counts them.
+//! Cancel safety: the cache gets the pods that a dropped reconcile has created, and the next reconcile counts them.
 
 mod plan;
 mod slow_start;
@@ -27,7 +27,7 @@ use crate::own_writes::OwnWrites;
 use crate::pods::{is_active, is_over, is_terminating};
 use crate::program::{Clock, retry};
 
-/// What a reconcile works with.
+/// The context that all reconciles share.
 struct Context {
     client: Client,
     clock: Clock,
@@ -61,7 +61,7 @@ pub fn run(
         .run(reconcile, retry, Arc::new(context))
 }
 
-/// The sets that select a pod which nobody holds.
+/// The sets that may adopt `pod`: it has no controller, and their selectors match it.
 fn who_may_adopt(sets: &Informer<NamespacedName, ReplicaSet>, pod: &Pod) -> Vec<ObjectRef<ReplicaSet>> {
     if controller_of(pod).is_some() {
         return Vec::new();
@@ -79,7 +79,7 @@ fn who_may_adopt(sets: &Informer<NamespacedName, ReplicaSet>, pod: &Pod) -> Vec<
 async fn reconcile(set: Arc<ReplicaSet>, context: Arc<Context>) -> Result<Action, Error> {
     context.own_pods.seen(&*set).await?;
     context.own_sets.seen(&*set).await?;
-    // It may be newer by now.
+    // The waits above may have brought a newer state into the cache.
     let newest = object_key(&*set).ok().and_then(|key| context.sets.store().get(&key));
     let Some(set) = newest.filter(|newest| uid_of(&**newest) == uid_of(&*set)) else {
         return Ok(Action::await_change());
@@ -127,7 +127,7 @@ impl Context {
                     self.patch(set, pod, release(set, &**pod)).await?;
                 }
                 Claim::Adopt => {
-                    // The cache may not know yet that the set is being deleted, and its pods are to stay.
+                    // The cache may not show yet that the set is being deleted and its pods become orphans.
                     may_adopt = may_adopt || self.is_there(set).await?;
                     if may_adopt {
                         held.extend(self.patch(set, pod, adoption(set, &**pod)?).await?.map(Arc::new));
@@ -153,14 +153,14 @@ impl Context {
         Ok(patched)
     }
 
-    /// Whether the API server itself says that the set is there to stay.
+    /// Reads the set from the API server. Returns true if it exists and is not being deleted.
     async fn is_there(&self, set: &ReplicaSet) -> Result<bool, Error> {
         let fresh = self.sets_of(set).get_opt(&set.name_any()).await?;
         Ok(fresh
             .is_some_and(|fresh| uid_of(&fresh) == uid_of(set) && fresh.meta().deletion_timestamp.is_none()))
     }
 
-    /// Creates the pods that are missing, or deletes those that are too many.
+    /// Creates missing pods, or deletes surplus pods.
     async fn manage_pods(&self, set: &ReplicaSet, active: &[Arc<Pod>]) -> Result<(), Error> {
         let api = self.pods_of(set);
         match plan::step(set, active.len()) {
@@ -171,7 +171,7 @@ impl Context {
                 slow_start::slow_start(count, || async {
                     match api.create(&params, &pod).await {
                         Ok(pod) => self.own_pods.wrote(set, &pod),
-                        // Nothing can be created here any more, and nothing has to.
+                        // A terminating namespace accepts no new objects, and needs none.
                         Err(error) if is_namespace_terminating(&error) => {}
                         Err(error) => return Err(error.into()),
                     }
@@ -199,7 +199,7 @@ impl Context {
         Ok(())
     }
 
-    /// The pods of all sets that the owner of this one has; of this one alone, if it has no owner.
+    /// The pods of all sets with the same owner as this set; the pods of this set alone if it has no owner.
     fn related(&self, set: &ReplicaSet) -> Vec<Arc<Pod>> {
         let (sets, pods) = (self.sets.snapshot(), self.pods.snapshot());
         let siblings: Vec<&ReplicaSet> = match controller_of(set) {

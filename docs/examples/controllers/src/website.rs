@@ -1,6 +1,6 @@
-//! EDGE. An application: a page, served by pods, found by a name. kube-runtime's helpers for finalizers and events are used as they are.
+//! EDGE. The controller of an application: pods serve a page under a name. It uses kube-runtime's helpers for finalizers and events.
 //!
-//! Cancel safety: a reconcile that is dropped leaves some parts as they were; the next one applies them all again.
+//! Cancel safety: a dropped reconcile may leave some parts unchanged; the next reconcile applies all parts again.
 
 mod parts;
 mod resource;
@@ -84,13 +84,13 @@ impl Context {
         Ok(Action::await_change())
     }
 
-    /// The parts go with their owner; nothing else is left to do but to say so.
+    /// Publishes an event. The garbage collector deletes the parts with their owner.
     async fn clean_up(&self, site: &Website) -> Result<Action, Error> {
         self.say(site, "Deleted", "Delete").await?;
         Ok(Action::await_change())
     }
 
-    /// Creates a part, or merges what is wanted into the one that is there.
+    /// Creates a part, or merges its wanted fields into the existing one.
     async fn apply_part<K>(&self, site: &Website, part: &K) -> Result<K, Error>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>

@@ -1,5 +1,5 @@
-//! Runs Deployments and their ReplicaSets in the cluster of the current context, in place of kube-controller-manager's controllers: both in one
-//! program, on the same caches.
+//! Runs the Deployment and the ReplicaSet controller in the cluster of the current context, instead of kube-controller-manager's. Both share their
+//! caches.
 
 use std::process::ExitCode;
 

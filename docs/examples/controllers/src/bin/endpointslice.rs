@@ -1,4 +1,4 @@
-//! Runs the EndpointSlices of Services in the cluster of the current context, in place of kube-controller-manager's controller.
+//! Runs the EndpointSlice controller in the cluster of the current context, instead of kube-controller-manager's.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Runs ReplicaSets in the cluster of the current context, in place of kube-controller-manager's controller.
+//! Runs the ReplicaSet controller in the cluster of the current context, instead of kube-controller-manager's.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Runs websites in the cluster of the current context.
+//! Runs the website controller in the cluster of the current context.
 
 use std::process::ExitCode;
 

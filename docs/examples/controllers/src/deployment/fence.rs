@@ -1,22 +1,22 @@
-//! PURE. How many pods a deployment wants, and how far a rollout may stray from that.
+//! PURE. The wanted number of pods of a deployment, and how far a rollout may deviate from it.
 
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-/// The numbers that a rollout keeps to.
+/// The bounds of a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fence {
-    /// So many pods are wanted.
+    /// The wanted number of pods.
     pub wanted: i32,
-    /// So many more may exist.
+    /// The number of pods that may exist in addition.
     pub surge: i32,
-    /// So many fewer may be available.
+    /// The number of wanted pods that may be unavailable.
     pub unavailable: i32,
 }
 
 impl Fence {
-    /// The fence of a deployment. A share of the pods is rounded up for the surge and down for those that may be unavailable, and where both are none, one
-    /// may be unavailable, or nothing would ever go on.
+    /// The bounds of a deployment's rollout. A percentage is rounded up for the surge, and down for the unavailable pods. If both are zero, one pod
+    /// may be unavailable: otherwise the rollout could not make progress.
     #[must_use]
     pub fn of(deployment: &Deployment) -> Self {
         let wanted = wanted(deployment);
@@ -24,7 +24,7 @@ impl Fence {
         let Some(spec) = deployment.spec.as_ref().filter(|spec| !is_recreate(spec)) else { return none };
         let rolling =
             spec.strategy.as_ref().and_then(|strategy| strategy.rolling_update.clone()).unwrap_or_default();
-        // What the API server fills in.
+        // The API server's default.
         let quarter = IntOrString::String("25%".to_owned());
         let surge = share(rolling.max_surge.as_ref().unwrap_or(&quarter), wanted, true);
         let unavailable = share(rolling.max_unavailable.as_ref().unwrap_or(&quarter), wanted, false);
@@ -32,26 +32,26 @@ impl Fence {
         Self { wanted, surge, unavailable: unavailable.min(wanted) }
     }
 
-    /// So many pods may exist.
+    /// The largest number of pods that may exist.
     #[must_use]
     pub fn most(&self) -> i32 {
         self.wanted + self.surge
     }
 
-    /// So many pods have to be available.
+    /// The smallest number of pods that have to be available.
     #[must_use]
     pub fn least(&self) -> i32 {
         self.wanted - self.unavailable
     }
 }
 
-/// How many pods it wants. The API server fills in the default.
+/// The wanted number of pods; 1, the API server's default, if the field is absent.
 #[must_use]
 pub(crate) fn wanted(deployment: &Deployment) -> i32 {
     deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1)
 }
 
-/// Whether the old pods go before the new ones come.
+/// Returns true for the strategy Recreate: all old pods end before the first new pod is created.
 #[must_use]
 pub(crate) fn is_recreate(spec: &DeploymentSpec) -> bool {
     spec.strategy.as_ref().is_some_and(|strategy| strategy.type_.as_deref() == Some("Recreate"))

@@ -1,4 +1,4 @@
-//! PURE. What a deployment notes down on its ReplicaSets, as annotations: revisions, and the size they were part of.
+//! PURE. The annotations that a deployment writes to its ReplicaSets: revisions, and the size of the deployment.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ pub(crate) const REVISION: &str = "deployment.kubernetes.io/revision";
 const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
 const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
 const MOST: &str = "deployment.kubernetes.io/max-replicas";
-/// A set has its own, or none.
+/// The annotations that a set does not inherit from its deployment.
 const OWN: [&str; 6] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     REVISION,
@@ -20,20 +20,20 @@ const OWN: [&str; 6] = [
     MOST,
     "deprecated.deployment.rollback.to",
 ];
-/// The history does not become longer than this many characters.
+/// The largest length of the revision history, in bytes.
 const HISTORY: usize = 2000;
 
-/// The number of a set among all that the deployment had; 0 if it has none yet.
+/// The revision of a set; 0 if it has none yet.
 pub(crate) fn revision(set: &ReplicaSet) -> i64 {
     set.annotations().get(REVISION).and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-/// How many pods the deployment wanted when the set was scaled last.
+/// The number of pods that the deployment wanted when the set was last scaled.
 pub(crate) fn desired(set: &ReplicaSet) -> Option<i32> {
     number(set, DESIRED)
 }
 
-/// How many pods there could be when the set was scaled last.
+/// The number of pods that the deployment allowed when the set was last scaled.
 pub(crate) fn most(set: &ReplicaSet) -> Option<i32> {
     number(set, MOST)
 }
@@ -42,7 +42,7 @@ fn number(set: &ReplicaSet, key: &str) -> Option<i32> {
     set.annotations().get(key)?.parse().ok().filter(|number| *number >= 0)
 }
 
-/// The annotations of a set, with the size it is part of now.
+/// The annotations of a set, with the current size of the deployment.
 pub(crate) fn with_size(set: &ReplicaSet, fence: Fence) -> BTreeMap<String, String> {
     let mut notes = set.annotations().clone();
     notes.insert(DESIRED.to_owned(), fence.wanted.to_string());
@@ -50,8 +50,8 @@ pub(crate) fn with_size(set: &ReplicaSet, fence: Fence) -> BTreeMap<String, Stri
     notes
 }
 
-/// The annotations of the set with the newest template: those of the deployment, and a revision above all others'. One that had another
-/// before, as it is rolled back to, keeps it in its history.
+/// The annotations of the set with the newest template: those of the deployment, and a revision above all others. If the set had a
+/// revision before, because of a rollback, that revision moves to its history.
 pub(crate) fn of_new(deployment: &Deployment, set: &ReplicaSet, newest_old: i64) -> BTreeMap<String, String> {
     let mut notes = set.annotations().clone();
     for (key, value) in deployment.annotations() {
@@ -71,7 +71,7 @@ pub(crate) fn of_new(deployment: &Deployment, set: &ReplicaSet, newest_old: i64)
     notes
 }
 
-/// The oldest are forgotten for the newest.
+/// Appends a revision to the history, and drops the oldest revisions beyond [`HISTORY`].
 fn appended(history: &str, revision: &str) -> String {
     let mut kept: Vec<&str> = history.split(',').filter(|text| !text.is_empty()).chain([revision]).collect();
     while kept.len() > 1 && kept.iter().map(|text| text.len() + 1).sum::<usize>() > HISTORY + 1 {

@@ -1,7 +1,6 @@
-//! PURE. What a deployment does next with its ReplicaSets.
+//! PURE. The next step of a rollout: the ReplicaSets to create, update and delete.
 //!
-//! Numbers are changed on copies; what differs from the originals afterwards is what there is to write. So the status is that of the sets
-//! as they will be.
+//! The functions change copies of the sets. The plan contains each copy that differs from its original, and a status that is computed from the copies.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -23,23 +22,22 @@ use crate::replicaset::replicas;
 /// The writes that bring a deployment forward, and its new status.
 #[derive(Debug, Default)]
 pub struct Plan {
-    /// A set to create, for a template without one.
+    /// The set to create, if no set has the template.
     pub create: Option<ReplicaSet>,
     /// Sets to update, with new sizes or annotations.
     pub update: Vec<ReplicaSet>,
     /// Sets to delete: revisions past the history limit.
     pub delete: Vec<Arc<ReplicaSet>>,
-    /// The revision the deployment is at.
+    /// The revision of the deployment.
     pub revision: Option<String>,
-    /// The deployment's status after that.
+    /// The status of the deployment after these writes.
     pub status: DeploymentStatus,
 }
 
-/// What a deployment does next, with these sets of its own. `has_pods` says of a set whether any of its pods may run still, as those do that are
-/// terminating.
+/// Computes the next writes for a deployment with these sets. `has_pods` returns true if a pod of the set may still run; a terminating pod counts.
 ///
 /// # Errors
-/// When the deployment makes no sense.
+/// When the deployment is invalid.
 pub fn plan(
     deployment: &Deployment,
     sets: &[Arc<ReplicaSet>],
@@ -50,7 +48,7 @@ pub fn plan(
     let mut sets: Vec<_> = sets.to_vec();
     sets.sort_by_key(|set| oldest_first(set));
     let originals = sets.clone();
-    // There should be one; of several it is the oldest, every time.
+    // If several sets have the template, the oldest one is the new set, so the choice does not change.
     let new = sets.iter().position(|set| is_new(deployment, set)).map(|at| sets.remove(at));
     let mut rollout = Rollout {
         deployment,
@@ -84,16 +82,16 @@ pub fn plan(
     Ok(rollout.written(&originals, status))
 }
 
-/// A deployment and its sets, as they are about to be.
+/// A deployment and its sets, with the planned changes.
 pub(super) struct Rollout<'a> {
     pub(super) deployment: &'a Deployment,
     pub(super) fence: Fence,
-    /// The one with the template of the deployment.
+    /// The set with the template of the deployment.
     pub(super) new: Option<Arc<ReplicaSet>>,
-    /// All others, oldest first.
+    /// All other sets, oldest first.
     pub(super) old: Vec<Arc<ReplicaSet>>,
     delete: Vec<Arc<ReplicaSet>>,
-    /// What the deployment says already.
+    /// The conditions of the deployment, with the planned changes.
     pub(super) conditions: Vec<DeploymentCondition>,
     pub(super) now: Timestamp,
 }
@@ -103,14 +101,14 @@ impl Rollout<'_> {
         self.old.iter().chain(&self.new)
     }
 
-    /// How many more pods there may be. Those that a set is about to delete are there still.
+    /// The number of pods that may be created. Pods that a set has not deleted yet still count.
     fn room(&self) -> i32 {
         let there = |set: &ReplicaSet| set.status.as_ref().map_or(0, |status| status.replicas);
         let existing: i32 = self.all().map(|set| replicas(set).max(there(set))).sum();
         (self.fence.most() - existing).max(0)
     }
 
-    /// Keeps annotations of the new set, and for how long its pods have to serve, as the deployment has them.
+    /// Copies annotations and `minReadySeconds` of the deployment to the new set.
     fn note_new(&mut self) {
         let Some(new) = &mut self.new else { return };
         let newest_old = self.old.iter().map(|set| notes::revision(set)).max().unwrap_or(0);
@@ -125,7 +123,7 @@ impl Rollout<'_> {
         status::note_found(self.deployment, &mut self.conditions, new, self.now);
     }
 
-    /// Makes the set of a template that has none, with as many pods as there may be.
+    /// Plans a new set if no set has the template, with as many pods as the bounds allow.
     fn make_new(&mut self) -> Result<(), Error> {
         if self.new.is_some() {
             return Ok(());
@@ -140,7 +138,7 @@ impl Rollout<'_> {
         Ok(())
     }
 
-    /// All old pods go, and when the last is gone the new ones come.
+    /// The strategy Recreate: scales the old sets to zero, and scales the new set up when the last old pod has ended.
     fn recreate(&mut self, has_pods: impl Fn(&ReplicaSet) -> bool) -> Result<(), Error> {
         let fence = self.fence;
         let scaled = self.old.iter_mut().map(|set| scale(set, 0, fence)).filter(|scaled| *scaled).count();
@@ -157,11 +155,13 @@ impl Rollout<'_> {
         Ok(())
     }
 
-    /// New pods come as far as there may be more, and old ones go as far as there may be less; one of the two at a time, so that each is decided on
-    /// what has become of the other. And only on news of sets that have seen their sizes: kube-controller-manager does not wait for that, and
-    /// where sizes change quickly, as on the way back to an old template, it takes pods for available that are gone.
+    /// The strategy RollingUpdate: scales the new set up or the old sets down, within the bounds. A plan does only one of the two, so that each
+    /// step uses the result of the step before.
+    ///
+    /// A step waits until each set has observed its size. kube-controller-manager does not wait: if sizes change quickly, as in a rollback, it
+    /// counts pods as available that are already deleted.
     fn roll(&mut self) -> Result<(), Error> {
-        // One that has said nothing yet has had one size, if this is its first generation.
+        // A set without a status counts as observed in its first generation, because its size has not changed.
         let seen =
             |set: &ReplicaSet| set.status.as_ref().and_then(|status| status.observed_generation).unwrap_or(1);
         let is_seen = |set: &ReplicaSet| seen(set) >= set.metadata.generation.unwrap_or(1);
@@ -185,12 +185,12 @@ impl Rollout<'_> {
     fn scale_old(&mut self) -> bool {
         let fence = self.fence;
         let before: i32 = self.old.iter().map(|set| replicas(set)).sum();
-        // New ones that are not available do not make room, or a template that never works would be the end of all that do.
+        // New pods that are not available do not count. Otherwise a template that never works would replace all working pods.
         let mut spare = before + self.new.as_ref().map_or(0, |new| serving(new)) - fence.least();
         if spare <= 0 {
             return false;
         }
-        // Those that are not available are not missed.
+        // Old pods that are not available are removed first: this does not reduce the number of available pods.
         for set in &mut self.old {
             let useless = (replicas(set) - serving(set)).clamp(0, spare.max(0));
             scale(set, replicas(set) - useless, fence);
@@ -205,13 +205,13 @@ impl Rollout<'_> {
         self.old.iter().map(|set| replicas(set)).sum::<i32>() < before
     }
 
-    /// Whether somebody has changed how many pods there should be.
+    /// Returns true if the wanted number of pods has changed since the sets were last scaled.
     fn is_scaled(&self) -> bool {
         let active = self.all().filter(|set| replicas(set) > 0);
         active.into_iter().any(|set| notes::desired(set).is_some_and(|desired| desired != self.fence.wanted))
     }
 
-    /// Another number of pods, in the middle of a rollout, too: then each set gets its share, so that the rollout is as far as before.
+    /// Applies a new number of pods. During a rollout each set gets its share, so the progress of the rollout does not change.
     fn scale(&mut self) {
         let fence = self.fence;
         let mut active: Vec<_> =
@@ -251,7 +251,7 @@ impl Rollout<'_> {
         }
     }
 
-    /// Sets beyond the limit of the history go, the oldest revision first.
+    /// Plans the deletion of the old sets beyond the limit of the history, the oldest revision first.
     fn forget(&mut self) {
         let limit = self.deployment.spec.as_ref().and_then(|spec| spec.revision_history_limit);
         let Some(limit) = limit.filter(|limit| *limit != i32::MAX) else { return };
@@ -280,12 +280,12 @@ impl Rollout<'_> {
     }
 }
 
-/// Gives each set its share of another total, the largest what is left over.
+/// Distributes a new total over the sets, in proportion to their sizes. The largest set gets the remainder.
 fn share_out(active: &mut [&mut Arc<ReplicaSet>], fence: Fence, known: i32) {
     let total: i32 = active.iter().map(|set| replicas(set)).sum();
     let allowed = if fence.wanted > 0 { fence.most() } else { 0 };
     let to_add = allowed - total;
-    // Of equal ones the newer grow first, and the older shrink first.
+    // Among sets of equal size, newer sets grow first and older sets shrink first.
     active.sort_by_key(|set| oldest_first(set));
     if to_add > 0 {
         active.reverse();
@@ -310,7 +310,7 @@ fn share_out(active: &mut [&mut Arc<ReplicaSet>], fence: Fence, known: i32) {
     }
 }
 
-/// What a set of a rollout gains, or loses, by another total.
+/// The change of a set's size for a new total.
 fn share_of(set: &ReplicaSet, fence: Fence, known: i32) -> i32 {
     let size = replicas(set);
     if fence.wanted == 0 {
@@ -320,12 +320,12 @@ fn share_of(set: &ReplicaSet, fence: Fence, known: i32) -> i32 {
     if before == 0 {
         return 0;
     }
-    // To the nearest, and a half away from zero.
+    // Rounds to the nearest integer, and a half away from zero.
     let (product, before) = (i64::from(size) * i64::from(fence.most()), i64::from(before));
     i32::try_from((2 * product + before) / (2 * before)).unwrap_or(i32::MAX) - size
 }
 
-/// Scales a set, if that is another size. Whether it is.
+/// Scales a set if it has another size. Returns true if it had.
 fn scale(set: &mut Arc<ReplicaSet>, size: i32, fence: Fence) -> bool {
     let other = replicas(set) != size;
     if other {

@@ -1,4 +1,4 @@
-//! PURE. What a deployment says of its pods, and of how its rollout goes.
+//! PURE. The status of a deployment: the counts of its pods, and the conditions of its rollout.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,7 +45,7 @@ fn condition(
     }
 }
 
-/// Says it, unless that is what is said already. Its time is that of when it became true or false.
+/// Sets a condition, unless its status and reason are the same already. The transition time changes only with the status.
 fn set(conditions: &mut Vec<DeploymentCondition>, mut new: DeploymentCondition) {
     if let Some(known) = find(conditions, &new.type_).filter(|known| known.status == new.status) {
         if known.reason == new.reason {
@@ -57,13 +57,13 @@ fn set(conditions: &mut Vec<DeploymentCondition>, mut new: DeploymentCondition) 
     conditions.push(new);
 }
 
-/// In how many seconds a rollout has to get on.
+/// The time within which a rollout has to make progress, if there is a limit.
 fn deadline(deployment: &Deployment) -> Option<SignedDuration> {
     let seconds = deployment.spec.as_ref()?.progress_deadline_seconds?;
     (seconds != i32::MAX).then(|| SignedDuration::from_secs(seconds.into()))
 }
 
-/// A pause does not count as a lack of progress.
+/// Sets the condition Progressing when a pause begins or ends, so that a pause does not count as a lack of progress.
 pub(super) fn note_pause(deployment: &Deployment, conditions: &mut Vec<DeploymentCondition>, now: Timestamp) {
     let known = find(conditions, PROGRESSING).and_then(|known| known.reason.as_deref());
     if deadline(deployment).is_none() || known == Some(TIMED_OUT) {
@@ -78,7 +78,7 @@ pub(super) fn note_pause(deployment: &Deployment, conditions: &mut Vec<Deploymen
     set(conditions, condition(PROGRESSING, "Unknown", reason, message.to_owned(), now));
 }
 
-/// There was a set of the template already.
+/// Sets the condition Progressing for a set that exists already.
 pub(super) fn note_found(
     deployment: &Deployment,
     conditions: &mut Vec<DeploymentCondition>,
@@ -91,7 +91,7 @@ pub(super) fn note_found(
     }
 }
 
-/// The set of the template is made.
+/// Sets the condition Progressing for a set that is created.
 pub(super) fn note_made(
     deployment: &Deployment,
     conditions: &mut Vec<DeploymentCondition>,
@@ -104,7 +104,7 @@ pub(super) fn note_made(
     }
 }
 
-/// Whether all pods are of the newest template, and available.
+/// Returns true if all pods have the newest template and are available.
 pub(super) fn is_complete(deployment: &Deployment, status: &DeploymentStatus) -> bool {
     let all = Some(wanted(deployment));
     [status.updated_replicas, status.replicas, status.available_replicas].map(|count| count.or(Some(0)))
@@ -112,21 +112,21 @@ pub(super) fn is_complete(deployment: &Deployment, status: &DeploymentStatus) ->
         && status.observed_generation >= deployment.metadata.generation
 }
 
-/// Whether a status is better than the last one.
+/// Returns true if `new` shows progress compared with the last status.
 fn is_better(deployment: &Deployment, new: &DeploymentStatus) -> bool {
     let known = deployment.status.clone().unwrap_or_default();
     let counts = |status: &DeploymentStatus| {
         let [replicas, updated, ready, available] =
             [status.replicas, status.updated_replicas, status.ready_replicas, status.available_replicas]
                 .map(|count| count.unwrap_or(0));
-        // Old ones are the fewer the better.
+        // `updated - replicas` is the negative number of old pods: fewer old pods are progress.
         [updated, updated - replicas, ready, available]
     };
     counts(new).into_iter().zip(counts(&known)).any(|(new, known)| new > known)
 }
 
 impl Rollout<'_> {
-    /// The status where no rollout goes on, or none is looked at.
+    /// The status without the progress of a rollout.
     pub(super) fn settled(&self) -> DeploymentStatus {
         let sum = |count: fn(&ReplicaSet) -> i32| self.all().map(|set| count(set)).sum::<i32>();
         let existing = |set: &ReplicaSet| set.status.as_ref().map_or(0, |status| status.replicas);
@@ -153,7 +153,7 @@ impl Rollout<'_> {
         }
     }
 
-    /// The status of a rollout that goes on, or has: whether it gets on.
+    /// The status with the progress of the rollout.
     pub(super) fn progress(&self) -> DeploymentStatus {
         let mut status = self.settled();
         let mut conditions = status.conditions.take().unwrap_or_default();
@@ -205,7 +205,7 @@ impl Rollout<'_> {
         }
     }
 
-    /// What keeps a set from making pods, or unmaking them; that of the new set first.
+    /// The failure of a set to create or delete pods; a failure of the new set takes precedence.
     fn failure(&self) -> Option<DeploymentCondition> {
         let failures = |set: &Arc<ReplicaSet>| {
             set.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default()
@@ -231,7 +231,7 @@ fn is_overdue(known: &DeploymentCondition, deadline: SignedDuration, now: Timest
     }
 }
 
-/// How many pods are on their way out, if all sets that were looked at by their controller say so.
+/// The number of terminating pods; `None` if a set that its controller has observed does not report it.
 fn terminating<'a>(mut sets: impl Iterator<Item = &'a Arc<ReplicaSet>>) -> Option<i32> {
     sets.try_fold(0, |sum, set| {
         let Some(status) = &set.status else { return Some(sum) };
@@ -242,7 +242,7 @@ fn terminating<'a>(mut sets: impl Iterator<Item = &'a Arc<ReplicaSet>>) -> Optio
     })
 }
 
-/// When to look whether the rollout is overdue: nothing else may happen until then.
+/// The time until the rollout is overdue. The deployment is reconciled again then, because no event may happen before.
 pub(super) fn overdue_in(
     deployment: &Deployment,
     status: &DeploymentStatus,
@@ -258,7 +258,7 @@ pub(super) fn overdue_in(
     Some(at.duration_since(now).max(SignedDuration::from_secs(1)).unsigned_abs())
 }
 
-/// Whether two statuses are equal, where an absent number equals zero.
+/// Returns true if two statuses are equal. An absent number equals zero.
 pub(super) fn same(a: &DeploymentStatus, b: &DeploymentStatus) -> bool {
     let plain = |status: &DeploymentStatus| {
         let counts = [

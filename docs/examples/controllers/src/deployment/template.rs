@@ -1,4 +1,4 @@
-//! PURE. Which ReplicaSet has the template of a deployment, and what a new one looks like.
+//! PURE. Finds the ReplicaSet with the template of a deployment, and builds a new one.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,14 @@ use kube::ResourceExt;
 use crate::error::Error;
 use crate::holder::controller_ref;
 
-/// Keeps the pods of one template apart from those of others.
+/// The label that distinguishes the pods of different templates.
 const HASH_LABEL: &str = "pod-template-hash";
-/// The longest name of an object.
+/// The largest length of an object's name.
 const NAME: usize = 253;
-/// No vowels, so no words.
+/// The letters of hashes. There are no vowels, so a hash contains no words.
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// Whether these are the same but for the label that keeps them apart.
+/// Returns true if two templates differ at most in the label [`HASH_LABEL`].
 pub(crate) fn same_template(a: &PodTemplateSpec, b: &PodTemplateSpec) -> bool {
     let plain = |template: &PodTemplateSpec| {
         let mut template = template.clone();
@@ -30,17 +30,17 @@ pub(crate) fn same_template(a: &PodTemplateSpec, b: &PodTemplateSpec) -> bool {
     plain(a) == plain(b)
 }
 
-/// Whether this set has the template of the deployment.
+/// Returns true if the set has the template of the deployment.
 pub(crate) fn is_new(deployment: &Deployment, set: &ReplicaSet) -> bool {
     let (Some(deployment), Some(set)) = (&deployment.spec, &set.spec) else { return false };
     set.template.as_ref().is_some_and(|template| same_template(&deployment.template, template))
 }
 
-/// A set with the template of the deployment, and no pods yet. Its name is always the same, so that it is not made twice, unless
-/// that name was found to be taken.
+/// A set with the template of the deployment, and 0 replicas. Its name depends only on the template and the collision count, so two
+/// attempts do not create two sets.
 ///
 /// # Errors
-/// When the deployment was never in a cluster, or has no spec.
+/// When the deployment has no uid or no spec.
 pub(crate) fn new_set(deployment: &Deployment) -> Result<ReplicaSet, Error> {
     let spec = deployment.spec.as_ref().ok_or(Error::Invalid("no spec"))?;
     let collisions = deployment.status.as_ref().and_then(|status| status.collision_count);
@@ -76,7 +76,7 @@ pub(crate) fn new_set(deployment: &Deployment) -> Result<ReplicaSet, Error> {
 
 /// A short name for a template: FNV-1a of its JSON, in letters.
 fn hash(template: &PodTemplateSpec, collisions: Option<i32>) -> String {
-    let json = serde_json::to_string(template).expect("a template is JSON");
+    let json = serde_json::to_string(template).expect("a template can be serialised");
     let salt = collisions.map(|count| count.to_string()).unwrap_or_default();
     let mut hash = json
         .bytes()

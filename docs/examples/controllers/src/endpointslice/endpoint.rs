@@ -1,4 +1,4 @@
-//! PURE. What a service says of one pod: its addresses, its ports, and whether it serves.
+//! PURE. One pod as an endpoint of a service: its addresses, its ports, and its readiness.
 
 use k8s_openapi::api::core::v1::{ObjectReference, Pod, Service, ServicePort};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort};
@@ -8,7 +8,7 @@ use kube::ResourceExt;
 use super::Family;
 use crate::pods::is_ready;
 
-/// A pod as an endpoint, if it has addresses of this family.
+/// A pod as an endpoint; `None` if it has no address of this family.
 pub(crate) fn endpoint(service: &Service, pod: &Pod, family: Family) -> Option<Endpoint> {
     let addresses = addresses(pod, family);
     if addresses.is_empty() {
@@ -45,8 +45,8 @@ fn addresses(pod: &Pod, family: Family) -> Vec<String> {
     all.into_iter().filter(|address| Family::of(address) == family).cloned().collect()
 }
 
-/// The ports of a service, as this pod has them: a port that is called by name may be another number in each pod. Those the pod
-/// does not have are left out.
+/// The ports of a service, with the numbers of this pod: a named port may have a different number in each pod. Ports that the pod
+/// does not have are omitted.
 pub(crate) fn ports(service: &Service, pod: &Pod) -> Vec<EndpointPort> {
     let wanted = service.spec.as_ref().and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
     let mut ports: Vec<_> = wanted
@@ -143,7 +143,7 @@ mod tests {
         );
         assert!(
             endpoint(&service(json!({})), &Pod::default(), Family::V4).is_none(),
-            "it has no address yet"
+            "a pod without an address is an endpoint"
         );
     }
 

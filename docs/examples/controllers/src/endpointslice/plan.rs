@@ -1,7 +1,7 @@
-//! PURE. How the endpoints of a service are laid out in slices.
+//! PURE. Distributes the endpoints of a service over slices.
 //!
-//! Few writes count for more than few slices, as every node reads every write: an endpoint stays where it is, a slice that has to be written anyway is
-//! filled up, and new ones are made only for what is left.
+//! Every node reads every write, so the plan prefers few writes to few slices: an endpoint stays in its slice, a slice that has to be written anyway is
+//! filled up, and new slices are created only for the remaining endpoints.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,25 +17,25 @@ use crate::error::Error;
 use crate::holder::{controller_of, controller_ref, uid_of};
 use crate::pods::is_over;
 
-/// So many endpoints are in one slice, at most.
+/// The largest number of endpoints in one slice.
 pub const MOST: usize = 100;
 const HEADLESS: &str = "service.kubernetes.io/headless";
 
-/// What is to be written. Creations come first, so that no endpoint is missing in between.
+/// The required writes. Creations come first, so that no endpoint is missing in between.
 #[derive(Debug, Default, PartialEq)]
 pub struct Plan {
     /// New slices.
     pub create: Vec<EndpointSlice>,
-    /// Slices with other endpoints, ports or labels.
+    /// Slices with changed endpoints, ports or labels.
     pub update: Vec<EndpointSlice>,
-    /// Slices that nothing is in any more.
+    /// Slices that are no longer needed.
     pub delete: Vec<Arc<EndpointSlice>>,
 }
 
-/// How the slices of a service come to have just these pods, all of which it selects.
+/// Computes the writes after which the slices of a service have exactly these pods, all of which the service selects.
 ///
 /// # Errors
-/// When the service was never in a cluster.
+/// When the service has no uid.
 pub fn plan(service: &Service, pods: &[Arc<Pod>], slices: &[Arc<EndpointSlice>]) -> Result<Plan, Error> {
     let mut plan = Plan::default();
     let families = Family::all_of(service);
@@ -52,7 +52,7 @@ pub fn plan(service: &Service, pods: &[Arc<Pod>], slices: &[Arc<EndpointSlice>])
     Ok(plan)
 }
 
-/// The endpoints that are wanted behind one list of ports, by the pod that each is.
+/// The wanted endpoints of one list of ports, by identity.
 type Wanted = BTreeMap<String, Endpoint>;
 
 fn one_family(
@@ -99,7 +99,7 @@ fn one_family(
     Ok(())
 }
 
-/// To write a slice is less than to make one and to delete another.
+/// Replaces creations by updates of slices that are no longer needed: one update instead of a creation and a deletion.
 fn reuse(
     service: &Service,
     create: &mut Vec<EndpointSlice>,
@@ -121,7 +121,7 @@ fn reuse(
     }
 }
 
-/// What becomes of the slices of one list of ports.
+/// The result for the slices of one list of ports.
 struct LaidOut {
     same: usize,
     other: Vec<EndpointSlice>,
@@ -150,7 +150,7 @@ fn lay_out(service: &Service, mut wanted: Wanted, slices: Vec<Arc<EndpointSlice>
     for slice in &mut other {
         fill(slice, &mut rest);
     }
-    // What is left may fit into one that would have stayed as it is: into the fullest, so that they stay few.
+    // The remaining endpoints may fit into an unchanged slice. The fullest such slice is used, to keep the number of slices small.
     if !rest.is_empty() && rest.len() < MOST {
         let fits = same.iter().enumerate().filter(|(_, slice)| len(slice) + rest.len() <= MOST);
         if let Some((at, _)) = fits.max_by_key(|(_, slice)| len(slice)) {
@@ -192,7 +192,7 @@ fn new_slice(
     })
 }
 
-/// Those of the service, and those that say whose the slice is.
+/// The labels of a slice: those of the service, the name of the service, and the name of the manager.
 fn labels(service: &Service) -> BTreeMap<String, String> {
     let mut labels = service.labels().clone();
     labels.remove(HEADLESS);
@@ -211,7 +211,7 @@ fn identity(endpoint: &Endpoint) -> String {
 }
 
 fn text(value: &impl serde::Serialize) -> String {
-    serde_json::to_string(value).expect("it is JSON")
+    serde_json::to_string(value).expect("the value can be serialised")
 }
 
 #[cfg(test)]
@@ -239,12 +239,12 @@ mod tests {
         numbers.map(|number| pod(number, 8080)).collect()
     }
 
-    /// Does as a plan says; who makes a slice names it.
+    /// Applies a plan. New slices get a name, as from the API server.
     fn carry_out(slices: &mut Vec<Arc<EndpointSlice>>, plan: Plan) {
         slices.retain(|slice| !plan.delete.contains(slice));
         for slice in plan.update {
             let at = slices.iter().position(|known| known.metadata.name == slice.metadata.name);
-            slices[at.expect("only what is there is updated")] = Arc::new(slice);
+            slices[at.expect("a plan updates existing slices")] = Arc::new(slice);
         }
         for mut slice in plan.create {
             let number = slices
@@ -272,10 +272,10 @@ mod tests {
         assert_eq!(sizes(&slices), [0]);
         assert_eq!(plan(&service(), &[], &slices).unwrap(), Plan::default());
         let first = plan(&service(), &pods(0..3), &slices).unwrap();
-        assert_eq!(writes(&first), [0, 1, 0], "the empty one is used");
+        assert_eq!(writes(&first), [0, 1, 0], "the empty slice is not reused");
         carry_out(&mut slices, first);
         let last = plan(&service(), &[], &slices).unwrap();
-        assert_eq!(writes(&last), [0, 1, 0], "and emptied");
+        assert_eq!(writes(&last), [0, 1, 0], "the last slice is not kept");
     }
 
     #[test]
@@ -329,7 +329,7 @@ mod tests {
         assert_eq!((writes(&plan), plan.delete[1].clone()), ([0, 0, 2], six));
     }
 
-    /// Pods come and go at random: at each step every pod is in one slice, no slice is too full, and doing it again does nothing.
+    /// Adds and deletes pods at random. After each step every pod is in exactly one slice, no slice is too large, and the next plan is empty.
     #[test]
     fn every_pod_is_in_one_slice() {
         let mut random = testkit::random::Random::new(7);

@@ -1,6 +1,6 @@
-//! EDGE. Of several processes of a program, one at a time works.
+//! EDGE. Leader election: only one process of a program works at a time.
 //!
-//! Cancel safety: what is dropped as a leader gives nothing away; others wait until its lease has run out.
+//! Cancel safety: a dropped leader does not release its lease; other processes wait until the lease expires.
 
 use std::error::Error;
 use std::fmt::{self, Debug};
@@ -29,7 +29,8 @@ impl Term {
         Self { leadership, probes }
     }
 
-    /// Binds `controller` to the term: it fills its caches at once, reconciles while the term lasts, and then shuts down gracefully; at once on a second signal.
+    /// Binds `controller` to the term: it fills its caches immediately, reconciles while the term lasts, and then shuts down gracefully. A second signal
+    /// stops it immediately.
     pub fn bound<K>(&self, controller: Controller<K>) -> Controller<K>
     where
         K: Resource<DynamicType: Clone + Debug + Eq + Hash + Send + Sync + Unpin> + Send + Sync + 'static,
@@ -43,16 +44,16 @@ impl Term {
     }
 }
 
-/// Takes part in the election of a program's leader.
+/// Builds the election of a program's leader.
 ///
 /// # Errors
-/// When its periods do not fit each other.
+/// When the periods in `options` contradict each other.
 pub fn election(
     client: &Client,
     program: &str,
     options: &Options,
 ) -> Result<Election, InvalidElectionConfig> {
-    // In a pod its name.
+    // In a pod, HOSTNAME is the name of the pod.
     let identity = unique_identity(&std::env::var("HOSTNAME").unwrap_or_default());
     let namespace = options.namespace.as_deref().unwrap_or_else(|| client.default_namespace());
     Election::builder(client.clone(), namespace, format!("flyball-example-{program}"), identity)
@@ -78,7 +79,7 @@ pub async fn as_leader<F: Future<Output = ()>>(
     }
 }
 
-/// Another process may lead now: this one has to end, and can begin anew.
+/// The leadership is lost: another process may lead, so this process has to end. It can be started again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeadershipLost(pub LossReason);
 
@@ -87,7 +88,7 @@ impl fmt::Display for LeadershipLost {
         f.write_str("leads no more: ")?;
         match &self.0 {
             LossReason::NotRenewed => f.write_str("the lease could not be renewed in time"),
-            LossReason::Taken(holder) if holder.is_empty() => f.write_str("somebody gave the lease away"),
+            LossReason::Taken(holder) if holder.is_empty() => f.write_str("the lease was released"),
             LossReason::Taken(holder) => write!(f, "the lease was taken by {holder:?}"),
             other => write!(f, "{other:?}"),
         }

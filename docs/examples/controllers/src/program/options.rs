@@ -1,4 +1,4 @@
-//! EDGE. What a program is asked for on its command line: of kube-controller-manager's flags, those of leader election; of controller-runtime's, that of probes.
+//! EDGE. The command-line options of a program: kube-controller-manager's flags for leader election, and controller-runtime's flag for probes.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use jiff::SignedDuration;
 
 /// Runs a controller in the cluster of the current context, until SIGTERM or Ctrl-C
 #[derive(Clone, Debug, Parser, PartialEq, Eq)]
-// As Go reads flags: the last one counts.
+// As in Go, the last occurrence of a flag counts.
 #[command(args_override_self = true)]
 pub struct Options {
-    /// Where to answer `/readyz` and `/healthz`; nowhere by default
+    /// The address at which `/readyz` and `/healthz` are served; none by default
     #[arg(long = "health-probe-bind-address", value_name = "ADDRESS")]
     pub probes: Option<SocketAddr>,
     /// Work only while this process leads
@@ -25,21 +25,21 @@ pub struct Options {
         value_name = "BOOL"
     )]
     pub leader_elect: bool,
-    /// Where the Lease is; by default the namespace of the context, or of the pod
+    /// The namespace of the Lease; by default that of the context, or of the pod
     #[arg(long = "leader-elect-namespace", value_name = "NAME")]
     pub namespace: Option<String>,
-    /// How long others wait after its last renewal
+    /// How long other processes wait after the last renewal of the Lease
     #[arg(long = "leader-elect-lease-duration", value_name = "DURATION", default_value = "15s", value_parser = duration)]
     pub lease_duration: Duration,
     /// How long a leader leads after its last renewal
     #[arg(long = "leader-elect-renew-deadline", value_name = "DURATION", default_value = "10s", value_parser = duration)]
     pub renew_deadline: Duration,
-    /// Between two tries
+    /// The time between two attempts to acquire or renew the Lease
     #[arg(long = "leader-elect-retry-period", value_name = "DURATION", default_value = "2s", value_parser = duration)]
     pub retry_period: Duration,
 }
 
-/// As Go writes it, among others: `15s`, `1m30s`, `500ms`.
+/// Parses a duration in Go's format, among others: `15s`, `1m30s`, `500ms`.
 fn duration(value: &str) -> Result<Duration, jiff::Error> {
     value.parse::<SignedDuration>()?.try_into()
 }

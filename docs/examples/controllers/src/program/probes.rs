@@ -1,6 +1,6 @@
-//! EDGE. Whether a program is ready and alive, for the kubelet.
+//! EDGE. The readiness and liveness probes of a program.
 //!
-//! Cancel safety: nothing to lose; the server ends with the runtime.
+//! Cancel safety: there is no state to lose; the server ends with the runtime.
 
 use std::future::pending;
 use std::io;
@@ -13,7 +13,7 @@ use flyball_ops::OpsServer;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 
-/// The controllers of a program, as they are put together.
+/// The monitors of a program's controllers. Each controller is added when it is built.
 #[derive(Clone, Debug, Default)]
 pub struct Probes(Arc<Mutex<Vec<Monitor>>>);
 
@@ -22,7 +22,7 @@ impl Probes {
         self.0.lock().push(monitor);
     }
 
-    /// Serves them for as long as the program runs.
+    /// Serves the probes until the runtime ends.
     pub(super) async fn serve(&self, address: SocketAddr) -> io::Result<()> {
         let listener = TcpListener::bind(address).await?;
         eprintln!("probes at {}", listener.local_addr()?);
@@ -44,5 +44,5 @@ impl Probes {
     }
 }
 
-/// A reconcile that takes longer hangs.
+/// The liveness probe fails if a reconcile takes longer.
 const LONGEST: Duration = Duration::from_secs(600);

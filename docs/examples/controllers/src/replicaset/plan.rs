@@ -1,4 +1,4 @@
-//! PURE. How many pods there should be, and what a new one looks like.
+//! PURE. The number of pods to create or delete, and the content of a new pod.
 
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::Pod;
@@ -7,33 +7,33 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use crate::error::Error;
 use crate::holder::controller_ref;
 
-/// So many pods are created or deleted in one reconcile, at most.
+/// The largest number of pods that one reconcile creates or deletes.
 const BURST: usize = 500;
 
-/// What is to be done about the number of pods.
+/// The required change of the number of pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// So many are missing.
+    /// Create this number of pods.
     Create(usize),
-    /// So many are too many.
+    /// Delete this number of pods.
     Delete(usize),
-    /// It is right.
+    /// The number of pods is the wanted one.
     Nothing,
 }
 
-/// How many pods a set wants. The API server fills in the default.
+/// The wanted number of pods of a set; 1, the API server's default, if the field is absent.
 #[must_use]
 pub fn replicas(set: &ReplicaSet) -> i32 {
     set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1)
 }
 
-/// For how long a pod has to serve to be available.
+/// The number of seconds for which a pod has to be ready to count as available.
 #[must_use]
 pub fn min_ready_seconds(set: &ReplicaSet) -> i32 {
     set.spec.as_ref().and_then(|spec| spec.min_ready_seconds).unwrap_or(0)
 }
 
-/// What is to be done where there are so many active pods.
+/// The required change if the set has `active` active pods.
 pub(crate) fn step(set: &ReplicaSet, active: usize) -> Step {
     let wanted = usize::try_from(replicas(set)).unwrap_or(0);
     match active.cmp(&wanted) {
@@ -43,10 +43,10 @@ pub(crate) fn step(set: &ReplicaSet, active: usize) -> Step {
     }
 }
 
-/// A pod of this set, as its template says. The API server gives it a name.
+/// A new pod with the template of the set. The API server generates its name.
 ///
 /// # Errors
-/// When the set was never in a cluster, or has no template.
+/// When the set has no uid or no template.
 pub(crate) fn pod(set: &ReplicaSet) -> Result<Pod, Error> {
     let template =
         set.spec.as_ref().and_then(|spec| spec.template.clone()).ok_or(Error::Invalid("no template"))?;

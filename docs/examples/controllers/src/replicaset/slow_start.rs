@@ -1,14 +1,14 @@
-//! EDGE. Many calls that are likely to fail all together, if one does: for want of quota, say.
+//! EDGE. Batches of calls that are likely to fail for the same reason, for example a quota.
 //!
-//! Cancel safety: dropping it drops the calls that are under way.
+//! Cancel safety: dropping the future drops the calls in progress.
 
 use futures::future::join_all;
 
-/// Makes `count` calls: one, then two at once, then four, and so on. After a batch with a failure there is no other, so a server that
-/// refuses is not asked a hundred times.
+/// Makes `count` calls, in concurrent batches of one, two, four and so on. No batch follows a batch with a failure, so a server that
+/// refuses the calls gets few of them.
 ///
 /// # Errors
-/// The first of the last batch.
+/// The first error of the last batch.
 pub(crate) async fn slow_start<E, F: Future<Output = Result<(), E>>>(
     count: usize,
     mut call: impl FnMut() -> F,

@@ -1,4 +1,4 @@
-//! PURE. What a set says of its pods.
+//! PURE. The status of a set.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +14,8 @@ use crate::pods::{available_in, is_available, is_ready};
 
 const REPLICA_FAILURE: &str = "ReplicaFailure";
 
-/// The status of a set with these active pods, and so many that are on their way out. `failure` is what went wrong with creating or
-/// deleting some.
+/// The status of a set with these active pods and this number of terminating pods. `failure` is the error of a creation or deletion of
+/// pods.
 pub(crate) fn status(
     set: &ReplicaSet,
     active: &[Arc<Pod>],
@@ -64,12 +64,12 @@ fn conditions(
     (!conditions.is_empty()).then_some(conditions)
 }
 
-/// When the status changes by itself: the first pod that serves will then be available, too.
+/// The time until the status changes without an event, because a ready pod becomes available.
 pub(crate) fn changes_in(set: &ReplicaSet, active: &[Arc<Pod>], now: Timestamp) -> Option<Duration> {
     active.iter().filter_map(|pod| available_in(pod, min_ready_seconds(set), now)).min()
 }
 
-/// Whether they say the same: a field that is not there is zero.
+/// Returns true if two statuses are equal. An absent number equals zero.
 pub(crate) fn same(a: &ReplicaSetStatus, b: &ReplicaSetStatus) -> bool {
     let zeros = |status: &ReplicaSetStatus| {
         let counts = [status.fully_labeled_replicas, status.ready_replicas, status.available_replicas];

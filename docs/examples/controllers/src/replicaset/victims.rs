@@ -1,4 +1,4 @@
-//! PURE. Which pods go first when there are too many.
+//! PURE. The order in which surplus pods are deleted.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::HashMap;
@@ -11,11 +11,11 @@ use kube::ResourceExt;
 use crate::holder::uid_of;
 use crate::pods::{is_active, is_ready, progress, ready_since};
 
-/// What a pod may say of itself: the lower, the sooner it goes.
+/// The annotation with a pod's deletion cost. Pods with a lower cost are deleted first.
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// The `number` of `pods` that are missed least, in the order of kube-controller-manager. `related` are all pods of the owner of
-/// the set, as one that shares its node with many of them is missed less.
+/// Selects the `number` of `pods` that are deleted, in the order of kube-controller-manager. `related` are all pods of the owner of
+/// the set: a pod on a node with more of them is deleted earlier.
 pub(crate) fn victims(
     mut pods: Vec<Arc<Pod>>,
     related: &[Arc<Pod>],
@@ -31,7 +31,7 @@ pub(crate) fn victims(
     pods
 }
 
-/// How much a pod would be missed: fields that come first count first, and `false` is less than `true`.
+/// The sort key of a pod; pods with a lower key are deleted first. Earlier fields take precedence, and `false` is less than `true`.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Worth {
     assigned: bool,
@@ -67,8 +67,8 @@ impl Worth {
     }
 }
 
-/// How old something is, to a power of two: among those of about one age it is a matter of chance, so of their uids, which goes. Otherwise
-/// it would always be the latest, and what is wrong with the earliest would never be replaced.
+/// An age, compared by its power of two. Ages with the same power of two are compared by uid, which is random. With exact ages, the latest
+/// pod would always be deleted, and a defect of the earliest pods would stay.
 struct Age {
     since: Option<Timestamp>,
     magnitude: u32,
@@ -111,7 +111,7 @@ fn node(pod: &Pod) -> &str {
     pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default()
 }
 
-/// How often a container has been restarted, at most: one of the main ones, and one that stands beside them.
+/// The largest number of restarts of a main container, and that of a sidecar.
 fn restarts(pod: &Pod) -> (i32, i32) {
     let (Some(spec), Some(status)) = (&pod.spec, &pod.status) else { return (0, 0) };
     let main = status.container_statuses.iter().flatten().map(|container| container.restart_count).max();
@@ -167,7 +167,7 @@ mod tests {
         json!({"status": {kind: [container]}})
     }
 
-    /// Each goes before a pod that is as usual, and before all that come after it in this table.
+    /// Pods that differ from a usual pod in one rule. Each is deleted before all pods after it in this table.
     fn worst_first() -> Vec<(&'static str, Value)> {
         vec![
             ("unassigned", json!({"spec": {"nodeName": null}})),
@@ -195,7 +195,7 @@ mod tests {
                 for pair in [[worse, better], [better, worse]] {
                     let pair = pair.map(Arc::clone).to_vec();
                     let victim = victims(pair, &crowd, 1, now);
-                    assert_eq!(victim[0].name_any(), worse.name_any(), "rather than {}", better.name_any());
+                    assert_eq!(victim[0].name_any(), worse.name_any(), "compared with {}", better.name_any());
                 }
             }
         }
@@ -211,7 +211,7 @@ mod tests {
     fn among_those_of_one_age_the_uid_decides() {
         let pods = |a, b| vec![pod("a", &ready_at(a)), pod("b", &ready_at(b))];
         let victim = |pods| victims(pods, &[], 1, NOW.parse().unwrap())[0].name_any();
-        // 11 h and 10 h are of one magnitude, in powers of two of a nanosecond; 11 h and a minute are not.
+        // 11 h and 10 h have the same power of two, in nanoseconds; 11 h and one minute do not.
         assert_eq!(victim(pods("2026-01-01T01:00:00Z", "2026-01-01T02:00:00Z")), "a");
         assert_eq!(victim(pods("2026-01-01T01:00:00Z", "2026-01-01T11:59:00Z")), "b");
     }

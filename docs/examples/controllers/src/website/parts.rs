@@ -1,4 +1,4 @@
-//! PURE. What a website consists of, and what it says of itself.
+//! PURE. The parts of a website, and its status.
 
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -14,15 +14,15 @@ use crate::holder::controller_ref;
 /// The page, in a ConfigMap.
 ///
 /// # Errors
-/// When the website was never in a cluster.
+/// When the website has no uid.
 pub fn page(site: &Website) -> Result<ConfigMap, Error> {
     part(site, "v1", "ConfigMap", json!({"data": {"index.html": site.spec.html}}))
 }
 
-/// What serves it. The template changes with the page, so that the pods do, too.
+/// The Deployment of the pods that serve the page. A new page changes the template, so that the pods are replaced.
 ///
 /// # Errors
-/// When the website was never in a cluster.
+/// When the website has no uid.
 pub fn servers(site: &Website) -> Result<Deployment, Error> {
     let labels = json!({"app": site.name_any()});
     let volume = json!({"name": "page", "configMap": {"name": site.name_any()}});
@@ -37,16 +37,16 @@ pub fn servers(site: &Website) -> Result<Deployment, Error> {
     part(site, "apps/v1", "Deployment", json!({"spec": spec}))
 }
 
-/// Where it is found.
+/// The Service in front of the pods.
 ///
 /// # Errors
-/// When the website was never in a cluster.
+/// When the website has no uid.
 pub fn address(site: &Website) -> Result<Service, Error> {
     let port = json!({"name": "http", "port": 80, "targetPort": "http"});
     part(site, "v1", "Service", json!({"spec": {"selector": {"app": site.name_any()}, "ports": [port]}}))
 }
 
-/// An object of the website, of its name and owned by it. Only what is wanted is said, so that merging it leaves the rest alone.
+/// An object with the name of the website, and owned by it. It has only the wanted fields, so that a merge does not change others.
 fn part<K: serde::de::DeserializeOwned>(
     site: &Website,
     version: &str,
@@ -59,7 +59,7 @@ fn part<K: serde::de::DeserializeOwned>(
     serde_json::from_value(rest).map_err(|_| Error::Invalid("a part of the website"))
 }
 
-/// What the website says when this is what serves it.
+/// The status of the website with this Deployment.
 #[must_use]
 pub fn status(site: &Website, servers: &Deployment, now: Timestamp) -> WebsiteStatus {
     let known = site.status.clone().unwrap_or_default();
@@ -90,7 +90,7 @@ pub fn status(site: &Website, servers: &Deployment, now: Timestamp) -> WebsiteSt
     }
 }
 
-/// Whether it has just begun to serve what is wanted.
+/// Returns true if the website has become ready.
 pub(crate) fn became_ready(before: Option<&WebsiteStatus>, after: &WebsiteStatus) -> bool {
     let is_ready =
         |status: &WebsiteStatus| status.conditions.iter().any(|condition| condition.status == "True");
@@ -155,7 +155,7 @@ mod tests {
         assert!(became_ready(None, &first));
         site.status = Some(first.clone());
         let second = status(&site, &told(5, 2, 2), at(2));
-        assert_eq!(first, second, "the time is that of the change");
+        assert_eq!(first, second, "the transition time changes only with the status");
         assert!(!became_ready(Some(&first), &second));
     }
 }

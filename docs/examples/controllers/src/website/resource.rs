@@ -1,11 +1,11 @@
-//! PURE. The resource: what somebody wants, and what has become of it.
+//! PURE. The custom resource: the spec and the status of a website.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-/// A page that is served by so many pods.
+/// A page, and the pods that serve it.
 #[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(group = "examples.flyball.rs", version = "v1", kind = "Website", plural = "websites", namespaced)]
 #[kube(status = "WebsiteStatus", shortname = "web", derive = "PartialEq")]
@@ -16,30 +16,30 @@ use serde::{Deserialize, Serialize};
 pub struct WebsiteSpec {
     /// The page.
     pub html: String,
-    /// By how many pods it is served.
+    /// The number of pods that serve the page.
     #[serde(default = "one")]
     pub replicas: i32,
-    /// What serves it, out of `/usr/share/nginx/html`.
+    /// The image of the server, which serves the files in `/usr/share/nginx/html`.
     #[serde(default = "nginx")]
     pub image: String,
 }
 
-/// What has become of a website.
+/// The status of a website.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WebsiteStatus {
-    /// The generation that this is about.
+    /// The generation of the spec to which this status applies.
     pub observed_generation: Option<i64>,
-    /// How many pods serve the page as it is now.
+    /// The number of available pods.
     #[serde(default)]
     pub available_replicas: i32,
-    /// Whether it is as wanted.
+    /// The condition `Ready`: all pods are available and serve the current page.
     #[serde(default)]
     #[schemars(schema_with = "conditions")]
     pub conditions: Vec<Condition>,
 }
 
-/// One of each type, so that appliers of one do not take away another.
+/// A list with one condition per type, so that a server-side apply of one condition does not remove the others.
 fn conditions(_: &mut SchemaGenerator) -> Schema {
     let text = json_schema!({ "type": "string" });
     json_schema!({
