@@ -1,4 +1,4 @@
-//! The definition of websites: as the program prints it, and as it was once, when anything was a website.
+//! The definition of websites: the one that the program prints, and an earlier one that accepts any object.
 
 use std::process::Command;
 use std::time::Duration;
@@ -6,16 +6,16 @@ use std::time::Duration;
 use e2e::{Cluster, eventually};
 use serde_json::{Value, from_slice, from_str, json};
 
-/// A namespace with a website of the time before.
+/// A namespace with a website that was created under the earlier definition.
 pub(crate) const BEFORE: &str = "before";
-/// Its name.
+/// The name of that website.
 pub(crate) const UNREADABLE: &str = "unreadable";
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-/// The server begins to follow a definition some time after it was written.
+/// The server applies a new definition with a delay.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Installs what `website crd` prints, in place of a laxer one that has let something in.
+/// Installs an earlier definition, creates an unreadable website, and installs the definition that `website crd` prints.
 pub(crate) fn install(cluster: &Cluster) {
     let printed = Command::new(env!("CARGO_BIN_EXE_website")).arg("crd").output().unwrap();
     let definition: Value = from_slice(&printed.stdout).unwrap();
@@ -31,16 +31,16 @@ pub(crate) fn install(cluster: &Cluster) {
             .to_string()
     };
     let status = |name| cluster.request("POST", &sites, Some(&unreadable(name))).unwrap().status;
-    eventually(LIMIT, || (status(UNREADABLE) == 201).then_some(())).expect("it lets anything in");
+    eventually(LIMIT, || (status(UNREADABLE) == 201).then_some(())).expect("it accepts any object");
 
     let path = format!("{DEFINITIONS}/websites.examples.flyball.rs");
-    // Whatever has become of it meanwhile: the server writes its status.
+    // Read again, because the server has written its status meanwhile.
     let mut installed: Value = from_str(&cluster.request("GET", &path, None).unwrap().body).unwrap();
     installed["spec"] = definition["spec"].clone();
     write(cluster, "PUT", &path, &installed);
     let sites = format!("{sites}?dryRun=All");
     let status = || cluster.request("POST", &sites, Some(&unreadable("another"))).unwrap().status;
-    eventually(LIMIT, || (status() == 422).then_some(())).expect("it lets websites in only");
+    eventually(LIMIT, || (status() == 422).then_some(())).expect("it accepts only websites");
 }
 
 fn write(cluster: &Cluster, method: &str, path: &str, object: &Value) {

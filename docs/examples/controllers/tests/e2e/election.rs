@@ -1,4 +1,4 @@
-//! Of several processes of one program, one works; whatever ends it, another goes on.
+//! Only one of several processes of a program works. When it ends for any reason, another process continues.
 
 mod own_cluster {
     use std::io::{Read, Write};
@@ -19,7 +19,7 @@ mod own_cluster {
     use crate::world::{namespace, until};
 
     const LEASE: &str = "flyball-example-endpointslice";
-    /// A lease that lasts longer than this test: nobody waits for its end.
+    /// A lease that lasts longer than this test, so that no process can wait for its expiry.
     const LONG: [&str; 2] = ["--leader-elect-lease-duration=10m", "--leader-elect-renew-deadline=9m"];
     const SHORT: [&str; 2] = ["--leader-elect-lease-duration=5s", "--leader-elect-renew-deadline=4s"];
 
@@ -54,7 +54,7 @@ mod own_cluster {
             services.create(&PostParams::default(), &service).await.unwrap();
         }
 
-        /// Whether the program has done its work on a service.
+        /// Returns true if the program has created the slice of a service.
         async fn is_done(&self, service: &str) -> bool {
             let slices = Api::<EndpointSlice>::namespaced(self.client.clone(), &self.namespace);
             let of_service = ListParams::default().labels(&format!("kubernetes.io/service-name={service}"));
@@ -62,10 +62,10 @@ mod own_cluster {
         }
     }
 
-    /// The programs work in all namespaces: one test at a time.
+    /// The programs work in all namespaces, so only one test runs at a time.
     static TURN: Mutex<()> = Mutex::const_new(());
 
-    /// As a kubelet asks: where the program says that its probes are.
+    /// Sends the readiness probe of a kubelet to the address that the program has printed.
     async fn is_ready(process: &Process) -> bool {
         let said = process.said();
         let address = said.lines().find_map(|line| line.strip_prefix("probes at "));
@@ -91,7 +91,7 @@ mod own_cluster {
         for (n, name) in ["rolled-1", "rolled-2"].into_iter().enumerate() {
             let new = play.start(name, LONG);
             until(async || is_ready(&new).await).await;
-            assert!(!play.leader_is(name).await, "the old one leads");
+            assert!(!play.leader_is(name).await, "the new process leads before the old one has ended");
             let service = format!("before-{n}");
             play.create_service(&service).await;
             until(async || play.is_done(&service).await).await;
@@ -124,13 +124,13 @@ mod own_cluster {
         play.create_service("two").await;
         until(async || {
             let done = play.is_done("two").await;
-            // Read after that: who works has been the leader before.
-            assert!(!done || play.leader_is("second").await, "somebody works, and does not lead");
+            // The leader is read after the work: the process that did the work has led before.
+            assert!(!done || play.leader_is("second").await, "a process works, but does not lead");
             done
         })
         .await;
 
-        // Told to end, it ends in order, and nobody waits for its lease.
+        // After SIGTERM the leader releases its lease, so no process waits for the expiry.
         let third = play.start("third", LONG);
         until(async || third.said().contains("leads")).await;
         second.terminate();
@@ -141,7 +141,7 @@ mod own_cluster {
         assert!(play.leader_is("third").await);
         assert!(told.elapsed() < Duration::from_secs(30), "{:?}", told.elapsed());
 
-        // Past all rules.
+        // Another client takes the lease before it has expired.
         let taken = Patch::Merge(json!({"spec": {"holderIdentity": "thief"}}));
         play.leases().patch(LEASE, &PatchParams::default(), &taken).await.unwrap();
         assert_eq!(third.ended().await.code(), Some(1), "{}", third.said());

@@ -1,4 +1,4 @@
-//! A program that runs.
+//! A running program.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts it under a name of its own: that of the pod, were it in one.
+    /// Starts `program` with `name` as its HOSTNAME, which is the name of the pod in a cluster.
     pub(crate) fn start(program: &str, name: &str, arguments: &[&str]) -> Self {
         let said = cluster().folder().join(format!("{name}.log"));
         let mut command = Command::new(program);
@@ -22,22 +22,22 @@ impl Process {
         Self { child: command.spawn().unwrap().into(), said }
     }
 
-    /// What it wrote to its standard error.
+    /// The standard error of the program so far.
     pub(crate) fn said(&self) -> String {
         fs::read_to_string(&self.said).unwrap()
     }
 
-    /// As `kill -9`.
+    /// Kills the process, like `kill -9`.
     pub(crate) fn kill(self) {}
 
-    /// SIGTERM.
+    /// Sends SIGTERM.
     pub(crate) fn terminate(&self) {
         let pid = self.child.lock().id().to_string();
         let status = Command::new("sh").args(["-c", "kill -TERM \"$1\"", "sh", &pid]).status().unwrap();
         assert!(status.success());
     }
 
-    /// How it ended by itself.
+    /// Waits until the process has ended by itself.
     pub(crate) async fn ended(&self) -> ExitStatus {
         until(async || self.child.lock().try_wait().unwrap().is_some()).await;
         self.child.lock().wait().unwrap()
@@ -47,7 +47,7 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         let child = self.child.get_mut();
-        // It may have ended already.
+        // The process may have ended already.
         let _ = child.kill();
         let _ = child.wait();
     }

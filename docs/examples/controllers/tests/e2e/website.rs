@@ -1,4 +1,4 @@
-//! The life of websites, among controllers of Kubernetes' own: of Deployments, of ReplicaSets, and the collector of garbage.
+//! Websites together with Kubernetes' own controllers of Deployments and ReplicaSets, and its garbage collector.
 
 mod own_cluster {
     use std::fmt::Debug;
@@ -22,7 +22,7 @@ mod own_cluster {
     use crate::definition::{BEFORE, UNREADABLE};
     use crate::world::{client, namespace, until};
 
-    /// One namespace; what runs there ends with it.
+    /// One namespace, with tasks that are dropped with it.
     struct Play {
         client: Client,
         namespace: String,
@@ -39,7 +39,7 @@ mod own_cluster {
             Api::namespaced(self.client.clone(), &self.namespace)
         }
 
-        /// Websites whether or not they can be read.
+        /// The API for websites as dynamic objects, for those that cannot be decoded, too.
         fn raw(&self) -> Api<DynamicObject> {
             let kind = ApiResource::erase::<Website>(&());
             Api::namespaced_with(self.client.clone(), &self.namespace, &kind)
@@ -66,7 +66,7 @@ mod own_cluster {
             self.raw().patch(name, &PatchParams::default(), &patch).await.unwrap();
         }
 
-        /// Whether the status says so of the newest generation: how many pods serve, and whether that is as wanted.
+        /// Returns true if the status of the newest generation has this number of available pods and this status of `Ready`.
         async fn is(&self, name: &str, available: i32, ready: &str) -> bool {
             let site = self.api::<Website>().get(name).await.unwrap();
             let status = site.status.unwrap_or_default();
@@ -75,7 +75,7 @@ mod own_cluster {
                 && status.conditions.iter().any(|known| known.type_ == "Ready" && known.status == ready)
         }
 
-        /// A website that is served by one pod.
+        /// Creates a website, and waits until one pod serves it.
         async fn served(&mut self, name: &str) -> Website {
             self.create(name, json!({"html": "hello"})).await.unwrap();
             until(async || self.is(name, 1, "True").await).await;
@@ -108,7 +108,7 @@ mod own_cluster {
             until(async || self.uid::<K>(name).await.is_some_and(|uid| uid != before)).await;
         }
 
-        /// Whether there is such an event.
+        /// Returns true if there is an event with this reason.
         async fn has_said(&self, reason: &str) -> bool {
             let events = self.api::<Event>().list(&ListParams::default()).await.unwrap().items;
             events.iter().any(|event| event.reason.as_deref() == Some(reason))
@@ -129,7 +129,7 @@ mod own_cluster {
         let play = Play::new().await;
         let made = play.create("home", json!({"html": "hello"})).await.unwrap();
         assert_eq!(made.data["spec"], json!({"html": "hello", "replicas": 1, "image": "nginx:stable"}));
-        assert_eq!(made.data.get("status"), None, "it has a door of its own");
+        assert_eq!(made.data.get("status"), None, "the status was accepted outside of its subresource");
         for spec in [json!({"html": 5}), json!({"replicas": 1}), json!({"html": "", "replicas": "many"})] {
             match play.create("other", spec.clone()).await {
                 Err(kube::Error::Api(status)) => assert_eq!(status.code, 422, "{spec}: {status}"),
@@ -195,7 +195,7 @@ mod own_cluster {
         play.served("home").await;
         assert!(play.has_said("Serving").await);
 
-        // While nobody is there who could tell of its end, it stays.
+        // Without its controller the website stays, because of its finalizer.
         controller.abort();
         until(async || controller.is_finished()).await;
         play.api::<Website>().delete("home", &DeleteParams::background()).await.unwrap();
@@ -204,7 +204,7 @@ mod own_cluster {
 
         play.run_sites();
         until(async || play.uid::<Website>("home").await.is_none()).await;
-        assert!(play.has_said("Deleted").await, "before it was gone");
+        assert!(play.has_said("Deleted").await, "there is no event for the deletion");
         play.are_gone::<ConfigMap>().await;
         play.are_gone::<Service>().await;
         play.are_gone::<Deployment>().await;
@@ -216,15 +216,15 @@ mod own_cluster {
     #[ignore = "needs an API server: cargo xtask e2e"]
     async fn one_that_cannot_be_read_does_not_stop_the_others() {
         let mut play = Play { client: client().await, namespace: BEFORE.to_owned(), tasks: JoinSet::new() };
-        assert!(play.api::<Website>().get(UNREADABLE).await.is_err(), "it can be read");
+        assert!(play.api::<Website>().get(UNREADABLE).await.is_err(), "the website can be decoded");
         let before = play.raw().get(UNREADABLE).await.unwrap();
         play.run_sites();
         play.run_pods();
         play.served("home").await;
         play.change("home", json!({"replicas": 2})).await;
         until(async || play.is("home", 2, "True").await).await;
-        assert_eq!(play.raw().get(UNREADABLE).await.unwrap(), before, "nobody has touched it");
-        // Mended, it is one of them.
+        assert_eq!(play.raw().get(UNREADABLE).await.unwrap(), before, "the unreadable website has changed");
+        // It is reconciled when it can be decoded.
         play.change(UNREADABLE, json!({"html": "hello", "replicas": 1})).await;
         until(async || play.is(UNREADABLE, 1, "True").await).await;
     }

@@ -12,27 +12,27 @@ use tokio::time::{sleep, timeout};
 
 use crate::definition;
 
-/// Started by who asks first, with what websites stand on; it ends with the process.
+/// The cluster, with the controllers that websites need. The first call starts it, and it ends with the process.
 pub(crate) fn cluster() -> &'static Cluster {
     static CLUSTER: OnceLock<Cluster> = OnceLock::new();
     CLUSTER.get_or_init(|| {
         let mut cluster = Cluster::start().unwrap();
         definition::install(&cluster);
-        // Then only: the collector of garbage looks for new kinds twice a minute.
+        // Started after the definition is installed: the garbage collector looks for new kinds only twice a minute.
         let names = ["deployment-controller", "replicaset-controller", "garbage-collector-controller"];
         cluster.start_controller_manager(&names).unwrap();
         cluster
     })
 }
 
-/// A client of it.
+/// A client of the cluster.
 pub(crate) async fn client() -> Client {
     let kubeconfig = Kubeconfig::read_from(cluster().kubeconfig()).unwrap();
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
     Client::try_from(config).unwrap()
 }
 
-/// A client, and a namespace that nobody else uses.
+/// A client, and a new namespace.
 pub(crate) async fn namespace() -> (Client, String) {
     let client = client().await;
     let mut namespace = Namespace::default();
@@ -41,7 +41,7 @@ pub(crate) async fn namespace() -> (Client, String) {
     (client, made.metadata.name.unwrap())
 }
 
-/// Waits until it is so: asks again and again, for a minute.
+/// Waits until `is_so` returns true, for at most a minute.
 #[track_caller]
 pub(crate) fn until(is_so: impl AsyncFn() -> bool) -> impl Future<Output = ()> {
     const LIMIT: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! A cluster in memory: an API server, the caches of it, and something that runs pods. Time is virtual.
+//! A cluster in memory: an API server, caches, and a simulated kubelet. Time is virtual.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,12 +21,12 @@ pub(crate) struct Cluster {
     pub(crate) clock: Clock,
     pub(crate) pods: Informer<NamespacedName, Pod>,
     pub(crate) sets: Informer<NamespacedName, ReplicaSet>,
-    /// Ends with the cluster.
+    /// Background tasks, which are dropped with the cluster.
     pub(crate) tasks: JoinSet<()>,
 }
 
 impl Cluster {
-    /// An empty one, where nothing runs.
+    /// An empty cluster without a kubelet.
     pub(crate) async fn new() -> Self {
         let server = ApiServer::new();
         server.register::<Pod>().register::<ReplicaSet>().register::<Deployment>();
@@ -43,12 +43,12 @@ impl Cluster {
         Self { server, client, clock, pods, sets, tasks: JoinSet::new() }
     }
 
-    /// From now on pods run.
+    /// Starts the simulated kubelet.
     pub(crate) fn run_pods(&mut self) {
         self.tasks.spawn(run_pods(self.client.clone(), self.clock.clone(), self.pods.clone(), None));
     }
 
-    /// Waits until it is so; for ten minutes, in virtual time.
+    /// Waits until `is_so` returns true, for at most ten minutes of virtual time.
     #[track_caller]
     pub(crate) fn until(&self, mut is_so: impl FnMut(&ApiServer) -> bool) -> impl Future<Output = ()> {
         let place = std::panic::Location::caller();
@@ -61,14 +61,14 @@ impl Cluster {
             if timeout(Duration::from_secs(600), poll).await.is_err() {
                 let pods: Vec<_> = self.server.list::<Pod>().into_iter().map(|pod| pod.status).collect();
                 panic!(
-                    "{place}: it never was so. Sets: {:#?}, pods: {pods:?}",
+                    "{place}: not within ten minutes. Sets: {:#?}, pods: {pods:?}",
                     self.server.list::<ReplicaSet>()
                 );
             }
         }
     }
 
-    /// Lets a minute go by.
+    /// Waits for a minute of virtual time.
     pub(crate) async fn rest(&self) {
         sleep(Duration::from_secs(60)).await;
     }

@@ -1,4 +1,4 @@
-//! Deployments and ReplicaSets together: templates change, and pods follow.
+//! The Deployment and the ReplicaSet controller together: pods follow the changes of templates.
 
 use example_controllers::{deployment, program, replicaset};
 use flyball_kube::Controller;
@@ -25,7 +25,7 @@ fn web(spec: Value) -> Deployment {
     from_value(web).unwrap()
 }
 
-/// Deployments and ReplicaSets have their controllers, and pods run. What is sent has deployments reconciled.
+/// A cluster with both controllers and a kubelet. Each deployment that is sent to the channel is reconciled.
 async fn start() -> (Cluster, mpsc::UnboundedSender<ObjectRef<Deployment>>) {
     let mut cluster = Cluster::new().await;
     let deployments = program::deployments(&cluster.client);
@@ -65,7 +65,7 @@ fn reason(cluster: &Cluster, type_: &str) -> Option<String> {
     conditions.into_iter().find(|condition| condition.type_ == type_)?.reason
 }
 
-/// Whether all pods are of this image, and the deployment says that this is what it wants.
+/// Returns true if all pods have this image, and the status of the deployment is complete.
 fn is_all(cluster: &Cluster, image: &str) -> bool {
     let web = get(cluster);
     let wanted = web.spec.as_ref().unwrap().replicas.unwrap();
@@ -106,7 +106,7 @@ async fn templates_come_and_go() {
     change(&cluster, |web| web.spec.as_mut().unwrap().replicas = Some(0));
     cluster.until(|_| is_all(&cluster, "two")).await;
 
-    // And then there is nothing more to write.
+    // A complete deployment causes no writes.
     cluster.rest().await;
     cluster.server.clear_requests();
     cluster.rest().await;
@@ -123,7 +123,11 @@ async fn a_template_that_never_works_leaves_enough_of_the_old() {
     set_image(&cluster, BROKEN);
     cluster.until(|_| reason(&cluster, "Progressing").as_deref() == Some("ProgressDeadlineExceeded")).await;
     let status = get(&cluster).status.unwrap();
-    assert_eq!((status.available_replicas, status.replicas), (Some(3), Some(5)), "one less, and one more");
+    assert_eq!(
+        (status.available_replicas, status.replicas),
+        (Some(3), Some(5)),
+        "not one unavailable pod and one surge pod"
+    );
     set_image(&cluster, "one");
     cluster.until(|_| is_all(&cluster, "one")).await;
 }
@@ -140,7 +144,11 @@ async fn recreated_ones_wait_for_the_last_that_goes() {
     cluster.until(|server| server.list::<Pod>().len() == 1).await;
     cluster.rest().await;
     let mut held = cluster.server.list::<Pod>();
-    assert_eq!((held.len(), held[0].name_any()), (1, last.name_any()), "no new one beside it");
+    assert_eq!(
+        (held.len(), held[0].name_any()),
+        (1, last.name_any()),
+        "a new pod was created before the last old pod ended"
+    );
     assert!(held[0].meta().deletion_timestamp.is_some());
     held[0].finalizers_mut().clear();
     cluster.server.put(&held[0]);
@@ -163,7 +171,7 @@ async fn a_set_that_is_there_is_adopted_and_kept() {
 
 #[tokio::test(start_paused = true)]
 async fn a_name_that_is_taken_is_not_insisted_on() {
-    // Which name it will be shows in another cluster: it is the same in each.
+    // The first cluster shows the name of the set, which is the same in the second one.
     let (cluster, _poke) = start().await;
     cluster.server.put(&web(json!({})));
     cluster.until(|server| !server.list::<ReplicaSet>().is_empty()).await;
@@ -188,7 +196,7 @@ async fn what_keeps_pods_from_being_made_is_told() {
     cluster.until(|_| is_all(&cluster, "one") && reason(&cluster, "ReplicaFailure").is_none()).await;
 }
 
-/// The watches die without a word while the set is being made. The cache then shows none, for minutes.
+/// The watches stall while the set is being created. The cache does not contain the set for minutes then.
 #[tokio::test(start_paused = true)]
 async fn a_cache_that_is_behind_brings_no_set_twice() {
     let (cluster, poke) = start().await;
@@ -201,7 +209,7 @@ async fn a_cache_that_is_behind_brings_no_set_twice() {
     for _ in 0..60 {
         poke.unbounded_send(ObjectRef::new("web").within("default")).unwrap();
         tokio::time::sleep(one_second).await;
-        assert!(cluster.sets.store().is_empty(), "or this shows nothing");
+        assert!(cluster.sets.store().is_empty(), "the cache is not behind");
     }
     cluster.until(|_| is_all(&cluster, "one")).await;
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Several processes of one program, as far as it is theirs: who works, and how it ends. The election itself is `flyball-kube`'s.
+//! Several processes of one program: which one works, and how it ends. The tests of the election itself are in `flyball-kube-lease`.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ async fn start() -> Cluster {
     cluster
 }
 
-/// One process: told to end when the sender is dropped; when it began to work, and how it ended.
+/// One process. It shuts down when `stop` is dropped; `begun` resolves when it leads, `ended` when it has ended.
 struct Process {
     stop: Option<oneshot::Sender<()>>,
     begun: oneshot::Receiver<Begun>,
@@ -63,9 +63,9 @@ fn process(cluster: &Cluster) -> Process {
 }
 
 impl Process {
-    /// How it ends; soon, as times go.
+    /// Waits until the process has ended, for at most ten minutes of virtual time.
     async fn end(&mut self) -> Result<(), LeadershipLost> {
-        timeout(Duration::from_secs(600), &mut self.ended).await.expect("it does not end").unwrap()
+        timeout(Duration::from_secs(600), &mut self.ended).await.expect("the process does not end").unwrap()
     }
 }
 
@@ -94,22 +94,26 @@ async fn one_works_and_hands_over_when_its_work_is_done() {
     (&mut first.begun).await.unwrap();
     let mut second = process(&cluster);
     cluster.rest().await;
-    assert!(second.begun.try_recv().is_err(), "it works, and does not lead");
+    assert!(second.begun.try_recv().is_err(), "the second process works, but does not lead");
 
     cluster
         .server
         .set_latency(RequestMatcher::verb(Verb::Create).resource::<EndpointSlice>(), Duration::from_secs(3));
     put_services(&cluster, (0..5).map(|n| format!("web{n}")));
     cluster.until(|_| cluster.requests::<EndpointSlice>(Verb::Create) > 0).await;
-    assert_eq!(cluster.server.list::<EndpointSlice>().len(), 0, "it is in the middle of its work");
+    assert_eq!(
+        cluster.server.list::<EndpointSlice>().len(),
+        0,
+        "the first process has done its work already"
+    );
     first.stop.take();
     assert_eq!(first.end().await, Ok(()));
     let given_away = Instant::now();
     assert_eq!(holder(&cluster), "");
-    let begun = timeout(Duration::from_secs(600), second.begun).await.expect("nobody works").unwrap();
-    assert_eq!(begun.slices, 5, "all that waited was done before");
+    let begun = timeout(Duration::from_secs(600), second.begun).await.expect("no process works").unwrap();
+    assert_eq!(begun.slices, 5, "the second process began before the first one had done its work");
     let waited = begun.at - given_away;
-    assert!(waited <= Duration::from_millis(4400), "{waited:?}: 2.2 retry periods, and not a lease");
+    assert!(waited <= Duration::from_millis(4400), "{waited:?}: longer than 2.2 retry periods");
 }
 
 #[tokio::test(start_paused = true)]
@@ -122,7 +126,7 @@ async fn told_to_end_before_it_leads_it_has_done_nothing() {
     cluster.rest().await;
     second.stop.take();
     assert_eq!(second.end().await, Ok(()));
-    assert!(second.begun.await.is_err(), "it was dropped, unasked");
+    assert!(second.begun.await.is_err(), "the second process has led");
     assert_eq!(holder(&cluster), leader);
     drop(first.stop);
 }
@@ -151,7 +155,10 @@ async fn who_leads_no_more_ends_and_says_why() {
         assert_eq!((lost.to_string().as_str(), lost.0), (message, expected));
         put_services(&cluster, [format!("after-{happens}")]);
         cluster.rest().await;
-        assert!(!has_slice(&cluster, &format!("after-{happens}")), "it still works");
+        assert!(
+            !has_slice(&cluster, &format!("after-{happens}")),
+            "the process works after it has lost the leadership"
+        );
         cluster.server.resume();
     }
 }

@@ -1,4 +1,4 @@
-//! Services: their slices say where the pods are.
+//! The EndpointSlice controller: slices have the pods of their services.
 
 use example_controllers::{endpointslice, program};
 use flyball_kube::Controller;
@@ -32,7 +32,7 @@ async fn start() -> Cluster {
     cluster
 }
 
-/// Which pods are behind a service, and whether each is ready; nothing if it has no slice.
+/// The pods in the slices of a service, and whether each is ready; `None` if the service has no slice.
 fn behind(cluster: &Cluster, service: &str) -> Option<Vec<(String, bool)>> {
     let slices = cluster.server.list::<EndpointSlice>();
     let slices: Vec<_> =
@@ -69,11 +69,7 @@ async fn slices_follow_pods_and_their_labels() {
         .await;
     cluster.server.delete::<Pod>("default", "b");
     cluster.until(|_| behind(&cluster, "web") == ready(&[])).await;
-    assert_eq!(
-        cluster.requests::<EndpointSlice>(Verb::Create),
-        2,
-        "each service has one slice all the while"
-    );
+    assert_eq!(cluster.requests::<EndpointSlice>(Verb::Create), 2, "a service has got a second slice");
 
     let slice = cluster.server.list::<EndpointSlice>().remove(0);
     cluster.server.delete::<EndpointSlice>("default", &slice.name_any());

@@ -1,4 +1,4 @@
-//! Whole controllers, against an API server in memory.
+//! Whole controllers with an API server in memory.
 
 mod cluster;
 mod deployment;

@@ -1,4 +1,4 @@
-//! ReplicaSets: that there are as many pods as are wanted, whatever happens.
+//! The ReplicaSet controller: there are as many pods as wanted, after changes of pods, refusals and stalled watches.
 
 use std::time::Duration;
 
@@ -24,14 +24,14 @@ fn set(replicas: i32, spec: Value) -> ReplicaSet {
     from_value(set).unwrap()
 }
 
-/// Writes the set as it is now, but for the number of its pods.
+/// Changes only the wanted number of pods of the set.
 fn scale(cluster: &Cluster, replicas: i32) {
     let mut set = cluster.server.get::<ReplicaSet>("default", "web").unwrap();
     set.spec.as_mut().unwrap().replicas = Some(replicas);
     cluster.server.put(&set);
 }
 
-/// The numbers of the set: replicas, fully labelled, ready, available.
+/// The counts in the status of the set: replicas, fully labelled, ready, available.
 fn counts(cluster: &Cluster) -> [i32; 4] {
     let status = cluster.server.get::<ReplicaSet>("default", "web").unwrap().status.unwrap_or_default();
     [Some(status.replicas), status.fully_labeled_replicas, status.ready_replicas, status.available_replicas]
@@ -103,7 +103,7 @@ async fn pods_are_taken_and_let_go_by_their_labels() {
     cluster.until(|server| server.list::<Pod>().len() == 3 && counts(&cluster) == [2; 4]).await;
     assert!(cluster.server.get::<Pod>("default", "orphan").unwrap().owner_references().is_empty());
 
-    // One that comes later is too many, and being the latest it goes.
+    // A later orphan is a surplus pod. It is the latest pod, so it is deleted.
     cluster.rest().await;
     cluster.server.put(&Pod {
         metadata: kube::core::ObjectMeta { name: Some("late".into()), ..orphan.metadata },
@@ -140,12 +140,12 @@ async fn a_refusal_is_told_and_ends_the_batch() {
         status.and_then(|status| status.conditions).map(|conditions| conditions[0].reason.clone().unwrap())
     };
     cluster.until(|_| failed(&cluster).as_deref() == Some("FailedCreate")).await;
-    assert!(cluster.requests::<Pod>(Verb::Create) < 8, "one at a time");
+    assert!(cluster.requests::<Pod>(Verb::Create) < 8, "a batch followed the failed batch");
     cluster.until(|_| counts(&cluster) == [10; 4] && failed(&cluster).is_none()).await;
     assert_eq!(cluster.requests::<Pod>(Verb::Create), 18);
 }
 
-/// The watches die without a word while the pods are being made, or unmade. Whoever looks at the cache then sees as many as before, for minutes.
+/// The watches stall while pods are being created or deleted. The cache contains the old number of pods for minutes then.
 #[tokio::test(start_paused = true)]
 async fn a_cache_that_is_behind_brings_no_pod_twice() {
     let mut cluster = Cluster::new().await;
@@ -161,7 +161,7 @@ async fn a_cache_that_is_behind_brings_no_pod_twice() {
     for _ in 0..60 {
         poke.unbounded_send(web()).unwrap();
         tokio::time::sleep(one_second).await;
-        assert!(cluster.pods.store().is_empty(), "or this shows nothing");
+        assert!(cluster.pods.store().is_empty(), "the cache is not behind");
     }
     cluster.until(|_| counts(&cluster)[0] == 3).await;
     assert_eq!(cluster.requests::<Pod>(Verb::Create), 3);
@@ -174,7 +174,7 @@ async fn a_cache_that_is_behind_brings_no_pod_twice() {
     for _ in 0..60 {
         poke.unbounded_send(web()).unwrap();
         tokio::time::sleep(one_second).await;
-        assert_eq!(cluster.pods.store().len(), 3, "or this shows nothing");
+        assert_eq!(cluster.pods.store().len(), 3, "the cache is not behind");
     }
     cluster.until(|_| counts(&cluster)[0] == 1).await;
     assert_eq!((cluster.requests::<Pod>(Verb::Create), cluster.requests::<Pod>(Verb::Delete)), (3, 2));

@@ -1,4 +1,4 @@
-//! Rollouts by the plan alone, with sets, pods and news of them that come in any order: what must never happen does not.
+//! Randomised tests of the rollout plan: sets, pods and statuses change in any order, and the bounds hold after each step.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use kube::ResourceExt;
 use serde_json::{Value, from_value, json};
 use testkit::random::Random;
 
-/// A deployment, its sets, and the pods of each: whether they are ready.
+/// A deployment, its sets, and the readiness of the pods of each set, by name of the set.
 struct World {
     deployment: Deployment,
     sets: Vec<Arc<ReplicaSet>>,
@@ -42,7 +42,7 @@ impl World {
         *self.deployment.metadata.generation.as_mut().unwrap() += 1;
     }
 
-    /// The controller of the deployment has its turn. Whether it did anything.
+    /// Reconciles the deployment. Returns true if this changed anything.
     fn reconcile(&mut self) -> bool {
         self.now += SignedDuration::from_secs(1);
         let has_pods = |set: &ReplicaSet| !self.pods[&set.name_any()].is_empty();
@@ -57,7 +57,7 @@ impl World {
             self.sets[at] = Arc::new(set);
         }
         for set in delete {
-            assert!(self.pods[&set.name_any()].is_empty(), "a set that has pods is history");
+            assert!(self.pods[&set.name_any()].is_empty(), "the plan deletes a set that has pods");
             self.sets.retain(|known| known.metadata.name != set.metadata.name);
         }
         if let Some(mut set) = create {
@@ -75,7 +75,7 @@ impl World {
         writes || news
     }
 
-    /// A set makes a pod or deletes one, or says how many it has.
+    /// Updates the status of a set if `tells` is true; otherwise creates or deletes one of its pods if needed.
     fn turn_of_set(&mut self, at: usize, tells: bool) {
         let mut set = ReplicaSet::clone(&self.sets[at]);
         let pods = self.pods.get_mut(&set.name_any()).unwrap();
@@ -98,7 +98,7 @@ impl World {
         }
     }
 
-    /// A pod becomes ready, if those of this set ever do.
+    /// Makes one pod of a set ready, unless the set has the image `broken`.
     fn turn_of_kubelet(&mut self, at: usize) {
         let set = &self.sets[at];
         let image = set.spec.as_ref().unwrap().template.as_ref().unwrap().spec.as_ref().unwrap().containers
@@ -112,7 +112,7 @@ impl World {
         }
     }
 
-    /// Everybody in turn, until nothing happens any more.
+    /// Runs all steps in rounds, until a round changes nothing.
     fn settle(&mut self) {
         let mut quiet = 0;
         for _ in 0..2_000 {
@@ -128,7 +128,7 @@ impl World {
                 return;
             }
         }
-        panic!("it goes on forever: {:#?}", self.deployment.status);
+        panic!("every round changes something: {:#?}", self.deployment.status);
     }
 
     fn existing(&self) -> i32 {
@@ -139,13 +139,13 @@ impl World {
         self.pods.values().flatten().filter(|ready| **ready).count() as i32
     }
 
-    /// All pods are of the newest template and available, and the deployment says so.
+    /// Asserts that all pods have the newest template and are available, and that the status reports this.
     #[track_caller]
     fn assert_complete(&self) {
         let wanted = Fence::of(&self.deployment).wanted;
         assert_eq!((self.existing(), self.available()), (wanted, wanted), "{:#?}", self.deployment.status);
         let sizes: Vec<_> = self.pods.values().map(Vec::len).filter(|len| *len > 0).collect();
-        assert!(sizes.len() <= 1, "pods of one template: {sizes:?}");
+        assert!(sizes.len() <= 1, "pods of several templates: {sizes:?}");
         let status = self.deployment.status.clone().unwrap();
         assert_eq!([status.replicas, status.updated_replicas, status.available_replicas], [Some(wanted); 3]);
         assert_eq!(self.reason("Progressing"), "NewReplicaSetAvailable");
@@ -168,7 +168,7 @@ fn amount(random: &mut Random) -> Value {
     if random.below(2) == 0 { json!(random.below(5)) } else { json!(format!("{}%", random.below(101))) }
 }
 
-/// Somebody's turn, at random.
+/// Runs one random step.
 fn any_turn(world: &mut World, random: &mut Random) {
     let at = random.below(world.sets.len() as u64) as usize;
     match random.below(8) {
@@ -190,7 +190,7 @@ fn a_rollout_keeps_within_its_fence() {
         let fence = Fence::of(&world.deployment);
         for _ in 0..500 {
             if random.below(40) == 0 {
-                // Also back to one that is there, and to one that never works.
+                // The image may be that of an existing set, or one that never works.
                 world.set_image(["0", "1", "2", "3", "broken"][random.below(5) as usize]);
             }
             any_turn(&mut world, &mut random);
@@ -201,7 +201,7 @@ fn a_rollout_keeps_within_its_fence() {
         world.set_image("last");
         world.settle();
         world.assert_complete();
-        assert!(world.sets.len() <= 3, "two old ones are kept: {}", world.sets.len());
+        assert!(world.sets.len() <= 3, "more than two old sets: {} sets", world.sets.len());
     }
 }
 
@@ -247,7 +247,7 @@ fn a_rollout_that_is_scaled_on_the_way_arrives() {
     }
 }
 
-/// As an example in the documentation of Kubernetes has it: 10 pods, 3 more, 2 fewer; 8 old and 5 new ones; then 15 are wanted.
+/// The example of the Kubernetes documentation: 10 wanted pods, a surge of 3, 2 unavailable. There are 8 old and 5 new pods when 15 become wanted.
 #[test]
 fn shares_are_proportional() {
     for (wanted, expected) in [(15, [11, 7]), (10, [8, 5]), (5, [5, 3]), (0, [0, 0])] {

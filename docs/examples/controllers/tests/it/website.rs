@@ -1,4 +1,4 @@
-//! A website, with all controllers it stands on: of Deployments, ReplicaSets and Services.
+//! A website together with the controllers of Deployments, ReplicaSets and Services.
 
 use example_controllers::website::{Website, run};
 use example_controllers::{deployment, endpointslice, program, replicaset};
@@ -82,7 +82,7 @@ async fn a_page_is_served_changed_and_taken_down() {
     let page = cluster.server.get::<ConfigMap>("default", "home").unwrap();
     assert_eq!(page.data.unwrap()["index.html"], "goodbye");
 
-    // What is taken away is put back.
+    // A deleted part is created again.
     cluster.server.delete::<Service>("default", "home");
     cluster.until(|server| server.get::<Service>("default", "home").is_some()).await;
     cluster.rest().await;
@@ -92,7 +92,7 @@ async fn a_page_is_served_changed_and_taken_down() {
 
     sites.delete("home", &DeleteParams::default()).await.unwrap();
     cluster.until(|server| server.get::<Website>("default", "home").is_none()).await;
-    assert!(said(&cluster).contains(&"Deleted".to_owned()), "its end was told of before it was gone");
-    // Its parts are collected with it.
+    assert!(said(&cluster).contains(&"Deleted".to_owned()), "there is no event for the deletion");
+    // The garbage collector deletes the parts.
     cluster.until(|server| server.get::<Deployment>("default", "home").is_none()).await;
 }
