@@ -155,7 +155,7 @@ mod tests {
         assert!(became_ready(None, &first));
         site.status = Some(first.clone());
         let second = status(&site, &told(5, 2, 2), at(2));
-        assert_eq!(first, second, "the transition time changes only with the status");
+        assert_eq!(first, second, "the transition time changed without the status");
         assert!(!became_ready(Some(&first), &second));
     }
 }
