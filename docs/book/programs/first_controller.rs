@@ -15,7 +15,7 @@ type Site = (&'static str, Version); // its name, and the version of its last ch
 const SITES: Schema<&str, Site> = Schema::new(|site: &Site| site.0, |site| site.1);
 static ATTEMPTS: AtomicU32 = AtomicU32::new(0);
 
-/// Would update the world to match the newest state of the site. The first call for `shop` fails.
+/// Real code would update the world here to match the newest state of the site. The first call for `shop` fails.
 fn reconcile(name: &str, exists: bool) -> Result<Action, &'static str> {
     if name == "shop" && ATTEMPTS.fetch_add(1, Relaxed) == 0 {
         println!("{name}: failed");

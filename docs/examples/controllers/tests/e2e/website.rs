@@ -39,7 +39,7 @@ mod own_cluster {
             Api::namespaced(self.client.clone(), &self.namespace)
         }
 
-        /// The API for websites as dynamic objects, for those that cannot be decoded, too.
+        /// The API for websites as dynamic objects, so that the test can also read websites that cannot be decoded.
         fn raw(&self) -> Api<DynamicObject> {
             let kind = ApiResource::erase::<Website>(&());
             Api::namespaced_with(self.client.clone(), &self.namespace, &kind)
