@@ -1,5 +1,5 @@
-//! Generates one object from another, after kube-rs's `configmapgen_controller`: a Secret `x` with a label gets a ConfigMap `x` with the same content,
-//! which the Secret owns.
+//! Generates one object from another, like kube-rs's `configmapgen_controller`: a Secret `x` with a label gets a ConfigMap `x` with the same
+//! content, which the Secret owns.
 
 program! {
     use std::sync::Arc;

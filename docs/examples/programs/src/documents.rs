@@ -1,5 +1,5 @@
-//! A controller of a custom kind, after controller-rs: a finalizer, a status, events through a `Recorder`, and diagnostics for a web page. Here the kind
-//! is ConfigMap, and the status is an annotation.
+//! A controller of a custom kind, like controller-rs: a finalizer, a status, events through a `Recorder`, and diagnostics for a web page. Here the
+//! kind is ConfigMap, and the status is an annotation.
 
 program! {
     use std::sync::Arc;

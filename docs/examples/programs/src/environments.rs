@@ -1,4 +1,4 @@
-//! A kind with several parts, after operators of databases. Predicates filter the streams of the owned objects, so only relevant changes cause a
+//! A kind with several parts, as in operators of databases. Predicates filter the streams of the owned objects, so only relevant changes cause a
 //! reconcile. The kind is ConfigMap with `kind=environment`; its parts are a Deployment, a Service and a Secret with the same name.
 
 program! {

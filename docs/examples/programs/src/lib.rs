@@ -1,5 +1,5 @@
-//! Programs after published ones for kube-runtime, reimplemented from their behaviour. Each compiles for both engines. If one source suffices, the two
-//! modules of a program differ only in their imports. `tests/e2e` runs both and compares the remaining objects; the README has a table.
+//! Reimplementations of published programs for kube-runtime, from their behaviour. Each compiles for both engines. If one source suffices, the
+//! two modules of a program differ only in their imports. `tests/e2e` runs both and compares the remaining objects; the README has a table.
 
 #[macro_use]
 mod both;

@@ -1,4 +1,5 @@
-//! Cleans up objects without an owner, after kube-rs's `secret_syncer`: each ConfigMap has a Secret with the same name, which only the finalizer deletes.
+//! Cleans up objects without an owner, like kube-rs's `secret_syncer`: each ConfigMap has a Secret with the same name, which only the finalizer
+//! deletes.
 
 program! {
     use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! One watch for several controllers, after kube-rs's `shared_stream_controllers`: pods are reflected once. One controller annotates each pod, another
-//! counts the pods that each ConfigMap owns.
+//! One watch for several controllers, as in kube-rs's `shared_stream_controllers`: pods are reflected once. One controller annotates each pod,
+//! another counts the pods that each ConfigMap owns.
 
 program! {
     use std::sync::Arc;

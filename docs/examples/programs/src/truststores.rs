@@ -1,4 +1,4 @@
-//! Gathers data from many objects, after operators of certificates: each ConfigMap with `kind=truststore` gets the certificates of all Secrets with
+//! Gathers data from many objects, like operators of certificates: each ConfigMap with `kind=truststore` gets the certificates of all Secrets with
 //! `kind=certificate`. The program watches only the metadata of the Secrets. It reports when its store is ready, and ends on a shutdown signal.
 
 program! {

@@ -1,6 +1,7 @@
 //! PURE. The next step of a rollout: the ReplicaSets to create, update and delete.
 //!
-//! The functions change copies of the sets. The plan contains each copy that differs from its original, and a status that is computed from the copies.
+//! The functions change copies of the sets. The plan contains each copy that differs from its original, and a status that is computed from the
+//! copies.
 
 use std::cmp::Reverse;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! PURE. Distributes the endpoints of a service over slices.
 //!
-//! Every node reads every write, so the plan prefers few writes to few slices: an endpoint stays in its slice, a slice that has to be written anyway is
-//! filled up, and new slices are created only for the remaining endpoints.
+//! Every node reads every write, so the plan prefers few writes to few slices: an endpoint stays in its slice, a slice that has to be written anyway
+//! is filled up, and new slices are created only for the remaining endpoints.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

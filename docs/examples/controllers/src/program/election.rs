@@ -29,8 +29,8 @@ impl Term {
         Self { leadership, probes }
     }
 
-    /// Binds `controller` to the term: it fills its caches immediately, reconciles while the term lasts, and then shuts down gracefully. A second signal
-    /// stops it immediately.
+    /// Binds `controller` to the term: it fills its caches immediately, reconciles while the term lasts, and then shuts down gracefully. A second
+    /// signal stops it immediately.
     pub fn bound<K>(&self, controller: Controller<K>) -> Controller<K>
     where
         K: Resource<DynamicType: Clone + Debug + Eq + Hash + Send + Sync + Unpin> + Send + Sync + 'static,
@@ -64,10 +64,12 @@ pub fn election(
         .build()
 }
 
-/// Runs `work` as a standby, which fills its caches until it leads. When `stop` completes the work shuts down gracefully, and then the lease is released.
+/// Runs `work` as a standby, which fills its caches until it leads. When `stop` completes the work shuts down gracefully, and then the lease is
+/// released.
 ///
 /// # Errors
-/// When leadership is lost before `stop` completes. The work has ended by then: it shut down gracefully, or was dropped before another replica can lead.
+/// When leadership is lost before `stop` completes. The work has ended by then: it shut down gracefully, or was dropped before another replica can
+/// lead.
 pub async fn as_leader<F: Future<Output = ()>>(
     mut election: Election,
     stop: impl Future<Output = ()>,
