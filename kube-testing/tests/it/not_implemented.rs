@@ -136,7 +136,7 @@ async fn what_is_not_done_is_answered_with_an_error_that_says_so() {
         "nothing was written"
     );
 
-    let (_, table) = README.split_once("| not done | answer |").expect("the table");
+    let (_, table) = README.split_once("| not implemented | response |").expect("the table");
     let (table, _) = table.trim_start().split_once("\n\n").expect("the end of the table");
     let rows: Vec<_> =
         table.lines().skip(1).filter_map(|line| line.split('|').nth(1)).map(str::trim).collect();
