@@ -17,9 +17,11 @@ mod http;
 mod leash;
 mod patience;
 mod ports;
+mod process;
 
 pub use crate::cluster::Cluster;
 pub use crate::front::Front;
 pub use crate::given::{Given, shared_kubeconfig};
 pub use crate::http::Reply;
 pub use crate::patience::eventually;
+pub use crate::process::Process;

@@ -5,6 +5,7 @@ mod own_cluster {
     use std::net::TcpStream;
     use std::time::Duration;
 
+    use e2e::Process;
     use k8s_openapi::api::coordination::v1::Lease;
     use k8s_openapi::api::core::v1::Service;
     use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -15,7 +16,7 @@ mod own_cluster {
     use tokio::task::spawn_blocking;
     use tokio::time::Instant;
 
-    use crate::process::Process;
+    use crate::process;
     use crate::world::{namespace, until};
 
     const LEASE: &str = "flyball-example-endpointslice";
@@ -34,7 +35,7 @@ mod own_cluster {
             arguments
                 .extend(["--leader-elect-retry-period=500ms", "--health-probe-bind-address=127.0.0.1:0"]);
             arguments.extend(periods);
-            Process::start(env!("CARGO_BIN_EXE_endpointslice"), name, &arguments)
+            process::start(env!("CARGO_BIN_EXE_endpointslice"), name, &arguments)
         }
 
         fn leases(&self) -> Api<Lease> {
@@ -67,8 +68,8 @@ mod own_cluster {
 
     /// Sends the readiness probe of a kubelet to the address that the program has printed.
     async fn is_ready(process: &Process) -> bool {
-        let said = process.said();
-        let address = said.lines().find_map(|line| line.strip_prefix("probes at "));
+        let output = process.output();
+        let address = output.lines().find_map(|line| line.strip_prefix("probes at "));
         let Some(address) = address.map(str::to_owned) else { return false };
         let ask = move || {
             let mut stream = TcpStream::connect(address)?;
@@ -96,8 +97,8 @@ mod own_cluster {
             play.create_service(&service).await;
             until(async || play.is_done(&service).await).await;
 
-            old.terminate();
-            assert_eq!(old.ended().await.code(), Some(0), "{}", old.said());
+            old.terminate().unwrap();
+            assert_eq!(process::ended(&old).await.code(), Some(0), "{}", old.output());
             let service = format!("after-{n}");
             play.create_service(&service).await;
             until(async || play.is_done(&service).await).await;
@@ -118,7 +119,7 @@ mod own_cluster {
         until(async || play.is_done("one").await).await;
         assert!(play.leader_is("first").await);
         let second = play.start("second", LONG);
-        until(async || second.said().contains("leads")).await;
+        until(async || second.output().contains("leads")).await;
 
         first.kill();
         play.create_service("two").await;
@@ -132,10 +133,10 @@ mod own_cluster {
 
         // After SIGTERM the leader releases its lease, so no process waits for the expiry.
         let third = play.start("third", LONG);
-        until(async || third.said().contains("leads")).await;
-        second.terminate();
+        until(async || third.output().contains("leads")).await;
+        second.terminate().unwrap();
         let told = Instant::now();
-        assert_eq!(second.ended().await.code(), Some(0), "{}", second.said());
+        assert_eq!(process::ended(&second).await.code(), Some(0), "{}", second.output());
         play.create_service("three").await;
         until(async || play.is_done("three").await).await;
         assert!(play.leader_is("third").await);
@@ -144,13 +145,13 @@ mod own_cluster {
         // Another client takes the lease before it has expired.
         let taken = Patch::Merge(json!({"spec": {"holderIdentity": "thief"}}));
         play.leases().patch(LEASE, &PatchParams::default(), &taken).await.unwrap();
-        assert_eq!(third.ended().await.code(), Some(1), "{}", third.said());
-        let last = third.said().lines().last().map(str::to_owned);
+        assert_eq!(process::ended(&third).await.code(), Some(1), "{}", third.output());
+        let last = third.output().lines().last().map(str::to_owned);
         assert_eq!(
             last.as_deref(),
             Some("endpointslice: leads no more: the lease was taken by \"thief\""),
             "{}",
-            third.said()
+            third.output()
         );
     }
 }

@@ -1,0 +1,107 @@
+//! A program under test as a child process.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use parking_lot::Mutex;
+
+/// A running program. Its standard error is written to a file. It is killed on drop.
+#[derive(Debug)]
+pub struct Process {
+    child: Mutex<Child>,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Starts `command`, and writes its standard error to `log`, which is truncated.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file cannot be created or the program cannot be started.
+    pub fn start(command: &mut Command, log: PathBuf) -> Result<Self> {
+        let errors = File::create(&log).with_context(|| log.display().to_string())?;
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
+        let child = command.spawn().with_context(|| format!("{command:?}"))?;
+        Ok(Self { child: Mutex::new(child), log })
+    }
+
+    /// What the program has written to its standard error; empty if the file cannot be read.
+    pub fn output(&self) -> String {
+        String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
+    }
+
+    /// Sends SIGKILL and waits for the end of the process.
+    pub fn kill(self) {}
+
+    /// Sends SIGTERM.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the process has ended and its exit status has been read.
+    pub fn terminate(&self) -> Result<()> {
+        let pid = self.child.lock().id().to_string();
+        let sent = Command::new("sh").args(["-c", "kill -TERM \"$1\"", "sh", &pid]).status()?;
+        ensure!(sent.success(), "SIGTERM to {pid}: {sent}");
+        Ok(())
+    }
+
+    /// The exit status, if the process has ended.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the system does not report the state of the process.
+    pub fn exit_status(&self) -> Result<Option<ExitStatus>> {
+        Ok(self.child.lock().try_wait()?)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let child = self.child.get_mut();
+        // It may have ended already.
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::patience::eventually;
+
+    const LIMIT: Duration = Duration::from_secs(30);
+
+    fn shell(script: &str, name: &str) -> Process {
+        let log = std::env::temp_dir().join(format!("flyball-process-{}-{name}", std::process::id()));
+        Process::start(Command::new("sh").args(["-c", script]), log).unwrap()
+    }
+
+    #[test]
+    fn sigterm_reaches_the_program_and_its_exit_status_is_reported() {
+        let process = shell(
+            "trap 'echo caught >&2; exit 7' TERM; echo ready >&2; while :; do sleep 0.01; done",
+            "term",
+        );
+        assert!(eventually(LIMIT, || process.output().contains("ready").then_some(())).is_some());
+        assert!(process.exit_status().unwrap().is_none());
+        process.terminate().unwrap();
+        let status = eventually(LIMIT, || process.exit_status().unwrap()).expect("it ends");
+        assert_eq!((status.code(), process.output().as_str()), (Some(7), "ready\ncaught\n"));
+        fs::remove_file(&process.log).unwrap();
+    }
+
+    #[test]
+    fn a_killed_program_is_gone_when_kill_returns() {
+        let process = shell("exec sleep 3600", "kill");
+        let (pid, log) = (process.child.lock().id(), process.log.clone());
+        process.kill();
+        let probe =
+            Command::new("sh").args(["-c", "kill -0 \"$1\" 2>/dev/null", "sh", &pid.to_string()]).status();
+        assert!(!probe.unwrap().success());
+        fs::remove_file(log).unwrap();
+    }
+}
