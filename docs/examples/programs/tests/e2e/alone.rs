@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use example_programs::{accounts, restarter, truststores};
+use example_programs::{accounts, restarter, shared_streams, truststores};
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kube::api::{Patch, PatchParams, PostParams};
@@ -14,7 +14,7 @@ use serde_json::{from_value, json};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use crate::life::World;
+use crate::life::{Life, World};
 use crate::memory::Memory;
 
 /// As an author of a mapper tests it: a store that is filled by hand.
@@ -59,6 +59,34 @@ async fn truststores_end_when_they_are_told_to() {
         assert!(timeout(Duration::from_secs(60), &mut running).await.is_err());
         end.notify_one();
         timeout(Duration::from_secs(5), running).await.expect("it ends").expect("without a panic");
+    }
+}
+
+/// The handle of a shared store delivers no deletions: a count of pods is out of date until something else changes.
+#[tokio::test(start_paused = true)]
+async fn a_deletion_is_not_delivered_by_a_shared_stream() {
+    let programs: [fn(Client) -> BoxFuture<'static, ()>; 2] = [
+        |client| Box::pin(shared_streams::kube_runtime::run(client)),
+        |client| Box::pin(shared_streams::flyball::run(client)),
+    ];
+    for run in programs {
+        let client = Memory.client().await;
+        let running = tokio::spawn(run(client.clone()));
+        let life = Life::new(client, Memory::SETTLED);
+        life.create::<ConfigMap>("owner", json!({})).await;
+        for name in ["one", "two"] {
+            life.create_owned::<Pod, ConfigMap>(name, "owner", json!({})).await;
+        }
+        let count = async || life.get::<ConfigMap>("owner").await.data.unwrap()["pods"].clone();
+        life.settle().await;
+        assert_eq!(count().await, "2");
+        life.delete::<Pod>("two").await;
+        life.settle().await;
+        assert_eq!(count().await, "2");
+        life.merge::<ConfigMap>("owner", json!({"data": {"touched": "yes"}})).await;
+        life.settle().await;
+        assert_eq!(count().await, "1");
+        running.abort();
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, join};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
@@ -38,6 +38,21 @@ pub(crate) trait World {
 
     /// How long any of these programs needs to be done.
     const SETTLED: Duration;
+
+    /// Whether the programs of both engines run at the same time, each in its own world.
+    const TOGETHER: bool = true;
+}
+
+/// A world for programs that see objects outside of namespaces: one engine runs after the other.
+pub(crate) struct InTurn<'a, W>(pub(crate) &'a W);
+
+impl<W: World> World for InTurn<'_, W> {
+    const SETTLED: Duration = W::SETTLED;
+    const TOGETHER: bool = false;
+
+    fn client(&self) -> impl Future<Output = Client> {
+        self.0.client()
+    }
 }
 
 /// A client that changes the cluster while the program runs.
@@ -56,8 +71,8 @@ pub(crate) async fn on_both<W: World>(
     flyball: impl FnOnce(Client) -> BoxFuture<'static, ()>,
     scenario: impl AsyncFn(&Life),
 ) -> Left {
-    let kubes = beside(world, kube_runtime, &scenario).await;
-    let ours = beside(world, flyball, &scenario).await;
+    let (kubes, ours) = (beside(world, kube_runtime, &scenario), beside(world, flyball, &scenario));
+    let (kubes, ours) = if W::TOGETHER { join(kubes, ours).await } else { (kubes.await, ours.await) };
     assert_eq!(ours, kubes);
     ours
 }
@@ -69,30 +84,25 @@ async fn beside<W: World>(
 ) -> Left {
     let client = world.client().await;
     let running = tokio::spawn(program(client.clone()));
-    let life = Life { client, settled: W::SETTLED };
+    let life = Life::new(client, W::SETTLED);
     life.settle().await;
     scenario(&life).await;
     life.settle().await;
     assert!(!running.is_finished(), "a program goes on");
     running.abort();
-    let mut left = Left::new();
-    life.gather::<ConfigMap>(&mut left).await;
-    life.gather::<Secret>(&mut left).await;
-    life.gather::<Service>(&mut left).await;
-    life.gather::<Pod>(&mut left).await;
-    life.gather::<Deployment>(&mut left).await;
-    life.gather::<StatefulSet>(&mut left).await;
-    life.gather::<Event>(&mut left).await;
-    life.name_versions(&mut left).await;
-    left
+    life.left().await
 }
 
 impl Life {
+    pub(crate) fn new(client: Client, settled: Duration) -> Self {
+        Self { client, settled }
+    }
+
     pub(crate) fn client(&self) -> Client {
         self.client.clone()
     }
 
-    fn api<K: Kind>(&self) -> Api<K> {
+    pub(crate) fn api<K: Kind>(&self) -> Api<K> {
         Api::default_namespaced(self.client.clone())
     }
 
@@ -133,6 +143,20 @@ impl Life {
 
     pub(crate) async fn get<K: Kind>(&self, name: &str) -> K {
         self.api::<K>().get(name).await.expect("it is there")
+    }
+
+    /// All objects of the namespace.
+    pub(crate) async fn left(&self) -> Left {
+        let mut left = Left::new();
+        self.gather::<ConfigMap>(&mut left).await;
+        self.gather::<Secret>(&mut left).await;
+        self.gather::<Service>(&mut left).await;
+        self.gather::<Pod>(&mut left).await;
+        self.gather::<Deployment>(&mut left).await;
+        self.gather::<StatefulSet>(&mut left).await;
+        self.gather::<Event>(&mut left).await;
+        self.name_versions(&mut left).await;
+        left
     }
 
     /// Without what a server makes up anew each time.

@@ -3,6 +3,31 @@
 
 #![forbid(unsafe_code)]
 
+/// Passes the scenarios to a macro that makes a test of each, by their module.
+macro_rules! each_scenario {
+    ($tests:ident) => {
+        $tests! {
+            scenarios:
+            accounts
+            config_map_generator
+            documents
+            environments
+            restarter
+            secret_syncer
+            shared_streams
+            truststores
+        }
+        $tests! {
+            reader_scenarios:
+            dynamic
+            events
+            multi
+            nodes
+            versions
+        }
+    };
+}
+
 mod alone;
 mod cluster;
 mod cost;

@@ -9,7 +9,6 @@ use k8s_openapi::api::events::v1::Event;
 use kube::Client;
 
 use crate::life::World;
-use crate::{reader_scenarios, scenarios};
 
 /// A server in memory for each program.
 pub(crate) struct Memory;
@@ -34,28 +33,9 @@ macro_rules! in_memory {
     ($scenarios:ident: $($program:ident)*) => {$(
         #[tokio::test(start_paused = true)]
         async fn $program() {
-            $scenarios::$program(&Memory).await;
+            crate::$scenarios::$program(&Memory).await;
         }
     )*};
 }
 
-in_memory! {
-    scenarios:
-    accounts
-    config_map_generator
-    documents
-    environments
-    restarter
-    secret_syncer
-    shared_streams
-    truststores
-}
-
-in_memory! {
-    reader_scenarios:
-    dynamic
-    events
-    multi
-    nodes
-    versions
-}
+each_scenario!(in_memory);

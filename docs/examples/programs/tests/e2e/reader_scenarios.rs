@@ -13,7 +13,7 @@ use kube::{Api, Client};
 use parking_lot::Mutex;
 use serde_json::{Value, from_value, json};
 
-use super::life::{Life, World, on_both};
+use super::life::{InTurn, Life, World, on_both};
 
 type Lines = Arc<Mutex<Vec<String>>>;
 
@@ -117,7 +117,7 @@ pub(crate) async fn multi(world: &impl World) {
 
 pub(crate) async fn nodes(world: &impl World) {
     let lines = printed(
-        world,
+        &InTurn(world),
         |client| kube_runtime::nodes(client).boxed(),
         |client| flyball::nodes(client).boxed(),
         async |life: &Life| {
@@ -142,7 +142,7 @@ pub(crate) async fn nodes(world: &impl World) {
 pub(crate) async fn versions(world: &impl World) {
     let answers = [Lines::default(), Lines::default()];
     let [of_kube, of_ours] = answers.clone();
-    // Asked again and again, as a web server is; each new answer is noted.
+    // Polled like a web server: a store of kube-runtime has no notification of changes. Each new answer is recorded.
     macro_rules! asking {
         ($engine:ident, $lines:ident) => {
             |client| {
@@ -155,6 +155,7 @@ pub(crate) async fn versions(world: &impl World) {
                             $lines.lock().push(new.clone());
                             answer = new;
                         }
+                        // Less than the scenario leaves between two changes, so that no answer is missed.
                         tokio::time::sleep(Duration::from_millis(100)).await;
                     }
                 })
