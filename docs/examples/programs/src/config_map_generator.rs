@@ -8,7 +8,7 @@ program! {
     use futures::StreamExt;
     use k8s_openapi::api::core::v1::{ConfigMap, Secret};
     use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
-    use kube::runtime::controller::Action;
+    use kube::runtime::controller::{self, Action};
     use kube::runtime::watcher;
     use kube::{Api, Client, Resource, ResourceExt};
 
@@ -17,12 +17,14 @@ program! {
         client: Client,
     }
 
-    /// Runs the controller until the future is dropped.
+    /// Runs the controller until SIGTERM or Ctrl-C, with at most two reconciles at once.
     pub async fn run(client: Client) {
         let secrets = Api::<Secret>::default_namespaced(client.clone());
         let config_maps = Api::<ConfigMap>::default_namespaced(client.clone());
         Controller::new(secrets, watcher::Config::default().labels("generate=true"))
             .owns(config_maps, watcher::Config::default())
+            .with_config(controller::Config::default().concurrency(2))
+            .shutdown_on_signal()
             .run(reconcile, error_policy, Arc::new(Context { client }))
             .for_each(|_| async {})
             .await;

@@ -1,5 +1,6 @@
 //! The cluster that all tests of this program share.
 
+use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::api::PostParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
+use tokio::time::{sleep, timeout};
 
 use crate::life::World;
 
@@ -19,12 +21,12 @@ impl World for Real {
     const SETTLED: Duration = Duration::from_secs(4);
 
     async fn client(&self) -> Client {
-        client_of_fresh_namespace().await
+        client_of_fresh_namespace(cluster().kubeconfig()).await
     }
 }
 
 /// Started by who asks first, with the collector of garbage; it ends with the process.
-fn cluster() -> &'static Cluster {
+pub(crate) fn cluster() -> &'static Cluster {
     static CLUSTER: OnceLock<Cluster> = OnceLock::new();
     CLUSTER.get_or_init(|| {
         let mut cluster = Cluster::start().expect("a cluster starts");
@@ -34,8 +36,8 @@ fn cluster() -> &'static Cluster {
 }
 
 /// A client whose default namespace nobody else uses.
-async fn client_of_fresh_namespace() -> Client {
-    let mut config = config_of("admin").await;
+pub(crate) async fn client_of_fresh_namespace(kubeconfig: &Path) -> Client {
+    let mut config = config_of(kubeconfig, "admin").await;
     let client = Client::try_from(config.clone()).expect("a client");
     let mut namespace = Namespace::default();
     namespace.metadata.generate_name = Some("programs-".to_owned());
@@ -44,15 +46,31 @@ async fn client_of_fresh_namespace() -> Client {
     Client::try_from(config).expect("a client")
 }
 
-/// The same namespace by one who may do nothing there.
-pub(crate) async fn as_nobody(client: &Client) -> Client {
-    let mut config = config_of("nobody").await;
-    client.default_namespace().clone_into(&mut config.default_namespace);
+/// A client of a user in a namespace. It returns each response of the server, also those that kube's client retries by default.
+pub(crate) async fn client_without_retries(kubeconfig: &Path, user: &str, namespace: &str) -> Client {
+    let mut config = config_of(kubeconfig, user).await;
+    config.default_retry = false;
+    namespace.clone_into(&mut config.default_namespace);
     Client::try_from(config).expect("a client")
 }
 
-async fn config_of(context: &str) -> Config {
-    let kubeconfig = Kubeconfig::read_from(cluster().kubeconfig()).expect("it is readable");
-    let options = KubeConfigOptions { context: Some(context.to_owned()), ..KubeConfigOptions::default() };
+async fn config_of(kubeconfig: &Path, user: &str) -> Config {
+    let kubeconfig = Kubeconfig::read_from(kubeconfig).expect("it is readable");
+    let options = KubeConfigOptions { context: Some(user.to_owned()), ..KubeConfigOptions::default() };
     Config::from_custom_kubeconfig(kubeconfig, &options).await.expect("it is complete")
+}
+
+/// Polls `is_so` until it returns true, for at most a minute: the state of a server and of processes comes without a notification.
+#[track_caller]
+pub(crate) fn until(is_so: impl AsyncFn() -> bool) -> impl Future<Output = ()> {
+    const LIMIT: Duration = Duration::from_secs(60);
+    let place = std::panic::Location::caller();
+    async move {
+        let polling = async {
+            while !is_so().await {
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        timeout(LIMIT, polling).await.unwrap_or_else(|_| panic!("{place}: not within {LIMIT:?}"));
+    }
 }

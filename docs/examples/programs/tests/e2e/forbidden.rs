@@ -1,20 +1,19 @@
 //! A program that may not read what it owns, until somebody lets it.
 
 mod own_cluster {
-    use std::time::Duration;
-
     use example_programs::config_map_generator;
-    use futures::future::BoxFuture;
+    use futures::future::{BoxFuture, join_all};
+    use hyper::Method;
     use k8s_openapi::api::core::v1::{ConfigMap, Secret};
     use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
-    use kube::api::PostParams;
-    use kube::{Api, Client};
+    use kube::api::{DeleteParams, PostParams};
+    use kube::{Api, Client, Config};
     use serde::Serialize;
     use serde_json::{Value, from_value, json};
-    use tokio::time::{sleep, timeout};
 
-    use crate::cluster::{Real, as_nobody};
+    use crate::cluster::{Real, client_without_retries, cluster, until};
     use crate::life::{Kind, World};
+    use crate::proxy::{Exchange, Proxy};
 
     async fn create<K: Kind + Serialize>(client: &Client, object: Value) {
         let object: K = from_value(object).unwrap();
@@ -38,25 +37,36 @@ mod own_cluster {
             |client| Box::pin(config_map_generator::kube_runtime::run(client)),
             |client| Box::pin(config_map_generator::flyball::run(client)),
         ];
-        for run in programs {
+        join_all(programs.map(async |run| {
             let client = Real.client().await;
+            let namespace = client.default_namespace();
             allow(&client, "secrets").await;
-            let running = tokio::spawn(run(as_nobody(&client).await));
+            let nobody = client_without_retries(cluster().kubeconfig(), "nobody", namespace).await;
+            let proxy = Proxy::start(nobody, None).await;
+            let mut config = Config::new(proxy.url().parse().unwrap());
+            namespace.clone_into(&mut config.default_namespace);
+            let running = tokio::spawn(run(Client::try_from(config).unwrap()));
             let labels = json!({"generate": "true"});
             create::<Secret>(&client, json!({"metadata": {"name": "a", "labels": labels}})).await;
-            sleep(Duration::from_secs(5)).await;
+            // A list or a watch of what it owns, and a request for one object.
+            let answers = |part: &str, status| {
+                let exchanges = proxy.exchanges();
+                let such = |one: &&Exchange| one.is(&Method::GET, part) && one.status() == Some(status);
+                exchanges.iter().filter(such).count()
+            };
+            until(async || answers("/configmaps?", 403) > 1 && answers("/configmaps/a", 403) > 1).await;
             let maps = Api::<ConfigMap>::default_namespaced(client.clone());
             assert!(maps.get_opt("a").await.unwrap().is_none(), "the role does not let it");
             assert!(!running.is_finished());
 
             allow(&client, "configmaps").await;
-            let made = async {
-                while maps.get_opt("a").await.unwrap().is_none() {
-                    sleep(Duration::from_millis(50)).await;
-                }
-            };
-            timeout(Duration::from_secs(60), made).await.expect("it is allowed now");
+            until(async || maps.get_opt("a").await.unwrap().is_some()).await;
+            // A deletion before the watch is back is not seen by either engine.
+            until(async || answers("/configmaps?&watch=", 200) > 0).await;
+            maps.delete("a", &DeleteParams::default()).await.unwrap();
+            until(async || maps.get_opt("a").await.unwrap().is_some()).await;
             running.abort();
-        }
+        }))
+        .await;
     }
 }

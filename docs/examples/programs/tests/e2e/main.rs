@@ -34,6 +34,8 @@ mod cost;
 mod forbidden;
 mod life;
 mod memory;
+mod processes;
+mod proxy;
 mod reader_scenarios;
 mod real;
 mod scenarios;
