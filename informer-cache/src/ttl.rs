@@ -32,6 +32,7 @@ pub use self::builder::TtlStoreBuilder;
 use self::deadlines::ExpiryQueue;
 pub use self::entry::TtlEntry;
 pub use self::snapshot::TtlSnapshot;
+use crate::table::record::cloned;
 use crate::{
     AnyIndex, Change, DuplicateIndex, Index, MissingIndex, Observer, Schema, SharedWriter, Subscription,
     Version, WriteOutcome,
@@ -182,7 +183,7 @@ where
         Q: Hash + Eq + ?Sized,
     {
         let snapshot = self.snapshot();
-        let objects = snapshot.by_index(index, value)?.cloned().collect();
+        let objects = cloned(snapshot.by_index(index, value)?);
         // Dropped here for the same reason as in `get`.
         drop(snapshot);
         Ok(objects)

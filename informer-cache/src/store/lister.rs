@@ -5,6 +5,7 @@ use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
 
+use crate::table::record::cloned;
 use crate::{Index, LabelIndex, MissingIndex, Selector, Store};
 
 /// Lists objects by scope and labels, from two indexes; made by [`Store::lister`].
@@ -55,7 +56,7 @@ where
     /// Returns an error if the store has no such label index.
     pub fn list(&self, selector: &Selector) -> Result<Vec<Arc<V>>, MissingIndex> {
         let view = self.store.snapshot();
-        let objects = view.select(&self.labels, selector)?.iter().cloned().collect();
+        let objects = cloned(view.select(&self.labels, selector)?.iter());
         // Dropped here, because the snapshot may hold the last references to old objects, and a panic of their drop during the return would leak the
         // result.
         drop(view);
@@ -73,7 +74,7 @@ where
     {
         let view = self.store.snapshot();
         let query = view.query().by_index(&self.scope, scope)?.select(&self.labels, selector)?;
-        let objects = query.iter().cloned().collect();
+        let objects = cloned(query.iter());
         drop(query);
         drop(view);
         Ok(objects)

@@ -4,6 +4,7 @@ use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
+use crate::table::record::cloned;
 use crate::{
     Index, IndexError, LabelIndex, Lister, MissingIndex, Schema, Snapshot, Store, StoreBuilder, Version,
 };
@@ -79,7 +80,7 @@ where
         Q: Hash + Eq + ?Sized,
     {
         let snapshot = self.snapshot();
-        let objects = snapshot.by_index(index, value)?.cloned().collect();
+        let objects = cloned(snapshot.by_index(index, value)?);
         // Dropped here, because the snapshot may hold the last references to old objects, and a panic of their drop during the return would leak the
         // result.
         drop(snapshot);

@@ -112,6 +112,7 @@ impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
         let ObjectReader { schema, seed, .. } = self.reader();
         let table = self.table();
         let row = table.find(arrived.hash, |key| *key == arrived.key);
+        row.inspect(|row| table.prefetch(*row));
         let old = row.and_then(|row| table.rows.get(row));
         let (new, key) = arrived.after(old);
         effects.key = key;

@@ -109,6 +109,12 @@ impl Column {
         }
     }
 
+    /// Loads the groups of a row into the cache of the CPU.
+    pub(super) fn prefetch(&self, row: u32) {
+        let first = self.names(row).first();
+        std::hint::black_box(first.map(|name| self.group(number(*name)).map(|group| group.value.hash)));
+    }
+
     /// Returns the rows for which the function failed.
     pub(crate) fn failures(&self) -> impl ExactSizeIterator<Item = (u32, &Arc<IndexError>)> {
         self.failed.iter()
