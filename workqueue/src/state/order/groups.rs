@@ -14,6 +14,7 @@
 //!    group before it has at most as many hand-outs left as its weight, and a group that enters later is placed after it.
 //! 6. *Room.* The limits of a group are those of the last add for it, refused or not, or those of a later refresh. So the check for room in
 //!    a group and the decision which adders to wake for it use the same number.
+//!
 //! A group's name stays in its record after the group is removed, until another group reuses the record: then the old
 //! name moves into the tag of the add that created the new group, to be dropped outside every lock.
 
