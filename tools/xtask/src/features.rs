@@ -10,7 +10,7 @@ use crate::workspace::{Package, Workspace, cargo};
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Test only primitives without features; check everything else.
+    /// Test only primitives without features, and no doc tests; check everything else.
     #[arg(long)]
     light: bool,
     /// Also check every other set of features.
@@ -45,7 +45,12 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         }
         for (at, features) in combinations(package).iter().enumerate() {
             let check = options.light && (at > 0 || !package.is_primitive());
-            let job: &[&str] = if check { &["check", "--all-targets"] } else { &["test"] };
+            let job: &[&str] = match check {
+                true => &["check", "--all-targets"],
+                // Without doc tests, which are the same for every set of features.
+                false if options.light => &["test", "--lib", "--tests"],
+                false => &["test"],
+            };
             let mut command = cargo();
             command.current_dir(&workspace.root).args(job).args(["--locked", "--quiet", "-p", &package.name]);
             command.args(["--no-default-features", "--features", &features.join(",")]);
