@@ -5,7 +5,7 @@
 //! place, however many indexes there are, and an update with the same index values changes only that place.
 //!
 //! **Plan, then commit.** Planning may run the equality and the order of keys and index values, which are the user's and may
-//! panic; it changes nothing. Committing runs no foreign code and cannot fail halfway. (The caller still holds the values that the commit replaces, or
+//! panic; it changes nothing. Committing runs no user code and cannot fail halfway. (The caller still holds the values that the commit replaces, or
 //! receives them, so the commit drops none either.)
 //!
 //! # Invariants

@@ -1,4 +1,5 @@
-//! The configuration of a reflector as data: what is serialized can be deserialized, and each rule rejects a file.
+//! The configuration of a reflector in JSON: it survives a round trip, unknown fields and malformed values are refused, and for each rule of
+//! `validate` one file breaks it.
 //!
 //! This is a separate binary: with `serde_json` in scope, the type of an empty list is ambiguous in the other tests.
 

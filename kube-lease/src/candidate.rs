@@ -41,7 +41,7 @@ use self::timing::JITTER_PERCENT;
 
 /// A candidate of an election, without a clock or requests of its own.
 ///
-/// Call [`step`](Self::step) when the time that the last step returned has come, and after every response.
+/// Call [`step`](Self::step) at the time that the previous call returned, and after every response.
 ///
 /// # Examples
 /// ```

@@ -62,7 +62,7 @@ pub struct Election {
 /// The outcome of [`Election::run`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ElectionOutcome<T> {
-    /// The work ended with this result: while this candidate led, or before, as a [standby](Election::run_as_standby).
+    /// The work ended with this result, either while this candidate led or, with [`run_as_standby`](Election::run_as_standby), before it led.
     Done(T),
     /// The leadership was lost; with the result of the work, if it ended within the stop grace.
     Lost(LossReason, Option<T>),

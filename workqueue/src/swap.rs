@@ -165,7 +165,7 @@ pub trait GetKeys: EndKeys {
     /// Waits for a key; `None` once the queue is closed.
     ///
     /// # Cancel safety
-    /// An implementation must ensure that dropping the future takes no key.
+    /// An implementation must ensure that no key is lost if the future is dropped before it completes.
     fn get(&self) -> impl Future<Output = Option<Self::Leased>> + Send;
 }
 

@@ -219,8 +219,8 @@ where
     ///
     /// The policy counts the consecutive conflicts of each key. The count ends when the key succeeds or is given up, also
     /// by the queue's [dead letters](flyball_workqueue::QueueBuilder::give_up_after); if the key was added in the meantime,
-    /// the count ends at the next of these events. A key has one open wait: if it is added, runs before the wait is over
-    /// and conflicts again, neither the count nor the end of the wait changes.
+    /// the count ends at the next of these events. There is at most one open wait per key. If the key is added again and runs before that wait is
+    /// over, another conflict changes neither the count nor the end of the wait.
     ///
     /// Use a policy with jitter if two writers conflict with each other, so that they do not retry at the same time.
     ///

@@ -9,8 +9,8 @@ use std::time::Duration;
 /// All three variants are retried after the delay of the queue's limiter, unless the controller
 /// [classifies](crate::Controller::classify) them.
 ///
-/// A reconcile that wraps another one can pass on its failure: if a reconcile returns a `ReconcileError` as its error, that
-/// error becomes its failure.
+/// If a reconcile returns a `ReconcileError` as its error, that value becomes the failure and is not wrapped again. So a reconcile that wraps another
+/// one can pass on the inner failure.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ReconcileError {

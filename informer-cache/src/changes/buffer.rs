@@ -215,7 +215,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
         }
     }
 
-    /// Merges changes into the entries that [`find`](Self::find) found, and wakes the subscriber. Runs no foreign code. The caller keeps the changes alive;
+    /// Merges changes into the entries that [`find`](Self::find) found, and wakes the subscriber. Runs no user code. The caller keeps the changes alive;
     /// after releasing every lock it wakes `wakers` and drops `dropped`.
     ///
     /// A write may take several calls; `last` marks the one that completes it. Returns whether the subscriber still exists.

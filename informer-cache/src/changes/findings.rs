@@ -10,8 +10,8 @@ use crate::changes::selection::Crossing;
 use crate::signal::wakers::Wakers;
 use crate::table::{KeyWrite, Table};
 
-/// The effects of a write on each subscription, found before the write commits. Empty if every subscription covers all objects and the write adds
-/// none: changes other than additions find their pending entries by name and need no lookup.
+/// The effects of a write on each subscription, found before the write commits. Empty if every subscription covers all objects and the write adds no
+/// object. Only an addition looks for its pending entry by comparing keys; the entry of any other change has the same name (the same `Arc`).
 #[derive(Default)]
 pub(crate) struct Findings(Vec<Option<Finding>>);
 

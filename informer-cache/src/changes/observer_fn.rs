@@ -79,7 +79,7 @@ impl<K, V> ObserverFn<K, V> {
     }
 }
 
-/// Dropping the function runs foreign code, too: the destructors of its captures.
+/// Dropping the function runs user code, too: the destructors of its captures.
 impl<K, V> Drop for ObserverFn<K, V> {
     fn drop(&mut self) {
         let function = self.function.take();

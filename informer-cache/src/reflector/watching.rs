@@ -163,8 +163,8 @@ impl Reflector {
     /// Handles the end of a plain watch by an error.
     fn watch_lost(&mut self, kind: SourceErrorKind, then: Then, now: Nanos, random: u64) {
         if kind == SourceErrorKind::Expired && self.version == self.listed {
-            // The source lists a version that it rejects for the watch, and a list "not older than" this version may return the same version every
-            // time.
+            // The source returned this version from a list, and then rejected it for the watch. Another list "not older than" it may return the same
+            // version every time.
             self.unusable = true;
         }
         self.wait(BackoffCause::Failed(kind), then, now, random);

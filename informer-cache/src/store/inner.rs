@@ -14,8 +14,8 @@
 //! 1. **Prepare**, no lock: run the owner's functions (key, version, identity, index values), which may panic or read the store, and compare keys and
 //!    index values with those of the current table. Nothing has changed yet.
 //! 2. **Find**, one buffer's lock after the other: look up the pending entries of the keys. Keys are compared here, too.
-//! 3. **Commit**, under `published`: no foreign code. (A write of many keys builds its table outside the lock, and `published` is held for a swap.)
-//! 4. **Fan out**, one buffer's lock after the other: no foreign code. This comes after step 3, so that a subscriber that receives a change finds it
+//! 3. **Commit**, under `published`: no user code. (A write of many keys builds its table outside the lock, and `published` is held for a swap.)
+//! 4. **Fan out**, one buffer's lock after the other: no user code. This comes after step 3, so that a subscriber that receives a change finds it
 //!    in the store.
 //! 5. **Notify and clean up**, no lock: call the observers, wake tasks, drop the replaced objects.
 //!

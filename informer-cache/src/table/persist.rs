@@ -8,7 +8,7 @@
 //! | [`Sorted`] | numbers | position, in an order that the caller maintains |
 //!
 //! Only a vector holds items with reference counts; the others hold plain numbers, so copying a shared page of them only copies memory. None of them
-//! runs foreign code, except a function that the caller passes to a search; a panic of this function changes nothing.
+//! runs user code, except a function that the caller passes to a search; a panic of this function changes nothing.
 //!
 //! Nodes that are not shared are changed in place, by `Arc::make_mut` at every node. Nodes are shared only because of snapshots.
 

@@ -182,7 +182,7 @@ impl Plan {
         self.order.extend(edits.into_iter().map(|edit| (at, edit)));
     }
 
-    /// Carries out the plan for a row. Runs no foreign code.
+    /// Carries out the plan for a row. Runs no user code.
     pub(crate) fn carry_out(&mut self, columns: &mut [Arc<Column>], row: u32, garbage: &mut Garbage) {
         if self.edits.is_empty() {
             return;

@@ -76,7 +76,7 @@ impl<K: Eq + Hash, V: 'static> RelistDiff<K, V> {
         Self { base, unchanged: Bits::new(end), slots: vec![0; end as usize], listed: Vec::new() }
     }
 
-    /// Returns the writes from the base to exactly the list, and empties the list. Runs no foreign code. O(listed), and O(base) for deleted objects.
+    /// Returns the writes from the base to exactly the list, and empties the list. Runs no user code. O(listed), and O(base) for deleted objects.
     pub(crate) fn writes(&mut self) -> Vec<KeyWrite<K, V>> {
         let mut kept = self.unchanged.clone();
         let stored = self.listed.iter().filter_map(|listed| listed.stored);

@@ -65,9 +65,9 @@ where
     ///
     /// The future calls `f`, on the thread that polls it, and completes when the store is closed; code after its `await` can run once at that point. A panic
     /// of `f` is [counted](HandlerRegistration::panic_count), and the change that caused it counts as processed: `f` is called with the next change, and
-    /// tasks that wait until it has [caught up](HandlerRegistration::initial_processed) do not wait forever. A panic of the schema's identity or of a
-    /// filter, while a change is assembled, propagates through the future, as through [`next`](Self::next); polled again, the future continues with that
-    /// change.
+    /// tasks that wait until it has [caught up](HandlerRegistration::initial_processed) do not wait forever. If the function of
+    /// [`with_identity`](crate::Schema::with_identity) or a filter panics while a change is assembled, the panic propagates to the caller that polls the
+    /// future, as with [`next`](Self::next). If the future is polled again, it continues with that change.
     ///
     /// # Examples
     /// ```
@@ -150,7 +150,7 @@ impl HandlerRegistration {
 }
 
 impl Shared {
-    /// Calls foreign code and counts its panic.
+    /// Calls user code, and counts a panic in it.
     fn isolate(&self, foreign: impl FnOnce()) {
         if caught(foreign).is_none() {
             // Ordering: Relaxed, because the counter publishes no other memory.

@@ -211,7 +211,7 @@ where
         self.buffer.check()
     }
 
-    /// Advances one step at a time. A panic of foreign code in a step loses no change.
+    /// Advances one step at a time. A panic of user code in a step loses no change.
     fn take(&mut self, waker: Option<&Waker>) -> Poll<Taken<K, V>> {
         let mut resynced = false;
         let mut steps = 0;

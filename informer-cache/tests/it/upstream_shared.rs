@@ -554,8 +554,8 @@ fn what_a_consumer_is_behind_by_is_bounded_by_the_keys() {
     while sleeping[1].try_next().is_some() {}
     for version in EVENTS..2 * EVENTS {
         happens(version);
-        // Four objects at most for each key: the newest one, the one that was delivered, and the first and the last known state of that
-        // object's deletion.
+        // At most four objects per key: the newest one, the one that the subscriber received, and the last states at the first and at the latest
+        // deletion since then.
         assert!(objects() <= 40, "{} objects", objects());
         assert!(sleeping.iter().all(|changes| changes.pending() <= 10));
     }

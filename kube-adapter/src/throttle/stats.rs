@@ -65,7 +65,7 @@ impl StatsCounters {
 
     fn breaks_the_silence(&self, now: Nanos) -> bool {
         let (now, until) = (now.get(), (now + SILENCE).get());
-        // Ordering: as above. If several threads update at once, the exchange of one succeeds.
+        // Ordering: as above. If several threads get here at once, only one thread's `compare_exchange` succeeds.
         let quiet_until = self.quiet_until.load(Ordering::Relaxed);
         if now < quiet_until {
             return false;

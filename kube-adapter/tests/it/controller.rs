@@ -182,7 +182,8 @@ async fn a_change_waits_until_it_is_quiet_but_not_for_ever() {
     let mut reconciles = noting(Controller::for_shared(&world.informer).with_config(config), &runs);
     // Initial objects are not debounced.
     assert_eq!(told(&during(&mut reconciles, SECOND / 10).await), ["a"]);
-    // One change per half second, for nine seconds: the maximum wait is over after 5 s, and again later.
+    // One change per half second, for nine seconds: the maximum wait forces a run after 5 s, and the last run follows one quiet second after the last
+    // change.
     for _ in 0..18 {
         world.server.put(map("default/a"));
         during(&mut reconciles, SECOND / 2).await;

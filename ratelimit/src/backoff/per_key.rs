@@ -53,7 +53,8 @@ struct Slot<K, V> {
 }
 
 impl<K, V> PerKey<K, V> {
-    /// Creates a map for waits of up to `longest_wait`: a key is kept for a further time after such a wait.
+    /// Creates a map for waits of up to `longest_wait`. An idle key is kept for that time, and then for as long again, or for `SHORTEST_DEFAULT_REST`
+    /// if that is longer.
     pub(crate) fn new(longest_wait: Duration) -> Self {
         let rest = longest_wait.max(SHORTEST_DEFAULT_REST);
         Self {

@@ -106,7 +106,7 @@ impl LockedBucket {
         self.scale = Some(scale);
         self.base = self.bucket.full_at() as i128 - value;
         let rate = i128::from(scale.rate());
-        // Before `Nanos::MAX`, at which all debts are due, because a word cannot represent the horizon.
+        // An epoch excludes `Nanos::MAX`. At that time even a debt up to the horizon is due, and a word cannot represent the horizon.
         let clamped = |nanos: i128| Nanos::new(nanos.clamp(0, i128::from(u64::MAX) - 1) as u64);
         self.first = clamped((self.base.max(0) as u128).div_ceil(rate as u128) as i128);
         self.last = clamped((self.base + LATEST) / rate);

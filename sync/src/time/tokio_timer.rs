@@ -27,7 +27,7 @@ use crate::{Clock, Nanos, ThreadTimer, Timer};
 ///
 /// | guarded by `sleep` | |
 /// |---|---|
-/// | the alarm | removed while it is being set, so that no foreign code runs under the lock: setting an alarm clones, drops and sometimes wakes wakers |
+/// | the alarm | removed while it is being set, so that no user code runs under the lock: setting an alarm clones, drops and sometimes wakes wakers |
 ///
 /// # After the runtime has shut down
 /// A runtime that has been shut down, or was built without `enable_time`, serves no alarms. A task on another runtime,

@@ -72,7 +72,7 @@ impl Fault {
 
     /// Returns the changed files with their new text, or an error if a text does not occur exactly once.
     ///
-    /// Every text is searched in the original file, so the order of the edits does not matter.
+    /// The text of every edit is looked up in the original file, so the order of the edits does not matter.
     pub(crate) fn apply(&self, read: impl Fn(&Path) -> Option<String>) -> Result<Edited, String> {
         let mut edited = Edited::new();
         for file in self.files() {

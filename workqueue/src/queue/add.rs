@@ -45,8 +45,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         self.add_tagged(key, tag)
     }
 
-    /// Like [`add`](Self::add), but takes the key by reference and clones it only if it is absent. So adding a
-    /// duplicate costs neither an allocation nor a reference count.
+    /// Like [`add`](Self::add), but takes the key by reference and clones it only if it is absent. So adding a duplicate neither allocates nor
+    /// increments a reference count.
     ///
     /// # Errors
     /// Returns the reason why the key was not added, as for `add`.

@@ -146,7 +146,7 @@ impl Adders {
         Signals { some: 0, all }
     }
 
-    /// Moves the wakers of tasks to notify to the batch. Returns whether there are more than fit.
+    /// Moves into the batch the wakers of the tasks that must be notified. Returns whether there are more than fit.
     pub(crate) fn fill_batch(&mut self, batch: &mut WakeBatch) -> bool {
         let lines = &mut self.lines;
         self.active.iter().fold(false, |more, line| lines[*line as usize].tasks.fill_batch(batch) | more)

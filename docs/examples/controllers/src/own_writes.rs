@@ -49,7 +49,7 @@ impl<K: Resource + Send + Sync + 'static> OwnWrites<K> {
         *known = version.max(*known);
     }
 
-    /// Stores that the API server has accepted the deletion of `object`.
+    /// Records that the API server has accepted the deletion of `object`.
     pub fn deleted(&self, object: &K) {
         if let Ok(key) = object_key(object) {
             self.deleted.lock().insert(key, uid_of(object).to_owned());

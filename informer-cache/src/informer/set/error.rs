@@ -44,7 +44,7 @@ pub enum InformerStartError {
 /// The first difference between the configuration of an informer in use and the requested one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigDifference {
-    /// The name of a different setting of the [`ReflectorConfig`](crate::ReflectorConfig).
+    /// The name of the first setting of the [`ReflectorConfig`](crate::ReflectorConfig) that differs.
     Reflector(&'static str),
     /// The informer in use has no index of this name and type of values.
     Index(&'static str),

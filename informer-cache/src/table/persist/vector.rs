@@ -22,7 +22,7 @@ const LEAF: usize = 32;
 /// The number of leaves of a branch.
 const BRANCH: usize = 64;
 
-/// A persistent sparse vector; see the [module](self). Cloning an item must run no foreign code.
+/// A persistent sparse vector; see the [module](self). Cloning an item must run no user code.
 pub(crate) struct Vector<T> {
     root: Vec<Option<Arc<Branch<T>>>>,
     len: usize,

@@ -22,7 +22,7 @@ impl NameRule {
         }
     }
 
-    /// Returns the error of a name. With `prefix` it is the prefix of a generated name, which may end with a dash.
+    /// Returns why a name is invalid, or `None` if it is valid. With `prefix` it is the prefix of a generated name, which may end with a dash.
     pub(crate) fn problem(self, name: &str, prefix: bool) -> Option<String> {
         let masked = if prefix && name.ends_with('-') {
             format!("{}a", name.trim_end_matches('-'))

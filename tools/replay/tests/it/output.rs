@@ -109,7 +109,7 @@ fn a_cluster_that_settled_on_something_else_is_not_converged() {
 
 #[test]
 fn a_fault_that_never_fired_is_an_error() {
-    // A trace without events has no opportunity to cut a watch.
+    // The fault `drops` cuts watches at events, so it cannot fire in a trace without events.
     let mut lines = small();
     lines.drain(6..9);
     let path = written("no-events.jsonl", &lines);

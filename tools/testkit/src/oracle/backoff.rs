@@ -1,4 +1,4 @@
-//! The oracle of a backoff that counts a key once per backoff: one open backoff per key.
+//! The oracle of a backoff policy with one open wait per key: failures before the end of that wait are not counted.
 
 use std::time::Duration;
 

@@ -178,7 +178,7 @@ macro_rules! controller_throughput {
     };
 }
 
-/// The same at a rate that all parties can sustain.
+/// The controller's latency at a fixed rate of changes that every compared implementation can sustain.
 macro_rules! controller_latency {
     ($name:literal, $workers:literal) => {
         measurement(

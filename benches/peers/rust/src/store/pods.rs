@@ -1,7 +1,7 @@
 //! The objects of every run: pods reduced to the fields that the indexes need, 104 bytes in Rust and in Go.
 //!
-//! 100 pods per node, 100 namespaces, two labels each (200 pods per `app`, ten `stage`s), a unique uid. Objects with
-//! the same value share its text, and a newer state shares the texts of the older one, as Go's strings do.
+//! 100 pods per node, 100 namespaces, two labels each (200 pods per `app`, ten `stage`s), a unique uid. Objects with equal field values share one
+//! string per value, and a newer state shares the strings of the older one, as in Go.
 
 use std::sync::Arc;
 
