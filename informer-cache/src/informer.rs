@@ -286,7 +286,7 @@ where
     }
 
     /// Returns the signal that the run future has ended.
-    pub(crate) fn over(&self) -> Arc<Synced> {
+    pub(crate) fn ended_signal(&self) -> Arc<Synced> {
         self.shared.stopped.clone()
     }
 }

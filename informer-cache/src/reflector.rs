@@ -97,7 +97,7 @@ pub struct Reflector {
     /// The one immediate list after an unusable version has been requested.
     retried: bool,
     /// The number of failed requests since the last wait or published list. Only for `check`.
-    spared: u8,
+    failures_without_wait: u8,
     /// The first and last internal error of the series that is being tolerated.
     internal: Option<(Nanos, Nanos)>,
     lists: u64,
@@ -123,14 +123,14 @@ enum State {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Listing {
-    asked: ListVersion,
+    requested: ListVersion,
     /// The list is requested in one piece, because a continuation has expired.
     full: bool,
     /// The lowest version of the pages so far; a watch from this version misses nothing. `None` before the first page.
     oldest: Option<Version>,
     continuation: Option<String>,
     /// All continuations of this list so far.
-    asked_for: BTreeSet<String>,
+    continuations: BTreeSet<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,7 +169,7 @@ impl Reflector {
             paged: false,
             stream_missed: false,
             retried: false,
-            spared: 0,
+            failures_without_wait: 0,
             internal: None,
             lists: 0,
             watch_restarts: 0,
@@ -288,21 +288,21 @@ impl Reflector {
         self.listed = version;
         self.unusable = false;
         self.retried = false;
-        self.spared = 0;
+        self.failures_without_wait = 0;
         self.lists += 1;
     }
 
     fn wait(&mut self, cause: BackoffCause, then: Then, now: Nanos, random: u64) {
-        self.deadline = now + self.backoff.failed(asked_for(cause), now, random);
+        self.deadline = now + self.backoff.failed(requested_wait(cause), now, random);
         self.retried = false;
-        self.spared = 0;
+        self.failures_without_wait = 0;
         self.state = State::Waiting { cause, then };
     }
 
     /// Sets the length of the wait that has begun to `wait`, or to the time that the source has asked for if that is longer.
     pub(crate) fn wait_for(&mut self, wait: Duration, now: Nanos) {
         if let State::Waiting { cause, .. } = &self.state {
-            self.deadline = now + wait.max(asked_for(*cause));
+            self.deadline = now + wait.max(requested_wait(*cause));
         }
     }
 
@@ -315,7 +315,7 @@ impl Reflector {
         let demand =
             |holds: bool, claim: &str| if holds { Ok(()) } else { Err(format!("{claim}: {self:?}")) };
         demand(self.listed <= self.version, "2: the version is below the version of the last list")?;
-        demand(self.spared <= 4, "5: a fifth request would fail without a wait")?;
+        demand(self.failures_without_wait <= 4, "5: a fifth request would fail without a wait")?;
         demand(!self.retried || self.unusable, "7: the most recent list is requested without need")?;
         match &self.state {
             State::Listing(listing) => {
@@ -323,7 +323,10 @@ impl Reflector {
                     listing.oldest.is_some() == listing.continuation.is_some(),
                     "3: a first page and a continuation exist only together",
                 )?;
-                demand((listing.asked == ListVersion::MostRecent) == self.unusable, "7: wrong list version")?;
+                demand(
+                    (listing.requested == ListVersion::MostRecent) == self.unusable,
+                    "7: wrong list version",
+                )?;
             }
             State::Opening(request) if request.streaming_list => {
                 demand(self.config.streaming_lists && !self.stream_missed, "streaming lists are disabled")?;
@@ -342,7 +345,7 @@ impl Reflector {
             }
             State::Waiting { then, .. } => {
                 demand(*then == Then::List || self.lists > 0, "4: a wait for a watch without a list")?;
-                demand(self.spared == 0 && !self.retried, "5: a wait resets no counter")?;
+                demand(self.failures_without_wait == 0 && !self.retried, "5: a wait resets no counter")?;
             }
         }
         demand(
@@ -353,7 +356,7 @@ impl Reflector {
 }
 
 /// Returns the minimum wait that the source has requested.
-fn asked_for(cause: BackoffCause) -> Duration {
+fn requested_wait(cause: BackoffCause) -> Duration {
     match cause {
         BackoffCause::Failed(SourceErrorKind::TooManyRequests { retry_after }) => {
             retry_after.unwrap_or_default()

@@ -175,7 +175,7 @@ impl<K, V> Table<K, V> {
     /// Converts values of another index set to those of this table. For an index that is in both sets, the function is not called again.
     pub(crate) fn renew(
         &self,
-        (before, mut said): (&IndexSet<V>, AllValues),
+        (before, mut new): (&IndexSet<V>, AllValues),
         row: Option<u32>,
         object: &V,
         seed: &Seed,
@@ -185,7 +185,7 @@ impl<K, V> Table<K, V> {
     {
         let indexes = self.columns.iter().zip(&self.index_set.indexes);
         let values = indexes.map(|(column, index)| match before.place(index) {
-            Some(at) => said.get_mut(at).map_or(Values::Kept, |said| std::mem::replace(said, Values::Kept)),
+            Some(at) => new.get_mut(at).map_or(Values::Kept, |new| std::mem::replace(new, Values::Kept)),
             None => index.values(column, row, object, seed),
         });
         values.collect()

@@ -214,7 +214,7 @@ where
         self.store.check()?;
         let view = self.store.snapshot();
         let mut expiring = view.objects().filter(|timed| timed.expires_at().is_some());
-        match expiring.find(|timed| !self.shared.expiry.is_settled(timed.place())) {
+        match expiring.find(|timed| !self.shared.expiry.is_complete(timed.place())) {
             Some(timed) => Err(format!("{:?} is stored, but not in the expiry queue", timed.place())),
             None => Ok(()),
         }
@@ -257,7 +257,7 @@ where
         let now = self.shared.clock.now();
         let (timed, key) = self.timed(object, now, ttl);
         self.take_expired(&*key, now);
-        let written = self.shared.expiry.settle_after(timed.place());
+        let written = self.shared.expiry.complete_after(timed.place());
         let outcome = self.store.upsert(timed);
         drop(written);
         self.sweep_along(now);
@@ -302,7 +302,7 @@ where
         self.sweep_first(now);
         let expiry = &self.shared.expiry;
         let timed: Vec<_> = listed.into_iter().map(|(ttl, object)| self.timed(object, now, ttl).0).collect();
-        let written: Vec<_> = timed.iter().map(|timed| expiry.settle_after(timed.place())).collect();
+        let written: Vec<_> = timed.iter().map(|timed| expiry.complete_after(timed.place())).collect();
         let changes = self.store.replace(timed, Version::new(expiry.ticket()));
         drop(written);
         changes

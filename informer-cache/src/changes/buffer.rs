@@ -6,10 +6,10 @@
 //! | `waker` | the waker of a waiting subscriber; the call that wakes the subscriber takes it |
 //! | `version` | the store's version up to which every change has been merged |
 //! | `revision` | the revision of the table up to which every change has been merged, or, if no later change has been merged, the revision of the subscriber's snapshot |
-//! | `awaits` | the subscriber waits for the end of the merge in progress, whether that merge makes a change pending or not |
+//! | `awaits_merge` | the subscriber waits for the end of the merge in progress, whether that merge makes a change pending or not |
 //! | `until` | the ticket below which every change is part of the initial state; `None` until the store has had its first list |
 //! | `idle` | the subscriber's last request found no pending change |
-//! | `behind` | the `initial_processed` signal has no outcome yet; the code that unsets this field sets the outcome, under this lock or, for a request of the subscriber, after it |
+//! | `signal_pending` | the `initial_processed` signal has no outcome yet; the code that unsets this field sets the outcome, under this lock or, for a request of the subscriber, after it |
 //! | `ended` | no more changes will come; the subscriber still receives the pending ones |
 //! | `detached` | the subscriber was dropped; changes are ignored |
 //! | `lost` | capacity was exceeded: the changes pending at that moment, which the subscriber drops; changes are ignored until it restarts |
@@ -60,8 +60,8 @@ struct BufferState<K, V> {
     revision: u64,
     until: Option<Ticket>,
     idle: bool,
-    awaits: bool,
-    behind: bool,
+    awaits_merge: bool,
+    signal_pending: bool,
     ended: bool,
     detached: bool,
     lost: Option<Pending<K, V>>,
@@ -69,15 +69,15 @@ struct BufferState<K, V> {
 
 impl<K, V> BufferState<K, V> {
     /// Records that the subscriber has processed every received change and asks for the next. Returns whether this completes the initial state.
-    fn asked(&mut self) -> bool {
+    fn record_request(&mut self) -> bool {
         self.idle = self.pending.is_empty();
-        self.got_through()
+        self.take_initial_complete()
     }
 
     /// Returns whether the initial state is complete, given that the subscriber has processed every change it received. Returns true at most once.
-    fn got_through(&mut self) -> bool {
+    fn take_initial_complete(&mut self) -> bool {
         let through = self.lost.is_none() && self.until.is_some_and(|until| self.pending.oldest() >= until);
-        through && std::mem::take(&mut self.behind)
+        through && std::mem::take(&mut self.signal_pending)
     }
 }
 
@@ -134,8 +134,8 @@ impl<K, V> SubscriptionBuffer<K, V> {
         let pending = Pending::new();
         let until = listed.then(|| pending.next());
         let initial_processed = Arc::<Synced>::default();
-        let behind = listed || !ended;
-        if !behind {
+        let signal_pending = listed || !ended;
+        if !signal_pending {
             // There is no waiter yet, so this collects no waker.
             initial_processed.end(Err(Stopped), &mut Wakers::default());
         }
@@ -146,8 +146,8 @@ impl<K, V> SubscriptionBuffer<K, V> {
             revision: table.revision,
             until,
             idle: false,
-            awaits: false,
-            behind,
+            awaits_merge: false,
+            signal_pending,
             ended,
             detached: false,
             lost: None,
@@ -164,7 +164,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
     /// that no write commits during this call. A merge may be in progress; the rest of it skips this buffer.
     pub(crate) fn restart(&self, table: &Table<K, V>, listed: bool, ended: bool) -> impl Sized + use<K, V> {
         let mut state = self.state.lock();
-        let pending = state.pending.begin_anew();
+        let pending = state.pending.take_all();
         state.until = listed.then(|| state.pending.next());
         (state.version, state.revision) = (table.version, table.revision);
         (state.ended, state.idle) = (ended, false);
@@ -208,7 +208,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
             _ if !state.pending.is_empty() || state.lost.is_some() => Some(Settled::Pending),
             Ordering::Equal => Some(Settled::Yes(())),
             Ordering::Less => {
-                state.awaits = true;
+                state.awaits_merge = true;
                 Some(Settled::Behind)
             }
             Ordering::Greater => None,
@@ -249,7 +249,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
             }
             if state.pending.len() > self.most {
                 // The subscriber drops these changes, so that the writer does not pay for the drops.
-                let lost = state.pending.begin_anew();
+                let lost = state.pending.take_all();
                 state.lost = Some(lost);
             }
             if changes.peek().is_none() {
@@ -262,7 +262,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
         if revision >= state.revision {
             (state.version, state.revision) = (version, revision);
         }
-        if std::mem::take(&mut state.awaits) {
+        if std::mem::take(&mut state.awaits_merge) {
             wakers.extend(state.waker.take());
         }
         // A subscription whose index was removed has ended, and receives nothing of the list.
@@ -272,7 +272,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
             // Wakes the task even if the list makes no change pending, because the task may wait for the end of the initial state and not only for `next`.
             wakers.extend(state.waker.take());
         }
-        if state.idle && state.got_through() {
+        if state.idle && state.take_initial_complete() {
             self.initial_processed.end(Ok(()), wakers);
         }
         true
@@ -281,7 +281,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
     /// Takes the oldest pending change. The call means that the subscriber has processed every change it received before.
     pub(crate) fn pop(&self) -> Popped<K, V> {
         let mut state = self.state.lock();
-        let initial_processed = state.asked();
+        let initial_processed = state.record_request();
         let (version, ended) = (state.version, state.ended);
         let popped = match state.pending.pop() {
             Some((ticket, change)) => Popped::Change(ticket, change),
@@ -299,7 +299,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
     /// Like [`pop`](Self::pop), but if no change is pending, stores `waker` and wakes it once a change is pending. Returns the waker it replaces.
     pub(crate) fn pop_or_wait(&self, waker: Waker) -> (Popped<K, V>, Option<Waker>) {
         let mut state = self.state.lock();
-        let initial_processed = state.asked();
+        let initial_processed = state.record_request();
         let (version, ended) = (state.version, state.ended);
         // In one critical section: a change merged between the check and the registration would wake no task.
         let popped = match state.pending.pop() {
@@ -327,11 +327,11 @@ impl<K, V> SubscriptionBuffer<K, V> {
         self.state.lock().pending.find(hash, eq).is_some()
     }
 
-    /// Returns whether every change of the initial state has been taken and delivered. `in_hands` is the ticket of a change that was taken and is not
-    /// delivered yet. O(1).
-    pub(crate) fn is_initial_delivered(&self, in_hands: Option<Ticket>) -> bool {
+    /// Returns whether every change of the initial state has been taken and delivered. `undelivered` is the ticket of a change that was taken and is
+    /// not delivered yet. O(1).
+    pub(crate) fn is_initial_delivered(&self, undelivered: Option<Ticket>) -> bool {
         let state = self.state.lock();
-        let oldest = in_hands.unwrap_or_else(|| state.pending.oldest());
+        let oldest = undelivered.unwrap_or_else(|| state.pending.oldest());
         state.lost.is_none() && state.until.is_some_and(|until| oldest >= until)
     }
 
@@ -346,7 +346,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
         let mut state = self.state.lock();
         state.ended = true;
         wakers.extend(state.waker.take());
-        if state.until.is_none() && std::mem::take(&mut state.behind) {
+        if state.until.is_none() && std::mem::take(&mut state.signal_pending) {
             self.initial_processed.end(Err(Stopped), wakers);
         }
     }
@@ -358,7 +358,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
         let pending = std::mem::replace(&mut state.pending, Pending::new());
         let (lost, waker) = (state.lost.take(), state.waker.take());
         let mut wakers = Wakers::default();
-        if std::mem::take(&mut state.behind) {
+        if std::mem::take(&mut state.signal_pending) {
             self.initial_processed.end(Err(Stopped), &mut wakers);
         }
         drop(state);

@@ -162,14 +162,14 @@ impl<K, V> Change<K, V> {
     /// Sets the kind and the new state. If the change is shared, replaces it by a copy first. Returns the previous new state.
     ///
     /// Frees only allocations of the change itself, as long as the caller keeps the returned state alive.
-    pub(crate) fn lead_to(&mut self, kind: ChangeKind, after: Arc<V>) -> Arc<V> {
+    pub(crate) fn set_state(&mut self, kind: ChangeKind, after: Arc<V>) -> Arc<V> {
         if let Some(parts) = Arc::get_mut(&mut self.parts) {
             parts.kind = kind;
             return std::mem::replace(&mut parts.after, after);
         }
-        let led_to = self.parts.after.clone();
+        let previous = self.parts.after.clone();
         *self = self.with(kind, self.parts.before.clone(), after);
-        led_to
+        previous
     }
 }
 

@@ -60,12 +60,13 @@ impl Findings {
     }
 
     /// Returns whether the findings of a subscription are missing.
-    pub(crate) fn lack(&self, at: usize) -> bool {
+    pub(crate) fn is_missing(&self, at: usize) -> bool {
         self.0.get(at).is_none_or(Option::is_none)
     }
 
-    /// Rearranges the findings for another list of subscriptions. A new subscription that covers all objects has no pending change, so it needs no findings.
-    pub(crate) fn regroup<K, V>(
+    /// Rearranges the findings for another list of subscriptions. A new subscription that covers all objects has no pending change, so it needs no
+    /// findings.
+    pub(crate) fn rearrange<K, V>(
         &mut self,
         before: &SubscriptionBuffers<K, V>,
         now: &SubscriptionBuffers<K, V>,

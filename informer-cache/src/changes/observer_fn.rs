@@ -4,9 +4,9 @@
 //! |---|---|
 //! | the list of observers | the store's `published`; replaced as a whole: a writer clones it in the critical section of its commit, and calls the functions after it has released every lock |
 //! | `panics` | itself, an atomic counter; it publishes no other memory |
-//! | `gone` | itself, an atomic; set once, when the observer ends. A thread that has read it before still reports one more change |
-//! | `over` | itself; set when the [`ObserverFn`] is dropped: from then on no list contains the function, and no thread calls it |
-//! | `TELLING` | a thread-local: the nesting depth of observer calls on this thread |
+//! | `unsubscribed` | itself, an atomic; set once, when the observer ends. A thread that has read it before still reports one more change |
+//! | `ended` | itself; set when the [`ObserverFn`] is dropped: from then on no list contains the function, and no thread calls it |
+//! | `NOTIFY_DEPTH` | a thread-local: the nesting depth of observer calls on this thread |
 //!
 //! Each call of a function, and its drop, runs without a lock. A panic is caught and counted; the writer continues with the next call.
 
@@ -23,14 +23,14 @@ use crate::signal::synced::Synced;
 #[derive(Default)]
 pub(crate) struct ObserverState {
     pub(crate) panics: AtomicU64,
-    pub(crate) gone: AtomicBool,
-    pub(crate) over: Synced,
+    pub(crate) unsubscribed: AtomicBool,
+    pub(crate) ended: Synced,
 }
 
 thread_local! {
     /// How many calls of observers are nested on this thread.
     #[allow(clippy::missing_const_for_thread_local, reason = "loom's macro takes no `const` block")]
-    static TELLING: Cell<usize> = Cell::new(0);
+    static NOTIFY_DEPTH: Cell<usize> = Cell::new(0);
 }
 
 /// Marks the current thread as calling observers until dropped.
@@ -38,18 +38,18 @@ pub(crate) struct NotifyGuard;
 
 impl NotifyGuard {
     pub(crate) fn begin() -> Self {
-        TELLING.with(|depth| depth.set(depth.get() + 1));
+        NOTIFY_DEPTH.with(|depth| depth.set(depth.get() + 1));
         Self
     }
 
-    pub(crate) fn is_here() -> bool {
-        TELLING.with(Cell::get) > 0
+    pub(crate) fn is_active() -> bool {
+        NOTIFY_DEPTH.with(Cell::get) > 0
     }
 }
 
 impl Drop for NotifyGuard {
     fn drop(&mut self) {
-        TELLING.with(|depth| depth.set(depth.get() - 1));
+        NOTIFY_DEPTH.with(|depth| depth.set(depth.get() - 1));
     }
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct ObserverFn<K, V> {
     /// `None` only during the drop of the `ObserverFn`.
     #[expect(clippy::type_complexity, reason = "a function, named nowhere else")]
     pub(crate) function: Option<Box<dyn Fn(&Change<K, V>) + Send + Sync>>,
-    pub(crate) fate: Arc<ObserverState>,
+    pub(crate) state: Arc<ObserverState>,
 }
 
 /// The observer functions of a store. Shared, so that a writer clones one reference and not the list.
@@ -68,14 +68,14 @@ impl<K, V> ObserverFn<K, V> {
     pub(crate) fn call(&self, call: impl FnOnce(&dyn Fn(&Change<K, V>))) {
         let Some(function) = &self.function else { return };
         // Ordering: Relaxed, because the flag publishes no other memory. A call that is about to begin may miss it.
-        if !self.fate.gone.load(Ordering::Relaxed) && caught(|| call(function)).is_none() {
+        if !self.state.unsubscribed.load(Ordering::Relaxed) && caught(|| call(function)).is_none() {
             self.panicked();
         }
     }
 
     fn panicked(&self) {
         // Ordering: Relaxed, because the counter publishes no other memory.
-        self.fate.panics.fetch_add(1, Ordering::Relaxed);
+        self.state.panics.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -86,7 +86,7 @@ impl<K, V> Drop for ObserverFn<K, V> {
         if caught(|| drop(function)).is_none() {
             self.panicked();
         }
-        self.fate.over.set();
+        self.state.ended.set();
     }
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn report<K, V>(observer_fns: &ObserverFns<K, V>, changes: &[Change<K
     if observer_fns.is_empty() || changes.is_empty() {
         return;
     }
-    let _telling = NotifyGuard::begin();
+    let _guard = NotifyGuard::begin();
     for change in changes {
         for observer_fn in &**observer_fns {
             observer_fn.call(|tell| tell(change));

@@ -110,7 +110,7 @@ impl<K, V> Pending<K, V> {
     }
 
     /// Removes all pending changes and returns them. Tickets continue, so that an earlier ticket finds no entry.
-    pub(crate) fn begin_anew(&mut self) -> Self {
+    pub(crate) fn take_all(&mut self) -> Self {
         let mut anew = Self::new();
         anew.next = self.next;
         std::mem::replace(self, anew)
@@ -164,7 +164,7 @@ impl<K, V> Pending<K, V> {
             self.forget(undone.ticket);
             return Dropped::default();
         }
-        known.get_mut().merged.then(&change)
+        known.get_mut().merged.merge(&change)
     }
 
     /// Takes out the oldest entry.
@@ -266,7 +266,7 @@ impl<K, V> Merged<K, V> {
     }
 
     /// Merges an incoming change, by the rows of the module's table except the first.
-    fn then(&mut self, incoming: &Change<K, V>) -> Dropped<K, V> {
+    fn merge(&mut self, incoming: &Change<K, V>) -> Dropped<K, V> {
         use ChangeKind::{Added, Deleted, Initial, Missed, Replaced, Updated};
         let kind = self.change.kind();
         let (kind, latest) = match (kind, incoming.kind()) {
@@ -276,12 +276,12 @@ impl<K, V> Merged<K, V> {
                 (Replaced, incoming.held().cloned().map(|object| End { object, kind: Missed }))
             }
             (Replaced, Replaced) => {
-                self.decide_later();
+                self.make_undecided();
                 (Replaced, incoming.held().cloned().map(|object| End { object, kind: Missed }))
             }
             (Updated, Deleted | Missed) => (incoming.kind(), None),
             (Replaced, Deleted | Missed) => {
-                self.decide_later();
+                self.make_undecided();
                 (incoming.kind(), None)
             }
             (Deleted | Missed, _) => {
@@ -298,12 +298,12 @@ impl<K, V> Merged<K, V> {
             return Dropped { change: Some(std::mem::replace(&mut self.change, change)), state };
         }
         // This drop frees no object: the previous new state is also the old state of the incoming change, or among the ends.
-        drop(self.change.lead_to(kind, incoming.object().clone()));
+        drop(self.change.set_state(kind, incoming.object().clone()));
         Dropped { change: None, state }
     }
 
     /// Makes a replacement undecided that the writer had decided, because the object that the subscriber holds may be added again.
-    fn decide_later(&mut self) {
+    fn make_undecided(&mut self) {
         if let (None, Some(held)) = (&self.ends, self.change.held()) {
             let first = End { object: held.clone(), kind: ChangeKind::Missed };
             self.ends = Some(Box::new(Ends { first, latest: None }));

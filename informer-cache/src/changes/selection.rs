@@ -28,7 +28,7 @@ pub(crate) enum Selection<K, V> {
 
 impl<K, V> Selection<K, V> {
     /// Returns whether the selection can be evaluated: its index, if it has one, is in the index set.
-    pub(crate) fn stands(&self, index_set: &IndexSet<V>) -> bool {
+    pub(crate) fn is_valid(&self, index_set: &IndexSet<V>) -> bool {
         match self {
             Self::Key { .. } => true,
             Self::Value { index, .. } => index_set.place(index).is_some(),
@@ -78,7 +78,9 @@ impl<K, V> Selection<K, V> {
                     let was = write.row.is_some_and(was);
                     let is = match write.values.get(place) {
                         None | Some(Values::Kept) => was && !write.kind.is_deletion(),
-                        Some(values) => values.as_slice().iter().any(|said| index.equal(&said.value, value)),
+                        Some(values) => {
+                            values.as_slice().iter().any(|other| index.equal(&other.value, value))
+                        }
                     };
                     Some((at, Crossing::of(write.kind, was, is)?))
                 };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::{Function, Index, Label, LabelIndex, ManyFn};
 use crate::table::Column;
 use crate::table::definition::{Definition, ValuesFn, typed};
-use crate::table::record::{AnyValue, Said, Value, Values};
+use crate::table::record::{AnyValue, IndexValue, Value, Values};
 use crate::table::seed::Seed;
 
 impl<V: 'static> Definition<V> {
@@ -71,16 +71,16 @@ impl<V: 'static> Definition<V> {
 }
 
 /// Returns the index's own copy of this value if the index has it, or else a new value.
-fn shared<IK: Eq + Hash + Send + Sync + 'static>(column: &Column, key: IK, seed: &Seed) -> Said {
+fn shared<IK: Eq + Hash + Send + Sync + 'static>(column: &Column, key: IK, seed: &Seed) -> IndexValue {
     let hash = seed.hash_one(&key);
     let group = column.find(hash, |known| *typed::<IK>(known) == key);
     match group.and_then(|number| column.group(number)).map(|group| group.value.clone()) {
         Some(value) => {
             // Dropped here, because a panic in this drop while the function returns would leak the return value.
             drop(key);
-            Said { value, group }
+            IndexValue { value, group }
         }
-        None => Said { value: Arc::new(Value { hash, key }), group: None },
+        None => IndexValue { value: Arc::new(Value { hash, key }), group: None },
     }
 }
 
@@ -117,14 +117,14 @@ const FEW: usize = 16;
 /// Sorts by hash and removes duplicates.
 fn distinct<IK: Eq + Hash + Send + Sync + 'static>(column: &Column, values: Vec<IK>, seed: &Seed) -> Values {
     let mut values: Vec<_> = values.into_iter().map(|key| shared(column, key, seed)).collect();
-    values.sort_by_key(|said| said.value.hash);
-    let mut kept: Vec<Said> = Vec::with_capacity(values.len());
-    for said in values {
-        let value = &said.value;
+    values.sort_by_key(|entry| entry.value.hash);
+    let mut kept: Vec<IndexValue> = Vec::with_capacity(values.len());
+    for entry in values {
+        let value = &entry.value;
         let earlier = kept.iter().rev().map(|earlier| &earlier.value);
         let mut same_hash = earlier.take_while(|earlier| earlier.hash == value.hash);
         if !same_hash.any(|earlier| typed::<IK>(earlier) == typed::<IK>(value)) {
-            kept.push(said);
+            kept.push(entry);
         }
     }
     Values::Many(kept)

@@ -95,7 +95,7 @@ impl Label {
     }
 
     /// Compares the position of the label with that of all labels with the key `key`.
-    pub(crate) fn beside(&self, key: &str) -> Ordering {
+    pub(crate) fn compare_key(&self, key: &str) -> Ordering {
         (*self.key).cmp(key)
     }
 }

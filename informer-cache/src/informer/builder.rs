@@ -137,8 +137,8 @@ where
 
     /// Sets the store's reader slots; see [`StoreBuilder::reader_slots`]. For loom models.
     #[doc(hidden)]
-    pub fn reader_slots(mut self, seats: usize, quiet: u32) -> Self {
-        self.store = self.store.reader_slots(seats, quiet);
+    pub fn reader_slots(mut self, slots: usize, lookups_to_fill: u32) -> Self {
+        self.store = self.store.reader_slots(slots, lookups_to_fill);
         self
     }
 
@@ -269,7 +269,7 @@ where
             random,
             reflector,
             batch: Vec::new(),
-            half: None,
+            partial_list: None,
             tombstones: Tombstones::new(TOMBSTONES),
             stale: 0,
             on_error,

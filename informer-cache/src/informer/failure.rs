@@ -59,7 +59,12 @@ pub(super) enum Failed<'a> {
 }
 
 impl<'a> Failed<'a> {
-    pub(super) fn told(&self, at: Nanos, cause: BackoffCause, until: Option<Nanos>) -> SourceFailure<'a> {
+    pub(super) fn to_failure(
+        &self,
+        at: Nanos,
+        cause: BackoffCause,
+        until: Option<Nanos>,
+    ) -> SourceFailure<'a> {
         let (error, panic) = match *self {
             Self::Answer(error) => (Some(error), None),
             Self::Panic(message) => (None, Some(message)),

@@ -32,7 +32,7 @@ where
     }
 
     /// Wraps `task` in the run future. Dropping a future that was never polled has the same effect as its end.
-    pub(super) async fn after<F: Future<Output = ()>>(mut self, task: F) {
+    pub(super) async fn wrap<F: Future<Output = ()>>(mut self, task: F) {
         let mut task = pin!(task);
         poll_fn(|cx| {
             self.polling = true;
@@ -54,9 +54,9 @@ where
         shared.status.ended(if self.polling { InformerState::Failed } else { InformerState::Stopped });
         // Each of these calls runs wakers. A waker that panics must not prevent the next call. It must not abort the process either, as a second
         // panic does in a thread that is already unwinding.
-        let tell = |wake: &dyn Fn()| drop(catch_unwind(AssertUnwindSafe(wake)));
-        tell(&|| shared.stop.exited());
-        tell(&|| shared.writer.close());
-        tell(&|| shared.stopped.set());
+        let run_caught = |wake: &dyn Fn()| drop(catch_unwind(AssertUnwindSafe(wake)));
+        run_caught(&|| shared.stop.exited());
+        run_caught(&|| shared.writer.close());
+        run_caught(&|| shared.stopped.set());
     }
 }

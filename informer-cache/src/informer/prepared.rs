@@ -98,7 +98,7 @@ where
 
     /// Returns the future that runs the informer, to be polled by any executor until it completes.
     pub fn run(self) -> impl Future<Output = ()> + Send + 'static {
-        self.ending.after(self.task.run())
+        self.ending.wrap(self.task.run())
     }
 }
 

@@ -41,7 +41,7 @@ pub(super) struct InformerTask<K, V, S, T> {
     /// Events that are accepted but not applied yet. Empty while the future is pending.
     pub(super) batch: Vec<(Version, WatchEvent<V>)>,
     /// The partial list, from pages or from a stream.
-    pub(super) half: Option<RelistDraft<K, V>>,
+    pub(super) partial_list: Option<RelistDraft<K, V>>,
     /// The deletions in the store, or in a streaming list in progress.
     pub(super) tombstones: Tombstones<K>,
     /// The number of stale events.
@@ -80,7 +80,7 @@ where
         };
         if let Some(panic) = panic {
             let now = self.timer.now();
-            self.erred(now, BackoffCause::Panicked, Failed::Panic(&message(&*panic)));
+            self.handle_failure(now, BackoffCause::Panicked, Failed::Panic(&message(&*panic)));
             resume_unwind(panic);
         }
     }
@@ -133,20 +133,21 @@ where
             if progress != before {
                 reflector.page_progressed(timer.now());
             }
-            patience(&shared.stop, timer, reflector.deadline(), cx)
+            poll_interrupts(&shared.stop, timer, reflector.deadline(), cx)
         })
         .await
     }
 
     async fn listed(&mut self, page: PollOutcome<Result<Page<V>, SourceError>>) -> Result<(), Stop> {
-        let (now, random) = self.moment();
+        let (now, random) = self.now_and_random();
         match page {
             PollOutcome::Done(Ok(Page { items, version, continuation })) => {
                 let verdict = self.reflector.page(version, continuation, now, random);
                 // The reflector waits after a page with a repeated continuation, which counts as a failure.
                 self.backoff.failed(&mut self.reflector, now);
                 if let EventVerdict::Stage | EventVerdict::Publish(_) = verdict {
-                    let mut list = self.half.take().unwrap_or_else(|| RelistDraft::new(&self.shared.writer));
+                    let mut list =
+                        self.partial_list.take().unwrap_or_else(|| RelistDraft::new(&self.shared.writer));
                     let mut items = items.into_iter();
                     loop {
                         items.by_ref().take(BATCH).for_each(|object| self.stage(&mut list, object));
@@ -160,13 +161,13 @@ where
                             Box::pin(self.publish(list, version)).await?;
                             self.tombstones.listed(version);
                         }
-                        _ => self.half = Some(list),
+                        _ => self.partial_list = Some(list),
                     }
                 }
             }
             PollOutcome::Done(Err(error)) => {
                 self.reflector.list_failed(error.kind(), now, random);
-                self.erred(now, BackoffCause::Failed(error.kind()), Failed::Answer(&error));
+                self.handle_failure(now, BackoffCause::Failed(error.kind()), Failed::Answer(&error));
             }
             PollOutcome::Late => return self.late(),
             PollOutcome::Stop => return Err(Stop),
@@ -178,7 +179,7 @@ where
         &mut self,
         watch: PollOutcome<Result<S::Watch, SourceError>>,
     ) -> Result<Option<S::Watch>, Stop> {
-        let (now, random) = self.moment();
+        let (now, random) = self.now_and_random();
         match watch {
             PollOutcome::Done(Ok(watch)) => {
                 self.reflector.watch_opened(now);
@@ -188,7 +189,7 @@ where
             }
             PollOutcome::Done(Err(error)) => {
                 self.reflector.watch_failed(error.kind(), now, random);
-                self.erred(now, BackoffCause::Failed(error.kind()), Failed::Answer(&error));
+                self.handle_failure(now, BackoffCause::Failed(error.kind()), Failed::Answer(&error));
                 Ok(None)
             }
             PollOutcome::Late => self.late().map(|()| None),
@@ -201,18 +202,18 @@ where
     async fn read(&mut self, mut watch: S::Watch) -> Result<(), Stop> {
         let mut taken = 0;
         loop {
-            let told = {
+            let item = {
                 let mut next = pin!(watch.next());
                 poll_fn(|cx| match next.as_mut().poll(cx) {
-                    Poll::Ready(told) => Poll::Ready(PollOutcome::Done(told)),
+                    Poll::Ready(item) => Poll::Ready(PollOutcome::Done(item)),
                     Poll::Pending => {
                         self.apply();
-                        patience(&self.shared.stop, &self.timer, self.reflector.deadline(), cx)
+                        poll_interrupts(&self.shared.stop, &self.timer, self.reflector.deadline(), cx)
                     }
                 })
                 .await
             };
-            match told {
+            match item {
                 PollOutcome::Done(Some(Ok(event))) => {
                     if let Some((list, version)) = self.accept(event) {
                         Box::pin(self.publish(list, version)).await?;
@@ -245,16 +246,16 @@ where
     }
 
     fn ended(&mut self, error: Option<SourceError>) {
-        let (now, random) = self.moment();
+        let (now, random) = self.now_and_random();
         match error {
             Some(error) => {
                 self.reflector.watch_errored(error.kind(), now, random);
-                self.erred(now, BackoffCause::Failed(error.kind()), Failed::Answer(&error));
+                self.handle_failure(now, BackoffCause::Failed(error.kind()), Failed::Answer(&error));
             }
             None => {
                 self.reflector.watch_closed(now, random);
                 match self.waits_after() {
-                    Some(cause) => self.erred(now, cause, Failed::Silent),
+                    Some(cause) => self.handle_failure(now, cause, Failed::Silent),
                     None => self.backoff.succeeded(),
                 }
             }
@@ -263,10 +264,10 @@ where
 
     /// Handles a deadline that has passed. A response that did not arrive in time is a failure, even if another request replaces it immediately.
     fn late(&mut self) -> Result<(), Stop> {
-        let (now, random) = self.moment();
+        let (now, random) = self.now_and_random();
         let is_open = matches!(self.reflector.step(), ReflectorRequest::Read);
         match self.reflector.deadline_reached(now, random) {
-            Some(cause) => self.erred(now, cause, Failed::Silent),
+            Some(cause) => self.handle_failure(now, cause, Failed::Silent),
             // The watch has reached its maximum age. The reflector waits if the watch was short and had no events, which counts as a failure.
             None if is_open => match self.waits_after() {
                 Some(_) => self.backoff.failed(&mut self.reflector, now),
@@ -286,18 +287,18 @@ where
     }
 
     /// Handles a failure of the source.
-    fn erred(&mut self, at: Nanos, cause: BackoffCause, how: Failed<'_>) {
+    fn handle_failure(&mut self, at: Nanos, cause: BackoffCause, how: Failed<'_>) {
         self.backoff.failed(&mut self.reflector, at);
-        let message = how.told(at, cause, None).to_string();
-        self.shared.status.erred(at, &message);
-        self.tell(at, cause, how);
+        let message = how.to_failure(at, cause, None).to_string();
+        self.shared.status.failed(at, &message);
+        self.report_failure(at, cause, how);
     }
 
     /// Reports a failure to `on_error`.
-    fn tell(&mut self, at: Nanos, cause: BackoffCause, how: Failed<'_>) {
+    fn report_failure(&mut self, at: Nanos, cause: BackoffCause, how: Failed<'_>) {
         let phase = self.reflector.phase();
         let until = if let ReflectorPhase::Waiting { until, .. } = phase { Some(until) } else { None };
-        let failure = how.told(at, cause, until);
+        let failure = how.to_failure(at, cause, until);
         // Updates the status before the call, so that `on_error` reads a status that includes this failure.
         self.report();
         if let Some(observer_fn) = &mut self.on_error {
@@ -308,13 +309,13 @@ where
     fn report(&mut self) {
         if !self.reflector.has_partial_list() {
             // Drops an abandoned partial list, so that it is not kept during a wait.
-            self.half = None;
+            self.partial_list = None;
         }
         let relists = self.reflector.lists().saturating_sub(1);
         self.shared.status.moved(self.reflector.phase().into(), relists, self.reflector.watch_restarts());
     }
 
-    fn moment(&mut self) -> (Nanos, u64) {
+    fn now_and_random(&mut self) -> (Nanos, u64) {
         (self.timer.now(), self.random.next())
     }
 
@@ -342,7 +343,9 @@ where
             }
             match future.as_mut().poll(cx) {
                 Poll::Ready(output) => Poll::Ready(PollOutcome::Done(output)),
-                Poll::Pending => patience(&self.shared.stop, &self.timer, self.reflector.deadline(), cx),
+                Poll::Pending => {
+                    poll_interrupts(&self.shared.stop, &self.timer, self.reflector.deadline(), cx)
+                }
             }
         })
         .await
@@ -350,13 +353,13 @@ where
 }
 
 /// Returns `Pending` until a shutdown is requested or the deadline passes.
-fn patience<U>(
-    wish: &StopSignal,
+fn poll_interrupts<U>(
+    stop: &StopSignal,
     timer: &impl Timer,
     deadline: Nanos,
     cx: &Context<'_>,
 ) -> Poll<PollOutcome<U>> {
-    if wish.poll(cx) {
+    if stop.poll(cx) {
         return Poll::Ready(PollOutcome::Stop);
     }
     if timer.now() >= deadline {

@@ -3,7 +3,7 @@
 //! | guarded by `state` | |
 //! |---|---|
 //! | `running` | a slot for each name: its informer, and the number of its handles |
-//! | `leaving` | the `stopped` signals of informers that are shutting down; a later shutdown removes the signals that are set. A signal keeps no informer alive |
+//! | `stopping` | the `stopped` signals of informers that are shutting down; a later shutdown removes the signals that are set. A signal keeps no informer alive |
 //! | `closed` | set once, never unset |
 //!
 //! Builders, the spawn function, wakers and destructors run without the lock. The status of an informer, and whether it has ended, may be read under
@@ -91,7 +91,7 @@ struct Inner {
 #[derive(Default)]
 struct State {
     running: BTreeMap<Id, Slot>,
-    leaving: Vec<Arc<Synced>>,
+    stopping: Vec<Arc<Synced>>,
     /// The number of the next slot.
     next: u64,
     closed: bool,
@@ -213,7 +213,7 @@ impl InformerSet {
         V: Send + Sync + 'static,
     {
         // Declared before the lock guard and so dropped after it: dropping a store drops the user's objects.
-        let (member, over): (Arc<dyn Member>, _);
+        let (member, previous): (Arc<dyn Member>, _);
         member = Arc::new(informer.clone());
         let mut state = self.inner.state.lock();
         if state.closed {
@@ -231,10 +231,11 @@ impl InformerSet {
         }
         let number = state.next;
         state.next += 1;
-        over = state.running.insert(id.clone(), Slot { number, member: member.clone(), users: 1, config });
-        state.let_go(over.iter());
+        previous =
+            state.running.insert(id.clone(), Slot { number, member: member.clone(), users: 1, config });
+        state.track_stopping(previous.iter());
         drop(state);
-        drop(over);
+        drop(previous);
         Ok((SharedInformer::new(self, id, number, informer), true))
     }
 
@@ -270,12 +271,12 @@ impl InformerSet {
     fn leave(&self, close: bool, which: impl Fn(&Id) -> bool) {
         let mut state = self.inner.state.lock();
         state.closed |= close;
-        let (leaving, staying): (BTreeMap<_, _>, _) =
+        let (stopping, staying): (BTreeMap<_, _>, _) =
             std::mem::take(&mut state.running).into_iter().partition(|(id, _)| which(id));
         state.running = staying;
-        state.let_go(leaving.values());
+        state.track_stopping(stopping.values());
         drop(state);
-        leaving.values().for_each(Slot::shut_down);
+        stopping.values().for_each(Slot::shut_down);
     }
 
     /// Removes a user; removing the last one shuts the informer down.
@@ -287,7 +288,7 @@ impl InformerSet {
             return;
         }
         let slot = state.running.remove(id);
-        state.let_go(slot.iter());
+        state.track_stopping(slot.iter());
         drop(state);
         slot.iter().for_each(Slot::shut_down);
     }
@@ -337,8 +338,8 @@ impl InformerSet {
     pub async fn stopped(&self) {
         let ends: Vec<_> = {
             let state = self.inner.state.lock();
-            let running = state.running.values().map(|slot| slot.member.over());
-            running.chain(state.leaving.iter().cloned()).collect()
+            let running = state.running.values().map(|slot| slot.member.ended_signal());
+            running.chain(state.stopping.iter().cloned()).collect()
         };
         for end in ends {
             // Never an error, because this signal is always set.
@@ -368,9 +369,9 @@ impl Slot {
 
 impl State {
     /// Records that these informers are shutting down, and removes the signals of informers that have ended.
-    fn let_go<'a>(&mut self, leaving: impl Iterator<Item = &'a Slot>) {
-        self.leaving.retain(|end| !end.is_set());
-        self.leaving.extend(leaving.map(|slot| slot.member.over()));
+    fn track_stopping<'a>(&mut self, stopping: impl Iterator<Item = &'a Slot>) {
+        self.stopping.retain(|end| !end.is_set());
+        self.stopping.extend(stopping.map(|slot| slot.member.ended_signal()));
     }
 }
 

@@ -161,7 +161,7 @@ impl StatusCell {
         drop(over);
     }
 
-    pub(crate) fn erred(&self, at: Nanos, message: &str) {
+    pub(crate) fn failed(&self, at: Nanos, message: &str) {
         let error = ErrorRecord { at, message: message.into() };
         let old = self.status.lock().last_error.replace(error);
         drop(old);

@@ -33,7 +33,7 @@ use crate::Version;
 pub(super) struct Tombstones<K> {
     floor: Version,
     /// The least accepted version, for each key that was deleted above the floor.
-    gone: HashMap<K, Version, RandomState>,
+    deletions: HashMap<K, Version, RandomState>,
     highest: Version,
     most: usize,
 }
@@ -41,12 +41,12 @@ pub(super) struct Tombstones<K> {
 impl<K: Eq + Hash> Tombstones<K> {
     /// Creates tombstones that remember at most this many deletions.
     pub(super) fn new(most: usize) -> Self {
-        Self { floor: Version::ZERO, gone: HashMap::default(), highest: Version::ZERO, most }
+        Self { floor: Version::ZERO, deletions: HashMap::default(), highest: Version::ZERO, most }
     }
 
     /// Records that a list is stored, or has begun (then `version` is zero). Earlier deletions no longer matter.
     pub(super) fn listed(&mut self, version: Version) {
-        self.gone.clear();
+        self.deletions.clear();
         (self.floor, self.highest) = (version, version);
     }
 
@@ -67,10 +67,10 @@ impl<K: Eq + Hash> Tombstones<K> {
             return;
         }
         self.highest = self.highest.max(least);
-        let known = self.gone.entry(key).or_insert(least);
+        let known = self.deletions.entry(key).or_insert(least);
         *known = least.max(*known);
-        if self.gone.len() > self.most {
-            let mut versions: Vec<_> = self.gone.values().copied().collect();
+        if self.deletions.len() > self.most {
+            let mut versions: Vec<_> = self.deletions.values().copied().collect();
             let (_, middle, _) = versions.select_nth_unstable(self.most / 2);
             // `middle` is itself an accepted version, so the floor is the version before it.
             self.floor = self.floor.max(Version::new(middle.get() - 1));
@@ -86,14 +86,14 @@ impl<K: Eq + Hash> Tombstones<K> {
     /// Returns whether an event of a key without a stored object is stale.
     pub(super) fn is_stale(&self, key: &K, version: Version) -> bool {
         let below = |least: &Version| version < *least;
-        !version.is_zero() && (version <= self.floor || self.gone.get(key).is_some_and(below))
+        !version.is_zero() && (version <= self.floor || self.deletions.get(key).is_some_and(below))
     }
 
     /// Forgets the deletions that the floor covers.
     fn settle(&mut self) {
         let floor = self.floor;
-        self.gone.retain(|_, least| least.get() > floor.get().saturating_add(1));
-        self.highest = self.gone.values().copied().max().unwrap_or(floor).max(floor);
+        self.deletions.retain(|_, least| least.get() > floor.get().saturating_add(1));
+        self.highest = self.deletions.values().copied().max().unwrap_or(floor).max(floor);
     }
 }
 
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn agrees_with_a_list_of_everything_said_as_long_as_nothing_is_forgotten() {
+    fn matches_reference_below_capacity() {
         cases("tombstones", 2_000, 60, |bytes| {
             let (mut real, mut naive) = (Tombstones::new(64), Naive::default());
             for three in bytes.chunks_exact(3) {
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn forgets_the_older_half_and_lets_none_of_it_come_back() {
+    fn evicted_deletions_stay_stale() {
         let mut real = Tombstones::new(8);
         let (mut random, mut deleted) = (Random::new(7), BTreeMap::new());
         for turn in 1..2_000_u64 {
@@ -159,7 +159,7 @@ mod tests {
             real.deleted(key, Version::new(version), None);
             let last = deleted.entry(key).or_insert(0);
             *last = version.max(*last);
-            assert!(real.gone.len() <= 8);
+            assert!(real.deletions.len() <= 8);
             for (key, version) in &deleted {
                 assert!(real.is_stale(key, Version::new(version - 1)) || *version == 1, "{key}@{version}");
             }

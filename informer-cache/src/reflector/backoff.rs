@@ -62,7 +62,7 @@ mod tests {
     const MILLI: Duration = Duration::from_millis(1);
 
     #[test]
-    fn grows_to_the_cap_and_forgets_after_rest() {
+    fn grows_to_max_and_resets_after_reset_after() {
         let mut backoff = Backoff::new(ReflectorBackoff::default());
         let mut now = Nanos::ZERO;
         let mut waits = Vec::new();

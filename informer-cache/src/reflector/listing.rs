@@ -26,14 +26,14 @@ impl Reflector {
             self.watch(now, random);
             return EventVerdict::Publish(oldest);
         };
-        if !listing.asked_for.insert(next.clone()) {
+        if !listing.continuations.insert(next.clone()) {
             // A list whose pages form a cycle would never end.
             self.list_failed_by(BackoffCause::Failed(SourceErrorKind::Other), now, random);
             return EventVerdict::Ignore;
         }
         listing.oldest = Some(oldest);
         listing.continuation = Some(next);
-        self.paged |= listing.asked == ListVersion::Any;
+        self.paged |= listing.requested == ListVersion::Any;
         self.deadline = now + self.config.request_timeout;
         EventVerdict::Stage
     }
@@ -55,41 +55,41 @@ impl Reflector {
     /// Requests a list. The first list may have any version; a later list is not older than the known version. If the known version is unusable, or
     /// for the first list if configured so, requests the most recent list.
     pub(super) fn list(&mut self, now: Nanos) {
-        let asked = match self.version {
+        let requested = match self.version {
             _ if self.unusable => ListVersion::MostRecent,
             Version::ZERO => ListVersion::Any,
             version => ListVersion::NotOlderThan(version),
         };
-        self.begin_list(asked, false, now);
+        self.begin_list(requested, false, now);
     }
 
-    fn begin_list(&mut self, asked: ListVersion, full: bool, now: Nanos) {
+    fn begin_list(&mut self, requested: ListVersion, full: bool, now: Nanos) {
         self.deadline = now + self.config.request_timeout;
         self.state = State::Listing(Listing {
-            asked,
+            requested,
             full,
             oldest: None,
             continuation: None,
-            asked_for: BTreeSet::new(),
+            continuations: BTreeSet::new(),
         });
     }
 
     pub(super) fn list_request(&self, listing: &Listing) -> ListRequest {
-        let from_storage = self.paged || !matches!(listing.asked, ListVersion::NotOlderThan(_));
+        let from_storage = self.paged || !matches!(listing.requested, ListVersion::NotOlderThan(_));
         let default = (from_storage && !self.config.unpaged).then_some(DEFAULT_PAGE);
         let limit = if listing.full { None } else { self.config.page_size.map(u32::from).or(default) };
         let continuation = listing.continuation.clone();
-        let version = if continuation.is_some() { ListVersion::MostRecent } else { listing.asked };
+        let version = if continuation.is_some() { ListVersion::MostRecent } else { listing.requested };
         ListRequest { min_version: version, limit, continuation }
     }
 
     pub(super) fn list_failed_by(&mut self, cause: BackoffCause, now: Nanos, random: u64) {
         let State::Listing(listing) = &self.state else { return };
-        let (asked, full) = (listing.asked, listing.full);
+        let (requested, full) = (listing.requested, listing.full);
         match cause {
             BackoffCause::Failed(SourceErrorKind::Expired) if listing.continuation.is_some() && !full => {
-                self.spared += 1;
-                self.begin_list(asked, true, now);
+                self.failures_without_wait += 1;
+                self.begin_list(requested, true, now);
             }
             BackoffCause::Failed(SourceErrorKind::Expired | SourceErrorKind::VersionTooLarge)
                 if !self.retried =>
@@ -104,6 +104,6 @@ impl Reflector {
     pub(super) fn retry_most_recent(&mut self) {
         self.retried = true;
         self.unusable = true;
-        self.spared += 1;
+        self.failures_without_wait += 1;
     }
 }

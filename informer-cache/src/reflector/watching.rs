@@ -154,7 +154,7 @@ impl Reflector {
                 self.list_or_stream(now, random);
             }
             _ => {
-                self.spared += 1;
+                self.failures_without_wait += 1;
                 self.list(now);
             }
         }

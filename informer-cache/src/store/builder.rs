@@ -96,8 +96,8 @@ where
     /// Sets the number of reader slots, by default some for each core, and the number of reads without a write after which a slot is filled. For loom
     /// models.
     #[doc(hidden)]
-    pub fn reader_slots(mut self, seats: usize, quiet: u32) -> Self {
-        self.options = ReaderSlotOptions { seats, quiet };
+    pub fn reader_slots(mut self, slots: usize, lookups_to_fill: u32) -> Self {
+        self.options = ReaderSlotOptions { slots, lookups_to_fill };
         self
     }
 
@@ -110,8 +110,8 @@ where
             Some(duplicate) => Err(duplicate),
             None => {
                 let reader = ObjectReader { schema: self.schema, seed: self.seed };
-                let seats = ReaderSlots::new(self.options);
-                let published = PublishedState::new(IndexSet { indexes: self.indexes }, seats);
+                let slots = ReaderSlots::new(self.options);
+                let published = PublishedState::new(IndexSet { indexes: self.indexes }, slots);
                 Ok(Writer::new(Store { inner: Arc::new(StoreInner::new(reader, self.transform, published)) }))
             }
         }

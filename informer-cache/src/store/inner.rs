@@ -54,7 +54,7 @@ impl<K, V> StoreInner<K, V> {
     }
 
     pub(crate) fn table(&self) -> Arc<Table<K, V>> {
-        self.published.look(Arc::clone)
+        self.published.with_table(Arc::clone)
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot<K, V> {
@@ -91,9 +91,9 @@ impl<K, V> StoreInner<K, V> {
         let snapshot = Snapshot { table: published.table.clone(), reader: self.reader };
         // In one critical section with the table, which decides whether a list is in the snapshot or still to be delivered.
         let (listed, closed) = (published.listed, published.closed);
-        let ended = closed || selection.as_ref().is_some_and(|of| !of.stands(&snapshot.table.index_set));
+        let ended = closed || selection.as_ref().is_some_and(|of| !of.is_valid(&snapshot.table.index_set));
         let buffer = Arc::new(SubscriptionBuffer::new(&snapshot.table, listed, ended, selection, most));
-        let gone = (!closed).then(|| {
+        let former = (!closed).then(|| {
             // Removes the buffers whose subscription was dropped.
             let alive = published.buffers.iter().filter(|buffer| Arc::strong_count(buffer) > 1);
             let buffers = alive.chain([&buffer]).cloned().collect();
@@ -101,16 +101,16 @@ impl<K, V> StoreInner<K, V> {
         });
         drop(published);
         // After unlocking, because a buffer holds its selection, which may have a destructor of the user.
-        drop(gone);
+        drop(former);
         (snapshot, buffer)
     }
 
     /// Restarts a buffer whose capacity was exceeded. It receives every change after the returned table.
-    pub(crate) fn rejoin(&self, buffer: &SubscriptionBuffer<K, V>) -> Arc<Table<K, V>> {
+    pub(crate) fn restart_buffer(&self, buffer: &SubscriptionBuffer<K, V>) -> Arc<Table<K, V>> {
         // Under the lock that a commit takes, so that buffer and table show the same instant.
         let published = self.published.read();
         let table = published.table.clone();
-        let ended = published.closed || buffer.selection().is_some_and(|of| !of.stands(&table.index_set));
+        let ended = published.closed || buffer.selection().is_some_and(|of| !of.is_valid(&table.index_set));
         let lost = buffer.restart(&table, published.listed, ended);
         drop(published);
         drop(lost);

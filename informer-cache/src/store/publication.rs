@@ -209,8 +209,9 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
                 let done = part.len();
                 for write in &mut self.writes[part] {
                     if let Some(before) = self.renews.as_ref().filter(|_| !write.kind.is_deletion()) {
-                        let (said, seed) = (std::mem::take(&mut write.values), &self.store.inner.reader.seed);
-                        write.values = next.renew((&**before, said), write.row, &write.record.object, seed);
+                        let (values, seed) =
+                            (std::mem::take(&mut write.values), &self.store.inner.reader.seed);
+                        write.values = next.renew((&**before, values), write.row, &write.record.object, seed);
                     }
                     next.plan(write, &mut self.plan);
                     let old = next.commit(write, &mut self.plan, &mut self.effects.garbage);
@@ -224,7 +225,10 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
                 done
             }
             Stage::Finding => {
-                while self.buffer < self.buffers.len() && self.at == 0 && !self.findings.lack(self.buffer) {
+                while self.buffer < self.buffers.len()
+                    && self.at == 0
+                    && !self.findings.is_missing(self.buffer)
+                {
                     self.buffer += 1;
                 }
                 let Some(buffer) = self.buffers.get(self.buffer).cloned() else {
@@ -256,12 +260,12 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
         if !Arc::ptr_eq(&now.index_set, &self.base.index_set) {
             let table = now.clone();
             drop(published);
-            return self.begin_anew(table);
+            return self.restart(table);
         }
         if !Arc::ptr_eq(&published.buffers, &self.buffers) {
             let buffers = published.buffers.clone();
             drop(published);
-            self.findings.regroup(&self.buffers, &buffers);
+            self.findings.rearrange(&self.buffers, &buffers);
             self.effects.buffers.push(std::mem::replace(&mut self.buffers, buffers));
             return self.enter(Stage::Finding);
         }
@@ -289,7 +293,7 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
     }
 
     /// Restarts because indexes were added or removed. The functions of a new index run when the pieces are built again.
-    fn begin_anew(&mut self, table: Arc<Table<K, V>>) {
+    fn restart(&mut self, table: Arc<Table<K, V>>) {
         self.renews = Some(self.base.index_set.clone());
         let next = self.next.replace(Table::clone(&table));
         self.former = Some((std::mem::replace(&mut self.base, table), next));

@@ -47,11 +47,11 @@ impl<K, V> Published<K, V> {
 /// The published state behind its lock, and the reader slots for lookups in the table.
 pub(crate) struct PublishedState<K, V> {
     published: RwLock<Published<K, V>>,
-    seats: ReaderSlots<Table<K, V>>,
+    slots: ReaderSlots<Table<K, V>>,
 }
 
 impl<K, V> PublishedState<K, V> {
-    pub(crate) fn new(index_set: IndexSet<V>, seats: ReaderSlots<Table<K, V>>) -> Self {
+    pub(crate) fn new(index_set: IndexSet<V>, slots: ReaderSlots<Table<K, V>>) -> Self {
         let published = Published {
             table: Arc::new(Table::new(Arc::new(index_set))),
             buffers: Arc::new([]),
@@ -60,18 +60,18 @@ impl<K, V> PublishedState<K, V> {
             listed: false,
             closed: false,
         };
-        Self { published: RwLock::new(published), seats }
+        Self { published: RwLock::new(published), slots }
     }
 
-    /// Calls `look` with the current table. `look` must take no lock.
+    /// Calls `read` with the current table. `read` must take no lock.
     #[inline]
-    pub(crate) fn look<R>(&self, look: impl FnOnce(&Arc<Table<K, V>>) -> R) -> R {
-        match self.seats.look(look) {
+    pub(crate) fn with_table<R>(&self, read: impl FnOnce(&Arc<Table<K, V>>) -> R) -> R {
+        match self.slots.with_state(read) {
             Ok(seen) => seen,
-            Err(look) => {
+            Err(read) => {
                 let published = self.published.read();
-                self.seats.looked(&published.table);
-                look(&published.table)
+                self.slots.count_lookup(&published.table);
+                read(&published.table)
             }
         }
     }
@@ -84,7 +84,7 @@ impl<K, V> PublishedState<K, V> {
     pub(crate) fn write(&self) -> RwLockWriteGuard<'_, Published<K, V>> {
         let published = self.published.write();
         // Invariant 1 of `ReaderSlots`: a slot that is not cleared would show an old table. Cleared even if the caller changes only the buffers.
-        self.seats.clear();
+        self.slots.clear();
         published
     }
 }

@@ -178,11 +178,12 @@ impl<'a, K: Eq + Hash, V: 'static> Query<'a, K, V> {
 fn of_key(column: &Column, key: &str, test: impl Fn(&str) -> bool) -> Vec<u32> {
     let Some(order) = column.order() else { return Vec::new() };
     let label = |number| column.group(number).map(|group| typed::<Label>(&group.value));
-    let from = order.partition_point(|number| label(number).is_some_and(|label| label.beside(key).is_lt()));
+    let from =
+        order.partition_point(|number| label(number).is_some_and(|label| label.compare_key(key).is_lt()));
     let ahead = (from..order.len())
         .filter_map(|at| order.get(at))
         .filter_map(|number| Some((number, label(number)?)));
-    let of_key = ahead.take_while(|(_, label)| label.beside(key).is_eq());
+    let of_key = ahead.take_while(|(_, label)| label.compare_key(key).is_eq());
     of_key.filter(|(_, label)| test(&label.value)).map(|(number, _)| number).collect()
 }
 

@@ -5,13 +5,13 @@
 //! Locking for Reader-Writer Locks*, 2019, but with a lock in each slot, so that a lookup needs no unsafe code.) If there are more threads than
 //! slots, some share a slot; a thread that finds its slot in use reads under the lock of the published state.
 //!
-//! A writer clears the filled slots before it changes the state, and takes one lock for each. So a slot is filled only after `quiet` lookups without a
-//! write in between: under frequent writes no slot is filled, and a writer has none to clear.
+//! A writer clears the filled slots before it changes the state, and takes one lock for each. So a slot is filled only after `lookups_to_fill`
+//! lookups without a write in between: under frequent writes no slot is filled, and a writer has none to clear.
 //!
 //! | data | guarded by |
 //! |---|---|
 //! | a slot's reference, and its count of lookups | the slot's lock |
-//! | `taken` | the lock of the published state: bits are set under its read lock, and cleared under its write lock |
+//! | `filled` | the lock of the published state: bits are set under its read lock, and cleared under its write lock |
 //! | `writes` | the lock of the published state: read under its read lock, changed under its write lock |
 //!
 //! # Invariants
@@ -30,31 +30,31 @@ use flyball_sync::locks::{AtomicU64, Mutex, Ordering, thread_number};
 
 /// A reader slot for each thread, or for a few threads; see the [module](self).
 pub(crate) struct ReaderSlots<T> {
-    seats: Box<[ReaderSlot<T>]>,
+    slots: Box<[ReaderSlot<T>]>,
     /// A bit for each filled slot.
-    taken: AtomicU64,
+    filled: AtomicU64,
     /// The number of times the slots were cleared.
     writes: AtomicU64,
-    quiet: u32,
+    lookups_to_fill: u32,
 }
 
 /// The number of reader slots, and the number of lookups that fill a slot. Both affect only the speed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReaderSlotOptions {
     /// At most 64. With 0, every lookup takes the lock of the published state.
-    pub(crate) seats: usize,
+    pub(crate) slots: usize,
     /// A slot is filled after this many lookups without a write.
-    pub(crate) quiet: u32,
+    pub(crate) lookups_to_fill: u32,
 }
 
 impl Default for ReaderSlotOptions {
     /// Two slots for each core up to 16 cores, so that threads that run at the same time seldom share one.
     fn default() -> Self {
         // Computed once: `available_parallelism` reads files.
-        static SEATS: OnceLock<usize> = OnceLock::new();
+        static SLOTS: OnceLock<usize> = OnceLock::new();
         let cores = || available_parallelism().map_or(1, NonZeroUsize::get);
-        let seats = *SEATS.get_or_init(|| cores().saturating_mul(2).next_power_of_two().clamp(8, 32));
-        Self { seats, quiet: 32 }
+        let slots = *SLOTS.get_or_init(|| cores().saturating_mul(2).next_power_of_two().clamp(8, 32));
+        Self { slots, lookups_to_fill: 32 }
     }
 }
 
@@ -64,82 +64,87 @@ type ReaderSlot<T> = CachePadded<Mutex<SlotState<T>>>;
 struct SlotState<T> {
     held: Option<Arc<T>>,
     /// Lookups since write number `since`.
-    looks: u32,
+    lookups: u32,
     since: u64,
 }
 
 impl<T> ReaderSlots<T> {
     pub(crate) fn new(options: ReaderSlotOptions) -> Self {
-        let seat = || ReaderSlot::new(Mutex::new(SlotState { held: None, looks: 0, since: 0 }));
-        let seats = std::iter::repeat_with(seat).take(options.seats.min(64)).collect();
-        Self { seats, taken: AtomicU64::new(0), writes: AtomicU64::new(0), quiet: options.quiet }
+        let slot = || ReaderSlot::new(Mutex::new(SlotState { held: None, lookups: 0, since: 0 }));
+        let slots = std::iter::repeat_with(slot).take(options.slots.min(64)).collect();
+        Self {
+            slots,
+            filled: AtomicU64::new(0),
+            writes: AtomicU64::new(0),
+            lookups_to_fill: options.lookups_to_fill,
+        }
     }
 
     /// Returns the reader slot of this thread, and its bit.
-    fn mine(&self) -> Option<(&ReaderSlot<T>, u64)> {
-        if self.seats.is_empty() {
+    fn slot_of_thread(&self) -> Option<(&ReaderSlot<T>, u64)> {
+        if self.slots.is_empty() {
             return None;
         }
-        let at = thread_number() % self.seats.len();
-        Some((&self.seats[at], 1 << at))
+        let at = thread_number() % self.slots.len();
+        Some((&self.slots[at], 1 << at))
     }
 
-    /// Calls `look` with the state in this thread's slot; returns `look` if the slot is empty or in use.
-    pub(crate) fn look<L, R>(&self, look: L) -> Result<R, L>
+    /// Calls `read` with the state in this thread's slot; returns `read` if the slot is empty or in use.
+    pub(crate) fn with_state<F, R>(&self, read: F) -> Result<R, F>
     where
-        L: FnOnce(&Arc<T>) -> R,
+        F: FnOnce(&Arc<T>) -> R,
     {
-        let Some((seat, bit)) = self.mine() else { return Err(look) };
+        let Some((slot, bit)) = self.slot_of_thread() else { return Err(read) };
         // Ordering: Relaxed, because the bit is only a hint. The content of the slot, read under its lock, decides.
-        if self.taken.load(Ordering::Relaxed) & bit == 0 {
-            return Err(look);
+        if self.filled.load(Ordering::Relaxed) & bit == 0 {
+            return Err(read);
         }
         // `try_lock`, because another thread may hold the slot, or an outer call of this thread.
-        let Some(state) = seat.try_lock() else { return Err(look) };
+        let Some(state) = slot.try_lock() else { return Err(read) };
         match &state.held {
-            Some(held) => Ok(look(held)),
-            None => Err(look),
+            Some(held) => Ok(read(held)),
+            None => Err(read),
         }
     }
 
-    /// Counts a lookup under the read lock of the published state, which the caller still holds, and fills the slot after `quiet` lookups without a
-    /// write.
-    pub(crate) fn looked(&self, published: &Arc<T>) {
-        let Some((seat, bit)) = self.mine() else { return };
-        let Some(mut state) = seat.try_lock() else { return };
+    /// Counts a lookup under the read lock of the published state, which the caller still holds, and fills the slot after `lookups_to_fill` lookups
+    /// without a write.
+    pub(crate) fn count_lookup(&self, published: &Arc<T>) {
+        let Some((slot, bit)) = self.slot_of_thread() else { return };
+        let Some(mut state) = slot.try_lock() else { return };
         // Ordering: Relaxed, because the counter is written under the write lock of the published state, and the caller holds its read lock.
         let since = self.writes.load(Ordering::Relaxed);
         if state.since != since {
-            (state.since, state.looks) = (since, 0);
+            (state.since, state.lookups) = (since, 0);
         }
         // Saturating, because lookups of threads that share a filled slot are counted until the next write.
-        state.looks = state.looks.saturating_add(1);
-        if state.looks >= self.quiet && state.held.is_none() {
+        state.lookups = state.lookups.saturating_add(1);
+        if state.lookups >= self.lookups_to_fill && state.held.is_none() {
             state.held = Some(published.clone());
             // Ordering: Relaxed, because only the read under the write lock matters for correctness.
-            self.taken.fetch_or(bit, Ordering::Relaxed);
+            self.filled.fetch_or(bit, Ordering::Relaxed);
         }
     }
 
     /// Waits for lookups through slots to end, and clears every filled slot. The caller holds the write lock of the published state and a reference to that
     /// state, so this drops no state.
     pub(crate) fn clear(&self) {
-        if self.seats.is_empty() {
+        if self.slots.is_empty() {
             return;
         }
         // Ordering: Relaxed for all of these. They are written under read locks, all of which were released before the caller took the write lock.
         self.writes.store(self.writes.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         // Ordering: as above.
-        let mut taken = self.taken.load(Ordering::Relaxed);
-        if taken == 0 {
+        let mut filled = self.filled.load(Ordering::Relaxed);
+        if filled == 0 {
             return;
         }
         // Ordering: as above.
-        self.taken.store(0, Ordering::Relaxed);
-        while taken != 0 {
-            let at = taken.trailing_zeros() as usize;
-            taken &= taken - 1;
-            self.seats[at].lock().held = None;
+        self.filled.store(0, Ordering::Relaxed);
+        while filled != 0 {
+            let at = filled.trailing_zeros() as usize;
+            filled &= filled - 1;
+            self.slots[at].lock().held = None;
         }
     }
 }
@@ -148,59 +153,59 @@ impl<T> ReaderSlots<T> {
 mod tests {
     use super::*;
 
-    const QUIET: u32 = 32;
+    const LOOKUPS_TO_FILL: u32 = 32;
 
-    fn seats(seats: usize) -> ReaderSlots<u8> {
-        ReaderSlots::new(ReaderSlotOptions { seats, quiet: QUIET })
+    fn slots(slots: usize) -> ReaderSlots<u8> {
+        ReaderSlots::new(ReaderSlotOptions { slots, lookups_to_fill: LOOKUPS_TO_FILL })
     }
 
-    fn seen(seats: &ReaderSlots<u8>) -> Option<u8> {
-        seats.look(|held| **held).ok()
+    fn seen(slots: &ReaderSlots<u8>) -> Option<u8> {
+        slots.with_state(|held| **held).ok()
     }
 
     #[test]
-    fn a_seat_is_taken_after_a_quiet_time_and_given_up_for_a_write() {
-        let (seats, published) = (seats(3), Arc::new(7));
+    fn fills_slot_after_quiet_lookups_and_clears_it_on_write() {
+        let (slots, published) = (slots(3), Arc::new(7));
         for _ in 0..3 {
-            for _ in 0..QUIET {
-                assert_eq!(seen(&seats), None);
-                seats.looked(&published);
+            for _ in 0..LOOKUPS_TO_FILL {
+                assert_eq!(seen(&slots), None);
+                slots.count_lookup(&published);
             }
-            assert_eq!(seen(&seats), Some(7));
-            seats.clear();
-            assert_eq!((seen(&seats), Arc::strong_count(&published)), (None, 1));
+            assert_eq!(seen(&slots), Some(7));
+            slots.clear();
+            assert_eq!((seen(&slots), Arc::strong_count(&published)), (None, 1));
             // Lookups before a write do not count.
-            (1..QUIET).for_each(|_| seats.looked(&published));
-            seats.clear();
+            (1..LOOKUPS_TO_FILL).for_each(|_| slots.count_lookup(&published));
+            slots.clear();
         }
     }
 
     #[test]
-    fn who_looks_again_further_down_the_stack_is_sent_to_the_lock() {
-        let (seats, published) = (seats(1), Arc::new(7));
-        (0..QUIET).for_each(|_| seats.looked(&published));
-        let inner = seats.look(|_| {
-            seats.looked(&published);
-            seen(&seats)
+    fn nested_lookup_falls_back_to_the_lock() {
+        let (slots, published) = (slots(1), Arc::new(7));
+        (0..LOOKUPS_TO_FILL).for_each(|_| slots.count_lookup(&published));
+        let inner = slots.with_state(|_| {
+            slots.count_lookup(&published);
+            seen(&slots)
         });
-        assert_eq!((inner.ok(), seen(&seats)), (Some(None), Some(7)));
+        assert_eq!((inner.ok(), seen(&slots)), (Some(None), Some(7)));
     }
 
     #[test]
-    fn looks_at_a_seat_that_others_use_are_counted_without_end() {
-        let (seats, published) = (seats(1), Arc::new(7));
-        seats.seats[0].lock().looks = u32::MAX - 1;
-        (0..3).for_each(|_| seats.looked(&published));
-        assert_eq!(seen(&seats), Some(7));
+    fn lookup_count_saturates() {
+        let (slots, published) = (slots(1), Arc::new(7));
+        slots.slots[0].lock().lookups = u32::MAX - 1;
+        (0..3).for_each(|_| slots.count_lookup(&published));
+        assert_eq!(seen(&slots), Some(7));
     }
 
     #[test]
-    fn there_may_be_no_seat_and_are_never_more_than_bits() {
+    fn allows_zero_and_at_most_64_slots() {
         let published = Arc::new(7);
-        let none = seats(0);
-        (0..2 * QUIET).for_each(|_| none.looked(&published));
+        let none = slots(0);
+        (0..2 * LOOKUPS_TO_FILL).for_each(|_| none.count_lookup(&published));
         none.clear();
         assert_eq!((seen(&none), Arc::strong_count(&published)), (None, 1));
-        assert_eq!(seats(usize::MAX).seats.len(), 64);
+        assert_eq!(slots(usize::MAX).slots.len(), 64);
     }
 }

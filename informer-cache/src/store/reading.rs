@@ -26,13 +26,13 @@ where
         Q: Hash + Eq + ?Sized,
     {
         let hash = self.inner.reader.seed.hash_one(key);
-        self.inner.published.look(|table| table.object(hash, |known| known.borrow() == key))
+        self.inner.published.with_table(|table| table.object(hash, |known| known.borrow() == key))
     }
 
     /// Returns the version of the object of a key.
     pub(crate) fn stored_version(&self, key: &K) -> Option<Version> {
         let hash = self.inner.reader.seed.hash_one(key);
-        self.inner.published.look(|table| Some(table.record(hash, |known| known == key)?.version))
+        self.inner.published.with_table(|table| Some(table.record(hash, |known| known == key)?.version))
     }
 
     /// Returns the name of an index of `other` that this store does not have.
@@ -43,7 +43,7 @@ where
     /// Returns the number of objects.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.inner.published.look(|table| table.rows.len())
+        self.inner.published.with_table(|table| table.rows.len())
     }
 
     /// Returns whether there is no object.
@@ -59,7 +59,7 @@ where
     /// in between, an older event of another object may not have arrived yet.
     #[must_use]
     pub fn version(&self) -> Version {
-        self.inner.published.look(|table| table.version)
+        self.inner.published.with_table(|table| table.version)
     }
 
     /// Takes a consistent snapshot, in O(1).

@@ -11,7 +11,7 @@ use hashbrown::HashTable;
 
 use crate::store::object_reader::{ObjectReader, Transform};
 use crate::table::record::{AllValues, Record};
-use crate::table::relist::{Listed, ListedState, RelistDiff, judge};
+use crate::table::relist::{Listed, ListedState, RelistDiff, compare};
 use crate::{Change, Store, Version, Writer};
 
 /// A list that is not complete yet; made by [`Writer::relist`](crate::Writer::relist).
@@ -143,9 +143,9 @@ pub(crate) struct RelistDraft<K, V> {
     /// The position in the list of the next new key. The position of a removed key stays empty.
     next: u32,
     /// Whether the key function panicked on an object of this list.
-    nameless: bool,
+    key_fn_panicked: bool,
     /// Rows of the base whose keys were removed from the list, whether they were listed or not.
-    taken_off: Vec<u32>,
+    removed_rows: Vec<u32>,
 }
 
 impl<K, V> RelistDraft<K, V>
@@ -161,8 +161,8 @@ where
             new: HashTable::new(),
             len: 0,
             next: 0,
-            nameless: false,
-            taken_off: Vec::new(),
+            key_fn_panicked: false,
+            removed_rows: Vec::new(),
         }
     }
 
@@ -188,7 +188,7 @@ where
             let late = late(&key, &|| self.listed_at(row, hash, &key).map(|listed| listed.version));
             (row, hash, key, late)
         });
-        let (row, hash, key, late) = named.inspect_err(|_| self.nameless = true)?;
+        let (row, hash, key, late) = named.inspect_err(|_| self.key_fn_panicked = true)?;
         if late {
             return Ok(true);
         }
@@ -249,7 +249,7 @@ where
         let (record, key) = arrived.after(old);
         // Dropped here, where a panic of the drop leaves the list unchanged.
         drop(key);
-        let verdict = old.map(|old| judge(&reader.schema, old, &record));
+        let verdict = old.map(|old| compare(&reader.schema, old, &record));
         let known = self.changed_at(row, hash, record.key());
         let RelistDiff { base, unchanged, slots, listed, .. } = &mut self.list;
         let old = row.and_then(|row| base.rows.get(row));
@@ -304,7 +304,7 @@ where
         let row = self.list.base.find(hash, |known| known.borrow() == key);
         let known = self.changed_at(row, hash, key);
         let RelistDiff { unchanged, slots, listed, .. } = &mut self.list;
-        self.taken_off.extend(row);
+        self.removed_rows.extend(row);
         let Some(at) = known else {
             if let Some(row) = row.filter(|row| unchanged.has(*row)) {
                 unchanged.clear(row);
@@ -317,7 +317,7 @@ where
             Some(row) => slots[row as usize] = 0,
             None => drop(self.new.find_entry(hash, |other| *other == at).map(|known| known.remove())),
         }
-        let gone = listed.swap_remove(at);
+        let removed = listed.swap_remove(at);
         if let Some(Listed { record, stored, .. }) = listed.get(at) {
             let last = listed.len();
             match stored {
@@ -330,7 +330,7 @@ where
         }
         self.len -= 1;
         // Last, because it may panic.
-        drop(gone);
+        drop(removed);
     }
 
     pub(super) fn keep_rows(&mut self, mut keep: impl FnMut(u32, &V) -> bool) {
@@ -352,9 +352,11 @@ where
     /// Like [`keep_stored`](Relist::keep_stored). If the key function panicked on an object, also keeps every stored object that is not listed, because each
     /// may be that object, except those that were removed from the list.
     pub(crate) fn keep_unreadable(&mut self, mut keep: impl FnMut(&V) -> bool) {
-        let nameless = self.nameless;
-        let mut taken_off = std::mem::take(&mut self.taken_off);
-        taken_off.sort_unstable();
-        self.keep_rows(|row, stored| nameless && taken_off.binary_search(&row).is_err() || keep(stored));
+        let key_fn_panicked = self.key_fn_panicked;
+        let mut removed_rows = std::mem::take(&mut self.removed_rows);
+        removed_rows.sort_unstable();
+        self.keep_rows(|row, stored| {
+            key_fn_panicked && removed_rows.binary_search(&row).is_err() || keep(stored)
+        });
     }
 }

@@ -49,17 +49,17 @@ pub(crate) struct Retained<K, V> {
 struct List<K, V> {
     tables: Vec<Weak<Table<K, V>>>,
     /// The length at which references to dropped tables are removed.
-    crowded: usize,
+    cleanup_len: usize,
 }
 
 impl<K, V> Retained<K, V> {
     /// Registers a state that a snapshot holds and that the store is about to replace.
     pub(crate) fn superseded(&self, table: &Arc<Table<K, V>>) {
         let mut list = self.list.lock();
-        if list.tables.len() >= list.crowded {
+        if list.tables.len() >= list.cleanup_len {
             // Removing a weak reference to a table drops no object of the user.
             list.tables.retain(|table| table.strong_count() > 0);
-            list.crowded = 8 + 2 * list.tables.len();
+            list.cleanup_len = 8 + 2 * list.tables.len();
         }
         list.tables.push(Arc::downgrade(table));
     }
@@ -76,6 +76,6 @@ impl<K, V> Retained<K, V> {
 // Not derived, because a derive would require `Default` of the types.
 impl<K, V> Default for Retained<K, V> {
     fn default() -> Self {
-        Self { list: Mutex::new(List { tables: Vec::new(), crowded: 8 }) }
+        Self { list: Mutex::new(List { tables: Vec::new(), cleanup_len: 8 }) }
     }
 }

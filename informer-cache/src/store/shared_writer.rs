@@ -88,12 +88,12 @@ struct Shared<K, V> {
 struct Holding<'a>(&'a AtomicUsize);
 
 /// No thread holds `turn`.
-const NOBODY: usize = usize::MAX;
+const NO_HOLDER: usize = usize::MAX;
 
 impl Drop for Holding<'_> {
     fn drop(&mut self) {
         // Ordering: Relaxed, because the value matters only to the thread that stored it.
-        self.0.store(NOBODY, Ordering::Relaxed);
+        self.0.store(NO_HOLDER, Ordering::Relaxed);
     }
 }
 
@@ -104,7 +104,7 @@ where
 {
     pub(super) fn new(writer: Writer<K, V>) -> Self {
         let store = writer.store();
-        let holder = AtomicUsize::new(NOBODY);
+        let holder = AtomicUsize::new(NO_HOLDER);
         Self { shared: Arc::new(Shared { store, turn: Mutex::new(writer), holder }) }
     }
 
@@ -170,7 +170,7 @@ where
         let items: Vec<_> = items.into_iter().collect();
         let mut list = None;
         self.turn(&mut list, |core, list| {
-            core.let_go();
+            core.release_table();
             let mut draft = RelistDraft::new(&core.store);
             items.into_iter().for_each(|item| draft.insert(item));
             list.insert(Publication::of_list(&core.store, draft, version)).run_to(Stage::Reporting);
@@ -225,7 +225,7 @@ where
     /// Commits the list of an informer. The informer is the only writer, except for index changes.
     pub(crate) fn commit(&self, list: &mut Publication<K, V>) {
         self.turn(list, |core, list| {
-            core.let_go();
+            core.release_table();
             list.commit();
         });
     }

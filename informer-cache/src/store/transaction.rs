@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use hashbrown::HashTable;
 
-use super::write::{deletion, judge_event};
+use super::write::{compare_event, deletion};
 use crate::store::object_reader::transformed;
 use crate::table::record::Record;
 use crate::table::relist::ListedState;
@@ -130,7 +130,7 @@ where
     /// The same as for [`Relist::publish`](crate::Relist::publish).
     pub fn commit(self) -> Vec<Change<K, V>> {
         let table = self.writer.inner.table();
-        let writes = self.judge(&table);
+        let writes = self.compare(&table);
         let changes = self.writer.commit(table, self.version, writes);
         // Dropped here, because a panic in this drop while the function returns would leak the return value.
         drop(self.writes);
@@ -138,7 +138,7 @@ where
     }
 
     /// Compares each write with the stored object, and returns the resulting writes, deletions first.
-    fn judge(&self, table: &Table<K, V>) -> Vec<KeyWrite<K, V>> {
+    fn compare(&self, table: &Table<K, V>) -> Vec<KeyWrite<K, V>> {
         let reader = self.writer.inner.reader;
         let (mut gone, mut rest) = (Vec::new(), Vec::new());
         for write in &self.writes {
@@ -147,7 +147,7 @@ where
             match write {
                 Write::Upsert(new) => {
                     let (kind, record) =
-                        match old.map(|(_, old)| (old, judge_event(&reader.schema, old, new))) {
+                        match old.map(|(_, old)| (old, compare_event(&reader.schema, old, new))) {
                             Some((_, ListedState::Unchanged)) => continue,
                             Some((old, ListedState::Updated)) => {
                                 (ChangeKind::Updated, old.next(new.version, new.object.clone()))

@@ -56,7 +56,7 @@ impl<K: Eq + Hash, V> Future for WaitForKey<K, V> {
         Poll::Ready(reached.and_then(|_| {
             let store = this.store.upgrade().ok_or(WaitForError::Closed)?;
             let hash = store.reader.seed.hash_one(&this.key);
-            let object = store.published.look(|table| table.object(hash, |key| *key == this.key));
+            let object = store.published.with_table(|table| table.object(hash, |key| *key == this.key));
             // Dropped here, because this may be the last handle: it drops all objects, and a panic of their drop during the return would leak the
             // result.
             drop(store);
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_object_does_not_leak_when_the_store_goes_with_a_panic_meanwhile() {
+    fn object_does_not_leak_when_the_last_handle_panics_on_drop() {
         let version = Version::new(1);
         let store = Store::builder(Schema::new(|thing: &Thing| Key(thing.0), |_| Version::new(1))).build();
         let mut writer = store.unwrap();

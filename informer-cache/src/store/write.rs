@@ -36,7 +36,7 @@ pub(crate) enum VersionAdvance {
     /// A list: sets the store's version, also to an older one.
     List(Version),
     /// Single changes: raises the store's version to at least this one.
-    News(Version),
+    Changes(Version),
 }
 
 impl<K, V> WriterCore<K, V> {
@@ -58,7 +58,7 @@ impl<K, V> WriterCore<K, V> {
     }
 
     /// Releases the cached reference, because another table is about to be published.
-    pub(super) fn let_go(&mut self) {
+    pub(super) fn release_table(&mut self) {
         self.table = None;
     }
 
@@ -67,7 +67,7 @@ impl<K, V> WriterCore<K, V> {
         let Self { store, table, .. } = self;
         let inner = &*store.inner;
         // Most stale events do not raise the version.
-        if version <= inner.published.look(|table| table.version) {
+        if version <= inner.published.with_table(|table| table.version) {
             return;
         }
         *table = None;
@@ -119,7 +119,7 @@ impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
         let version = new.version;
         let (kind, outcome) = match old {
             None => (ChangeKind::Added, WriteOutcome::Added),
-            Some(old) => match judge_event(&schema, old, &new) {
+            Some(old) => match compare_event(&schema, old, &new) {
                 ListedState::Unchanged => {
                     effects.stale = Some(new);
                     let stored = old.version;
@@ -177,7 +177,7 @@ impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
         let Self { store, plan, table: at_hand } = self;
         let inner = &*store.inner;
         table.plan(&write, plan);
-        let (mut published, found) = when_found(inner, &table, slice::from_ref(&write), effects);
+        let (mut published, found) = find_and_lock(inner, &table, slice::from_ref(&write), effects);
         // The published state holds another reference, so this drops no table.
         drop(table);
         inner.note_superseded(&mut published);
@@ -209,8 +209,9 @@ impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
 /// Subscriptions, and the pending entries that were found in them.
 type Found<K, V> = Option<(SubscriptionBuffers<K, V>, Findings)>;
 
-/// Performs step 2, and takes the lock of step 3. The findings cover exactly the subscriptions that exist under that lock. `None` if there is no subscription.
-fn when_found<'a, K: Eq, V>(
+/// Performs step 2, and takes the lock of step 3. The findings cover exactly the subscriptions that exist under that lock. `None` if there is no
+/// subscription.
+fn find_and_lock<'a, K: Eq, V>(
     inner: &'a StoreInner<K, V>,
     table: &Table<K, V>,
     writes: &[KeyWrite<K, V>],
@@ -249,13 +250,13 @@ impl VersionAdvance {
     pub(super) fn version(self, now: Version) -> Version {
         match self {
             Self::List(version) => version,
-            Self::News(version) => version.max(now),
+            Self::Changes(version) => version.max(now),
         }
     }
 }
 
 /// Compares an event's object with the stored one; an older state is `Unchanged`, so that an object never goes back in time.
-pub(crate) fn judge_event<K, V>(
+pub(crate) fn compare_event<K, V>(
     schema: &Schema<K, V>,
     old: &Record<K, V>,
     new: &Record<K, V>,
@@ -270,15 +271,15 @@ pub(crate) fn judge_event<K, V>(
     }
 }
 
-/// Creates the deletion of the stored object in a row. The last known state is `told` if that is a state of the same object, otherwise the stored
+/// Creates the deletion of the stored object in a row. The last known state is `last` if that is a state of the same object, otherwise the stored
 /// state.
 pub(super) fn deletion<K, V>(
     schema: &Schema<K, V>,
     row: u32,
     old: &Record<K, V>,
-    told: Option<&Arc<V>>,
+    last: Option<&Arc<V>>,
 ) -> KeyWrite<K, V> {
-    let (kind, last) = match told {
+    let (kind, last) = match last {
         Some(last) if schema.same_identity(&old.object, last) => (ChangeKind::Deleted, last),
         _ => (ChangeKind::Missed, &old.object),
     };

@@ -218,7 +218,7 @@ where
 
     pub(super) fn publish(&mut self, draft: RelistDraft<K, V>, version: Version) -> Vec<Change<K, V>> {
         let mut list = Publication::of_list(&self.core.store, draft, version);
-        self.core.let_go();
+        self.core.release_table();
         list.run_to(Stage::Done);
         list.into_changes()
     }
@@ -230,8 +230,8 @@ where
         writes: Vec<KeyWrite<K, V>>,
     ) -> Vec<Change<K, V>> {
         let mut publication =
-            Publication::new(self.core.store.clone(), table, VersionAdvance::News(version), writes);
-        self.core.let_go();
+            Publication::new(self.core.store.clone(), table, VersionAdvance::Changes(version), writes);
+        self.core.release_table();
         publication.run_to(Stage::Done);
         publication.into_changes()
     }

@@ -13,7 +13,7 @@ use super::Garbage;
 use super::column::{Column, Group, Name, Named, Rows, name, number};
 use crate::IndexError;
 use crate::table::definition::Definition;
-use crate::table::record::{AnyValue, Said, Values};
+use crate::table::record::{AnyValue, IndexValue, Values};
 
 /// The changes of one write; reused for the next write to save allocations.
 #[derive(Default)]
@@ -32,25 +32,25 @@ enum Edit {
     /// The row is added to a group.
     Join(u32),
     /// The row is the first of a new group.
-    Found(Arc<AnyValue>),
+    Create(Arc<AnyValue>),
     /// The row is removed from a group.
     Leave(u32),
     /// The function failed for the object.
     Fail(Arc<IndexError>),
     /// The function no longer fails for the object.
-    Mend,
+    ClearError,
 }
 
 struct OrderEdit {
     at: usize,
-    what: Placed,
+    kind: OrderEditKind,
 }
 
-enum Placed {
+enum OrderEditKind {
     /// Remove a group that loses its last row.
-    Out,
+    Remove,
     /// Insert a new group, at the position of its value.
-    In(Arc<AnyValue>),
+    Insert(Arc<AnyValue>),
 }
 
 impl Plan {
@@ -100,7 +100,7 @@ impl Plan {
         let from = self.edits.len();
         let mut changes = had_failed || error.is_some();
         self.names.clear();
-        for Said { value, group } in values {
+        for IndexValue { value, group } in values {
             // A few groups are searched linearly, without hashing.
             let few = &old[..if old.len() <= FEW { old.len() } else { 0 }];
             let known = few.iter().copied().find(|old| is(*old, value));
@@ -110,7 +110,7 @@ impl Plan {
             let edit = match known {
                 Some(known) if old.binary_search(&known).is_ok() => Edit::Stay(number(known)),
                 Some(known) => Edit::Join(number(known)),
-                None => Edit::Found(value.clone()),
+                None => Edit::Create(value.clone()),
             };
             changes |= !matches!(edit, Edit::Stay(_));
             self.names.extend(known);
@@ -125,7 +125,7 @@ impl Plan {
         }
         match error {
             Some(error) => self.edits.push((at, Edit::Fail(error.clone()))),
-            None if had_failed => self.edits.push((at, Edit::Mend)),
+            None if had_failed => self.edits.push((at, Edit::ClearError)),
             None => {}
         }
         if !changes {
@@ -154,9 +154,9 @@ impl Plan {
         let mut edits = Vec::new();
         for (_, edit) in &self.edits[from..] {
             match edit {
-                Edit::Found(value) => {
+                Edit::Create(value) => {
                     let at = place(value).unwrap_or_else(|at| at);
-                    edits.push(OrderEdit { at, what: Placed::In(value.clone()) });
+                    edits.push(OrderEdit { at, kind: OrderEditKind::Insert(value.clone()) });
                 }
                 Edit::Leave(old) => {
                     let Some(group) = column.group(*old).filter(|group| group.rows.len() == 1) else {
@@ -165,18 +165,18 @@ impl Plan {
                     let found = place(&group.value).ok().filter(|at| order.get(*at) == Some(*old));
                     // An inconsistent order is the user's error, but must not lose a group.
                     let found = found.or_else(|| order.iter().position(|other| other == *old));
-                    edits.extend(found.map(|at| OrderEdit { at, what: Placed::Out }));
+                    edits.extend(found.map(|at| OrderEdit { at, kind: OrderEditKind::Remove }));
                 }
-                Edit::Stay(_) | Edit::Join(_) | Edit::Fail(_) | Edit::Mend => {}
+                Edit::Stay(_) | Edit::Join(_) | Edit::Fail(_) | Edit::ClearError => {}
             }
         }
         // The sort may panic if it detects an inconsistent order; nothing has changed yet.
         edits.sort_by(|a, b| {
-            b.at.cmp(&a.at).then_with(|| match (&a.what, &b.what) {
-                (Placed::Out, Placed::In(_)) => Ordering::Less,
-                (Placed::In(_), Placed::Out) => Ordering::Greater,
-                (Placed::In(a), Placed::In(b)) => compare(b, a),
-                (Placed::Out, Placed::Out) => Ordering::Equal,
+            b.at.cmp(&a.at).then_with(|| match (&a.kind, &b.kind) {
+                (OrderEditKind::Remove, OrderEditKind::Insert(_)) => Ordering::Less,
+                (OrderEditKind::Insert(_), OrderEditKind::Remove) => Ordering::Greater,
+                (OrderEditKind::Insert(a), OrderEditKind::Insert(b)) => compare(b, a),
+                (OrderEditKind::Remove, OrderEditKind::Remove) => Ordering::Equal,
             })
         });
         self.order.extend(edits.into_iter().map(|edit| (at, edit)));
@@ -221,7 +221,7 @@ impl Column {
                 }
                 Some(name(number))
             }
-            Edit::Found(value) => {
+            Edit::Create(value) => {
                 let hash = value.hash;
                 let number = self.groups.insert(Group { value, rows: Rows::One(row) });
                 self.values.insert(hash, number);
@@ -242,7 +242,7 @@ impl Column {
                 garbage.errors.extend(self.failed.set(row, error));
                 None
             }
-            Edit::Mend => {
+            Edit::ClearError => {
                 garbage.errors.extend(self.failed.remove(row));
                 None
             }
@@ -251,9 +251,9 @@ impl Column {
 
     fn carry_out_order(&mut self, edit: OrderEdit, garbage: &mut Garbage) {
         let Some(order) = &mut self.order else { return };
-        match edit.what {
-            Placed::Out => drop(order.remove_at(edit.at)),
-            Placed::In(value) => {
+        match edit.kind {
+            OrderEditKind::Remove => drop(order.remove_at(edit.at)),
+            OrderEditKind::Insert(value) => {
                 let groups = &self.groups;
                 let same = |number| {
                     groups.get(number).is_some_and(|group: &Group| Arc::ptr_eq(&group.value, &value))

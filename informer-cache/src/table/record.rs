@@ -98,7 +98,7 @@ pub(crate) struct Value<T: ?Sized> {
 pub(crate) type AnyValue = Value<dyn Any + Send + Sync>;
 
 /// A value that an index function returned.
-pub(crate) struct Said {
+pub(crate) struct IndexValue {
     pub(crate) value: Arc<AnyValue>,
     /// The group that the value is shared with. In a write of many keys, the group may have been removed before this write is planned.
     pub(crate) group: Option<u32>,
@@ -108,8 +108,8 @@ pub(crate) struct Said {
 pub(crate) enum Values {
     /// The object has the same values as the stored one, so nothing changes.
     Kept,
-    One(Said),
-    Many(Vec<Said>),
+    One(IndexValue),
+    Many(Vec<IndexValue>),
     Failed(Arc<IndexError>),
 }
 
@@ -117,7 +117,7 @@ pub(crate) enum Values {
 pub(crate) type AllValues = Vec<Values>;
 
 impl Values {
-    pub(crate) fn as_slice(&self) -> &[Said] {
+    pub(crate) fn as_slice(&self) -> &[IndexValue] {
         match self {
             Self::One(value) => std::slice::from_ref(value),
             Self::Many(values) => values,

@@ -34,7 +34,7 @@ pub(crate) enum ListedState {
 }
 
 /// Compares a listed object with the stored one; runs the user's functions for identity and content.
-pub(crate) fn judge<K, V>(schema: &Schema<K, V>, old: &Record<K, V>, new: &Record<K, V>) -> ListedState {
+pub(crate) fn compare<K, V>(schema: &Schema<K, V>, old: &Record<K, V>, new: &Record<K, V>) -> ListedState {
     if !schema.same_identity(&old.object, &new.object) {
         ListedState::Replaced
     } else if old.version == new.version
@@ -81,8 +81,8 @@ impl<K: Eq + Hash, V: 'static> RelistDiff<K, V> {
         let mut kept = self.unchanged.clone();
         let stored = self.listed.iter().filter_map(|listed| listed.stored);
         stored.for_each(|(row, _)| kept.set(row));
-        let gone = self.base.rows.iter().filter(|(row, _)| !kept.has(*row));
-        let gone = gone.map(|(row, old)| KeyWrite {
+        let deletions = self.base.rows.iter().filter(|(row, _)| !kept.has(*row));
+        let deletions = deletions.map(|(row, old)| KeyWrite {
             kind: ChangeKind::Missed,
             row: Some(row),
             record: old.clone(),
@@ -102,7 +102,7 @@ impl<K: Eq + Hash, V: 'static> RelistDiff<K, V> {
         });
         // Reuses the allocation of the list, because a write has the size of a listed object.
         let mut writes: Vec<_> = put.collect();
-        writes.splice(0..0, gone);
+        writes.splice(0..0, deletions);
         writes
     }
 }

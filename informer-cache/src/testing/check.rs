@@ -200,7 +200,7 @@ pub async fn check_source<F: SourceFixture>(
     let listed = check.freshness(listed).await?;
     check.one_change_at_a_time(listed).await?;
     check.resumption().await?;
-    check.changes_while_nobody_watched().await?;
+    check.changes_between_watches().await?;
     check.expiry().await?;
     check.end_of_watch().await
 }

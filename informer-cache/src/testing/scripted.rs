@@ -65,7 +65,7 @@ struct Script<V> {
     messages: Vec<(u64, VecDeque<Message<V>>)>,
     newest: u64,
     open: usize,
-    asked: Vec<SourceRequest>,
+    requests: Vec<SourceRequest>,
     waiting: Vec<Waker>,
 }
 
@@ -82,7 +82,7 @@ impl<V> ScriptedSource<V> {
             messages: Vec::new(),
             newest: 0,
             open: 0,
-            asked: Vec::new(),
+            requests: Vec::new(),
             waiting: Vec::new(),
         };
         Self { script: Arc::new(Mutex::new(script)) }
@@ -111,7 +111,7 @@ impl<V> ScriptedSource<V> {
     /// Panics if no watch was added, or the watch has ended.
     #[track_caller]
     pub fn send(&self, event: WatchEvent<V>) {
-        self.say(Some(Ok(event)));
+        self.push_message(Some(Ok(event)));
     }
 
     /// Fails the last added watch.
@@ -148,7 +148,7 @@ impl<V> ScriptedSource<V> {
     /// ```
     #[track_caller]
     pub fn fail_watch(&self, error: SourceError) {
-        self.say(Some(Err(error)));
+        self.push_message(Some(Err(error)));
     }
 
     /// Ends the last added watch, normally.
@@ -157,13 +157,13 @@ impl<V> ScriptedSource<V> {
     /// Panics if no watch was added, or the watch has ended.
     #[track_caller]
     pub fn close_watch(&self) {
-        self.say(None);
+        self.push_message(None);
     }
 
     /// Returns the requests since the last call of this method.
     #[must_use]
     pub fn requests(&self) -> Vec<SourceRequest> {
-        std::mem::take(&mut self.script.lock().asked)
+        std::mem::take(&mut self.script.lock().requests)
     }
 
     /// Returns the number of watches that were opened and not dropped.
@@ -173,15 +173,15 @@ impl<V> ScriptedSource<V> {
     }
 
     #[track_caller]
-    fn say(&self, message: Message<V>) {
-        let told = self.change(|script| match script.messages.last_mut() {
+    fn push_message(&self, message: Message<V>) {
+        let sent = self.change(|script| match script.messages.last_mut() {
             Some((number, messages)) if *number == script.newest => {
                 messages.push_back(message);
                 true
             }
             _ => false,
         });
-        assert!(told, "there is no watch to send it to");
+        assert!(sent, "there is no watch to send it to");
     }
 
     fn change<R>(&self, change: impl FnOnce(&mut Script<V>) -> R) -> R {
@@ -215,12 +215,12 @@ impl<V: Send + Sync + 'static> Source for ScriptedSource<V> {
     type Watch = ScriptedWatch<V>;
 
     async fn list(&self, request: ListRequest) -> Result<Page<V>, SourceError> {
-        self.script.lock().asked.push(SourceRequest::List(request));
+        self.script.lock().requests.push(SourceRequest::List(request));
         poll_fn(|cx| self.poll(cx, |script| script.lists.pop_front())).await
     }
 
     async fn watch(&self, request: WatchRequest) -> Result<ScriptedWatch<V>, SourceError> {
-        self.script.lock().asked.push(SourceRequest::Watch(request));
+        self.script.lock().requests.push(SourceRequest::Watch(request));
         let number = poll_fn(|cx| self.poll(cx, |script| script.watches.pop_front())).await?;
         self.script.lock().open += 1;
         Ok(ScriptedWatch { source: self.clone(), number })

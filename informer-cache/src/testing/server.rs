@@ -20,7 +20,7 @@ use flyball_sync::locks::Mutex;
 use flyball_sync::{Clock, ManualClock, Timer};
 
 pub use self::faults::Faults;
-use self::state::{Disturbance, Line, State};
+use self::state::{Disturbance, Latency, State};
 pub use self::watch::TestServerWatch;
 use crate::{ListRequest, Page, Schema, Source, SourceError, SourceErrorKind, Version, WatchRequest};
 
@@ -263,12 +263,12 @@ impl<K: Ord + Clone, V: Clone> TestServer<K, V> {
     /// # Ok::<(), flyball_informer_cache::InformerBuildError>(())
     /// ```
     pub fn set_latency(&self, clock: &ManualClock, latency: Duration) {
-        self.change(|state| state.line = Some(Line { clock: clock.clone(), latency }));
+        self.change(|state| state.latency = Some(Latency { clock: clock.clone(), latency }));
     }
 
     /// Removes all faults. A compacted history stays dropped, and the [latency](Self::set_latency) stays.
     pub fn clear_faults(&self) {
-        self.change(State::heal);
+        self.change(State::clear_faults);
     }
 
     fn change<R>(&self, change: impl FnOnce(&mut State<K, V>) -> R) -> R {
@@ -285,8 +285,8 @@ impl<K: Ord + Clone, V: Clone> TestServer<K, V> {
         &self,
         mut ask: impl FnMut(&mut State<K, V>) -> Result<R, SourceErrorKind>,
     ) -> Result<R, SourceError> {
-        let line = self.state.lock().line.clone();
-        if let Some(Line { clock, latency }) = line {
+        let latency = self.state.lock().latency.clone();
+        if let Some(Latency { clock, latency }) = latency {
             let timer = clock.timer();
             let due = timer.now() + latency;
             poll_fn(|cx| {

@@ -82,8 +82,8 @@ where
 
     /// Like [`StoreBuilder::reader_slots`]. For loom models.
     #[doc(hidden)]
-    pub fn reader_slots(mut self, seats: usize, quiet: u32) -> Self {
-        self.store = self.store.reader_slots(seats, quiet);
+    pub fn reader_slots(mut self, slots: usize, lookups_to_fill: u32) -> Self {
+        self.store = self.store.reader_slots(slots, lookups_to_fill);
         self
     }
 

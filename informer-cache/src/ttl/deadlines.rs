@@ -39,7 +39,7 @@ struct State<K> {
 struct Entry<K> {
     key: Arc<K>,
     /// Whether the write is complete. A sweep that found the key absent before the publication would remove the entry too early.
-    settled: bool,
+    complete: bool,
 }
 
 impl<K> ExpiryQueue<K> {
@@ -57,7 +57,7 @@ impl<K> ExpiryQueue<K> {
         state.last += 1;
         let place = Position { deadline, ticket: state.last };
         if deadline != Position::NEVER {
-            state.places.insert(place, Entry { key, settled: false });
+            state.places.insert(place, Entry { key, complete: false });
         } else {
             drop(state);
             drop(key);
@@ -66,8 +66,8 @@ impl<K> ExpiryQueue<K> {
     }
 
     /// Returns a guard that marks the write as complete when dropped, also by a panic.
-    pub(super) fn settle_after(&self, place: Position) -> Settle<'_, K> {
-        Settle { expiry: self, place }
+    pub(super) fn complete_after(&self, place: Position) -> CompleteOnDrop<'_, K> {
+        CompleteOnDrop { expiry: self, place }
     }
 
     pub(super) fn leave(&self, place: Position) {
@@ -88,12 +88,12 @@ impl<K> ExpiryQueue<K> {
     pub(super) fn due(&self, now: Nanos, most: usize) -> Vec<(Position, Arc<K>)> {
         let now = Position { deadline: now, ticket: 0 };
         let state = self.state.lock();
-        let due = state.places.range(..now).filter(|(_, entry)| entry.settled);
+        let due = state.places.range(..now).filter(|(_, entry)| entry.complete);
         due.take(most).map(|(place, entry)| (*place, entry.key.clone())).collect()
     }
 
-    pub(super) fn is_settled(&self, place: Position) -> bool {
-        self.state.lock().places.get(&place).is_some_and(|entry| entry.settled)
+    pub(super) fn is_complete(&self, place: Position) -> bool {
+        self.state.lock().places.get(&place).is_some_and(|entry| entry.complete)
     }
 }
 
@@ -109,16 +109,16 @@ impl<K: Send + Sync> Leave for ExpiryQueue<K> {
 }
 
 /// Marks a write as complete when dropped.
-pub(super) struct Settle<'a, K> {
+pub(super) struct CompleteOnDrop<'a, K> {
     expiry: &'a ExpiryQueue<K>,
     place: Position,
 }
 
-impl<K> Drop for Settle<'_, K> {
+impl<K> Drop for CompleteOnDrop<'_, K> {
     fn drop(&mut self) {
         // The entry is absent if the write was stale, or if its object was replaced meanwhile.
         if let Some(entry) = self.expiry.state.lock().places.get_mut(&self.place) {
-            entry.settled = true;
+            entry.complete = true;
         }
     }
 }

@@ -22,7 +22,7 @@ use crate::{Change, ChangeKind};
 pub struct Observer<K, V> {
     /// Weak, so that an observer keeps no objects alive.
     store: Weak<StoreInner<K, V>>,
-    fate: Arc<ObserverState>,
+    state: Arc<ObserverState>,
 }
 
 impl<K, V> Observer<K, V> {
@@ -42,18 +42,18 @@ impl<K, V> Observer<K, V> {
     #[must_use]
     pub fn panic_count(&self) -> u64 {
         // Ordering: Relaxed, because the counter publishes no other memory.
-        self.fate.panics.load(Ordering::Relaxed)
+        self.state.panics.load(Ordering::Relaxed)
     }
 
     /// Stops the calls. Does not wait for calls in progress; a call that another thread is about to make still begins. Idempotent.
     pub fn unsubscribe(&self) {
         // Ordering: Relaxed, because the flag publishes no other memory. A thread reads its own store, so it does not call a function again that has
         // ended its own observer.
-        self.fate.gone.store(true, Ordering::Relaxed);
+        self.state.unsubscribed.store(true, Ordering::Relaxed);
         let Some(store) = self.store.upgrade() else { return };
         let mut published = store.published.write();
         let staying =
-            published.observer_fns.iter().filter(|observer_fn| !Arc::ptr_eq(&observer_fn.fate, &self.fate));
+            published.observer_fns.iter().filter(|observer_fn| !Arc::ptr_eq(&observer_fn.state, &self.state));
         let staying = staying.cloned().collect();
         let left = std::mem::replace(&mut published.observer_fns, staying);
         drop(published);
@@ -86,9 +86,9 @@ impl<K, V> Observer<K, V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub async fn unsubscribed(&self) {
-        if !NotifyGuard::is_here() {
+        if !NotifyGuard::is_active() {
             // Never an error, because this signal is always set.
-            let _ = self.fate.over.wait().await;
+            let _ = self.state.ended.wait().await;
         }
     }
 
@@ -97,12 +97,12 @@ impl<K, V> Observer<K, V> {
         store: &Arc<StoreInner<K, V>>,
         function: impl Fn(&Change<K, V>) + Send + Sync + 'static,
     ) -> Self {
-        let fate = Arc::new(ObserverState::default());
-        let observer_fn = Arc::new(ObserverFn { function: Some(Box::new(function)), fate: fate.clone() });
+        let state = Arc::new(ObserverState::default());
+        let observer_fn = Arc::new(ObserverFn { function: Some(Box::new(function)), state: state.clone() });
         // Created before the function is registered, so that a panic in the drop of an old object below ends the observation.
-        let observer = Self { store: Arc::downgrade(store), fate };
-        let table = store.listen(&observer_fn);
-        let _telling = NotifyGuard::begin();
+        let observer = Self { store: Arc::downgrade(store), state };
+        let table = store.register(&observer_fn);
+        let _guard = NotifyGuard::begin();
         for (_, record) in table.rows.iter() {
             let change = Change::of(record.name.clone(), ChangeKind::Initial, None, record.object.clone());
             observer_fn.call(|tell| tell(&change));
@@ -125,7 +125,7 @@ impl<K, V> fmt::Debug for Observer<K, V> {
 
 impl<K, V> StoreInner<K, V> {
     /// Registers an observer function. Returns the table with the objects to report first.
-    fn listen(&self, observer_fn: &Arc<ObserverFn<K, V>>) -> Arc<Table<K, V>> {
+    fn register(&self, observer_fn: &Arc<ObserverFn<K, V>>) -> Arc<Table<K, V>> {
         let mut published = self.published.write();
         if !published.closed {
             // The new list holds all functions of the old one, so no function is dropped here.

@@ -220,7 +220,7 @@ where
                 return Poll::Ready(Taken::Change(change));
             }
             steps += 1;
-            if let Some(waker) = waker.filter(|_| steps > TURN) {
+            if let Some(waker) = waker.filter(|_| steps > MAX_STEPS_PER_POLL) {
                 // Yields to other tasks: a filter may reject a million objects in a row.
                 waker.wake_by_ref();
                 return Poll::Pending;
@@ -229,14 +229,14 @@ where
                 self.ready = due.merged.deliver(&self.schema, self.filter.as_deref());
                 drop(self.due.take());
             } else if self.walk.is_some() {
-                self.walk_on();
+                self.advance_walk();
             } else {
                 match self.pop(waker) {
                     Popped::Change(ticket, merged) => {
                         (self.taken, self.due) = (Some(ticket), Some(Due { merged, initial: false }));
                     }
                     Popped::Empty(_) if std::mem::take(&mut self.resync) => {
-                        if self.walk_again().is_pending() {
+                        if self.begin_resync().is_pending() {
                             return Poll::Pending;
                         }
                     }
@@ -267,9 +267,9 @@ where
         self.resyncing.as_mut().is_some_and(ResyncTimer::is_due)
     }
 
-    /// Begins a resync, if every published change has been delivered. The subscriber then has the store's state, so the pending entry of a key that the
-    /// walk reaches holds every change since.
-    fn walk_again(&mut self) -> Poll<()> {
+    /// Begins a resync, if every published change has been delivered. The subscriber then has the store's state, so the pending entry of a key that
+    /// the walk reaches holds every change since.
+    fn begin_resync(&mut self) -> Poll<()> {
         let Some(store) = self.store.upgrade() else { return Poll::Ready(()) };
         // Stays set until the walk is created, because creating it may panic.
         self.resync = true;
@@ -299,7 +299,7 @@ where
     }
 
     /// Sets `due` to the next object of the walk, unless the object needs no delivery.
-    fn walk_on(&mut self) {
+    fn advance_walk(&mut self) {
         let Some(walk) = &mut self.walk else { return };
         self.taken = None;
         let record = walk.item().cloned();
@@ -356,4 +356,4 @@ impl<K: fmt::Debug, V> fmt::Debug for Subscription<K, V> {
 }
 
 /// The maximum number of steps in one poll without a change to deliver.
-const TURN: u32 = 512;
+const MAX_STEPS_PER_POLL: u32 = 512;

@@ -15,12 +15,12 @@ mod panics_in_user_code;
 mod panics_in_user_code_store;
 mod panics_in_user_code_ttl;
 mod pending;
+mod reader_slots;
 mod reflector;
 mod regressions;
 mod reordered;
 mod resync_every;
 mod retry_backoff;
-mod seats;
 mod selector;
 #[cfg(feature = "tokio")]
 mod source_check;

@@ -13,7 +13,7 @@ fn matches(selector: &str, labels: Labels<'_>) -> bool {
 }
 
 #[test]
-fn texts_that_are_read_and_how_they_print() {
+fn parses_and_prints_texts() {
     let table = [
         ("", ""),
         (" \t\r\n", ""),
@@ -69,7 +69,7 @@ fn texts_that_are_read_and_how_they_print() {
 }
 
 #[test]
-fn texts_that_are_refused_where_and_for_want_of_what() {
+fn rejects_invalid_texts_with_position_and_expectation() {
     let (key, value) = (super::parse::requirements(",").unwrap_err().expected, "a value: at most 63");
     let table = [
         ("x=a||y=b", 2, value),
@@ -137,7 +137,7 @@ fn texts_that_are_refused_where_and_for_want_of_what() {
 }
 
 #[test]
-fn what_matches() {
+fn matches_labels() {
     let both = [("foo", "bar"), ("baz", "blah")];
     let table: [(&str, Labels<'_>, bool); 46] = [
         ("", &[("x", "y")], true),
@@ -193,7 +193,7 @@ fn what_matches() {
 }
 
 #[test]
-fn methods_say_what_texts_say() {
+fn builder_methods_equal_parsed_texts() {
     let everything = Selector::everything;
     let table = [
         (everything(), ""),
@@ -216,7 +216,7 @@ fn methods_say_what_texts_say() {
 }
 
 #[test]
-fn nothing_stays_nothing_and_is_not_read() {
+fn nothing_matches_no_object_and_does_not_parse() {
     let nothing = Selector::nothing();
     let label = |_: &str| Some("a");
     for selector in [
@@ -234,7 +234,7 @@ fn nothing_stays_nothing_and_is_not_read() {
 }
 
 #[test]
-fn what_is_no_label_matches_and_is_never_read_as_something_else() {
+fn invalid_labels_match_but_never_parse_as_other_selectors() {
     for text in ["a,b", "a b", "a)", "", "(", "!x", "\"", "é", "a\nb", "x=y", "-", &"a".repeat(64)] {
         let value = Selector::everything().equals("x", text);
         assert!(value.matches(|_| Some(text)));
@@ -249,7 +249,7 @@ fn what_is_no_label_matches_and_is_never_read_as_something_else() {
 }
 
 #[test]
-fn keys_and_values_have_limits() {
+fn checks_lengths_of_keys_and_values() {
     let (name, prefix) = ("a".repeat(63), "a".repeat(253));
     for key in [name.clone(), format!("{prefix}/{name}"), "A_b-c.d".into(), "0".into(), "a-b.c-d/E".into()] {
         assert!(label::is_key(&key), "{key}");

@@ -60,7 +60,7 @@ where
             EventVerdict::Ignore => {}
             EventVerdict::Stage => self.stage_event(event, version),
             EventVerdict::Publish(version) => {
-                let list = self.half.take().unwrap_or_else(|| {
+                let list = self.partial_list.take().unwrap_or_else(|| {
                     // The list is empty. The source may have been restored to an earlier version, so earlier deletions are forgotten.
                     self.tombstones.listed(Version::ZERO);
                     RelistDraft::new(&self.shared.writer)
@@ -73,7 +73,7 @@ where
 
     /// Stages an event of a streaming list. The event is compared by key, like an event of a watch.
     fn stage_event(&mut self, event: WatchEvent<V>, version: Version) {
-        let mut list = self.half.take().unwrap_or_else(|| {
+        let mut list = self.partial_list.take().unwrap_or_else(|| {
             self.tombstones.listed(Version::ZERO);
             RelistDraft::new(&self.shared.writer)
         });
@@ -98,14 +98,14 @@ where
             }),
             WatchEvent::Bookmark(_) | WatchEvent::InitialListEnd(_) => Ok(false),
         };
-        self.half = Some(list);
-        self.judged(late);
+        self.partial_list = Some(list);
+        self.count_result(late);
     }
 
     /// Stages a listed object.
     pub(super) fn stage(&mut self, list: &mut RelistDraft<K, V>, object: V) {
         let put = list.try_insert_unless(object, |_, _| false);
-        self.judged(put);
+        self.count_result(put);
     }
 
     /// Applies the batch.
@@ -117,7 +117,7 @@ where
         for (version, event) in batch.drain(..) {
             let (store, schema, tombstones) = (&self.shared.writer, &self.schema, &mut self.tombstones);
             let late = attempt(|| apply_event(store, schema, tombstones, version, event));
-            self.judged(late.and_then(|late| late));
+            self.count_result(late.and_then(|late| late));
         }
         self.batch = batch;
         self.shared.status.succeeded(self.timer.now(), self.stale);
@@ -146,7 +146,7 @@ where
             }
             Err(panic) => {
                 // An object may be missing in the store, so the informer lists again, as if the watch after this list had failed.
-                let (now, random) = self.moment();
+                let (now, random) = self.now_and_random();
                 self.reflector.watch_failed(SourceErrorKind::Other, now, random);
                 self.reflector.watch_errored(SourceErrorKind::Other, now, random);
                 self.backoff.failed(&mut self.reflector, now);
@@ -186,7 +186,7 @@ where
     }
 
     /// Counts a stale event, or a panic of the user's functions.
-    fn judged(&mut self, late: Result<bool, String>) {
+    fn count_result(&mut self, late: Result<bool, String>) {
         match late {
             Ok(late) => self.stale += u64::from(late),
             Err(panic) => self.panicked(&panic),
@@ -197,7 +197,7 @@ where
     fn panicked(&mut self, message: &str) {
         let at = self.timer.now();
         self.shared.status.panicked(at, message);
-        self.tell(at, BackoffCause::Panicked, Failed::Panic(message));
+        self.report_failure(at, BackoffCause::Panicked, Failed::Panic(message));
     }
 }
 

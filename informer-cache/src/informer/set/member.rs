@@ -19,7 +19,7 @@ pub(super) trait Member: Send + Sync {
     fn synced(&self) -> Wait<'_, Result<(), Stopped>>;
 
     /// Returns the signal that the informer has ended. The signal does not keep the informer alive.
-    fn over(&self) -> Arc<Synced>;
+    fn ended_signal(&self) -> Arc<Synced>;
 
     /// Returns whether a shutdown was requested, or the informer has stopped. A request does not share such an informer.
     fn is_stopping(&self) -> bool;
@@ -46,8 +46,8 @@ where
         Box::pin(self.synced())
     }
 
-    fn over(&self) -> Arc<Synced> {
-        self.over()
+    fn ended_signal(&self) -> Arc<Synced> {
+        self.ended_signal()
     }
 
     fn is_stopping(&self) -> bool {

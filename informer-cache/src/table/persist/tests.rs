@@ -19,7 +19,7 @@ impl Random {
 const SEEDS: std::ops::Range<u64> = 1..40;
 
 #[test]
-fn a_vector_is_a_map_of_numbers() {
+fn vector_matches_btree_map() {
     for seed in SEEDS {
         let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         // The numbers are dense or sparse.
@@ -50,7 +50,7 @@ fn a_vector_is_a_map_of_numbers() {
 }
 
 #[test]
-fn hashes_find_what_was_put_in() {
+fn hashes_find_inserted_numbers() {
     for seed in SEEDS {
         let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         // Three distinct hashes; hashes that are equal in the bits that choose the page; or well distributed hashes.
@@ -94,7 +94,7 @@ fn hashes_find_what_was_put_in() {
 }
 
 #[test]
-fn a_sorted_list_is_a_list() {
+fn sorted_matches_vec() {
     for seed in SEEDS {
         let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         let (mut ours, mut naive) = (Sorted::new(), Vec::new());
@@ -133,7 +133,7 @@ fn a_sorted_list_is_a_list() {
 }
 
 #[test]
-fn an_ascending_list_is_a_set() {
+fn ascending_list_matches_btree_set() {
     for seed in SEEDS {
         let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         let (mut ours, mut naive) = (Sorted::new(), std::collections::BTreeSet::new());

@@ -149,7 +149,7 @@ impl<F: SourceFixture, T: Timer> Check<'_, F, T> {
     }
 
     /// Checks a watch that is opened after several changes, from a version before all of them.
-    pub(super) async fn changes_while_nobody_watched(&mut self) -> Checked<()> {
+    pub(super) async fn changes_between_watches(&mut self) -> Checked<()> {
         let listed = self.list(ListVersion::MostRecent, SourceRule::List).await?;
         self.fixture.put(6).await;
         self.fixture.delete(3).await;

@@ -21,7 +21,7 @@ pub(super) struct State<K, V> {
     highest: u64,
     ids: u64,
     /// The changes after `compacted`, oldest first.
-    history: Vec<Happened<V>>,
+    history: Vec<HistoryEntry<V>>,
     compacted: u64,
     /// After a restore: watches may also start at this version, though it is older than `compacted`.
     restored: Option<u64>,
@@ -34,9 +34,9 @@ pub(super) struct State<K, V> {
     pub(super) failing_lists: VecDeque<SourceErrorKind>,
     pub(super) failing_watches: VecDeque<SourceErrorKind>,
     /// The messages of each open watch besides the history.
-    pub(super) watches: BTreeMap<u64, Said>,
+    pub(super) watches: BTreeMap<u64, WatchMessages>,
     opened: u64,
-    pub(super) line: Option<Line>,
+    pub(super) latency: Option<Latency>,
 }
 
 type Objects<K, V> = BTreeMap<K, Stored<V>>;
@@ -47,7 +47,7 @@ pub(super) struct Stored<V> {
     pub(super) object: V,
 }
 
-struct Happened<V> {
+struct HistoryEntry<V> {
     /// On the clock of the latency.
     at: Nanos,
     version: u64,
@@ -63,13 +63,13 @@ struct Rest<V> {
 
 /// The latency of messages.
 #[derive(Clone)]
-pub(super) struct Line {
+pub(super) struct Latency {
     pub(super) clock: ManualClock,
     pub(super) latency: Duration,
 }
 
 #[derive(Default)]
-pub(super) struct Said {
+pub(super) struct WatchMessages {
     disturbances: VecDeque<Disturbance>,
     /// Bookmarks to send once all events up to them were delivered.
     marks: VecDeque<u64>,
@@ -95,7 +95,7 @@ pub(super) struct Place<V> {
 
 /// The next message of a watch.
 pub(super) enum Next<V> {
-    Told(WatchEvent<V>),
+    Event(WatchEvent<V>),
     Failed(SourceErrorKind),
     Ended,
     NotBefore(Nanos),
@@ -120,7 +120,7 @@ impl<K: Ord + Clone, V: Clone> State<K, V> {
             failing_watches: VecDeque::new(),
             watches: BTreeMap::new(),
             opened: 0,
-            line: None,
+            latency: None,
         }
     }
 
@@ -133,7 +133,7 @@ impl<K: Ord + Clone, V: Clone> State<K, V> {
         });
         stamp(&mut object, id, version);
         let event = if old.is_some() { WatchEvent::Modified } else { WatchEvent::Added };
-        self.happened(event(object.clone()));
+        self.record(event(object.clone()));
         self.objects.insert(key, Stored { id, object });
         version
     }
@@ -142,7 +142,7 @@ impl<K: Ord + Clone, V: Clone> State<K, V> {
         let Stored { id, mut object } = self.objects.remove(key)?;
         let version = self.advance();
         stamp(&mut object, id, version);
-        self.happened(WatchEvent::Deleted(object));
+        self.record(WatchEvent::Deleted(object));
         Some(version)
     }
 
@@ -152,17 +152,17 @@ impl<K: Ord + Clone, V: Clone> State<K, V> {
         Version::new(self.version)
     }
 
-    fn happened(&mut self, event: WatchEvent<V>) {
-        let at = self.line.as_ref().map_or(Nanos::ZERO, |line| line.clock.now());
-        self.history.push(Happened { at, version: self.version, event });
+    fn record(&mut self, event: WatchEvent<V>) {
+        let at = self.latency.as_ref().map_or(Nanos::ZERO, |latency| latency.clock.now());
+        self.history.push(HistoryEntry { at, version: self.version, event });
     }
 
     pub(super) fn bookmark(&mut self) {
-        self.watches.values_mut().for_each(|said| said.marks.push_back(self.version));
+        self.watches.values_mut().for_each(|messages| messages.marks.push_back(self.version));
     }
 
     pub(super) fn disturb(&mut self, disturbance: Disturbance) {
-        self.watches.values_mut().for_each(|said| said.disturbances.push_back(disturbance));
+        self.watches.values_mut().for_each(|messages| messages.disturbances.push_back(disturbance));
     }
 
     pub(super) fn close(&mut self) {
@@ -189,11 +189,11 @@ impl<K: Ord + Clone, V: Clone> State<K, V> {
         self.close();
     }
 
-    pub(super) fn heal(&mut self) {
+    pub(super) fn clear_faults(&mut self) {
         self.faults = Faults::default();
         self.failing_lists.clear();
         self.failing_watches.clear();
-        self.watches.values_mut().for_each(|said| said.disturbances.clear());
+        self.watches.values_mut().for_each(|messages| messages.disturbances.clear());
     }
 
     pub(super) fn list(&mut self, request: &ListRequest) -> Result<Page<V>, SourceErrorKind> {
@@ -269,36 +269,36 @@ impl<K: Ord + Clone, V: Clone> State<K, V> {
         } else if self.expired(from) {
             return Err(SourceErrorKind::Expired);
         } else if self.faults.repeated_events {
-            first.extend(self.told(from).iter().map(|happened| happened.event.clone()));
+            first.extend(self.delivered(from).iter().map(|entry| entry.event.clone()));
         }
         self.opened += 1;
-        self.watches.insert(self.opened, Said::default());
+        self.watches.insert(self.opened, WatchMessages::default());
         Ok(Place { number: self.opened, from, first })
     }
 
     /// Returns the part of the history that a watch at `from` has delivered.
-    fn told(&self, from: u64) -> &[Happened<V>] {
-        let told = self.history.partition_point(|happened| happened.version <= from);
-        &self.history[..told]
+    fn delivered(&self, from: u64) -> &[HistoryEntry<V>] {
+        let delivered = self.history.partition_point(|entry| entry.version <= from);
+        &self.history[..delivered]
     }
 
     /// Returns the next message of a watch; `None` if there is none.
     pub(super) fn next(&mut self, place: &mut Place<V>) -> Option<Next<V>> {
         if let Some(first) = place.first.pop_front() {
-            return Some(Next::Told(first));
+            return Some(Next::Event(first));
         }
-        let next = self.history.get(self.told(place.from).len()).map(|next| next.version);
-        let said = self.watches.get_mut(&place.number)?;
-        match said.disturbances.pop_front() {
+        let next = self.history.get(self.delivered(place.from).len()).map(|next| next.version);
+        let messages = self.watches.get_mut(&place.number)?;
+        match messages.disturbances.pop_front() {
             Some(Disturbance::End(after)) if next.is_some_and(|next| next <= after) => {
-                said.disturbances.push_front(Disturbance::End(after));
+                messages.disturbances.push_front(Disturbance::End(after));
             }
             Some(Disturbance::End(_)) => return Some(Next::Ended),
             Some(Disturbance::Fail(kind)) => return Some(Next::Failed(kind)),
             Some(Disturbance::Repeat) => {
-                let told = self.told(place.from);
-                let last = &told[told.len().saturating_sub(3)..];
-                place.first.extend(last.iter().map(|happened| happened.event.clone()));
+                let delivered = self.delivered(place.from);
+                let last = &delivered[delivered.len().saturating_sub(3)..];
+                place.first.extend(last.iter().map(|entry| entry.event.clone()));
                 return self.next(place);
             }
             None => {}
@@ -306,20 +306,20 @@ impl<K: Ord + Clone, V: Clone> State<K, V> {
         if self.expired(place.from) {
             return Some(Next::Failed(SourceErrorKind::Expired));
         }
-        let next = self.history.get(self.told(place.from).len());
-        let mark = self.watches.get(&place.number).and_then(|said| said.marks.front().copied());
+        let next = self.history.get(self.delivered(place.from).len());
+        let mark = self.watches.get(&place.number).and_then(|messages| messages.marks.front().copied());
         if let Some(mark) = mark.filter(|mark| next.is_none_or(|next| next.version > *mark)) {
             self.watches.get_mut(&place.number)?.marks.pop_front();
-            return Some(Next::Told(WatchEvent::Bookmark(Version::new(mark))));
+            return Some(Next::Event(WatchEvent::Bookmark(Version::new(mark))));
         }
         let next = next?;
-        if let Some(Line { clock, latency }) = &self.line {
+        if let Some(Latency { clock, latency }) = &self.latency {
             let due = next.at + *latency;
             if clock.now() < due {
                 return Some(Next::NotBefore(due));
             }
         }
         place.from = next.version;
-        Some(Next::Told(next.event.clone()))
+        Some(Next::Event(next.event.clone()))
     }
 }

@@ -62,19 +62,19 @@ where
     async fn next(&mut self) -> Option<Result<WatchEvent<V>, SourceError>> {
         let Self { server, place, timer } = self;
         poll_fn(|cx| {
-            let mut line = None;
+            let mut delayed = None;
             let next = server.poll(cx, |state| match state.next(place) {
                 Some(Next::NotBefore(due)) => {
-                    line = state.line.as_ref().map(|line| (line.clock.clone(), due));
+                    delayed = state.latency.as_ref().map(|delayed| (delayed.clock.clone(), due));
                     None
                 }
                 next => next,
             });
-            if let Some((clock, due)) = line {
+            if let Some((clock, due)) = delayed {
                 timer.get_or_insert_with(|| clock.timer()).wake_at(due, cx.waker());
             }
             next.map(|next| match next {
-                Next::Told(event) => Some(Ok(event)),
+                Next::Event(event) => Some(Ok(event)),
                 Next::Failed(kind) => Some(Err(kind.into())),
                 Next::Ended | Next::NotBefore(_) => None,
             })
@@ -86,9 +86,9 @@ where
 impl<K, V> Drop for TestServerWatch<K, V> {
     fn drop(&mut self) {
         let mut state = self.server.state.lock();
-        let said = state.watches.remove(&self.place.number);
+        let messages = state.watches.remove(&self.place.number);
         drop(state);
-        drop(said);
+        drop(messages);
     }
 }
 

@@ -198,7 +198,7 @@ where
         let Some(store) = self.changes.store.upgrade() else { return false };
         self.restarting = true;
         self.changes.forget();
-        let table = store.rejoin(&self.changes.buffer);
+        let table = store.restart_buffer(&self.changes.buffer);
         self.changes.begin(&table);
         // Dropped before the restart is complete, because each may hold the last references to objects, and their drop may panic.
         drop(table);

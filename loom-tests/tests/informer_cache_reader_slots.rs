@@ -7,9 +7,9 @@ use loom_tests::cache::object::{Object, Objects, object};
 use loom_tests::{Model, model, thread};
 
 /// A store with the given number of reader slots and version 1 of key 1.
-fn seated(seats: usize) -> Objects {
+fn store_with(slots: usize) -> Objects {
     let schema = Schema::new(|object: &Object| object.key, |object| Version::new(object.version));
-    let store = Store::builder(schema).reader_slots(seats, 1).seed(1).build().unwrap().into_shared();
+    let store = Store::builder(schema).reader_slots(slots, 1).seed(1).build().unwrap().into_shared();
     store.upsert(object(1, 1));
     store
 }
@@ -19,15 +19,15 @@ fn version(store: &Objects) -> Option<u64> {
 }
 
 #[test]
-fn look_vs_upsert() {
+fn get_vs_upsert() {
     let claim = Model {
-        name: "seats::look_vs_upsert",
+        name: "reader_slots::get_vs_upsert",
         threads: 2,
         floor: 63,
         catches: "a writer that clears the reader slots before it locks readers out",
     };
     model(claim, || {
-        let store = seated(1);
+        let store = store_with(1);
         let reader = thread::spawn({
             let store = store.clone();
             move || {
@@ -44,15 +44,15 @@ fn look_vs_upsert() {
 }
 
 #[test]
-fn sit_vs_delete() {
+fn fill_slot_vs_delete() {
     let claim = Model {
-        name: "seats::sit_vs_delete",
+        name: "reader_slots::fill_slot_vs_delete",
         threads: 2,
         floor: 7,
         catches: "a reader that fills its slot after it released the lock under which it read the table",
     };
     model(claim, || {
-        let store = seated(1);
+        let store = store_with(1);
         let reader = thread::spawn({
             let store = store.clone();
             move || {
@@ -70,15 +70,15 @@ fn sit_vs_delete() {
 }
 
 #[test]
-fn two_seats_vs_replace() {
+fn two_slots_vs_replace() {
     let claim = Model {
-        name: "seats::two_seats_vs_replace",
+        name: "reader_slots::two_slots_vs_replace",
         threads: 4,
         floor: 114564,
         catches: "a writer that clears the first reader slot only",
     };
     model(claim, || {
-        let store = seated(2);
+        let store = store_with(2);
         let readers = [(); 2].map(|()| {
             let store = store.clone();
             thread::spawn(move || {
@@ -120,9 +120,9 @@ impl Hash for Slow {
 }
 
 #[test]
-fn clear_vs_look() {
+fn clear_slot_vs_get() {
     let claim = Model {
-        name: "seats::clear_vs_look",
+        name: "reader_slots::clear_slot_vs_get",
         threads: 2,
         floor: 4,
         catches: "a writer that does not wait for a reader in a slot, and leaves the old table in the slot",
