@@ -29,8 +29,8 @@ const BUDGET: u32 = 127;
 pub(crate) enum CoopBudget {
     #[default]
     New,
-    GaveWay,
-    Waits,
+    Yielded,
+    Waited,
 }
 
 impl CoopBudget {
@@ -39,17 +39,17 @@ impl CoopBudget {
         let spent = LEFT.with(Cell::get) == 0;
         match self {
             Self::New if spent => {
-                *self = Self::GaveWay;
+                *self = Self::Yielded;
                 waker.wake_by_ref();
                 return Poll::Pending;
             }
-            Self::GaveWay if spent => LEFT.with(|left| left.set(BUDGET)),
+            Self::Yielded if spent => LEFT.with(|left| left.set(BUDGET)),
             _ => {}
         }
         let polled = work();
         if polled.is_pending() {
-            *self = Self::Waits;
-        } else if !matches!(std::mem::take(self), Self::Waits) {
+            *self = Self::Waited;
+        } else if !matches!(std::mem::take(self), Self::Waited) {
             LEFT.with(|left| left.set(left.get().saturating_sub(1)));
         }
         polled

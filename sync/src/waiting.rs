@@ -7,5 +7,5 @@ mod wake_batch;
 
 pub use alarm::{Alarm, Alarmed, arm, waker};
 pub use block_on::{ThreadSignal, block_on, block_on_timeout};
-pub use wait_list::{Left, Place, WaitList};
+pub use wait_list::{Place, Released, WaitList};
 pub use wake_batch::WakeBatch;

@@ -2,7 +2,7 @@
 //!
 //! Cancel safety: the future holds a ticket from its first poll on. Dropped while it waits, it leaves the wait queue.
 //! Dropped after it was given a slot and before it was polled, it passes the slot on, so no wake-up is lost. A future
-//! that is kept and not polled loses its slot after [`KEPT`].
+//! that is kept and not polled loses its slot after [`SLOT_RESERVATION`].
 
 use std::fmt;
 use std::future::Future;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use flyball_sync::waiting::ThreadSignal;
 
-use crate::adaptive::limiter::{KEPT, Shared};
+use crate::adaptive::limiter::{SLOT_RESERVATION, Shared};
 use crate::coop::CoopBudget;
 use crate::{Clock, Monotonic, Nanos, Permit, TimedOut};
 
@@ -65,7 +65,7 @@ impl<C: Clock> AcquirePermit<C> {
             }
             // A wake-up since the poll makes this return immediately. The thread also wakes periodically: the future
             // that was given the slot may never be polled, and there may be no other call that takes the slot back.
-            signal.wait(Some(left.map_or(KEPT * 10, |left| left.min(KEPT * 10))));
+            signal.wait(Some(left.map_or(SLOT_RESERVATION * 10, |left| left.min(SLOT_RESERVATION * 10))));
         }
     }
 }
@@ -89,6 +89,6 @@ impl<C: Clock> Drop for AcquirePermit<C> {
 
 impl<C: Clock> fmt::Debug for AcquirePermit<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AcquirePermit").field("in_line", &self.ticket.is_some()).finish_non_exhaustive()
+        f.debug_struct("AcquirePermit").field("waiting", &self.ticket.is_some()).finish_non_exhaustive()
     }
 }

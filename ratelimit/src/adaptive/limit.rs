@@ -174,7 +174,7 @@ impl AimdLimit {
             _ => {}
         }
         if self.round.answers >= self.limit.max(SHORTEST_ROUND) {
-            self.judge();
+            self.end_round();
         }
     }
 
@@ -225,7 +225,7 @@ impl AimdLimit {
         self.in_flight = self.in_flight.saturating_sub(1);
     }
 
-    fn judge(&mut self) {
+    fn end_round(&mut self) {
         let Round { number, answers, failures, slow, full } = self.round;
         let share = |count: u32, of: u64| u64::from(count) * of > u64::from(answers);
         // Invariants 3 and 4.

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `adaptive` | the limit, and the number of operations in flight |
 //! | `waiting` | the waiters for a slot in FIFO order, with increasing tickets; empty while a slot is free |
-//! | `given` | the waiters that were given a slot and have not been polled since, with the time of the wake-up; entries without a time are last |
+//! | `handed_over` | the waiters that were given a slot and have not been polled since, with the time of the wake-up; entries without a time are last |
 //! | `next_ticket` | unique |
 //! | `seen` | the latest clock reading: threads may lock in another order than they read the clock |
 //!
@@ -17,9 +17,9 @@
 //! is woken once, and a waiter that leaves passes its slot on. Rejected: waking the first waiter to try again (it may
 //! lose repeatedly), and waking all (a thundering herd).
 //!
-//! A slot that was given to a waiter stays reserved for [`KEPT`] until the waiter is polled; after that the next call
+//! A slot that was given to a waiter stays reserved for [`SLOT_RESERVATION`] until the waiter is polled; after that the next call
 //! takes the slot back, for the next waiter or for itself. So a future that is kept and never polled delays the others
-//! by [`KEPT`] and does not cost the slot. If it is polled after all, it is first in the wait queue, because its ticket
+//! by [`SLOT_RESERVATION`] and does not cost the slot. If it is polled after all, it is first in the wait queue, because its ticket
 //! is the oldest; if there was no other call in between, it still has its slot.
 //!
 //! This time is measured from the wake-up. So every end of an operation reads the clock, although only a success needs the
@@ -68,13 +68,13 @@ pub(crate) struct Shared<C> {
 struct State {
     adaptive: AimdLimit,
     waiting: VecDeque<(u64, Waker)>,
-    given: VecDeque<(u64, Option<Nanos>)>,
+    handed_over: VecDeque<(u64, Option<Nanos>)>,
     next_ticket: u64,
     seen: Nanos,
 }
 
 /// How long a slot is reserved for a waiter that was woken for it.
-pub(crate) const KEPT: Duration = Duration::from_millis(100);
+pub(crate) const SLOT_RESERVATION: Duration = Duration::from_millis(100);
 
 // === impl ConcurrencyLimiter ===
 
@@ -90,8 +90,8 @@ impl<C: Clock> ConcurrencyLimiter<C> {
     /// Creates a limiter on a clock of your choice, such as a [`ManualClock`](crate::ManualClock).
     #[must_use]
     pub fn with_clock(adaptive: AimdLimit, clock: C) -> Self {
-        let (waiting, given) = (VecDeque::new(), VecDeque::new());
-        let state = State { adaptive, waiting, given, next_ticket: 0, seen: Nanos::ZERO };
+        let (waiting, handed_over) = (VecDeque::new(), VecDeque::new());
+        let state = State { adaptive, waiting, handed_over, next_ticket: 0, seen: Nanos::ZERO };
         Self { shared: Arc::new(Shared { state: Mutex::new(state), clock }) }
     }
 
@@ -100,7 +100,7 @@ impl<C: Clock> ConcurrencyLimiter<C> {
     pub fn try_acquire(&self) -> Option<Permit<C>> {
         let now = self.shared.clock.now();
         let mut state = self.shared.state.lock();
-        let admitted = state.pass(Some(now));
+        let admitted = state.grant_slots(Some(now));
         let started = state.adaptive.start(now);
         drop(state);
         // The permit is created before any waiter is woken: if a waker panics, the permit is dropped and its slot is passed on.
@@ -192,10 +192,10 @@ impl<C: Clock> ConcurrencyLimiter<C> {
         if free && !state.waiting.is_empty() {
             return Err(format!("{} waiters while a slot is free", state.waiting.len()));
         }
-        if state.given.len() > state.adaptive.in_flight() as usize {
+        if state.handed_over.len() > state.adaptive.in_flight() as usize {
             return Err(format!(
                 "{} slots are given, but only {} operations are in flight",
-                state.given.len(),
+                state.handed_over.len(),
                 state.adaptive.in_flight()
             ));
         }
@@ -209,7 +209,7 @@ impl<C: Clock> ConcurrencyLimiter<C> {
 impl State {
     /// If the time is known, advances it and takes back slots whose waiters were not polled in time. Then gives free slots to
     /// the waiters in FIFO order; the caller must wake them after unlocking.
-    fn pass(&mut self, now: Option<Nanos>) -> Vec<Waker> {
+    fn grant_slots(&mut self, now: Option<Nanos>) -> Vec<Waker> {
         if let Some(now) = now {
             self.seen = self.seen.max(now);
             self.take_back();
@@ -218,7 +218,7 @@ impl State {
         let mut admitted = Vec::new();
         while !self.waiting.is_empty() && self.adaptive.admit() {
             if let Some((ticket, waker)) = self.waiting.pop_front() {
-                self.given.push_back((ticket, since));
+                self.handed_over.push_back((ticket, since));
                 admitted.push(waker);
             }
         }
@@ -227,30 +227,30 @@ impl State {
 
     fn take_back(&mut self) {
         let seen = self.seen;
-        for (_, since) in self.given.iter_mut().rev().take_while(|(_, since)| since.is_none()) {
+        for (_, since) in self.handed_over.iter_mut().rev().take_while(|(_, since)| since.is_none()) {
             *since = Some(seen);
         }
-        let overdue = |since: Option<Nanos>| since.is_some_and(|since| seen.since(since) >= KEPT);
-        while self.given.front().is_some_and(|(_, since)| overdue(*since)) {
-            self.given.pop_front();
+        let overdue = |since: Option<Nanos>| since.is_some_and(|since| seen.since(since) >= SLOT_RESERVATION);
+        while self.handed_over.front().is_some_and(|(_, since)| overdue(*since)) {
+            self.handed_over.pop_front();
             self.adaptive.leave();
         }
     }
 
     /// Takes the slot that was given to a ticket, if the ticket still has it.
-    fn take_given(&mut self, ticket: u64) -> bool {
-        let place = self.given.iter().position(|(other, _)| *other == ticket);
-        place.and_then(|place| self.given.remove(place)).is_some()
+    fn take_handed_over(&mut self, ticket: u64) -> bool {
+        let place = self.handed_over.iter().position(|(other, _)| *other == ticket);
+        place.and_then(|place| self.handed_over.remove(place)).is_some()
     }
 
-    fn is_in_line(&self, ticket: u64) -> bool {
+    fn is_waiting(&self, ticket: u64) -> bool {
         self.waiting.binary_search_by_key(&ticket, |(ticket, _)| *ticket).is_ok()
     }
 
     fn draw_ticket(&mut self) -> u64 {
-        let mine = self.next_ticket;
+        let own = self.next_ticket;
         self.next_ticket += 1;
-        mine
+        own
     }
 
     /// Waits with this waker, in the order of the tickets. The caller must drop the old waker.
@@ -274,19 +274,19 @@ impl<C: Clock> Shared<C> {
         let waker = waker.clone();
         let mut state = self.state.lock();
         // Taken before the time advances: otherwise two waiters that are polled late would take the slot from each other for ever.
-        let kept = ticket.is_some_and(|mine| state.take_given(mine));
-        let admitted = state.pass(Some(now));
+        let kept = ticket.is_some_and(|own| state.take_handed_over(own));
+        let admitted = state.grant_slots(Some(now));
         // No waiter is overtaken, because there is no waiter while a slot is free. A waiter that lost its slot returns
         // as the first waiter.
         let started = match *ticket {
-            Some(mine) if kept || state.take_given(mine) => Some(state.adaptive.started(now)),
-            Some(mine) if state.is_in_line(mine) => None,
+            Some(own) if kept || state.take_handed_over(own) => Some(state.adaptive.started(now)),
+            Some(own) if state.is_waiting(own) => None,
             _ => state.adaptive.start(now),
         };
         let Some(started) = started else {
-            let mine = ticket.unwrap_or_else(|| state.draw_ticket());
-            *ticket = Some(mine);
-            let replaced = state.wait(mine, waker);
+            let own = ticket.unwrap_or_else(|| state.draw_ticket());
+            *ticket = Some(own);
+            let replaced = state.wait(own, waker);
             drop(state);
             drop(replaced);
             wake(admitted);
@@ -306,14 +306,14 @@ impl<C: Clock> Shared<C> {
         let mut state = self.state.lock();
         let left = match state.waiting.binary_search_by_key(&ticket, |(ticket, _)| *ticket) {
             Ok(place) => state.waiting.remove(place),
-            Err(_) if state.take_given(ticket) => {
+            Err(_) if state.take_handed_over(ticket) => {
                 state.adaptive.leave();
                 None
             }
             // The slot has been taken back.
             Err(_) => None,
         };
-        let admitted = state.pass(now);
+        let admitted = state.grant_slots(now);
         drop(state);
         drop(left);
         wake(admitted);
@@ -344,7 +344,7 @@ impl<C: Clock> Shared<C> {
         let mut state = self.state.lock();
         let at = now.unwrap_or(state.seen);
         state.adaptive.end(operation, outcome, at);
-        let admitted = state.pass(now);
+        let admitted = state.grant_slots(now);
         drop(state);
         wake(admitted);
     }

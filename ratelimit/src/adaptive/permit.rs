@@ -62,10 +62,10 @@ impl<C: Clock> Permit<C> {
     }
 
     fn end(mut self, outcome: Outcome) {
-        self.tell(outcome);
+        self.report(outcome);
     }
 
-    fn tell(&mut self, outcome: Outcome) {
+    fn report(&mut self, outcome: Outcome) {
         // The clock is read before `started` is taken: if the clock panics, a success becomes a failure, and the drop
         // that reports it does not read the clock again. For other outcomes, `now` is only the time at which
         // the next waiter got the slot.
@@ -81,7 +81,7 @@ impl<C: Clock> Permit<C> {
 
 impl<C: Clock> Drop for Permit<C> {
     fn drop(&mut self) {
-        self.tell(Outcome::Failure);
+        self.report(Outcome::Failure);
     }
 }
 

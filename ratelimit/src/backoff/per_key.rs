@@ -80,7 +80,7 @@ impl<K, V> PerKey<K, V> {
     pub(crate) fn max_keys(mut self, most: NonZeroU32) -> Self {
         self.most = most;
         while self.slots.len() > most.get() as usize {
-            self.let_go(self.oldest);
+            self.evict(self.oldest);
         }
         self
     }
@@ -109,7 +109,7 @@ impl<K: Hash + Eq, V> PerKey<K, V> {
     pub(crate) fn remove(&mut self, key: &K) -> bool {
         let Some(slot) = self.find(self.hasher.hash_one(key), key) else { return false };
         self.evicted.clear();
-        self.let_go(slot);
+        self.evict(slot);
         true
     }
 
@@ -172,7 +172,7 @@ impl<K, V> PerKey<K, V> {
             let slot = self.oldest;
             match self.slots.get(slot as usize) {
                 None => return,
-                Some(entry) if over(&entry.value) => self.let_go(slot),
+                Some(entry) if over(&entry.value) => self.evict(slot),
                 Some(&Slot { touched, .. }) => self.renew(slot, touched),
             }
         }
@@ -185,7 +185,7 @@ impl<K, V> PerKey<K, V> {
             if oldest == NONE || !self.expired(oldest, now) {
                 break;
             }
-            self.let_go_unless(now, &mut in_use);
+            self.evict_unless_in_use(now, &mut in_use);
             // The last slot has moved into the gap, if there is one.
             if slot as usize == self.slots.len() {
                 slot = oldest;
@@ -202,18 +202,18 @@ impl<K, V> PerKey<K, V> {
             if self.slots.len() < self.most.get() as usize {
                 return;
             }
-            self.let_go_unless(now, &mut in_use);
+            self.evict_unless_in_use(now, &mut in_use);
         }
         self.beyond += usize::from(self.slots.len() >= self.most.get() as usize);
     }
 
     /// Evicts the oldest key, unless it is in use; in that case it becomes the newest.
-    fn let_go_unless(&mut self, now: Nanos, in_use: impl FnOnce(&K) -> bool) {
+    fn evict_unless_in_use(&mut self, now: Nanos, in_use: impl FnOnce(&K) -> bool) {
         let slot = self.oldest;
         if in_use(&self.slots[slot as usize].key) {
             self.renew(slot, now);
         } else {
-            self.let_go(slot);
+            self.evict(slot);
         }
     }
 
@@ -223,7 +223,7 @@ impl<K, V> PerKey<K, V> {
     }
 
     /// Removes a slot and moves its key to `evicted`, to be dropped later.
-    fn let_go(&mut self, slot: u32) {
+    fn evict(&mut self, slot: u32) {
         self.unlink(slot);
         let hash = self.slots[slot as usize].hash;
         self.erase(hash, slot);

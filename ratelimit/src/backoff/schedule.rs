@@ -12,7 +12,7 @@
 //!    due at t has a number from ⌊t × rate⌋ to below ⌊t × rate⌋ + burst, and all numbers differ. (At a higher rate, a token may
 //!    be late by a part of a nanosecond.) So fewer than 2^32 tokens can be due at t: see `first_due`.
 //! 4. The ranges in `taken` are not empty and lie apart; there are at most [`MOST_RANGES`].
-//! 5. `gone` only grows: after a clock has jumped back, no token becomes available again.
+//! 5. `first_open` only grows: after a clock has jumped back, no token becomes available again.
 //!
 //! The taken tokens are stored as ranges of numbers: a backlog is one range, and a token far ahead is another. All
 //! operations are O(log ranges). Rejected: giving back the token of a bucket when a longer wait dominates. A full
@@ -30,7 +30,7 @@ pub(crate) struct TokenSchedule {
     /// The time at which number 0 is the oldest token of a full burst: the time of the last change of the quota.
     origin: Nanos,
     /// Lower numbers are not handed out any more.
-    gone: u128,
+    first_open: u128,
     /// Ranges of taken numbers: the first, and one past the last.
     taken: BTreeMap<u128, u128>,
     /// The number of changes of the quota; a reservation stores the number at which it was made.
@@ -41,15 +41,15 @@ pub(crate) struct TokenSchedule {
 
 impl TokenSchedule {
     pub(crate) const fn new(quota: Quota) -> Self {
-        Self { quota, origin: Nanos::ZERO, gone: 0, taken: BTreeMap::new(), change: 0 }
+        Self { quota, origin: Nanos::ZERO, first_open: 0, taken: BTreeMap::new(), change: 0 }
     }
 
     /// Takes the first free token for `at` or later.
     pub(crate) fn reserve(&mut self, at: Nanos, now: Nanos) -> Reservation {
-        self.let_go_of_past(now);
+        self.drop_past_ranges(now);
         // The oldest token that is still available at that time: later requests cannot use it.
         let number = self.first_free(self.oldest(at));
-        let due = self.comes(number).max(at);
+        let due = self.arrives_at(number).max(at);
         let reservation = Reservation::new(NonZeroU32::MIN, due, self.change);
         // A token that is due at `Nanos::MAX` is never due, so it is not recorded.
         if due == Nanos::MAX {
@@ -68,7 +68,7 @@ impl TokenSchedule {
         }
         let number = self.first_due(reservation.due()) + u128::from(reservation.place());
         // The token is in the past, because the clock has jumped back: no key can use it.
-        if number < self.gone {
+        if number < self.first_open {
             return false;
         }
         let range = self.taken.range(..=number).next_back().map(|(first, end)| (*first, *end));
@@ -80,7 +80,7 @@ impl TokenSchedule {
         if number + 1 < end {
             self.taken.insert(number + 1, end);
         }
-        self.keep_few();
+        self.limit_ranges();
         true
     }
 
@@ -93,18 +93,19 @@ impl TokenSchedule {
         if quota == self.quota {
             return;
         }
-        self.let_go_of_past(now);
+        self.drop_past_ranges(now);
         let old = Self { taken: std::mem::take(&mut self.taken), ..*self };
-        (self.quota, self.origin, self.gone, self.change) = (quota, now, 0, self.change + 1);
+        (self.quota, self.origin, self.first_open, self.change) = (quota, now, 0, self.change + 1);
         let (had, has) = (old.burst(), self.burst());
         // The numbers of the old stream that are available now: from `oldest` to below `ahead`.
         let oldest = old.oldest(now);
         let ahead = oldest + had;
         // The newest available token is the newest in the new stream, too.
         let here = |number: u128| (number.clamp(oldest, ahead) - oldest + has).saturating_sub(had);
-        let later = |this: &Self, number| this.first_not_before(old.comes(number));
-        self.gone = if old.gone <= ahead { here(old.gone) } else { later(self, old.gone) };
-        for (first, end) in old.taken.iter().map(|(first, end)| ((*first).max(old.gone), *end)) {
+        let later = |this: &Self, number| this.first_not_before(old.arrives_at(number));
+        self.first_open =
+            if old.first_open <= ahead { here(old.first_open) } else { later(self, old.first_open) };
+        for (first, end) in old.taken.iter().map(|(first, end)| ((*first).max(old.first_open), *end)) {
             self.take(here(first), here(end));
             let first = first.max(ahead);
             if first < end {
@@ -130,11 +131,11 @@ impl TokenSchedule {
     }
 
     /// Removes up to two ranges that are past. Each call adds at most one, so ranges do not accumulate.
-    fn let_go_of_past(&mut self, now: Nanos) {
-        self.gone = self.gone.max(self.oldest(now));
+    fn drop_past_ranges(&mut self, now: Nanos) {
+        self.first_open = self.first_open.max(self.oldest(now));
         for _ in 0..2 {
             match self.taken.first_entry() {
-                Some(range) if *range.get() <= self.gone => _ = range.remove(),
+                Some(range) if *range.get() <= self.first_open => _ = range.remove(),
                 _ => return,
             }
         }
@@ -142,7 +143,7 @@ impl TokenSchedule {
 
     /// Returns the first free number from `number` on.
     fn first_free(&self, number: u128) -> u128 {
-        let number = number.max(self.gone);
+        let number = number.max(self.first_open);
         // Ranges do not touch, so the end of a range is free.
         self.taken.range(..=number).next_back().map_or(number, |(_, end)| number.max(*end))
     }
@@ -160,12 +161,12 @@ impl TokenSchedule {
             end = after;
         }
         self.taken.insert(first, end);
-        self.keep_few();
+        self.limit_ranges();
     }
 
     /// If there are too many ranges, marks the free tokens between the first two as taken: this never exceeds the
     /// budget, and bounds the memory.
-    fn keep_few(&mut self) {
+    fn limit_ranges(&mut self) {
         while self.taken.len() > MOST_RANGES {
             if let (Some((first, _)), Some((_, end))) = (self.taken.pop_first(), self.taken.pop_first()) {
                 self.taken.insert(first, end);
@@ -190,7 +191,7 @@ impl TokenSchedule {
     }
 
     /// Returns when a number arrives.
-    fn comes(&self, number: u128) -> Nanos {
+    fn arrives_at(&self, number: u128) -> Nanos {
         let Some(ahead) = (number + 1).checked_sub(self.burst()) else { return self.origin };
         // Numbers are at most 2^97: the tokens up to the end of time, plus those reserved before it. Multiplied by the period
         // they could exceed 2^128; on overflow the result is *never*.

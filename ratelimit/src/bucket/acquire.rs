@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use flyball_sync::waiting::ThreadSignal;
 
-use crate::bucket::shared::{AcquireRequest, Look, Shared, WakeAt};
+use crate::bucket::shared::{AcquireRequest, Polled, Shared, WakeAt};
 use crate::coop::CoopBudget;
 use crate::{AcquireTimeoutError, Clock, InsufficientCapacity, Monotonic, Nanos, Timer};
 
@@ -46,27 +46,27 @@ impl<'a, T: Clock> Waiting<'a, T> {
     pub(crate) fn poll(&mut self, waker: &Waker) -> Poll<Result<(), AcquireTimeoutError>> {
         let Self { shared, request, coop } = self;
         coop.poll(waker, || {
-            if at_once(shared, request) {
+            if try_without_lock(shared, request) {
                 return Poll::Ready(Ok(()));
             }
-            match shared.look(request, waker) {
-                Look::Come(come) => Poll::Ready(come),
-                Look::Waits(..) => Poll::Pending,
+            match shared.poll_request(request, waker) {
+                Polled::Ready(result) => Poll::Ready(result),
+                Polled::Pending(..) => Poll::Pending,
             }
         })
     }
 
     /// Waits, blocking the thread, until `until` on the machine's clock.
     pub(crate) fn block(&mut self, until: Option<Nanos>) -> Result<(), AcquireTimeoutError> {
-        if at_once(self.shared, &self.request) {
+        if try_without_lock(self.shared, &self.request) {
             return Ok(());
         }
         let signal = Arc::new(ThreadSignal::default());
         let waker = Waker::from(signal.clone());
         loop {
-            let (now, due) = match self.shared.look(&mut self.request, &waker) {
-                Look::Come(come) => return come,
-                Look::Waits(now, due) => (now, due),
+            let (now, due) = match self.shared.poll_request(&mut self.request, &waker) {
+                Polled::Ready(result) => return result,
+                Polled::Pending(now, due) => (now, due),
             };
             let left = until.map(|until| until.since(Monotonic.now()));
             if left == Some(Duration::ZERO) {
@@ -78,7 +78,7 @@ impl<'a, T: Clock> Waiting<'a, T> {
 }
 
 /// Tries to take the tokens without the lock, if there are no waiters.
-fn at_once<T: Clock>(shared: &Shared<T>, request: &AcquireRequest<T>) -> bool {
+fn try_without_lock<T: Clock>(shared: &Shared<T>, request: &AcquireRequest<T>) -> bool {
     request.place.is_none() && matches!(shared.cell.try_acquire(request.count, shared.now()), Some(Ok(())))
 }
 
@@ -92,8 +92,8 @@ impl<T: Clock> Drop for Waiting<'_, T> {
 
 impl<T: Clock> fmt::Debug for Waiting<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (count, in_line) = (self.request.count, self.request.place.is_some());
-        f.debug_struct("Waiting").field("count", &count).field("in_line", &in_line).finish()
+        let (count, waiting) = (self.request.count, self.request.place.is_some());
+        f.debug_struct("Waiting").field("count", &count).field("waiting", &waiting).finish()
     }
 }
 

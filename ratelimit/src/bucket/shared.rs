@@ -51,10 +51,10 @@ pub(crate) struct Shared<T> {
 pub(crate) type WakeAt<T> = fn(&T, Nanos, &Waker);
 
 /// The result of polling a request.
-pub(crate) enum Look {
-    Come(Result<(), AcquireTimeoutError>),
+pub(crate) enum Polled {
+    Ready(Result<(), AcquireTimeoutError>),
     /// The tokens are not due at the first time; a thread that covers the alarm sleeps at most until the second.
-    Waits(Nanos, Option<Nanos>),
+    Pending(Nanos, Option<Nanos>),
 }
 
 impl<T: Clock> Shared<T> {
@@ -111,19 +111,19 @@ impl<T: Clock> Shared<T> {
     }
 
     /// Polls a request: takes its tokens if they are due, and otherwise waits for them with `waker`.
-    pub(crate) fn look(&self, request: &mut AcquireRequest<T>, waker: &Waker) -> Look {
+    pub(crate) fn poll_request(&self, request: &mut AcquireRequest<T>, waker: &Waker) -> Polled {
         let now = self.now();
         // A new request usually waits: its waker is cloned before locking.
         let mut spare = request.place.is_none().then(|| waker.clone());
         loop {
-            match self.change(now, |state| state.turn(request, waker, &mut spare, now)) {
-                Progress::Come(come) => return Look::Come(come),
+            match self.change(now, |state| state.poll_request(request, waker, &mut spare, now)) {
+                Progress::Ready(result) => return Polled::Ready(result),
                 Progress::WithoutWaker => spare = Some(waker.clone()),
-                Progress::Waits => {
+                Progress::Pending => {
                     // Which thread covers the alarm is known only after all other work has been settled.
                     let thread = request.place.as_ref().filter(|_| request.is_thread());
                     let until = thread.and_then(|place| self.state.lock().sleeps_until(place));
-                    return Look::Waits(now, until);
+                    return Polled::Pending(now, until);
                 }
             }
         }
@@ -137,8 +137,8 @@ impl<T: Clock> Shared<T> {
         let waker = match &now {
             Ok(now) => self.change(*now, |state| state.leave(place, Some(*now))),
             Err(_) => {
-                let seen = self.state.lock().seen();
-                self.change(seen, |state| state.leave(place, None))
+                let latest_now = self.state.lock().latest_now();
+                self.change(latest_now, |state| state.leave(place, None))
             }
         };
         drop(waker);
@@ -185,14 +185,14 @@ impl<T: Clock> Alarmed for Shared<T> {
         change(&mut self.state.lock().alarm)
     }
 
-    fn ring(&self) {
+    fn on_alarm(&self) {
         let now = catch_unwind(AssertUnwindSafe(|| self.now()));
         let mut state = self.state.lock();
-        let rang = state.alarm.rang();
-        let at_once =
-            state.alarm.is_arming() && now.as_ref().is_ok_and(|now| rang.is_some_and(|at| *now < at));
+        let fired = state.alarm.fired();
+        let too_early =
+            state.alarm.is_arming() && now.as_ref().is_ok_and(|now| fired.is_some_and(|at| *now < at));
         match now {
-            Ok(now) if !at_once => {
+            Ok(now) if !too_early => {
                 drop(state);
                 self.change(now, |_| ());
             }

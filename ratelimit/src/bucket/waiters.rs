@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::task::Waker;
 
-use flyball_sync::waiting::{Left, Place, WaitList, WakeBatch};
+use flyball_sync::waiting::{Place, Released, WaitList, WakeBatch};
 
 use crate::{InsufficientCapacity, Nanos, Reservation};
 
@@ -24,7 +24,7 @@ pub(crate) struct WaitQueue {
     tokens: u64,
     deadlines: BTreeMap<Deadline, u32>,
     /// The number of waiters with a deadline that have joined so far.
-    came: u64,
+    joined: u64,
 }
 
 #[derive(Debug)]
@@ -51,7 +51,7 @@ pub(crate) enum Served {
 
 impl WaitQueue {
     pub(crate) const fn new() -> Self {
-        Self { list: WaitList::new(), threads: 0, tokens: 0, deadlines: BTreeMap::new(), came: 0 }
+        Self { list: WaitList::new(), threads: 0, tokens: 0, deadlines: BTreeMap::new(), joined: 0 }
     }
 
     pub(crate) const fn waiting(&self) -> usize {
@@ -83,10 +83,10 @@ impl WaitQueue {
     ) -> Place {
         self.threads += usize::from(thread);
         self.tokens += u64::from(count.get());
-        let until = until.map(|until| (until, self.came));
+        let until = until.map(|until| (until, self.joined));
         let place = self.list.join(Waiter { count, waker, thread, promised: None, until });
         self.deadlines.extend(until.map(|until| (until, place.slot())));
-        self.came += u64::from(until.is_some());
+        self.joined += u64::from(until.is_some());
         place
     }
 
@@ -177,10 +177,10 @@ impl WaitQueue {
     }
 
     /// Removes a waiter.
-    pub(crate) fn leave(&mut self, place: Place) -> Left<Waiter, Served> {
+    pub(crate) fn leave(&mut self, place: Place) -> Released<Waiter, Served> {
         let left = self.list.leave(place);
-        if let Left::Waiting(waiter) = &left {
-            self.gone(waiter);
+        if let Released::Waiting(waiter) = &left {
+            self.removed(waiter);
         }
         left
     }
@@ -218,11 +218,11 @@ impl WaitQueue {
 
     fn serve(&mut self, slot: u32, served: Served) -> Option<Waiter> {
         let waiter = self.list.serve(slot, served)?;
-        self.gone(&waiter);
+        self.removed(&waiter);
         Some(waiter)
     }
 
-    fn gone(&mut self, waiter: &Waiter) {
+    fn removed(&mut self, waiter: &Waiter) {
         if let Some(until) = waiter.until {
             self.deadlines.remove(&until);
         }

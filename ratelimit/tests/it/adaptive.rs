@@ -101,7 +101,7 @@ fn only_a_limit_that_is_reached_rises() {
 }
 
 #[test]
-fn what_is_ignored_counts_for_nothing() {
+fn ignored_outcomes_do_not_count() {
     let mut limit = from_20();
     for _ in 0..1_000 {
         let operation = limit.start(Nanos::ZERO).unwrap();
@@ -147,7 +147,7 @@ fn ten(limiter: &ConcurrencyLimiter<ManualClock>, end: impl Fn(Permit<ManualCloc
 }
 
 #[test]
-fn a_permit_tells_how_it_ended_and_dropped_untold_has_failed() {
+fn a_permit_dropped_without_outcome_counts_as_failure() {
     assert_eq!(ten(&limiter(10).0, Permit::succeed), 10);
     assert_eq!(ten(&limiter(10).0, Permit::fail), 7);
     assert_eq!(ten(&limiter(10).0, drop), 7);
@@ -174,7 +174,7 @@ fn poll<C: Clock>(future: &mut Pin<&mut AcquirePermit<C>>, waker: &Waker) -> Pol
 }
 
 #[test]
-fn those_who_wait_are_served_in_order_and_polled_twice() {
+fn waiters_are_served_in_order_and_polled_twice() {
     let (limiter, _) = limiter(1);
     let mut permit = Some(limiter.try_acquire().unwrap());
     let mut line: Vec<_> = (0..100)
@@ -203,7 +203,7 @@ fn those_who_wait_are_served_in_order_and_polled_twice() {
 }
 
 #[test]
-fn who_leaves_the_line_hands_its_place_on() {
+fn a_dropped_waiter_passes_its_slot_on() {
     let (limiter, _) = limiter(1);
     let permit = limiter.try_acquire().unwrap();
     let mut futures: Vec<_> = (0..3).map(|_| Box::pin(limiter.acquire())).collect();
@@ -227,7 +227,7 @@ fn who_leaves_the_line_hands_its_place_on() {
 
 /// A task may keep a future and poll something else instead.
 #[test]
-fn one_that_is_kept_and_never_polled_costs_some_time_and_not_the_place() {
+fn a_waiter_that_is_never_polled_loses_its_slot_after_some_time() {
     let (limiter, clock) = limiter(1);
     let permit = limiter.try_acquire().unwrap();
     let wakers: Vec<_> = (0..3).map(|_| Counting::waker()).collect();
@@ -333,7 +333,7 @@ fn a_future_dropped_at_every_poll_leaks_no_place() {
 }
 
 #[test]
-fn threads_wait_their_turn() {
+fn threads_respect_the_limit() {
     let limiter = ConcurrencyLimiter::new(AimdLimit::new(2..=2, Duration::MAX));
     thread::scope(|scope| {
         for _ in 0..8 {

@@ -35,7 +35,7 @@ fn in_line(limiter: &ConcurrencyLimiter<ManualClock>) -> Waiting {
 
 /// The operations take longer than a slot stays reserved, and a new waiter joins whenever an operation ends.
 #[test]
-fn the_first_in_line_is_served_however_the_operation_before_it_ended() {
+fn the_first_waiter_is_served_however_the_operation_before_it_ended() {
     let unwinds = |permit: Permit<_>| {
         let caught = catch_unwind(AssertUnwindSafe(|| {
             let _permit = permit;
@@ -63,7 +63,7 @@ fn the_first_in_line_is_served_however_the_operation_before_it_ended() {
 }
 
 #[test]
-fn a_place_that_is_handed_on_is_kept_from_then_on() {
+fn a_slot_that_is_passed_on_is_reserved_from_then_on() {
     let (limiter, clock) = limiter();
     let permit = limiter.try_acquire().unwrap();
     let (first, mut second) = (in_line(&limiter), in_line(&limiter));
@@ -79,7 +79,7 @@ fn a_place_that_is_handed_on_is_kept_from_then_on() {
 
 /// No other call has taken the slot in between.
 #[test]
-fn one_that_looks_late_still_has_its_place() {
+fn a_late_poll_still_gets_the_slot() {
     let (limiter, clock) = limiter();
     let permit = limiter.try_acquire().unwrap();
     let mut both = [in_line(&limiter), in_line(&limiter)];
@@ -100,7 +100,7 @@ fn one_that_looks_late_still_has_its_place() {
 }
 
 #[test]
-fn a_place_that_nobody_looks_at_is_taken_back_whatever_ended_before() {
+fn a_slot_whose_waiter_is_not_polled_is_taken_back_whatever_ended_before() {
     for end in [Permit::succeed, Permit::fail, Permit::ignore, drop] {
         let (limiter, clock) = limiter();
         let permit = limiter.try_acquire().unwrap();
@@ -118,7 +118,7 @@ fn a_place_that_nobody_looks_at_is_taken_back_whatever_ended_before() {
 
 /// An end that is not a success reads the clock only for the waiters, so a panic of the clock does not affect it.
 #[test]
-fn a_clock_that_panics_spoils_no_end_that_is_not_timed() {
+fn a_panicking_clock_affects_no_outcome_without_a_time() {
     /// A clock that panics while it is broken.
     #[derive(Clone)]
     struct Broken(ManualClock, Arc<AtomicBool>);

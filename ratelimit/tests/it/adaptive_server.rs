@@ -23,7 +23,7 @@ fn mean(seconds: &[Second], what: impl Fn(&Second) -> f64) -> f64 {
 
 /// Twenty workers with 50 ms per request: 400 answers a second with 20 or more in flight, and a latency of 150 ms with 60.
 #[test]
-fn it_comes_to_the_knee_from_below_and_from_above() {
+fn converges_to_the_knee_from_below_and_from_above() {
     for start_at in [1, 20, 1_000] {
         let report = run(vec![client(start_at, 0)], &[steady(20, 120)]);
         let late = &report[0][60..];
@@ -39,7 +39,7 @@ fn it_comes_to_the_knee_from_below_and_from_above() {
 }
 
 #[test]
-fn without_it_the_same_load_waits_in_line() {
+fn the_same_load_without_the_limiter_queues_up() {
     let fixed = Client { limit: AimdLimit::new(1_000..=1_000, BOUND), from: 0 };
     let report = run(vec![fixed], &[steady(20, 60)]);
     let median = report[0][59].median;
@@ -47,7 +47,7 @@ fn without_it_the_same_load_waits_in_line() {
 }
 
 #[test]
-fn one_that_comes_late_gets_its_share() {
+fn a_client_that_starts_late_gets_its_share() {
     for (first, second) in [(1, 1), (60, 1), (1, 300)] {
         let report = run(vec![client(first, 0), client(second, 60)], &[steady(20, 360)]);
         let share = |client: usize| mean(&report[client][180..], |second| second.answered.into());
@@ -58,7 +58,7 @@ fn one_that_comes_late_gets_its_share() {
 }
 
 #[test]
-fn it_follows_a_server_that_becomes_slower_and_faster() {
+fn follows_a_server_that_becomes_slower_and_faster() {
     let phases = [steady(20, 60), steady(5, 120), steady(40, 240)];
     let report = &run(vec![client(20, 0)], &phases)[0];
     let slower = mean(&report[90..120], |second| second.limit.into());

@@ -25,7 +25,7 @@ fn forgetting_to_forget_leaks_nothing() {
 }
 
 #[test]
-fn a_backlog_of_expired_keys_goes_away_two_by_two() {
+fn evicts_expired_keys_two_at_a_time() {
     let mut backoff = Exponential::new(SECOND..=SECOND);
     for key in 0..1_000_u32 {
         backoff.record_failure(&key, Nanos::ZERO, 0);
@@ -42,7 +42,7 @@ fn a_backlog_of_expired_keys_goes_away_two_by_two() {
 }
 
 #[test]
-fn the_number_of_keys_is_bounded_and_the_longest_idle_makes_room() {
+fn evicts_the_longest_idle_key_at_the_bound() {
     let mut backoff = Exponential::new(SECOND..=SECOND * 60).max_keys(NonZeroU32::new(3).unwrap());
     let mut wait = |key| backoff.record_failure(&key, Nanos::ZERO, 0).0.as_secs();
     assert_eq!([wait("a"), wait("b"), wait("c"), wait("a")], [1, 1, 1, 2]);
@@ -53,7 +53,7 @@ fn the_number_of_keys_is_bounded_and_the_longest_idle_makes_room() {
 }
 
 #[test]
-fn a_million_keys_fit_unless_told_otherwise() {
+fn keeps_a_million_keys_by_default() {
     let mut steps = FastSlow::new(SECOND, SECOND, 1);
     for key in 0..(1 << 20) + 5_u32 {
         steps.record_failure(&key, Nanos::ZERO, 0);
@@ -96,7 +96,7 @@ fn settings_may_come_in_any_order_and_late() {
 }
 
 #[test]
-fn every_part_of_a_combination_hands_over_its_dead() {
+fn every_part_of_a_combination_returns_its_evicted_keys() {
     let mut policy = controller_default();
     let (_, reservation) = policy.record_failure(&1, Nanos::ZERO, 0);
     assert!(policy.cancel(reservation, Nanos::ZERO), "the bucket's token was not given back");

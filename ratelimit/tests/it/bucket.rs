@@ -95,7 +95,7 @@ fn tokens_due_at_once_can_be_given_back_in_any_order() {
 }
 
 #[test]
-fn what_another_waits_behind_is_not_given_back() {
+fn a_token_with_a_later_reservation_is_not_given_back() {
     // If the second were given back, the next reservation would be due at 2000 ms, too: two tokens at once with a burst of one.
     let mut bucket = TokenBucket::new(per_second(1, 1));
     let [_, second, third] = [(); 3].map(|()| bucket.reserve(at(0)));

@@ -52,21 +52,25 @@ fn no_more_keys_than_allowed_even_if_time_stands_still() {
 }
 
 #[test]
-fn the_emptiest_bucket_is_the_last_to_go() {
-    let clock = ManualClock::new();
-    let keyed = KeyedRateLimiter::with_clock(Quota::per_second(nz(1)).allow_burst(nz(100)), clock.clone())
-        .max_keys(nz(1));
-    // One lock and one slot: the new key replaces the only key.
+fn a_new_key_replaces_the_only_key() {
+    let quota = Quota::per_second(nz(1)).allow_burst(nz(100));
+    let keyed = KeyedRateLimiter::with_clock(quota, ManualClock::new()).max_keys(nz(1));
     keyed.try_acquire_many(&0, nz(100)).unwrap();
     keyed.try_acquire(&1).unwrap();
     assert_eq!((keyed.available_tokens(&0), keyed.available_tokens(&1)), (100, 99));
-    // One lock and one slot: each new key replaces the key before it.
-    let keyed =
-        KeyedRateLimiter::with_clock(Quota::per_second(nz(1)).allow_burst(nz(100)), clock).max_keys(nz(1));
-    for key in 0..50 {
-        keyed.try_acquire_many(&key, nz(100 - key)).unwrap();
-    }
     assert_eq!(keyed.tracked_keys(), 1);
+}
+
+#[test]
+fn a_new_key_replaces_the_fullest_bucket() {
+    let quota = Quota::per_second(nz(1)).allow_burst(nz(100));
+    // 64 locks with two slots each. So the slot of key 0 has one neighbour, which every other key of its lock replaces.
+    let keyed = KeyedRateLimiter::with_clock(quota, ManualClock::new()).max_keys(nz(128));
+    keyed.try_acquire_many(&0, nz(100)).unwrap();
+    for key in 1..10_000 {
+        keyed.try_acquire(&key).unwrap();
+    }
+    assert_eq!((keyed.available_tokens(&0), keyed.tracked_keys()), (0, 128));
 }
 
 #[test]
@@ -215,7 +219,7 @@ fn a_panic_of_a_key_at_any_point_leaves_the_buckets_whole() {
 }
 
 #[test]
-fn no_key_dies_under_a_lock() {
+fn drops_no_key_under_a_lock() {
     use std::sync::{Arc, OnceLock, Weak};
 
     /// Calls the limiter when it is dropped: under the lock, this call would deadlock.

@@ -24,11 +24,11 @@ fn a_bucket_does_what_its_oracle_says() {
 }
 
 #[test]
-fn every_key_has_a_bucket_as_its_oracle_says() {
+fn every_key_has_a_bucket_that_agrees_with_its_oracle() {
     cases("keyed", lives(), 400, keyed::run);
 }
 
 #[test]
-fn a_line_does_what_its_oracle_says() {
+fn a_wait_queue_agrees_with_its_oracle() {
     cases("line", lives(), 400, wait_queue::run);
 }

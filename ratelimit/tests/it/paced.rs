@@ -51,7 +51,7 @@ fn waits<const N: usize>(policy: &mut RetryBudget<AsTheKeySays>, now: u64, keys:
 }
 
 #[test]
-fn a_long_wait_holds_up_nobody_and_the_next_free_token_is_taken() {
+fn a_long_wait_delays_no_other_key_and_the_next_free_token_is_taken() {
     let mut policy = RetryBudget::new(AsTheKeySays, per_second(1, 1));
     assert_eq!(waits(&mut policy, 0, [1_000, 0, 1_000, 0, 999]), [1_000, 0, 1_001, 1, 999]);
     assert_eq!(waits(&mut policy, 0, [999, 2, 2]), [1_002, 2, 3], "taken tokens are skipped");

@@ -99,7 +99,7 @@ impl Drop for CallsBack {
 }
 
 #[test]
-fn no_key_dies_under_the_lock() {
+fn drops_no_key_under_the_lock() {
     let clock = ManualClock::new();
     let backoff =
         Exponential::new(secs(1)..=secs(1)).max_keys(NonZeroU32::new(2).unwrap()).forget_after(secs(5));
@@ -191,7 +191,7 @@ fn drops_evicted_keys_outside_the_lock_after_a_panic() {
 }
 
 #[test]
-fn keys_that_all_hash_alike_are_told_apart() {
+fn keys_with_equal_hashes_are_kept_apart() {
     #[derive(Clone, PartialEq, Eq)]
     struct Alike(u32);
     impl Hash for Alike {

@@ -96,7 +96,7 @@ fn a_panicking_waker_takes_no_token_of_another() {
 }
 
 #[test]
-fn a_timer_that_panics_is_set_again_by_the_first_in_the_line() {
+fn a_panicking_timer_is_set_again_by_the_first_waiter() {
     let (clock, mood, bucket) = moody(per_second(1, 1));
     let (woken, waker) = Counting::waker();
     let mut future = waiter(&bucket);

@@ -109,7 +109,7 @@ fn a_burst_is_served_beside_endless_small_requests() {
 }
 
 #[test]
-fn who_waits_first_is_not_overtaken_when_tokens_are_there() {
+fn try_acquire_does_not_overtake_a_waiter_when_tokens_are_available() {
     let (clock, bucket) = empty(1, 5);
     let mut large = Waiter::new(&bucket, 5);
     clock.advance(SECOND * 3);
@@ -132,7 +132,7 @@ fn who_waits_first_is_not_overtaken_when_tokens_are_there() {
 }
 
 #[test]
-fn the_first_one_dropped_hands_on_at_once() {
+fn dropping_the_first_waiter_serves_the_next_immediately() {
     let (clock, bucket) = empty(10, 10);
     let large = Waiter::new(&bucket, 10);
     let mut small = Waiter::new(&bucket, 3);
@@ -144,7 +144,7 @@ fn the_first_one_dropped_hands_on_at_once() {
 }
 
 #[test]
-fn what_was_granted_and_is_dropped_goes_back() {
+fn a_dropped_grant_goes_back() {
     let (clock, bucket) = empty(1, 2);
     let first = Waiter::new(&bucket, 1);
     let second = Waiter::new(&bucket, 1);
@@ -162,7 +162,7 @@ fn what_was_granted_and_is_dropped_goes_back() {
 }
 
 #[test]
-fn all_of_many_that_are_granted_at_once_and_dropped_goes_back() {
+fn all_grants_of_one_batch_go_back_when_dropped() {
     // There are more waiters than one batch wakes.
     let (clock, bucket) = empty(1, 40);
     let waiters: Vec<_> = (0..40).map(|_| Waiter::new(&bucket, 1)).collect();
@@ -174,7 +174,7 @@ fn all_of_many_that_are_granted_at_once_and_dropped_goes_back() {
 
 /// Each wake-up advances the clock and reads the bucket, so this also happens between two batches of one grant.
 #[test]
-fn all_that_is_granted_at_once_goes_back_whoever_looks_meanwhile() {
+fn all_grants_of_one_batch_go_back_when_dropped_with_reads_between_batches() {
     struct Looks(ManualClock, RateLimiter<ManualTimer>);
 
     impl Wake for Looks {
@@ -231,7 +231,7 @@ fn a_waiter_that_is_never_polled_costs_its_tokens_and_nothing_else() {
 }
 
 #[test]
-fn a_new_quota_moves_those_who_wait() {
+fn a_new_quota_changes_the_times_of_waiters() {
     let (clock, bucket) = empty(1, 1);
     let waiters = [(); 3].map(|()| Waiter::new(&bucket, 1));
     clock.advance(SECOND / 2);
@@ -249,7 +249,7 @@ fn a_new_quota_moves_those_who_wait() {
 }
 
 #[test]
-fn who_wants_more_than_the_new_burst_is_told_so() {
+fn waiters_above_the_new_burst_are_refused() {
     let (clock, bucket) = empty(1, 10);
     let mut large = Waiter::new(&bucket, 10);
     let mut other = Waiter::new(&bucket, 1);
@@ -298,7 +298,7 @@ fn too_many_are_refused_at_once_and_handed_back() {
 }
 
 #[test]
-fn a_reservation_comes_behind_those_who_wait_and_fixes_their_times() {
+fn a_reservation_is_due_after_all_waiters_and_fixes_their_times() {
     let (clock, bucket) = empty(1, 2);
     let mut first = Waiter::new(&bucket, 1);
     let second = Waiter::new(&bucket, 2);
@@ -337,7 +337,7 @@ fn a_promise_is_kept_by_a_slower_quota() {
 }
 
 #[test]
-fn nobody_overtakes_a_promise_that_a_faster_quota_left_behind() {
+fn no_waiter_overtakes_a_promise_that_a_faster_quota_left_behind() {
     let (clock, bucket) = empty(1, 1);
     let mut promised = Waiter::new(&bucket, 1);
     let _reservation = bucket.reserve();
@@ -384,7 +384,7 @@ fn until_waiting<T: Clock>(bucket: &RateLimiter<T>, so_many: usize) {
 }
 
 #[test]
-fn threads_and_tasks_stand_in_one_line() {
+fn threads_and_tasks_share_one_fifo_queue() {
     let (clock, bucket) = empty(1, 1);
     let mut first = Waiter::new(&bucket, 1);
     let (said, heard) = channel();
@@ -446,7 +446,7 @@ fn a_thread_behind_a_task_whose_timer_is_dead_is_served() {
 }
 
 #[test]
-fn a_thread_gives_up_its_place_when_its_time_is_up() {
+fn a_thread_leaves_the_wait_queue_when_its_time_is_up() {
     let (clock, bucket) = empty(1, 1);
     assert_eq!(bucket.blocking_acquire_timeout(Duration::ZERO), Err(TimedOut));
     assert_eq!(bucket.blocking_acquire_timeout(Duration::from_millis(1)), Err(TimedOut));

@@ -125,7 +125,7 @@ fn errors_are_errors_with_lower_case_messages() {
 }
 
 #[test]
-fn a_wrong_literal_blames_the_line_it_stands_on() {
+fn a_wrong_literal_reports_its_own_line() {
     let (blame, blamed) = mpsc::channel();
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {

@@ -73,7 +73,7 @@ fn a_late_timer_refuses_no_token_that_is_there() {
 }
 
 #[test]
-fn those_behind_one_that_gives_up_move_up_without_a_poll_of_it() {
+fn waiters_behind_a_timed_out_waiter_move_up_without_a_poll_of_it() {
     let (clock, bucket) = empty(5);
     let mut large = pin!(bucket.acquire_many_timeout(nz(5), SECOND * 3));
     assert!(poll_once(large.as_mut()).is_pending());
@@ -89,7 +89,7 @@ fn those_behind_one_that_gives_up_move_up_without_a_poll_of_it() {
 }
 
 #[test]
-fn what_was_promised_to_one_that_gives_up_goes_back() {
+fn promised_tokens_of_a_timed_out_waiter_go_back() {
     let (clock, bucket) = empty(1);
     let mut acquire = pin!(bucket.acquire_timeout(SECOND / 2));
     assert!(poll_once(acquire.as_mut()).is_pending());
@@ -138,7 +138,7 @@ fn no_time_at_all_is_a_try() {
 
 /// There are more waiters than one batch of wakers holds.
 #[test]
-fn a_hundred_give_up_at_once() {
+fn a_hundred_waiters_time_out_at_the_same_time() {
     let (clock, bucket) = empty(1);
     let mut waiters: Vec<_> = (0..100).map(|_| Box::pin(bucket.acquire_timeout(SECOND * 3))).collect();
     for waiter in &mut waiters {

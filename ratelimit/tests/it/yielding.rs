@@ -53,7 +53,7 @@ fn a_task_that_is_always_served_lets_others_run() {
 
 /// As in a `select!` in a loop, with one future that is never ready and one that always is.
 #[test]
-fn one_that_waits_beside_it_does_not_keep_a_task_from_yielding() {
+fn a_pending_future_in_the_same_task_does_not_prevent_yielding() {
     let (full, empty) = (&bucket(true), &bucket(false));
     let gives_way = |mut beside: Option<Pin<&mut dyn Future<Output = ()>>>, first: bool| {
         (0..10_000).any(|_| {
@@ -86,7 +86,7 @@ fn one_that_waits_beside_it_does_not_keep_a_task_from_yielding() {
 
 /// Futures that are served between its polls do not delay it.
 #[test]
-fn one_that_has_given_way_is_served_at_its_next_poll() {
+fn a_future_that_yielded_is_served_at_its_next_poll() {
     let full = bucket(true);
     let mut gave_way = 0;
     for _ in 0..1_000 {

@@ -32,8 +32,8 @@ pub trait Alarmed: Send + Sync + 'static {
     /// Locks, and passes the alarm to `change`.
     fn with_alarm<R>(&self, change: impl FnOnce(&mut Alarm) -> R) -> R;
 
-    /// Called when the timer has fired, on time or early. The owner must call [`Alarm::rang`].
-    fn ring(&self);
+    /// Called when the timer has fired, on time or early. The owner must call [`Alarm::fired`].
+    fn on_alarm(&self);
 
     /// Called when the timer has panicked, so that no alarm is set. The owner must call [`Alarm::reset`] and wake a
     /// waiter for a deadline, which then sets the alarm again. The owner must not set the alarm itself: with a timer
@@ -45,7 +45,7 @@ impl Alarm {
     /// Requests that the alarm fires at `at` or before. If this returns a time, the caller must pass it to [`arm`]
     /// after unlocking.
     #[must_use = "pass the time to `arm`"]
-    pub fn aim(&mut self, at: Nanos) -> Option<Nanos> {
+    pub fn request(&mut self, at: Nanos) -> Option<Nanos> {
         if self.armed.is_some_and(|armed| armed <= at) {
             return None;
         }
@@ -59,7 +59,7 @@ impl Alarm {
     }
 
     /// Records that the alarm has fired, so that no alarm is set. Returns the time that it was set for.
-    pub fn rang(&mut self) -> Option<Nanos> {
+    pub fn fired(&mut self) -> Option<Nanos> {
         self.armed.take()
     }
 
@@ -107,19 +107,19 @@ pub fn arm(owner: &impl Alarmed, mut at: Nanos, wake_at: impl Fn(Nanos)) {
 /// owner alive.
 #[must_use]
 pub fn waker<O: Alarmed>(owner: Weak<O>) -> Waker {
-    Waker::from(Arc::new(Ring(owner)))
+    Waker::from(Arc::new(AlarmWaker(owner)))
 }
 
-struct Ring<O>(Weak<O>);
+struct AlarmWaker<O>(Weak<O>);
 
-impl<O: Alarmed> Wake for Ring<O> {
+impl<O: Alarmed> Wake for AlarmWaker<O> {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
         if let Some(owner) = self.0.upgrade() {
-            owner.ring();
+            owner.on_alarm();
         }
     }
 }

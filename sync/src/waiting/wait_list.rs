@@ -33,7 +33,7 @@ pub struct Place(u32);
 
 /// The content of a slot that was released.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Left<W, S> {
+pub enum Released<W, S> {
     /// The waiter was not served.
     Waiting(W),
     /// The waiter was served with this result.
@@ -120,12 +120,12 @@ impl<W, S> WaitList<W, S> {
     ///
     /// # Panics
     /// Panics if the place belongs to another list.
-    pub fn leave(&mut self, place: Place) -> Left<W, S> {
+    pub fn leave(&mut self, place: Place) -> Released<W, S> {
         let free = Slot::Free { next: self.free };
         self.free = place.0;
         match self.take(place.0, free) {
-            Slot::Waiting { waiter, .. } => Left::Waiting(waiter),
-            Slot::Served(served) => Left::Served(served),
+            Slot::Waiting { waiter, .. } => Released::Waiting(waiter),
+            Slot::Served(served) => Released::Served(served),
             Slot::Free { .. } => unreachable!("a place is released only once"),
         }
     }

@@ -18,7 +18,7 @@ impl Alarmed for Owner {
         change(&mut self.alarm.lock())
     }
 
-    fn ring(&self) {}
+    fn on_alarm(&self) {}
 
     fn alarm_failed(&self) {
         self.alarm.lock().reset();
@@ -34,30 +34,34 @@ fn at(nanos: u64) -> Nanos {
 fn a_later_alarm_does_not_replace_an_earlier_one() {
     let owner = Owner::default();
     let set = RefCell::new(Vec::new());
-    let aim = |time| {
-        if let Some(time) = owner.with_alarm(|alarm| alarm.aim(at(time))) {
+    let request = |time| {
+        if let Some(time) = owner.with_alarm(|alarm| alarm.request(at(time))) {
             arm(&owner, time, |time| set.borrow_mut().push(time.get()));
         }
     };
-    aim(10);
-    aim(20);
-    aim(10);
-    aim(5);
+    request(10);
+    request(20);
+    request(10);
+    request(5);
     assert_eq!(*set.borrow(), [10, 5]);
-    assert_eq!(owner.with_alarm(Alarm::rang), Some(at(5)));
-    assert_eq!(owner.with_alarm(Alarm::rang), None);
+    assert_eq!(owner.with_alarm(Alarm::fired), Some(at(5)));
+    assert_eq!(owner.with_alarm(Alarm::fired), None);
 }
 
 #[test]
 fn an_earlier_alarm_that_is_wanted_meanwhile_is_set_by_the_thread_in_the_timer() {
     let owner = Owner::default();
     let set = RefCell::new(Vec::new());
-    let first = owner.with_alarm(|alarm| alarm.aim(at(10))).unwrap();
+    let first = owner.with_alarm(|alarm| alarm.request(at(10))).unwrap();
     arm(&owner, first, |time| {
         set.borrow_mut().push(time.get());
         if time == at(10) {
             assert!(owner.with_alarm(|alarm| alarm.is_arming()));
-            assert_eq!(owner.with_alarm(|alarm| alarm.aim(at(3))), None, "another thread is in the timer");
+            assert_eq!(
+                owner.with_alarm(|alarm| alarm.request(at(3))),
+                None,
+                "another thread is in the timer"
+            );
         }
     });
     assert_eq!(*set.borrow(), [10, 3]);
@@ -67,19 +71,19 @@ fn an_earlier_alarm_that_is_wanted_meanwhile_is_set_by_the_thread_in_the_timer()
 #[test]
 fn an_alarm_that_rings_within_the_timer_can_be_set_again() {
     let owner = Owner::default();
-    let first = owner.with_alarm(|alarm| alarm.aim(at(10))).unwrap();
+    let first = owner.with_alarm(|alarm| alarm.request(at(10))).unwrap();
     arm(&owner, first, |_| {
-        assert!(owner.with_alarm(Alarm::rang).is_some());
+        assert!(owner.with_alarm(Alarm::fired).is_some());
     });
-    assert_eq!(owner.with_alarm(|alarm| alarm.aim(at(30))), Some(at(30)));
+    assert_eq!(owner.with_alarm(|alarm| alarm.request(at(30))), Some(at(30)));
 }
 
 #[test]
 fn a_timer_that_panics_leaves_no_alarm_and_no_thread_in_it() {
     let owner = Owner::default();
-    let first = owner.with_alarm(|alarm| alarm.aim(at(10))).unwrap();
+    let first = owner.with_alarm(|alarm| alarm.request(at(10))).unwrap();
     let armed = catch_unwind(AssertUnwindSafe(|| arm(&owner, first, |_| panic!("the timer panics"))));
     assert!(armed.is_err());
     assert_eq!(*owner.failed.lock(), 1);
-    assert_eq!(owner.with_alarm(|alarm| alarm.aim(at(10))), Some(at(10)));
+    assert_eq!(owner.with_alarm(|alarm| alarm.request(at(10))), Some(at(10)));
 }

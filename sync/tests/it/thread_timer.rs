@@ -49,7 +49,7 @@ fn wakes_the_timers_of_many_threads_and_never_early() {
 }
 
 #[test]
-fn rings_in_the_order_of_the_deadlines() {
+fn fires_in_the_order_of_the_deadlines() {
     let (sender, order) = channel();
     let (early, late) = (ThreadTimer::new(), ThreadTimer::new());
     let now = early.now();

@@ -212,7 +212,7 @@ mod on_tokio {
     }
 
     #[test]
-    fn a_dropped_timer_wakes_nobody() {
+    fn a_dropped_timer_wakes_no_task() {
         paused().block_on(async {
             let timer = TokioTimer::current();
             let (counter, waker) = Counting::waker();
@@ -323,7 +323,7 @@ mod on_tokio {
     }
 
     #[test]
-    fn a_waker_may_set_an_alarm_when_it_is_let_go() {
+    fn a_waker_may_set_an_alarm_when_it_is_dropped() {
         paused().block_on(async {
             let (counter, next) = Counting::waker();
             let timer = Arc::new(OnceLock::new());

@@ -1,6 +1,6 @@
 //! Compares `WaitList` with a vector.
 
-use flyball_sync::waiting::{Left, Place, WaitList};
+use flyball_sync::waiting::{Place, Released, WaitList};
 use testkit::random::Random;
 
 /// The expected content of the list: the waiters in order, and the served waiters with their results.
@@ -43,10 +43,10 @@ fn serves_and_drops_waiters_like_a_vector() {
                 _ if !places.is_empty() => {
                     let (waiter, place) = places.swap_remove(random.below(places.len() as u64) as usize);
                     let expected = match naive.served.iter().position(|(other, _)| *other == waiter) {
-                        Some(at) => Left::Served(naive.served.remove(at).1),
+                        Some(at) => Released::Served(naive.served.remove(at).1),
                         None => {
                             naive.waiting.retain(|other| *other != waiter);
-                            Left::Waiting(waiter)
+                            Released::Waiting(waiter)
                         }
                     };
                     assert_eq!(list.leave(place), expected, "seed {seed}");

@@ -271,8 +271,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Alarmed for Shared<K,
         change(&mut self.lock().alarm)
     }
 
-    fn ring(&self) {
-        let effects = self.lock().ring();
+    fn on_alarm(&self) {
+        let effects = self.lock().on_alarm();
         self.perform(effects);
     }
 

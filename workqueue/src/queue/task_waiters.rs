@@ -2,7 +2,7 @@
 
 use std::task::Waker;
 
-use flyball_sync::waiting::{Left, Place, WaitList, WakeBatch};
+use flyball_sync::waiting::{Place, Released, WaitList, WakeBatch};
 
 /// Wakers in FIFO order. A waker is removed before it is woken.
 ///
@@ -55,11 +55,11 @@ impl TaskWaiters {
     /// Removes the task at `place`, which was polled again or dropped. The caller must drop its waker outside the lock.
     pub(crate) fn leave(&mut self, place: Place) -> Option<Waker> {
         match self.tasks.leave(place) {
-            Left::Waiting(waker) => {
+            Released::Waiting(waker) => {
                 self.to_notify = self.to_notify.min(self.waiting());
                 Some(waker)
             }
-            Left::Served(()) => {
+            Released::Served(()) => {
                 self.notified = self.notified.saturating_sub(1);
                 None
             }

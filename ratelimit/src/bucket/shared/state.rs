@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::task::Waker;
 use std::time::Duration;
 
-use flyball_sync::waiting::{Alarm, Left, Place};
+use flyball_sync::waiting::{Alarm, Place, Released};
 
 use super::{Effects, WakeAt};
 use crate::bucket::packed::LockedBucket;
@@ -22,9 +22,9 @@ pub(crate) struct State<T> {
     pub(super) alarm: Alarm,
     /// The slot of the thread that covers the alarm, and the time until which it sleeps. It wakes up when the first waiter's tokens
     /// are due.
-    attends: Option<(u32, Nanos)>,
+    alarm_thread: Option<(u32, Nanos)>,
     /// The latest time that was seen: used if the clock panics.
-    seen: Nanos,
+    latest_now: Nanos,
     /// The time at which tokens are being granted, while more waiters must be woken than one batch holds.
     granting: Option<Nanos>,
     /// Set by the first waiter that needs a timer; a blocked thread needs none.
@@ -55,8 +55,8 @@ enum Granted {
 
 /// The result of polling a request.
 pub(crate) enum Progress {
-    Come(Result<(), AcquireTimeoutError>),
-    Waits,
+    Ready(Result<(), AcquireTimeoutError>),
+    Pending,
     /// Waiting needs a waker, which must be cloned outside the lock.
     WithoutWaker,
 }
@@ -74,8 +74,8 @@ impl<T> State<T> {
             waiters: WaitQueue::new(),
             unclaimed: UnclaimedGrants::new(),
             alarm: Alarm::default(),
-            attends: None,
-            seen: Nanos::ZERO,
+            alarm_thread: None,
+            latest_now: Nanos::ZERO,
             granting: None,
             wake_at: timer,
             refusing: false,
@@ -92,7 +92,7 @@ impl<T> State<T> {
                 return;
             }
         }
-        self.seen = now;
+        self.latest_now = now;
         self.observe(now);
         if self.refusing {
             self.refusing =
@@ -104,8 +104,8 @@ impl<T> State<T> {
         }
         if let Granted::Until(due) = self.serve(now, effects) {
             let next = self.waiters.next_deadline().map_or(due, |deadline| due.min(deadline));
-            self.attend(due, effects);
-            self.aim(next, effects);
+            self.assign_alarm_thread(due, effects);
+            self.request_alarm(next, effects);
         }
     }
 
@@ -162,7 +162,7 @@ impl<T> State<T> {
             effects.wake.push(waiter.waker);
             if waiter.thread {
                 // No thread waited before it, so it is the thread that covered the alarm.
-                self.attends = None;
+                self.alarm_thread = None;
             }
         }
     }
@@ -227,7 +227,7 @@ impl<T> State<T> {
 
     /// Takes the tokens of a request if they are due, and otherwise adds it to the wait queue. `spare` is the waker to
     /// wait with; it is replaced by a waker for the caller to drop.
-    pub(super) fn turn(
+    pub(super) fn poll_request(
         &mut self,
         request: &mut AcquireRequest<T>,
         waker: &Waker,
@@ -236,26 +236,26 @@ impl<T> State<T> {
     ) -> Progress {
         let Some(place) = request.place.take() else {
             match self.try_acquire(request.count, now) {
-                Ok(()) => return Progress::Come(Ok(())),
+                Ok(()) => return Progress::Ready(Ok(())),
                 Err(TryAcquireError::InsufficientCapacity(error)) => {
-                    return Progress::Come(Err(error.into()));
+                    return Progress::Ready(Err(error.into()));
                 }
                 Err(TryAcquireError::NotYet(_)) if request.limit == Some(Duration::ZERO) => {
-                    return Progress::Come(Err(AcquireTimeoutError::TimedOut));
+                    return Progress::Ready(Err(AcquireTimeoutError::TimedOut));
                 }
                 Err(TryAcquireError::NotYet(_)) => {}
             }
             let Some(waker) = spare.take() else { return Progress::WithoutWaker };
             self.wake_at = self.wake_at.or(request.timer);
-            let attends = request.is_thread() && !self.waiters.has_threads();
+            let covers_alarm = request.is_thread() && !self.waiters.has_threads();
             let until = request.limit.map(|limit| now + limit);
             let place = self.waiters.join(request.count, waker, request.is_thread(), until);
-            if attends {
+            if covers_alarm {
                 // The thread covers the alarm from now on. It is awake, so it needs no wake-up.
-                self.attends = Some((place.slot(), Nanos::ZERO));
+                self.alarm_thread = Some((place.slot(), Nanos::ZERO));
             }
             request.place = Some(place);
-            return Progress::Waits;
+            return Progress::Pending;
         };
         match self.waiters.served(&place) {
             Some(served) => {
@@ -263,10 +263,10 @@ impl<T> State<T> {
                 match served {
                     Served::Granted { round, .. } => {
                         round.into_iter().for_each(|round| self.unclaimed.used(round));
-                        Progress::Come(Ok(()))
+                        Progress::Ready(Ok(()))
                     }
-                    Served::Refused(error) => Progress::Come(Err(error.into())),
-                    Served::TimedOut => Progress::Come(Err(AcquireTimeoutError::TimedOut)),
+                    Served::Refused(error) => Progress::Ready(Err(error.into())),
+                    Served::TimedOut => Progress::Ready(Err(AcquireTimeoutError::TimedOut)),
                 }
             }
             None => {
@@ -279,24 +279,24 @@ impl<T> State<T> {
                     *spare = Some(self.waiters.wait_with(&place, waker));
                 }
                 request.place = Some(place);
-                Progress::Waits
+                Progress::Pending
             }
         }
     }
 
     /// Removes a waiter. Tokens that were granted to it go back if the time is known. The caller must drop its waker.
     pub(super) fn leave(&mut self, place: Place, now: Option<Nanos>) -> Option<Waker> {
-        if self.attends.is_some_and(|(slot, _)| place.slot() == slot) {
-            self.attends = None;
+        if self.alarm_thread.is_some_and(|(slot, _)| place.slot() == slot) {
+            self.alarm_thread = None;
         }
         match self.waiters.leave(place) {
-            Left::Waiting(waiter) => {
+            Released::Waiting(waiter) => {
                 if let (Some(promised), Some(now)) = (waiter.promised, now) {
                     self.cancel(promised, now);
                 }
                 Some(waiter.waker)
             }
-            Left::Served(Served::Granted { count, round: Some(round) }) => {
+            Released::Served(Served::Granted { count, round: Some(round) }) => {
                 match now {
                     Some(_) => {
                         let bucket = &mut self.exact.bucket;
@@ -307,26 +307,27 @@ impl<T> State<T> {
                 }
                 None
             }
-            Left::Served(_) => None,
+            Released::Served(_) => None,
         }
     }
 
     /// The latest time that was seen.
-    pub(super) const fn seen(&self) -> Nanos {
-        self.seen
+    pub(super) const fn latest_now(&self) -> Nanos {
+        self.latest_now
     }
 
     /// The time until which the thread at this place may sleep; `None`, no limit, unless the thread covers the alarm.
     pub(super) fn sleeps_until(&self, place: &Place) -> Option<Nanos> {
-        self.attends.filter(|(slot, _)| place.slot() == *slot).map(|(_, until)| until)
+        self.alarm_thread.filter(|(slot, _)| place.slot() == *slot).map(|(_, until)| until)
     }
 
     /// Makes the first waiting thread wake up at `due`. This needs neither a timer nor a runtime.
-    fn attend(&mut self, due: Nanos, effects: &mut Effects<T>) {
+    fn assign_alarm_thread(&mut self, due: Nanos, effects: &mut Effects<T>) {
         if !self.waiters.has_threads() {
             return;
         }
-        let attending = self.attends.filter(|(slot, _)| self.waiters.waiter(*slot).is_some_and(|w| w.thread));
+        let attending =
+            self.alarm_thread.filter(|(slot, _)| self.waiters.waiter(*slot).is_some_and(|w| w.thread));
         let Some(slot) = attending.map(|(slot, _)| slot).or_else(|| self.waiters.first_thread()) else {
             return;
         };
@@ -334,13 +335,13 @@ impl<T> State<T> {
             // Its waker is a `ThreadSignal`, so no user code: it may be cloned under the lock.
             self.waiters.waiter(slot).into_iter().for_each(|waiter| effects.wake.push(waiter.waker.clone()));
         }
-        self.attends = Some((slot, due));
+        self.alarm_thread = Some((slot, due));
     }
 
     /// Requests an alarm at `due` or earlier.
-    fn aim(&mut self, due: Nanos, effects: &mut Effects<T>) {
+    fn request_alarm(&mut self, due: Nanos, effects: &mut Effects<T>) {
         let Some(wake_at) = self.wake_at else { return };
-        if let Some(at) = self.alarm.aim(due) {
+        if let Some(at) = self.alarm.request(due) {
             effects.arm = Some((wake_at, at));
         }
     }

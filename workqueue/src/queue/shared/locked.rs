@@ -313,6 +313,6 @@ impl<K, O: ReadyQueue> Locked<K, O> {
 
     /// Arms the timer to fire at `alarm` or earlier.
     fn arm_timer(&mut self, alarm: Option<Nanos>, effects: &mut Effects) {
-        effects.arm = alarm.and_then(|at| self.alarm.aim(at));
+        effects.arm = alarm.and_then(|at| self.alarm.request(at));
     }
 }
