@@ -13,7 +13,7 @@ use flyball_informer_cache::{
     BoundedSubscription, Index, Lagged, OverflowPolicy, Schema, SharedWriter, Store, SubscriptionEvent,
     Version,
 };
-use testkit::panicking::{Mood, PanickingKey, Point};
+use testkit::panicking::{PanicSwitch, PanickingKey, Point};
 use testkit::wakers::{Counting, Panicking, poll_once, poll_with};
 
 type Pod = (u32, u64);
@@ -248,12 +248,13 @@ fn of_some_objects_only_those_count() {
 #[test]
 fn a_panic_while_it_begins_anew_loses_nothing() {
     struct Object {
-        mood: Arc<Mood>,
+        switch: Arc<PanicSwitch>,
         _own: PanickingKey,
         id: u32,
         version: u64,
     }
-    static BY_HALF: Index<Object, PanickingKey> = Index::new("half", |object| object.mood.key(object.id % 2));
+    static BY_HALF: Index<Object, PanickingKey> =
+        Index::new("half", |object| object.switch.key(object.id % 2));
     type Heard = Option<Vec<(u32, u64)>>;
     fn hear(changes: &mut BoundedSubscription<PanickingKey, Object>, known: &mut Heard) {
         while let Some(told) = changes.try_next().unwrap() {
@@ -266,31 +267,35 @@ fn a_panic_while_it_begins_anew_loses_nothing() {
             }
         }
     }
-    let object =
-        |mood: &Arc<Mood>, id, version| Object { mood: mood.clone(), _own: mood.key(id), id, version };
+    let object = |switch: &Arc<PanicSwitch>, id, version| Object {
+        switch: switch.clone(),
+        _own: switch.key(id),
+        id,
+        version,
+    };
     let mut panics = 0;
     for point in Point::ALL {
         for nth in 1.. {
-            let mood = Mood::new();
+            let switch = PanicSwitch::new();
             let schema = Schema::new(
-                |object: &Object| object.mood.key(object.id),
+                |object: &Object| object.switch.key(object.id),
                 |object| Version::new(object.version),
             );
             let store = Store::builder(schema).index(&BY_HALF).build().unwrap().into_shared();
             for id in 0..6 {
-                store.upsert(object(&mood, id, 1));
+                store.upsert(object(&switch, id, 1));
             }
-            let builder = store.subscription().by_index(&BY_HALF, mood.key(1)).unwrap();
+            let builder = store.subscription().by_index(&BY_HALF, switch.key(1)).unwrap();
             let mut changes = builder.bounded(most(1), OverflowPolicy::Restart);
             // One object was delivered, others are pending, and then the bound is exceeded.
             drop(changes.try_next());
             for id in 0..6 {
-                store.upsert(object(&mood, id, 2));
+                store.upsert(object(&switch, id, 2));
             }
-            mood.arm(point, nth);
+            switch.arm(point, nth);
             let mut known = None;
             let panicked = catch_unwind(AssertUnwindSafe(|| hear(&mut changes, &mut known))).is_err();
-            let unreached = mood.disarm(point);
+            let unreached = switch.disarm(point);
             panics += u32::from(panicked);
             if !panicked {
                 assert!(unreached, "{point:?} {nth}");

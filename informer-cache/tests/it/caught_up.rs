@@ -188,7 +188,7 @@ fn an_informers_first_list_is_initial_for_who_was_there_before_it() {
         server.break_watches(EXPIRED);
         server.put(object(0, 0));
         server.put(object(5, 0));
-        world.pass(std::time::Duration::from_secs(60));
+        world.advance(std::time::Duration::from_secs(60));
         assert_eq!([next(&mut changes), next(&mut changes)], [told("~0", true), told("+5", true)]);
         assert_eq!(*heard.lock(), ["~0", "+5"]);
     }

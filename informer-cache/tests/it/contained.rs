@@ -109,7 +109,7 @@ fn a_panic_on_one_object_leaves_that_object_as_it_was() {
                 }
                 world.settle();
                 told.lock().clear();
-                world.pass_alarm();
+                world.advance_to_alarm();
             }
             let status = world.informer.status();
             assert_eq!(status.state, InformerState::Watching, "{name} {way:?}");
@@ -143,7 +143,7 @@ fn a_list_with_an_object_without_a_key_deletes_nothing() {
     source.answer_list(Ok(page(vec![object(1, 12), object(2, BAD)], 15)));
     source.answer_watch(Ok(()));
     world.settle();
-    world.pass_alarm();
+    world.advance_to_alarm();
     assert_eq!(world.stored(), [object(1, 12), object(2, 2), object(3, 3)]);
     // A deletion that the watch delivers is applied.
     source.send(WatchEvent::Deleted(object(3, 16)));
@@ -151,7 +151,7 @@ fn a_list_with_an_object_without_a_key_deletes_nothing() {
     world.settle();
     source.answer_list(Ok(page(vec![object(1, 12)], 17)));
     source.answer_watch(Ok(()));
-    world.pass_alarm();
+    world.advance_to_alarm();
     assert_eq!(world.stored(), [object(1, 12)]);
 }
 
@@ -173,7 +173,7 @@ fn a_panic_of_an_index_function_is_an_error_of_that_object_and_index() {
             source.answer_list(Ok(page(vec![object(1, 12), object(2, BAD), object(3, 14)], 14)));
             source.answer_watch(Ok(()));
             world.settle();
-            world.pass_alarm();
+            world.advance_to_alarm();
         } else {
             source.send(WatchEvent::Modified(object(1, 12)));
             source.send(WatchEvent::Added(object(2, BAD)));
@@ -242,12 +242,12 @@ fn a_list_that_cannot_be_published_is_asked_for_again() {
     source.answer_list(Ok(page(vec![object(1, 15), object(3, BAD)], 15)));
     source.answer_watch(Ok(()));
     world.settle();
-    world.pass_alarm();
+    world.advance_to_alarm();
     let status = world.informer.status();
     assert!(matches!(status.state, InformerState::Waiting { .. }), "{status:?}");
     assert_eq!(world.stored(), [object(1, 1), object(2, 14)], "the list was published in part");
     source.answer_list(Ok(page(vec![object(1, 16), object(3, 15)], 16)));
-    world.pass_alarm();
+    world.advance_to_alarm();
     assert_eq!(world.stored(), [object(1, 16), object(3, 15)]);
     assert_eq!(world.informer.status().state, InformerState::Watching);
     world.informer.store().check().unwrap();
@@ -312,7 +312,7 @@ fn a_nameless_object_does_not_undo_a_deletion_that_was_delivered() {
         source.send(event);
     }
     world.settle();
-    world.pass_alarm();
+    world.advance_to_alarm();
     assert_eq!(world.stored(), [object(1, 1), object(2, 2)]);
     world.informer.store().check().unwrap();
 }

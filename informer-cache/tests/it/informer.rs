@@ -17,7 +17,7 @@ use flyball_informer_cache::{
 };
 use flyball_sync::ManualClock;
 use parking_lot::Mutex;
-use testkit::coverage::pairs::Together;
+use testkit::coverage::pairs::PairCounts;
 use testkit::random;
 use testkit::wakers::{Counting, poll_once, poll_with};
 
@@ -35,11 +35,11 @@ fn watching(source: &ScriptedSource<Object>) -> World {
 
 #[test]
 fn converges_whatever_happened_once_faults_stop() {
-    let pairs = RefCell::new(Together::new(relist::NAMES));
+    let pairs = RefCell::new(PairCounts::new(relist::NAMES));
     random::cases("relist", 3_000, 300, |bytes| {
-        let mut life = relist::tally();
-        relist::run(bytes, &mut life);
-        pairs.borrow_mut().life(&life);
+        let mut cases = relist::tally();
+        relist::run(bytes, &mut cases);
+        pairs.borrow_mut().count_sequence(&cases);
     });
     if std::env::var_os("FLYBALL_CASES").is_some() {
         return; // not the number of cases the floor is for
@@ -82,7 +82,7 @@ fn indexes_come_and_go_under_a_half_list() {
         if lists == 3 {
             break;
         }
-        world.pass_alarm();
+        world.advance_to_alarm();
         world.settle();
     }
     world.informer.add_index(&LATE).unwrap();
@@ -172,7 +172,7 @@ fn scenario(source: &ScriptedSource<Object>, world: &mut World, turns: usize) ->
                 return false;
             }
             left -= 1;
-            if !world.turn() {
+            if !world.poll() {
                 break;
             }
         }
@@ -467,12 +467,12 @@ fn a_flood_of_events_leaves_turns_to_others_and_can_be_ended() {
     // The watch has lasted too long, although it never paused.
     world.clock.advance(Duration::from_secs(3600));
     let restarts = world.informer.status().watch_restarts;
-    world.turn();
-    world.turn();
+    world.poll();
+    world.poll();
     assert_eq!(world.informer.status().watch_restarts, restarts + 1);
     world.informer.shut_down();
     for _ in 0..4 {
-        world.turn();
+        world.poll();
     }
     assert!(world.is_over());
 }
@@ -509,7 +509,7 @@ fn an_alarm_that_comes_too_early_is_set_again() {
 fn a_silent_source_is_given_up_after_its_time() {
     let source = ScriptedSource::<Object>::new();
     let mut world = World::new(Informer::builder(SCHEMA, source.clone()));
-    assert_eq!(world.pass_alarm(), Duration::from_secs(120));
+    assert_eq!(world.advance_to_alarm(), Duration::from_secs(120));
     let error = world.informer.status().last_error.unwrap();
     assert_eq!((&*error.message, error.at), ("no answer in time", world.now()));
 }
@@ -518,7 +518,7 @@ fn a_silent_source_is_given_up_after_its_time() {
 fn a_silent_watch_is_given_up_after_its_time_and_watched_again() {
     let source = ScriptedSource::new();
     let mut world = watching(&source);
-    let silent = world.pass_alarm();
+    let silent = world.advance_to_alarm();
     assert!((Duration::from_secs(330)..=Duration::from_secs(630)).contains(&silent), "{silent:?}");
     assert_eq!(world.informer.status().watch_restarts, 1);
     assert_eq!(world.informer.status().relists, 0);
@@ -544,10 +544,10 @@ fn silence_that_is_made_up_for_at_once_is_told() {
     assert_eq!(*told.lock(), [], "the end of the wait was reported as a failure");
     source.answer_list(first_page(vec![object(1, 1)], 1));
     source.answer_watch(Ok(()));
-    world.pass_alarm();
+    world.advance_to_alarm();
     assert_eq!(std::mem::take(&mut *told.lock()), [(BackoffCause::TimedOut, world.now(), false)]);
     assert_eq!(world.stored(), [object(1, 1)]);
-    world.pass_alarm();
+    world.advance_to_alarm();
     assert_eq!(*told.lock(), []);
     let status = world.informer.status();
     assert_eq!((status.watch_restarts, status.last_error), (1, None));

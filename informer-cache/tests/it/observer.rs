@@ -13,30 +13,31 @@ use flyball_informer_cache::{
 };
 use parking_lot::Mutex;
 use testkit::oracle::store::{OracleChange, OracleStage, OracleStep, OracleStore, Rules};
-use testkit::panicking::{Mood, PanickingKey, Point};
+use testkit::panicking::{PanicSwitch, PanickingKey, Point};
 use testkit::random::cases;
-use testkit::store_op::{Draft, StoreOp, Thing};
+use testkit::store_op::{Draft, StoreOp, TestObject};
 use testkit::wakers::{Counting, Panicking, poll_once, poll_with};
 
-type Told = OracleChange<u8, Thing>;
+type Told = OracleChange<u8, TestObject>;
 
-const SCHEMA: Schema<u8, Thing> = Schema::new(|thing: &Thing| thing.key, |thing| Version::new(thing.version))
-    .with_identity(|a, b| a.uid == b.uid);
-const RULES: Rules<u8, Thing> =
+const SCHEMA: Schema<u8, TestObject> =
+    Schema::new(|thing: &TestObject| thing.key, |thing| Version::new(thing.version))
+        .with_identity(|a, b| a.uid == b.uid);
+const RULES: Rules<u8, TestObject> =
     Rules { key: |thing| thing.key, version: |thing| thing.version, same: |a, b| a.uid == b.uid };
 
-fn store() -> SharedWriter<u8, Thing> {
+fn store() -> SharedWriter<u8, TestObject> {
     Store::builder(SCHEMA).seed(7).build().unwrap().into_shared()
 }
 
-fn thing(key: u8, uid: u8, version: u64) -> Thing {
-    Thing { key, uid, version, tags: Vec::new(), ..Thing::default() }
+fn thing(key: u8, uid: u8, version: u64) -> TestObject {
+    TestObject { key, uid, version, tags: Vec::new(), ..TestObject::default() }
 }
 
-fn plain(change: &Change<u8, Thing>) -> Told {
+fn plain(change: &Change<u8, TestObject>) -> Told {
     let key = *change.key();
-    let object = Thing::clone(change.object());
-    let old = change.old().map(|old| Thing::clone(old));
+    let object = TestObject::clone(change.object());
+    let old = change.old().map(|old| TestObject::clone(old));
     match (change.kind(), old) {
         (ChangeKind::Updated, Some(old)) => Told::Updated { key, old, new: object },
         (ChangeKind::Replaced, Some(last)) => Told::Replaced { key, last, new: object },
@@ -51,7 +52,7 @@ fn plain(change: &Change<u8, Thing>) -> Told {
 struct Heard(Arc<Mutex<Vec<Told>>>);
 
 impl Heard {
-    fn of(store: &SharedWriter<u8, Thing>) -> (Self, Observer<u8, Thing>) {
+    fn of(store: &SharedWriter<u8, TestObject>) -> (Self, Observer<u8, TestObject>) {
         let heard = Self::default();
         let noting = heard.clone();
         let observer = store.observe(move |change| noting.0.lock().push(plain(change)));
@@ -301,20 +302,20 @@ fn a_function_whose_drop_panics_harms_nobody() {
 /// Whatever panics in a key, the write takes effect and the next change is delivered.
 #[test]
 fn keys_that_panic_cost_a_change_and_nothing_else() {
-    const HOSTILE: Schema<PanickingKey, (Arc<Mood>, u32, u64)> =
+    const HOSTILE: Schema<PanickingKey, (Arc<PanicSwitch>, u32, u64)> =
         Schema::new(|object| object.0.key(object.1), |object| Version::new(object.2));
     for point in Point::ALL {
         for nth in 1.. {
-            let mood = Mood::new();
+            let switch = PanicSwitch::new();
             let store = Store::builder(HOSTILE).build().unwrap().into_shared();
             let heard = Arc::new(AtomicU64::new(0));
             let noting = heard.clone();
             let observer = store.observe(move |change| {
                 noting.fetch_add(change.object().2, Ordering::Relaxed);
             });
-            mood.arm(point, nth);
-            let written = catch_unwind(AssertUnwindSafe(|| store.upsert((mood.clone(), 1, 1)))).is_ok();
-            let unreached = mood.disarm(point);
+            switch.arm(point, nth);
+            let written = catch_unwind(AssertUnwindSafe(|| store.upsert((switch.clone(), 1, 1)))).is_ok();
+            let unreached = switch.disarm(point);
             let (there, told) = (store.len() as u64, heard.swap(0, Ordering::Relaxed));
             assert!(there == 1 || !written, "{point:?} {nth}");
             assert_eq!(
@@ -337,7 +338,7 @@ fn keys_that_panic_cost_a_change_and_nothing_else() {
 #[test]
 fn a_function_may_use_the_store_that_tells_it() {
     let store = store();
-    let (inside, own) = (store.clone(), Arc::new(OnceLock::<Mutex<Option<Observer<u8, Thing>>>>::new()));
+    let (inside, own) = (store.clone(), Arc::new(OnceLock::<Mutex<Option<Observer<u8, TestObject>>>>::new()));
     let (mine, log) = (own.clone(), Heard::default());
     let noting = log.clone();
     let observer = store.observe(move |change| {
@@ -455,12 +456,12 @@ fn threads() {
 /// An observer whose function blocks in its call until another thread lets it continue.
 struct Held {
     heard: Heard,
-    observer: Arc<Observer<u8, Thing>>,
+    observer: Arc<Observer<u8, TestObject>>,
     entered: mpsc::Receiver<()>,
     go_on: mpsc::Sender<()>,
 }
 
-fn held(store: &SharedWriter<u8, Thing>) -> Held {
+fn held(store: &SharedWriter<u8, TestObject>) -> Held {
     let (enter, entered) = mpsc::channel();
     let (go_on, wait) = mpsc::channel();
     let (heard, wait) = (Heard::default(), Mutex::new(wait));
@@ -514,7 +515,7 @@ fn an_end_waits_for_nobody_and_can_be_waited_for() {
 
 #[test]
 fn waiting_for_an_end_within_a_call_returns_at_once() {
-    type Own = Arc<OnceLock<Observer<u8, Thing>>>;
+    type Own = Arc<OnceLock<Observer<u8, TestObject>>>;
     let store = store();
     let (own, other) = (Own::default(), Own::default());
     let observe = |which: &Own| {

@@ -3,19 +3,19 @@
 use drivers::cache::store::{NAMES, run, tally};
 use drivers::corpus::replay;
 use parking_lot::Mutex;
-use testkit::coverage::pairs::Together;
+use testkit::coverage::pairs::PairCounts;
 use testkit::oracle::subscription::MergeCells;
 use testkit::random::{cases_in_parallel, thorough};
 
 #[test]
 fn random_lives_agree_with_the_naive_store() {
-    let (all, pairs) = (Mutex::new(tally()), Mutex::new(Together::new(NAMES)));
-    let (lives, floor, pair_floor) = floors();
-    cases_in_parallel("store", lives, 1_000, |bytes| {
-        let mut life = tally();
-        run(bytes, &mut MergeCells::default(), &mut life);
-        all.lock().add(&life);
-        pairs.lock().life(&life);
+    let (all, pairs) = (Mutex::new(tally()), Mutex::new(PairCounts::new(NAMES)));
+    let (sequences, floor, pair_floor) = floors();
+    cases_in_parallel("store", sequences, 1_000, |bytes| {
+        let mut cases = tally();
+        run(bytes, &mut MergeCells::default(), &mut cases);
+        all.lock().add(&cases);
+        pairs.lock().count_sequence(&cases);
     });
     if std::env::var_os("FLYBALL_CASES").is_some() {
         return; // not the number of cases the floors are for

@@ -8,7 +8,7 @@ use std::task::{Wake, Waker};
 use flyball_informer_cache::{
     Index, IndexError, Schema, SharedWriter, Store, Subscription, Version, WatchEvent, WriteOutcome,
 };
-use testkit::panicking::{Mood, PanickingKey, Point};
+use testkit::panicking::{PanicSwitch, PanickingKey, Point};
 use testkit::wakers::{Counting, Panicking, poll_once, poll_with};
 
 struct Object {
@@ -21,12 +21,12 @@ struct Object {
 }
 
 const SCHEMA: Schema<PanickingKey, Object> =
-    Schema::new(|object: &Object| object.mood.key(object.id), |object| Version::new(object.version));
+    Schema::new(|object: &Object| object.switch.key(object.id), |object| Version::new(object.version));
 static BY_TAG: Index<Object, PanickingKey> =
-    Index::many("tag", |object| vec![object.mood.key(object.tag), object.mood.key(object.tag % 2)]);
+    Index::many("tag", |object| vec![object.switch.key(object.tag), object.switch.key(object.tag % 2)]);
 
-fn object(mood: &Arc<Mood>, id: u32, version: u64, tag: u32) -> Object {
-    Object { mood: mood.clone(), _own: mood.key(id), id, version, tag }
+fn object(switch: &Arc<PanicSwitch>, id: u32, version: u64, tag: u32) -> Object {
+    Object { switch: switch.clone(), _own: switch.key(id), id, version, tag }
 }
 
 type Hostile = SharedWriter<PanickingKey, Object>;
@@ -58,46 +58,45 @@ fn drain(changes: &mut Subscription<PanickingKey, Object>, held: &mut Vec<(u32, 
 /// An operation on the store. Each operation gets a new store with two objects.
 type Deed = fn(&Hostile, &Arc<Mood>);
 
-const DEEDS: [(&str, Deed); 9] =
-    [
-        ("update", |store, mood| {
-            let _ = store.upsert(object(mood, 1, 9, 2));
-        }),
-        ("update in place", |store, mood| {
-            let _ = store.upsert(object(mood, 1, 9, 1));
-        }),
-        ("add", |store, mood| {
-            let _ = store.upsert(object(mood, 3, 9, 1));
-        }),
-        ("delete", |store, mood| {
-            let _ = store.apply(WatchEvent::Deleted(object(mood, 2, 9, 2)));
-        }),
-        ("delete without a word", |store, mood| {
-            let _ = store.delete(&mood.key(1), None);
-        }),
-        ("replace", |store, mood| {
-            drop(store.replace(
-                [object(mood, 2, 8, 1), object(mood, 4, 9, 2), object(mood, 4, 9, 3)],
-                Version::new(9),
-            ));
-        }),
-        ("read", |store, mood| {
-            let _ = store.get(&mood.key(1));
-            let _ = store.by_index(&BY_TAG, &mood.key(1));
-            let _ = store.index_errors();
-        }),
-        ("subscribe to some", |store, mood| {
-            let tagged = store.subscription().by_index(&BY_TAG, mood.key(1)).unwrap();
-            let mut changes = tagged.subscribe();
-            while changes.try_next().is_some() {}
-            let mut changes = store.subscription().for_key(mood.key(1)).subscribe();
-            while changes.try_next().is_some() {}
-        }),
-        ("subscribe", |store, _| {
-            let mut changes = store.subscribe();
-            while changes.try_next().is_some() {}
-        }),
-    ];
+const DEEDS: [(&str, Deed); 9] = [
+    ("update", |store, switch| {
+        let _ = store.upsert(object(switch, 1, 9, 2));
+    }),
+    ("update in place", |store, switch| {
+        let _ = store.upsert(object(switch, 1, 9, 1));
+    }),
+    ("add", |store, switch| {
+        let _ = store.upsert(object(switch, 3, 9, 1));
+    }),
+    ("delete", |store, switch| {
+        let _ = store.apply(WatchEvent::Deleted(object(switch, 2, 9, 2)));
+    }),
+    ("delete without a word", |store, switch| {
+        let _ = store.delete(&switch.key(1), None);
+    }),
+    ("replace", |store, switch| {
+        drop(store.replace(
+            [object(switch, 2, 8, 1), object(switch, 4, 9, 2), object(switch, 4, 9, 3)],
+            Version::new(9),
+        ));
+    }),
+    ("read", |store, switch| {
+        let _ = store.get(&switch.key(1));
+        let _ = store.by_index(&BY_TAG, &switch.key(1));
+        let _ = store.index_errors();
+    }),
+    ("subscribe to some", |store, switch| {
+        let tagged = store.subscription().by_index(&BY_TAG, switch.key(1)).unwrap();
+        let mut changes = tagged.subscribe();
+        while changes.try_next().is_some() {}
+        let mut changes = store.subscription().for_key(switch.key(1)).subscribe();
+        while changes.try_next().is_some() {}
+    }),
+    ("subscribe", |store, _| {
+        let mut changes = store.subscribe();
+        while changes.try_next().is_some() {}
+    }),
+];
 
 #[test]
 fn a_panic_anywhere_leaves_everything_intact() {
@@ -105,24 +104,24 @@ fn a_panic_anywhere_leaves_everything_intact() {
     for point in Point::ALL {
         for (name, deed) in DEEDS {
             for nth in 1.. {
-                let mood = Mood::new();
+                let switch = PanicSwitch::new();
                 let store = Store::builder(SCHEMA).index(&BY_TAG).build().unwrap().into_shared();
-                store.upsert(object(&mood, 1, 1, 1));
+                store.upsert(object(&switch, 1, 1, 1));
                 let (mut early, mut told) = (store.subscribe(), Vec::new());
-                let tagged = store.subscription().by_index(&BY_TAG, mood.key(1)).unwrap();
+                let tagged = store.subscription().by_index(&BY_TAG, switch.key(1)).unwrap();
                 let (mut tagged, mut told_tagged) = (tagged.subscribe(), Vec::new());
                 let (mut second, mut told_second) =
                     (store.subscription().for_key(mood.key(2)).subscribe(), Vec::new());
                 store.upsert(object(&mood, 2, 2, 2));
                 // One subscriber has not received an update, another one has received nothing.
                 drain(&mut early, &mut told);
-                store.upsert(object(&mood, 2, 3, 2));
+                store.upsert(object(&switch, 2, 3, 2));
                 let mut late = store.subscribe();
                 let before = contents(&store);
 
-                mood.arm(point, nth);
-                let panicked = catch_unwind(AssertUnwindSafe(|| deed(&store, &mood))).is_err();
-                let unreached = mood.disarm(point);
+                switch.arm(point, nth);
+                let panicked = catch_unwind(AssertUnwindSafe(|| deed(&store, &switch))).is_err();
+                let unreached = switch.disarm(point);
                 panics += u32::from(panicked);
 
                 store.check().unwrap_or_else(|problem| panic!("{name}, {point:?} {nth}: {problem}"));
@@ -135,12 +134,12 @@ fn a_panic_anywhere_leaves_everything_intact() {
                 // The subscribers receive exactly what happened to the store, even if receiving panics at first.
                 mood.arm(point, nth);
                 let _ = catch_unwind(AssertUnwindSafe(|| drain(&mut late, &mut Vec::new())));
-                mood.disarm(point);
+                switch.disarm(point);
                 drain(&mut early, &mut told);
                 assert_eq!(told, after, "{name}, {point:?} {nth}");
                 drain(&mut tagged, &mut told_tagged);
                 let mut with_tag: Vec<_> = store
-                    .by_index(&BY_TAG, &mood.key(1))
+                    .by_index(&BY_TAG, &switch.key(1))
                     .unwrap()
                     .iter()
                     .map(|object| (object.id, object.version))
@@ -168,24 +167,24 @@ fn a_panic_anywhere_leaves_everything_intact() {
 
 #[test]
 fn a_change_survives_a_panic_of_its_delivery() {
-    let mood = Mood::new();
+    let switch = PanicSwitch::new();
     let store = Store::builder(SCHEMA).build().unwrap().into_shared();
     for id in 0..3 {
-        store.upsert(object(&mood, id, 1, 0));
+        store.upsert(object(&switch, id, 1, 0));
     }
     let mut changes = store.subscribe();
     let mut told = Vec::new();
     for round in 0..100 {
-        store.upsert(object(&mood, round % 3, u64::from(round) + 2, 0));
+        store.upsert(object(&switch, round % 3, u64::from(round) + 2, 0));
         for point in [Point::Clone, Point::Eq, Point::Drop] {
             mood.arm(point, 1);
             // At most one change is returned; a panic decides whether it is.
             if let Ok(Some(change)) = catch_unwind(AssertUnwindSafe(|| changes.try_next())) {
-                mood.disarm(point);
+                switch.disarm(point);
                 told.retain(|(id, _)| *id != change.key().id());
                 told.push((change.key().id(), change.object().version));
             }
-            mood.disarm(point);
+            switch.disarm(point);
         }
     }
     while let Some(change) = changes.try_next() {

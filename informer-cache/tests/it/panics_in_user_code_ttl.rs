@@ -7,7 +7,7 @@ use std::time::Duration;
 use flyball_informer_cache::{Change, Index, TtlEntry, TtlStore, WriteOutcome};
 use flyball_sync::ManualClock;
 use parking_lot::Mutex;
-use testkit::panicking::{Mood, PanickingKey, Point};
+use testkit::panicking::{PanicSwitch, PanickingKey, Point};
 
 struct Object {
     mood: Arc<Mood>,
@@ -20,12 +20,12 @@ struct Object {
 type Hostile = TtlStore<PanickingKey, Object, ManualClock>;
 
 static BY_PARITY: Index<TtlEntry<Object>, PanickingKey> =
-    Index::new("parity", |object| object.mood.key(object.id % 2));
+    Index::new("parity", |object| object.switch.key(object.id % 2));
 
 const TTL: Duration = Duration::from_secs(1);
 
-fn object(mood: &Arc<Mood>, id: u32, serial: u32) -> Object {
-    Object { mood: mood.clone(), _own: mood.key(id), id, serial }
+fn object(switch: &Arc<PanicSwitch>, id: u32, serial: u32) -> Object {
+    Object { switch: switch.clone(), _own: switch.key(id), id, serial }
 }
 
 fn contents(store: &Hostile) -> Vec<(u32, u32)> {
@@ -39,24 +39,29 @@ fn contents(store: &Hostile) -> Vec<(u32, u32)> {
 type Deed = fn(&Hostile, &Arc<Mood>);
 
 const DEEDS: [(&str, Deed); 9] = [
-    ("add", |store, mood| {
-        let _ = store.upsert(object(mood, 5, 9));
+    ("add", |store, switch| {
+        let _ = store.upsert(object(switch, 5, 9));
     }),
-    ("update", |store, mood| {
-        let _ = store.upsert(object(mood, 3, 9));
+    ("update", |store, switch| {
+        let _ = store.upsert(object(switch, 3, 9));
     }),
-    ("revive", |store, mood| {
-        let _ = store.upsert(object(mood, 1, 9));
+    ("revive", |store, switch| {
+        let _ = store.upsert(object(switch, 1, 9));
     }),
-    ("delete", |store, mood| drop(store.delete(&mood.key(3)))),
-    ("delete what has expired", |store, mood| drop(store.delete(&mood.key(2)))),
-    ("replace", |store, mood| {
-        drop(store.replace([object(mood, 2, 9), object(mood, 3, 9), object(mood, 6, 8), object(mood, 6, 9)]));
+    ("delete", |store, switch| drop(store.delete(&switch.key(3)))),
+    ("delete what has expired", |store, switch| drop(store.delete(&switch.key(2)))),
+    ("replace", |store, switch| {
+        drop(store.replace([
+            object(switch, 2, 9),
+            object(switch, 3, 9),
+            object(switch, 6, 8),
+            object(switch, 6, 9),
+        ]));
     }),
     ("sweep", |store, _| drop(store.evict_expired())),
-    ("read", |store, mood| {
-        drop((store.get(&mood.key(1)), store.get(&mood.key(3))));
-        drop(store.by_index(&BY_PARITY, &mood.key(1)));
+    ("read", |store, switch| {
+        drop((store.get(&switch.key(1)), store.get(&switch.key(3))));
+        drop(store.by_index(&BY_PARITY, &switch.key(1)));
         let _ = store.len();
     }),
     ("subscribe", |store, _| {
@@ -71,23 +76,23 @@ fn a_panic_anywhere_leaves_everything_intact() {
     for point in Point::ALL {
         for (name, deed) in DEEDS {
             for nth in 1.. {
-                let (mood, clock) = (Mood::new(), ManualClock::new());
-                let builder = TtlStore::builder(|object: &TtlEntry<Object>| object.mood.key(object.id));
+                let (switch, clock) = (PanicSwitch::new(), ManualClock::new());
+                let builder = TtlStore::builder(|object: &TtlEntry<Object>| object.switch.key(object.id));
                 let store = builder.ttl(TTL).index(&BY_PARITY).clock(clock.clone()).build().unwrap();
                 for id in 1..3 {
-                    store.upsert(object(&mood, id, 0));
+                    store.upsert(object(&switch, id, 0));
                 }
                 clock.advance(TTL);
                 for id in 3..5 {
-                    store.upsert(object(&mood, id, 0));
+                    store.upsert(object(&switch, id, 0));
                 }
                 clock.advance(TTL / 2);
                 let before = contents(&store);
                 assert_eq!((before.len(), store.stored_len()), (2, 4));
 
-                mood.arm(point, nth);
-                let panicked = catch_unwind(AssertUnwindSafe(|| deed(&store, &mood))).is_err();
-                let unreached = mood.disarm(point);
+                switch.arm(point, nth);
+                let panicked = catch_unwind(AssertUnwindSafe(|| deed(&store, &switch))).is_err();
+                let unreached = switch.disarm(point);
                 panics += u32::from(panicked);
 
                 store.check().unwrap_or_else(|problem| panic!("{name}, {point:?} {nth}: {problem}"));

@@ -46,7 +46,7 @@ fn an_event_that_comes_after_newer_ones_of_other_objects_is_applied() {
     // The next watch starts at the newest version.
     source.close_watch();
     source.answer_watch(Ok(()));
-    world.pass(Duration::from_secs(2));
+    world.advance(Duration::from_secs(2));
     let asked = source.requests();
     let Some(flyball_informer_cache::testing::SourceRequest::Watch(last)) = asked.last() else {
         panic!("{asked:?}")
@@ -151,7 +151,7 @@ fn watches_are_opened_apart_though_each_tells_news() {
             source.close_watch();
             source.answer_watch(Ok(()));
         }
-        world.pass(Duration::from_secs(10));
+        world.advance(Duration::from_secs(10));
         let status = world.informer.status();
         assert!((9..=11).contains(&status.watch_restarts), "{status:?}");
         assert_eq!((status.state, status.last_error, status.relists), (InformerState::Watching, None, 0));
@@ -162,7 +162,7 @@ fn watches_are_opened_apart_though_each_tells_news() {
 fn a_watch_that_lasted_is_followed_by_another_at_once() {
     let source = Source::new();
     let mut world = watching(&source, vec![], 1);
-    world.pass(Duration::from_secs(1));
+    world.advance(Duration::from_secs(1));
     source.close_watch();
     source.answer_watch(Ok(()));
     world.settle();
@@ -182,7 +182,7 @@ fn a_watch_that_does_not_end_by_itself_is_no_error() {
     for _ in 0..60 {
         source.answer_watch(Ok(()));
     }
-    world.pass(Duration::from_secs(6 * 3600));
+    world.advance(Duration::from_secs(6 * 3600));
     let status = world.informer.status();
     assert!(status.watch_restarts > 30, "{status:?}");
     assert_eq!((status.last_error, status.relists), (None, 0));
@@ -198,7 +198,7 @@ fn the_last_error_is_over_when_the_source_answers() {
     assert!(world.informer.status().last_error.is_some());
     source.answer_list(Ok(Page { items: vec![], version: Version::new(1), continuation: None }));
     source.answer_watch(Ok(()));
-    world.pass_alarm();
+    world.advance_to_alarm();
     assert_eq!(world.informer.status().last_error, None);
 }
 
@@ -230,7 +230,7 @@ fn polls_that_have_nothing_to_tell_go_on_without_an_error_or_a_list() {
     let source = Source::new();
     source.answer_list(Ok(Page { items: vec![object(1, 1)], version: Version::new(1), continuation: None }));
     let mut world = World::new(Informer::builder(SCHEMA, Polled(source)));
-    world.pass(Duration::from_secs(600));
+    world.advance(Duration::from_secs(600));
     let status = world.informer.status();
     assert!((590..=600).contains(&status.watch_restarts), "{status:?}");
     assert_eq!((status.state, status.last_error, status.relists), (InformerState::Watching, None, 0));
@@ -250,7 +250,7 @@ fn an_empty_streaming_list_of_a_restored_source_takes_the_floor_back() {
     source.fail_watch(error(fixture::EXPIRED));
     source.answer_watch(Ok(()));
     world.settle();
-    world.pass_alarm();
+    world.advance_to_alarm();
     let restored = [WatchEvent::InitialListEnd(Version::new(10)), WatchEvent::Added(object(2, 11))];
     assert_eq!(tell(&source, &mut world, restored), 0);
     assert_eq!(world.stored(), [object(2, 11)]);

@@ -124,7 +124,7 @@ fn a_relist_tells_what_changed_and_moves_no_period() {
         server.break_watches(EXPIRED);
         server.put(object(key, 0));
         server.compact();
-        world.pass(Duration::from_secs(49));
+        world.advance(Duration::from_secs(49));
         assert!(world.informer.status().relists > relists);
         assert_eq!(
             std::iter::from_fn(|| plain.try_next()).map(|change| *change.key()).collect::<Vec<_>>(),
@@ -133,7 +133,7 @@ fn a_relist_tells_what_changed_and_moves_no_period() {
         let news = std::iter::from_fn(|| resyncing.try_next());
         assert_eq!(news.filter(|change| !is_told_again(change)).count(), 1);
     }
-    world.pass(Duration::from_secs(2));
+    world.advance(Duration::from_secs(2));
     assert_eq!(world.now().since(begun), Duration::from_secs(100));
     assert!(plain.try_next().is_none());
     let again: Vec<_> = std::iter::from_fn(|| resyncing.try_next()).collect();

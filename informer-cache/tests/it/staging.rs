@@ -169,13 +169,13 @@ fn a_long_page_is_staged_in_turns() {
 fn an_end_in_the_midst_of_a_long_page_shows_nothing_of_it() {
     for dropped in [false, true] {
         let (source, mut world) = long();
-        (0..3).for_each(|_| assert!(world.turn()));
+        (0..3).for_each(|_| assert!(world.poll()));
         assert!(READ.get() > 0);
         if dropped {
             world.cancel();
         } else {
             world.informer.shut_down();
-            assert!(world.turn() && world.is_over());
+            assert!(world.poll() && world.is_over());
         }
         assert!(!world.informer.is_synced() && world.stored().is_empty());
         assert!(READ.get() < 1_000);

@@ -104,7 +104,7 @@ fn a_watch_is_dropped_once_whatever_ends_it() {
         |_, world| world.informer.shut_down(),
         |_, world| world.cancel(),
         |_, world| {
-            world.pass(11 * MINUTE);
+            world.advance(11 * MINUTE);
         },
     ];
     for end in ends {
@@ -123,13 +123,13 @@ fn nothing_is_asked_after_the_end() {
     let source = Source::new();
     let mut world = start(&source);
     world.informer.shut_down();
-    world.pass(MINUTE);
+    world.advance(MINUTE);
     assert!(world.is_over());
     assert!(asked(&source).is_empty(), "shut down before the first poll");
 
     let mut world = watching(&source, vec![], 5);
     world.informer.shut_down();
-    world.pass(MINUTE);
+    world.advance(MINUTE);
     assert!(asked(&source).is_empty());
     assert_eq!(world.informer.status().state, InformerState::Stopped);
 }
@@ -143,7 +143,7 @@ fn a_very_short_watch_lists_again_after_a_wait() {
     world.settle();
     assert!(waits_for(&world, BackoffCause::ShortWatch));
     assert!(asked(&source).is_empty());
-    world.pass_alarm();
+    world.advance_to_alarm();
     assert_eq!(asked(&source), ["list 5"]);
 }
 
@@ -157,7 +157,7 @@ fn a_clean_close_watches_again_from_the_last_version() {
     assert_eq!(world.pass_alarm(), SECOND);
     assert_eq!(asked(&source), ["watch 6"]);
     source.answer_watch(Ok(()));
-    world.pass(SECOND);
+    world.advance(SECOND);
     source.close_watch();
     world.settle();
     assert_eq!(asked(&source), ["watch 6"], "a watch that lasted a second without an event counts as short");
@@ -174,7 +174,7 @@ fn events_are_applied_and_the_version_is_the_last_ones() {
     source.send(WatchEvent::Deleted(object(2, 7)));
     source.send(WatchEvent::Added(object(3, 32)));
     source.close_watch();
-    world.pass_alarm();
+    world.advance_to_alarm();
     assert_eq!(world.stored(), [object(1, 6), object(3, 32)]);
     assert_eq!(asked(&source), ["watch 32"]);
     assert_eq!(world.informer.status().version, Version::new(32));
@@ -251,7 +251,7 @@ fn refused_connections_wait_longer_each_time_up_to_the_cap() {
         for _ in 0..failures {
             source.answer_list(Err(error(REFUSED)));
             world.settle();
-            waits.push(world.pass_alarm());
+            waits.push(world.advance_to_alarm());
         }
         let mut base = Duration::from_millis(800);
         for wait in waits {
@@ -280,7 +280,7 @@ fn a_custom_backoff_is_honoured() {
     for _ in 0..5 {
         source.answer_list(Err(error(OTHER)));
         world.settle();
-        world.pass_alarm();
+        world.advance_to_alarm();
     }
     let took = world.now().since(begin);
     assert!((Duration::from_millis(250)..=Duration::from_millis(300)).contains(&took), "{took:?}");
@@ -296,12 +296,12 @@ fn too_many_requests_wait_at_the_start_and_in_the_stream() {
     world.settle();
     assert!(waits_for(&world, failed(BUSY)));
     source.answer_watch(Ok(()));
-    let first = world.pass_alarm();
+    let first = world.advance_to_alarm();
     assert!(first >= Duration::from_millis(800));
     source.fail_watch(error(BUSY));
     world.settle();
     assert!(waits_for(&world, failed(BUSY)));
-    assert!(world.pass_alarm() >= Duration::from_millis(1600));
+    assert!(world.advance_to_alarm() >= Duration::from_millis(1600));
     assert_eq!(asked(&source), ["list any", "watch 10", "watch 10", "watch 10"]);
 }
 
@@ -311,7 +311,7 @@ fn retry_after_is_the_least_wait() {
     let source = Source::new();
     let mut world = watching(&source, vec![], 10);
     source.fail_watch(error(kind));
-    assert_eq!(world.pass_alarm(), 90 * SECOND);
+    assert_eq!(world.advance_to_alarm(), 90 * SECOND);
     assert_eq!(asked(&source), ["watch 10"]);
 }
 
@@ -325,7 +325,7 @@ fn too_many_requests_and_refused_never_list_again() {
         for _ in 0..4 {
             source.answer_watch(Err(error(kind)));
             world.settle();
-            world.pass_alarm();
+            world.advance_to_alarm();
         }
         source.answer_watch(Ok(()));
         world.settle();
@@ -358,7 +358,7 @@ fn internal_errors_watch_again_only_within_their_time() {
             world.settle();
             source.fail_watch(error(INTERNAL));
             world.settle();
-            world.pass_alarm();
+            world.advance_to_alarm();
             if world.informer.status().state == InformerState::Listing {
                 break;
             }
@@ -377,11 +377,11 @@ fn internal_errors_watch_again_only_within_their_time() {
         world.settle();
         source.fail_watch(error(INTERNAL));
         source.answer_watch(Ok(()));
-        world.pass(2 * MINUTE);
+        world.advance(2 * MINUTE);
     }
     source.fail_watch(error(OTHER));
     world.settle();
-    world.pass_alarm();
+    world.advance_to_alarm();
     assert_eq!(asked(&source), ["list any", "watch 10", "watch 10", "watch 10", "watch 10", "list 10"]);
 }
 
@@ -402,7 +402,7 @@ fn the_page_size_is_used_for_every_list() {
     world.settle();
     source.fail_watch(error(EXPIRED));
     world.settle();
-    world.pass_alarm();
+    world.advance_to_alarm();
     assert_eq!(limits(&source), [Some(4)]);
 }
 
@@ -413,7 +413,7 @@ fn a_list_not_older_than_is_not_paged_by_default() {
     let mut world = watching(&source, vec![], 10);
     source.fail_watch(error(OTHER));
     world.settle();
-    world.pass_alarm();
+    world.advance_to_alarm();
     assert_eq!(limits(&source), [None]);
 }
 
@@ -426,7 +426,7 @@ fn once_an_any_list_came_in_pages_every_list_is_paged() {
     source.answer_watch(Err(error(OTHER)));
     let mut world = start(&source);
     world.settle();
-    world.pass_alarm();
+    world.advance_to_alarm();
     assert_eq!(limits(&source), [Some(500); 3]);
 }
 
@@ -438,7 +438,7 @@ fn the_second_list_is_not_older_than_the_first() {
     source.answer_watch(Err(error(OTHER)));
     let mut world = start(&source);
     world.settle();
-    world.pass_alarm();
+    world.advance_to_alarm();
     assert_eq!(asked(&source), ["list any", "watch 10", "list 10"]);
 }
 
@@ -453,7 +453,7 @@ fn an_expired_list_asks_for_the_newest_at_once() {
     source.answer_list(Err(error(EXPIRED)));
     lists(&source, vec![], 11);
     source.answer_watch(Ok(()));
-    world.pass_alarm();
+    world.advance_to_alarm();
     assert_eq!(asked(&source), ["list any", "watch 10", "list 10", "list newest", "watch 11"]);
 }
 
@@ -489,7 +489,7 @@ fn a_version_too_large_asks_for_the_newest_at_once() {
         world.settle();
         source.answer_list(Err(error(TOO_LARGE)));
         lists(&source, vec![], version);
-        world.pass_alarm();
+        world.advance_to_alarm();
     }
     assert_eq!(
         asked(&source),
@@ -517,7 +517,7 @@ fn the_newest_list_is_tried_once_and_then_waits() {
     let mut world = start(&source);
     world.settle();
     assert!(waits_for(&world, failed(EXPIRED)));
-    world.pass_alarm();
+    world.advance_to_alarm();
     assert_eq!(asked(&source), ["list any", "list newest", "list newest"]);
 }
 
@@ -537,7 +537,7 @@ fn watches_last_between_once_and_twice_their_timeout() {
             source.answer_watch(Ok(()));
             source.send(bookmark(11 + number));
             source.close_watch();
-            world.pass(SECOND);
+            world.advance(SECOND);
         }
         for asked in source.requests() {
             if let SourceRequest::Watch(request) = asked {
@@ -567,7 +567,7 @@ fn every_event_and_bookmark_advances_the_version() {
         assert_eq!(world.informer.status().version, Version::new(version));
     }
     source.close_watch();
-    world.pass_alarm();
+    world.advance_to_alarm();
     assert_eq!(asked(&source), ["watch 40"]);
 }
 
@@ -580,7 +580,7 @@ fn an_error_in_the_stream_lists_again_and_drops_what_is_not_listed() {
     world.settle();
     assert_eq!(world.stored().len(), 2, "an object was deleted before the list was complete");
     lists(&source, vec![object(2, 2)], 9);
-    world.pass_alarm();
+    world.advance_to_alarm();
     assert_eq!(world.stored(), [object(2, 2)]);
     assert_eq!(world.informer.status().relists, 1);
 }
@@ -606,7 +606,7 @@ fn a_watch_from_any_state_has_no_version_until_something_is_not_an_addition() {
     source.send(WatchEvent::Modified(object(2, 12)));
     source.fail_watch(error(BUSY));
     world.settle();
-    world.pass_alarm();
+    world.advance_to_alarm();
     assert_eq!(asked(&source), ["watch 12"]);
 }
 
@@ -639,12 +639,12 @@ fn a_streaming_list_is_published_at_its_end_and_goes_on_as_the_watch() {
     assert_eq!(world.stored(), [object(1, 4), object(3, 3), object(4, 7)]);
     // "stopped after sync": a plain watch follows, from the last version.
     source.close_watch();
-    world.pass_alarm();
+    world.advance_to_alarm();
     assert_eq!(asked(&source), ["stream 0", "watch 7"]);
     // "expired at re-watch": a streaming list follows, not older than the known version.
     source.answer_watch(Err(error(EXPIRED)));
     world.settle();
-    world.pass_alarm();
+    world.advance_to_alarm();
     assert_eq!(asked(&source), ["stream 7"]);
 }
 
@@ -702,7 +702,7 @@ fn objects_are_transformed_once_whatever_brings_them() {
         source.fail_watch(error(EXPIRED));
         source.answer_watch(Err(error(OTHER)));
         lists(&source, vec![object(1, 5), object(4, 9)], 9);
-        world.pass(MINUTE);
+        world.advance(MINUTE);
         assert_eq!(
             told(&mut changes),
             [(Some(four), Some(four))],
@@ -753,7 +753,7 @@ fn a_streaming_list_that_fails_falls_back_to_a_list_at_once() {
         source.answer_watch(Err(error(OTHER)));
         world.settle();
         assert_eq!(world.stored(), [object(1, 1)]);
-        world.pass_alarm();
+        world.advance_to_alarm();
         assert_eq!(
             asked(&source),
             ["stream 0", "list any", "watch 10", "stream 10"],
@@ -770,7 +770,7 @@ fn a_streaming_list_is_asked_for_again_after_too_many_requests() {
     for _ in 0..2 {
         source.answer_watch(Err(error(BUSY)));
         world.settle();
-        world.pass_alarm();
+        world.advance_to_alarm();
     }
     assert_eq!(asked(&source), ["stream 0", "stream 0", "stream 0"]);
 }
@@ -788,7 +788,7 @@ fn a_streaming_list_that_ends_early_is_asked_for_again_after_a_wait() {
     source.answer_watch(Ok(()));
     source.send(WatchEvent::Added(object(1, 1)));
     source.send(WatchEvent::InitialListEnd(Version::new(3)));
-    world.pass_alarm();
+    world.advance_to_alarm();
     assert_eq!(asked(&source), ["stream 0", "stream 0"]);
     assert_eq!(world.stored(), [object(1, 1)], "the incomplete list was not discarded");
 }
@@ -803,11 +803,11 @@ fn a_streaming_list_without_end_falls_back_for_good() {
     world.settle();
     lists(&source, vec![object(1, 1)], 10);
     source.answer_watch(Ok(()));
-    assert_eq!(world.pass_alarm(), MINUTE);
+    assert_eq!(world.advance_to_alarm(), MINUTE);
     assert_eq!(world.stored(), [object(1, 1)]);
     source.fail_watch(error(OTHER));
     world.settle();
-    world.pass_alarm();
+    world.advance_to_alarm();
     assert_eq!(asked(&source), ["stream 0", "list any", "watch 10", "list 10"]);
 }
 
@@ -821,7 +821,7 @@ fn a_streaming_list_too_old_asks_for_the_newest_at_once() {
     world.settle();
     source.answer_watch(Err(error(TOO_LARGE)));
     source.answer_watch(Err(error(EXPIRED)));
-    world.pass_alarm();
+    world.advance_to_alarm();
     assert_eq!(asked(&source), ["stream 0", "stream 5", "stream 0", "list newest"]);
 }
 
@@ -842,7 +842,7 @@ fn late_and_repeated_events_never_take_the_store_back() {
     // A deletion may carry the version of the last update (aggregated servers); it is not lost.
     source.send(WatchEvent::Deleted(object(2, 2)));
     source.close_watch();
-    world.pass_alarm();
+    world.advance_to_alarm();
     assert_eq!(world.stored(), [object(3, 13)]);
     assert_eq!(asked(&source), ["watch 13"]);
 }
@@ -858,7 +858,7 @@ fn a_watch_too_old_right_after_its_list_makes_the_next_list_the_newest_and_the_w
         source.answer_watch(Ok(()));
         source.fail_watch(error(EXPIRED));
         world.settle();
-        waits.push(world.pass_alarm());
+        waits.push(world.advance_to_alarm());
     }
     assert!(waits.is_sorted(), "{waits:?}");
     assert!(waits[5] >= 16 * waits[0] / 2, "{waits:?}");
@@ -871,7 +871,7 @@ fn a_watch_too_old_right_after_its_list_makes_the_next_list_the_newest_and_the_w
     source.send(bookmark(11));
     source.fail_watch(error(EXPIRED));
     world.settle();
-    world.pass_alarm();
+    world.advance_to_alarm();
     assert_eq!(asked(&source), ["watch 10", "list 11"]);
 }
 
@@ -887,14 +887,14 @@ fn the_last_error_and_the_last_success_are_visible() {
     assert_eq!(&*status.last_error.unwrap().message, "source failed: the disk is on fire");
     assert_eq!(status.last_success, None);
     lists(&source, vec![], 10);
-    world.pass_alarm();
+    world.advance_to_alarm();
     let now = world.now();
     let status = world.informer.status();
     assert_eq!(status.last_success, Some(now));
     assert_eq!(status.last_error, None, "the error was not cleared");
     source.answer_watch(Ok(()));
     source.send(bookmark(11));
-    world.pass(MINUTE);
+    world.advance(MINUTE);
     assert_eq!(world.informer.status().last_success, Some(now));
     source.send(bookmark(12));
     world.settle();

@@ -379,7 +379,7 @@ fn only_lawful_transitions_are_told_and_every_end() {
         }
         // The first follower receives all changes immediately, the second from time to time, the third at the end.
         if round % 3 == 0 {
-            world.pass(std::time::Duration::from_secs(2));
+            world.advance(std::time::Duration::from_secs(2));
         }
         followers[0].read();
         if round % 50 == 0 {
@@ -389,7 +389,7 @@ fn only_lawful_transitions_are_told_and_every_end() {
     for key in 0..20 {
         _ = server.delete(&key);
     }
-    world.pass(std::time::Duration::from_secs(60));
+    world.advance(std::time::Duration::from_secs(60));
     assert!(world.stored().is_empty());
     for follower in &mut followers {
         follower.read();
@@ -417,7 +417,7 @@ fn what_was_missed_is_told_and_nothing_else() {
     _ = server.delete(&3);
     server.compact();
     server.break_watches(EXPIRED);
-    world.pass(std::time::Duration::from_secs(60));
+    world.advance(std::time::Duration::from_secs(60));
     let expected = ["-3@4?", "2@3>5", "+4@6"];
     assert_eq!(told(&mut changes), expected);
     resyncing.resync();
@@ -502,11 +502,11 @@ fn every_failure_is_told_to_who_asked_for_it() {
     });
     let mut world = World::new(builder);
     let minute = std::time::Duration::from_secs(60);
-    world.pass(minute);
+    world.advance(minute);
     assert_eq!(world.informer.status().state, InformerState::Watching);
     server.fail_watch(INTERNAL);
     server.break_watches(OTHER);
-    world.pass(minute);
+    world.advance(minute);
     server.set_faults(|faults| faults.unresponsive = true);
     server.break_watches(EXPIRED);
     world.settle();
@@ -515,7 +515,7 @@ fn every_failure_is_told_to_who_asked_for_it() {
     let expected = [(REFUSED, true), (EXPIRED, false), (OTHER, true), (INTERNAL, true), (EXPIRED, true)];
     let expected = expected.map(|(kind, waits)| (BackoffCause::Failed(kind), true, waits));
     assert_eq!(told, expected);
-    world.pass(20 * minute);
+    world.advance(20 * minute);
     let told = std::mem::take(&mut *failures.lock());
     assert!(told.contains(&(BackoffCause::TimedOut, false, true)), "{told:?}");
     assert_eq!(

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use flyball_ratelimit::{KeyedRateLimiter, Quota, TryAcquireError};
 use flyball_sync::{Clock, ManualClock};
-use testkit::panicking::{Mood, Point};
+use testkit::panicking::{PanicSwitch, Point};
 use testkit::random::thorough;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -191,28 +191,30 @@ fn a_panic_of_a_key_at_any_point_leaves_the_buckets_whole() {
     for point in Point::ALL {
         let mut fired = 0;
         for nth in 1..=30 {
-            let mood = Mood::new();
+            let switch = PanicSwitch::new();
             let clock = ManualClock::new();
             let keyed = KeyedRateLimiter::with_clock(one_a_second(), clock.clone()).max_keys(nz(1));
-            mood.arm(point, nth);
+            switch.arm(point, nth);
             let mut held = Vec::new();
             for (step, id) in [1, 1, 2, 1, 3, 3, 4, 1].into_iter().enumerate() {
                 let step = || match step % 3 {
-                    0 => _ = keyed.try_acquire(&mood.key(id)),
-                    1 => held.push((id, keyed.reserve(&mood.key(id)))),
+                    0 => _ = keyed.try_acquire(&switch.key(id)),
+                    1 => held.push((id, keyed.reserve(&switch.key(id)))),
                     // `held` is empty if `reserve` has panicked.
-                    _ => held.pop().into_iter().for_each(|(id, held)| _ = keyed.cancel(&mood.key(id), held)),
+                    _ => {
+                        held.pop().into_iter().for_each(|(id, held)| _ = keyed.cancel(&switch.key(id), held))
+                    }
                 };
                 fired += usize::from(catch_unwind(AssertUnwindSafe(step)).is_err());
                 assert_eq!(keyed.check(), Ok(()), "{point:?} {nth}, after {id}");
                 clock.advance(SECOND / 2);
             }
-            mood.disarm(point);
+            switch.disarm(point);
             clock.advance(SECOND * 9);
-            assert!(keyed.try_acquire(&mood.key(9)).is_ok());
-            assert!(keyed.try_acquire(&mood.key(9)).is_err());
+            assert!(keyed.try_acquire(&switch.key(9)).is_ok());
+            assert!(keyed.try_acquire(&switch.key(9)).is_err());
             drop(keyed);
-            assert_eq!(mood.live(), 0, "{point:?} {nth}: keys leak or are dropped twice");
+            assert_eq!(switch.live(), 0, "{point:?} {nth}: keys leak or are dropped twice");
         }
         assert!(fired >= 2, "{point:?} panicked {fired} times only");
     }

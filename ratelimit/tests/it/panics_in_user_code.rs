@@ -12,7 +12,7 @@ use flyball_ratelimit::{
     controller_default,
 };
 use flyball_sync::{Clock, ManualClock, Nanos};
-use testkit::panicking::{Mood, PanickingKey, Point};
+use testkit::panicking::{PanicSwitch, PanickingKey, Point};
 
 #[test]
 fn a_panic_of_a_key_at_any_point_leaves_the_limiter_usable() {
@@ -28,17 +28,17 @@ fn a_panic_of_a_key_at_any_point_leaves_the_limiter_usable() {
 
 /// Counts failures, evicts and forgets keys while the `nth` call at `point` panics. Returns whether it has panicked.
 fn run_with_a_fuse(point: Point, nth: i64) -> bool {
-    let mood = Mood::new();
+    let switch = PanicSwitch::new();
     let clock = ManualClock::new();
     let backoff =
         Exponential::new(secs(1)..=secs(2)).max_keys(NonZeroU32::new(3).unwrap()).forget_after(secs(5));
     let limiter = Limiter::with_clock(backoff, clock.clone());
     let quietly = |step: &dyn Fn()| catch_unwind(AssertUnwindSafe(step)).is_err();
 
-    mood.arm(point, nth);
+    switch.arm(point, nth);
     let mut fired = false;
     for id in [1, 2, 1, 3, 4, 5, 1] {
-        fired |= quietly(&|| _ = limiter.record_failure(&mood.key(id)));
+        fired |= quietly(&|| _ = limiter.record_failure(&switch.key(id)));
         assert_eq!(
             limiter.update_policy(|policy, _| policy.check()),
             Ok(()),
@@ -46,19 +46,19 @@ fn run_with_a_fuse(point: Point, nth: i64) -> bool {
         );
         clock.advance(secs(2));
     }
-    fired |= quietly(&|| limiter.forget(&mood.key(1)));
-    fired |= quietly(&|| _ = limiter.num_requeues(&mood.key(4)));
+    fired |= quietly(&|| limiter.forget(&switch.key(1)));
+    fired |= quietly(&|| _ = limiter.num_requeues(&switch.key(4)));
     assert_eq!(limiter.update_policy(|policy, _| policy.check()), Ok(()), "{point:?} {nth}, after forget");
-    let burning = mood.disarm(point);
+    let burning = switch.disarm(point);
     assert_ne!(fired, burning, "the panic is neither pending nor has it happened");
 
     // The limiter still counts failures correctly.
-    limiter.forget(&mood.key(9));
-    assert_eq!(limiter.record_failure(&mood.key(9)), secs(1));
-    assert_eq!(limiter.record_failure(&mood.key(9)), secs(2));
-    assert_eq!(limiter.num_requeues(&mood.key(9)), 2);
+    limiter.forget(&switch.key(9));
+    assert_eq!(limiter.record_failure(&switch.key(9)), secs(1));
+    assert_eq!(limiter.record_failure(&switch.key(9)), secs(2));
+    assert_eq!(limiter.num_requeues(&switch.key(9)), 2);
     drop(limiter);
-    assert_eq!(mood.live(), 0, "{point:?} {nth}: keys leak or are dropped twice");
+    assert_eq!(switch.live(), 0, "{point:?} {nth}: keys leak or are dropped twice");
     fired
 }
 
@@ -213,17 +213,17 @@ fn keys_with_equal_hashes_are_kept_apart() {
 
 #[test]
 fn what_no_shell_takes_is_dropped_all_the_same() {
-    let mood = Mood::new();
+    let switch = PanicSwitch::new();
     let mut backoff = Exponential::new(secs(1)..=secs(1)).max_keys(NonZeroU32::MIN);
     for id in 0..100 {
-        backoff.record_failure(&mood.key(id), Nanos::ZERO, 0);
-        assert!(mood.live() <= 2, "{} keys live", mood.live());
+        backoff.record_failure(&switch.key(id), Nanos::ZERO, 0);
+        assert!(switch.live() <= 2, "{} keys live", switch.live());
     }
     let mut dead = Vec::new();
     backoff.take_evicted(&mut dead);
     assert_eq!(dead.iter().map(PanickingKey::id).collect::<Vec<_>>(), [98]);
     drop((dead, backoff));
-    assert_eq!(mood.live(), 0);
+    assert_eq!(switch.live(), 0);
 }
 
 /// A clock that panics while its flag is set.

@@ -25,13 +25,13 @@ impl Point {
 
 /// State that a family of [`PanickingKey`]s shares: it counts the calls, and makes the selected one panic.
 #[derive(Debug, Default)]
-pub struct Mood {
+pub struct PanicSwitch {
     calls: [AtomicU64; 4],
     fuses: [AtomicI64; 4],
     live: AtomicI64,
 }
 
-impl Mood {
+impl PanicSwitch {
     /// Creates a state in which no key panics.
     #[must_use]
     pub fn new() -> Arc<Self> {
@@ -42,7 +42,7 @@ impl Mood {
     #[must_use]
     pub fn key(self: &Arc<Self>, id: u32) -> PanickingKey {
         self.live.fetch_add(1, Ordering::SeqCst);
-        PanickingKey { id, mood: self.clone() }
+        PanickingKey { id, switch: self.clone() }
     }
 
     /// Makes the `nth` call at `point` from now on (1 is the next) panic, once.
@@ -83,7 +83,7 @@ impl Mood {
 /// A key that panics on demand in `Hash`, `Eq`, `Clone` or `Drop`.
 pub struct PanickingKey {
     id: u32,
-    mood: Arc<Mood>,
+    switch: Arc<PanicSwitch>,
 }
 
 impl PanickingKey {
@@ -96,14 +96,14 @@ impl PanickingKey {
 
 impl Hash for PanickingKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.mood.called(Point::Hash);
+        self.switch.called(Point::Hash);
         self.id.hash(state);
     }
 }
 
 impl PartialEq for PanickingKey {
     fn eq(&self, other: &Self) -> bool {
-        self.mood.called(Point::Eq);
+        self.switch.called(Point::Eq);
         self.id == other.id
     }
 }
@@ -112,15 +112,15 @@ impl Eq for PanickingKey {}
 
 impl Clone for PanickingKey {
     fn clone(&self) -> Self {
-        self.mood.called(Point::Clone);
-        self.mood.key(self.id)
+        self.switch.called(Point::Clone);
+        self.switch.key(self.id)
     }
 }
 
 impl Drop for PanickingKey {
     fn drop(&mut self) {
-        self.mood.live.fetch_sub(1, Ordering::SeqCst);
-        self.mood.called(Point::Drop);
+        self.switch.live.fetch_sub(1, Ordering::SeqCst);
+        self.switch.called(Point::Drop);
     }
 }
 
@@ -138,17 +138,17 @@ mod tests {
 
     #[test]
     fn a_fuse_burns_once_at_its_call() {
-        let mood = Mood::new();
-        let key = mood.key(1);
-        mood.arm(Point::Clone, 2);
+        let switch = PanicSwitch::new();
+        let key = switch.key(1);
+        switch.arm(Point::Clone, 2);
         let copy = key.clone();
         assert!(catch_unwind(AssertUnwindSafe(|| key.clone())).is_err());
-        assert!(!mood.disarm(Point::Clone));
+        assert!(!switch.disarm(Point::Clone));
         drop(key.clone());
-        assert_eq!((mood.calls(Point::Clone), mood.live()), (3, 2));
-        mood.arm(Point::Drop, 1);
+        assert_eq!((switch.calls(Point::Clone), switch.live()), (3, 2));
+        switch.arm(Point::Drop, 1);
         assert!(catch_unwind(AssertUnwindSafe(|| drop(copy))).is_err());
         drop(key);
-        assert_eq!(mood.live(), 0);
+        assert_eq!(switch.live(), 0);
     }
 }

@@ -13,7 +13,7 @@ pub fn later(now: Time, delay: Duration) -> Time {
 
 /// The observable state of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum OracleKeyState {
     /// The queue does not hold the key.
     Absent,
     /// The key becomes Ready at this time.
@@ -28,7 +28,7 @@ pub enum Seen {
     LeasedWaiting(Time),
 }
 
-impl Seen {
+impl OracleKeyState {
     /// The state without deadlines that never pass because the queue ends first: such deadlines are not compared.
     #[must_use]
     pub fn timely(self, last: Option<Time>) -> Self {
@@ -67,7 +67,7 @@ pub enum Refused {
 
 /// The outcome of several adds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Many<K> {
+pub struct AddManyOutcome<K> {
     /// The number of keys added as new.
     pub new: usize,
     /// See [`Outcome::Merged`].
@@ -86,7 +86,7 @@ pub struct NotDetached;
 
 /// The reason why a get returned no key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Nothing {
+pub enum GetError {
     /// No key can be handed out now.
     Empty,
     /// No key will be handed out again.
@@ -127,7 +127,7 @@ pub struct Tally {
 
 /// The leftovers of a shutdown.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Left<K> {
+pub struct OracleLeftovers<K> {
     /// Ready keys: those that can be handed out in their order, then the others, sorted.
     pub ready: Vec<K>,
     /// The number of Ready keys that can be handed out.
@@ -142,17 +142,17 @@ pub struct Left<K> {
 
 /// The complete observable state of the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Glance<K> {
+pub struct QueueSnapshot<K> {
     /// Every key that is not absent, with its failures, sorted.
-    pub keys: Vec<(K, Seen, u32)>,
+    pub keys: Vec<(K, OracleKeyState, u32)>,
     /// Whether the queue is paused.
     pub paused: bool,
     /// Whether the queue is shut down.
     pub shut_down: bool,
 }
 
-impl<K> Glance<K> {
-    /// See [`Seen::timely`].
+impl<K> QueueSnapshot<K> {
+    /// See [`OracleKeyState::timely`].
     #[must_use]
     pub fn timely(mut self, last: Option<Time>) -> Self {
         for (_, seen, _) in &mut self.keys {
@@ -173,7 +173,7 @@ pub struct OldestAges {
 
 /// An event that a queue reports to its metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum Report {
     /// A key was handed out.
     HandedOut {
         /// Time since the key became Ready or dirty.

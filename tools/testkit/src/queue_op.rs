@@ -78,7 +78,7 @@ pub enum QueueOp {
     /// Stops the queue, which returns the leftovers.
     StopNow,
     /// Sets the priority of further adds.
-    Asking(i8),
+    AddPriority(i8),
     /// Sets the priority of a key.
     SetPriority(SmallKey, i8),
 }
@@ -169,7 +169,7 @@ impl<'a> Arbitrary<'a> for OrderedOp {
         const PRIORITIES: [i8; 4] = [-100, 0, 0, 5];
         let priority = |u: &mut Unstructured<'a>| Ok(PRIORITIES[usize::from(u8::arbitrary(u)?) % 4]);
         Ok(Self(match u8::arbitrary(u)? {
-            0..=29 => QueueOp::Asking(priority(u)?),
+            0..=29 => QueueOp::AddPriority(priority(u)?),
             30..=44 => QueueOp::SetPriority(u.arbitrary()?, priority(u)?),
             45..=63 => QueueOp::arbitrary(u)?,
             // A delay during which many operations run.

@@ -9,7 +9,7 @@ use crate::queue_setup::SmallKey;
 
 /// An object with everything that a store reads. No two objects of a test are equal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Thing {
+pub struct TestObject {
     /// The key.
     pub key: u8,
     /// The identity.
@@ -24,7 +24,7 @@ pub struct Thing {
     pub rank: u8,
     /// The labels.
     pub labels: Labels,
-    /// The number of calls of [`slim`](Self::slim).
+    /// The number of calls of [`transform`](Self::transform).
     pub slimmed: u8,
     /// Unique to this object.
     pub serial: u64,
@@ -33,7 +33,7 @@ pub struct Thing {
 /// Sorted texts, some of which are prefixes of others.
 pub const PATHS: [&str; 6] = ["", "a", "a/b", "a/c", "ab", "é/b"];
 
-impl Thing {
+impl TestObject {
     /// Values of an ordered index of texts: any number, possibly with repetitions.
     #[must_use]
     pub fn paths(&self) -> Vec<String> {
@@ -43,7 +43,7 @@ impl Thing {
 
     /// The transformation of a store: removes unused data. A second transformation of the same object is detected.
     #[must_use]
-    pub fn slim(self) -> Self {
+    pub fn transform(self) -> Self {
         Self { version: 0, slimmed: self.slimmed + 1, ..self }
     }
 }
@@ -102,7 +102,7 @@ pub struct Draft {
 
 impl Draft {
     /// Creates the object.
-    pub fn thing(self, latest: &mut u64, serial: &mut u64) -> Thing {
+    pub fn thing(self, latest: &mut u64, serial: &mut u64) -> TestObject {
         *serial += 1;
         let mut tags: Vec<u8> = (0..3).filter(|bit| self.shape & (1 << bit) != 0).collect();
         if self.shape & 8 != 0 {
@@ -113,7 +113,7 @@ impl Draft {
             let bits = usize::from(self.labels >> (3 * at)) & 7;
             (bits > 2).then(|| (String::from(*key), VALUES[(bits + at) % VALUES.len()].to_owned()))
         };
-        Thing {
+        TestObject {
             key: self.key.0,
             uid: u8::from(self.shape & 0xC0 == 0xC0),
             version: self.stamp.version(latest),
@@ -129,7 +129,7 @@ impl Draft {
 
 /// A query of every kind of index, and of several at once.
 #[derive(Clone, Debug)]
-pub struct Question {
+pub struct QueryParts {
     /// The selector of labels.
     pub selector: OracleSelector,
     /// The conditions of a query, as bits.
@@ -146,7 +146,7 @@ pub struct Question {
     pub prefix: &'static str,
 }
 
-impl<'a> Arbitrary<'a> for Question {
+impl<'a> Arbitrary<'a> for QueryParts {
     fn arbitrary(u: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
         let [conditions, values, ranks, paths, kinds] = u.arbitrary::<[u8; 5]>()?;
         let (a, b) = (ranks % 6, (ranks >> 4) % 6);
@@ -176,7 +176,7 @@ fn bounds<T: Copy>(a: T, b: T, kind: u8) -> (Bound<T>, Bound<T>) {
 #[derive(Clone, Copy, Debug, Default, Arbitrary)]
 pub struct View {
     /// The selected objects.
-    pub of: Of,
+    pub of: Selected,
     /// Delivers only objects that [`pass`](Self::passes).
     pub filtered: bool,
     /// Resyncs each [`PERIOD`](Self::PERIOD).
@@ -187,7 +187,7 @@ pub struct View {
 
 /// The selection of a subscription.
 #[derive(Clone, Copy, Debug, Default, Arbitrary)]
-pub enum Of {
+pub enum Selected {
     /// All objects.
     #[default]
     All,
@@ -211,7 +211,7 @@ pub enum Bounds {
     Disconnect,
 }
 
-impl Of {
+impl Selected {
     /// The tag.
     #[must_use]
     pub fn tag(self) -> Option<u8> {
@@ -223,7 +223,7 @@ impl Of {
 
     /// Whether the selection contains an object.
     #[must_use]
-    pub fn is_of(self, thing: &Thing) -> bool {
+    pub fn is_of(self, thing: &TestObject) -> bool {
         match self {
             Self::All => true,
             Self::Key(key) => thing.key == key.0,
@@ -241,7 +241,7 @@ impl View {
 
     /// The filter.
     #[must_use]
-    pub fn passes(thing: &Thing) -> bool {
+    pub fn passes(thing: &TestObject) -> bool {
         thing.rank % 2 == 0
     }
 }
@@ -282,7 +282,7 @@ pub enum StoreOp {
     /// Removes an index.
     RemoveIndex(u8),
     /// Queries the store and every snapshot.
-    Ask(Box<Question>),
+    Ask(Box<QueryParts>),
     /// Takes a snapshot and holds it.
     Snapshot,
     /// Checks the oldest snapshot and drops it.

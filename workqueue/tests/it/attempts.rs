@@ -4,11 +4,11 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use drivers::queue::metrics_sink::Notes;
+use drivers::queue::metrics_sink::Reports;
 use flyball_ratelimit::{Exponential, Quota, TokenBucket};
 use flyball_sync::{ManualClock, ManualTimer, Nanos};
 use flyball_workqueue::{Added, KeyState, Lease, Priority, Queue, WithTimer};
-use testkit::queue_answers::{Ending, Told};
+use testkit::queue_answers::{Ending, Report};
 
 use crate::support::{BackoffQueue, ns, timed, times};
 use crate::task::{deadline, lists, serve};
@@ -19,8 +19,8 @@ type Held = Lease<&'static str, WithTimer<ManualTimer>>;
 fn measured() -> (BackoffQueue, ManualClock, Notes) {
     let (clock, notes) = (ManualClock::new(), Notes::default());
     let limiter = Exponential::new(ns(10)..=ns(1_000));
-    let queue = Queue::builder().timer(clock.timer()).limiter(limiter).metrics(notes.clone()).build();
-    (queue, clock, notes)
+    let queue = Queue::builder().timer(clock.timer()).limiter(limiter).metrics(reports.clone()).build();
+    (queue, clock, reports)
 }
 
 /// Returns the reported events, without hand-outs.
@@ -30,7 +30,7 @@ fn told(notes: &Notes) -> Vec<Told> {
     told
 }
 
-const FAILED: [Told; 2] = [Told::Ended(Ending::Retry, 0), Told::Failed];
+const FAILED: [Report; 2] = [Report::Ended(Ending::Retry, 0), Report::Failed];
 
 // === a limit of attempts ===
 
@@ -39,12 +39,12 @@ fn the_last_failure_hands_the_lease_back() {
     let ends: [fn(Held); 4] =
         [Lease::done, Lease::succeed, |lease| lease.succeed_and_requeue_after(ns(7)), Lease::retry];
     for (which, end) in ends.into_iter().enumerate() {
-        let (queue, clock, notes) = measured();
+        let (queue, clock, reports) = measured();
         queue.add("a").unwrap();
         for until in [10, 30] {
             assert!(queue.try_get().unwrap().retry_up_to(3, Duration::ZERO).is_ok());
             assert_eq!(deadline(&queue, "a"), until);
-            assert_eq!(told(&notes), FAILED);
+            assert_eq!(told(&reports), FAILED);
             clock.set(Nanos::new(until));
         }
         let lease = queue.try_get().unwrap().retry_up_to(3, Duration::ZERO).unwrap_err();
@@ -58,7 +58,7 @@ fn the_last_failure_hands_the_lease_back() {
             // The failures were forgotten, so this failure is the first one.
             _ => (KeyState::Waiting(Nanos::new(40)), &FAILED),
         };
-        assert_eq!((queue.state(&"a"), &*told(&notes)), (state, after));
+        assert_eq!((queue.state(&"a"), &*told(&reports)), (state, after));
         queue.check().unwrap();
     }
 }
@@ -66,17 +66,17 @@ fn the_last_failure_hands_the_lease_back() {
 #[test]
 fn at_most_none_is_at_most_one() {
     for most in [0, 1] {
-        let (queue, _, notes) = measured();
+        let (queue, _, reports) = measured();
         queue.add("a").unwrap();
         queue.try_get().unwrap().retry_up_to(most, Duration::ZERO).unwrap_err().done();
-        assert_eq!(told(&notes), [Told::Failed, Told::Ended(Ending::Done, 0)]);
+        assert_eq!(told(&reports), [Report::Failed, Report::Ended(Ending::Done, 0)]);
     }
 }
 
 /// The failures of a key that runs before its backoff is over count once per wait.
 #[test]
 fn a_failure_that_is_not_counted_is_never_the_last_one() {
-    let (queue, clock, notes) = measured();
+    let (queue, clock, reports) = measured();
     queue.add("a").unwrap();
     for (until, failures) in [(10, 1), (30, 2)] {
         queue.try_get().unwrap().retry();
@@ -85,7 +85,7 @@ fn a_failure_that_is_not_counted_is_never_the_last_one() {
             assert!(queue.try_get().unwrap().retry_up_to(most, Duration::ZERO).is_ok(), "{most}");
             assert_eq!((queue.num_requeues(&"a"), deadline(&queue, "a")), (failures, until));
         }
-        let failed = told(&notes).iter().filter(|told| **told == Told::Failed).count();
+        let failed = told(&reports).iter().filter(|told| **told == Report::Failed).count();
         assert_eq!(failed, 1);
         clock.set(Nanos::new(until));
     }
@@ -130,11 +130,11 @@ fn waits_at_least_as_long_as_it_is_told_to() {
 fn beside_the_limit_of_the_queue_the_lower_one_holds() {
     for (most, given_up) in [(1, false), (2, false), (3, true)] {
         let (clock, dead) = (ManualClock::new(), Arc::new(Mutex::new(Vec::new())));
-        let (note, notes) = (dead.clone(), Notes::default());
+        let (note, reports) = (dead.clone(), Reports::default());
         let queue = Queue::builder()
             .timer(clock.timer())
             .limiter(Exponential::new(ns(10)..=ns(1_000)))
-            .metrics(notes.clone())
+            .metrics(reports.clone())
             .give_up_after(times(2), move |key: &&'static str, failures| {
                 note.lock().unwrap().push((*key, failures))
             })
@@ -150,7 +150,7 @@ fn beside_the_limit_of_the_queue_the_lower_one_holds() {
         }
         assert_eq!(lease.is_none(), given_up, "at most {most}");
         assert_eq!(*dead.lock().unwrap(), if given_up { vec![("a", 2)] } else { vec![] });
-        assert_eq!(notes.take().contains(&Told::GaveUp(2)), given_up);
+        assert_eq!(reports.take().contains(&Report::GaveUp(2)), given_up);
         lease.into_iter().for_each(Lease::done);
         assert_eq!((queue.state(&"a"), queue.num_requeues(&"a")), (KeyState::Absent, 0));
     }
@@ -172,10 +172,10 @@ fn after_the_queue_was_stopped_its_lease_ends_into_nothing() {
 
 #[test]
 fn what_is_given_back_is_ready_at_the_tail_and_nothing_is_counted() {
-    let (queue, clock, notes) = measured();
+    let (queue, clock, reports) = measured();
     queue.add("a").unwrap();
     queue.try_get().unwrap().retry();
-    notes.take();
+    reports.take();
     clock.advance(ns(10));
     let lease = queue.try_get().unwrap();
     queue.add("b").unwrap();
@@ -224,7 +224,7 @@ fn what_is_given_back_keeps_the_priority_it_was_handed_out_with() {
 
 #[test]
 fn what_is_given_back_after_shutdown_is_left_over() {
-    let (queue, _, notes) = measured();
+    let (queue, _, reports) = measured();
     queue.add_many(["a", "b"]);
     let [a, b] = [(); 2].map(|()| queue.try_get().unwrap());
     queue.shut_down();
@@ -232,6 +232,6 @@ fn what_is_given_back_after_shutdown_is_left_over() {
     let left = queue.blocking_drain_timeout(Duration::ZERO);
     assert_eq!(lists(left), (vec![], vec!["a"], vec!["b"]));
     b.requeue();
-    notes.take();
+    reports.take();
     assert!(!queue.has_ready());
 }

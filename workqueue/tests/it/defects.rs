@@ -28,7 +28,7 @@ use flyball_ratelimit::Exponential;
 use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos, Timer, block_on};
 use flyball_workqueue::{AddErrorKind, Added, DelayMode, KeyState, Lease, NotDetached, Queue, TryGetError};
 use futures_util::FutureExt;
-use testkit::panicking::{Mood, Point};
+use testkit::panicking::{PanicSwitch, Point};
 
 use crate::support::{TimedQueue, backoff, ns, timed, times};
 use crate::task::{Task, deadline, keys, lists, serve, strict};
@@ -692,12 +692,12 @@ fn d11_kube318_kube1247_kube1265_a_debounce_has_an_end() {
 #[test]
 fn d12_a_step_touches_one_key() {
     const MANY: u32 = 5_000;
-    let mood = Mood::new();
+    let switch = PanicSwitch::new();
     let queue = Queue::new();
-    queue.add_many((0..MANY).map(|id| mood.key(id)));
+    queue.add_many((0..MANY).map(|id| switch.key(id)));
     let mut leases = queue.try_get_many(MANY as usize).unwrap();
-    queue.add_many((0..MANY).map(|id| mood.key(id)));
-    let touched = || [Point::Hash, Point::Eq, Point::Clone].map(|point| mood.calls(point));
+    queue.add_many((0..MANY).map(|id| switch.key(id)));
+    let touched = || [Point::Hash, Point::Eq, Point::Clone].map(|point| switch.calls(point));
     let mut getters: Vec<_> = (0..100).map(|_| Task::waiting(queue.get())).collect();
     let before = touched();
     assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);

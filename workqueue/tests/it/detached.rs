@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use flyball_sync::Nanos;
 use flyball_workqueue::{Added, KeyState, NotDetached, Queue, TryGetError};
-use testkit::panicking::{Mood, Point};
+use testkit::panicking::{PanicSwitch, Point};
 
 use crate::support::{backoff, ns, timed};
 use crate::task::{Task, lists, serve};
@@ -172,23 +172,23 @@ fn the_end_and_a_detached_lease() {
 /// If `Clone` of the key panics in `detach`, the lease ends as a failure, and the key is not lost.
 #[test]
 fn a_detach_that_panics_is_a_failure() {
-    let mood = Mood::new();
+    let switch = PanicSwitch::new();
     let queue = Queue::new();
-    queue.add(mood.key(1)).unwrap();
+    queue.add(switch.key(1)).unwrap();
     let lease = queue.try_get().unwrap();
-    mood.arm(Point::Clone, 1);
+    switch.arm(Point::Clone, 1);
     assert!(catch_unwind(AssertUnwindSafe(|| lease.detach())).is_err());
     assert_eq!(queue.stats().ready, 1);
     let key = queue.try_get().unwrap().detach();
-    mood.arm(Point::Clone, 1);
+    switch.arm(Point::Clone, 1);
     assert!(catch_unwind(AssertUnwindSafe(|| queue.attach(&key))).is_err());
-    mood.arm(Point::Clone, 1);
+    switch.arm(Point::Clone, 1);
     assert!(catch_unwind(AssertUnwindSafe(|| queue.done(&key))).is_err());
     queue.check().unwrap();
     queue.done(&key).unwrap();
     assert!(crate::support::holds_nothing(&queue.stats()));
     drop((key, queue));
-    assert_eq!(mood.live(), 0);
+    assert_eq!(switch.live(), 0);
 }
 
 /// A detached key that is never ended does not run again; `next_overdue` reports its lease.

@@ -1,6 +1,6 @@
 //! Waiting until a queue holds no key at all.
 
-use drivers::queue::metrics_sink::Notes;
+use drivers::queue::metrics_sink::Reports;
 use flyball_workqueue::Queue;
 use futures_util::FutureExt;
 
@@ -39,9 +39,9 @@ fn who_waits_for_an_empty_queue_waits_for_deadlines_and_retries() {
 
 #[test]
 fn whatever_takes_the_last_key_wakes_those_who_wait() {
-    let notes = Notes::default();
+    let reports = Reports::default();
     let (timed, clock) = timed();
-    let measured = Queue::builder().timer(clock.timer()).metrics(notes).build();
+    let measured = Queue::builder().timer(clock.timer()).metrics(reports).build();
     for queue in [timed, measured] {
         queue.add_after("a", ns(10)).unwrap();
         let mut all: Vec<_> = (0..3).map(|_| Task::waiting(queue.wait_empty())).collect();

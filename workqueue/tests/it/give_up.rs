@@ -12,7 +12,7 @@ use crate::support::{BackoffQueue, ns, times};
 use crate::task::{Task, deadline, lists, serve};
 
 type Held = Lease<&'static str, WithTimer<ManualTimer>>;
-type Told = Arc<Mutex<Vec<(&'static str, u32)>>>;
+type Report = Arc<Mutex<Vec<(&'static str, u32)>>>;
 
 fn panics<T>(act: impl FnOnce() -> T) -> bool {
     catch_unwind(AssertUnwindSafe(act)).is_err()
@@ -31,7 +31,7 @@ fn mortal(most: u32, strict: bool) -> (BackoffQueue, ManualClock, Told) {
     (queue.build(), clock, told)
 }
 
-fn take(told: &Told) -> Vec<(&'static str, u32)> {
+fn take(told: &Report) -> Vec<(&'static str, u32)> {
     std::mem::take(&mut told.lock().unwrap())
 }
 
@@ -164,7 +164,7 @@ fn a_limited_add_that_is_one_too_many() {
 /// `GivenUp` takes precedence over `Full`.
 #[test]
 fn exhausted_comes_before_full() {
-    let told = Told::default();
+    let told = Report::default();
     let tell = told.clone();
     let queue = Queue::builder()
         .clock(ManualClock::new())

@@ -6,7 +6,7 @@ use std::thread;
 
 use drivers::queue::driver;
 use drivers::queue::options::{Covered, rows};
-use testkit::coverage::states::{Cells, Doing};
+use testkit::coverage::states::{Cells, Column};
 use testkit::random::{cases, thorough};
 
 /// Enough random bytes for about two hundred operations.
@@ -64,7 +64,7 @@ fn every_cell_by_group() {
 
 fn in_order(name: &str, case: fn(&[u8]) -> Cells) {
     let rare = lives(name, 140_000, case).below(floor());
-    let rare: Vec<_> = rare.iter().filter(|(_, doing, _)| *doing != Doing::Tail).collect();
+    let rare: Vec<_> = rare.iter().filter(|(_, column, _)| *column != Column::Tail).collect();
     assert!(rare.is_empty() || std::env::var_os("FLYBALL_CASES").is_some(), "too rarely seen: {rare:?}");
 }
 

@@ -17,8 +17,8 @@ use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos, Timer};
 use flyball_workqueue::{Fifo, KeyState, Lease, NoLimiter, Queue, WithTimer};
 use testkit::oracle::backoff::OracleExponential;
 use testkit::oracle::queue::{OracleQueue, OracleSetup};
-use testkit::panicking::{Mood, PanickingKey, Point};
-use testkit::queue_answers::{Ending, Seen, Tally};
+use testkit::panicking::{PanicSwitch, PanickingKey, Point};
+use testkit::queue_answers::{Ending, OracleKeyState, Tally};
 use testkit::random::Random;
 use testkit::wakers::{Counting, Panicking, poll_once, poll_with};
 
@@ -108,7 +108,7 @@ type HostileLease = Lease<PanickingKey, WithTimer<HostileTimer>>;
 
 /// A queue with a key in every state, and its model. Key 7 is absent.
 struct World {
-    mood: Arc<Mood>,
+    switch: Arc<PanicSwitch>,
     manual: ManualClock,
     clock: Fuse,
     alarm: Fuse,
@@ -140,7 +140,7 @@ const KEYS: u32 = 8;
 impl World {
     /// 0 waits till 10, 1 and 2 are ready, 3 is leased, 4 leased and dirty, 5 leased and waits till 10, 6 is due.
     fn new() -> Self {
-        let (mood, manual) = (Mood::new(), ManualClock::new());
+        let (switch, manual) = (PanicSwitch::new(), ManualClock::new());
         let (clock, alarm, policy) = (Fuse::default(), Fuse::default(), Fuse::default());
         let timer = HostileTimer { timer: manual.timer(), clock: clock.clone(), alarm: alarm.clone() };
         let limiter = HostilePolicy { backoff: Exponential::new(BASE..=CAP), fuse: policy.clone() };
@@ -151,29 +151,29 @@ impl World {
         });
         let mut leases: Vec<HostileLease> = Vec::new();
         for leased in [3, 4, 5] {
-            queue.add(mood.key(leased)).unwrap();
+            queue.add(switch.key(leased)).unwrap();
             leases.push(queue.try_get().unwrap());
             model.add(leased, 0).unwrap();
             model.try_get(0).unwrap();
         }
         for key in [1, 2, 4] {
-            queue.add(mood.key(key)).unwrap();
+            queue.add(switch.key(key)).unwrap();
             model.add(key, 0).unwrap();
         }
         for (key, after) in [(6, 1), (0, 10), (5, 10)] {
-            queue.add_after(mood.key(key), ns(after)).unwrap();
+            queue.add_after(switch.key(key), ns(after)).unwrap();
             model.add_after(key, ns(after), 0).unwrap();
         }
         // One failure, so that forgetting has something to do.
-        queue.add_rate_limited(mood.key(1)).unwrap();
+        queue.add_rate_limited(switch.key(1)).unwrap();
         model.add_rate_limited(1, 0).unwrap();
         manual.advance(ns(2));
-        Self { mood, manual, clock, alarm, policy, queue, leases, model }
+        Self { switch, manual, clock, alarm, policy, queue, leases, model }
     }
 
     /// Performs the operation. The key is created before the fuse is armed, and the result is dropped after the fuse is disarmed.
     fn act(&mut self, act: Act, armed: impl FnOnce(&Self)) -> bool {
-        let key = self.mood.key(match act {
+        let key = self.switch.key(match act {
             Act::Add(key) | Act::AddAfter(key, _) | Act::AddLimited(key) | Act::Cancel(key) => key,
             Act::Look(key) | Act::Forget(key) => key,
             _ => KEYS,
@@ -239,7 +239,7 @@ impl World {
             fuse.disarm();
         }
         for point in Point::ALL {
-            self.mood.disarm(point);
+            self.switch.disarm(point);
         }
         match done {
             Ok((taken, ..)) => {
@@ -250,13 +250,13 @@ impl World {
         }
     }
 
-    fn view(&self) -> (Vec<Seen>, Tally, usize) {
-        let states = (0..KEYS).map(|key| seen(self.queue.state(&self.mood.key(key))).timely(None));
+    fn view(&self) -> (Vec<OracleKeyState>, Tally, usize) {
+        let states = (0..KEYS).map(|key| seen(self.queue.state(&self.switch.key(key))).timely(None));
         (states.collect(), tally(self.queue.stats()), self.queue.ready_len())
     }
 }
 
-fn model_view(model: &mut OracleQueue<u32>, now: u64) -> (Vec<Seen>, Tally, usize) {
+fn model_view(model: &mut OracleQueue<u32>, now: u64) -> (Vec<OracleKeyState>, Tally, usize) {
     let states = (0..KEYS).map(|key| model.seen(key, now).timely(None)).collect();
     (states, model.tally(now), model.len(now))
 }
@@ -334,7 +334,7 @@ fn every_act(what: &str, arm: impl Fn(&World, i64)) -> usize {
     for act in acts() {
         for nth in 1.. {
             let mut world = World::new();
-            let mood = world.mood.clone();
+            let switch = world.switch.clone();
             let panicked = world.act(act, |world| arm(world, nth));
             if !panicked {
                 break;
@@ -365,7 +365,7 @@ fn every_act(what: &str, arm: impl Fn(&World, i64)) -> usize {
             }
             world.queue.check().unwrap_or_else(|broken| panic!("{at}, later: {broken}"));
             drop(world);
-            assert_eq!(mood.live(), 0, "{at}: keys leaked");
+            assert_eq!(switch.live(), 0, "{at}: keys leaked");
         }
     }
     panics
@@ -373,22 +373,22 @@ fn every_act(what: &str, arm: impl Fn(&World, i64)) -> usize {
 
 #[test]
 fn hash_panics() {
-    assert!(every_act("Hash", |world, nth| world.mood.arm(Point::Hash, nth)) >= 64);
+    assert!(every_act("Hash", |world, nth| world.switch.arm(Point::Hash, nth)) >= 64);
 }
 
 #[test]
 fn eq_panics() {
-    assert!(every_act("Eq", |world, nth| world.mood.arm(Point::Eq, nth)) >= 40);
+    assert!(every_act("Eq", |world, nth| world.switch.arm(Point::Eq, nth)) >= 40);
 }
 
 #[test]
 fn clone_panics() {
-    assert!(every_act("Clone", |world, nth| world.mood.arm(Point::Clone, nth)) >= 5);
+    assert!(every_act("Clone", |world, nth| world.switch.arm(Point::Clone, nth)) >= 5);
 }
 
 #[test]
 fn drop_panics() {
-    assert!(every_act("Drop", |world, nth| world.mood.arm(Point::Drop, nth)) >= 20);
+    assert!(every_act("Drop", |world, nth| world.switch.arm(Point::Drop, nth)) >= 20);
 }
 
 #[test]
@@ -671,10 +671,10 @@ fn a_panicking_worker_is_a_retry() {
 /// A lease outlives every handle to its queue.
 #[test]
 fn a_lease_outlives_its_queue() {
-    let mood = Mood::new();
+    let switch = PanicSwitch::new();
     let queue = Queue::new();
     for id in 0..3 {
-        queue.add(mood.key(id)).unwrap();
+        queue.add(switch.key(id)).unwrap();
     }
     let leases: Vec<_> = (0..3).map(|_| queue.try_get().unwrap()).collect();
     drop(queue);
@@ -685,7 +685,7 @@ fn a_lease_outlives_its_queue() {
             _ => drop(lease),
         }
     }
-    assert_eq!(mood.live(), 0);
+    assert_eq!(switch.live(), 0);
 }
 
 /// A thread was signalled, and then panics in `blocking_get`. It passes the signal on.
@@ -695,7 +695,7 @@ fn a_blocked_thread_that_panics_hands_on() {
     const PATIENCE: Duration = Duration::from_secs(20);
     const GETTERS: usize = 3;
     for round in 0..40 {
-        let mood = Mood::new();
+        let switch = PanicSwitch::new();
         let clock = Fuse::default();
         let manual = ManualClock::new();
         let timer = HostileTimer { timer: manual.timer(), clock: clock.clone(), alarm: Fuse::default() };
@@ -714,16 +714,16 @@ fn a_blocked_thread_that_panics_hands_on() {
             }
             // Most getters sleep by now. The test is about such rounds, and is valid in every round.
             (0..200).for_each(|_| thread::yield_now());
-            let key = mood.key(1);
+            let key = switch.key(1);
             if round % 2 == 0 {
-                mood.arm(Point::Clone, 1);
+                switch.arm(Point::Clone, 1);
                 queue.add(key).unwrap();
             } else {
                 // The add reads the clock first, then the getter that the add woke.
                 clock.arm(2);
                 let added = catch_unwind(AssertUnwindSafe(|| queue.add(key)));
                 if added.is_err() {
-                    queue.add(mood.key(1)).unwrap();
+                    queue.add(switch.key(1)).unwrap();
                 }
             }
             let told = (0..GETTERS).map_while(|_| reports.recv_timeout(PATIENCE).ok());
@@ -833,8 +833,8 @@ fn a_million_keys() {
 #[test]
 fn no_key_leaks() {
     let world = World::new();
-    let mood = world.mood.clone();
-    assert!(mood.live() >= 7);
+    let switch = world.switch.clone();
+    assert!(switch.live() >= 7);
     drop(world);
-    assert_eq!(mood.live(), 0);
+    assert_eq!(switch.live(), 0);
 }

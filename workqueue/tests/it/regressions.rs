@@ -13,7 +13,7 @@ use std::time::Duration;
 use flyball_ratelimit::{Exponential, FastSlow};
 use flyball_sync::{Clock, ManualClock, Nanos, Timer, block_on};
 use flyball_workqueue::{AddErrorKind, Added, Queue, TryGetError};
-use testkit::panicking::{Mood, Point};
+use testkit::panicking::{PanicSwitch, Point};
 use testkit::wakers::{Counting, Panicking, poll_with};
 
 use crate::support::{backoff, ns, timed, times};
@@ -148,7 +148,7 @@ fn a_key_may_look_back_when_it_dies() {
 #[test]
 fn a_thread_that_panics_in_get_passes_its_signal_on() {
     for _ in 0..20 {
-        let mood = Mood::new();
+        let switch = PanicSwitch::new();
         let queue = Queue::new();
         let getters: Vec<_> = (0..2)
             .map(|_| {
@@ -286,11 +286,11 @@ fn a_glitch_of_the_clock_starves_no_ready_key() {
 /// If `stop_now` cannot clone a leased key, the queue is not stopped.
 #[test]
 fn a_stop_that_panics_stops_nothing() {
-    let mood = Mood::new();
+    let switch = PanicSwitch::new();
     let queue = Queue::new();
-    queue.add(mood.key(1)).unwrap();
+    queue.add(switch.key(1)).unwrap();
     let lease = queue.try_get().unwrap();
-    mood.arm(Point::Clone, 1);
+    switch.arm(Point::Clone, 1);
     assert!(catch_unwind(AssertUnwindSafe(|| queue.stop_now())).is_err());
     assert!(!queue.is_shutting_down());
     assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
@@ -300,19 +300,19 @@ fn a_stop_that_panics_stops_nothing() {
 /// A failure whose key could not be stored is forgotten by the next success.
 #[test]
 fn what_is_counted_can_be_forgotten() {
-    let mood = Mood::new();
+    let switch = PanicSwitch::new();
     let clock = ManualClock::new();
     let limiter = FastSlow::new(ns(0), ns(0), 1);
     let queue = Queue::builder().timer(clock.timer()).limiter(limiter).build();
-    queue.add(mood.key(1)).unwrap();
+    queue.add(switch.key(1)).unwrap();
     for nth in 1..4 {
         let lease = queue.try_get().unwrap();
-        mood.arm(Point::Clone, nth);
+        switch.arm(Point::Clone, nth);
         let _ = catch_unwind(AssertUnwindSafe(|| lease.retry()));
-        mood.disarm(Point::Clone);
+        switch.disarm(Point::Clone);
         queue.try_get().unwrap().succeed();
-        assert_eq!(queue.num_requeues(&mood.key(1)), 0, "clone {nth} panicked");
-        queue.add(mood.key(1)).unwrap();
+        assert_eq!(queue.num_requeues(&switch.key(1)), 0, "clone {nth} panicked");
+        queue.add(switch.key(1)).unwrap();
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use flyball_ratelimit::Exponential;
 use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos, Timer};
 use flyball_workqueue::{Fair, GetTimeoutError, KeyState, Queue, TryGetError};
-use testkit::panicking::{Mood, Point};
+use testkit::panicking::{PanicSwitch, Point};
 use testkit::random::Random;
 use testkit::wakers::{Counting, poll_once, poll_with};
 
@@ -238,15 +238,15 @@ fn no_clock_is_read_where_nothing_waits() {
 
 #[test]
 fn one_hash_an_add_and_none_at_the_end_of_a_lease() {
-    let mood = Mood::new();
+    let switch = PanicSwitch::new();
     let queue = Queue::new();
-    let calls = |point| mood.calls(point);
+    let calls = |point| switch.calls(point);
     for id in 0..2_000 {
-        queue.add(mood.key(id)).unwrap();
+        queue.add(switch.key(id)).unwrap();
     }
     assert_eq!(calls(Point::Hash), 2_000, "the growth of the table hashed keys again");
     for id in 0..2_000 {
-        queue.add(mood.key(id)).unwrap();
+        queue.add(switch.key(id)).unwrap();
     }
     assert_eq!(calls(Point::Hash), 4_000, "a merged add did not hash its key exactly once");
     let (hashes, eqs, clones) = (calls(Point::Hash), calls(Point::Eq), calls(Point::Clone));
@@ -262,19 +262,19 @@ fn one_hash_an_add_and_none_at_the_end_of_a_lease() {
     }
     assert_eq!((calls(Point::Hash), calls(Point::Eq), calls(Point::Clone)), (hashes, eqs, clones + 2_000));
     drop(queue);
-    assert_eq!(mood.live(), 0);
+    assert_eq!(switch.live(), 0);
 }
 
 /// If the limiter has no failures, a success hashes no key.
 #[test]
 fn a_success_without_failures_hashes_nothing() {
-    let mood = Mood::new();
+    let switch = PanicSwitch::new();
     let clock = ManualClock::new();
     let queue = Queue::builder().timer(clock.timer()).limiter(Exponential::new(ns(10)..=ns(1000))).build();
     for id in 0..100 {
-        queue.add(mood.key(id)).unwrap();
+        queue.add(switch.key(id)).unwrap();
     }
-    let hashes = mood.calls(Point::Hash);
+    let hashes = switch.calls(Point::Hash);
     while let Ok(lease) = queue.try_get() {
         lease.succeed();
     }

@@ -12,18 +12,18 @@ use crate::bucket::quota::quota;
 
 /// Reads a quota, whether the limiter keeps one key only, and operations from `bytes`, and compares after every step.
 pub fn run(bytes: &[u8]) {
-    let mut food = Unstructured::new(bytes);
-    let Ok((first, only_one)) = <(OracleQuota, bool)>::arbitrary(&mut food) else { return };
+    let mut input = Unstructured::new(bytes);
+    let Ok((first, only_one)) = <(OracleQuota, bool)>::arbitrary(&mut input) else { return };
     let clock = ManualClock::new();
     let real = KeyedRateLimiter::with_clock(quota(first), clock.clone());
     let real = if only_one { real.max_keys(NonZeroU32::MIN) } else { real };
     let mut pair =
         Pair { real, clock, oracle: OracleKeyedRateLimiter::new(first, only_one), held: Vec::new(), now: 0 };
     for _ in 0..200 {
-        let Ok(op) = KeyedOp::arbitrary(&mut food) else { break };
+        let Ok(op) = KeyedOp::arbitrary(&mut input) else { break };
         pair.step(op);
         pair.real.check().unwrap_or_else(|broken| panic!("after {op:?}: {broken}"));
-        if food.is_empty() {
+        if input.is_empty() {
             break;
         }
     }

@@ -11,8 +11,8 @@ use crate::bucket::quota::quota;
 
 /// Reads a quota and operations from `bytes`, and compares after every step.
 pub fn run(bytes: &[u8]) {
-    let mut food = Unstructured::new(bytes);
-    let Ok(first) = OracleQuota::arbitrary(&mut food) else { return };
+    let mut input = Unstructured::new(bytes);
+    let Ok(first) = OracleQuota::arbitrary(&mut input) else { return };
     let mut pair = Pair {
         real: TokenBucket::new(quota(first)),
         atomic: AtomicTokenBucket::new(quota(first)),
@@ -21,7 +21,7 @@ pub fn run(bytes: &[u8]) {
         now: 0,
     };
     for _ in 0..200 {
-        let Ok(op) = BucketOp::arbitrary(&mut food) else { break };
+        let Ok(op) = BucketOp::arbitrary(&mut input) else { break };
         pair.step(op);
         pair.real.check().unwrap_or_else(|broken| panic!("after {op:?}: {broken}"));
         let now = Nanos::new(pair.now);
@@ -30,7 +30,7 @@ pub fn run(bytes: &[u8]) {
             pair.real.available_tokens(now),
             "available after {op:?}"
         );
-        if food.is_empty() {
+        if input.is_empty() {
             break;
         }
     }

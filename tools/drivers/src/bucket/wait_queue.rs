@@ -11,29 +11,29 @@ use arbitrary::{Arbitrary, Unstructured};
 use flyball_ratelimit::{AcquireTimeoutError, RateLimiter, Reservation, TryAcquireError};
 use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos};
 use testkit::oracle::limiter::OracleQuota;
-use testkit::oracle::wait_queue::{Fate, LineOp, OracleWaitQueue, Promise};
+use testkit::oracle::wait_queue::{OracleWaitQueue, Promise, WaitQueueOp, WaiterState};
 use testkit::wakers::{Counting, poll_with};
 
 use crate::bucket::quota::quota;
 
 /// Reads a quota and operations from `bytes`, and compares after every step.
 pub fn run(bytes: &[u8]) {
-    let mut food = Unstructured::new(bytes);
-    let Ok(first) = OracleQuota::arbitrary(&mut food) else { return };
+    let mut input = Unstructured::new(bytes);
+    let Ok(first) = OracleQuota::arbitrary(&mut input) else { return };
     let clock = ManualClock::new();
     let bucket = RateLimiter::with_timer(quota(first), clock.timer());
     let mut pair = Pair {
         bucket: &bucket,
         clock: &clock,
         oracle: OracleWaitQueue::new(first),
-        comers: Vec::new(),
+        waiters: Vec::new(),
         held: Vec::new(),
     };
     for _ in 0..100 {
-        let Ok(op) = LineOp::arbitrary(&mut food) else { break };
+        let Ok(op) = WaitQueueOp::arbitrary(&mut input) else { break };
         pair.step(op);
         pair.compare(op);
-        if food.is_empty() {
+        if input.is_empty() {
             break;
         }
     }
@@ -44,16 +44,16 @@ struct Pair<'a> {
     bucket: &'a RateLimiter<ManualTimer>,
     clock: &'a ManualClock,
     oracle: OracleWaitQueue,
-    comers: Vec<Comer<'a>>,
+    waiters: Vec<Waiter<'a>>,
     held: Vec<(Reservation, Promise)>,
 }
 
-struct Comer<'a> {
-    future: Pin<Box<dyn Future<Output = Fate> + 'a>>,
+struct Waiter<'a> {
+    future: Pin<Box<dyn Future<Output = WaiterState> + 'a>>,
     wakes: Arc<Counting>,
     waker: Waker,
     /// How often the future woke itself.
-    gave_way: usize,
+    yields: usize,
     oracle: usize,
 }
 
@@ -66,69 +66,69 @@ impl<'a> Pair<'a> {
         self.clock.now().get()
     }
 
-    fn step(&mut self, op: LineOp) {
+    fn step(&mut self, op: WaitQueueOp) {
         let (bucket, now) = (self.bucket, self.now());
         match op {
-            LineOp::Come(count) => {
-                let oracle = self.oracle.come(nz(count).get(), None, now);
-                let fate = async move {
+            WaitQueueOp::Join(count) => {
+                let oracle = self.oracle.join(nz(count).get(), None, now);
+                let state = async move {
                     match bucket.acquire_many(nz(count)).await {
-                        Ok(()) => Fate::Granted,
-                        Err(_) => Fate::Refused,
+                        Ok(()) => WaiterState::Granted,
+                        Err(_) => WaiterState::Refused,
                     }
                 };
-                self.come(Box::pin(fate), oracle, now);
+                self.join(Box::pin(state), oracle, now);
             }
-            LineOp::ComeWithin(count, limit) => {
-                let oracle = self.oracle.come(nz(count).get(), Some(limit.nanos()), now);
+            WaitQueueOp::JoinTimeout(count, limit) => {
+                let oracle = self.oracle.join(nz(count).get(), Some(limit.nanos()), now);
                 let limit = Duration::from_nanos(limit.nanos());
-                let fate = async move {
+                let state = async move {
                     match bucket.acquire_many_timeout(nz(count), limit).await {
-                        Ok(()) => Fate::Granted,
-                        Err(AcquireTimeoutError::InsufficientCapacity(_)) => Fate::Refused,
-                        Err(AcquireTimeoutError::TimedOut) => Fate::TimedOut,
+                        Ok(()) => WaiterState::Granted,
+                        Err(AcquireTimeoutError::InsufficientCapacity(_)) => WaiterState::Refused,
+                        Err(AcquireTimeoutError::TimedOut) => WaiterState::TimedOut,
                     }
                 };
-                self.come(Box::pin(fate), oracle, now);
+                self.join(Box::pin(state), oracle, now);
             }
-            LineOp::Poll(which) if !self.comers.is_empty() => {
-                self.poll(usize::from(which) % self.comers.len(), now);
+            WaitQueueOp::Poll(which) if !self.waiters.is_empty() => {
+                self.poll(usize::from(which) % self.waiters.len(), now);
             }
-            LineOp::Drop(which) if !self.comers.is_empty() => {
-                let dropped = self.comers.swap_remove(usize::from(which) % self.comers.len());
+            WaitQueueOp::Drop(which) if !self.waiters.is_empty() => {
+                let dropped = self.waiters.swap_remove(usize::from(which) % self.waiters.len());
                 self.oracle.leave(dropped.oracle, now);
             }
-            LineOp::TryAcquire(count) => {
+            WaitQueueOp::TryAcquire(count) => {
                 let real = bucket.try_acquire_many(nz(count)).map_err(|denied| match denied {
                     TryAcquireError::NotYet(not_yet) => Some(not_yet.due().get()),
                     TryAcquireError::InsufficientCapacity(_) => None,
                 });
                 assert_eq!(real, self.oracle.try_acquire(nz(count).get(), now), "{op:?} at {now}");
             }
-            LineOp::Reserve(count) => {
+            WaitQueueOp::Reserve(count) => {
                 let real = bucket.reserve_many(nz(count)).ok();
                 let oracle = self.oracle.reserve(nz(count).get(), now);
                 let due = real.as_ref().map(|reserved| reserved.due().get());
                 assert_eq!(due, oracle.map(|promise| promise.due), "{op:?} at {now}");
                 self.held.extend(real.zip(oracle));
             }
-            LineOp::Cancel(which) if !self.held.is_empty() => {
+            WaitQueueOp::Cancel(which) if !self.held.is_empty() => {
                 let (real, oracle) = self.held.swap_remove(usize::from(which) % self.held.len());
                 let count = real.count().get();
                 assert_eq!(bucket.cancel(real), self.oracle.cancel(oracle, count, now), "{op:?} at {now}");
             }
-            LineOp::Poll(_) | LineOp::Drop(_) | LineOp::Cancel(_) => {}
-            LineOp::SetQuota(new) => {
+            WaitQueueOp::Poll(_) | WaitQueueOp::Drop(_) | WaitQueueOp::Cancel(_) => {}
+            WaitQueueOp::SetQuota(new) => {
                 bucket.set_quota(quota(new));
                 self.oracle.set_quota(new, now);
             }
-            LineOp::Advance(span) => self.pass_to(now.saturating_add(span.finite())),
-            LineOp::AdvanceToAlarm => {
+            WaitQueueOp::Advance(span) => self.pass_to(now.saturating_add(span.finite())),
+            WaitQueueOp::AdvanceToAlarm => {
                 if let Some(at) = self.clock.next_alarm().filter(|at| *at < Nanos::MAX) {
                     self.pass_to(at.get());
                 }
             }
-            LineOp::JumpBack(span) => {
+            WaitQueueOp::JumpBack(span) => {
                 self.clock.set(Nanos::new(now.saturating_sub(span.finite())));
                 // The clock has jumped back. A token reserved for a time that passes again counts as used, since its holder cannot detect the jump.
                 self.held.clear();
@@ -137,10 +137,10 @@ impl<'a> Pair<'a> {
         }
     }
 
-    fn come(&mut self, future: Pin<Box<dyn Future<Output = Fate> + 'a>>, oracle: usize, now: u64) {
+    fn join(&mut self, future: Pin<Box<dyn Future<Output = WaiterState> + 'a>>, oracle: usize, now: u64) {
         let (wakes, waker) = Counting::waker();
-        self.comers.push(Comer { future, wakes, waker, gave_way: 0, oracle });
-        self.poll(self.comers.len() - 1, now);
+        self.waiters.push(Waiter { future, wakes, waker, yields: 0, oracle });
+        self.poll(self.waiters.len() - 1, now);
     }
 
     fn pass_to(&mut self, now: u64) {
@@ -149,27 +149,27 @@ impl<'a> Pair<'a> {
     }
 
     fn poll(&mut self, which: usize, now: u64) {
-        let comer = &mut self.comers[which];
-        let fate = self.oracle.poll(comer.oracle, now);
-        let expected = match fate {
-            Fate::Waits => Poll::Pending,
-            Fate::Granted | Fate::Refused | Fate::TimedOut => Poll::Ready(fate),
-            Fate::Gone => unreachable!("a waiter is removed when it has left"),
+        let waiter = &mut self.waiters[which];
+        let state = self.oracle.poll(waiter.oracle, now);
+        let expected = match state {
+            WaiterState::Waiting => Poll::Pending,
+            WaiterState::Granted | WaiterState::Refused | WaiterState::TimedOut => Poll::Ready(state),
+            WaiterState::Left => unreachable!("a waiter is removed when it has left"),
         };
-        let woken = comer.wakes.wakes();
-        let mut polled = poll_with(comer.future.as_mut(), &comer.waker);
-        if polled.is_pending() && comer.wakes.wakes() > woken {
+        let woken = waiter.wakes.wakes();
+        let mut polled = poll_with(waiter.future.as_mut(), &waiter.waker);
+        if polled.is_pending() && waiter.wakes.wakes() > woken {
             // The future yields now and then, and is polled again.
-            comer.gave_way += 1;
-            polled = poll_with(comer.future.as_mut(), &comer.waker);
+            waiter.yields += 1;
+            polled = poll_with(waiter.future.as_mut(), &waiter.waker);
         }
         assert_eq!(polled, expected, "polled at {now}");
-        if fate != Fate::Waits {
-            self.comers.swap_remove(which);
+        if state != WaiterState::Waiting {
+            self.waiters.swap_remove(which);
         }
     }
 
-    fn compare(&mut self, op: LineOp) {
+    fn compare(&mut self, op: WaitQueueOp) {
         let now = self.now();
         self.bucket.check().unwrap_or_else(|broken| panic!("after {op:?}: {broken}"));
         assert_eq!(
@@ -178,9 +178,9 @@ impl<'a> Pair<'a> {
             "available after {op:?} at {now}"
         );
         assert_eq!(self.bucket.waiters(), self.oracle.waiting(), "waiting after {op:?} at {now}");
-        for comer in &self.comers {
-            let served = self.oracle.fate(comer.oracle) != Fate::Waits;
-            let woken = comer.wakes.wakes() - comer.gave_way;
+        for waiter in &self.waiters {
+            let served = self.oracle.state(waiter.oracle) != WaiterState::Waiting;
+            let woken = waiter.wakes.wakes() - waiter.yields;
             assert_eq!(woken, usize::from(served), "woken once, when served: {op:?} at {now}");
         }
         if let Some(until) = self.oracle.next_deadline() {

@@ -93,7 +93,7 @@ impl World {
     }
 
     /// Polls the run future once if it was woken. Returns whether it was polled.
-    pub fn turn(&mut self) -> bool {
+    pub fn poll(&mut self) -> bool {
         let wakes = self.wakes.wakes();
         let Some(run) = &mut self.run else { return false };
         if wakes == self.seen {
@@ -110,7 +110,7 @@ impl World {
     /// Polls the run future as long as it is woken.
     pub fn settle(&mut self) -> &mut Self {
         for _ in 0..100_000 {
-            if !self.turn() {
+            if !self.poll() {
                 return self;
             }
         }
@@ -118,7 +118,7 @@ impl World {
     }
 
     /// Advances the clock, stopping at each alarm.
-    pub fn pass(&mut self, time: Duration) -> &mut Self {
+    pub fn advance(&mut self, time: Duration) -> &mut Self {
         self.settle();
         let end = self.now() + time;
         while let Some(alarm) = self.clock.next_alarm().filter(|alarm| *alarm <= end && *alarm > self.now()) {
@@ -130,7 +130,7 @@ impl World {
     }
 
     /// Advances the clock to the next alarm. Returns the time that has passed.
-    pub fn pass_alarm(&mut self) -> Duration {
+    pub fn advance_to_alarm(&mut self) -> Duration {
         self.settle();
         let before = self.now();
         let alarm = self.clock.next_alarm().expect("no alarm is set");

@@ -86,7 +86,7 @@ enum Token {
 }
 
 #[derive(Arbitrary, Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
+enum EventKind {
     Added,
     Modified,
     Deleted,
@@ -100,7 +100,7 @@ enum Input {
     ListFailed(Kind),
     Opened,
     OpenFailed(Kind),
-    Event(Told, u8),
+    Event(EventKind, u8),
     Broke(Kind),
     Closed,
     Pass(u16),
@@ -110,20 +110,20 @@ enum Input {
 
 impl Input {
     /// Chooses an input: often a response to the last request, sometimes any input.
-    fn choose(food: &mut Unstructured<'_>, step: &ReflectorRequest) -> arbitrary::Result<Self> {
-        let roll: u8 = food.arbitrary()?;
+    fn choose(input: &mut Unstructured<'_>, step: &ReflectorRequest) -> arbitrary::Result<Self> {
+        let roll: u8 = input.arbitrary()?;
         Ok(match (roll % 16, step) {
-            (0, _) => food.arbitrary()?,
-            (1, _) => Self::Pass(food.arbitrary()?),
+            (0, _) => input.arbitrary()?,
+            (1, _) => Self::Pass(input.arbitrary()?),
             (2..5, _) | (_, ReflectorRequest::Wait) => Self::Deadline,
-            (5..8, ReflectorRequest::List(_)) => Self::ListFailed(food.arbitrary()?),
+            (5..8, ReflectorRequest::List(_)) => Self::ListFailed(input.arbitrary()?),
             (8, ReflectorRequest::List(_)) => Self::Progress,
-            (_, ReflectorRequest::List(_)) => Self::Page(food.arbitrary()?, food.arbitrary()?),
-            (5..8, ReflectorRequest::Watch(_)) => Self::OpenFailed(food.arbitrary()?),
+            (_, ReflectorRequest::List(_)) => Self::Page(input.arbitrary()?, input.arbitrary()?),
+            (5..8, ReflectorRequest::Watch(_)) => Self::OpenFailed(input.arbitrary()?),
             (_, ReflectorRequest::Watch(_)) => Self::Opened,
-            (5, ReflectorRequest::Read) => Self::Broke(food.arbitrary()?),
+            (5, ReflectorRequest::Read) => Self::Broke(input.arbitrary()?),
             (6, ReflectorRequest::Read) => Self::Closed,
-            (_, ReflectorRequest::Read) => Self::Event(food.arbitrary()?, food.arbitrary()?),
+            (_, ReflectorRequest::Read) => Self::Event(input.arbitrary()?, input.arbitrary()?),
         })
     }
 
@@ -150,9 +150,9 @@ fn small(version: u8) -> u64 {
 
 /// The command that the reflector has to return next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Want {
+enum Expected {
     List {
-        asked: ListVersion,
+        requested: ListVersion,
         full: bool,
     },
     Page {
@@ -170,14 +170,14 @@ enum Want {
     /// A wait for the rest of the minimum duration of a watch, then the next watch.
     Pause,
     /// A wait of at least this time, then this command.
-    Wait(Duration, Box<Want>),
+    Wait(Duration, Box<Expected>),
     /// A wait, then a new list from the version that the fallback rules select.
     Relist(Duration),
 }
 
 /// The state that follows from the recorded commands and inputs.
 #[derive(Debug)]
-struct Judge {
+struct Checker {
     config: ReflectorConfig,
     polls: bool,
     known: u64,
@@ -192,7 +192,7 @@ struct Judge {
     /// The number of requests that failed since the last wait or list.
     row: u32,
     /// The running list: its request, whether it has no page limit, the versions of its pages, the continuation token it waits for.
-    asked: ListVersion,
+    requested: ListVersion,
     full: bool,
     pages: Vec<u64>,
     token: Option<String>,
@@ -209,10 +209,10 @@ struct Judge {
     /// The times of the first and the last of the consecutive tolerated internal errors.
     internal: Option<(Nanos, Nanos)>,
     /// The command after the running wait.
-    then: Want,
+    then: Expected,
 }
 
-impl Judge {
+impl Checker {
     fn new(config: ReflectorConfig, polls: bool) -> Self {
         Self {
             config,
@@ -225,7 +225,7 @@ impl Judge {
             stream_missed: false,
             spent: false,
             row: 0,
-            asked: ListVersion::Any,
+            requested: ListVersion::Any,
             full: false,
             pages: Vec::new(),
             token: None,
@@ -237,11 +237,11 @@ impl Judge {
             unordered: false,
             streaming: false,
             internal: None,
-            then: Want::Read,
+            then: Expected::Read,
         }
     }
 
-    fn ladder(&self) -> ListVersion {
+    fn list_version(&self) -> ListVersion {
         match self.known {
             _ if self.unusable => ListVersion::MostRecent,
             0 => ListVersion::Any,
@@ -249,13 +249,13 @@ impl Judge {
         }
     }
 
-    fn plain_list(&self) -> Want {
-        Want::List { asked: self.ladder(), full: false }
+    fn plain_list(&self) -> Expected {
+        Expected::List { requested: self.list_version(), full: false }
     }
 
-    fn new_list(&self) -> Want {
+    fn new_list(&self) -> Expected {
         match self.config.streaming_lists && !self.stream_missed {
-            true => Want::OpenStream { from: if self.unusable { 0 } else { self.known } },
+            true => Expected::OpenStream { from: if self.unusable { 0 } else { self.known } },
             false => self.plain_list(),
         }
     }
@@ -279,21 +279,21 @@ impl Judge {
         self.row += 1;
     }
 
-    fn list_failed(&mut self, kind: Kind) -> Want {
+    fn list_failed(&mut self, kind: Kind) -> Expected {
         if kind == Kind::Expired && self.token.is_some() && !self.full {
             self.row += 1;
-            return Want::List { asked: self.asked, full: true };
+            return Expected::List { requested: self.requested, full: true };
         }
         if kind.version() && !self.spent {
             self.most_recent();
             return self.plain_list();
         }
-        Want::Relist(Self::busy(kind))
+        Expected::Relist(Self::busy(kind))
     }
 
-    fn stream_failed(&mut self, kind: Kind) -> Want {
+    fn stream_failed(&mut self, kind: Kind) -> Expected {
         if kind.later() {
-            return Want::Relist(Self::busy(kind));
+            return Expected::Relist(Self::busy(kind));
         }
         if kind.version() && !self.spent {
             self.most_recent();
@@ -303,22 +303,22 @@ impl Judge {
         self.plain_list()
     }
 
-    fn watch_lost(&mut self, kind: Kind, resumable: bool) -> Want {
+    fn watch_lost(&mut self, kind: Kind, resumable: bool) -> Expected {
         if kind == Kind::Expired && self.known == self.listed {
             self.unusable = true;
         }
         match resumable {
-            true => Want::Wait(Self::busy(kind), Box::new(Want::Open { from: self.known })),
-            false => Want::Relist(Self::busy(kind)),
+            true => Expected::Wait(Self::busy(kind), Box::new(Expected::Open { from: self.known })),
+            false => Expected::Relist(Self::busy(kind)),
         }
     }
 
-    fn closed(&self, now: Nanos) -> Want {
+    fn closed(&self, now: Nanos) -> Expected {
         let short = now.since(self.opened) < SHORT;
         match short && !self.news && !self.polls || self.known == 0 {
-            true => Want::Relist(Duration::ZERO),
-            false if short => Want::Pause,
-            false => Want::Open { from: self.known },
+            true => Expected::Relist(Duration::ZERO),
+            false if short => Expected::Pause,
+            false => Expected::Open { from: self.known },
         }
     }
 
@@ -333,21 +333,23 @@ impl Judge {
         tolerated
     }
 
-    fn event(&mut self, told: Told, version: u64) -> (EventVerdict, Want) {
+    fn event(&mut self, event: EventKind, version: u64) -> (EventVerdict, Expected) {
         if self.streaming {
-            return match told {
-                Told::Added | Told::Modified | Told::Deleted => (EventVerdict::Stage, Want::Read),
-                Told::Bookmark => (EventVerdict::Ignore, Want::Read),
-                Told::InitialListEnd => {
+            return match event {
+                EventKind::Added | EventKind::Modified | EventKind::Deleted => {
+                    (EventVerdict::Stage, Expected::Read)
+                }
+                EventKind::Bookmark => (EventVerdict::Ignore, Expected::Read),
+                EventKind::InitialListEnd => {
                     self.published(version);
                     (self.streaming, self.news, self.unordered) = (false, true, version == 0);
-                    (EventVerdict::Publish(Version::new(version)), Want::Read)
+                    (EventVerdict::Publish(Version::new(version)), Expected::Read)
                 }
             };
         }
-        if self.unordered && told == Told::Added {
+        if self.unordered && event == EventKind::Added {
             self.news = true;
-            return (EventVerdict::Apply, Want::Read);
+            return (EventVerdict::Apply, Expected::Read);
         }
         if version != 0 {
             self.unordered = false;
@@ -355,17 +357,17 @@ impl Judge {
         if version > self.known {
             (self.known, self.news) = (version, true);
         }
-        (EventVerdict::Apply, Want::Read)
+        (EventVerdict::Apply, Expected::Read)
     }
 
     /// The command that has to follow `input` as the response to `step`; `None` if `input` responds to no request.
-    fn judge(
+    fn expected_after(
         &mut self,
         step: &ReflectorRequest,
         input: Input,
         now: Nanos,
         due: bool,
-    ) -> Option<(EventVerdict, Want)> {
+    ) -> Option<(EventVerdict, Expected)> {
         let silent = |want| Some((EventVerdict::Ignore, want));
         match (step, input) {
             (ReflectorRequest::List(_), Input::Page(version, token)) => {
@@ -376,26 +378,26 @@ impl Judge {
                         silent(self.list_failed(Kind::Other))
                     }
                     Some(token) if !token.is_empty() => {
-                        self.paged |= self.asked == ListVersion::Any;
+                        self.paged |= self.requested == ListVersion::Any;
                         self.token = Some(token.clone());
                         self.tokens.push(token.clone());
-                        Some((EventVerdict::Stage, Want::Page { token }))
+                        Some((EventVerdict::Stage, Expected::Page { token }))
                     }
                     _ => {
                         let version = self.pages.iter().copied().min().unwrap();
                         self.published(version);
-                        Some((EventVerdict::Publish(Version::new(version)), Want::Open { from: version }))
+                        Some((EventVerdict::Publish(Version::new(version)), Expected::Open { from: version }))
                     }
                 }
             }
             (ReflectorRequest::List(_), Input::ListFailed(kind)) => silent(self.list_failed(kind)),
-            (ReflectorRequest::List(_), Input::Progress) => silent(Want::Rest),
+            (ReflectorRequest::List(_), Input::Progress) => silent(Expected::Rest),
             (ReflectorRequest::List(_), Input::Deadline) if due => silent(self.list_failed(Kind::Other)),
             (ReflectorRequest::Watch(request), Input::Opened) => {
                 self.opened = now;
                 self.lasts = request.timeout + GRACE;
                 (self.news, self.unordered) = (false, self.from == 0);
-                silent(Want::Read)
+                silent(Expected::Read)
             }
             (ReflectorRequest::Watch(request), Input::OpenFailed(kind)) if request.streaming_list => {
                 silent(self.stream_failed(kind))
@@ -406,8 +408,8 @@ impl Judge {
             (ReflectorRequest::Watch(request), Input::Deadline) if due && request.streaming_list => {
                 silent(self.stream_failed(Kind::Other))
             }
-            (ReflectorRequest::Watch(_), Input::Deadline) if due => silent(Want::Relist(Duration::ZERO)),
-            (ReflectorRequest::Read, Input::Event(told, version)) => Some(self.event(told, small(version))),
+            (ReflectorRequest::Watch(_), Input::Deadline) if due => silent(Expected::Relist(Duration::ZERO)),
+            (ReflectorRequest::Read, Input::Event(event, version)) => Some(self.event(event, small(version))),
             (ReflectorRequest::Read, Input::Broke(kind)) if self.streaming => {
                 silent(self.stream_failed(kind))
             }
@@ -416,7 +418,9 @@ impl Judge {
                 let resumable = versioned && (kind.later() || kind == Kind::Internal && self.tolerated(now));
                 silent(self.watch_lost(kind, resumable))
             }
-            (ReflectorRequest::Read, Input::Closed) if self.streaming => silent(Want::Relist(Duration::ZERO)),
+            (ReflectorRequest::Read, Input::Closed) if self.streaming => {
+                silent(Expected::Relist(Duration::ZERO))
+            }
             (ReflectorRequest::Read, Input::Closed) => silent(self.closed(now)),
             (ReflectorRequest::Read, Input::Deadline) if due && self.streaming => {
                 self.stream_missed = true;
@@ -429,20 +433,20 @@ impl Judge {
     }
 
     /// Compares the reflector's next command with the expected command.
-    fn compare(&mut self, want: Want, reflector: &Reflector, now: Nanos) {
+    fn compare(&mut self, want: Expected, reflector: &Reflector, now: Nanos) {
         let until = reflector.deadline();
         match (want, reflector.step()) {
-            (Want::List { asked, full }, ReflectorRequest::List(request)) => {
+            (Expected::List { requested, full }, ReflectorRequest::List(request)) => {
                 let limit = match self.config.page_size {
                     _ if full => None,
                     Some(size) => Some(size.get()),
-                    None if matches!(asked, ListVersion::NotOlderThan(_)) && !self.paged => None,
+                    None if matches!(requested, ListVersion::NotOlderThan(_)) && !self.paged => None,
                     None if self.config.unpaged => None,
                     None => Some(500),
                 };
-                assert_eq!(request, ListRequest { min_version: asked, limit, continuation: None });
+                assert_eq!(request, ListRequest { min_version: requested, limit, continuation: None });
                 assert_eq!(until, now + PAGE);
-                (self.asked, self.full, self.token, self.streaming) = (asked, full, None, false);
+                (self.requested, self.full, self.token, self.streaming) = (requested, full, None, false);
                 self.tokens.clear();
                 self.pages.clear();
                 assert!(
@@ -450,45 +454,45 @@ impl Judge {
                     "a partial list was kept after the start of another list"
                 );
             }
-            (Want::Page { token }, ReflectorRequest::List(request)) => {
+            (Expected::Page { token }, ReflectorRequest::List(request)) => {
                 assert_eq!(request.continuation, Some(token));
                 assert_eq!(request.min_version, ListVersion::MostRecent);
                 assert_eq!(request.limit.is_none(), self.full || self.unlimited());
                 assert!(reflector.has_partial_list());
             }
-            (Want::Rest, ReflectorRequest::List(request)) => {
+            (Expected::Rest, ReflectorRequest::List(request)) => {
                 assert_eq!(request.continuation, self.token);
                 assert_eq!(until, now + PAGE);
                 assert_eq!(reflector.has_partial_list(), self.token.is_some());
             }
             (
-                Want::Open { from },
-                ReflectorRequest::Watch(WatchRequest { from_version: asked, streaming_list, timeout }),
+                Expected::Open { from },
+                ReflectorRequest::Watch(WatchRequest { from_version: requested, streaming_list, timeout }),
             ) => {
-                assert_eq!((asked.get(), streaming_list), (from, false));
+                assert_eq!((requested.get(), streaming_list), (from, false));
                 assert!((WATCH..=2 * WATCH).contains(&timeout), "{timeout:?}");
                 assert_eq!(until, now + PAGE);
                 (self.from, self.streaming) = (from, false);
                 assert!(self.lists > 0, "a watch before any list");
                 assert!(!reflector.has_partial_list());
             }
-            (Want::OpenStream { from }, ReflectorRequest::Watch(request)) => {
+            (Expected::OpenStream { from }, ReflectorRequest::Watch(request)) => {
                 assert_eq!((request.from_version.get(), request.streaming_list), (from, true));
                 assert_eq!(until, now + PAGE);
                 (self.from, self.streaming) = (from, true);
                 assert!(!reflector.has_partial_list());
             }
-            (Want::Read, ReflectorRequest::Read) => {
+            (Expected::Read, ReflectorRequest::Read) => {
                 let limit = if self.streaming { STREAM } else { self.lasts };
                 assert_eq!(until, self.opened + limit);
                 assert_eq!(reflector.has_partial_list(), self.streaming);
             }
-            (Want::Pause, ReflectorRequest::Wait) => {
+            (Expected::Pause, ReflectorRequest::Wait) => {
                 assert_eq!((until, reflector.phase()), (self.opened + SHORT, ReflectorPhase::Watching));
-                self.then = Want::Open { from: self.known };
+                self.then = Expected::Open { from: self.known };
             }
-            (Want::Wait(least, then), ReflectorRequest::Wait) => self.waits(least, *then, reflector, now),
-            (Want::Relist(least), ReflectorRequest::Wait) => {
+            (Expected::Wait(least, then), ReflectorRequest::Wait) => self.waits(least, *then, reflector, now),
+            (Expected::Relist(least), ReflectorRequest::Wait) => {
                 (self.spent, self.row) = (false, 0);
                 self.waits(least, self.new_list(), reflector, now);
             }
@@ -498,11 +502,11 @@ impl Judge {
     }
 
     fn unlimited(&self) -> bool {
-        let cached = matches!(self.asked, ListVersion::NotOlderThan(_)) && !self.paged;
+        let cached = matches!(self.requested, ListVersion::NotOlderThan(_)) && !self.paged;
         self.config.page_size.is_none() && (cached || self.config.unpaged)
     }
 
-    fn waits(&mut self, least: Duration, then: Want, reflector: &Reflector, now: Nanos) {
+    fn waits(&mut self, least: Duration, then: Expected, reflector: &Reflector, now: Nanos) {
         (self.spent, self.row, self.streaming) = (false, 0, false);
         self.then = then;
         let wait = reflector.deadline().since(now);
@@ -526,8 +530,8 @@ fn token_text(token: Token, last: Option<&str>) -> Option<String> {
 }
 
 /// A configuration, and the bits it was decoded from.
-fn config(food: &mut Unstructured<'_>) -> arbitrary::Result<(ReflectorConfig, u8)> {
-    let bits: u8 = food.arbitrary()?;
+fn config(input: &mut Unstructured<'_>) -> arbitrary::Result<(ReflectorConfig, u8)> {
+    let bits: u8 = input.arbitrary()?;
     let config = ReflectorConfig {
         page_size: NonZeroU32::new(3).filter(|_| bits & 1 != 0),
         unpaged: bits & 8 != 0,
@@ -560,14 +564,14 @@ fn feed(
         Input::Page(version, token) => {
             return Some(reflector.page(Version::new(small(version)), token_text(token, last), now, random));
         }
-        Input::Event(told, version) => {
+        Input::Event(event, version) => {
             let version = Version::new(small(version));
-            return Some(reflector.event(match told {
-                Told::Added => WatchEvent::Added(version),
-                Told::Modified => WatchEvent::Modified(version),
-                Told::Deleted => WatchEvent::Deleted(version),
-                Told::Bookmark => WatchEvent::Bookmark(version),
-                Told::InitialListEnd => WatchEvent::InitialListEnd(version),
+            return Some(reflector.event(match event {
+                EventKind::Added => WatchEvent::Added(version),
+                EventKind::Modified => WatchEvent::Modified(version),
+                EventKind::Deleted => WatchEvent::Deleted(version),
+                EventKind::Bookmark => WatchEvent::Bookmark(version),
+                EventKind::InitialListEnd => WatchEvent::InitialListEnd(version),
             }));
         }
         Input::ListFailed(kind) => reflector.list_failed(kind.real(), now, random),
@@ -577,8 +581,9 @@ fn feed(
         Input::Closed => reflector.watch_closed(now, random),
         Input::Progress => reflector.page_progressed(now),
         Input::Pass(_) | Input::Deadline => {
-            let asked = matches!(reflector.step(), ReflectorRequest::List(_) | ReflectorRequest::Watch(_));
-            let fails = now >= reflector.deadline() && (asked || reflector.has_partial_list());
+            let requested =
+                matches!(reflector.step(), ReflectorRequest::List(_) | ReflectorRequest::Watch(_));
+            let fails = now >= reflector.deadline() && (requested || reflector.has_partial_list());
             let failed = reflector.deadline_reached(now, random);
             assert_eq!(failed.is_some(), fails, "only a request or a streaming list can miss its deadline");
         }
@@ -600,26 +605,26 @@ fn label(reflector: &Reflector) -> &'static str {
 
 /// Decodes and runs the bytes. Panics if the reflector violates a rule.
 pub fn run(bytes: &[u8], cells: &mut Cells) {
-    let mut food = Unstructured::new(bytes);
-    let Ok((config, bits)) = config(&mut food) else { return };
+    let mut bytes = Unstructured::new(bytes);
+    let Ok((config, bits)) = config(&mut bytes) else { return };
     let polls = bits & 32 != 0;
     let mut now = Nanos::new(1);
     let mut reflector = Reflector::new(config, now, 0).unwrap().polling(polls);
-    let mut judge = Judge::new(config, polls);
-    let first = judge.new_list();
-    judge.compare(first, &reflector, now);
-    while !food.is_empty() {
+    let mut checker = Checker::new(config, polls);
+    let first = checker.new_list();
+    checker.compare(first, &reflector, now);
+    while !bytes.is_empty() {
         let before = reflector.clone();
         let step = before.step();
-        let Ok(input) = Input::choose(&mut food, &step) else { return };
-        let random = food.arbitrary().unwrap_or(0) | u64::from(food.arbitrary::<u8>().unwrap_or(0)) << 56;
+        let Ok(input) = Input::choose(&mut bytes, &step) else { return };
+        let random = bytes.arbitrary().unwrap_or(0) | u64::from(bytes.arbitrary::<u8>().unwrap_or(0)) << 56;
         match input {
             Input::Pass(millis) => now = now + Duration::from_millis(millis.into()),
             Input::Deadline => now = now.max(before.deadline()),
             _ => {}
         }
         let due = now >= before.deadline();
-        let last = judge.token.clone();
+        let last = checker.token.clone();
         // Any advance of the clock past the deadline is the input "deadline".
         let effective = if matches!(input, Input::Pass(_)) && due { Input::Deadline } else { input };
         let verdict = feed(&mut reflector, input, last.as_deref(), now, random);
@@ -628,16 +633,16 @@ pub fn run(bytes: &[u8], cells: &mut Cells) {
             let setting = setting[usize::from(bits >> at & 1)];
             *cells.entry((setting, label(&before), effective.label())).or_default() += 1;
         }
-        match judge.judge(&step, effective, now, due) {
+        match checker.expected_after(&step, effective, now, due) {
             None => {
                 assert_eq!(reflector, before, "{input:?} responds to no request, but changed the reflector");
                 assert!(matches!(verdict, None | Some(EventVerdict::Ignore)));
             }
             Some((expected, want)) => {
                 assert_eq!(verdict.unwrap_or(EventVerdict::Ignore), expected, "{input:?}");
-                judge.compare(want, &reflector, now);
+                checker.compare(want, &reflector, now);
             }
         }
-        assert_eq!((reflector.version().get(), reflector.lists()), (judge.known, judge.lists));
+        assert_eq!((reflector.version().get(), reflector.lists()), (checker.known, checker.lists));
     }
 }

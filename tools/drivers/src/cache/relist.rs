@@ -49,8 +49,8 @@ enum Op {
     PassLong(u8),
     Follow,
     Read(u8),
-    Spoil(u8),
-    Mend(u8),
+    MakeUnreadable(u8),
+    MakeReadable(u8),
 }
 
 const KEYS: u8 = 8;
@@ -104,17 +104,17 @@ pub const fn tally() -> Happened {
 
 thread_local! {
     /// Selects the user function that panics on bad objects while the run future is polled.
-    static WRONG: Cell<u8> = const { Cell::new(SOUND) };
+    static PANICKING_FUNCTION: Cell<u8> = const { Cell::new(NONE) };
 }
 
-const SOUND: u8 = 0;
+const NONE: u8 = 0;
 const KEY: u8 = 1;
 const VERSION: u8 = 2;
 const IDENTITY: u8 = 3;
 const TRANSFORM: u8 = 4;
 
-fn ask(function: u8, object: &Object) {
-    if WRONG.get() == function && is_bad(object) {
+fn panic_if_selected(function: u8, object: &Object) {
+    if PANICKING_FUNCTION.get() == function && is_bad(object) {
         // `panic!` would run the hook, which prints each panic.
         resume_unwind(Box::new("a bad object"));
     }
@@ -124,19 +124,19 @@ const fn is_bad(object: &Object) -> bool {
     object.version % 7 == 3
 }
 
-const FRAGILE: Schema<u8, Object> = Schema::new(
+const PANICKING: Schema<u8, Object> = Schema::new(
     |object: &Object| {
-        ask(KEY, object);
+        panic_if_selected(KEY, object);
         object.key
     },
     |object| {
-        ask(VERSION, object);
+        panic_if_selected(VERSION, object);
         Version::new(object.version)
     },
 )
 .with_identity(|a, b| {
-    ask(IDENTITY, a);
-    ask(IDENTITY, b);
+    panic_if_selected(IDENTITY, a);
+    panic_if_selected(IDENTITY, b);
     a.uid == b.uid
 });
 
@@ -156,9 +156,9 @@ fn kind(number: u8) -> SourceErrorKind {
 
 /// A server with unreadable objects. A watch delivers the change of an unreadable object as a bookmark, and its deletion as a deletion.
 #[derive(Clone)]
-struct HardToRead {
+struct UnreadableSource {
     server: Server,
-    spoilt: Arc<Mutex<BTreeSet<u8>>>,
+    unreadable: Arc<Mutex<BTreeSet<u8>>>,
     /// Unreadable keys of the current list, with their identities.
     unread: Arc<Mutex<BTreeMap<u8, u64>>>,
     /// Keys with a deletion whose version could not be read. Such a deletion applies even where a server that replays events delivered it before.
@@ -166,19 +166,19 @@ struct HardToRead {
     /// Whether the source reorders events of several objects that it delivers together.
     reorders: bool,
     polls: bool,
-    seen: Arc<Seen>,
+    seen: Arc<SeenCases>,
 }
 
 /// The cases that occurred.
 #[derive(Default)]
-struct Seen {
+struct SeenCases {
     unread: AtomicBool,
     reordered: AtomicBool,
     expired: AtomicBool,
     bookmark: AtomicBool,
 }
 
-impl Seen {
+impl SeenCases {
     fn error(&self, error: &SourceError) {
         if error.kind() == EXPIRED {
             self.expired.store(true, Ordering::Relaxed);
@@ -186,40 +186,40 @@ impl Seen {
     }
 }
 
-impl HardToRead {
+impl UnreadableSource {
     /// Returns whether an object can be read; records unreadable objects.
     fn reads(&self, object: &Object) -> bool {
-        let spoilt = self.spoilt.lock().contains(&object.key);
-        if spoilt {
+        let unreadable = self.unreadable.lock().contains(&object.key);
+        if unreadable {
             self.unread.lock().insert(object.key, object.uid);
             self.seen.unread.store(true, Ordering::Relaxed);
         }
-        !spoilt
+        !unreadable
     }
 
     /// Makes unreadable objects readable, by writing them again.
-    fn mend(&self, which: impl Fn(&u8) -> bool) {
-        let (mended, spoilt): (BTreeSet<u8>, _) =
-            std::mem::take(&mut *self.spoilt.lock()).into_iter().partition(which);
-        *self.spoilt.lock() = spoilt;
-        let there = self.server.objects();
-        there
+    fn make_readable(&self, which: impl Fn(&u8) -> bool) {
+        let (readable, unreadable): (BTreeSet<u8>, _) =
+            std::mem::take(&mut *self.unreadable.lock()).into_iter().partition(which);
+        *self.unreadable.lock() = unreadable;
+        let objects = self.server.objects();
+        objects
             .iter()
-            .filter(|object| mended.contains(&object.key))
+            .filter(|object| readable.contains(&object.key))
             .for_each(|object| put(&self.server, object.key));
     }
 }
 
 type Message = Option<Result<WatchEvent<Object>, SourceError>>;
 
-struct HardToReadWatch<W> {
+struct UnreadableWatch<W> {
     watch: W,
-    source: HardToRead,
+    source: UnreadableSource,
     /// Events that were read from the watch and not returned yet.
     ready: VecDeque<Message>,
 }
 
-impl<W: WatchStream<Object = Object>> HardToReadWatch<W> {
+impl<W: WatchStream<Object = Object>> UnreadableWatch<W> {
     /// Converts an event to the form in which this source delivers it.
     fn read(&self, event: WatchEvent<Object>) -> WatchEvent<Object> {
         match event {
@@ -228,7 +228,7 @@ impl<W: WatchStream<Object = Object>> HardToReadWatch<W> {
             }
             WatchEvent::Deleted(object) => {
                 self.source.unread.lock().remove(&object.key);
-                if WRONG.get() == VERSION && is_bad(&object) {
+                if PANICKING_FUNCTION.get() == VERSION && is_bad(&object) {
                     self.source.ended.lock().insert(object.key);
                 }
                 WatchEvent::Deleted(object)
@@ -256,9 +256,9 @@ impl<W: WatchStream<Object = Object>> HardToReadWatch<W> {
     }
 }
 
-impl Source for HardToRead {
+impl Source for UnreadableSource {
     type Object = Object;
-    type Watch = HardToReadWatch<<Server as Source>::Watch>;
+    type Watch = UnreadableWatch<<Server as Source>::Watch>;
 
     async fn list(&self, request: ListRequest) -> Result<Page<Object>, SourceError> {
         if request.continuation.is_none() {
@@ -275,7 +275,7 @@ impl Source for HardToRead {
             self.unread.lock().clear();
         }
         let watch = self.server.watch(request).await.inspect_err(|error| self.seen.error(error))?;
-        Ok(HardToReadWatch { watch, source: self.clone(), ready: VecDeque::new() })
+        Ok(UnreadableWatch { watch, source: self.clone(), ready: VecDeque::new() })
     }
 
     fn is_polling(&self) -> bool {
@@ -287,15 +287,15 @@ impl Source for HardToRead {
     }
 }
 
-impl<W: WatchStream<Object = Object>> WatchStream for HardToReadWatch<W> {
+impl<W: WatchStream<Object = Object>> WatchStream for UnreadableWatch<W> {
     type Object = Object;
 
     async fn next(&mut self) -> Option<Result<WatchEvent<Object>, SourceError>> {
         let mut burst = Vec::new();
         poll_fn(|cx| {
             while self.ready.is_empty() {
-                let told = pin!(self.watch.next()).poll(cx);
-                match told {
+                let event = pin!(self.watch.next()).poll(cx);
+                match event {
                     Poll::Ready(Some(Ok(event))) => {
                         let event = self.read(event);
                         match event.object().is_some() && self.source.reorders {
@@ -325,7 +325,7 @@ impl<W: WatchStream<Object = Object>> WatchStream for HardToReadWatch<W> {
 
 /// The options of a subscription.
 #[derive(Clone, Copy)]
-struct Manner {
+struct SubscriptionOptions {
     /// The behaviour beyond the bound: no bound (`None`), a restart, or a disconnection, after which the test subscribes again.
     overflow: Option<OverflowPolicy>,
     /// Delivers only objects that pass the filter.
@@ -336,7 +336,7 @@ struct Manner {
     panics: bool,
 }
 
-impl Manner {
+impl SubscriptionOptions {
     fn new(bits: u8) -> Self {
         let overflow =
             [None, Some(OverflowPolicy::Restart), Some(OverflowPolicy::Disconnect)][usize::from(bits % 3)];
@@ -367,48 +367,48 @@ enum Changes {
 
 /// The state of a consumer, computed only from the changes.
 struct Follower {
-    manner: Manner,
+    options: SubscriptionOptions,
     changes: Changes,
     known: BTreeMap<u8, Object>,
 }
 
 impl Follower {
-    fn new(world: &World, manner: Manner) -> Self {
+    fn new(world: &World, options: SubscriptionOptions) -> Self {
         let mut builder = world.informer.subscription();
-        if manner.filtered || manner.panics {
+        if options.filtered || options.panics {
             let calls = AtomicU64::new(0);
             builder = builder.filter(move |object| {
-                if manner.panics && calls.fetch_add(1, Ordering::Relaxed) % 5 == 0 {
+                if options.panics && calls.fetch_add(1, Ordering::Relaxed) % 5 == 0 {
                     // `panic!` would run the hook, which prints each panic.
                     resume_unwind(Box::new("a bad day"));
                 }
-                !manner.filtered || manner.is_shown(object)
+                !options.filtered || options.is_shown(object)
             });
         }
-        if let Some(key) = manner.key {
+        if let Some(key) = options.key {
             builder = builder.for_key(key);
         }
-        let changes = match manner.overflow {
+        let changes = match options.overflow {
             None => Changes::Merged(builder.subscribe()),
             Some(overflow) => Changes::Bounded(builder.bounded(3.try_into().unwrap(), overflow)),
         };
-        Self { manner, changes, known: BTreeMap::new() }
+        Self { options, changes, known: BTreeMap::new() }
     }
 
     fn next(&mut self, world: &World) -> Option<Change<u8, Object>> {
         // Outside the run future, a panic of the identity function would be a panic of the consumer.
-        WRONG.set(SOUND);
+        PANICKING_FUNCTION.set(NONE);
         loop {
-            let told = catch_unwind(AssertUnwindSafe(|| match &mut self.changes {
+            let event = catch_unwind(AssertUnwindSafe(|| match &mut self.changes {
                 Changes::Merged(changes) => Ok(changes.try_next().map(SubscriptionEvent::Change)),
                 Changes::Bounded(changes) => changes.try_next(),
             }));
-            match told {
+            match event {
                 Ok(Ok(Some(SubscriptionEvent::Change(change)))) => return Some(change),
                 Ok(Ok(Some(SubscriptionEvent::Restarted))) => self.known.clear(),
                 Ok(Ok(None)) => return None,
-                Ok(Err(_)) => *self = Self::new(world, self.manner),
-                Err(_) => assert!(self.manner.panics),
+                Ok(Err(_)) => *self = Self::new(world, self.options),
+                Err(_) => assert!(self.options.panics),
             }
         }
     }
@@ -443,33 +443,33 @@ impl Follower {
 
 /// Runs the bytes. Panics if a store or a consumer does not converge. The counted cases are those of this sequence.
 pub fn run(bytes: &[u8], tally: &mut Happened) {
-    WRONG.set(SOUND);
-    let mut food = Unstructured::new(bytes);
-    let settings: u8 = food.arbitrary().unwrap_or(0);
+    PANICKING_FUNCTION.set(NONE);
+    let mut input = Unstructured::new(bytes);
+    let settings: u8 = input.arbitrary().unwrap_or(0);
     // The last byte is also decoded as an operation, so that older corpus files keep their meaning.
     let more = bytes.last().copied().unwrap_or(0);
-    let (wrong, frail) = ((more >> 1 & 7).saturating_sub(3), (more >> 4 & 3) % 3);
+    let (function, failing_index) = ((more >> 1 & 7).saturating_sub(3), (more >> 4 & 3) % 3);
     let (compares, reorders, polls) = (more & 64 != 0, more & 1 != 0, more & 128 != 0);
     tally
         .hit(["list: plain", "list: streaming", "list: paged", "list: streaming"][usize::from(settings & 3)]);
     tally.hit(if compares { "content: compared" } else { "content: as the version says" });
     tally.hit(if polls { "source: polls" } else { "source: holds watches" });
     let server = server();
-    let source = HardToRead {
+    let source = UnreadableSource {
         server: server.clone(),
-        spoilt: Arc::default(),
+        unreadable: Arc::default(),
         unread: Arc::default(),
         ended: Arc::default(),
         reorders,
         polls,
         seen: Arc::default(),
     };
-    let schema = if compares { FRAGILE.with_content_eq(|a, b| a == b) } else { FRAGILE };
+    let schema = if compares { PANICKING.with_content_eq(|a, b| a == b) } else { PANICKING };
     let mut builder = Informer::builder(schema, source.clone()).index(&BY_THIRD).transform(|object| {
-        ask(TRANSFORM, &object);
+        panic_if_selected(TRANSFORM, &object);
         object
     });
-    builder = match frail {
+    builder = match failing_index {
         0 => builder,
         1 => builder.index(&FAILS),
         _ => builder.index(&PANICS),
@@ -482,47 +482,47 @@ pub fn run(bytes: &[u8], tally: &mut Happened) {
     }
     let mut world = World::new(builder);
     let mut version = server.version();
-    let mut followers = vec![Follower::new(&world, Manner::new(0))];
+    let mut followers = vec![Follower::new(&world, SubscriptionOptions::new(0))];
     // The other options depend on the sequence.
-    let mut manners =
-        (1..=5_u8).map(|turn| Manner::new((settings >> 2).wrapping_mul(turn).wrapping_add(turn)));
-    followers.extend(manners.next().map(|manner| Follower::new(&world, manner)));
+    let mut more_options = (1..=5_u8)
+        .map(|number| SubscriptionOptions::new((settings >> 2).wrapping_mul(number).wrapping_add(number)));
+    followers.extend(more_options.next().map(|options| Follower::new(&world, options)));
     // The stored objects that have become unreadable, with their identities.
     let mut kept = BTreeMap::new();
-    let mut ever_spoilt = BTreeSet::new();
-    while !food.is_empty() {
-        let Ok(op) = food.arbitrary() else { break };
+    let mut ever_unreadable = BTreeSet::new();
+    while !input.is_empty() {
+        let Ok(op) = input.arbitrary() else { break };
         match op {
-            Op::Spoil(key) => {
-                ever_spoilt.insert(key % KEYS);
+            Op::MakeUnreadable(key) => {
+                ever_unreadable.insert(key % KEYS);
                 let known = world.stored().into_iter().find(|object| object.key == key % KEYS);
-                if source.spoilt.lock().insert(key % KEYS) {
+                if source.unreadable.lock().insert(key % KEYS) {
                     kept.extend(known.map(|object| (object.key, object.uid)));
                 }
             }
-            Op::Mend(key) => {
-                source.mend(|spoilt| *spoilt == key % KEYS);
+            Op::MakeReadable(key) => {
+                source.make_readable(|unreadable| *unreadable == key % KEYS);
                 kept.remove(&(key % KEYS));
             }
             Op::Delete(key) | Op::Recreate(key) => drop(kept.remove(&(key % KEYS))),
             _ => {}
         }
         tally_op(op, tally);
-        WRONG.set(wrong);
-        perform(op, &server, &mut world, &mut followers, &mut manners);
-        WRONG.set(wrong);
+        PANICKING_FUNCTION.set(function);
+        perform(op, &server, &mut world, &mut followers, &mut more_options);
+        PANICKING_FUNCTION.set(function);
         world.settle();
-        WRONG.set(SOUND);
+        PANICKING_FUNCTION.set(NONE);
         let before = std::mem::replace(&mut version, server.version());
         tally.hit_if(version < before, "restored");
         let failed = world.informer.store().index_errors().len();
-        tally.hit_if(failed > 0, if frail == 1 { "index: error" } else { "index: panic" });
+        tally.hit_if(failed > 0, if failing_index == 1 { "index: error" } else { "index: panic" });
         world.informer.store().check().unwrap();
         // The object was not deleted, so it stays in the store while it is unreadable.
-        let there = server.objects();
+        let objects = server.objects();
         let ended = std::mem::take(&mut *source.ended.lock());
         kept.retain(|key, uid| {
-            !ended.contains(key) && there.iter().any(|object| (object.key, object.uid) == (*key, *uid))
+            !ended.contains(key) && objects.iter().any(|object| (object.key, object.uid) == (*key, *uid))
         });
         let stored = world.stored();
         for (key, uid) in &kept {
@@ -532,22 +532,22 @@ pub fn run(bytes: &[u8], tally: &mut Happened) {
     }
     server.clear_faults();
     // Writes all objects that ever were unreadable: a restored server may return to a state that the watch could not read when it was delivered.
-    source.spoilt.lock().extend(ever_spoilt);
-    source.mend(|_| true);
-    if wrong != SOUND {
+    source.unreadable.lock().extend(ever_unreadable);
+    source.make_readable(|_| true);
+    if function != NONE {
         // The next list finds the objects that could not be read.
-        world.pass(Duration::from_secs(600));
+        world.advance(Duration::from_secs(600));
         server.break_watches(EXPIRED);
     }
     // The pause is longer than the sum of the longest wait, the timeout of a request and the timeout of a streaming list.
-    world.pass(Duration::from_secs(600));
+    world.advance(Duration::from_secs(600));
     let status = world.informer.status();
     assert_eq!((status.state, status.last_error), (InformerState::Watching, None));
     assert_eq!(world.stored(), server.objects());
     assert!(world.informer.is_synced());
-    indexed(&world, frail);
-    tally_end(&world, &source, wrong, frail, tally);
-    followers.iter().for_each(|follower| follower.manner.tally(tally));
+    indexed(&world, failing_index);
+    tally_end(&world, &source, function, failing_index, tally);
+    followers.iter().for_each(|follower| follower.options.tally(tally));
     // Writes one more change, which only the watch delivers.
     let relists = world.informer.status().relists;
     put(&server, 0);
@@ -560,23 +560,24 @@ pub fn run(bytes: &[u8], tally: &mut Happened) {
         follower.read(&world, usize::MAX);
         let known: Vec<Object> = follower.known.values().copied().collect();
         let mut shown = server.objects();
-        shown.retain(|object| follower.manner.is_shown(object));
+        shown.retain(|object| follower.options.is_shown(object));
         assert_eq!(known, shown, "the state of a consumer differs from the server's");
     }
 }
 
 /// Checks that the indexes agree with the objects.
-fn indexed(world: &World, frail: u8) {
+fn indexed(world: &World, failing_index: u8) {
     let (store, stored) = (world.informer.store(), world.stored());
     for third in 0..3 {
-        let there = stored.iter().filter(|object| object.version % 3 == third).count();
-        assert_eq!(store.by_index(&BY_THIRD, &third).unwrap().len(), there);
+        let objects = stored.iter().filter(|object| object.version % 3 == third).count();
+        assert_eq!(store.by_index(&BY_THIRD, &third).unwrap().len(), objects);
     }
     let mut failed: Vec<u8> = store.index_errors().iter().map(|(key, ..)| *key).collect();
     failed.sort_unstable();
-    let bad = stored.iter().filter(|object| frail > 0 && object.version % 5 == 0).map(|object| object.key);
+    let bad =
+        stored.iter().filter(|object| failing_index > 0 && object.version % 5 == 0).map(|object| object.key);
     assert_eq!(failed, bad.collect::<Vec<_>>());
-    for object in stored.iter().filter(|_| frail > 0) {
+    for object in stored.iter().filter(|_| failing_index > 0) {
         let found = store.by_index(&FAILS, &object.key).unwrap().len();
         assert_eq!(found, usize::from(object.version % 5 != 0));
     }
@@ -598,9 +599,15 @@ fn tally_op(op: Op, tally: &mut Happened) {
     tally.hit(name);
 }
 
-fn tally_end(world: &World, source: &HardToRead, wrong: u8, frail: u8, tally: &mut Happened) {
+fn tally_end(
+    world: &World,
+    source: &UnreadableSource,
+    function: u8,
+    failing_index: u8,
+    tally: &mut Happened,
+) {
     let status = world.informer.status();
-    let function = if status.panics > 0 { wrong } else { SOUND };
+    let function = if status.panics > 0 { function } else { NONE };
     tally.hit(
         [
             "function: sound",
@@ -611,7 +618,7 @@ fn tally_end(world: &World, source: &HardToRead, wrong: u8, frail: u8, tally: &m
         ][usize::from(function)],
     );
     let failed = tally.did("index: error") || tally.did("index: panic");
-    tally.hit_if(frail == 0 || !failed, "index: sound");
+    tally.hit_if(failing_index == 0 || !failed, "index: sound");
     tally.hit_if(status.stale_events > 0, "stale");
     tally.hit_if(status.relists > 0, "relist");
     let seen = |seen: &AtomicBool| seen.load(Ordering::Relaxed);
@@ -630,7 +637,7 @@ fn perform(
     server: &Server,
     world: &mut World,
     followers: &mut Vec<Follower>,
-    manners: &mut impl Iterator<Item = Manner>,
+    more_options: &mut impl Iterator<Item = SubscriptionOptions>,
 ) {
     match op {
         Op::Put(key) => put(server, key),
@@ -651,13 +658,13 @@ fn perform(
         Op::Endless => server.set_faults(|faults| faults.endless_streaming_list ^= true),
         Op::Repeats => server.set_faults(|faults| faults.repeated_events ^= true),
         Op::Pass(millis) => {
-            world.pass(Duration::from_millis(millis.into()));
+            world.advance(Duration::from_millis(millis.into()));
         }
         Op::PassLong(seconds) => {
-            world.pass(Duration::from_secs(seconds.into()));
+            world.advance(Duration::from_secs(seconds.into()));
         }
-        Op::Follow => followers.extend(manners.next().map(|manner| Follower::new(world, manner))),
-        Op::Spoil(_) | Op::Mend(_) => {}
+        Op::Follow => followers.extend(more_options.next().map(|options| Follower::new(world, options))),
+        Op::MakeUnreadable(_) | Op::MakeReadable(_) => {}
         Op::Read(most) => followers.iter_mut().for_each(|follower| follower.read(world, most.into())),
     }
 }

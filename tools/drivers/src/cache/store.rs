@@ -23,7 +23,9 @@ use testkit::oracle::store::{
     Consumer, OracleChange, OracleOutcome, OracleStage, OracleStep, OracleStore, OracleTransaction, Rules,
 };
 use testkit::oracle::subscription::{MergeCells, OracleSubscription};
-use testkit::store_op::{Bounds, Draft, Of, Question, Stamp, StoreOp, SubscriptionOp, Thing, View as Wanted};
+use testkit::store_op::{
+    Bounds, Draft, QueryParts, Selected, Stamp, StoreOp, SubscriptionOp, TestObject, View as Wanted,
+};
 use testkit::wakers::{Counting, poll_with};
 
 use crate::cache::selector::build;
@@ -34,20 +36,21 @@ thread_local! {
     static TRANSFORMED: Cell<u64> = const { Cell::new(0) };
 }
 
-const SCHEMA: Schema<u8, Thing> = Schema::new(|thing: &Thing| thing.key, |thing| Version::new(thing.version))
-    .with_identity(|a, b| a.uid == b.uid);
-const RULES: Rules<u8, Thing> =
+const SCHEMA: Schema<u8, TestObject> =
+    Schema::new(|thing: &TestObject| thing.key, |thing| Version::new(thing.version))
+        .with_identity(|a, b| a.uid == b.uid);
+const RULES: Rules<u8, TestObject> =
     Rules { key: |thing| thing.key, version: |thing| thing.version, same: |a, b| a.uid == b.uid };
 
-fn same_content(a: &Thing, b: &Thing) -> bool {
+fn same_content(a: &TestObject, b: &TestObject) -> bool {
     (a.rank, a.broken) == (b.rank, b.broken)
 }
 
-type View = Snapshot<u8, Thing>;
-type Oracle = OracleStore<u8, Thing>;
+type View = Snapshot<u8, TestObject>;
+type Oracle = OracleStore<u8, TestObject>;
 
 // One index of each kind; any of them may be added and removed.
-static BY_TAG: Index<Thing, u8> = Index::many("tag", |thing| {
+static BY_TAG: Index<TestObject, u8> = Index::many("tag", |thing| {
     ASKED.with_borrow_mut(|asked| {
         let serial = thing.serial as usize;
         asked.resize(asked.len().max(serial + 1), 0);
@@ -55,16 +58,16 @@ static BY_TAG: Index<Thing, u8> = Index::many("tag", |thing| {
     });
     tags(thing)
 });
-static BY_UID: Index<Thing, String> = Index::new("uid", |thing| thing.uid.to_string());
-static BY_FRAIL: Index<Thing, u8> = Index::fallible("frail", frail);
-static BY_SLOT: Index<Thing, (u8, u8)> = Index::new("slot", slot).unique();
-static BY_RANK: OrderedIndex<Thing, u8> = OrderedIndex::new("rank", |thing| thing.rank);
-static BY_PATH: OrderedIndex<Thing, String> = OrderedIndex::many("path", Thing::paths).unique();
-static BY_BRITTLE: OrderedIndex<Thing, u8> = OrderedIndex::many("brittle", brittle);
-static LABELS: LabelIndex<Thing> =
+static BY_UID: Index<TestObject, String> = Index::new("uid", |thing| thing.uid.to_string());
+static BY_FRAIL: Index<TestObject, u8> = Index::fallible("frail", frail);
+static BY_SLOT: Index<TestObject, (u8, u8)> = Index::new("slot", slot).unique();
+static BY_RANK: OrderedIndex<TestObject, u8> = OrderedIndex::new("rank", |thing| thing.rank);
+static BY_PATH: OrderedIndex<TestObject, String> = OrderedIndex::many("path", TestObject::paths).unique();
+static BY_BRITTLE: OrderedIndex<TestObject, u8> = OrderedIndex::many("brittle", brittle);
+static LABELS: LabelIndex<TestObject> =
     LabelIndex::new("labels", |thing, each| thing.labels.iter().for_each(|(key, value)| each(key, value)));
 /// An index with the name of another index and a different type.
-static BY_OTHER: Index<Thing, u8> = Index::new("uid", |thing| thing.uid);
+static BY_OTHER: Index<TestObject, u8> = Index::new("uid", |thing| thing.uid);
 
 const TAG: usize = 0;
 const UID: usize = 1;
@@ -79,32 +82,32 @@ const INDEXES: usize = 8;
 /// The indexes of the store.
 type Present = [bool; INDEXES];
 
-fn tags(thing: &Thing) -> Vec<u8> {
+fn tags(thing: &TestObject) -> Vec<u8> {
     thing.tags.clone()
 }
 
-fn uids(thing: &Thing) -> Vec<String> {
+fn uids(thing: &TestObject) -> Vec<String> {
     vec![thing.uid.to_string()]
 }
 
-fn slot(thing: &Thing) -> (u8, u8) {
+fn slot(thing: &TestObject) -> (u8, u8) {
     (thing.rank, thing.uid)
 }
 
-fn frail(thing: &Thing) -> Result<Vec<u8>, IndexError> {
+fn frail(thing: &TestObject) -> Result<Vec<u8>, IndexError> {
     if thing.broken { Err(IndexError::new("broken")) } else { Ok(tags(thing)) }
 }
 
 /// Panics if [`frail`] fails, without the panic hook, which would print each panic.
-fn brittle(thing: &Thing) -> Vec<u8> {
+fn brittle(thing: &TestObject) -> Vec<u8> {
     frail(thing).unwrap_or_else(|_| resume_unwind(Box::new("broken")))
 }
 
-fn solid(thing: &Thing) -> Vec<u8> {
+fn solid(thing: &TestObject) -> Vec<u8> {
     frail(thing).unwrap_or_default()
 }
 
-fn with_index(builder: StoreBuilder<u8, Thing>, index: usize) -> StoreBuilder<u8, Thing> {
+fn with_index(builder: StoreBuilder<u8, TestObject>, index: usize) -> StoreBuilder<u8, TestObject> {
     match index {
         TAG => builder.index(&BY_TAG),
         UID => builder.index(&BY_UID),
@@ -117,7 +120,7 @@ fn with_index(builder: StoreBuilder<u8, Thing>, index: usize) -> StoreBuilder<u8
     }
 }
 
-fn add_index(store: &mut Writer<u8, Thing>, index: usize) -> Result<(), DuplicateIndex> {
+fn add_index(store: &mut Writer<u8, TestObject>, index: usize) -> Result<(), DuplicateIndex> {
     match index {
         TAG => store.add_index(&BY_TAG),
         UID => store.add_index(&BY_UID),
@@ -130,7 +133,7 @@ fn add_index(store: &mut Writer<u8, Thing>, index: usize) -> Result<(), Duplicat
     }
 }
 
-fn remove_index(store: &mut Writer<u8, Thing>, index: usize) -> Result<(), MissingIndex> {
+fn remove_index(store: &mut Writer<u8, TestObject>, index: usize) -> Result<(), MissingIndex> {
     match index {
         TAG => store.remove_index(&BY_TAG),
         UID => store.remove_index(&BY_UID),
@@ -143,9 +146,9 @@ fn remove_index(store: &mut Writer<u8, Thing>, index: usize) -> Result<(), Missi
     }
 }
 
-fn slimmed(thing: Thing) -> Thing {
+fn slimmed(thing: TestObject) -> TestObject {
     TRANSFORMED.set(TRANSFORMED.get() + 1);
-    thing.slim()
+    thing.transform()
 }
 
 /// The cases that a test may require.
@@ -226,8 +229,8 @@ pub const fn tally() -> Happened {
 
 /// A subscription of either kind.
 enum Changes {
-    All(Subscription<u8, Thing>),
-    Bounded(BoundedSubscription<u8, Thing>),
+    All(Subscription<u8, TestObject>),
+    Bounded(BoundedSubscription<u8, TestObject>),
 }
 
 /// Evaluates `$then` with `$name` bound to the subscription, whatever its kind.
@@ -242,8 +245,8 @@ macro_rules! either {
 
 struct Reader {
     changes: Changes,
-    feed: OracleSubscription<u8, Thing>,
-    consumer: Consumer<u8, Thing>,
+    feed: OracleSubscription<u8, TestObject>,
+    consumer: Consumer<u8, TestObject>,
     view: Wanted,
     /// The index of the subscription was removed, or the subscription exceeded its bound: no further change is delivered.
     ended: bool,
@@ -254,7 +257,7 @@ struct Reader {
 }
 
 struct Waiter {
-    future: Pin<Box<WaitForVersion<u8, Thing>>>,
+    future: Pin<Box<WaitForVersion<u8, TestObject>>>,
     waker: Arc<Counting>,
     wanted: u64,
     ended: Option<Result<u64, WaitForError>>,
@@ -288,7 +291,7 @@ struct Copy {
 
 /// A store, the oracle, and all readers and consumers.
 struct World<'a> {
-    store: Writer<u8, Thing>,
+    store: Writer<u8, TestObject>,
     oracle: Oracle,
     present: Present,
     cells: &'a mut MergeCells,
@@ -307,7 +310,7 @@ struct World<'a> {
     serial: u64,
     writes: u64,
     /// The number of objects that arrived at the store; each is transformed if the store has a transformation.
-    came: u64,
+    arrived: u64,
     transforms: bool,
     /// How often the index of tags was added: an upper bound on its calls per object.
     tag_indexes: u64,
@@ -370,7 +373,7 @@ impl<'a> World<'a> {
         ASKED.with_borrow_mut(Vec::clear);
         TRANSFORMED.set(0);
         let oracle = match transforms {
-            true => OracleStore::with_transform(RULES, Thing::slim),
+            true => OracleStore::with_transform(RULES, TestObject::transform),
             false => OracleStore::new(RULES),
         };
         let oracle = if compares { oracle.comparing(same_content) } else { oracle };
@@ -392,15 +395,15 @@ impl<'a> World<'a> {
             latest: 1,
             serial: 0,
             writes: 0,
-            came: 0,
+            arrived: 0,
             transforms,
             tag_indexes: 1,
         }
     }
 
     /// Creates an object for a write to the store.
-    fn thing(&mut self, draft: Draft) -> Thing {
-        self.came += 1;
+    fn thing(&mut self, draft: Draft) -> TestObject {
+        self.arrived += 1;
         self.tally.hit_if(self.transforms, "transformed");
         draft.thing(&mut self.latest, &mut self.serial)
     }
@@ -413,20 +416,20 @@ impl<'a> World<'a> {
                 let event = if thing.serial % 2 == 0 { WatchEvent::Added } else { WatchEvent::Modified };
                 let outcome = self.store.apply(event(thing.clone()));
                 let (expected, step) = self.oracle.upsert(thing);
-                self.told(outcome, expected);
+                self.check_outcome(outcome, expected);
                 self.wrote(step);
             }
             StoreOp::Delete(draft) => {
                 let last = self.thing(draft);
                 let outcome = self.store.apply(WatchEvent::Deleted(last.clone()));
                 let (expected, step) = self.oracle.delete(&last.key.clone(), Some(last));
-                self.told(outcome, expected);
+                self.check_outcome(outcome, expected);
                 self.wrote(step);
             }
             StoreOp::Forget(key) => {
                 let outcome = self.store.delete(&key.0, None);
                 let (expected, step) = self.oracle.delete(&key.0, None);
-                self.told(outcome, expected);
+                self.check_outcome(outcome, expected);
                 self.wrote(step);
             }
             StoreOp::Bookmark(stamp) => {
@@ -479,7 +482,7 @@ impl<'a> World<'a> {
                 let index = usize::from(index) % INDEXES;
                 assert_eq!(remove_index(&mut self.store, index).is_ok(), self.present[index]);
                 if index == TAG && self.present[TAG] {
-                    self.end_of_tags();
+                    self.end_tag_subscriptions();
                 }
                 self.tally.hit_if(!self.present[index], "index not there");
                 self.present[index] = false;
@@ -549,7 +552,7 @@ impl<'a> World<'a> {
                 for waiter in self.waiters.iter_mut().filter(|waiter| waiter.ended.is_none()) {
                     waiter.ended = Some(Err(WaitForError::Closed));
                 }
-                self.readers.iter_mut().for_each(Reader::heard_the_end);
+                self.readers.iter_mut().for_each(Reader::check_woken_at_end);
                 self.closed = true;
             }
         }
@@ -560,7 +563,7 @@ impl<'a> World<'a> {
         objects.retain(|(_, thing)| view.of.is_of(thing));
         let mut feed = OracleSubscription::new(RULES.same, objects, self.oracle.listed);
         let mut builder = self.store.subscription();
-        if let Of::Key(key) = view.of {
+        if let Selected::Key(key) = view.of {
             builder = builder.for_key(key.0);
         }
         if let Some(tag) = view.of.tag() {
@@ -590,11 +593,11 @@ impl<'a> World<'a> {
     }
 
     /// Ends the subscriptions by tag: their index was removed, so they cover no object.
-    fn end_of_tags(&mut self) {
+    fn end_tag_subscriptions(&mut self) {
         for reader in self.readers.iter_mut().filter(|reader| reader.view.of.tag().is_some()) {
             self.tally.hit_if(!self.closed && !reader.ended, "index of a subscription removed");
             if !self.closed && !reader.ended {
-                reader.heard_the_end();
+                reader.check_woken_at_end();
             }
             reader.ended = true;
         }
@@ -605,7 +608,7 @@ impl<'a> World<'a> {
         self.clock.now().since(Nanos::ZERO).as_secs()
     }
 
-    fn told(&mut self, outcome: WriteOutcome, expected: OracleOutcome) {
+    fn check_outcome(&mut self, outcome: WriteOutcome, expected: OracleOutcome) {
         let (expected, name) = match expected {
             OracleOutcome::Added => (WriteOutcome::Added, "added"),
             OracleOutcome::Updated => (WriteOutcome::Updated, "updated"),
@@ -619,13 +622,13 @@ impl<'a> World<'a> {
     }
 
     /// Publishes the list at a version, or discards it.
-    fn relist(&mut self, version: Option<u64>) -> (Vec<Change<u8, Thing>>, OracleStage<u8, Thing>) {
+    fn relist(&mut self, version: Option<u64>) -> (Vec<Change<u8, TestObject>>, OracleStage<u8, TestObject>) {
         let mut oracle = OracleStage::new(&self.oracle);
         let mut list = self.store.relist();
         for step in std::mem::take(&mut self.list) {
             match step {
                 ListStep::Insert(draft) => {
-                    self.came += 1;
+                    self.arrived += 1;
                     self.tally.hit_if(self.transforms, "transformed");
                     let thing = draft.thing(&mut self.latest, &mut self.serial);
                     list.insert(thing.clone());
@@ -638,7 +641,7 @@ impl<'a> World<'a> {
                     self.tally.hit_if(oracle.len() < listed, "taken off the list");
                 }
                 ListStep::KeepStored(bits) => {
-                    let kept = |thing: &Thing| bits >> (thing.key % 8) & 1 == 1;
+                    let kept = |thing: &TestObject| bits >> (thing.key % 8) & 1 == 1;
                     let mut asked = Vec::new();
                     list.keep_stored(|thing| {
                         asked.push((thing.key, thing.clone()));
@@ -656,7 +659,7 @@ impl<'a> World<'a> {
     }
 
     /// Commits the transaction, or discards it.
-    fn transact(&mut self, commit: bool) -> (Vec<Change<u8, Thing>>, OracleTransaction<u8, Thing>) {
+    fn transact(&mut self, commit: bool) -> (Vec<Change<u8, TestObject>>, OracleTransaction<u8, TestObject>) {
         let mut oracle = OracleTransaction::default();
         let mut writes = Vec::new();
         for step in std::mem::take(&mut self.transaction) {
@@ -668,7 +671,7 @@ impl<'a> World<'a> {
                 }
                 TransactionStep::Delete(draft, known) => {
                     let last = self.thing(draft);
-                    self.came -= u64::from(!known);
+                    self.arrived -= u64::from(!known);
                     let (key, last) = (last.key, known.then_some(last));
                     oracle.delete(&self.oracle, key, last.clone());
                     writes.push(Err((key, last)));
@@ -715,18 +718,23 @@ impl<'a> World<'a> {
     }
 
     /// The objects in the store's order, unless it is closed.
-    fn objects(&self) -> Option<Vec<(u8, Thing)>> {
+    fn objects(&self) -> Option<Vec<(u8, TestObject)>> {
         (!self.closed).then(|| contents(&self.store))
     }
 
-    fn replaced(&mut self, changes: Vec<Change<u8, Thing>>, stage: OracleStage<u8, Thing>, version: u64) {
+    fn replaced(
+        &mut self,
+        changes: Vec<Change<u8, TestObject>>,
+        stage: OracleStage<u8, TestObject>,
+        version: u64,
+    ) {
         let (before, first) = (self.oracle.version, !self.oracle.listed);
         let listed = stage.len();
         let mut steps = stage.publish(&mut self.oracle, version);
         let changes: Vec<_> = changes.into_iter().map(plain).collect();
         // The order of deletions is not guaranteed.
         let place =
-            |step: &OracleStep<u8, Thing>| changes.iter().position(|change| change.key() == step.key());
+            |step: &OracleStep<u8, TestObject>| changes.iter().position(|change| change.key() == step.key());
         let deleted = steps.iter().take_while(|step| matches!(step, OracleStep::Deleted { .. })).count();
         steps[..deleted].sort_by_key(place);
         assert_eq!(changes, diff(&steps));
@@ -750,7 +758,7 @@ impl<'a> World<'a> {
         }
     }
 
-    fn wrote(&mut self, steps: impl IntoIterator<Item = OracleStep<u8, Thing>>) {
+    fn wrote(&mut self, steps: impl IntoIterator<Item = OracleStep<u8, TestObject>>) {
         self.writes += 1;
         if !self.closed {
             for step in steps {
@@ -760,7 +768,7 @@ impl<'a> World<'a> {
                         self.cells.narrowed(&step, |thing| of.is_of(thing));
                     }
                     let step = step.narrowed(|thing| of.is_of(thing));
-                    step.iter().for_each(|step| reader.feed.heard(step, self.cells));
+                    step.iter().for_each(|step| reader.feed.record(step, self.cells));
                 }
             }
             let readers = self.readers.iter_mut().filter(|reader| !reader.ended);
@@ -778,7 +786,7 @@ impl<'a> World<'a> {
         compare(&self.store.snapshot(), &self.oracle, &self.present, self.tally);
         let most = ASKED.with_borrow(|asked| asked.iter().copied().max().unwrap_or(0));
         assert!(most <= self.tag_indexes, "an index function ran twice for an object");
-        assert_eq!(TRANSFORMED.get(), if self.transforms { self.came } else { 0 });
+        assert_eq!(TRANSFORMED.get(), if self.transforms { self.arrived } else { 0 });
         let held = self.store.retained_snapshots();
         let holders = self.copies.len() + self.readers.len();
         assert!(held.states <= holders, "{held:?} by {holders}");
@@ -857,12 +865,12 @@ impl<'a> World<'a> {
 }
 
 impl Reader {
-    fn new(changes: Changes, feed: OracleSubscription<u8, Thing>, view: Wanted) -> Self {
+    fn new(changes: Changes, feed: OracleSubscription<u8, TestObject>, view: Wanted) -> Self {
         let consumer = Consumer::new(RULES.same);
         Self { changes, feed, consumer, view, ended: false, disconnected: false, waiting: None }
     }
 
-    fn heard_the_end(&mut self) {
+    fn check_woken_at_end(&mut self) {
         if let Some(waker) = self.waiting.take() {
             assert_eq!(waker.wakes(), 1, "the end of the subscription did not wake its subscriber");
         }
@@ -873,9 +881,9 @@ impl Reader {
     fn take(
         &mut self,
         cells: &mut MergeCells,
-        objects: Option<&[(u8, Thing)]>,
+        objects: Option<&[(u8, TestObject)]>,
         now: u64,
-        again: impl FnOnce() -> (Vec<(u8, Thing)>, bool),
+        again: impl FnOnce() -> (Vec<(u8, TestObject)>, bool),
     ) -> bool {
         let of = self.view.of;
         let objects = objects
@@ -930,23 +938,25 @@ impl Reader {
         false
     }
 
-    fn try_next(&mut self) -> Option<Change<u8, Thing>> {
+    fn try_next(&mut self) -> Option<Change<u8, TestObject>> {
         match &mut self.changes {
             Changes::All(changes) => changes.try_next(),
             Changes::Bounded(changes) => changes.try_next().unwrap().map(change),
         }
     }
 
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Change<u8, Thing>>> {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Change<u8, TestObject>>> {
         match &mut self.changes {
             Changes::All(changes) => changes.poll_next(cx),
-            Changes::Bounded(changes) => changes.poll_next(cx).map(|told| told.unwrap().map(change)),
+            Changes::Bounded(changes) => {
+                changes.poll_next(cx).map(|check_outcome| check_outcome.unwrap().map(change))
+            }
         }
     }
 }
 
-fn change(told: SubscriptionEvent<u8, Thing>) -> Change<u8, Thing> {
-    match told {
+fn change(check_outcome: SubscriptionEvent<u8, TestObject>) -> Change<u8, TestObject> {
+    match check_outcome {
         SubscriptionEvent::Change(change) => change,
         SubscriptionEvent::Restarted => panic!("the subscription restarted below its bound"),
     }
@@ -963,8 +973,8 @@ impl Waiter {
     }
 }
 
-fn contents(store: &Store<u8, Thing>) -> Vec<(u8, Thing)> {
-    store.snapshot().iter().map(|(key, thing)| (*key, Thing::clone(thing))).collect()
+fn contents(store: &Store<u8, TestObject>) -> Vec<(u8, TestObject)> {
+    store.snapshot().iter().map(|(key, thing)| (*key, TestObject::clone(thing))).collect()
 }
 
 fn pick(readers: &mut [Reader], at: u8) -> Option<&mut Reader> {
@@ -973,10 +983,10 @@ fn pick(readers: &mut [Reader], at: u8) -> Option<&mut Reader> {
 }
 
 /// A change with copies of its objects.
-fn plain(change: Change<u8, Thing>) -> OracleChange<u8, Thing> {
+fn plain(change: Change<u8, TestObject>) -> OracleChange<u8, TestObject> {
     let key = *change.key();
-    let object = Thing::clone(change.object());
-    let old = change.old().map(|old| Thing::clone(old));
+    let object = TestObject::clone(change.object());
+    let old = change.old().map(|old| TestObject::clone(old));
     match (change.kind(), old) {
         (ChangeKind::Updated, Some(old)) => OracleChange::Updated { key, old, new: object },
         (ChangeKind::Replaced, Some(last)) => OracleChange::Replaced { key, last, new: object },
@@ -987,7 +997,7 @@ fn plain(change: Change<u8, Thing>) -> OracleChange<u8, Thing> {
 }
 
 /// The changes of a relist, deletions first.
-fn diff(steps: &[OracleStep<u8, Thing>]) -> Vec<OracleChange<u8, Thing>> {
+fn diff(steps: &[OracleStep<u8, TestObject>]) -> Vec<OracleChange<u8, TestObject>> {
     let (mut deleted, mut changed) = (Vec::new(), Vec::new());
     for step in steps.iter().cloned() {
         match step {
@@ -1009,12 +1019,12 @@ fn diff(steps: &[OracleStep<u8, Thing>]) -> Vec<OracleChange<u8, Thing>> {
 
 /// All parts of a query, and a selector of the crate's type.
 struct Asked {
-    question: Question,
+    question: QueryParts,
     selector: Selector,
 }
 
 impl Asked {
-    fn new(question: Question) -> Self {
+    fn new(question: QueryParts) -> Self {
         let selector = build(&question.selector);
         Self { question, selector }
     }
@@ -1022,7 +1032,7 @@ impl Asked {
     fn of(&self, view: &View, oracle: &Oracle, present: &Present, tally: &mut Happened) {
         self.labels(view, oracle, present, tally);
         self.several(view, oracle, present, tally);
-        let Question { ranks, paths, prefix, tag, .. } = &self.question;
+        let QueryParts { ranks, paths, prefix, tag, .. } = &self.question;
         let found = in_order(
             present[RANK],
             || view.range(&BY_RANK, *ranks),
@@ -1045,7 +1055,7 @@ impl Asked {
             present[PATH],
             || view.range::<_, str, _>(&BY_PATH, *paths),
             oracle,
-            Thing::paths,
+            TestObject::paths,
             |path| {
                 let paths: (Bound<&str>, Bound<&str>) = *paths;
                 RangeBounds::<str>::contains(&paths, path.as_str())
@@ -1055,7 +1065,7 @@ impl Asked {
             present[PATH],
             || view.prefix(&BY_PATH, prefix),
             oracle,
-            Thing::paths,
+            TestObject::paths,
             |path| path.starts_with(prefix),
         );
         tally.hit_if(present[PATH] && found > 0, "found by prefix");
@@ -1072,7 +1082,7 @@ impl Asked {
         let expected = oracle.which(|thing| self.question.selector.matches(&thing.labels));
         assert_eq!(sorted(found.iter().map(|thing| &thing.key)), expected, "{}", self.selector);
         tally.hit(if expected.is_empty() { "not found by label" } else { "found by label" });
-        let matching = |thing: &Thing| {
+        let matching = |thing: &TestObject| {
             self.selector
                 .matches(|key| thing.labels.iter().find(|label| label.0 == key).map(|label| label.1.as_str()))
         };
@@ -1081,10 +1091,10 @@ impl Asked {
 
     /// Compares a query of up to six conditions, each of which may be missing.
     fn several(&self, view: &View, oracle: &Oracle, present: &Present, tally: &mut Happened) {
-        let Question { selector, conditions, tag, other, prefix, .. } = &self.question;
+        let QueryParts { selector, conditions, tag, other, prefix, .. } = &self.question;
         let has = |bit: u8| conditions & (1 << bit) != 0;
         let uid = (tag % 2).to_string();
-        let query = || -> Result<Query<'_, u8, Thing>, MissingIndex> {
+        let query = || -> Result<Query<'_, u8, TestObject>, MissingIndex> {
             let mut query = view.query();
             if has(0) {
                 query = query.by_index(&BY_TAG, tag)?;
@@ -1128,9 +1138,9 @@ impl Asked {
 /// Compares a range of an ordered index with the oracle, forwards and backwards: values in order, each with its objects. Returns the number of values.
 fn in_order<'v, IK: Ord + Clone + Debug + 'static>(
     there: bool,
-    range: impl Fn() -> Result<RangeIter<'v, u8, Thing, IK>, MissingIndex>,
+    range: impl Fn() -> Result<RangeIter<'v, u8, TestObject, IK>, MissingIndex>,
     oracle: &Oracle,
-    values: impl Fn(&Thing) -> Vec<IK>,
+    values: impl Fn(&TestObject) -> Vec<IK>,
     within: impl Fn(&IK) -> bool,
 ) -> usize {
     let (forwards, backwards) = (range(), range());
@@ -1146,7 +1156,7 @@ fn in_order<'v, IK: Ord + Clone + Debug + 'static>(
 }
 
 /// Groups the entries of equal values and sorts the keys of each group.
-fn grouped<IK: PartialEq + Clone + 'static>(range: RangeIter<'_, u8, Thing, IK>) -> Vec<(IK, Vec<u8>)> {
+fn grouped<IK: PartialEq + Clone + 'static>(range: RangeIter<'_, u8, TestObject, IK>) -> Vec<(IK, Vec<u8>)> {
     let mut groups: Vec<(IK, Vec<u8>)> = Vec::new();
     for (value, thing) in range {
         match groups.last_mut().filter(|(last, _)| last == value) {
@@ -1186,7 +1196,7 @@ fn compare(view: &View, oracle: &Oracle, present: &Present, tally: &mut Happened
     same(present[FRAIL], view, oracle, &BY_FRAIL, solid);
     same_unique(present[SLOT], view, oracle, &BY_SLOT, |thing| vec![slot(thing)], tally);
     same(present[RANK], view, oracle, &BY_RANK, |thing| vec![thing.rank]);
-    same_unique(present[PATH], view, oracle, &BY_PATH, Thing::paths, tally);
+    same_unique(present[PATH], view, oracle, &BY_PATH, TestObject::paths, tally);
     same(present[BRITTLE], view, oracle, &BY_BRITTLE, solid);
     in_order(
         present[RANK],
@@ -1195,7 +1205,7 @@ fn compare(view: &View, oracle: &Oracle, present: &Present, tally: &mut Happened
         |thing| vec![thing.rank],
         |_| true,
     );
-    in_order(present[PATH], || view.range::<_, str, _>(&BY_PATH, ..), oracle, Thing::paths, |_| true);
+    in_order(present[PATH], || view.range::<_, str, _>(&BY_PATH, ..), oracle, TestObject::paths, |_| true);
     assert_eq!(view.select(&LABELS, &Selector::everything()).is_ok(), present[LABEL]);
     assert!(
         view.by_index(&BY_OTHER, &0).is_err(),
@@ -1217,8 +1227,8 @@ fn same<IK: Ord + Hash + Clone + Debug + 'static>(
     there: bool,
     view: &View,
     oracle: &Oracle,
-    index: &Index<Thing, IK>,
-    values: impl Fn(&Thing) -> Vec<IK>,
+    index: &Index<TestObject, IK>,
+    values: impl Fn(&TestObject) -> Vec<IK>,
 ) {
     assert_eq!(same_values(there, view, oracle, index, values), 0);
 }
@@ -1228,14 +1238,14 @@ fn same_unique<IK: Ord + Hash + Clone + Debug + 'static>(
     there: bool,
     view: &View,
     oracle: &Oracle,
-    index: &Index<Thing, IK>,
-    values: impl Fn(&Thing) -> Vec<IK>,
+    index: &Index<TestObject, IK>,
+    values: impl Fn(&TestObject) -> Vec<IK>,
     tally: &mut Happened,
 ) {
     let violated = oracle.by_values(&values, |_| true).iter().filter(|(_, keys)| keys.len() > 1).count();
-    let told = same_values(there, view, oracle, index, values);
-    assert_eq!(told, if there { violated } else { 0 });
-    tally.hit_if(told > 0, "violation");
+    let check_outcome = same_values(there, view, oracle, index, values);
+    assert_eq!(check_outcome, if there { violated } else { 0 });
+    tally.hit_if(check_outcome > 0, "violation");
 }
 
 /// Compares every value and its objects with the oracle. Returns the number of violations that the index reports.
@@ -1243,17 +1253,20 @@ fn same_values<IK: Ord + Hash + Clone + Debug + 'static>(
     there: bool,
     view: &View,
     oracle: &Oracle,
-    index: &Index<Thing, IK>,
-    values: impl Fn(&Thing) -> Vec<IK>,
+    index: &Index<TestObject, IK>,
+    values: impl Fn(&TestObject) -> Vec<IK>,
 ) -> usize {
-    let told = view.index_values(index);
-    assert_eq!(told.is_ok(), there);
+    let check_outcome = view.index_values(index);
+    assert_eq!(check_outcome.is_ok(), there);
     assert_eq!(view.unique_violations(index).is_ok(), there);
-    let Ok(told) = told else { return 0 };
-    let mut told: Vec<_> = told.map(|(value, count)| (value.clone(), count)).collect();
-    told.sort();
+    let Ok(check_outcome) = check_outcome else { return 0 };
+    let mut check_outcome: Vec<_> = check_outcome.map(|(value, count)| (value.clone(), count)).collect();
+    check_outcome.sort();
     let expected = oracle.by_values(values, |_| true);
-    assert_eq!(told, expected.iter().map(|(value, keys)| (value.clone(), keys.len())).collect::<Vec<_>>());
+    assert_eq!(
+        check_outcome,
+        expected.iter().map(|(value, keys)| (value.clone(), keys.len())).collect::<Vec<_>>()
+    );
     for (value, keys) in &expected {
         assert_eq!(sorted(view.keys_by_index(index, value).unwrap()), *keys);
         assert_eq!(sorted(view.by_index(index, value).unwrap().map(|thing| &thing.key)), *keys);

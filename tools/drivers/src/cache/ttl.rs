@@ -128,18 +128,18 @@ pub const fn tally() -> Happened {
 /// The reference implementation: a list of the objects in memory, each with the time of its write and its time to live.
 #[derive(Clone, Debug, Default)]
 struct Oracle {
-    lives: Vec<Life>,
+    entries: Vec<Entry>,
     now: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Life {
+struct Entry {
     object: Object,
     written: u64,
     ttl: Option<u64>,
 }
 
-impl Life {
+impl Entry {
     /// The last instant at which the object is visible. A deadline beyond the largest time never passes.
     fn end(&self) -> Option<u64> {
         self.written.checked_add(self.ttl?).filter(|end| *end != u64::MAX)
@@ -148,58 +148,58 @@ impl Life {
 
 impl Oracle {
     /// Returns true if the age of the object does not exceed its time to live.
-    fn is_alive(&self, life: &Life) -> bool {
-        life.end().is_none_or(|end| self.now <= end)
+    fn is_alive(&self, entry: &Entry) -> bool {
+        entry.end().is_none_or(|end| self.now <= end)
     }
 
     /// The visible objects by key.
     fn alive(&self) -> Vec<Object> {
         let mut alive: Vec<_> =
-            self.lives.iter().filter(|life| self.is_alive(life)).map(|life| life.object).collect();
+            self.entries.iter().filter(|entry| self.is_alive(entry)).map(|entry| entry.object).collect();
         alive.sort_unstable_by_key(|object| object.id);
         alive
     }
 
     fn position(&self, id: u8) -> Option<usize> {
-        self.lives.iter().position(|life| life.object.id == id)
+        self.entries.iter().position(|entry| entry.object.id == id)
     }
 
     /// Checks and applies a reported change. `meant` has the keys that the operation may delete before they expire.
-    fn hear(&mut self, kind: &Told, meant: &[u8], ttl: Option<u64>) {
+    fn record(&mut self, kind: &Delta, meant: &[u8], ttl: Option<u64>) {
         match kind {
-            Told::Deleted(last) => {
+            Delta::Deleted(last) => {
                 let at = self.position(last.id).expect("a deleted object is in memory");
-                let life = self.lives.remove(at);
-                assert_eq!(life.object, *last);
-                assert!(!self.is_alive(&life) || meant.contains(&last.id), "{last:?} has not expired");
+                let entry = self.entries.remove(at);
+                assert_eq!(entry.object, *last);
+                assert!(!self.is_alive(&entry) || meant.contains(&last.id), "{last:?} has not expired");
             }
-            Told::Added(new) => {
+            Delta::Added(new) => {
                 assert_eq!(self.position(new.id), None, "an object in memory was added");
-                self.lives.push(Life { object: *new, written: self.now, ttl });
+                self.entries.push(Entry { object: *new, written: self.now, ttl });
             }
-            Told::Updated(old, new) => {
+            Delta::Updated(old, new) => {
                 let at = self.position(old.id).expect("an updated object is in memory");
-                assert!(self.is_alive(&self.lives[at]), "an expired object was updated");
-                assert_eq!(self.lives[at].object, *old);
-                self.lives[at] = Life { object: *new, written: self.now, ttl };
+                assert!(self.is_alive(&self.entries[at]), "an expired object was updated");
+                assert_eq!(self.entries[at].object, *old);
+                self.entries[at] = Entry { object: *new, written: self.now, ttl };
             }
         }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
+enum Delta {
     Added(Object),
     Updated(Object, Object),
     Deleted(Object),
 }
 
-fn told(change: &Change<u8, TtlEntry<Object>>) -> Told {
+fn delta(change: &Change<u8, TtlEntry<Object>>) -> Delta {
     let plain = |entry: &TtlEntry<Object>| **entry.object();
     match (change.old(), change.new()) {
-        (None, Some(new)) => Told::Added(plain(new)),
-        (Some(old), Some(new)) => Told::Updated(plain(old), plain(new)),
-        (_, None) => Told::Deleted(plain(change.object())),
+        (None, Some(new)) => Delta::Added(plain(new)),
+        (Some(old), Some(new)) => Delta::Updated(plain(old), plain(new)),
+        (_, None) => Delta::Deleted(plain(change.object())),
     }
 }
 
@@ -241,7 +241,7 @@ struct World<'a> {
     store: Objects,
     clock: ManualClock,
     oracle: Oracle,
-    heard: mpsc::Receiver<Told>,
+    recorded: mpsc::Receiver<Delta>,
     views: Vec<(View, Vec<Object>)>,
     /// A consumer and its objects.
     reader: Option<(Changes, BTreeMap<u8, Object>)>,
@@ -252,10 +252,10 @@ struct World<'a> {
 /// Runs the operations decoded from the bytes, at most 200.
 pub fn run(bytes: &[u8], tally: &mut Happened) {
     let (store, clock) = store();
-    let (tell, heard) = mpsc::channel();
-    let _observer = store.observe(move |change| tell.send(told(change)).unwrap());
+    let (send, recorded) = mpsc::channel();
+    let _observer = store.observe(move |change| send.send(delta(change)).unwrap());
     let (oracle, views) = (Oracle::default(), Vec::new());
-    let mut world = World { store, clock, oracle, heard, views, reader: None, serial: 0, tally };
+    let mut world = World { store, clock, oracle, recorded, views, reader: None, serial: 0, tally };
     let mut bytes = Unstructured::new(bytes);
     for _ in 0..200 {
         if bytes.is_empty() {
@@ -275,16 +275,16 @@ impl World<'_> {
     }
 
     /// Checks and applies the changes reported since the last call.
-    fn hear(&mut self, meant: &[u8], ttl: impl Fn(u8) -> Option<u64>) -> Vec<Told> {
-        let heard: Vec<_> = self.heard.try_iter().collect();
-        for told in &heard {
-            let tag = match told {
-                Told::Added(new) | Told::Updated(_, new) => new.tag,
-                Told::Deleted(_) => 0,
+    fn record(&mut self, meant: &[u8], ttl: impl Fn(u8) -> Option<u64>) -> Vec<Delta> {
+        let recorded: Vec<_> = self.recorded.try_iter().collect();
+        for delta in &recorded {
+            let tag = match delta {
+                Delta::Added(new) | Delta::Updated(_, new) => new.tag,
+                Delta::Deleted(_) => 0,
             };
-            self.oracle.hear(told, meant, ttl(tag));
+            self.oracle.record(delta, meant, ttl(tag));
         }
-        heard
+        recorded
     }
 
     fn there(&self, id: u8) -> Option<Object> {
@@ -305,11 +305,11 @@ impl World<'_> {
             Op::Delete { id } => self.delete(id % IDS),
             Op::Replace { list } => self.replace(list),
             Op::Sweep => {
-                let swept: Vec<_> = self.store.evict_expired().iter().map(told).collect();
-                assert_eq!(self.hear(&[], policy), swept);
+                let swept: Vec<_> = self.store.evict_expired().iter().map(delta).collect();
+                assert_eq!(self.record(&[], policy), swept);
                 self.tally.hit(if swept.is_empty() { "nothing to sweep" } else { "swept" });
                 assert!(
-                    self.oracle.lives.iter().all(|life| self.oracle.is_alive(life)),
+                    self.oracle.entries.iter().all(|entry| self.oracle.is_alive(entry)),
                     "an expired object was not swept"
                 );
             }
@@ -320,9 +320,9 @@ impl World<'_> {
             Op::DropSnapshots => self.views.clear(),
             Op::Subscribe => {
                 let subscription = self.store.subscribe();
-                self.hear(&[], policy);
+                self.record(&[], policy);
                 assert!(
-                    self.oracle.lives.iter().all(|life| self.oracle.is_alive(life)),
+                    self.oracle.entries.iter().all(|entry| self.oracle.is_alive(entry)),
                     "subscribing did not sweep expired objects"
                 );
                 self.reader = Some((subscription, BTreeMap::new()));
@@ -338,7 +338,7 @@ impl World<'_> {
                 if let Some(next) = self.store.next_expiry() {
                     self.clock.set(Nanos::new(next.get() - u64::from(before)));
                     let now = self.clock.now().get();
-                    let last = self.oracle.lives.iter().any(|life| life.end() == Some(now));
+                    let last = self.oracle.entries.iter().any(|entry| entry.end() == Some(now));
                     self.tally.hit_if(last, "alive at its deadline");
                 }
             }
@@ -362,24 +362,24 @@ impl World<'_> {
         let (there, in_memory) = (self.there(object.id), self.oracle.position(object.id));
         let outcome = write(&self.store);
         assert_eq!(outcome, if there.is_some() { WriteOutcome::Updated } else { WriteOutcome::Added });
-        let lives = ttl(object.tag);
-        let heard = self.hear(&[], ttl);
-        let swept = heard.iter().filter(|told| matches!(told, Told::Deleted(_))).count();
+        let entries = ttl(object.tag);
+        let recorded = self.record(&[], ttl);
+        let swept = recorded.iter().filter(|delta| matches!(delta, Delta::Deleted(_))).count();
         let expired = usize::from(there.is_none() && in_memory.is_some());
         assert!(swept <= 2 + expired, "a write swept more than two other objects");
         let tally = &mut self.tally;
         tally.hit(if there.is_some() { "updated" } else { "added" });
         tally.hit_if(expired > 0, "added where something had expired");
         tally.hit_if(swept > expired, "swept by a write");
-        tally.hit_if(lives == Some(0), "lives for no time");
-        tally.hit_if(lives.is_none(), "lives for ever");
+        tally.hit_if(entries == Some(0), "lives for no time");
+        tally.hit_if(entries.is_none(), "lives for ever");
     }
 
     fn delete(&mut self, id: u8) {
         let (there, in_memory) = (self.there(id), self.oracle.position(id));
         assert_eq!(self.store.delete(&id).as_deref().copied(), there);
-        let heard = self.hear(&[id], policy);
-        assert!(there.is_none_or(|there| heard.contains(&Told::Deleted(there))));
+        let recorded = self.record(&[id], policy);
+        assert!(there.is_none_or(|there| recorded.contains(&Delta::Deleted(there))));
         assert_eq!(self.oracle.position(id), None, "a deleted object stays in memory");
         self.tally.hit(match (there, in_memory) {
             (Some(_), _) => "deleted",
@@ -396,14 +396,17 @@ impl World<'_> {
         let last: BTreeMap<_, _> = listed.iter().map(|object| (object.id, *object)).collect();
         self.tally.hit("replaced");
         self.tally.hit_if(last.len() < listed.len(), "a key listed twice");
-        let changes: Vec<_> = self.store.replace(listed).iter().map(told).collect();
+        let changes: Vec<_> = self.store.replace(listed).iter().map(delta).collect();
         let all: Vec<_> = (0..IDS).collect();
-        let heard = self.hear(&all, policy);
+        let recorded = self.record(&all, policy);
         // Expired objects were evicted before.
-        assert!(heard.ends_with(&changes));
-        let mut lives: Vec<_> = self.oracle.lives.iter().map(|life| life.object).collect();
-        lives.sort_unstable_by_key(|object| object.id);
-        assert!(lives.iter().eq(last.values()), "the store differs from the last listed object of each key");
+        assert!(recorded.ends_with(&changes));
+        let mut entries: Vec<_> = self.oracle.entries.iter().map(|entry| entry.object).collect();
+        entries.sort_unstable_by_key(|object| object.id);
+        assert!(
+            entries.iter().eq(last.values()),
+            "the store differs from the last listed object of each key"
+        );
     }
 
     /// Takes all pending changes. The consumer then has the objects that are in memory.
@@ -411,22 +414,22 @@ impl World<'_> {
         let Some((subscription, held)) = &mut self.reader else { return };
         while let Some(change) = subscription.try_next() {
             self.tally.hit("heard");
-            match told(&change) {
-                Told::Added(new) => assert_eq!(held.insert(new.id, new), None),
-                Told::Updated(old, new) => assert_eq!(held.insert(new.id, new), Some(old)),
+            match delta(&change) {
+                Delta::Added(new) => assert_eq!(held.insert(new.id, new), None),
+                Delta::Updated(old, new) => assert_eq!(held.insert(new.id, new), Some(old)),
                 // Its last state may have been coalesced with a later one.
-                Told::Deleted(last) => assert!(held.remove(&last.id).is_some()),
+                Delta::Deleted(last) => assert!(held.remove(&last.id).is_some()),
             }
         }
-        let mut lives: Vec<_> = self.oracle.lives.iter().map(|life| life.object).collect();
-        lives.sort_unstable_by_key(|object| object.id);
-        assert!(lives.iter().eq(held.values()));
+        let mut entries: Vec<_> = self.oracle.entries.iter().map(|entry| entry.object).collect();
+        entries.sort_unstable_by_key(|object| object.id);
+        assert!(entries.iter().eq(held.values()));
     }
 
     fn check(&mut self) {
         let Self { store, oracle, views, .. } = self;
-        assert_eq!(self.heard.try_iter().count(), 0, "a change was reported without a write or a sweep");
-        assert_eq!(store.stored_len(), oracle.lives.len());
+        assert_eq!(self.recorded.try_iter().count(), 0, "a change was reported without a write or a sweep");
+        assert_eq!(store.stored_len(), oracle.entries.len());
         let alive = oracle.alive();
         assert_eq!(store.len(), alive.len());
         for id in 0..IDS {
@@ -440,7 +443,7 @@ impl World<'_> {
         }
         // The reported next expiry is never later than the first one. It may be earlier while a snapshot or a consumer holds objects.
         let waited = store.next_expiry().map(Nanos::get);
-        let first = oracle.lives.iter().filter_map(Life::end).min().map(|end| end + 1);
+        let first = oracle.entries.iter().filter_map(Entry::end).min().map(|end| end + 1);
         match views.is_empty() && self.reader.is_none() {
             true => assert_eq!(waited, first),
             false => assert!(first.is_none_or(|first| waited.is_some_and(|at| at <= first))),

@@ -9,8 +9,8 @@ use testkit::oracle::aimd::{AdaptiveOp, AdaptiveSetup, Ending, OracleAimd};
 
 /// Reads bounds and operations from `bytes`, and compares after every step.
 pub fn run(bytes: &[u8]) {
-    let mut food = Unstructured::new(bytes);
-    let Ok(setup) = AdaptiveSetup::arbitrary(&mut food) else { return };
+    let mut input = Unstructured::new(bytes);
+    let Ok(setup) = AdaptiveSetup::arbitrary(&mut input) else { return };
     let bound = Duration::from_nanos(setup.bound.nanos());
     let mut pair = Pair {
         real: AimdLimit::new(setup.least()..=setup.most(), bound).initial_limit(setup.start_at.into()),
@@ -19,12 +19,12 @@ pub fn run(bytes: &[u8]) {
         now: 0,
     };
     for _ in 0..200 {
-        let Ok(op) = AdaptiveOp::arbitrary(&mut food) else { break };
+        let Ok(op) = AdaptiveOp::arbitrary(&mut input) else { break };
         pair.step(op);
         pair.real.check().unwrap_or_else(|broken| panic!("after {op:?}: {broken}"));
         assert_eq!(pair.real.limit(), pair.oracle.limit(), "limit after {op:?}");
         assert_eq!(pair.real.in_flight() as usize, pair.oracle.in_flight(), "in flight after {op:?}");
-        if food.is_empty() {
+        if input.is_empty() {
             break;
         }
     }

@@ -15,17 +15,21 @@ use crate::bucket::quota::quota;
 
 /// Reads a limiter and operations from `bytes`, and compares after every step.
 pub fn run(bytes: &[u8]) {
-    let mut food = Unstructured::new(bytes);
-    let Ok(setup) = LimiterSetup::arbitrary(&mut food) else { return };
+    let mut input = Unstructured::new(bytes);
+    let Ok(setup) = LimiterSetup::arbitrary(&mut input) else { return };
     match setup.shape {
-        Shape::Exponential => drive(&setup, exponential(&setup), |policy| policy.check(), |_, _, _| {}, food),
-        Shape::FastSlow => drive(&setup, fast_slow(&setup), |policy| policy.check(), |_, _, _| {}, food),
-        Shape::Bucket => drive(&setup, bucket(&setup), |bucket| bucket.check(), TokenBucket::set_quota, food),
+        Shape::Exponential => {
+            drive(&setup, exponential(&setup), |policy| policy.check(), |_, _, _| {}, input)
+        }
+        Shape::FastSlow => drive(&setup, fast_slow(&setup), |policy| policy.check(), |_, _, _| {}, input),
+        Shape::Bucket => {
+            drive(&setup, bucket(&setup), |bucket| bucket.check(), TokenBucket::set_quota, input)
+        }
         Shape::Default => {
             let set = |default: &mut MaxOf<_, TokenBucket>, quota, now| {
                 default.get_mut().1.set_quota(quota, now);
             };
-            drive(&setup, default(&setup), check_default, set, food);
+            drive(&setup, default(&setup), check_default, set, input);
         }
         Shape::Everything => {
             let all = MaxOf::new(fast_slow(&setup), default(&setup));
@@ -38,7 +42,7 @@ pub fn run(bytes: &[u8]) {
                     fast_slow.check().and_then(|()| check_default(default))
                 },
                 |capped, quota, now| capped.get_mut().get_mut().1.get_mut().1.set_quota(quota, now),
-                food,
+                input,
             );
         }
         Shape::Paced => {
@@ -48,7 +52,7 @@ pub fn run(bytes: &[u8]) {
                 paced,
                 |paced| paced.check().and_then(|()| paced.get_mut().check()),
                 RetryBudget::set_quota,
-                food,
+                input,
             );
         }
     }
@@ -59,7 +63,7 @@ fn drive<P: Policy<Key>>(
     policy: P,
     check: impl Fn(&mut P) -> Result<(), String>,
     set_quota: impl Fn(&mut P, Quota, Nanos),
-    mut food: Unstructured<'_>,
+    mut input: Unstructured<'_>,
 ) {
     let clock = ManualClock::new();
     let limiter = Limiter::with_clock(policy, clock.clone()).seed(setup.seed);
@@ -73,7 +77,7 @@ fn drive<P: Policy<Key>>(
         jumped: false,
     };
     for _ in 0..200 {
-        let Ok(op) = LimiterOp::arbitrary(&mut food) else { break };
+        let Ok(op) = LimiterOp::arbitrary(&mut input) else { break };
         run.step(op, &set_quota);
         limiter
             .update_policy(|policy, _| check(policy))
@@ -86,7 +90,7 @@ fn drive<P: Policy<Key>>(
             );
         }
         assert_eq!(limiter.tracked_keys(), run.oracle.tracked(), "keys with state after {op:?}");
-        if food.is_empty() {
+        if input.is_empty() {
             break;
         }
     }

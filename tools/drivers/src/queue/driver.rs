@@ -13,18 +13,18 @@ use testkit::coverage::states::Cells;
 use testkit::deadline_op::DeadlineOp;
 use testkit::oracle::backoff::OracleExponential;
 use testkit::oracle::limiter::OracleQuota;
-use testkit::oracle::order::{GroupLimits, Sharing};
+use testkit::oracle::order::{GroupLimits, OrderKind};
 use testkit::oracle::queue::{OracleQueue, OracleSetup};
 use testkit::queue_op::{HeldOp, OrderedOp, QueueOp};
 use testkit::queue_setup::{SmallKey, operations};
 
 use crate::queue::groups::Groups;
-use crate::queue::metrics_sink::Notes;
+use crate::queue::metrics_sink::Reports;
 use crate::queue::options::{
     CAPACITY, Covered, DEAD_LETTERS, DELAYS, LIMITER, METRICS, ORDER, Row, STRICT, rows,
 };
 use crate::queue::orders::{Kind, group};
-use crate::queue::random_operations::{Dead, Life};
+use crate::queue::random_operations::{GivenUp, QueueRun};
 
 const BASE: Duration = Duration::from_nanos(2);
 const CAP: Duration = Duration::from_nanos(20);
@@ -32,61 +32,61 @@ const MOST: usize = 200;
 
 /// Drives a queue with delays and a backoff that counts a key once per backoff.
 pub fn limited(bytes: &[u8]) -> Cells {
-    let Some((choice, life)) = bytes.split_first() else { return Cells::default() };
-    limited_by(*choice, operations(life, MOST), SmallKey::all().collect())
+    let Some((choice, ops)) = bytes.split_first() else { return Cells::default() };
+    limited_by(*choice, operations(ops, MOST), SmallKey::all().collect())
 }
 
 /// Like [`limited`], with operation sequences in which leases are held for long.
 pub fn limited_held(bytes: &[u8]) -> Cells {
-    let Some((choice, life)) = bytes.split_first() else { return Cells::default() };
-    limited_by(*choice, held(life), SmallKey::all().collect())
+    let Some((choice, ops)) = bytes.split_first() else { return Cells::default() };
+    limited_by(*choice, held(ops), SmallKey::all().collect())
 }
 
 /// Drives a queue with delays and without a limiter: a failed key is Ready immediately.
 pub fn unlimited(bytes: &[u8]) -> Cells {
-    let Some((choice, life)) = bytes.split_first() else { return Cells::default() };
-    unlimited_by(*choice, operations(life, MOST))
+    let Some((choice, ops)) = bytes.split_first() else { return Cells::default() };
+    unlimited_by(*choice, operations(ops, MOST))
 }
 
 /// Like [`unlimited`], with operation sequences in which leases are held for long.
 pub fn unlimited_held(bytes: &[u8]) -> Cells {
-    let Some((choice, life)) = bytes.split_first() else { return Cells::default() };
-    unlimited_by(*choice, held(life))
+    let Some((choice, ops)) = bytes.split_first() else { return Cells::default() };
+    unlimited_by(*choice, held(ops))
 }
 
 /// Drives a queue without delays: an operation that needs a clock becomes the most similar operation that needs none.
 pub fn timeless(bytes: &[u8]) -> Cells {
-    let Some((choice, life)) = bytes.split_first() else { return Cells::default() };
-    timeless_by(*choice, operations(life, MOST))
+    let Some((choice, ops)) = bytes.split_first() else { return Cells::default() };
+    timeless_by(*choice, operations(ops, MOST))
 }
 
 /// Drives a queue with priorities. The first byte selects the share of lower priorities.
 pub fn by_priority(bytes: &[u8]) -> Cells {
-    let Some(([how, choice], life)) = bytes.split_first_chunk() else { return Cells::default() };
-    let (order, sharing) = prioritised([0, 1, 2, 4][usize::from(how % 4)]);
+    let Some(([how, choice], ops)) = bytes.split_first_chunk() else { return Cells::default() };
+    let (order, kind) = prioritised([0, 1, 2, 4][usize::from(how % 4)]);
     let keys = SmallKey::all().collect();
     limited_in(
         order,
-        sharing,
+        kind,
         None,
         *choice,
-        operations(life, MOST).into_iter().map(|OrderedOp(op)| op).collect(),
+        operations(ops, MOST).into_iter().map(|OrderedOp(op)| op).collect(),
         keys,
     )
 }
 
 /// Drives a queue with groups. The first byte selects their weights, lease limits and capacities.
 pub fn by_group(bytes: &[u8]) -> Cells {
-    let Some(([how, choice], life)) = bytes.split_first_chunk() else { return Cells::default() };
+    let Some(([how, choice], ops)) = bytes.split_first_chunk() else { return Cells::default() };
     let weights = [[1, 1], [2, 1], [1, 3], [2, 2]][usize::from(how % 4)];
     let leases = [u32::MAX, 1, 1, 2][usize::from(how / 4 % 4)];
     let keys = [usize::MAX, usize::MAX, 1, 2][usize::from(how / 16 % 4)];
     let groups = Groups::new(weights.map(|weight| GroupLimits { weight, leases, keys }));
-    let ops = operations(life, MOST).into_iter().map(|OrderedOp(op)| op).collect();
+    let ops = operations(ops, MOST).into_iter().map(|OrderedOp(op)| op).collect();
     // Only one value in four changes the limits of the groups during the run.
     let turned = (how / 64 == 3).then(|| groups.clone());
     let keys = SmallKey::all().collect();
-    limited_in(groups.order(), groups.sharing(), turned, *choice, ops, keys)
+    limited_in(groups.order(), groups.kind(), turned, *choice, ops, keys)
 }
 
 /// The fuzz target `order_ops`: the length of the case selects the order.
@@ -102,21 +102,21 @@ pub fn queue_ops(bytes: &[u8]) -> Cells {
 /// Drives a queue with any valid combination of options: the first byte selects the row, the second the remaining options, the third the kind of
 /// operation sequence.
 pub fn combined(bytes: &[u8], covered: &mut Covered) -> Cells {
-    let Some(([row, choice, kind], life)) = bytes.split_first_chunk() else { return Cells::default() };
+    let Some(([row, choice, kind], ops)) = bytes.split_first_chunk() else { return Cells::default() };
     let rows = rows();
     // A quarter of all kinds select from a second page of rows, which no case of the corpora uses.
     let row = rows[(usize::from(*row) + 256 * usize::from(kind / 64 == 1)) % rows.len()];
-    let life = match kind % 3 {
-        0 => operations(life, MOST),
-        1 => held(life),
-        _ => operations(life, MOST).into_iter().map(|OrderedOp(op)| op).collect(),
+    let ops = match kind % 3 {
+        0 => operations(ops, MOST),
+        1 => held(ops),
+        _ => operations(ops, MOST).into_iter().map(|OrderedOp(op)| op).collect(),
     };
     let cells = match row[ORDER] {
-        0 => built(Fifo, Sharing::Fifo, None, row, *choice, life),
+        0 => built(Fifo, OrderKind::Fifo, None, row, *choice, ops),
         order @ (1 | 2) => {
             let share = if order == 1 { [1, 2, 4, 64][usize::from(choice / 64)] } else { 0 };
-            let (order, sharing) = prioritised(share);
-            built(order, sharing, None, row, *choice, life)
+            let (order, kind) = prioritised(share);
+            built(order, kind, None, row, *choice, ops)
         }
         order @ 3..=5 => {
             let weights = [[1, 1], [2, 1], [1, 3], if order == 5 { [2, 0] } else { [2, 2] }];
@@ -130,7 +130,7 @@ pub fn combined(bytes: &[u8], covered: &mut Covered) -> Cells {
             }
             let groups = Groups::new(limits);
             let turned = (order == 5).then(|| groups.clone());
-            built(groups.order(), groups.sharing(), turned, row, *choice, life)
+            built(groups.order(), groups.kind(), turned, row, *choice, ops)
         }
         order => unreachable!("order {order} has no queue here"),
     };
@@ -139,21 +139,21 @@ pub fn combined(bytes: &[u8], covered: &mut Covered) -> Cells {
 }
 
 /// An order in which a lower priority gets one of `share + 1` hand-outs; none if `share` is 0.
-fn prioritised(share: u32) -> (Priority, Sharing) {
+fn prioritised(share: u32) -> (Priority, OrderKind) {
     match NonZeroU32::new(share) {
-        None => (Priority::new().strict(), Sharing::Priority(None)),
-        Some(share) => (Priority::new().share(share), Sharing::Priority(Some(share.get().into()))),
+        None => (Priority::new().strict(), OrderKind::Priority(None)),
+        Some(share) => (Priority::new().share(share), OrderKind::Priority(Some(share.get().into()))),
     }
 }
 
 /// Builds the queue of a row.
 fn built(
     order: impl Kind,
-    sharing: Sharing,
+    kind: OrderKind,
     groups: Option<Groups>,
     row: Row,
     choice: u8,
-    life: Vec<QueueOp>,
+    ops: Vec<QueueOp>,
 ) -> Cells {
     let backoff = OracleExponential { base: BASE, cap: CAP };
     let quota = OracleQuota::new(1, 1, 2);
@@ -170,26 +170,26 @@ fn built(
         builder = builder.capacity(keys);
     }
     let (aged, measured) = (choice / 16 % 2 == 1, row[METRICS] == 1);
-    let lived = Lived { setup, sharing, groups, clock, aged, measured };
+    let spec = QueueSpec { setup, kind, groups, clock, aged, measured };
     if row[DELAYS] == 0 {
-        let life = life.into_iter().filter_map(without_time);
-        return lived.beside(builder.build(), Dead::default()).live(life);
+        let ops = ops.into_iter().filter_map(without_time);
+        return spec.beside(builder.build(), GivenUp::default()).run(ops);
     }
-    let builder = builder.timer(lived.clock.timer());
+    let builder = builder.timer(spec.clock.timer());
     match row[LIMITER] {
-        0 => lived.by_time(builder, Dead::default(), life),
-        1 => lived.limited(builder.limiter(Exponential::new(BASE..=CAP)), life),
+        0 => spec.by_time(builder, GivenUp::default(), ops),
+        1 => spec.limited(builder.limiter(Exponential::new(BASE..=CAP)), ops),
         _ => {
             let bucket = TokenBucket::new(quota_of(quota));
-            lived.limited(builder.limiter(MaxOf::new(Exponential::new(BASE..=CAP), bucket)), life)
+            spec.limited(builder.limiter(MaxOf::new(Exponential::new(BASE..=CAP), bucket)), ops)
         }
     }
 }
 
 /// The properties of a queue that its operation sequence depends on.
-struct Lived {
+struct QueueSpec {
     setup: OracleSetup,
-    sharing: Sharing,
+    kind: OrderKind,
     /// The groups, if their limits change during the run.
     groups: Option<Groups>,
     clock: ManualClock,
@@ -199,46 +199,46 @@ struct Lived {
 
 type Timer = WithTimer<ManualTimer>;
 
-impl Lived {
+impl QueueSpec {
     fn beside<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync>(
         &self,
         queue: Queue<SmallKey, O, L, T>,
-        dead: Dead,
-    ) -> Life<O, L, T> {
-        let model = OracleQueue::ordered(self.setup, self.sharing, group);
-        let life = Life::new(queue, model, self.clock.clone(), SmallKey::all().collect(), dead);
-        life.grouped(self.groups.clone())
+        dead: GivenUp,
+    ) -> QueueRun<O, L, T> {
+        let model = OracleQueue::ordered(self.setup, self.kind, group);
+        let ops = QueueRun::new(queue, model, self.clock.clone(), SmallKey::all().collect(), dead);
+        ops.grouped(self.groups.clone())
     }
 
     fn limited<O: Kind, L: QueueLimiter<SmallKey>>(
         self,
         mut builder: QueueBuilder<SmallKey, O, L, Timer>,
-        life: Vec<QueueOp>,
+        ops: Vec<QueueOp>,
     ) -> Cells {
-        let dead = Dead::default();
+        let dead = GivenUp::default();
         if let Some(most) = self.setup.give_up_after {
             let dead = dead.clone();
             builder = builder.give_up_after(NonZeroU32::new(most).unwrap(), move |key, failures| {
                 dead.lock().expect("the lock is not poisoned").push((*key, failures));
             });
         }
-        self.by_time(builder, dead, life)
+        self.by_time(builder, dead, ops)
     }
 
     fn by_time<O: Kind, L: QueueLimiter<SmallKey>>(
         self,
         mut builder: QueueBuilder<SmallKey, O, L, Timer>,
-        dead: Dead,
-        life: Vec<QueueOp>,
+        dead: GivenUp,
+        ops: Vec<QueueOp>,
     ) -> Cells {
         if self.setup.strict {
             builder = builder.strict_backoff();
         }
-        let notes = self.measured.then(Notes::default);
-        if let Some(notes) = &notes {
-            builder = builder.metrics(notes.clone());
+        let reports = self.measured.then(Reports::default);
+        if let Some(reports) = &reports {
+            builder = builder.metrics(reports.clone());
         }
-        self.beside(builder.build(), dead).measured(notes).live_by_time(life, self.aged)
+        self.beside(builder.build(), dead).measured(reports).run_with_delays(ops, self.aged)
     }
 }
 
@@ -251,7 +251,7 @@ fn quota_of(oracle: OracleQuota) -> Quota {
 
 /// The fuzz target `deadlines`: operations with delays on many keys. The length of the case selects whether the backoff is strict.
 pub fn deadlines(bytes: &[u8]) -> Cells {
-    let life = operations::<DeadlineOp>(bytes, 4 * MOST).into_iter().map(|op| match op {
+    let ops = operations::<DeadlineOp>(bytes, 4 * MOST).into_iter().map(|op| match op {
         DeadlineOp::AddAfter(key, delay) => QueueOp::AddAfter(SmallKey(key), delay),
         DeadlineOp::AddDelayed(key, delay, mode) => QueueOp::AddDelayed(SmallKey(key), delay, mode),
         DeadlineOp::Add(key) => QueueOp::Add(SmallKey(key)),
@@ -263,7 +263,7 @@ pub fn deadlines(bytes: &[u8]) -> Cells {
         DeadlineOp::Advance(step) => QueueOp::Advance(step),
     });
     let strict = u8::from(bytes.len() % 2 == 1);
-    limited_by(strict, life.collect(), (0..64).map(SmallKey).collect())
+    limited_by(strict, ops.collect(), (0..64).map(SmallKey).collect())
 }
 
 /// Operations of a sequence in which leases are held for long.
@@ -271,16 +271,16 @@ fn held(bytes: &[u8]) -> Vec<QueueOp> {
     operations::<HeldOp>(bytes, MOST).into_iter().map(|HeldOp(op)| op).collect()
 }
 
-fn limited_by(choice: u8, life: Vec<QueueOp>, keys: Vec<SmallKey>) -> Cells {
-    limited_in(Fifo, Sharing::Fifo, None, choice, life, keys)
+fn limited_by(choice: u8, ops: Vec<QueueOp>, keys: Vec<SmallKey>) -> Cells {
+    limited_in(Fifo, OrderKind::Fifo, None, choice, ops, keys)
 }
 
 fn limited_in(
     order: impl Kind,
-    sharing: Sharing,
+    kind: OrderKind,
     groups: Option<Groups>,
     choice: u8,
-    life: Vec<QueueOp>,
+    ops: Vec<QueueOp>,
     keys: Vec<SmallKey>,
 ) -> Cells {
     let limiter = OracleExponential { base: BASE, cap: CAP };
@@ -292,7 +292,7 @@ fn limited_in(
         capacity: room(choice / 8),
     };
     let clock = ManualClock::new();
-    let dead = Dead::default();
+    let dead = GivenUp::default();
     let limiter = Exponential::new(BASE..=CAP);
     let mut builder = Queue::builder().order(order).timer(clock.timer()).limiter(limiter).seed(1);
     if setup.strict {
@@ -307,16 +307,16 @@ fn limited_in(
     if let Some(keys) = setup.capacity {
         builder = builder.capacity(keys);
     }
-    let notes = notes(&life);
-    if let Some(notes) = &notes {
-        builder = builder.metrics(notes.clone());
+    let reports = reports(&ops);
+    if let Some(reports) = &reports {
+        builder = builder.metrics(reports.clone());
     }
-    let model = OracleQueue::ordered(setup, sharing, group);
-    let own = Life::new(builder.build(), model, clock, keys, dead);
-    own.grouped(groups).measured(notes).live_by_time(life, aged(choice / 8))
+    let model = OracleQueue::ordered(setup, kind, group);
+    let own = QueueRun::new(builder.build(), model, clock, keys, dead);
+    own.grouped(groups).measured(reports).run_with_delays(ops, aged(choice / 8))
 }
 
-fn unlimited_by(choice: u8, life: Vec<QueueOp>) -> Cells {
+fn unlimited_by(choice: u8, ops: Vec<QueueOp>) -> Cells {
     let strict = choice / 16 % 2 == 1;
     let setup = OracleSetup { strict, capacity: room(choice), ..OracleSetup::default() };
     let clock = ManualClock::new();
@@ -329,23 +329,23 @@ fn unlimited_by(choice: u8, life: Vec<QueueOp>) -> Cells {
     }
     let dead = Arc::new(Mutex::new(Vec::new()));
     let keys = SmallKey::all().collect();
-    let notes = notes(&life);
-    if let Some(notes) = &notes {
-        builder = builder.metrics(notes.clone());
+    let reports = reports(&ops);
+    if let Some(reports) = &reports {
+        builder = builder.metrics(reports.clone());
     }
-    let own = Life::new(builder.build(), OracleQueue::new(setup), clock, keys, dead);
-    own.measured(notes).live_by_time(life, aged(choice))
+    let own = QueueRun::new(builder.build(), OracleQueue::new(setup), clock, keys, dead);
+    own.measured(reports).run_with_delays(ops, aged(choice))
 }
 
-fn timeless_by(choice: u8, life: Vec<QueueOp>) -> Cells {
+fn timeless_by(choice: u8, ops: Vec<QueueOp>) -> Cells {
     let setup = OracleSetup { capacity: room(choice), ..OracleSetup::default() };
     let mut builder = Queue::builder();
     if let Some(keys) = setup.capacity {
         builder = builder.capacity(keys);
     }
     let (clock, keys) = (ManualClock::new(), SmallKey::all().collect());
-    Life::new(builder.build(), OracleQueue::new(setup), clock, keys, Dead::default())
-        .live(life.into_iter().filter_map(without_time))
+    QueueRun::new(builder.build(), OracleQueue::new(setup), clock, keys, GivenUp::default())
+        .run(ops.into_iter().filter_map(without_time))
 }
 
 /// The capacity: none for half of the choices, one to four keys for the others.
@@ -355,8 +355,8 @@ fn room(choice: u8) -> Option<usize> {
 }
 
 /// Half of the queues have metrics.
-fn notes(life: &[QueueOp]) -> Option<Notes> {
-    (life.len() % 2 == 0).then(Notes::default)
+fn reports(ops: &[QueueOp]) -> Option<Reports> {
+    (ops.len() % 2 == 0).then(Reports::default)
 }
 
 /// Whether the queue keeps ages.

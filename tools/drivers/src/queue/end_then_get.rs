@@ -7,7 +7,7 @@ use testkit::queue_setup::SmallKey;
 
 use super::model_answers::{poll, taken};
 use super::orders::Kind;
-use super::random_operations::Life;
+use super::random_operations::QueueRun;
 use super::step::Step;
 
 /// Ends a lease and takes the next key.
@@ -49,7 +49,7 @@ impl EndThenGet {
     }
 }
 
-impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> Life<O, L, T> {
+impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> QueueRun<O, L, T> {
     pub(crate) fn end_then_get(&mut self, step: &EndThenGet, at: &Step<'_>) {
         let EndThenGet { index, ending, outcome, polls } = *step;
         let Some(lease) = self.pick(index) else {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI8, Ordering};
 
 use flyball_workqueue::Fair;
-use testkit::oracle::order::{GroupLimits, Sharing};
+use testkit::oracle::order::{GroupLimits, OrderKind};
 use testkit::queue_setup::SmallKey;
 
 use crate::queue::orders::group;
@@ -14,12 +14,12 @@ use crate::queue::orders::group;
 #[derive(Clone, Debug)]
 pub(crate) struct Groups {
     built: [GroupLimits; 2],
-    asked: Arc<AtomicI8>,
+    priority: Arc<AtomicI8>,
 }
 
 impl Groups {
     pub(crate) fn new(built: [GroupLimits; 2]) -> Self {
-        Self { built, asked: Arc::default() }
+        Self { built, priority: Arc::default() }
     }
 
     pub(crate) fn order(&self) -> Fair<SmallKey, usize> {
@@ -34,19 +34,19 @@ impl Groups {
             .capacity_by(move |group| keys(*group).keys)
     }
 
-    pub(crate) fn sharing(&self) -> Sharing {
-        Sharing::Fair([self.limits(0), self.limits(1)])
+    pub(crate) fn kind(&self) -> OrderKind {
+        OrderKind::Fair([self.limits(0), self.limits(1)])
     }
 
     /// Sets the limits of the first group.
-    pub(crate) fn ask(&self, priority: i8) -> GroupLimits {
-        self.asked.store(priority, Ordering::Relaxed);
+    pub(crate) fn set_limits(&self, priority: i8) -> GroupLimits {
+        self.priority.store(priority, Ordering::Relaxed);
         self.limits(0)
     }
 
     fn limits(&self, group: usize) -> GroupLimits {
         let limits = self.built[group];
-        match self.asked.load(Ordering::Relaxed) {
+        match self.priority.load(Ordering::Relaxed) {
             _ if group != 0 => limits,
             ..0 => GroupLimits { leases: 0, ..limits },
             0 => limits,

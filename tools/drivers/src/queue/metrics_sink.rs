@@ -4,28 +4,28 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use flyball_workqueue::{AddErrorKind, LeaseOutcome, QueueMetrics, QueueStats};
-use testkit::queue_answers::{Ending, Read, Told};
+use testkit::queue_answers::{Ending, Read, Report};
 
 use crate::queue::model_answers::{nanos, reason};
 
 /// A sink for one queue; clones write into the same list.
 #[derive(Clone, Debug, Default)]
-pub struct Notes(Arc<Mutex<Vec<Told>>>);
+pub struct Reports(Arc<Mutex<Vec<Report>>>);
 
-impl Notes {
+impl Reports {
     /// Takes the reports since the last call.
-    pub fn take(&self) -> Vec<Told> {
+    pub fn take(&self) -> Vec<Report> {
         std::mem::take(&mut self.0.lock().expect("the lock is not poisoned"))
     }
 
-    fn note(&self, told: Told) {
-        self.0.lock().expect("the lock is not poisoned").push(told);
+    fn record(&self, report: Report) {
+        self.0.lock().expect("the lock is not poisoned").push(report);
     }
 }
 
-impl QueueMetrics for Notes {
+impl QueueMetrics for Reports {
     fn dequeued(&self, queued: Duration, delayed: bool) {
-        self.note(Told::HandedOut { queued: nanos(queued), delayed });
+        self.record(Report::HandedOut { queued: nanos(queued), delayed });
     }
 
     fn lease_ended(&self, how: LeaseOutcome, worked: Duration) {
@@ -37,35 +37,35 @@ impl QueueMetrics for Notes {
             LeaseOutcome::Dropped => Ending::Dropped,
             how => panic!("unknown to the model: {how:?}"),
         };
-        self.note(Told::Ended(how, nanos(worked)));
+        self.record(Report::Ended(how, nanos(worked)));
     }
 
     fn failure_counted(&self) {
-        self.note(Told::Failed);
+        self.record(Report::Failed);
     }
 
     fn gave_up(&self, failures: u32) {
-        self.note(Told::GaveUp(failures));
+        self.record(Report::GaveUp(failures));
     }
 
     fn add_refused(&self, why: AddErrorKind) {
-        self.note(Told::Refused(reason(why)));
+        self.record(Report::Refused(reason(why)));
     }
 
     fn lease_overdue(&self, age: Duration) {
-        self.note(Told::Overdue(nanos(age)));
+        self.record(Report::Overdue(nanos(age)));
     }
 }
 
 /// The model's report of an ended lease, without the delay, which a queue does not report.
-pub(crate) fn as_told(told: Told) -> Told {
-    match told {
-        Told::Ended(Ending::RequeueAfter(_), worked) => {
-            Told::Ended(Ending::RequeueAfter(Duration::ZERO), worked)
+pub(crate) fn without_delay(report: Report) -> Report {
+    match report {
+        Report::Ended(Ending::RequeueAfter(_), worked) => {
+            Report::Ended(Ending::RequeueAfter(Duration::ZERO), worked)
         }
-        Told::Ended(Ending::DoneAfter(_), worked) => Told::Ended(Ending::Done, worked),
-        Told::Ended(Ending::RetryNoSooner(_), worked) => Told::Ended(Ending::Retry, worked),
-        told => told,
+        Report::Ended(Ending::DoneAfter(_), worked) => Report::Ended(Ending::Done, worked),
+        Report::Ended(Ending::RetryNoSooner(_), worked) => Report::Ended(Ending::Retry, worked),
+        report => report,
     }
 }
 

@@ -8,7 +8,10 @@ use std::time::Duration;
 use flyball_workqueue::{
     AddError, AddErrorKind, Added, AddedMany, KeyInfo, KeyState, Leftovers, QueueStats, TryGetError,
 };
-use testkit::queue_answers::{self, Glance, Left, Many, Nothing, OldestAges, Outcome, Seen, Tally, Time};
+use testkit::queue_answers::{
+    self, AddManyOutcome, GetError, OldestAges, OracleKeyState, OracleLeftovers, Outcome, QueueSnapshot,
+    Tally, Time,
+};
 use testkit::wakers::poll_at_once;
 
 /// Polls a future once, returns its result, and drops the future.
@@ -28,10 +31,10 @@ pub(crate) fn taken<L>(polled: Option<Vec<L>>) -> Result<Vec<L>, TryGetError> {
     }
 }
 
-pub(crate) fn nothing(why: TryGetError) -> Nothing {
+pub(crate) fn nothing(why: TryGetError) -> GetError {
     match why {
-        TryGetError::Empty => Nothing::Empty,
-        TryGetError::Closed => Nothing::Closed,
+        TryGetError::Empty => GetError::Empty,
+        TryGetError::Closed => GetError::Closed,
     }
 }
 
@@ -45,12 +48,12 @@ pub(crate) fn added<K>(answer: Result<Added, AddError<K>>) -> Result<Outcome, qu
     }
 }
 
-pub(crate) fn added_many<K>(many: AddedMany<K>) -> Many<K> {
+pub(crate) fn added_many<K>(many: AddedMany<K>) -> AddManyOutcome<K> {
     let refused = many.refused.into_iter().map(|refused| {
         let why = reason(refused.kind());
         (refused.into_key(), why)
     });
-    Many {
+    AddManyOutcome {
         new: many.new,
         merged: many.merged,
         promoted: many.promoted,
@@ -69,14 +72,14 @@ pub(crate) fn reason(reason: AddErrorKind) -> queue_answers::Refused {
 }
 
 /// The state of a key.
-pub fn seen(state: KeyState) -> Seen {
+pub fn seen(state: KeyState) -> OracleKeyState {
     match state {
-        KeyState::Absent => Seen::Absent,
-        KeyState::Waiting(until) => Seen::Waiting(until.get()),
-        KeyState::Ready => Seen::Ready,
-        KeyState::Leased => Seen::Leased,
-        KeyState::LeasedDirty => Seen::LeasedDirty,
-        KeyState::LeasedWaiting(until) => Seen::LeasedWaiting(until.get()),
+        KeyState::Absent => OracleKeyState::Absent,
+        KeyState::Waiting(until) => OracleKeyState::Waiting(until.get()),
+        KeyState::Ready => OracleKeyState::Ready,
+        KeyState::Leased => OracleKeyState::Leased,
+        KeyState::LeasedDirty => OracleKeyState::LeasedDirty,
+        KeyState::LeasedWaiting(until) => OracleKeyState::LeasedWaiting(until.get()),
         other => panic!("a state that the state table does not have: {other:?}"),
     }
 }
@@ -97,11 +100,11 @@ pub(crate) fn oldest(stats: &QueueStats) -> Option<OldestAges> {
 }
 
 /// The state of every key, sorted by key.
-pub(crate) fn glance<K: Copy + Ord>(keys: &[KeyInfo<K>], stats: &QueueStats) -> Glance<K> {
+pub(crate) fn snapshot<K: Copy + Ord>(keys: &[KeyInfo<K>], stats: &QueueStats) -> QueueSnapshot<K> {
     let keys = keys.iter().map(|info| (info.key, seen(info.state), info.num_requeues));
     let mut keys: Vec<_> = keys.collect();
     keys.sort_unstable_by_key(|(key, ..)| *key);
-    Glance { keys, paused: stats.paused, shut_down: stats.shutting_down }
+    QueueSnapshot { keys, paused: stats.paused, shut_down: stats.shutting_down }
 }
 
 /// The Ready keys and the waiting keys, each in the queue's order.
@@ -118,7 +121,7 @@ pub(crate) fn in_order<K: Copy>(keys: &[KeyInfo<K>]) -> (Vec<K>, Vec<K>) {
 }
 
 /// Sorts the Ready keys that cannot be handed out, because they have no order. The first `able` keys stay in the order of hand-out.
-pub(crate) fn in_line<K: Ord>(mut ready: Vec<K>, able: usize) -> Vec<K> {
+pub(crate) fn dequeue_order<K: Ord>(mut ready: Vec<K>, able: usize) -> Vec<K> {
     ready[able..].sort_unstable();
     ready
 }
@@ -126,7 +129,7 @@ pub(crate) fn in_line<K: Ord>(mut ready: Vec<K>, able: usize) -> Vec<K> {
 /// Compares leftovers. Leased keys and keys that were retried after the shutdown have no guaranteed order.
 pub(crate) fn same<K: Copy + Ord + Debug>(
     left: Option<Leftovers<K>>,
-    model: Option<Left<K>>,
+    model: Option<OracleLeftovers<K>>,
     at: &impl Display,
 ) {
     assert_eq!(left.is_some(), model.is_some(), "{at}");
@@ -137,6 +140,6 @@ pub(crate) fn same<K: Copy + Ord + Debug>(
     late.sort_unstable();
     let mut waiting = left.waiting;
     waiting.retain(|key| model.waiting.contains(key));
-    let (ready, able) = (in_line(left.ready, model.able), model.able);
-    assert_eq!(Left { ready, able, waiting, late, leased }, model, "{at}");
+    let (ready, able) = (dequeue_order(left.ready, model.able), model.able);
+    assert_eq!(OracleLeftovers { ready, able, waiting, late, leased }, model, "{at}");
 }

@@ -12,7 +12,7 @@ use testkit::queue_setup::SmallKey;
 
 use crate::queue::model_answers::poll;
 
-type Asked = Result<Added, AddError<SmallKey>>;
+type AddResult = Result<Added, AddError<SmallKey>>;
 
 /// The group of a key.
 pub(crate) fn group(key: SmallKey) -> usize {
@@ -21,7 +21,7 @@ pub(crate) fn group(key: SmallKey) -> usize {
 
 /// An order under test. A queue without priorities ignores the priority of an add.
 pub(crate) trait Kind: Order<SmallKey> + Sized {
-    fn add<L, T>(queue: &Queue<SmallKey, Self, L, T>, key: SmallKey, _: i8) -> Asked
+    fn add<L, T>(queue: &Queue<SmallKey, Self, L, T>, key: SmallKey, _: i8) -> AddResult
     where
         L: QueueLimiter<SmallKey>,
         T: TimeMode,
@@ -37,7 +37,7 @@ pub(crate) trait Kind: Order<SmallKey> + Sized {
         queue.add_many(keys.iter().copied())
     }
 
-    fn add_when_room<L, T>(queue: &Queue<SmallKey, Self, L, T>, key: SmallKey, _: i8) -> Option<Asked>
+    fn add_when_room<L, T>(queue: &Queue<SmallKey, Self, L, T>, key: SmallKey, _: i8) -> Option<AddResult>
     where
         L: QueueLimiter<SmallKey>,
         T: TimeMode,
@@ -51,7 +51,7 @@ pub(crate) trait Kind: Order<SmallKey> + Sized {
         delay: Duration,
         mode: DelayMode,
         _: i8,
-    ) -> Asked
+    ) -> AddResult
     where
         L: QueueLimiter<SmallKey>,
         T: SupportsDelays,
@@ -59,7 +59,7 @@ pub(crate) trait Kind: Order<SmallKey> + Sized {
         queue.add_after_with(key, delay, mode)
     }
 
-    fn add_rate_limited<L, T>(queue: &Queue<SmallKey, Self, L, T>, key: SmallKey, _: i8) -> Asked
+    fn add_rate_limited<L, T>(queue: &Queue<SmallKey, Self, L, T>, key: SmallKey, _: i8) -> AddResult
     where
         L: QueueLimiter<SmallKey>,
         T: SupportsDelays,
@@ -100,7 +100,7 @@ pub(crate) trait Kind: Order<SmallKey> + Sized {
 impl Kind for Fifo {}
 
 impl Kind for Priority {
-    fn add<L, T>(queue: &Queue<SmallKey, Self, L, T>, key: SmallKey, priority: i8) -> Asked
+    fn add<L, T>(queue: &Queue<SmallKey, Self, L, T>, key: SmallKey, priority: i8) -> AddResult
     where
         L: QueueLimiter<SmallKey>,
         T: TimeMode,
@@ -120,7 +120,11 @@ impl Kind for Priority {
         queue.with_priority(priority).add_many(keys.iter().copied())
     }
 
-    fn add_when_room<L, T>(queue: &Queue<SmallKey, Self, L, T>, key: SmallKey, priority: i8) -> Option<Asked>
+    fn add_when_room<L, T>(
+        queue: &Queue<SmallKey, Self, L, T>,
+        key: SmallKey,
+        priority: i8,
+    ) -> Option<AddResult>
     where
         L: QueueLimiter<SmallKey>,
         T: TimeMode,
@@ -134,7 +138,7 @@ impl Kind for Priority {
         delay: Duration,
         mode: DelayMode,
         priority: i8,
-    ) -> Asked
+    ) -> AddResult
     where
         L: QueueLimiter<SmallKey>,
         T: SupportsDelays,
@@ -142,7 +146,7 @@ impl Kind for Priority {
         queue.with_priority(priority).add_after_with(key, delay, mode)
     }
 
-    fn add_rate_limited<L, T>(queue: &Queue<SmallKey, Self, L, T>, key: SmallKey, priority: i8) -> Asked
+    fn add_rate_limited<L, T>(queue: &Queue<SmallKey, Self, L, T>, key: SmallKey, priority: i8) -> AddResult
     where
         L: QueueLimiter<SmallKey>,
         T: SupportsDelays,

@@ -14,18 +14,19 @@ use testkit::queue_setup::{Mode, SmallKey};
 
 use crate::queue::end_then_get::EndThenGet;
 use crate::queue::groups::Groups;
-use crate::queue::metrics_sink::{Notes, as_told, read};
+use crate::queue::metrics_sink::{Reports, read, without_delay};
 use crate::queue::model_answers::{
-    added, added_many, glance, in_line, in_order, nanos, nothing, oldest, poll, same, seen, taken, tally,
+    added, added_many, dequeue_order, in_order, nanos, nothing, oldest, poll, same, seen, snapshot, taken,
+    tally,
 };
 use crate::queue::orders::Kind;
 use crate::queue::step::Step;
 
 /// Keys that were given up, with their failures.
-pub(crate) type Dead = Arc<Mutex<Vec<(SmallKey, u32)>>>;
+pub(crate) type GivenUp = Arc<Mutex<Vec<(SmallKey, u32)>>>;
 
 /// A queue that is driven beside its model.
-pub(crate) struct Life<O: Kind, L: QueueLimiter<SmallKey>, T: TimeMode> {
+pub(crate) struct QueueRun<O: Kind, L: QueueLimiter<SmallKey>, T: TimeMode> {
     queue: Queue<SmallKey, O, L, T>,
     /// The groups whose limits change with the priority of adds.
     groups: Option<Groups>,
@@ -35,20 +36,20 @@ pub(crate) struct Life<O: Kind, L: QueueLimiter<SmallKey>, T: TimeMode> {
     clock: ManualClock,
     leases: Vec<Lease<SmallKey, T>>,
     keys: Vec<SmallKey>,
-    dead: Dead,
+    dead: GivenUp,
     /// The queue's reports, if it has metrics.
-    notes: Option<Notes>,
+    reports: Option<Reports>,
 }
 
-impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> Life<O, L, T> {
+impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> QueueRun<O, L, T> {
     pub(crate) fn new(
         queue: Queue<SmallKey, O, L, T>,
         model: OracleQueue<SmallKey>,
         clock: ManualClock,
         keys: Vec<SmallKey>,
-        dead: Dead,
+        dead: GivenUp,
     ) -> Self {
-        Self { queue, groups: None, priority: 0, model, clock, leases: Vec::new(), keys, dead, notes: None }
+        Self { queue, groups: None, priority: 0, model, clock, leases: Vec::new(), keys, dead, reports: None }
     }
 
     pub(crate) fn grouped(mut self, groups: Option<Groups>) -> Self {
@@ -57,21 +58,21 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> Life<O, L, T> {
     }
 
     /// Runs an operation sequence without delays.
-    pub(crate) fn live(mut self, life: impl Iterator<Item = QueueOp>) -> Cells {
-        let mut life = life.enumerate().peekable();
-        while let Some((number, op)) = life.next() {
+    pub(crate) fn run(mut self, ops: impl Iterator<Item = QueueOp>) -> Cells {
+        let mut ops = ops.enumerate().peekable();
+        while let Some((number, op)) = ops.next() {
             let at = Step { number, op: &op };
             at.trace();
-            match EndThenGet::of(&op, life.peek().map(|(_, next)| next)) {
+            match EndThenGet::of(&op, ops.peek().map(|(_, next)| next)) {
                 Some(both) => {
-                    life.next();
+                    ops.next();
                     self.end_then_get(&both, &at);
                 }
                 None => self.step(&op, &at),
             }
             self.compare(&at);
         }
-        self.end_of_life();
+        self.check_end();
         self.model.cells
     }
 
@@ -83,11 +84,11 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> Life<O, L, T> {
             QueueOp::Add(key) => {
                 assert_eq!(added(O::add(queue, key, priority)), model.add(key, now), "{at}");
             }
-            QueueOp::Asking(priority) => {
+            QueueOp::AddPriority(priority) => {
                 self.priority = priority;
-                model.at(priority);
+                model.with_priority(priority);
                 if let Some(groups) = &self.groups {
-                    model.limit(0, groups.ask(priority), now);
+                    model.limit(0, groups.set_limits(priority), now);
                     O::refresh(queue);
                 }
             }
@@ -152,12 +153,12 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> Life<O, L, T> {
             QueueOp::Snapshot => {
                 let (shown, last) = (queue.keys(), model.last_deadline());
                 assert_eq!(
-                    glance(&shown, &queue.stats()).timely(last),
-                    model.glance(now).timely(last),
+                    snapshot(&shown, &queue.stats()).timely(last),
+                    model.snapshot(now).timely(last),
                     "{at}"
                 );
                 let (ready, waiting) = in_order(&shown);
-                assert_eq!(in_line(ready, model.able()), model.in_line(), "{at}");
+                assert_eq!(dequeue_order(ready, model.able()), model.dequeue_order(), "{at}");
                 // After the shutdown, keys that are retried have no order.
                 if !model.is_shutting_down() {
                     assert_eq!(waiting, model.left().waiting, "{at}");
@@ -212,7 +213,7 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> Life<O, L, T> {
     }
 
     /// Checks that the queue lists all remaining keys at the end, and is empty after that.
-    fn end_of_life(&mut self) {
+    fn check_end(&mut self) {
         let now = self.now();
         same(Some(self.queue.stop_now()), Some(self.model.stop_now(now)), &"at the end");
         self.leases.clear();
@@ -262,29 +263,29 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> Life<O, L, T> {
     }
 }
 
-impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsDelays + SupportsAsync> Life<O, L, T> {
+impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsDelays + SupportsAsync> QueueRun<O, L, T> {
     /// With metrics, also compares the queue's reports with the model's.
-    pub(crate) fn measured(mut self, notes: Option<Notes>) -> Self {
-        self.notes = notes;
-        if self.notes.is_some() {
+    pub(crate) fn measured(mut self, reports: Option<Reports>) -> Self {
+        self.reports = reports;
+        if self.reports.is_some() {
             self.model.track_ages(0);
         }
         self
     }
 
     /// Runs an operation sequence with delays.
-    pub(crate) fn live_by_time(mut self, life: Vec<QueueOp>, aged: bool) -> Cells {
+    pub(crate) fn run_with_delays(mut self, ops: Vec<QueueOp>, aged: bool) -> Cells {
         if aged {
             self.queue.track_ages();
             self.model.track_ages(self.now());
         }
-        let mut life = life.iter().enumerate().peekable();
-        while let Some((number, op)) = life.next() {
+        let mut ops = ops.iter().enumerate().peekable();
+        while let Some((number, op)) = ops.next() {
             let at = Step { number, op };
             at.trace();
-            match EndThenGet::of(op, life.peek().map(|(_, next)| *next)) {
+            match EndThenGet::of(op, ops.peek().map(|(_, next)| *next)) {
                 Some(both) => {
-                    life.next();
+                    ops.next();
                     self.end_then_get(&both, &at);
                 }
                 None => self.step_in_time(op, &at),
@@ -293,7 +294,7 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsDelays + SupportsAsync> Life
             self.compare_ages(&at);
             self.compare_metrics(&at);
         }
-        self.end_of_life();
+        self.check_end();
         self.model.cells
     }
 
@@ -355,12 +356,12 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsDelays + SupportsAsync> Life
 
     fn compare_metrics(&mut self, at: &Step<'_>) {
         let now = self.now();
-        let model: Vec<_> = self.model.told().into_iter().map(as_told).collect();
-        let Some(notes) = &self.notes else {
+        let model: Vec<_> = self.model.reports().into_iter().map(without_delay).collect();
+        let Some(reports) = &self.reports else {
             assert_eq!(self.queue.stats().adds, 0, "{at}: a queue without metrics counted adds");
             return;
         };
-        assert_eq!(notes.take(), model, "{at}");
+        assert_eq!(reports.take(), model, "{at}");
         assert_eq!(read(self.queue.stats()), self.model.read(now), "{at}");
     }
 

@@ -8,23 +8,23 @@ use crate::coverage::events::Happened;
 
 /// Counts of pairs, by name. A name of the form `option: value` excludes the other values of its option.
 #[derive(Clone, Debug)]
-pub struct Together {
+pub struct PairCounts {
     names: &'static [&'static str],
     /// One count for each pair of names, the lower name first.
     counts: Vec<u64>,
-    lives: u64,
+    sequences: u64,
 }
 
-impl Together {
+impl PairCounts {
     /// Zero counts for all possible cases.
     #[must_use]
     pub fn new(names: &'static [&'static str]) -> Self {
-        Self { names, counts: vec![0; names.len() * names.len()], lives: 0 }
+        Self { names, counts: vec![0; names.len() * names.len()], sequences: 0 }
     }
 
     /// Counts the cases of one operation sequence.
-    pub fn life(&mut self, happened: &Happened) {
-        self.lives += 1;
+    pub fn count_sequence(&mut self, happened: &Happened) {
+        self.sequences += 1;
         let there: Vec<usize> = (0..self.names.len()).filter(|at| happened.did(self.names[*at])).collect();
         for (at, low) in there.iter().enumerate() {
             for high in &there[at + 1..] {
@@ -35,8 +35,8 @@ impl Together {
 
     /// The number of counted operation sequences.
     #[must_use]
-    pub fn lives(&self) -> u64 {
-        self.lives
+    pub fn sequences(&self) -> u64 {
+        self.sequences
     }
 
     /// The pairs that occurred in fewer than `floor` sequences, except for the pairs that `never` excludes.
@@ -69,18 +69,18 @@ mod tests {
 
     #[test]
     fn names_each_pair_that_is_missing() {
-        let mut together = Together::new(NAMES);
-        let life = |names: &[&'static str]| {
+        let mut pairs = PairCounts::new(NAMES);
+        let sequence = |names: &[&'static str]| {
             let mut happened = Happened::new(NAMES);
             names.iter().for_each(|name| happened.hit(name));
             happened
         };
-        together.life(&life(&["list: plain", "gone", "panic"]));
-        together.life(&life(&["gone", "list: paged"]));
-        let rare = together.below(1, |_, _| false);
+        pairs.count_sequence(&sequence(&["list: plain", "gone", "panic"]));
+        pairs.count_sequence(&sequence(&["gone", "list: paged"]));
+        let rare = pairs.below(1, |_, _| false);
         assert_eq!(rare, [("list: paged", "panic", 0)]);
-        assert_eq!(together.below(1, |a, b| (a, b) == ("panic", "list: paged")), []);
-        assert_eq!(together.below(2, |_, _| false).len(), 5);
-        assert_eq!(together.lives(), 2);
+        assert_eq!(pairs.below(1, |a, b| (a, b) == ("panic", "list: paged")), []);
+        assert_eq!(pairs.below(2, |_, _| false).len(), 5);
+        assert_eq!(pairs.sequences(), 2);
     }
 }

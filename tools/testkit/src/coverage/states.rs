@@ -5,7 +5,7 @@ use crate::queue_answers::Ending;
 /// The rows of the table: the state of a key before an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub enum Was {
+pub enum Row {
     Absent,
     Waiting,
     /// A wait that can be postponed, up to its cap.
@@ -20,7 +20,7 @@ pub enum Was {
     LeasedBackoff,
 }
 
-impl Was {
+impl Row {
     const ALL: [Self; 10] = [
         Self::Absent,
         Self::Waiting,
@@ -59,7 +59,7 @@ impl Was {
 /// The columns of the table: the operations. The end of a lease is one column per outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub enum Doing {
+pub enum Column {
     Add,
     Earliest,
     Latest,
@@ -95,7 +95,7 @@ pub enum Doing {
     NotDetached,
 }
 
-impl Doing {
+impl Column {
     const COUNT: usize = 26;
 
     const ALL: [Self; Self::COUNT] = [
@@ -147,7 +147,7 @@ impl Doing {
     }
 
     /// Returns true for the blank cells of the table, which no operation can enter.
-    fn is_blank(self, was: Was) -> bool {
+    fn is_blank(self, was: Row) -> bool {
         match self {
             _ if self.is_coarse() && was != was.coarse() => true,
             Self::Add
@@ -159,8 +159,8 @@ impl Doing {
             | Self::Postpone
             | Self::Cancel
             | Self::NotDetached => false,
-            Self::Full => was != Was::Absent,
-            Self::Get => was == Was::Absent,
+            Self::Full => was != Row::Absent,
+            Self::Get => was == Row::Absent,
             Self::Done
             | Self::Succeed
             | Self::RequeueAfter
@@ -179,7 +179,7 @@ impl Doing {
     }
 }
 
-impl From<Ending> for Doing {
+impl From<Ending> for Column {
     fn from(ending: Ending) -> Self {
         match ending {
             Ending::Done => Self::Done,
@@ -195,14 +195,14 @@ impl From<Ending> for Doing {
 
 /// A counter for every cell.
 #[derive(Clone, Debug, Default)]
-pub struct Cells([[u64; Doing::COUNT]; Was::ALL.len()]);
+pub struct Cells([[u64; Column::COUNT]; Row::ALL.len()]);
 
 impl Cells {
     /// Counts an entry of a cell.
     ///
     /// # Panics
     /// Panics for a blank cell.
-    pub fn hit(&mut self, was: Was, doing: Doing) {
+    pub fn hit(&mut self, was: Row, doing: Column) {
         let was = if doing.is_coarse() { was.coarse() } else { was };
         assert!(!doing.is_blank(was), "{doing:?} on a key that is {was:?} cannot happen");
         self.0[was as usize][doing as usize] += 1;
@@ -210,7 +210,7 @@ impl Cells {
 
     /// The number of times that a cell was entered.
     #[must_use]
-    pub fn hits(&self, was: Was, doing: Doing) -> u64 {
+    pub fn hits(&self, was: Row, doing: Column) -> u64 {
         self.0[was as usize][doing as usize]
     }
 
@@ -225,8 +225,8 @@ impl Cells {
 
     /// The cells, blank ones left out, that were entered fewer than `floor` times.
     #[must_use]
-    pub fn below(&self, floor: u64) -> Vec<(Was, Doing, u64)> {
-        let every = Was::ALL.into_iter().flat_map(|was| Doing::ALL.map(|doing| (was, doing)));
+    pub fn below(&self, floor: u64) -> Vec<(Row, Column, u64)> {
+        let every = Row::ALL.into_iter().flat_map(|was| Column::ALL.map(|doing| (was, doing)));
         every
             .filter(|(was, doing)| !doing.is_blank(*was))
             .map(|(was, doing)| (was, doing, self.hits(was, doing)))

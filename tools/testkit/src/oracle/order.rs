@@ -2,7 +2,7 @@
 
 /// The order of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sharing {
+pub enum OrderKind {
     /// FIFO.
     Fifo,
     /// By priority: a lower level is served once per this number of hand-outs of the highest, or never.
@@ -39,7 +39,7 @@ struct Place<K> {
     /// The priority with which the key is queued or was handed out.
     priority: i8,
     /// The priority of an add while the key was leased.
-    wished: Option<i8>,
+    add_priority: Option<i8>,
     leased: bool,
     /// The positions of a Ready key: sequence number and level. The first is its original position; the others come from raised priorities.
     lines: Vec<(u64, i8)>,
@@ -68,7 +68,7 @@ struct Credit {
 /// All keys of a queue, with the state of the order.
 #[derive(Clone, Debug)]
 pub struct OracleOrder<K> {
-    sharing: Sharing,
+    kind: OrderKind,
     group: fn(K) -> usize,
     places: Vec<Place<K>>,
     came: u64,
@@ -80,16 +80,8 @@ pub struct OracleOrder<K> {
 
 impl<K: Copy + PartialEq> OracleOrder<K> {
     /// Creates an order without keys.
-    pub fn new(sharing: Sharing, group: fn(K) -> usize) -> Self {
-        Self {
-            sharing,
-            group,
-            places: Vec::new(),
-            came: 0,
-            ring: Vec::new(),
-            credits: Vec::new(),
-            hand_outs: 0,
-        }
+    pub fn new(kind: OrderKind, group: fn(K) -> usize) -> Self {
+        Self { kind, group, places: Vec::new(), came: 0, ring: Vec::new(), credits: Vec::new(), hand_outs: 0 }
     }
 
     /// Records an add of a key with a priority, whatever its outcome.
@@ -99,7 +91,7 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
                 key,
                 own: priority,
                 priority,
-                wished: None,
+                add_priority: None,
                 leased: false,
                 lines: Vec::new(),
                 wait: Wait::default(),
@@ -107,10 +99,10 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
             return;
         };
         if place.leased {
-            place.wished = Some(place.wished.unwrap_or(priority).max(priority));
+            place.add_priority = Some(place.add_priority.unwrap_or(priority).max(priority));
         } else if priority > place.priority {
             place.priority = priority;
-            self.stand_too(key);
+            self.queue_at_priority(key);
         }
     }
 
@@ -120,26 +112,26 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
         let lowered = priority < place.priority;
         place.own = priority;
         place.priority = priority;
-        place.wished = place.wished.map(|_| priority);
+        place.add_priority = place.add_priority.map(|_| priority);
         if lowered {
             place.lines.truncate(1);
             if place.lines.first().is_some_and(|(_, level)| *level > priority) {
                 place.lines.clear();
-                self.line_up(key);
+                self.make_ready(key);
             }
         }
-        self.stand_too(key);
+        self.queue_at_priority(key);
         true
     }
 
     /// The priority of a key: that of an add while the key was leased, if any, otherwise its current priority.
     pub fn priority(&self, key: K) -> Option<i8> {
         let place = self.places.iter().find(|place| place.key == key)?;
-        Some(place.wished.unwrap_or(place.priority))
+        Some(place.add_priority.unwrap_or(place.priority))
     }
 
     /// Gives a Ready key a position at its current priority, in addition to its earlier positions.
-    fn stand_too(&mut self, key: K) {
+    fn queue_at_priority(&mut self, key: K) {
         let came = self.came;
         let place = self.place(key);
         let priority = place.priority;
@@ -153,7 +145,7 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
     ///
     /// # Panics
     /// Panics if the key was not added.
-    pub fn line_up(&mut self, key: K) {
+    pub fn make_ready(&mut self, key: K) {
         let came = self.came;
         self.came += 1;
         let level = self.place(key).priority;
@@ -162,29 +154,29 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
         let place = self.place(key);
         place.lines = vec![(came, level)];
         place.wait = wait;
-        self.turn_in(key);
+        self.update_ring(key);
     }
 
     /// Removes a Ready key.
     pub fn leave(&mut self, key: K) {
         self.place(key).lines.clear();
-        self.turn_in(key);
+        self.update_ring(key);
     }
 
     /// Hands out the key, which was next.
     pub fn take(&mut self, key: K) {
-        if let Sharing::Priority(share) = self.sharing {
-            self.pay(share);
+        if let OrderKind::Priority(share) = self.kind {
+            self.update_credits(share);
         }
         self.leave(key);
         self.place(key).leased = true;
-        self.turn_in(key);
+        self.update_ring(key);
         let group = (self.group)(key);
         if let Some(at) = self.ring.iter().position(|(own, _)| *own == group) {
             self.ring[at].1 -= 1;
             if self.ring[at].1 == 0 {
                 self.ring.remove(at);
-                self.turn_in(key);
+                self.update_ring(key);
             }
         }
     }
@@ -193,19 +185,19 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
     pub fn end(&mut self, key: K, comes_back: bool) {
         let place = self.place(key);
         place.leased = false;
-        let wished = place.wished.take();
+        let add_priority = place.add_priority.take();
         if comes_back {
-            place.priority = wished.map_or(place.own, |wished| wished.max(place.own));
-        } else if let Some(wished) = wished {
-            place.own = wished;
-            place.priority = wished;
+            place.priority = add_priority.map_or(place.own, |add_priority| add_priority.max(place.own));
+        } else if let Some(add_priority) = add_priority {
+            place.own = add_priority;
+            place.priority = add_priority;
         }
-        self.turn_in(key);
+        self.update_ring(key);
     }
 
     /// Discards the priority of the adds that were made while the key was leased.
     pub fn unmark(&mut self, key: K) {
-        self.place(key).wished = None;
+        self.place(key).add_priority = None;
     }
 
     /// Removes a key.
@@ -237,11 +229,11 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
     }
 
     /// Updates all levels after a hand-out, and checks the documented bounds for the waiting keys.
-    fn pay(&mut self, share: Option<u64>) {
+    fn update_credits(&mut self, share: Option<u64>) {
         let since = self.hand_outs + 1;
         let (levels, next) = (self.levels(), self.next());
         let Some(served) = self.next_level(share) else { return };
-        let pay = |level: &i8| {
+        let update_credits = |level: &i8| {
             let own = self.credit(*level);
             match served {
                 _ if *level == served => Credit { level: *level, credits: 0, since },
@@ -252,7 +244,7 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
         // Levels without Ready keys lose their credits.
         let unused = self.credits.iter().filter(|credit| !levels.contains(&credit.level));
         let unused = unused.map(|credit| Credit { credits: 0, since, ..*credit });
-        self.credits = levels.iter().map(pay).chain(unused).collect();
+        self.credits = levels.iter().map(update_credits).chain(unused).collect();
         self.hand_outs = since;
         for place in self.places.iter_mut().filter(|place| !place.lines.is_empty() && Some(place.key) != next)
         {
@@ -273,12 +265,12 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
     }
 
     /// Updates the ring: a group is in it while it has a key that can be handed out. A new group is added at the end.
-    fn turn_in(&mut self, key: K) {
+    fn update_ring(&mut self, key: K) {
         let group = (self.group)(key);
-        self.turn_group_in(group);
+        self.update_ring_for(group);
     }
 
-    fn turn_group_in(&mut self, group: usize) {
+    fn update_ring_for(&mut self, group: usize) {
         let Some(limits) = self.limits(group) else { return };
         let able = self.able(group) > 0;
         let at = self.ring.iter().position(|(own, _)| *own == group);
@@ -291,17 +283,17 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
     }
 
     fn limits(&self, group: usize) -> Option<GroupLimits> {
-        match self.sharing {
-            Sharing::Fair(limits) => Some(limits[group]),
+        match self.kind {
+            OrderKind::Fair(limits) => Some(limits[group]),
             _ => None,
         }
     }
 
     /// Sets the limits of a group, if the order has groups.
     pub fn limit(&mut self, group: usize, to: GroupLimits) {
-        if let Sharing::Fair(limits) = &mut self.sharing {
+        if let OrderKind::Fair(limits) = &mut self.kind {
             limits[group] = to;
-            self.turn_group_in(group);
+            self.update_ring_for(group);
         }
     }
 
@@ -311,8 +303,8 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
 
     /// The number of Ready keys that cannot be handed out.
     pub fn suspended(&self) -> usize {
-        let in_line = self.places.iter().filter(|place| !place.lines.is_empty());
-        in_line.filter(|place| self.is_suspended((self.group)(place.key))).count()
+        let dequeue_order = self.places.iter().filter(|place| !place.lines.is_empty());
+        dequeue_order.filter(|place| self.is_suspended((self.group)(place.key))).count()
     }
 
     /// The remaining capacity of a group, if it is bounded.
@@ -344,9 +336,9 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
             let line = self.places.iter().filter(|place| !place.lines.is_empty() && able(place));
             line.min_by_key(|place| place.lines[0]).map(|place| place.key)
         };
-        match self.sharing {
-            Sharing::Fifo => eldest(&|_| true),
-            Sharing::Priority(share) => {
+        match self.kind {
+            OrderKind::Fifo => eldest(&|_| true),
+            OrderKind::Priority(share) => {
                 let level = self.next_level(share)?;
                 let there = self.places.iter().filter_map(|place| {
                     let (came, _) = place.lines.iter().find(|(_, own)| *own == level)?;
@@ -354,7 +346,7 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
                 });
                 there.min_by_key(|(came, _)| *came).map(|(_, key)| key)
             }
-            Sharing::Fair(_) => {
+            OrderKind::Fair(_) => {
                 let (group, _) = *self.ring.first()?;
                 eldest(&|place| (self.group)(place.key) == group)
             }
@@ -363,10 +355,10 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
 
     /// The key of each level or group, or of the whole queue, that has been Ready longest.
     pub fn heads(&self) -> Vec<K> {
-        let class = |place: &Place<K>| match self.sharing {
-            Sharing::Fifo => 0,
-            Sharing::Priority(_) => usize::from(place.lines[0].1 as u8),
-            Sharing::Fair(_) => (self.group)(place.key),
+        let class = |place: &Place<K>| match self.kind {
+            OrderKind::Fifo => 0,
+            OrderKind::Priority(_) => usize::from(place.lines[0].1 as u8),
+            OrderKind::Fair(_) => (self.group)(place.key),
         };
         let mut line: Vec<_> = self.places.iter().filter(|place| !place.lines.is_empty()).collect();
         line.sort_by_key(|place| (class(place), place.lines[0].0));
@@ -375,7 +367,7 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
     }
 
     /// All Ready keys: first those that can be handed out, in that order, then the others in no order; and the number of the former.
-    pub fn in_line(&self) -> (Vec<K>, usize) {
+    pub fn dequeue_order(&self) -> (Vec<K>, usize) {
         let mut left = self.clone();
         let mut line = Vec::new();
         while let Some(key) = left.next() {

@@ -8,9 +8,9 @@ mod ages;
 mod ends;
 mod gets;
 mod leases;
-mod looks;
 mod meter;
 mod setup;
+mod state;
 #[cfg(test)]
 mod tests;
 mod wait;
@@ -19,9 +19,9 @@ use std::fmt::Debug;
 
 pub use self::setup::OracleSetup;
 use self::wait::Wait;
-use crate::coverage::states::{Cells, Doing, Was};
+use crate::coverage::states::{Cells, Column, Row};
 use crate::oracle::backoff::OracleBackoffs;
-use crate::oracle::order::{OracleOrder, Sharing};
+use crate::oracle::order::{OracleOrder, OrderKind};
 use crate::queue_answers::Time;
 
 /// The state of a key. `order` is a sequence number: the lower one became Ready first.
@@ -36,7 +36,7 @@ enum State {
 
 /// The phases of a queue. In `Serving` it is shut down, but keys whose waits end by the horizon are still handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Life {
+enum Phase {
     Open,
     Serving { horizon: Time },
     ShutDown,
@@ -51,9 +51,9 @@ pub struct OracleQueue<K> {
     /// The order of Ready keys.
     lines: OracleOrder<K>,
     /// The priority of the next add.
-    asking: i8,
+    add_priority: i8,
     backoffs: OracleBackoffs<K>,
-    life: Life,
+    phase: Phase,
     paused: bool,
     /// Keys with a detached lease.
     detached: Vec<K>,
@@ -77,19 +77,19 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
     /// Creates an empty queue; without a limiter a failed key is Ready immediately.
     #[must_use]
     pub fn new(setup: OracleSetup) -> Self {
-        Self::ordered(setup, Sharing::Fifo, |_| 0)
+        Self::ordered(setup, OrderKind::Fifo, |_| 0)
     }
 
     /// Creates an empty queue of another order, with the group of each key.
     #[must_use]
-    pub fn ordered(setup: OracleSetup, sharing: Sharing, group: fn(K) -> usize) -> Self {
+    pub fn ordered(setup: OracleSetup, kind: OrderKind, group: fn(K) -> usize) -> Self {
         Self {
-            lines: OracleOrder::new(sharing, group),
-            asking: 0,
+            lines: OracleOrder::new(kind, group),
+            add_priority: 0,
             records: Vec::new(),
             setup,
             backoffs: OracleBackoffs::new(setup.limiter, setup.bucket),
-            life: Life::Open,
+            phase: Phase::Open,
             paused: false,
             detached: Vec::new(),
             leased_since: Vec::new(),
@@ -115,9 +115,9 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
     /// `deadlines` is false if a lease was ended with a wait that is over immediately: such a wait is not a deadline.
     fn pass(&mut self, now: Time, deadlines: bool) {
         while let Some((key, state)) = self.next_due(now) {
-            self.cells.hit(self.was(key), Doing::Deadline);
-            if let Life::Serving { .. } = self.life {
-                self.cells.hit(self.was(key), Doing::DeadlineServing);
+            self.cells.hit(self.was(key), Column::Deadline);
+            if let Phase::Serving { .. } = self.phase {
+                self.cells.hit(self.was(key), Column::DeadlineServing);
             }
             match state {
                 State::Waiting(wait) => {
@@ -149,16 +149,16 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
     /// The last deadline that may still pass.
     #[must_use]
     pub fn last_deadline(&self) -> Option<Time> {
-        match self.life {
-            Life::Open => Some(Time::MAX),
-            Life::Serving { horizon } => Some(horizon),
-            Life::ShutDown | Life::Stopped => None,
+        match self.phase {
+            Phase::Open => Some(Time::MAX),
+            Phase::Serving { horizon } => Some(horizon),
+            Phase::ShutDown | Phase::Stopped => None,
         }
     }
 
     /// Sets the priority of further adds.
-    pub fn at(&mut self, priority: i8) -> &mut Self {
-        self.asking = priority;
+    pub fn with_priority(&mut self, priority: i8) -> &mut Self {
+        self.add_priority = priority;
         self
     }
 
@@ -166,18 +166,18 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         self.records.iter().find(|(of, _)| *of == key).map(|(_, state)| *state)
     }
 
-    fn was(&self, key: K) -> Was {
+    fn was(&self, key: K) -> Row {
         match self.state(key) {
-            None => Was::Absent,
-            Some(State::Waiting(wait)) if wait.backoff => Was::Backoff,
-            Some(State::Waiting(wait)) if wait.cap.is_some() => Was::Debounced,
-            Some(State::Waiting(_)) => Was::Waiting,
-            Some(State::Ready { .. }) => Was::Ready,
-            Some(State::Leased) => Was::Leased,
-            Some(State::LeasedDirty) => Was::LeasedDirty,
-            Some(State::LeasedWaiting(wait)) if wait.backoff => Was::LeasedBackoff,
-            Some(State::LeasedWaiting(wait)) if wait.cap.is_some() => Was::LeasedDebounced,
-            Some(State::LeasedWaiting(_)) => Was::LeasedWaiting,
+            None => Row::Absent,
+            Some(State::Waiting(wait)) if wait.backoff => Row::Backoff,
+            Some(State::Waiting(wait)) if wait.cap.is_some() => Row::Debounced,
+            Some(State::Waiting(_)) => Row::Waiting,
+            Some(State::Ready { .. }) => Row::Ready,
+            Some(State::Leased) => Row::Leased,
+            Some(State::LeasedDirty) => Row::LeasedDirty,
+            Some(State::LeasedWaiting(wait)) if wait.backoff => Row::LeasedBackoff,
+            Some(State::LeasedWaiting(wait)) if wait.cap.is_some() => Row::LeasedDebounced,
+            Some(State::LeasedWaiting(_)) => Row::LeasedWaiting,
         }
     }
 
@@ -185,7 +185,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         let was = self.state(key);
         let was_ready = matches!(was, Some(State::Ready { .. }));
         match state {
-            State::Ready { .. } if !was_ready => self.lines.line_up(key),
+            State::Ready { .. } if !was_ready => self.lines.make_ready(key),
             State::Leased if was_ready => self.lines.take(key),
             State::Ready { .. } => {}
             _ if was_ready => self.lines.leave(key),

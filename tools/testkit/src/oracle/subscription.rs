@@ -29,7 +29,7 @@ pub enum Incoming {
 /// The changes a subscription with a filter delivers, before the filter decides; `Again` is a resync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs)]
-pub enum Told {
+pub enum DeliveredKind {
     Initial,
     Added,
     Updated,
@@ -39,7 +39,7 @@ pub enum Told {
 }
 
 /// A change, whether the filter passes the state delivered last, and whether it passes the newest one.
-pub type Crossing = (Told, bool, bool);
+pub type Crossing = (DeliveredKind, bool, bool);
 
 /// Counters of the cells of the merge table, of the ways in which a filter can turn a delivered change into another, and of those in which a
 /// selection can turn a step of the store into another.
@@ -65,27 +65,27 @@ impl MergeCells {
     /// The combinations that can occur at a filter: an addition has no earlier state, a deletion no later one, and a resync delivers
     /// the same state twice.
     fn crossings() -> impl Iterator<Item = Crossing> {
-        let of = |told, sides: &[(bool, bool)]| {
-            sides.iter().map(|(was, is)| (told, *was, *is)).collect::<Vec<_>>()
+        let of = |kind, sides: &[(bool, bool)]| {
+            sides.iter().map(|(was, is)| (kind, *was, *is)).collect::<Vec<_>>()
         };
         let (comes, goes) = ([(false, false), (false, true)], [(false, false), (true, false)]);
         let all = [(false, false), (false, true), (true, false), (true, true)];
         let again = [(false, false), (true, true)];
         [
-            of(Told::Initial, &comes),
-            of(Told::Added, &comes),
-            of(Told::Updated, &all),
-            of(Told::Replaced, &all),
-            of(Told::Deleted, &goes),
-            of(Told::Again, &again),
+            of(DeliveredKind::Initial, &comes),
+            of(DeliveredKind::Added, &comes),
+            of(DeliveredKind::Updated, &all),
+            of(DeliveredKind::Replaced, &all),
+            of(DeliveredKind::Deleted, &goes),
+            of(DeliveredKind::Again, &again),
         ]
         .into_iter()
         .flatten()
     }
 
-    fn crossed(&mut self, told: Told, was: bool, is: bool) {
-        assert!(Self::crossings().any(|crossing| crossing == (told, was, is)));
-        *self.1.entry((told, was, is)).or_default() += 1;
+    fn crossed(&mut self, kind: DeliveredKind, was: bool, is: bool) {
+        assert!(Self::crossings().any(|crossing| crossing == (kind, was, is)));
+        *self.1.entry((kind, was, is)).or_default() += 1;
     }
 
     /// Counts the effect of a selection of objects on a step.
@@ -97,14 +97,14 @@ impl MergeCells {
         step: &OracleStep<K, V>,
         of_interest: impl Fn(&V) -> bool,
     ) {
-        let told = match step {
-            OracleStep::Added { .. } => Told::Added,
-            OracleStep::Updated { .. } => Told::Updated,
-            OracleStep::Replaced { .. } => Told::Replaced,
-            OracleStep::Deleted { .. } => Told::Deleted,
+        let kind = match step {
+            OracleStep::Added { .. } => DeliveredKind::Added,
+            OracleStep::Updated { .. } => DeliveredKind::Updated,
+            OracleStep::Replaced { .. } => DeliveredKind::Replaced,
+            OracleStep::Deleted { .. } => DeliveredKind::Deleted,
         };
         let (before, after) = step.ends();
-        let crossing = (told, before.is_some_and(&of_interest), after.is_some_and(&of_interest));
+        let crossing = (kind, before.is_some_and(&of_interest), after.is_some_and(&of_interest));
         assert!(Self::crossings().any(|other| other == crossing));
         *self.2.entry(crossing).or_default() += 1;
     }
@@ -112,7 +112,8 @@ impl MergeCells {
     /// The effects of a selection on steps that occurred fewer than `floor` times.
     #[must_use]
     pub fn narrowings_below(&self, floor: u64) -> Vec<(Crossing, u64)> {
-        let steps = Self::crossings().filter(|(told, ..)| !matches!(told, Told::Initial | Told::Again));
+        let steps = Self::crossings()
+            .filter(|(kind, ..)| !matches!(kind, DeliveredKind::Initial | DeliveredKind::Again));
         let counts = steps.map(|crossing| (crossing, self.2.get(&crossing).copied().unwrap_or(0)));
         counts.filter(|(_, count)| *count < floor).collect()
     }
@@ -170,7 +171,7 @@ pub struct OracleSubscription<K, V> {
     /// The keys to deliver before the initial objects are complete; `None` before the first list.
     awaited: Option<BTreeSet<K>>,
     /// Whether the changes in `ready` belong to an awaited key.
-    telling: bool,
+    delivering_awaited: bool,
     /// Selects the objects to deliver; `None` delivers all.
     filter: Option<fn(&V) -> bool>,
     /// The period of resyncs, and the time of the next one.
@@ -194,7 +195,7 @@ impl<K: Ord + Clone, V: Clone> OracleSubscription<K, V> {
             logs: BTreeMap::new(),
             ready: VecDeque::new(),
             awaited: listed.then(BTreeSet::new),
-            telling: false,
+            delivering_awaited: false,
             filter: None,
             period: None,
             most: usize::MAX,
@@ -258,9 +259,9 @@ impl<K: Ord + Clone, V: Clone> OracleSubscription<K, V> {
         self.filter.is_none_or(|filter| filter(object))
     }
 
-    fn crossed(&self, cells: &mut MergeCells, told: Told, was: bool, is: bool) {
+    fn crossed(&self, cells: &mut MergeCells, kind: DeliveredKind, was: bool, is: bool) {
         if self.filter.is_some() {
-            cells.crossed(told, was, is);
+            cells.crossed(kind, was, is);
         }
     }
 
@@ -275,23 +276,23 @@ impl<K: Ord + Clone, V: Clone> OracleSubscription<K, V> {
         if self.awaited.is_none() {
             self.awaited = Some(self.order.iter().cloned().collect());
             // The rest of a change that was taken before the list counts as initial, too.
-            self.telling = !self.ready.is_empty();
+            self.delivering_awaited = !self.ready.is_empty();
         }
     }
 
     /// Whether all initial objects were delivered.
     #[must_use]
     pub fn is_initial_delivered(&self) -> bool {
-        let told = self.awaited.as_ref().is_some_and(BTreeSet::is_empty);
-        let telling = self.telling && !self.ready.is_empty();
-        told && !self.initial && !telling && self.lost.is_none()
+        let kind = self.awaited.as_ref().is_some_and(BTreeSet::is_empty);
+        let delivering_awaited = self.delivering_awaited && !self.ready.is_empty();
+        kind && !self.initial && !delivering_awaited && self.lost.is_none()
     }
 
     /// Records a step of the store.
     ///
     /// # Panics
     /// Panics if the step hits a blank cell of the merge table.
-    pub fn heard(&mut self, step: &OracleStep<K, V>, cells: &mut MergeCells) {
+    pub fn record(&mut self, step: &OracleStep<K, V>, cells: &mut MergeCells) {
         if self.lost.is_some() {
             return;
         }
@@ -368,7 +369,7 @@ impl<K: Ord + Clone, V: Clone> OracleSubscription<K, V> {
                     let object = self.forget(&key).map_or(Some(object), |log| log.now);
                     if let Some(object) = object {
                         let is = self.passes(&object);
-                        self.crossed(cells, Told::Initial, false, is);
+                        self.crossed(cells, DeliveredKind::Initial, false, is);
                         self.ready.extend(is.then_some(OracleChange::Added { key, object, initial: true }));
                     }
                 } else {
@@ -376,7 +377,7 @@ impl<K: Ord + Clone, V: Clone> OracleSubscription<K, V> {
                     if !self.logs.contains_key(&key) {
                         let (old, new) = (object.clone(), object);
                         let is = self.passes(&new);
-                        self.crossed(cells, Told::Again, is, is);
+                        self.crossed(cells, DeliveredKind::Again, is, is);
                         self.ready.extend(is.then_some(OracleChange::Updated { key, old, new }));
                     }
                 }
@@ -395,25 +396,25 @@ impl<K: Ord + Clone, V: Clone> OracleSubscription<K, V> {
                 self.walk.extend(objects.into_iter().flatten().cloned());
                 continue;
             };
-            self.telling = self.awaited.as_ref().is_some_and(|awaited| awaited.contains(&key));
+            self.delivering_awaited = self.awaited.as_ref().is_some_and(|awaited| awaited.contains(&key));
             let log = self.forget(&key).expect("the key is pending");
-            self.tell(key, log, cells);
+            self.queue_change(key, log, cells);
         }
     }
 
     /// Queues the change of a key. An object that the filter rejects does not exist for the consumer.
-    fn tell(&mut self, key: K, log: Log<V>, cells: &mut MergeCells) {
+    fn queue_change(&mut self, key: K, log: Log<V>, cells: &mut MergeCells) {
         let Log { held, now, ends, initial } = log;
         let was = held.as_ref().is_some_and(|held| self.passes(held));
         let is = now.as_ref().is_some_and(|now| self.passes(now));
         match (held, now) {
             (None, None) => {}
             (None, Some(object)) => {
-                self.crossed(cells, Told::Added, false, is);
+                self.crossed(cells, DeliveredKind::Added, false, is);
                 self.ready.extend(is.then_some(OracleChange::Added { key, object, initial }));
             }
             (Some(old), Some(new)) if (self.same)(&old, &new) => {
-                self.crossed(cells, Told::Updated, was, is);
+                self.crossed(cells, DeliveredKind::Updated, was, is);
                 self.ready.extend(match (was, is) {
                     (true, true) => Some(OracleChange::Updated { key, old, new }),
                     (false, true) => Some(OracleChange::Added { key, object: new, initial: false }),
@@ -422,8 +423,8 @@ impl<K: Ord + Clone, V: Clone> OracleSubscription<K, V> {
                 });
             }
             (Some(old), now) => {
-                let told = if now.is_some() { Told::Replaced } else { Told::Deleted };
-                self.crossed(cells, told, was, is);
+                let kind = if now.is_some() { DeliveredKind::Replaced } else { DeliveredKind::Deleted };
+                self.crossed(cells, kind, was, is);
                 let own = ends.last().filter(|(last, _)| (self.same)(&old, last));
                 let (last, missed) = own.or(ends.first()).expect("a removed object has a last state").clone();
                 self.ready.extend(match (now.filter(|_| is), was) {

@@ -8,9 +8,9 @@ use crate::oracle::limiter::{OracleQuota, Span};
 
 /// One step of a random run of a bucket with a wait queue.
 #[derive(Arbitrary, Clone, Copy, Debug)]
-pub enum LineOp {
+pub enum WaitQueueOp {
     /// Adds a waiter and polls it once.
-    Come(u8),
+    Join(u8),
     /// Polls one of the waiters.
     Poll(u8),
     /// Drops one of the waiters.
@@ -30,14 +30,14 @@ pub enum LineOp {
     /// Sets the clock back.
     JumpBack(Span),
     /// Adds a waiter with a timeout and polls it once.
-    ComeWithin(u8, Span),
+    JoinTimeout(u8, Span),
 }
 
 /// The state of a waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum WaiterState {
     /// The waiter is in the wait queue.
-    Waits,
+    Waiting,
     /// The waiter has its tokens.
     Granted,
     /// The waiter requests more tokens than the burst.
@@ -45,7 +45,7 @@ pub enum Fate {
     /// The waiter has timed out.
     TimedOut,
     /// The waiter has returned, or was dropped.
-    Gone,
+    Left,
 }
 
 /// A reservation, with which its tokens can be given back.
@@ -59,9 +59,9 @@ pub struct Promise {
 }
 
 #[derive(Clone, Debug)]
-struct Comer {
+struct Waiter {
     count: u32,
-    fate: Fate,
+    state: WaiterState,
     promised: Option<Promise>,
     grant: Option<usize>,
     /// The time at which the waiter times out.
@@ -88,7 +88,7 @@ pub struct OracleWaitQueue {
     returns: u64,
     /// The time at which the bucket would be full, in parts.
     full: u128,
-    comers: Vec<Comer>,
+    waiters: Vec<Waiter>,
     grants: Vec<Grant>,
     /// The minimum that was missing to a full bucket since the oldest open grant.
     slack: u128,
@@ -98,60 +98,60 @@ impl OracleWaitQueue {
     /// Creates a full bucket.
     #[must_use]
     pub fn new(quota: OracleQuota) -> Self {
-        Self { quota, changes: 0, returns: 0, full: 0, comers: Vec::new(), grants: Vec::new(), slack: 0 }
+        Self { quota, changes: 0, returns: 0, full: 0, waiters: Vec::new(), grants: Vec::new(), slack: 0 }
     }
 
     /// Adds a waiter, with the time limit `within` if there is one. Returns its index.
-    pub fn come(&mut self, count: u32, within: Option<u64>, now: u64) -> usize {
+    pub fn join(&mut self, count: u32, within: Option<u64>, now: u64) -> usize {
         self.settle(now);
-        let fate = match self.take(count, now) {
-            _ if count > self.burst() => Fate::Refused,
+        let state = match self.take(count, now) {
+            _ if count > self.burst() => WaiterState::Refused,
             Ok(()) => {
                 self.log(now, count, false);
-                Fate::Granted
+                WaiterState::Granted
             }
-            Err(_) if within == Some(0) => Fate::TimedOut,
-            Err(_) => Fate::Waits,
+            Err(_) if within == Some(0) => WaiterState::TimedOut,
+            Err(_) => WaiterState::Waiting,
         };
         let until = within.map(|within| now.saturating_add(within));
-        self.comers.push(Comer { count, fate, promised: None, grant: None, until });
+        self.waiters.push(Waiter { count, state, promised: None, grant: None, until });
         self.settle(now);
-        self.comers.len() - 1
+        self.waiters.len() - 1
     }
 
     /// The state of a waiter.
     #[must_use]
-    pub fn fate(&self, who: usize) -> Fate {
-        self.comers[who].fate
+    pub fn state(&self, index: usize) -> WaiterState {
+        self.waiters[index].state
     }
 
     /// Polls a waiter and returns its state. The waiter is gone after that, unless it still waits.
-    pub fn poll(&mut self, who: usize, now: u64) -> Fate {
+    pub fn poll(&mut self, index: usize, now: u64) -> WaiterState {
         self.settle(now);
-        let fate = self.comers[who].fate;
-        if fate != Fate::Waits {
-            self.comers[who].fate = Fate::Gone;
-            if let Some(grant) = self.comers[who].grant {
+        let state = self.waiters[index].state;
+        if state != WaiterState::Waiting {
+            self.waiters[index].state = WaiterState::Left;
+            if let Some(grant) = self.waiters[index].grant {
                 self.grants[grant].open = false;
             }
         }
         self.settle(now);
-        fate
+        state
     }
 
     /// Drops a waiter.
-    pub fn leave(&mut self, who: usize, now: u64) {
+    pub fn leave(&mut self, index: usize, now: u64) {
         self.settle(now);
-        let comer = self.comers[who].clone();
-        self.comers[who].fate = Fate::Gone;
-        match comer.fate {
-            Fate::Waits => {
-                if let Some(promised) = comer.promised {
-                    self.give_back(promised, comer.count, now);
+        let waiter = self.waiters[index].clone();
+        self.waiters[index].state = WaiterState::Left;
+        match waiter.state {
+            WaiterState::Waiting => {
+                if let Some(promised) = waiter.promised {
+                    self.give_back(promised, waiter.count, now);
                 }
             }
-            Fate::Granted => {
-                if let Some(grant) = comer.grant.filter(|&grant| self.grants[grant].open) {
+            WaiterState::Granted => {
+                if let Some(grant) = waiter.grant.filter(|&grant| self.grants[grant].open) {
                     let back = self.grants[grant].parts.min(self.slack);
                     self.grants[grant].open = false;
                     self.grants[grant].parts -= back;
@@ -160,7 +160,7 @@ impl OracleWaitQueue {
                     self.returns += u64::from(back > 0);
                 }
             }
-            Fate::Refused | Fate::TimedOut | Fate::Gone => {}
+            WaiterState::Refused | WaiterState::TimedOut | WaiterState::Left => {}
         }
         self.settle(now);
     }
@@ -186,11 +186,11 @@ impl OracleWaitQueue {
         if count > self.burst() {
             return None;
         }
-        for who in 0..self.comers.len() {
-            let Comer { count, fate, promised, .. } = self.comers[who];
-            if fate == Fate::Waits && promised.is_none() {
+        for index in 0..self.waiters.len() {
+            let Waiter { count, state, promised, .. } = self.waiters[index];
+            if state == WaiterState::Waiting && promised.is_none() {
                 let due = self.take_ahead(count, now);
-                self.comers[who].promised = Some(self.promise(due));
+                self.waiters[index].promised = Some(self.promise(due));
             }
         }
         let due = self.take_ahead(count, now);
@@ -236,11 +236,13 @@ impl OracleWaitQueue {
             let missing = missing.saturating_sub(u128::from(old.burst()) * token);
             self.full = self.parts(now).saturating_add(missing).min(self.never());
             self.grants.clear();
-            for comer in &mut self.comers {
-                comer.grant = None;
-                if comer.fate == Fate::Waits && comer.promised.is_none() && comer.count > quota.burst().into()
+            for waiter in &mut self.waiters {
+                waiter.grant = None;
+                if waiter.state == WaiterState::Waiting
+                    && waiter.promised.is_none()
+                    && waiter.count > quota.burst().into()
                 {
-                    comer.fate = Fate::Refused;
+                    waiter.state = WaiterState::Refused;
                 }
             }
         }
@@ -277,7 +279,7 @@ impl OracleWaitQueue {
     /// The length of the wait queue.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.comers.iter().filter(|comer| comer.fate == Fate::Waits).count()
+        self.waiters.iter().filter(|waiter| waiter.state == WaiterState::Waiting).count()
     }
 
     /// Checks that no span has more tokens than burst + rate × time.
@@ -305,9 +307,9 @@ impl OracleWaitQueue {
     fn settle(&mut self, now: u64) {
         self.observe(now);
         self.grant(now);
-        while let Some(who) = self.next_to_give_up(now) {
-            let Comer { count, promised, .. } = self.comers[who];
-            self.comers[who].fate = Fate::TimedOut;
+        while let Some(index) = self.next_to_give_up(now) {
+            let Waiter { count, promised, .. } = self.waiters[index];
+            self.waiters[index].state = WaiterState::TimedOut;
             if let Some(promised) = promised {
                 self.give_back(promised, count, now);
             }
@@ -318,19 +320,20 @@ impl OracleWaitQueue {
     /// The next timeout of a waiter.
     #[must_use]
     pub fn next_deadline(&self) -> Option<u64> {
-        let waiting = self.comers.iter().filter(|comer| comer.fate == Fate::Waits);
-        waiting.filter_map(|comer| comer.until).min()
+        let waiting = self.waiters.iter().filter(|waiter| waiter.state == WaiterState::Waiting);
+        waiting.filter_map(|waiter| waiter.until).min()
     }
 
     fn next_to_give_up(&self, now: u64) -> Option<usize> {
-        let waiting = (0..self.comers.len()).filter(|&who| self.comers[who].fate == Fate::Waits);
-        let over = waiting.filter_map(|who| Some((self.comers[who].until?, who)));
-        over.filter(|(until, _)| *until <= now).min().map(|(_, who)| who)
+        let waiting =
+            (0..self.waiters.len()).filter(|&index| self.waiters[index].state == WaiterState::Waiting);
+        let over = waiting.filter_map(|index| Some((self.waiters[index].until?, index)));
+        over.filter(|(until, _)| *until <= now).min().map(|(_, index)| index)
     }
 
     fn grant(&mut self, now: u64) {
-        while let Some(who) = self.comers.iter().position(|comer| comer.fate == Fate::Waits) {
-            let Comer { count, promised, .. } = self.comers[who];
+        while let Some(index) = self.waiters.iter().position(|waiter| waiter.state == WaiterState::Waiting) {
+            let Waiter { count, promised, .. } = self.waiters[index];
             match promised {
                 Some(promise) if promise.due > now => return,
                 Some(_) => {}
@@ -342,12 +345,12 @@ impl OracleWaitQueue {
                     self.full = full;
                 }
             }
-            self.comers[who].fate = Fate::Granted;
+            self.waiters[index].state = WaiterState::Granted;
             match promised {
                 // Promised tokens count as used at their due time. Those of an earlier quota do not count for the rate of this one.
                 Some(promise) if promise.changes == self.changes => _ = self.log(promise.due, count, false),
                 Some(_) => {}
-                None => self.comers[who].grant = Some(self.log(now, count, true)),
+                None => self.waiters[index].grant = Some(self.log(now, count, true)),
             }
         }
     }
@@ -387,9 +390,9 @@ impl OracleWaitQueue {
 
     /// Takes tokens if they are available and there are no waiters; otherwise returns the time at which they will be available.
     fn take(&mut self, count: u32, now: u64) -> Result<(), u64> {
-        let waiting = self.comers.iter().filter(|comer| comer.fate == Fate::Waits);
+        let waiting = self.waiters.iter().filter(|waiter| waiter.state == WaiterState::Waiting);
         let before: u64 = waiting.clone().filter(|c| c.promised.is_none()).map(|c| u64::from(c.count)).sum();
-        let promised = waiting.filter_map(|comer| comer.promised).map(|promise| promise.due).max();
+        let promised = waiting.filter_map(|waiter| waiter.promised).map(|promise| promise.due).max();
         let full = self.after(before + u64::from(count), now);
         let due = self.due(full, now).max(promised.unwrap_or(0));
         if due > now || self.waiting() > 0 {

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex};
 use std::task::Waker;
 use std::time::Duration;
 
-use drivers::queue::metrics_sink::Notes;
+use drivers::queue::metrics_sink::Reports;
 use flyball_ratelimit::Exponential;
 use flyball_sync::{ManualClock, ManualTimer};
 use flyball_workqueue::{Fair, Fifo, NoLimiter, Queue, QueueMetrics, QueueStats, StatsReader, WithTimer};
 use futures_util::FutureExt;
-use testkit::queue_answers::{Ending, Refused, Told};
+use testkit::queue_answers::{Ending, Refused, Report};
 use testkit::wakers::{Panicking, poll_with};
 
 use crate::support::{ns, times};
@@ -18,29 +18,29 @@ use crate::task::Task;
 
 type Measured = Queue<&'static str, Fifo, NoLimiter, WithTimer<ManualTimer>>;
 
-fn measured() -> (Measured, ManualClock, Notes) {
-    let (clock, notes) = (ManualClock::new(), Notes::default());
-    (Queue::builder().timer(clock.timer()).metrics(notes.clone()).build(), clock, notes)
+fn measured() -> (Measured, ManualClock, Reports) {
+    let (clock, reports) = (ManualClock::new(), Reports::default());
+    (Queue::builder().timer(clock.timer()).metrics(reports.clone()).build(), clock, reports)
 }
 
 fn read(queue: &Measured) -> QueueStats {
     queue.stats()
 }
 
-fn handed_out(queued: u64) -> Told {
-    Told::HandedOut { queued, delayed: false }
+fn handed_out(queued: u64) -> Report {
+    Report::HandedOut { queued, delayed: false }
 }
 
 /// client-go's `TestMetrics`: adds, a hand-out, five duplicates while the key is leased, the end of the lease, and a second run.
 #[test]
 fn the_life_of_a_key() {
-    let (queue, clock, notes) = measured();
+    let (queue, clock, reports) = measured();
     queue.add("a").unwrap();
     queue.add("a").unwrap();
     assert_eq!((read(&queue).adds, read(&queue).depth()), (1, 1), "a duplicate counts as an add");
     clock.advance(ns(50));
     let lease = queue.try_get().unwrap();
-    assert_eq!(notes.take(), [handed_out(50)]);
+    assert_eq!(reports.take(), [handed_out(50)]);
     assert_eq!((read(&queue).adds, read(&queue).depth(), read(&queue).leased), (1, 0, 1));
     clock.advance(ns(5));
     for _ in 0..5 {
@@ -69,7 +69,7 @@ fn the_life_of_a_key() {
 /// A delay counts when it is accepted. Its key counts as an add when the deadline passes, before any operation has processed the deadline.
 #[test]
 fn delays_become_adds_at_their_deadline() {
-    let (queue, clock, notes) = measured();
+    let (queue, clock, reports) = measured();
     queue.add_after("a", ns(10)).unwrap();
     queue.add_after("a", ns(20)).unwrap();
     let now = read(&queue);
@@ -106,7 +106,7 @@ fn delays_become_adds_at_their_deadline() {
 /// deadline.
 #[test]
 fn a_deadline_within_a_lease() {
-    let (queue, clock, notes) = measured();
+    let (queue, clock, reports) = measured();
     queue.add("a").unwrap();
     let lease = queue.try_get().unwrap();
     queue.add_after("a", ns(10)).unwrap();
@@ -116,7 +116,7 @@ fn a_deadline_within_a_lease() {
     lease.done();
     clock.advance(ns(1));
     queue.try_get().unwrap().done();
-    assert_eq!(notes.take()[2], Told::HandedOut { queued: 6, delayed: true });
+    assert_eq!(reports.take()[2], Report::HandedOut { queued: 6, delayed: true });
 }
 
 /// A key that is withdrawn still counts as an add, so counters never decrease.
@@ -141,13 +141,13 @@ fn what_is_withdrawn_was_added() {
 /// Statistics stay correct during a drain. client-go does not update its gauges after shutdown.
 #[test]
 fn a_drain_is_seen() {
-    let (queue, clock, notes) = measured();
+    let (queue, clock, reports) = measured();
     queue.add_many(["stuck", "queued"]);
     let stuck = queue.try_get().unwrap();
     queue.add("stuck").unwrap();
     queue.shut_down();
     assert!(queue.add("late").is_err());
-    assert_eq!(notes.take(), [handed_out(0), Told::Refused(Refused::ShutDown)]);
+    assert_eq!(reports.take(), [handed_out(0), Report::Refused(Refused::ShutDown)]);
     clock.advance(Duration::from_secs(60));
     let now = read(&queue);
     assert_eq!((now.depth(), now.leased, now.unfinished_work), (2, 1, Duration::from_secs(60)));
@@ -172,17 +172,17 @@ fn a_drain_is_seen() {
 
 #[test]
 fn failures_count_once_per_wait() {
-    let (clock, notes) = (ManualClock::new(), Notes::default());
+    let (clock, reports) = (ManualClock::new(), Reports::default());
     let limiter = Exponential::new(ns(10)..=ns(100));
     let queue = Queue::builder()
         .timer(clock.timer())
         .limiter(limiter)
-        .metrics(notes.clone())
+        .metrics(reports.clone())
         .give_up_after(times(2), |_, _| {});
     let queue = queue.build();
     queue.add("a").unwrap();
     drop(queue.try_get().unwrap());
-    assert_eq!(notes.take()[1..], [Told::Ended(Ending::Dropped, 0), Told::Failed]);
+    assert_eq!(reports.take()[1..], [Report::Ended(Ending::Dropped, 0), Report::Failed]);
     queue.add("a").unwrap();
     queue.try_get().unwrap().retry();
     assert_eq!(notes.take()[1..], [Told::Ended(Ending::Retry, 0)], "a failure within a backoff was counted");
@@ -195,27 +195,27 @@ fn failures_count_once_per_wait() {
     assert!(queue.add_rate_limited("b").is_ok());
     clock.advance(ns(20));
     assert!(queue.add_rate_limited("b").is_err());
-    let told = [Told::Failed, Told::Failed, Told::GaveUp(2), Told::Refused(Refused::Exhausted)];
-    assert_eq!(notes.take(), told);
+    let told = [Report::Failed, Report::Failed, Report::GaveUp(2), Report::Refused(Refused::Exhausted)];
+    assert_eq!(reports.take(), told);
 }
 
 #[test]
 fn who_waits_for_room_is_not_refused() {
-    let (clock, notes) = (ManualClock::new(), Notes::default());
-    let queue = Queue::builder().timer(clock.timer()).capacity(1).metrics(notes.clone()).build();
+    let (clock, reports) = (ManualClock::new(), Reports::default());
+    let queue = Queue::builder().timer(clock.timer()).capacity(1).metrics(reports.clone()).build();
     queue.add("a").unwrap();
     assert_eq!(queue.stats().capacity_left, Some(0));
     assert!(queue.add_when_room("b").now_or_never().is_none());
-    assert!(notes.take().is_empty());
+    assert!(reports.take().is_empty());
     assert!(
         queue.add("b").is_err() && queue.add_ref(&"b").is_err() && !queue.add_many(["b"]).refused.is_empty()
     );
-    assert_eq!(notes.take(), [Told::Refused(Refused::Full); 3]);
+    assert_eq!(reports.take(), [Report::Refused(Refused::Full); 3]);
 }
 
 #[test]
 fn an_overdue_lease_is_told_once() {
-    let (queue, clock, notes) = measured();
+    let (queue, clock, reports) = measured();
     queue.add("a").unwrap();
     let _lease = queue.try_get().unwrap();
     let mut watcher = Task::new(queue.next_overdue(ns(30)));
@@ -223,38 +223,38 @@ fn an_overdue_lease_is_told_once() {
     clock.advance(ns(31));
     assert!(watcher.poll().is_ready());
     assert!(queue.next_overdue(ns(30)).now_or_never().is_none());
-    assert_eq!(notes.take()[1..], [Told::Overdue(31)]);
+    assert_eq!(reports.take()[1..], [Report::Overdue(31)]);
 }
 
 /// Hand-outs of a batch, and the ends of detached and dropped leases, are reported.
 #[test]
 fn every_way_out_is_told() {
-    let (queue, clock, notes) = measured();
+    let (queue, clock, reports) = measured();
     queue.add_many(["a", "b"]);
     clock.advance(ns(3));
     let mut leases = queue.try_get_many(5).unwrap();
-    assert_eq!(notes.take(), [handed_out(3); 2]);
+    assert_eq!(reports.take(), [handed_out(3); 2]);
     let key = leases.remove(0).detach();
     clock.advance(ns(4));
     assert!(notes.take().is_empty(), "detaching reported an end");
     queue.done(&key).unwrap();
     drop(leases);
-    assert_eq!(notes.take(), [Told::Ended(Ending::Done, 4), Told::Ended(Ending::Dropped, 4)]);
+    assert_eq!(reports.take(), [Report::Ended(Ending::Done, 4), Report::Ended(Ending::Dropped, 4)]);
 }
 
 /// An order that gathers due keys keeps the time since which they are due.
 #[test]
 fn another_order_tells_the_same() {
-    let (clock, notes) = (ManualClock::new(), Notes::default());
+    let (clock, reports) = (ManualClock::new(), Reports::default());
     let order = Fair::by_group(|_: &&str| ());
-    let queue = Queue::builder().order(order).timer(clock.timer()).metrics(notes.clone()).build();
+    let queue = Queue::builder().order(order).timer(clock.timer()).metrics(reports.clone()).build();
     queue.add_after("a", ns(10)).unwrap();
     clock.advance(ns(15));
     queue.add("b").unwrap(); // gathers
     assert_eq!((queue.stats().adds, queue.stats().depth()), (2, 2));
     clock.advance(ns(5));
     queue.try_get().unwrap().done();
-    assert_eq!(notes.take()[0], Told::HandedOut { queued: 10, delayed: true });
+    assert_eq!(reports.take()[0], Report::HandedOut { queued: 10, delayed: true });
     assert_eq!((queue.stats().adds, queue.stats().depth()), (2, 1));
     queue.check().unwrap();
 }
@@ -296,7 +296,7 @@ fn a_watch_ends_with_the_queue() {
 fn a_stop_that_gathers_keeps_the_books() {
     let clock = ManualClock::new();
     let order = Fair::by_group(|_: &u32| ());
-    let queue = Queue::builder().clock(clock.clone()).order(order).metrics(Notes::default()).build();
+    let queue = Queue::builder().clock(clock.clone()).order(order).metrics(Reports::default()).build();
     for key in 0..200 {
         queue.add_after(key, ns(1)).unwrap();
     }
@@ -310,7 +310,7 @@ fn a_stop_that_gathers_keeps_the_books() {
 #[test]
 fn what_nobody_has_seen_is_not_counted_twice() {
     let clock = ManualClock::new();
-    let queue = Queue::<u32>::builder().timer(clock.timer()).metrics(Notes::default()).build();
+    let queue = Queue::<u32>::builder().timer(clock.timer()).metrics(Reports::default()).build();
     assert_eq!(queue.add_many([1, 2]).new, 2);
     let mut watch = Box::pin(queue.next_overdue(ns(9)));
     assert!(poll_with(watch.as_mut(), &Waker::from(Arc::new(Panicking))).is_pending());

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use drivers::queue::metrics_sink::Notes;
+use drivers::queue::metrics_sink::Reports;
 use flyball_ratelimit::Exponential;
 use flyball_sync::{ManualClock, ManualTimer};
 use flyball_workqueue::{AddErrorKind, Fifo, LeaseOutcome, Queue, QueueMetrics, WithTimer};
@@ -53,7 +53,7 @@ impl QueueMetrics for Panics {
 /// A sink that panics in every method does not affect the queue. The sink after it still receives all events.
 #[test]
 fn a_sink_that_panics_changes_nothing() {
-    let (clock, notes, dead) = (ManualClock::new(), Notes::default(), Arc::new(Mutex::new(Vec::new())));
+    let (clock, reports, dead) = (ManualClock::new(), Reports::default(), Arc::new(Mutex::new(Vec::new())));
     let told = dead.clone();
     let queue = Queue::builder()
         .timer(clock.timer())
@@ -61,7 +61,7 @@ fn a_sink_that_panics_changes_nothing() {
         .capacity(2)
         .give_up_after(times(2), move |key, failures| told.lock().unwrap().push((*key, failures)))
         .metrics(Panics)
-        .metrics(notes.clone())
+        .metrics(reports.clone())
         .build();
     queue.add("a").unwrap();
     queue.add("b").unwrap();
@@ -85,7 +85,7 @@ fn a_sink_that_panics_changes_nothing() {
     let read = queue.stats();
     assert_eq!((read.adds, read.leased, read.depth()), (4, 0, 0));
     // Two hand-outs, twice; as many ends; four failures, two keys given up; one refusal, one report.
-    assert_eq!(notes.take().len(), 4 + 4 + 4 + 2 + 1 + 1);
+    assert_eq!(reports.take().len(), 4 + 4 + 4 + 2 + 1 + 1);
     drop(queue.stop_now());
     queue.check().unwrap();
 }
@@ -179,8 +179,8 @@ fn a_sink_may_call_the_queue() {
 /// Threads add, take and end keys. Afterwards the counters agree with the reported events.
 #[test]
 fn counters_agree_when_threads_work() {
-    let notes = Notes::default();
-    let queue = Queue::builder().metrics(notes.clone()).build();
+    let reports = Reports::default();
+    let queue = Queue::builder().metrics(reports.clone()).build();
     thread::scope(|scope| {
         for worker in 0..4 {
             let queue = &queue;
@@ -198,7 +198,7 @@ fn counters_agree_when_threads_work() {
         lease.done();
     }
     queue.check().unwrap();
-    let (read, told) = (queue.stats(), notes.take());
+    let (read, told) = (queue.stats(), reports.take());
     assert_eq!((read.depth(), read.leased, read.waiting), (0, 0, 0));
     assert_eq!((read.unfinished_work, read.oldest_lease), (Duration::ZERO, None));
     let outs =

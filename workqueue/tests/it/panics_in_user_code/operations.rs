@@ -11,7 +11,7 @@ use flyball_sync::{ManualClock, Nanos};
 use flyball_workqueue::{
     AddError, DelayMode, KeyInfo, KeyState, Lease, LeaseOutcome, Leftovers, OverdueLease, Queue,
 };
-use testkit::panicking::{Mood, PanickingKey, Point};
+use testkit::panicking::{PanicSwitch, PanickingKey, Point};
 
 use super::{BASE, CAP, Fuse, HostileLease, HostilePolicy, HostileQueue, HostileTimer};
 use crate::support::{ns, times};
@@ -102,7 +102,7 @@ enum Given {
 /// 0 is debounced till 10, 1 and 2 are Ready, 3 is leased and has failed, 4 is leased and dirty, 5 leased and waits till
 /// 10, 6 is due, 7 is leased without a guard. 8 and above are absent; in a quiet scene so are 1, 2 and 6.
 struct World {
-    mood: Arc<Mood>,
+    switch: Arc<PanicSwitch>,
     manual: ManualClock,
     fuses: [Fuse; 4],
     queue: HostileQueue,
@@ -116,7 +116,7 @@ const HOOK: usize = 3;
 
 impl World {
     fn new(scene: Scene, ages: bool) -> Self {
-        let (mood, manual, fuses) = (Mood::new(), ManualClock::new(), <[Fuse; 4]>::default());
+        let (switch, manual, fuses) = (PanicSwitch::new(), ManualClock::new(), <[Fuse; 4]>::default());
         let hook = fuses[HOOK].clone();
         let timer =
             HostileTimer { timer: manual.timer(), clock: fuses[CLOCK].clone(), alarm: fuses[ALARM].clone() };
@@ -131,25 +131,25 @@ impl World {
         if ages {
             queue.track_ages();
         }
-        queue.add_rate_limited(mood.key(3)).unwrap();
+        queue.add_rate_limited(switch.key(3)).unwrap();
         manual.advance(BASE);
         queue.try_get().unwrap().done();
         let mut leases = Vec::new();
         for leased in [3, 4, 5, 7] {
-            queue.add(mood.key(leased)).unwrap();
+            queue.add(switch.key(leased)).unwrap();
             leases.push(queue.try_get().unwrap());
         }
         drop(leases.pop().unwrap().detach());
-        queue.add(mood.key(4)).unwrap();
+        queue.add(switch.key(4)).unwrap();
         if scene != Scene::Quiet {
-            queue.add_after(mood.key(6), ns(1)).unwrap();
+            queue.add_after(switch.key(6), ns(1)).unwrap();
             manual.advance(ns(1));
-            queue.add(mood.key(1)).unwrap();
-            queue.add(mood.key(2)).unwrap();
+            queue.add(switch.key(1)).unwrap();
+            queue.add(switch.key(2)).unwrap();
         }
-        queue.add_after_with(mood.key(0), ns(10), DelayMode::Debounce { max_wait: ns(20) }).unwrap();
-        queue.add_after(mood.key(5), ns(10)).unwrap();
-        Self { mood, manual, fuses, queue, leases }
+        queue.add_after_with(switch.key(0), ns(10), DelayMode::Debounce { max_wait: ns(20) }).unwrap();
+        queue.add_after(switch.key(5), ns(10)).unwrap();
+        Self { switch, manual, fuses, queue, leases }
     }
 
     fn ids(&self) -> BTreeSet<u32> {
@@ -161,14 +161,14 @@ impl World {
             fuse.disarm();
         }
         for point in Point::ALL {
-            self.mood.disarm(point);
+            self.switch.disarm(point);
         }
     }
 
     /// Performs the operation. Returns whether it panicked.
     fn act(&mut self, act: Act, armed: impl FnOnce(&Self)) -> bool {
-        let many: Vec<_> = [0, 8, 1, 9, 8, 4, 10, 3].map(|id| self.mood.key(id)).into();
-        let key = self.mood.key(match act {
+        let many: Vec<_> = [0, 8, 1, 9, 8, 4, 10, 3].map(|id| self.switch.key(id)).into();
+        let key = self.switch.key(match act {
             Act::AddDelayed(key, _) | Act::AddLimited(key) | Act::Postpone(key) => key,
             Act::AddWhenRoom(key) | Act::BlockingAdd(key) => key,
             _ => 7,
@@ -327,11 +327,11 @@ fn every_act(what: &str, arm: impl Fn(&World, i64)) -> usize {
         for act in acts(scene) {
             for nth in 1.. {
                 let mut world = World::new(scene, ages);
-                let (mood, queue) = (world.mood.clone(), world.queue.clone());
+                let (switch, queue) = (world.switch.clone(), world.queue.clone());
                 let at = format!("{what} panics in call {nth} of {act:?}, {scene:?}, ages: {ages}");
                 let before = world.ids();
                 let mut idler = Task::waiting(queue.wait_idle());
-                let adder = (scene == Scene::Full).then(|| Task::waiting(queue.add_when_room(mood.key(9))));
+                let adder = (scene == Scene::Full).then(|| Task::waiting(queue.add_when_room(switch.key(9))));
                 let mut getter = (scene == Scene::Quiet).then(|| Task::waiting(queue.get()));
                 if !world.act(act, |world| arm(world, nth)) {
                     break;
@@ -378,16 +378,16 @@ fn every_act(what: &str, arm: impl Fn(&World, i64)) -> usize {
                 for lease in world.leases.drain(..) {
                     let id = lease.id();
                     lease.done();
-                    if queue.state(&mood.key(id)) == KeyState::Absent {
+                    if queue.state(&switch.key(id)) == KeyState::Absent {
                         expected.remove(&id);
                     }
                 }
                 let dirty = queue.stats().dirty;
-                if queue.done(&mood.key(7)).is_ok() && dirty == queue.stats().dirty {
+                if queue.done(&switch.key(7)).is_ok() && dirty == queue.stats().dirty {
                     expected.remove(&7);
-                    expected.extend((queue.state(&mood.key(7)) != KeyState::Absent).then_some(7));
+                    expected.extend((queue.state(&switch.key(7)) != KeyState::Absent).then_some(7));
                 }
-                let _ = queue.done(&mood.key(3)).map(|()| expected.remove(&3));
+                let _ = queue.done(&switch.key(3)).map(|()| expected.remove(&3));
                 queue.resume();
                 world.manual.advance(ns(1_000));
                 while let Ok(lease) = queue.try_get() {
@@ -415,22 +415,22 @@ fn every_act(what: &str, arm: impl Fn(&World, i64)) -> usize {
 
 #[test]
 fn hash_panics() {
-    assert!(every_act("Hash", |world, nth| world.mood.arm(Point::Hash, nth)) >= 300);
+    assert!(every_act("Hash", |world, nth| world.switch.arm(Point::Hash, nth)) >= 300);
 }
 
 #[test]
 fn eq_panics() {
-    assert!(every_act("Eq", |world, nth| world.mood.arm(Point::Eq, nth)) >= 200);
+    assert!(every_act("Eq", |world, nth| world.switch.arm(Point::Eq, nth)) >= 200);
 }
 
 #[test]
 fn clone_panics() {
-    assert!(every_act("Clone", |world, nth| world.mood.arm(Point::Clone, nth)) >= 50);
+    assert!(every_act("Clone", |world, nth| world.switch.arm(Point::Clone, nth)) >= 50);
 }
 
 #[test]
 fn drop_panics() {
-    assert!(every_act("Drop", |world, nth| world.mood.arm(Point::Drop, nth)) >= 100);
+    assert!(every_act("Drop", |world, nth| world.switch.arm(Point::Drop, nth)) >= 100);
 }
 
 #[test]
@@ -457,28 +457,28 @@ fn the_hook_panics() {
 #[test]
 fn an_iterator_panics() {
     for nth in 0..4 {
-        let mood = Mood::new();
+        let switch = PanicSwitch::new();
         let queue = Queue::new();
-        queue.add(mood.key(0)).unwrap();
+        queue.add(switch.key(0)).unwrap();
         let keys = (0..4).map(|id| {
             assert!(id != nth, "a hostile iterator panics");
-            mood.key(id)
+            switch.key(id)
         });
         assert!(catch_unwind(AssertUnwindSafe(|| queue.add_many(keys))).is_err());
         queue.check().unwrap();
-        assert_eq!((queue.ready_len(), mood.live()), (1, 1));
-        assert_eq!(queue.add_many([mood.key(1)]).new, 1);
+        assert_eq!((queue.ready_len(), switch.live()), (1, 1));
+        assert_eq!(queue.add_many([switch.key(1)]).new, 1);
     }
 }
 
 /// Keys that were added before a key whose `Eq` panics are Ready, and a getter is woken for them.
 #[test]
 fn add_many_breaks_off() {
-    let mood = Mood::new();
+    let switch = PanicSwitch::new();
     let queue = Queue::new();
     let mut getters = [Task::waiting(queue.get()), Task::waiting(queue.get())];
-    let keys = [1, 2, 1, 3].map(|id| mood.key(id));
-    mood.arm(Point::Eq, 1);
+    let keys = [1, 2, 1, 3].map(|id| switch.key(id));
+    switch.arm(Point::Eq, 1);
     assert!(catch_unwind(AssertUnwindSafe(|| queue.add_many(keys))).is_err());
     assert_eq!(queue.ready_len(), 2);
     let leases = getters.each_mut().map(|getter| {
@@ -491,11 +491,11 @@ fn add_many_breaks_off() {
 /// A batch ends before a key whose `Clone` panics; that key stays Ready.
 #[test]
 fn a_batch_breaks_off() {
-    let mood = Mood::new();
+    let switch = PanicSwitch::new();
     let queue = Queue::new();
-    queue.add_many((0..4).map(|id| mood.key(id)));
+    queue.add_many((0..4).map(|id| switch.key(id)));
     for nth in [3, 2, 1] {
-        mood.arm(Point::Clone, nth);
+        switch.arm(Point::Clone, nth);
         let batch = catch_unwind(AssertUnwindSafe(|| queue.try_get_many(9)));
         match nth {
             1 => assert!(batch.is_err(), "a batch without keys was returned"),

@@ -4,10 +4,10 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use super::wait::Wait;
-use super::{Life, OracleQueue, State};
-use crate::coverage::states::Doing;
+use super::{OracleQueue, Phase, State};
+use crate::coverage::states::Column;
 use crate::oracle::backoff::Failed;
-use crate::queue_answers::{Many, Outcome, Refused, Time, later};
+use crate::queue_answers::{AddManyOutcome, Outcome, Refused, Time, later};
 use crate::queue_setup::Mode;
 
 impl<K: Copy + Ord + Debug> OracleQueue<K> {
@@ -17,19 +17,19 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
     /// The reason, if the queue is shut down or full.
     pub fn add(&mut self, key: K, now: Time) -> Result<Outcome, Refused> {
         let answer = self.try_add(key, now);
-        self.tell_refused(answer)
+        self.report_refused(answer)
     }
 
     fn try_add(&mut self, key: K, now: Time) -> Result<Outcome, Refused> {
         self.pass_deadlines(now);
         self.admit(key)?;
-        self.cells.hit(self.was(key), Doing::Add);
+        self.cells.hit(self.was(key), Column::Add);
         Ok(self.add_now(key, now))
     }
 
     /// Adds several keys, one after the other.
-    pub fn add_many(&mut self, keys: &[K], now: Time) -> Many<K> {
-        let mut many = Many { new: 0, merged: 0, promoted: 0, marked: 0, refused: Vec::new() };
+    pub fn add_many(&mut self, keys: &[K], now: Time) -> AddManyOutcome<K> {
+        let mut many = AddManyOutcome { new: 0, merged: 0, promoted: 0, marked: 0, refused: Vec::new() };
         for &key in keys {
             match self.add(key, now) {
                 Ok(Outcome::New) => many.new += 1,
@@ -46,7 +46,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
     pub fn add_when_room(&mut self, key: K, now: Time) -> Option<Result<Outcome, Refused>> {
         match self.try_add(key, now) {
             Err(Refused::Full) => None,
-            answer => Some(self.tell_refused(answer)),
+            answer => Some(self.report_refused(answer)),
         }
     }
 
@@ -71,12 +71,12 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
     ) -> Result<Outcome, Refused> {
         self.pass_deadlines(now);
         let admitted = self.admit(key);
-        self.tell_refused(admitted)?;
+        self.report_refused(admitted)?;
         self.meter.delay();
         let doing = match mode {
-            Mode::Earliest => Doing::Earliest,
-            Mode::Latest(_) => Doing::Latest,
-            Mode::Replace => Doing::Replace,
+            Mode::Earliest => Column::Earliest,
+            Mode::Latest(_) => Column::Latest,
+            Mode::Replace => Column::Replace,
         };
         self.cells.hit(self.was(key), doing);
         let (until, order) = (later(now, after), self.order());
@@ -93,21 +93,21 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
     /// The reason, if the queue is shut down or full, or the key has failed too often.
     pub fn add_rate_limited(&mut self, key: K, now: Time) -> Result<Outcome, Refused> {
         let answer = self.try_add_rate_limited(key, now);
-        self.tell_refused(answer)
+        self.report_refused(answer)
     }
 
     fn try_add_rate_limited(&mut self, key: K, now: Time) -> Result<Outcome, Refused> {
         self.pass_deadlines(now);
-        if self.life != Life::Open {
+        if self.phase != Phase::Open {
             return Err(Refused::ShutDown);
         }
         let failed = self.fail(key, now);
         if self.give_up(key, failed) {
-            self.cells.hit(self.was(key), Doing::LimitedExhausted);
+            self.cells.hit(self.was(key), Column::LimitedExhausted);
             return Err(Refused::Exhausted);
         }
         self.admit(key)?;
-        self.cells.hit(self.was(key), Doing::Limited);
+        self.cells.hit(self.was(key), Column::Limited);
         self.meter.delay();
         let Some(Failed { until, .. }) = failed else { return Ok(self.add_now(key, now)) };
         let strict = self.setup.strict;
@@ -130,10 +130,10 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
     /// Postpones a key until the delay is over, at least. Returns whether there was anything to postpone.
     pub fn postpone(&mut self, key: K, delay: Duration, now: Time) -> bool {
         self.pass_deadlines(now);
-        if self.life != Life::Open {
+        if self.phase != Phase::Open {
             return false;
         }
-        self.cells.hit(self.was(key), Doing::Postpone);
+        self.cells.hit(self.was(key), Column::Postpone);
         let (until, order) = (later(now, delay), self.order());
         match self.state(key) {
             None | Some(State::Leased) => false,
@@ -152,7 +152,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
     /// Removes a waiting or Ready key, or the wait or dirty mark of a leased key. A lease itself is not affected.
     pub fn cancel(&mut self, key: K, now: Time) -> bool {
         self.pass_deadlines(now);
-        self.cells.hit(self.was(key), Doing::Cancel);
+        self.cells.hit(self.was(key), Column::Cancel);
         match self.state(key) {
             None | Some(State::Leased) => false,
             Some(State::Waiting(_) | State::Ready { .. }) => {
@@ -167,15 +167,15 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
     }
 
     fn admit(&mut self, key: K) -> Result<(), Refused> {
-        if self.life != Life::Open {
+        if self.phase != Phase::Open {
             return Err(Refused::ShutDown);
         }
         let full = self.setup.capacity.is_some_and(|capacity| self.records.len() >= capacity);
         if (full || self.lines.is_full_for(key)) && self.state(key).is_none() {
-            self.cells.hit(self.was(key), Doing::Full);
+            self.cells.hit(self.was(key), Column::Full);
             return Err(Refused::Full);
         }
-        self.lines.add(key, self.asking);
+        self.lines.add(key, self.add_priority);
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use super::{OracleQueue, State};
-use crate::queue_answers::{OldestAges, Overdue, Time, Told, later};
+use crate::queue_answers::{OldestAges, Overdue, Report, Time, later};
 
 impl<K: Copy + Ord + Debug> OracleQueue<K> {
     /// Starts to keep ages.
@@ -48,7 +48,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
             return Overdue::NotYet;
         }
         self.overdue.push(key);
-        self.meter.tell(Told::Overdue(now - since));
+        self.meter.report(Report::Overdue(now - since));
         Overdue::Lease(key, now - since)
     }
 }

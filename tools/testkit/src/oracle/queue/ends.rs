@@ -3,20 +3,20 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use super::{Life, OracleQueue, State};
-use crate::queue_answers::{Left, Time, later};
+use super::{OracleQueue, Phase, State};
+use crate::queue_answers::{OracleLeftovers, Time, later};
 
 impl<K: Copy + Ord + Debug> OracleQueue<K> {
     /// Shuts the queue down. Only keys that are Ready or due by now, and the dirty keys among the leased ones, are still handed out.
     pub fn shut_down(&mut self, now: Time) {
         self.pass_deadlines(now);
-        if matches!(self.life, Life::Open | Life::Serving { .. }) {
-            self.life = Life::ShutDown;
+        if matches!(self.phase, Phase::Open | Phase::Serving { .. }) {
+            self.phase = Phase::ShutDown;
         }
     }
 
     /// Shuts the queue down. Returns the leftovers once no key is Ready or leased, or once the queue is stopped.
-    pub fn drain(&mut self, now: Time) -> Option<Left<K>> {
+    pub fn drain(&mut self, now: Time) -> Option<OracleLeftovers<K>> {
         self.shut_down(now);
         self.resume();
         self.is_drained(now).then(|| self.left())
@@ -24,20 +24,20 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
 
     /// Refuses adds; keys that are due by the horizon are still handed out. The first call sets the horizon; a queue that was shut down
     /// before serves no waits. Each call returns the leftovers once the queue is drained, or once its own time limit is over.
-    pub fn drain_all_timeout(&mut self, limit: Duration, now: Time) -> Option<Left<K>> {
+    pub fn drain_all_timeout(&mut self, limit: Duration, now: Time) -> Option<OracleLeftovers<K>> {
         self.pass_deadlines(now);
         self.resume();
         let until = later(now, limit);
-        if self.life == Life::Open {
-            self.life = Life::Serving { horizon: until };
+        if self.phase == Phase::Open {
+            self.phase = Phase::Serving { horizon: until };
         }
         (self.is_drained(now) || until <= now).then(|| self.left())
     }
 
     /// Stops the queue and returns the leftovers. Removes all keys that are not leased, and the waits and dirty marks of leased keys.
-    pub fn stop_now(&mut self, now: Time) -> Left<K> {
+    pub fn stop_now(&mut self, now: Time) -> OracleLeftovers<K> {
         self.shut_down(now);
-        self.life = Life::Stopped;
+        self.phase = Phase::Stopped;
         let left = self.left();
         self.meter.stop();
         for (key, state) in &mut self.records {
@@ -61,13 +61,13 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
     pub(super) fn is_drained(&mut self, now: Time) -> bool {
         // An infinite deadline never passes, whatever the horizon.
         let coming = |state: &State, horizon: Time| matches!(state, State::Waiting(wait) if wait.until <= horizon.min(Time::MAX - 1));
-        match self.life {
-            Life::Open => false,
-            Life::Serving { horizon } => {
+        match self.phase {
+            Phase::Open => false,
+            Phase::Serving { horizon } => {
                 self.is_idle(now) && !self.records.iter().any(|(_, state)| coming(state, horizon))
             }
-            Life::ShutDown => self.is_idle(now),
-            Life::Stopped => true,
+            Phase::ShutDown => self.is_idle(now),
+            Phase::Stopped => true,
         }
     }
 }

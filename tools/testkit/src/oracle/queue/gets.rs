@@ -2,25 +2,25 @@
 
 use std::fmt::Debug;
 
-use super::{Life, OracleQueue, State};
-use crate::coverage::states::{Doing, Was};
+use super::{OracleQueue, Phase, State};
+use crate::coverage::states::{Column, Row};
 use crate::oracle::order::GroupLimits;
-use crate::queue_answers::{Nothing, Time};
+use crate::queue_answers::{GetError, Time};
 
 impl<K: Copy + Ord + Debug> OracleQueue<K> {
     /// Gets the first Ready key, without waiting.
     ///
     /// # Errors
     /// The reason, if no key can be handed out.
-    pub fn try_get(&mut self, now: Time) -> Result<K, Nothing> {
+    pub fn try_get(&mut self, now: Time) -> Result<K, GetError> {
         self.pass_deadlines(now);
         let first = self.lines.next();
         if first.is_some() && self.paused {
-            return Err(Nothing::Empty);
+            return Err(GetError::Empty);
         }
         for (key, _) in self.records.clone() {
-            if self.was(key) != Was::Ready || Some(key) == first {
-                self.cells.hit(self.was(key), Doing::Get);
+            if self.was(key) != Row::Ready || Some(key) == first {
+                self.cells.hit(self.was(key), Column::Get);
             }
         }
         match first {
@@ -29,8 +29,8 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
                 self.leased_since.push((key, now));
                 Ok(self.set(key, State::Leased, key))
             }
-            None if self.is_closed(now) => Err(Nothing::Closed),
-            None => Err(Nothing::Empty),
+            None if self.is_closed(now) => Err(GetError::Closed),
+            None => Err(GetError::Empty),
         }
     }
 
@@ -38,7 +38,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
     ///
     /// # Errors
     /// Returns an error if the first get finds no key.
-    pub fn try_get_many(&mut self, most: usize, now: Time) -> Result<Vec<K>, Nothing> {
+    pub fn try_get_many(&mut self, most: usize, now: Time) -> Result<Vec<K>, GetError> {
         let mut keys = vec![self.try_get(now)?];
         while keys.len() < most {
             match self.try_get(now) {
@@ -52,11 +52,11 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
     /// Returns whether no key can be handed out, now or later.
     fn is_closed(&mut self, now: Time) -> bool {
         let tally = self.tally(now);
-        match self.life {
-            Life::Open => false,
-            Life::Serving { .. } => self.is_drained(now),
+        match self.phase {
+            Phase::Open => false,
+            Phase::Serving { .. } => self.is_drained(now),
             // A dirty key becomes Ready after its lease, even after the shutdown.
-            Life::ShutDown | Life::Stopped => tally.ready == self.lines.suspended() && tally.dirty == 0,
+            Phase::ShutDown | Phase::Stopped => tally.ready == self.lines.suspended() && tally.dirty == 0,
         }
     }
 

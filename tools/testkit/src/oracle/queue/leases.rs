@@ -3,15 +3,15 @@
 use std::fmt::Debug;
 
 use super::wait::Wait;
-use super::{Life, OracleQueue, State};
-use crate::coverage::states::Doing;
+use super::{OracleQueue, Phase, State};
+use crate::coverage::states::Column;
 use crate::oracle::backoff::Failed;
-use crate::queue_answers::{Ending, NotDetached, Time, Told, later};
+use crate::queue_answers::{Ending, NotDetached, Report, Time, later};
 use crate::queue_setup::Mode;
 
 /// The next run of a key that the outcome of its lease requests.
 #[derive(Clone, Copy, Debug)]
-enum Back {
+enum NextRun {
     /// No further run.
     No,
     /// A run at this time.
@@ -28,20 +28,20 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
     pub fn end(&mut self, key: K, ending: Ending, now: Time) {
         self.pass_deadlines(now);
         let was = self.was(key);
-        self.tell_ended(key, ending, now);
-        let mut doing = Doing::from(ending);
+        self.report_ended(key, ending, now);
+        let mut doing = Column::from(ending);
         let back = match ending {
-            Ending::Done => Back::No,
+            Ending::Done => NextRun::No,
             Ending::Succeed => {
                 self.forget(key);
-                Back::No
+                NextRun::No
             }
             Ending::RequeueAfter(delay) | Ending::DoneAfter(delay) => {
                 if matches!(ending, Ending::RequeueAfter(_)) {
                     self.forget(key);
                 }
                 self.accept_delay(later(now, delay));
-                Back::At(later(now, delay))
+                NextRun::At(later(now, delay))
             }
             Ending::Retry | Ending::RetryNoSooner(_) | Ending::Dropped => {
                 let least = match ending {
@@ -49,22 +49,22 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
                     _ => now,
                 };
                 let failed = self.fail(key, now);
-                if let Life::Serving { .. } = self.life {
-                    self.cells.hit(was, Doing::FailedServing);
+                if let Phase::Serving { .. } = self.phase {
+                    self.cells.hit(was, Column::FailedServing);
                 }
                 match failed {
                     _ if self.give_up(key, failed) => {
-                        doing = Doing::Exhausted;
-                        Back::No
+                        doing = Column::Exhausted;
+                        NextRun::No
                     }
                     None if least == now => {
-                        doing = Doing::Tail;
-                        Back::At(now)
+                        doing = Column::Tail;
+                        NextRun::At(now)
                     }
                     _ => {
                         let until = failed.map_or(least, |failed| failed.until.max(least));
                         self.accept_delay(until);
-                        if self.setup.strict { Back::Backoff(until) } else { Back::At(until) }
+                        if self.setup.strict { NextRun::Backoff(until) } else { NextRun::At(until) }
                     }
                 }
             }
@@ -73,40 +73,40 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         self.end_by(key, back, now);
     }
 
-    fn end_by(&mut self, key: K, back: Back, now: Time) {
+    fn end_by(&mut self, key: K, back: NextRun, now: Time) {
         self.detached.retain(|of| *of != key);
         self.leased_since.retain(|(of, _)| *of != key);
         self.overdue.retain(|of| *of != key);
-        if matches!(self.life, Life::ShutDown | Life::Serving { .. }) {
+        if matches!(self.phase, Phase::ShutDown | Phase::Serving { .. }) {
             self.late.push(key);
         }
         let order = self.order();
-        self.lines.end(key, !matches!(back, Back::No));
+        self.lines.end(key, !matches!(back, NextRun::No));
         match (self.state(key), back) {
             // A stopped queue hands out no keys.
             (Some(State::Leased | State::LeasedDirty | State::LeasedWaiting(_)), _)
-                if self.life == Life::Stopped =>
+                if self.phase == Phase::Stopped =>
             {
                 self.remove(key);
             }
-            (Some(State::Leased), Back::No) => self.remove(key),
-            (Some(State::Leased), Back::At(until)) => {
+            (Some(State::Leased), NextRun::No) => self.remove(key),
+            (Some(State::Leased), NextRun::At(until)) => {
                 self.set(key, State::Waiting(Wait::fixed(until, order)), ());
             }
             // The run after the backoff also serves the dirty mark.
-            (Some(State::Leased | State::LeasedDirty), Back::Backoff(until)) => {
+            (Some(State::Leased | State::LeasedDirty), NextRun::Backoff(until)) => {
                 self.set(key, State::Waiting(Wait::backoff(until, order)), ());
             }
-            (Some(State::LeasedDirty), Back::No | Back::At(_)) => {
+            (Some(State::LeasedDirty), NextRun::No | NextRun::At(_)) => {
                 let tail = self.tail(now);
                 self.set(key, tail, ());
             }
-            (Some(State::LeasedWaiting(wait)), Back::No) => self.set(key, State::Waiting(wait), ()),
-            (Some(State::LeasedWaiting(wait)), Back::At(until)) => {
+            (Some(State::LeasedWaiting(wait)), NextRun::No) => self.set(key, State::Waiting(wait), ()),
+            (Some(State::LeasedWaiting(wait)), NextRun::At(until)) => {
                 let wait = wait.combined(Mode::Earliest, until, now, order);
                 self.set(key, State::Waiting(wait), ());
             }
-            (Some(State::LeasedWaiting(wait)), Back::Backoff(until)) => {
+            (Some(State::LeasedWaiting(wait)), NextRun::Backoff(until)) => {
                 let until = if wait.backoff { wait.until.max(until) } else { until };
                 let wait = Wait { backoff: true, ..wait.moved(until, None, order) };
                 self.set(key, State::Waiting(wait), ());
@@ -119,7 +119,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
     /// Detaches a lease.
     pub fn detach(&mut self, key: K, now: Time) {
         self.pass_deadlines(now);
-        self.cells.hit(self.was(key), Doing::Detach);
+        self.cells.hit(self.was(key), Column::Detach);
         self.detached.push(key);
     }
 
@@ -130,9 +130,9 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
     pub fn done(&mut self, key: K, now: Time) -> Result<(), NotDetached> {
         self.pass_deadlines(now);
         self.require_detached(key)?;
-        self.cells.hit(self.was(key), Doing::DoneKey);
-        self.tell_ended(key, Ending::Done, now);
-        self.end_by(key, Back::No, now);
+        self.cells.hit(self.was(key), Column::DoneKey);
+        self.report_ended(key, Ending::Done, now);
+        self.end_by(key, NextRun::No, now);
         Ok(())
     }
 
@@ -143,7 +143,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
     pub fn attach(&mut self, key: K, now: Time) -> Result<(), NotDetached> {
         self.pass_deadlines(now);
         self.require_detached(key)?;
-        self.cells.hit(self.was(key), Doing::Attach);
+        self.cells.hit(self.was(key), Column::Attach);
         self.detached.retain(|of| *of != key);
         Ok(())
     }
@@ -152,19 +152,19 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         if self.detached.contains(&key) {
             return Ok(());
         }
-        self.cells.hit(self.was(key), Doing::NotDetached);
+        self.cells.hit(self.was(key), Column::NotDetached);
         Err(NotDetached)
     }
 
-    fn tell_ended(&mut self, key: K, ending: Ending, now: Time) {
+    fn report_ended(&mut self, key: K, ending: Ending, now: Time) {
         let since = self.leased_since.iter().find(|(of, _)| *of == key).map_or(now, |(_, since)| *since);
-        self.meter.tell(Told::Ended(ending, now - since));
+        self.meter.report(Report::Ended(ending, now - since));
     }
 
     pub(super) fn fail(&mut self, key: K, now: Time) -> Option<Failed> {
         let failed = self.backoffs.fail(key, now);
         if failed.is_some_and(|failed| failed.counted) {
-            self.meter.tell(Told::Failed);
+            self.meter.report(Report::Failed);
         }
         failed
     }
@@ -177,7 +177,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         if over {
             self.backoffs.forget(key);
             self.dead.push((key, failures));
-            self.meter.tell(Told::GaveUp(failures));
+            self.meter.report(Report::GaveUp(failures));
         }
         over
     }

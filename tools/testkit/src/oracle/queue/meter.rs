@@ -2,8 +2,8 @@
 
 use std::fmt::Debug;
 
-use super::{Life, OracleQueue, State};
-use crate::queue_answers::{Read, Refused, Time, Told};
+use super::{OracleQueue, Phase, State};
+use crate::queue_answers::{Read, Refused, Report, Time};
 
 /// Derives the figures from the state changes of keys, each given as the state before and after.
 #[derive(Clone, Debug)]
@@ -14,12 +14,12 @@ pub(super) struct Meter<K> {
     asked: Vec<(K, Time, bool)>,
     adds: u64,
     delays: u64,
-    told: Vec<Told>,
+    reports: Vec<Report>,
 }
 
 impl<K: Copy + PartialEq> Meter<K> {
     pub(super) fn new() -> Self {
-        Self { at: (0, false), asked: Vec::new(), adds: 0, delays: 0, told: Vec::new() }
+        Self { at: (0, false), asked: Vec::new(), adds: 0, delays: 0, reports: Vec::new() }
     }
 
     pub(super) fn at(&mut self, time: Time, deadline: bool) {
@@ -47,22 +47,22 @@ impl<K: Copy + PartialEq> Meter<K> {
         self.delays += 1;
     }
 
-    pub(super) fn tell(&mut self, told: Told) {
-        self.told.push(told);
+    pub(super) fn report(&mut self, reports: Report) {
+        self.reports.push(reports);
     }
 
     /// Reports that `key` is handed out. Must be called before the state of the key changes.
     pub(super) fn hand_out(&mut self, key: K, now: Time) {
         let asked = self.asked.iter().find(|(of, ..)| *of == key);
         let (since, delayed) = asked.map_or((now, false), |(_, since, delayed)| (*since, *delayed));
-        self.tell(Told::HandedOut { queued: now - since, delayed });
+        self.report(Report::HandedOut { queued: now - since, delayed });
     }
 }
 
 impl<K: Copy + Ord + Debug> OracleQueue<K> {
     /// Takes the reports since the last call.
-    pub fn told(&mut self) -> Vec<Told> {
-        std::mem::take(&mut self.meter.told)
+    pub fn reports(&mut self) -> Vec<Report> {
+        std::mem::take(&mut self.meter.reports)
     }
 
     /// The figures that metrics can read. Ages must have been tracked from the start.
@@ -84,20 +84,20 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
     }
 
     /// Reports a refused add.
-    pub(super) fn tell_refused<T>(&mut self, answer: Result<T, Refused>) -> Result<T, Refused> {
+    pub(super) fn report_refused<T>(&mut self, answer: Result<T, Refused>) -> Result<T, Refused> {
         if let Err(why) = answer {
-            self.meter.tell(Told::Refused(why));
+            self.meter.report(Report::Refused(why));
         }
         answer
     }
 
     /// Counts a delay that the end of a lease requests, if its deadline can still pass.
     pub(super) fn accept_delay(&mut self, until: Time) {
-        let served = match self.life {
-            Life::Open => true,
+        let served = match self.phase {
+            Phase::Open => true,
             // An infinite deadline never passes, whatever the horizon.
-            Life::Serving { horizon } => until <= horizon.min(Time::MAX - 1),
-            Life::ShutDown | Life::Stopped => false,
+            Phase::Serving { horizon } => until <= horizon.min(Time::MAX - 1),
+            Phase::ShutDown | Phase::Stopped => false,
         };
         if served {
             self.meter.delay();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{OracleQueue, OracleSetup};
 use crate::oracle::backoff::OracleExponential;
-use crate::queue_answers::{Ending, Nothing, Outcome, Refused, Seen, Tally, Time, later};
+use crate::queue_answers::{Ending, GetError, OracleKeyState, Outcome, Refused, Tally, Time, later};
 
 mod ages;
 mod attempts;
@@ -52,9 +52,9 @@ fn first_come_first_served_and_merged() {
     assert_eq!(queue.try_get(0), Ok('a'));
     assert_eq!(queue.add('a', 0), Ok(Outcome::Marked));
     assert_eq!(queue.add('a', 0), Ok(Outcome::Merged));
-    assert_eq!(queue.seen('a', 0), Seen::LeasedDirty);
+    assert_eq!(queue.seen('a', 0), OracleKeyState::LeasedDirty);
     queue.end('a', Ending::Done, 0);
-    assert_eq!(queue.in_line(), ['b', 'a']);
+    assert_eq!(queue.dequeue_order(), ['b', 'a']);
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn deadlines_and_adds_share_one_line() {
     queue.add('x', 2).unwrap();
     queue.add('y', 5).unwrap(); // w became ready at 5, before this add
     queue.add_after('z', ns(0), 5).unwrap();
-    assert_eq!(queue.in_line(), ['x', 'v', 'w', 'y', 'z']);
+    assert_eq!(queue.dequeue_order(), ['x', 'v', 'w', 'y', 'z']);
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn equal_deadlines_keep_the_order_of_their_adds() {
     assert_eq!(queue.add_after('b', ns(3), 2), Ok(Outcome::Merged));
     assert_eq!(queue.len(4), 0);
     assert_eq!(queue.len(5), 3);
-    assert_eq!(queue.in_line(), ['b', 'c', 'a']);
+    assert_eq!(queue.dequeue_order(), ['b', 'c', 'a']);
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn an_add_supersedes_the_wait() {
     assert_eq!(queue.add('a', 1), Ok(Outcome::Promoted));
     assert_eq!(queue.try_get(1), Ok('a'));
     queue.end('a', Ending::Done, 2);
-    assert_eq!(queue.try_get(10), Err(Nothing::Empty));
+    assert_eq!(queue.try_get(10), Err(GetError::Empty));
 }
 
 #[test]
@@ -97,14 +97,14 @@ fn a_leased_key_waits_for_the_earlier_of_both() {
     queue.add('a', 0).unwrap();
     queue.try_get(0).unwrap();
     queue.add_after('a', ns(10), 0).unwrap();
-    assert_eq!(queue.seen('a', 0), Seen::LeasedWaiting(10));
+    assert_eq!(queue.seen('a', 0), OracleKeyState::LeasedWaiting(10));
     queue.end('a', Ending::RequeueAfter(ns(4)), 0);
-    assert_eq!(queue.seen('a', 0), Seen::Waiting(4));
+    assert_eq!(queue.seen('a', 0), OracleKeyState::Waiting(4));
     queue.try_get(4).unwrap();
     queue.add_after('a', ns(2), 4).unwrap();
-    assert_eq!(queue.seen('a', 6), Seen::LeasedDirty);
+    assert_eq!(queue.seen('a', 6), OracleKeyState::LeasedDirty);
     queue.end('a', Ending::RequeueAfter(ns(100)), 7);
-    assert_eq!(queue.seen('a', 7), Seen::Ready);
+    assert_eq!(queue.seen('a', 7), OracleKeyState::Ready);
 }
 
 #[test]
@@ -115,12 +115,12 @@ fn a_failure_counts_once_per_wait() {
         queue.add('a', now).unwrap();
         queue.try_get(now).unwrap();
         queue.end('a', Ending::Retry, now);
-        assert_eq!((queue.requeues('a'), queue.seen('a', now)), (failures, Seen::Waiting(until)));
+        assert_eq!((queue.requeues('a'), queue.seen('a', now)), (failures, OracleKeyState::Waiting(until)));
     }
     queue.add('a', 70).unwrap();
     queue.try_get(70).unwrap();
     queue.end('a', Ending::Dropped, 70);
-    assert_eq!(queue.seen('a', 70), Seen::Waiting(120), "the wait is capped");
+    assert_eq!(queue.seen('a', 70), OracleKeyState::Waiting(120), "the wait is capped");
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn a_dirty_key_runs_again_whatever_the_outcome() {
         queue.try_get(0).unwrap();
         queue.add('a', 0).unwrap();
         queue.end('a', ending, 0);
-        assert_eq!(queue.seen('a', 0), Seen::Ready);
+        assert_eq!(queue.seen('a', 0), OracleKeyState::Ready);
     }
 }
 
@@ -166,7 +166,7 @@ fn cancel_never_touches_the_lease() {
     assert!(queue.cancel('a', 0));
     queue.add('a', 0).unwrap();
     assert!(queue.cancel('a', 0));
-    assert_eq!(queue.seen('a', 0), Seen::Absent);
+    assert_eq!(queue.seen('a', 0), OracleKeyState::Absent);
     queue.add('a', 0).unwrap();
     queue.try_get(0).unwrap();
     assert!(!queue.cancel('a', 0));
@@ -175,7 +175,7 @@ fn cancel_never_touches_the_lease() {
     queue.add_after('a', ns(5), 0).unwrap();
     assert!(queue.cancel('a', 0));
     queue.end('a', Ending::Done, 0);
-    assert_eq!(queue.seen('a', 0), Seen::Absent);
+    assert_eq!(queue.seen('a', 0), OracleKeyState::Absent);
 }
 
 #[test]
@@ -191,11 +191,11 @@ fn shut_down_hands_out_what_was_due_and_freezes_the_rest() {
     assert_eq!(queue.add('l', 5), Err(Refused::ShutDown));
     assert_eq!(queue.add_after('n', ns(0), 5), Err(Refused::ShutDown));
     assert_eq!(queue.try_get(99), Ok('a'));
-    assert_eq!(queue.try_get(99), Err(Nothing::Empty), "d is dirty, so the queue is not closed");
+    assert_eq!(queue.try_get(99), Err(GetError::Empty), "d is dirty, so the queue is not closed");
     queue.end('a', Ending::Retry, 99);
     queue.end('d', Ending::Retry, 99);
     assert_eq!(queue.try_get(99), Ok('d'));
-    assert_eq!(queue.try_get(999), Err(Nothing::Closed));
+    assert_eq!(queue.try_get(999), Err(GetError::Closed));
     assert_eq!(queue.drain(999), None);
     queue.end('d', Ending::Succeed, 999);
     queue.end('l', Ending::RequeueAfter(ns(0)), 999);
@@ -221,7 +221,7 @@ fn stop_now_empties_and_leases_end_into_nothing() {
     let left = queue.stop_now(0);
     assert_eq!((left.ready, left.waiting, left.leased), (vec!['d'], vec!['w'], vec!['a', 'b', 'c']));
     assert_eq!(queue.tally(9), Tally { leased: 3, ..Tally::default() });
-    assert_eq!(queue.try_get(9), Err(Nothing::Closed));
+    assert_eq!(queue.try_get(9), Err(GetError::Closed));
     for (key, ending) in [('a', Ending::Retry), ('b', Ending::Done), ('c', Ending::RequeueAfter(ns(0)))] {
         queue.end(key, ending, 9);
     }
@@ -232,6 +232,6 @@ fn stop_now_empties_and_leases_end_into_nothing() {
 fn time_has_an_end() {
     let mut queue = limited();
     queue.add_after('a', Duration::MAX, 5).unwrap();
-    assert_eq!(queue.seen('a', Time::MAX - 1), Seen::Waiting(Time::MAX));
+    assert_eq!(queue.seen('a', Time::MAX - 1), OracleKeyState::Waiting(Time::MAX));
     assert_eq!(later(7, Duration::MAX), Time::MAX);
 }

@@ -15,12 +15,12 @@ fn the_last_failure_ends_the_lease() {
     queue.end('a', Ending::Dropped, 5);
     assert_eq!(
         (queue.requeues('a'), queue.seen('a', 5)),
-        (1, Seen::Waiting(10)),
+        (1, OracleKeyState::Waiting(10)),
         "a failure within the backoff is not counted"
     );
     queue.try_get(10).unwrap();
     queue.end('a', Ending::Dropped, 10);
-    assert_eq!((queue.requeues('a'), queue.seen('a', 10)), (0, Seen::Absent));
+    assert_eq!((queue.requeues('a'), queue.seen('a', 10)), (0, OracleKeyState::Absent));
     assert_eq!(queue.dead, [('a', 2)]);
 }
 
@@ -30,11 +30,11 @@ fn what_came_meanwhile_is_still_to_do() {
         let mut queue = leased(attempts(1, strict));
         queue.add('a', 0).unwrap();
         queue.end('a', Ending::Retry, 0);
-        assert_eq!(queue.seen('a', 0), Seen::Ready);
+        assert_eq!(queue.seen('a', 0), OracleKeyState::Ready);
         queue.try_get(0).unwrap();
         queue.add_after('a', ns(5), 0).unwrap();
         queue.end('a', Ending::Retry, 0);
-        assert_eq!(queue.seen('a', 0), Seen::Waiting(5));
+        assert_eq!(queue.seen('a', 0), OracleKeyState::Waiting(5));
         assert_eq!(queue.dead, [('a', 1), ('a', 1)]);
     }
 }
@@ -51,7 +51,7 @@ fn an_add_after_one_failure_too_many_is_refused() {
     assert_eq!(queue.add_rate_limited('a', 10), Err(Refused::Exhausted));
     assert_eq!(
         (queue.requeues('a'), queue.seen('a', 10)),
-        (0, Seen::Ready),
+        (0, OracleKeyState::Ready),
         "the state of the key is unchanged"
     );
     assert_eq!(queue.dead, [('a', 2)]);

@@ -1,7 +1,7 @@
 //! Tests of the capacity, `add_many`, and adds that wait for capacity.
 
 use super::*;
-use crate::queue_answers::Many;
+use crate::queue_answers::AddManyOutcome;
 use crate::queue_setup::Mode;
 
 fn room_for(keys: usize) -> OracleQueue<char> {
@@ -39,6 +39,6 @@ fn many_adds_are_adds_one_after_the_other() {
     queue.add_after('w', ns(5), 0).unwrap();
     let many = queue.add_many(&['l', 'n', 'm', 'n', 'w', 'k'], 0);
     let refused = vec![('m', Refused::Full), ('k', Refused::Full)];
-    assert_eq!(many, Many { new: 1, merged: 1, promoted: 1, marked: 1, refused });
-    assert_eq!(queue.in_line(), ['n', 'w']);
+    assert_eq!(many, AddManyOutcome { new: 1, merged: 1, promoted: 1, marked: 1, refused });
+    assert_eq!(queue.dequeue_order(), ['n', 'w']);
 }

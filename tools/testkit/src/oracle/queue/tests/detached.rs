@@ -9,13 +9,13 @@ fn a_detached_key_is_leased_until_it_is_done() {
     assert_eq!(queue.done('a', 0), Err(NotDetached));
     assert_eq!(queue.attach('a', 0), Err(NotDetached));
     queue.detach('a', 0);
-    assert_eq!(queue.seen('a', 0), Seen::Leased);
+    assert_eq!(queue.seen('a', 0), OracleKeyState::Leased);
     assert_eq!(queue.attach('a', 0), Ok(()));
     assert_eq!(queue.done('a', 0), Err(NotDetached), "an attached lease is not detached");
     queue.detach('a', 0);
     assert_eq!(queue.add('a', 0), Ok(Outcome::Marked));
     assert_eq!(queue.done('a', 0), Ok(()));
-    assert_eq!(queue.seen('a', 0), Seen::Ready);
+    assert_eq!(queue.seen('a', 0), OracleKeyState::Ready);
     assert_eq!(queue.done('a', 0), Err(NotDetached));
     assert_eq!(queue.done('b', 0), Err(NotDetached));
 }
@@ -26,7 +26,7 @@ fn a_detached_key_keeps_its_wait() {
     queue.detach('a', 0);
     queue.add_after('a', ns(5), 0).unwrap();
     assert_eq!(queue.done('a', 0), Ok(()));
-    assert_eq!(queue.seen('a', 0), Seen::Waiting(5));
+    assert_eq!(queue.seen('a', 0), OracleKeyState::Waiting(5));
 }
 
 #[test]

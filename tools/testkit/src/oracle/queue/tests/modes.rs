@@ -11,7 +11,7 @@ fn latest(longest: u64) -> Mode {
 }
 
 /// Adds one key with delays, once per nanosecond, and compares the outcome and the deadline after each add.
-fn waits(mut queue: OracleQueue<char>, adds: &[(u64, Mode, Outcome, Seen)]) {
+fn waits(mut queue: OracleQueue<char>, adds: &[(u64, Mode, Outcome, OracleKeyState)]) {
     for (now, &(after, mode, outcome, seen)) in (0..).zip(adds) {
         assert_eq!(queue.add_after_with('a', ns(after), mode, now), Ok(outcome), "at {now}");
         assert_eq!(queue.seen('a', now), seen, "at {now}");
@@ -20,15 +20,15 @@ fn waits(mut queue: OracleQueue<char>, adds: &[(u64, Mode, Outcome, Seen)]) {
 
 /// Runs [`waits`] for an absent key and for a leased key.
 fn both(adds: &[(u64, Mode, Time)]) {
-    let row = |seen: fn(Time) -> Seen, first: Outcome| {
+    let row = |seen: fn(Time) -> OracleKeyState, first: Outcome| {
         let mut outcome = first;
         let row = adds.iter().map(|&(after, mode, until)| {
             (after, mode, std::mem::replace(&mut outcome, Outcome::Merged), seen(until))
         });
         row.collect::<Vec<_>>()
     };
-    waits(plain(), &row(Seen::Waiting, Outcome::New));
-    waits(leased(OracleSetup::default()), &row(Seen::LeasedWaiting, Outcome::Marked));
+    waits(plain(), &row(OracleKeyState::Waiting, Outcome::New));
+    waits(leased(OracleSetup::default()), &row(OracleKeyState::LeasedWaiting, Outcome::Marked));
 }
 
 #[test]
@@ -82,11 +82,11 @@ fn what_is_due_at_once_is_ready_at_once() {
     for mode in [EARLIEST, REPLACE, latest(9)] {
         let mut queue = plain();
         assert_eq!(queue.add_after_with('a', ns(0), mode, 3), Ok(Outcome::New));
-        assert_eq!(queue.seen('a', 3), Seen::Ready);
+        assert_eq!(queue.seen('a', 3), OracleKeyState::Ready);
         assert_eq!(queue.add_after_with('a', ns(5), mode, 3), Ok(Outcome::Merged));
         assert_eq!(queue.try_get(3), Ok('a'));
         assert_eq!(queue.add_after_with('a', ns(0), mode, 3), Ok(Outcome::Marked));
-        assert_eq!(queue.seen('a', 3), Seen::LeasedDirty);
+        assert_eq!(queue.seen('a', 3), OracleKeyState::LeasedDirty);
         assert_eq!(queue.add_after_with('a', ns(5), mode, 3), Ok(Outcome::Merged));
     }
     for mode in [EARLIEST, REPLACE, latest(0)] {
@@ -96,17 +96,17 @@ fn what_is_due_at_once_is_ready_at_once() {
         queue.try_get(3).unwrap();
         queue.add_after_with('a', ns(9), EARLIEST, 3).unwrap();
         assert_eq!(queue.add_after_with('a', ns(0), mode, 3), Ok(Outcome::Marked));
-        assert_eq!(queue.seen('a', 3), Seen::LeasedDirty);
+        assert_eq!(queue.seen('a', 3), OracleKeyState::LeasedDirty);
     }
     // In this mode the later deadline applies, so the key is not due.
     let mut queue = plain();
     queue.add_after_with('a', ns(9), latest(20), 0).unwrap();
     assert_eq!(queue.add_after_with('a', ns(0), latest(20), 3), Ok(Outcome::Merged));
-    assert_eq!(queue.seen('a', 3), Seen::Waiting(9));
+    assert_eq!(queue.seen('a', 3), OracleKeyState::Waiting(9));
 }
 
 #[test]
-fn a_turn_is_renewed_when_the_deadline_changes() {
+fn a_changed_deadline_moves_the_key_behind_equal_deadlines() {
     for (again, line) in [
         (vec![(9, EARLIEST)], ['a', 'b']),
         (vec![(9, REPLACE)], ['a', 'b']),
@@ -122,7 +122,7 @@ fn a_turn_is_renewed_when_the_deadline_changes() {
             queue.add_after_with('a', ns(*after), *mode, 0).unwrap();
         }
         assert_eq!(queue.len(9), 2);
-        assert_eq!(queue.in_line(), line, "{again:?}");
+        assert_eq!(queue.dequeue_order(), line, "{again:?}");
     }
 }
 
@@ -137,9 +137,9 @@ fn the_end_of_a_lease_lowers_deadline_and_cap() {
         let mut queue = leased(with_limiter());
         queue.add_after_with('a', ns(5), latest(20), 0).unwrap();
         queue.end('a', ending, 0);
-        assert_eq!(queue.seen('a', 0), Seen::Waiting(until), "{ending:?}");
+        assert_eq!(queue.seen('a', 0), OracleKeyState::Waiting(until), "{ending:?}");
         queue.add_after_with('a', ns(99), latest(99), 0).unwrap();
-        assert_eq!(queue.seen('a', 0), Seen::Waiting(last), "{ending:?}");
+        assert_eq!(queue.seen('a', 0), OracleKeyState::Waiting(last), "{ending:?}");
     }
 }
 
@@ -148,5 +148,5 @@ fn without_a_limiter_a_failure_does_not_wait() {
     let mut queue = leased(OracleSetup::default());
     queue.add_after_with('a', ns(5), latest(20), 0).unwrap();
     queue.end('a', Ending::Retry, 0);
-    assert_eq!(queue.seen('a', 0), Seen::Ready);
+    assert_eq!(queue.seen('a', 0), OracleKeyState::Ready);
 }

@@ -11,30 +11,30 @@ fn what_is_not_to_run_is_not_put_off() {
     queue.add('a', 0).unwrap();
     queue.shut_down(0);
     assert!(!queue.postpone('a', ns(5), 0));
-    assert_eq!(queue.seen('a', 0), Seen::Ready);
+    assert_eq!(queue.seen('a', 0), OracleKeyState::Ready);
 }
 
 #[test]
-fn what_is_to_run_waits() {
+fn postpones_pending_keys() {
     let mut queue = plain();
     queue.add('a', 0).unwrap();
     assert!(queue.postpone('a', ns(5), 0));
-    assert_eq!(queue.seen('a', 0), Seen::Waiting(5));
+    assert_eq!(queue.seen('a', 0), OracleKeyState::Waiting(5));
     assert!(queue.postpone('a', ns(3), 0));
-    assert_eq!(queue.seen('a', 0), Seen::Waiting(5));
+    assert_eq!(queue.seen('a', 0), OracleKeyState::Waiting(5));
     assert!(queue.postpone('a', ns(7), 0));
-    assert_eq!(queue.seen('a', 0), Seen::Waiting(7));
+    assert_eq!(queue.seen('a', 0), OracleKeyState::Waiting(7));
     assert!(queue.postpone('a', ns(2), 7), "a due key is postponed");
-    assert_eq!(queue.seen('a', 8), Seen::Waiting(9));
+    assert_eq!(queue.seen('a', 8), OracleKeyState::Waiting(9));
     assert!(queue.postpone('a', ns(0), 9), "the key is pending, but a delay of zero does not postpone it");
     assert_eq!(queue.try_get(9), Ok('a'));
     queue.add('a', 9).unwrap();
     assert!(queue.postpone('a', ns(5), 9));
-    assert_eq!(queue.seen('a', 9), Seen::LeasedWaiting(14));
+    assert_eq!(queue.seen('a', 9), OracleKeyState::LeasedWaiting(14));
     assert!(queue.postpone('a', ns(1), 9));
-    assert_eq!(queue.seen('a', 9), Seen::LeasedWaiting(14));
+    assert_eq!(queue.seen('a', 9), OracleKeyState::LeasedWaiting(14));
     assert!(queue.postpone('a', ns(9), 9));
-    assert_eq!(queue.seen('a', 9), Seen::LeasedWaiting(18));
+    assert_eq!(queue.seen('a', 9), OracleKeyState::LeasedWaiting(18));
 }
 
 #[test]
@@ -44,23 +44,23 @@ fn a_wait_that_was_put_off_is_fixed() {
     queue.add_after_with('a', ns(5), latest, 0).unwrap();
     queue.postpone('a', ns(2), 0);
     queue.add_after_with('a', ns(9), latest, 0).unwrap();
-    assert_eq!(queue.seen('a', 0), Seen::Waiting(5));
+    assert_eq!(queue.seen('a', 0), OracleKeyState::Waiting(5));
     // A delay of zero does not postpone the key.
     let mut queue = plain();
     queue.add_after_with('a', ns(5), latest, 0).unwrap();
     queue.postpone('a', ns(0), 0);
     queue.add_after_with('a', ns(9), latest, 0).unwrap();
-    assert_eq!(queue.seen('a', 0), Seen::Waiting(9));
+    assert_eq!(queue.seen('a', 0), OracleKeyState::Waiting(9));
 }
 
 #[test]
-fn a_turn_is_renewed_when_the_deadline_changes() {
+fn a_changed_deadline_moves_the_key_behind_equal_deadlines() {
     for (delay, line) in [(9, ['a', 'b']), (10, ['b', 'a'])] {
         let mut queue = plain();
         queue.add_after('a', ns(9), 0).unwrap();
         queue.add_after('b', ns(delay), 0).unwrap();
         queue.postpone('a', ns(delay), 0);
         assert_eq!(queue.len(10), 2);
-        assert_eq!(queue.in_line(), line);
+        assert_eq!(queue.dequeue_order(), line);
     }
 }

@@ -21,21 +21,21 @@ fn waits_are_served_in_their_time() {
     let mut queue = serving(OracleSetup::default());
     assert!(queue.is_shutting_down());
     assert_eq!(queue.add('l', 0), Err(Refused::ShutDown));
-    assert_eq!(queue.try_get(4), Err(Nothing::Empty));
+    assert_eq!(queue.try_get(4), Err(GetError::Empty));
     assert_eq!(queue.try_get(5), Ok('w'));
     queue.end('w', Ending::RequeueAfter(ns(4)), 5);
-    assert_eq!(queue.seen('w', 5), Seen::Waiting(9));
+    assert_eq!(queue.seen('w', 5), OracleKeyState::Waiting(9));
     assert_eq!(queue.try_get(9), Ok('w'));
     queue.end('w', Ending::RequeueAfter(ns(4)), 9);
     queue.end('l', Ending::Retry, 9);
     assert_eq!(queue.try_get(9), Ok('l'), "the failed key is Ready at the tail");
     queue.end('l', Ending::Done, 9);
     assert_eq!(queue.drain_all_timeout(ns(99), 9), None, "only the first call sets the horizon");
-    assert_eq!(queue.try_get(9), Err(Nothing::Empty));
+    assert_eq!(queue.try_get(9), Err(GetError::Empty));
     assert_eq!(queue.try_get(20), Ok('v'));
-    assert_eq!(queue.try_get(20), Err(Nothing::Empty), "v is leased");
+    assert_eq!(queue.try_get(20), Err(GetError::Empty), "v is leased");
     queue.end('v', Ending::Retry, 20);
-    assert_eq!(queue.try_get(20), Err(Nothing::Closed));
+    assert_eq!(queue.try_get(20), Err(GetError::Closed));
     let left = queue.drain_all_timeout(ns(0), 20).unwrap();
     assert_eq!(
         (left.ready, left.waiting, left.late, left.leased),
@@ -59,7 +59,7 @@ fn a_failed_key_is_served_within_the_horizon() {
     let mut queue = serving(with_limiter());
     queue.end('l', Ending::Retry, 0);
     assert_eq!(queue.len(10), 3);
-    assert_eq!(queue.in_line(), ['w', 'v', 'l']);
+    assert_eq!(queue.dequeue_order(), ['w', 'v', 'l']);
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn a_plain_end_cuts_it_short() {
     let mut queue = serving(OracleSetup::default());
     queue.shut_down(5);
     assert_eq!(queue.try_get(99), Ok('w'));
-    assert_eq!(queue.try_get(99), Err(Nothing::Closed));
+    assert_eq!(queue.try_get(99), Err(GetError::Closed));
     queue.end('w', Ending::Retry, 99);
     queue.end('l', Ending::Done, 99);
     let left = queue.drain(99).unwrap();
@@ -83,8 +83,8 @@ fn a_lease_whose_wait_is_due_is_dirty_when_it_is_cut_short() {
     queue.add_after('b', ns(6), 0).unwrap();
     queue.drain_all_timeout(ns(9), 0);
     queue.shut_down(5);
-    assert_eq!(queue.seen('a', 9), Seen::LeasedDirty);
-    assert_eq!(queue.seen('b', 9), Seen::LeasedWaiting(6));
+    assert_eq!(queue.seen('a', 9), OracleKeyState::LeasedDirty);
+    assert_eq!(queue.seen('b', 9), OracleKeyState::LeasedWaiting(6));
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn after_a_plain_end_it_only_waits_as_long() {
     queue.add_after('w', ns(5), 0).unwrap();
     queue.shut_down(0);
     assert_eq!(queue.drain_all_timeout(ns(9), 0), None);
-    assert_eq!(queue.try_get(9), Err(Nothing::Closed));
+    assert_eq!(queue.try_get(9), Err(GetError::Closed));
     let left = queue.drain_all_timeout(ns(0), 9).unwrap();
     assert_eq!((left.waiting, left.leased), (vec!['w'], vec!['a']));
     queue.stop_now(9);
@@ -101,9 +101,9 @@ fn after_a_plain_end_it_only_waits_as_long() {
 }
 
 #[test]
-fn nobody_waits_for_ever() {
+fn drain_ignores_infinite_deadlines() {
     let mut queue = OracleQueue::new(OracleSetup::default());
     queue.add_after('a', Duration::MAX, 0).unwrap();
     assert_eq!(queue.drain_all_timeout(Duration::MAX, 0).unwrap().waiting, ['a']);
-    assert_eq!(queue.try_get(0), Err(Nothing::Closed));
+    assert_eq!(queue.try_get(0), Err(GetError::Closed));
 }

@@ -11,7 +11,7 @@ fn strict() -> OracleSetup {
 fn failed() -> OracleQueue<char> {
     let mut queue = leased(strict());
     queue.end('a', Ending::Retry, 0);
-    assert_eq!(queue.seen('a', 0), Seen::Waiting(10));
+    assert_eq!(queue.seen('a', 0), OracleKeyState::Waiting(10));
     queue
 }
 
@@ -19,15 +19,15 @@ fn failed() -> OracleQueue<char> {
 fn failed_beside_its_lease() -> OracleQueue<char> {
     let mut queue = leased(strict());
     assert_eq!(queue.add_rate_limited('a', 0), Ok(Outcome::Marked));
-    assert_eq!(queue.seen('a', 0), Seen::LeasedWaiting(10));
+    assert_eq!(queue.seen('a', 0), OracleKeyState::LeasedWaiting(10));
     queue
 }
 
 #[test]
 fn no_add_shortens_a_backoff() {
     for (mut queue, seen) in [
-        (failed(), Seen::Waiting as fn(Time) -> Seen),
-        (failed_beside_its_lease(), Seen::LeasedWaiting as fn(Time) -> Seen),
+        (failed(), OracleKeyState::Waiting as fn(Time) -> OracleKeyState),
+        (failed_beside_its_lease(), OracleKeyState::LeasedWaiting as fn(Time) -> OracleKeyState),
     ] {
         assert_eq!(queue.add('a', 1), Ok(Outcome::Merged));
         for mode in [Mode::Earliest, Mode::Replace, Mode::Latest(Delay(ns(50))), Mode::Latest(Delay(ns(1)))] {
@@ -43,15 +43,15 @@ fn no_add_shortens_a_backoff() {
 fn a_later_deadline_holds_and_is_a_backoff_still() {
     let mut queue = failed();
     assert_eq!(queue.add_after_with('a', ns(29), Mode::Replace, 1), Ok(Outcome::Merged));
-    assert_eq!(queue.seen('a', 1), Seen::Waiting(30));
+    assert_eq!(queue.seen('a', 1), OracleKeyState::Waiting(30));
     assert_eq!(queue.add('a', 1), Ok(Outcome::Merged));
     assert!(queue.postpone('a', ns(39), 1));
-    assert_eq!(queue.seen('a', 1), Seen::Waiting(40));
+    assert_eq!(queue.seen('a', 1), OracleKeyState::Waiting(40));
     assert_eq!(queue.add('a', 1), Ok(Outcome::Merged));
-    assert_eq!(queue.seen('a', 1), Seen::Waiting(40));
+    assert_eq!(queue.seen('a', 1), OracleKeyState::Waiting(40));
     assert!(queue.cancel('a', 1));
     assert_eq!(queue.add('a', 1), Ok(Outcome::New));
-    assert_eq!(queue.seen('a', 1), Seen::Ready);
+    assert_eq!(queue.seen('a', 1), OracleKeyState::Ready);
 }
 
 #[test]
@@ -61,10 +61,10 @@ fn a_shorter_one_leaves_the_cap_as_well() {
     queue.add_after_with('a', ns(50), Mode::Latest(Delay(ns(50))), 0).unwrap();
     queue.add_after_with('a', ns(50), Mode::Replace, 0).unwrap();
     queue.add_after_with('a', ns(50), Mode::Latest(Delay(ns(60))), 0).unwrap();
-    assert_eq!(queue.seen('a', 0), Seen::Waiting(50));
+    assert_eq!(queue.seen('a', 0), OracleKeyState::Waiting(50));
     queue.add_after_with('a', ns(20), Mode::Earliest, 0).unwrap();
     queue.add_after_with('a', ns(70), Mode::Latest(Delay(ns(70))), 0).unwrap();
-    assert_eq!(queue.seen('a', 0), Seen::Waiting(50));
+    assert_eq!(queue.seen('a', 0), OracleKeyState::Waiting(50));
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn a_failure_makes_any_wait_a_backoff() {
     let mut queue = OracleQueue::new(strict());
     queue.add_after('a', ns(4), 0).unwrap();
     assert_eq!(queue.add_rate_limited('a', 0), Ok(Outcome::Merged));
-    assert_eq!(queue.seen('a', 0), Seen::Waiting(10));
+    assert_eq!(queue.seen('a', 0), OracleKeyState::Waiting(10));
     assert_eq!(queue.add('a', 0), Ok(Outcome::Merged));
     // A wait with the same deadline becomes a backoff.
     let mut queue = OracleQueue::new(strict());
@@ -84,13 +84,13 @@ fn a_failure_makes_any_wait_a_backoff() {
     let mut queue = OracleQueue::new(strict());
     queue.add_after('a', ns(40), 0).unwrap();
     queue.add_rate_limited('a', 0).unwrap();
-    assert_eq!(queue.seen('a', 0), Seen::Waiting(10));
+    assert_eq!(queue.seen('a', 0), OracleKeyState::Waiting(10));
     assert_eq!(queue.add('a', 0), Ok(Outcome::Merged));
     // Without strict backoff, the earlier deadline applies.
     let mut queue = limited();
     queue.add_after('a', ns(4), 0).unwrap();
     queue.add_rate_limited('a', 0).unwrap();
-    assert_eq!(queue.seen('a', 0), Seen::Waiting(4));
+    assert_eq!(queue.seen('a', 0), OracleKeyState::Waiting(4));
     assert_eq!(queue.add('a', 0), Ok(Outcome::Promoted));
 }
 
@@ -112,23 +112,23 @@ fn a_failed_lease_waits_whatever_came_meanwhile() {
         queue
     };
     for (mut queue, ending, seen) in [
-        (dirty(), Ending::Retry, Seen::Waiting(10)),
-        (dirty(), Ending::RetryNoSooner(ns(12)), Seen::Waiting(12)),
-        (dirty(), Ending::Done, Seen::Ready),
-        (dirty(), Ending::Succeed, Seen::Ready),
-        (dirty(), Ending::RequeueAfter(ns(50)), Seen::Ready),
-        (waiting(5), Ending::Dropped, Seen::Waiting(10)),
-        (waiting(50), Ending::Dropped, Seen::Waiting(10)),
-        (waiting(50), Ending::RetryNoSooner(ns(9)), Seen::Waiting(10)),
-        (waiting(50), Ending::RetryNoSooner(ns(11)), Seen::Waiting(11)),
-        (waiting(5), Ending::RequeueAfter(ns(3)), Seen::Waiting(3)),
-        (waiting(5), Ending::DoneAfter(ns(3)), Seen::Waiting(3)),
-        (waiting(5), Ending::Done, Seen::Waiting(5)),
-        (failed_beside_its_lease(), Ending::Retry, Seen::Waiting(10)),
-        (failed_beside_its_lease(), Ending::RequeueAfter(ns(3)), Seen::Waiting(10)),
-        (failed_beside_its_lease(), Ending::RequeueAfter(ns(30)), Seen::Waiting(10)),
-        (failed_beside_its_lease(), Ending::Done, Seen::Waiting(10)),
-        (backoff_twice(), Ending::Retry, Seen::Waiting(40)),
+        (dirty(), Ending::Retry, OracleKeyState::Waiting(10)),
+        (dirty(), Ending::RetryNoSooner(ns(12)), OracleKeyState::Waiting(12)),
+        (dirty(), Ending::Done, OracleKeyState::Ready),
+        (dirty(), Ending::Succeed, OracleKeyState::Ready),
+        (dirty(), Ending::RequeueAfter(ns(50)), OracleKeyState::Ready),
+        (waiting(5), Ending::Dropped, OracleKeyState::Waiting(10)),
+        (waiting(50), Ending::Dropped, OracleKeyState::Waiting(10)),
+        (waiting(50), Ending::RetryNoSooner(ns(9)), OracleKeyState::Waiting(10)),
+        (waiting(50), Ending::RetryNoSooner(ns(11)), OracleKeyState::Waiting(11)),
+        (waiting(5), Ending::RequeueAfter(ns(3)), OracleKeyState::Waiting(3)),
+        (waiting(5), Ending::DoneAfter(ns(3)), OracleKeyState::Waiting(3)),
+        (waiting(5), Ending::Done, OracleKeyState::Waiting(5)),
+        (failed_beside_its_lease(), Ending::Retry, OracleKeyState::Waiting(10)),
+        (failed_beside_its_lease(), Ending::RequeueAfter(ns(3)), OracleKeyState::Waiting(10)),
+        (failed_beside_its_lease(), Ending::RequeueAfter(ns(30)), OracleKeyState::Waiting(10)),
+        (failed_beside_its_lease(), Ending::Done, OracleKeyState::Waiting(10)),
+        (backoff_twice(), Ending::Retry, OracleKeyState::Waiting(40)),
     ] {
         queue.end('a', ending, 0);
         assert_eq!(queue.seen('a', 0), seen, "{ending:?}");

@@ -2,8 +2,8 @@
 
 use std::fmt::Debug;
 
-use super::{Life, OracleQueue, State};
-use crate::queue_answers::{Glance, Left, Seen, Tally, Time};
+use super::{OracleQueue, Phase, State};
+use crate::queue_answers::{OracleKeyState, OracleLeftovers, QueueSnapshot, Tally, Time};
 
 impl<K: Copy + Ord + Debug> OracleQueue<K> {
     /// The number of Ready keys.
@@ -30,23 +30,23 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
     }
 
     /// The state of a key.
-    pub fn seen(&mut self, key: K, now: Time) -> Seen {
+    pub fn seen(&mut self, key: K, now: Time) -> OracleKeyState {
         self.pass_deadlines(now);
         match self.state(key) {
-            None => Seen::Absent,
-            Some(State::Waiting(wait)) => Seen::Waiting(wait.until),
-            Some(State::Ready { .. }) => Seen::Ready,
-            Some(State::Leased) => Seen::Leased,
-            Some(State::LeasedDirty) => Seen::LeasedDirty,
-            Some(State::LeasedWaiting(wait)) => Seen::LeasedWaiting(wait.until),
+            None => OracleKeyState::Absent,
+            Some(State::Waiting(wait)) => OracleKeyState::Waiting(wait.until),
+            Some(State::Ready { .. }) => OracleKeyState::Ready,
+            Some(State::Leased) => OracleKeyState::Leased,
+            Some(State::LeasedDirty) => OracleKeyState::LeasedDirty,
+            Some(State::LeasedWaiting(wait)) => OracleKeyState::LeasedWaiting(wait.until),
         }
     }
 
     /// The complete state: every key, and the state of the queue.
-    pub fn glance(&mut self, now: Time) -> Glance<K> {
+    pub fn snapshot(&mut self, now: Time) -> QueueSnapshot<K> {
         let mut keys: Vec<_> = self.records.iter().map(|(key, _)| *key).collect();
         keys.sort_unstable();
-        Glance {
+        QueueSnapshot {
             keys: keys.into_iter().map(|key| (key, self.seen(key, now), self.requeues(key))).collect(),
             paused: self.paused,
             shut_down: self.is_shutting_down(),
@@ -62,7 +62,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
     /// Whether the queue is shut down.
     #[must_use]
     pub fn is_shutting_down(&self) -> bool {
-        self.life != Life::Open
+        self.phase != Phase::Open
     }
 
     /// Forgets the failures and the open backoff of a key.
@@ -72,8 +72,8 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
 
     /// The Ready keys: first those that can be handed out, in their order, then the others, sorted.
     #[must_use]
-    pub fn in_line(&self) -> Vec<K> {
-        let (mut line, able) = self.lines.in_line();
+    pub fn dequeue_order(&self) -> Vec<K> {
+        let (mut line, able) = self.lines.dequeue_order();
         line[able..].sort_unstable();
         line
     }
@@ -81,7 +81,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
     /// The number of Ready keys that can be handed out.
     #[must_use]
     pub fn able(&self) -> usize {
-        self.lines.in_line().1
+        self.lines.dequeue_order().1
     }
 
     /// The number of Ready keys that cannot be handed out.
@@ -110,7 +110,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
 
     /// The leftovers.
     #[must_use]
-    pub fn left(&self) -> Left<K> {
+    pub fn left(&self) -> OracleLeftovers<K> {
         let waiting = self.sorted(|state| match state {
             State::Waiting(wait) => Some((wait.until, wait.order)),
             _ => None,
@@ -122,8 +122,8 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
             _ => None,
         });
         leased.sort_unstable();
-        let (ready, able) = (self.in_line(), self.able());
-        Left { ready, able, waiting, late, leased }
+        let (ready, able) = (self.dequeue_order(), self.able());
+        OracleLeftovers { ready, able, waiting, late, leased }
     }
 
     fn sorted(&self, place: impl Fn(State) -> Option<(Time, u64)>) -> Vec<K> {
