@@ -16,11 +16,11 @@ type Object = (u8, u64);
 /// A store and a queue, joined by an observer, with the versions of key 1 that were reported and read. The counters are
 /// not the model's atomics, so that recording adds no scheduling point; loom runs all threads on one.
 #[derive(Clone)]
-struct Way {
+struct Pipeline {
     store: SharedWriter<u8, Object>,
     queue: Queue<u8>,
     /// The newest version for which the key was added.
-    told: Arc<AtomicU64>,
+    reported: Arc<AtomicU64>,
     /// The version that the last lease read.
     seen: Arc<AtomicU64>,
     /// The number of current leases.
@@ -30,22 +30,22 @@ struct Way {
 // Ordering: Relaxed where the lease or a join orders the accesses.
 const RELAXED: Ordering = Ordering::Relaxed;
 
-impl Way {
+impl Pipeline {
     /// Starts with version 1 of key 1 in the store.
     fn new() -> Self {
         let schema = Schema::new(|object: &Object| object.0, |object| Version::new(object.1));
         let store = Store::builder(schema).seed(1).reader_slots(0, 1).build().unwrap().into_shared();
         store.upsert((1, 1));
         let queue = Queue::builder().seed(1).build();
-        Self { store, queue, told: Arc::default(), seen: Arc::default(), held: Arc::default() }
+        Self { store, queue, reported: Arc::default(), seen: Arc::default(), held: Arc::default() }
     }
 
     /// Registers an observer as a controller does.
     fn observe(&self) -> Observer<u8, Object> {
-        let (queue, told) = (self.queue.clone(), self.told.clone());
+        let (queue, reported) = (self.queue.clone(), self.reported.clone());
         self.store.observe(move |change: &Change<u8, Object>| {
             // Ordering: Release, pairs with the Acquire load in `lease`, which reads the store only afterwards.
-            told.fetch_max(change.object().1, Ordering::Release);
+            reported.fetch_max(change.object().1, Ordering::Release);
             queue.add(*change.key()).unwrap();
         })
     }
@@ -55,9 +55,9 @@ impl Way {
         let lease = block_on(self.queue.get())?;
         assert_eq!(self.held.fetch_add(1, RELAXED), 0, "two leases of one key");
         // Ordering: Acquire, pairs with the Release in the observer.
-        let told = self.told.load(Ordering::Acquire);
+        let reported = self.reported.load(Ordering::Acquire);
         let seen = self.store.get(&1).expect("the object was deleted").1;
-        assert!(seen >= told, "version {told} was reported, but {seen} was read");
+        assert!(seen >= reported, "version {reported} was reported, but {seen} was read");
         self.seen.store(seen, RELAXED);
         self.held.fetch_sub(1, RELAXED);
         lease.done();
@@ -84,15 +84,15 @@ fn event_vs_lease() {
         catches: "an event of a leased key, lost by a lease end that checks the dirty flag in one critical section and ends the lease in another",
     };
     model(claim, || {
-        let way = Way::new();
-        let _observer = way.observe();
-        let store = way.store.clone();
+        let pipeline = Pipeline::new();
+        let _observer = pipeline.observe();
+        let store = pipeline.store.clone();
         let writer = thread::spawn(move || {
             store.upsert((1, 2));
         });
-        way.lease_until_seen();
+        pipeline.lease_until_seen();
         writer.join().unwrap();
-        way.check();
+        pipeline.check();
     });
 }
 
@@ -105,13 +105,13 @@ fn list_vs_start() {
         catches: "a list that reads the observers in one critical section and is published in another: a controller that starts in between never receives it",
     };
     model(claim, || {
-        let way = Way::new();
-        let store = way.store.clone();
+        let pipeline = Pipeline::new();
+        let store = pipeline.store.clone();
         let writer = thread::spawn(move || drop(store.replace([(1, 2)], Version::new(2))));
-        let _observer = way.observe();
-        way.lease_until_seen();
+        let _observer = pipeline.observe();
+        pipeline.lease_until_seen();
         writer.join().unwrap();
-        way.check();
+        pipeline.check();
     });
 }
 
@@ -124,20 +124,20 @@ fn event_vs_two_workers() {
         catches: "a worker that selects the key in one critical section and leases it in another: two leases of one key",
     };
     model(claim, || {
-        let way = Way::new();
-        let _observer = way.observe();
-        let other = way.clone();
+        let pipeline = Pipeline::new();
+        let _observer = pipeline.observe();
+        let other = pipeline.clone();
         let worker = thread::spawn(move || while other.lease().is_some() {});
-        let (store, queue) = (way.store.clone(), way.queue.clone());
+        let (store, queue) = (pipeline.store.clone(), pipeline.queue.clone());
         let writer = thread::spawn(move || {
             store.upsert((1, 2));
             queue.shut_down();
         });
-        while way.lease().is_some() {}
+        while pipeline.lease().is_some() {}
         writer.join().unwrap();
         worker.join().unwrap();
-        assert_eq!(way.seen.load(RELAXED), 2, "the last lease did not read the event's version");
-        assert_eq!(way.queue.ready_len(), 0);
-        way.check();
+        assert_eq!(pipeline.seen.load(RELAXED), 2, "the last lease did not read the event's version");
+        assert_eq!(pipeline.queue.ready_len(), 0);
+        pipeline.check();
     });
 }

@@ -35,11 +35,11 @@ fn unsubscribed_vs_call() {
         let running = thread::spawn(move || block_on(run));
         handler.unsubscribe();
         block_on(handler.unsubscribed());
-        let told = calls.load(Ordering::Relaxed);
-        assert!(told <= 1 && Arc::strong_count(&calls) == 1, "a call or the function remains");
+        let reported = calls.load(Ordering::Relaxed);
+        assert!(reported <= 1 && Arc::strong_count(&calls) == 1, "a call or the function remains");
         store.upsert((2, 2));
         assert_eq!(running.join().unwrap(), HandlerExit::Unsubscribed);
-        assert_eq!(calls.load(Ordering::Relaxed), told);
+        assert_eq!(calls.load(Ordering::Relaxed), reported);
         store.check().unwrap();
     });
 }

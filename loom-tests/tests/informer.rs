@@ -45,9 +45,9 @@ fn shut_down_vs_run_that_moved() {
 }
 
 #[test]
-fn end_vs_who_waits_for_it() {
+fn end_vs_waiters() {
     let claim = Model {
-        name: "informer::end_vs_who_waits_for_it",
+        name: "informer::end_vs_waiters",
         threads: 2,
         floor: 54,
         catches: "an informer that wakes waiters for its end before its status and its store report the end",

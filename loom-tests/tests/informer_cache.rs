@@ -344,12 +344,12 @@ fn close_vs_write() {
             store.close();
             there
         });
-        let mut told = 0;
+        let mut reported = 0;
         while block_on(changes.next()).is_some() {
-            told += 1;
+            reported += 1;
         }
         let there = closer.join().unwrap();
-        assert!(told == 1 || !there, "a change from before the end was lost");
+        assert!(reported == 1 || !there, "a change from before the end was lost");
         writer.join().unwrap();
         assert!(changes.try_next().is_none(), "a change was delivered after the end");
     });
@@ -418,10 +418,10 @@ fn resync_of_a_key_vs_write_of_another() {
 }
 
 #[test]
-fn write_in_a_turn_vs_write() {
+fn nested_write_vs_write() {
     thread_local! { static WRITES: std::cell::RefCell<Option<Objects>> = const { std::cell::RefCell::new(None) }; }
     let claim = Model {
-        name: "informer_cache::write_in_a_turn_vs_write",
+        name: "informer_cache::nested_write_vs_write",
         threads: 2,
         floor: 23,
         catches: "a writer that is recorded before it owns the write lock: a nested write waits for itself instead of failing",

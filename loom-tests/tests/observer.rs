@@ -38,7 +38,7 @@ impl Sum {
     }
 
     /// Returns true if the observing function has been dropped.
-    fn is_let_go(&self) -> bool {
+    fn is_dropped(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }
 
@@ -69,10 +69,13 @@ fn observe_vs_write() {
             let store = store.clone();
             move || store.upsert((1, 2))
         });
-        let (told, observer) = Sum::of(&store);
+        let (reported, observer) = Sum::of(&store);
         writer.join().unwrap();
-        let told = told.get();
-        assert!(told == INITIAL_2 || told == INITIAL_1 + UPDATED, "not reported exactly once: {told:x}");
+        let reported = reported.get();
+        assert!(
+            reported == INITIAL_2 || reported == INITIAL_1 + UPDATED,
+            "not reported exactly once: {reported:x}"
+        );
         assert_eq!(observer.panic_count(), 0);
         drop(observer);
         store.check().unwrap();
@@ -89,18 +92,18 @@ fn drop_vs_write() {
     };
     model(claim, || {
         let store = store();
-        let (told, observer) = Sum::of(&store);
+        let (reported, observer) = Sum::of(&store);
         let writer = thread::spawn({
             let store = store.clone();
             move || store.upsert((1, 2))
         });
         observer.unsubscribe();
         block_on(observer.unsubscribed());
-        assert!(told.is_let_go(), "a call or the function remains");
-        let before = told.get();
+        assert!(reported.is_dropped(), "a call or the function remains");
+        let before = reported.get();
         assert!(before == INITIAL_1 || before == INITIAL_1 + UPDATED, "{before:x}");
         writer.join().unwrap();
-        assert_eq!(told.get(), before);
+        assert_eq!(reported.get(), before);
         drop(observer);
         store.check().unwrap();
     });
@@ -120,10 +123,10 @@ fn observe_vs_close() {
             let store = store.clone();
             move || store.close()
         });
-        let (told, observer) = Sum::of(&store);
+        let (reported, observer) = Sum::of(&store);
         block_on(observer.unsubscribed());
-        assert!(told.is_let_go());
-        assert_eq!(told.get(), INITIAL_1);
+        assert!(reported.is_dropped());
+        assert_eq!(reported.get(), INITIAL_1);
         closer.join().unwrap();
     });
 }

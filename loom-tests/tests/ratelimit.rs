@@ -47,23 +47,23 @@ fn when_vs_when() {
 
 /// A key that calls its limiter when it is dropped. Dropping it under the lock is a deadlock.
 #[derive(Clone)]
-struct LooksBack(u32, Weak<Limiter<LooksBack, Exponential<LooksBack>, ManualClock>>);
+struct ReentrantKey(u32, Weak<Limiter<ReentrantKey, Exponential<ReentrantKey>, ManualClock>>);
 
-impl PartialEq for LooksBack {
+impl PartialEq for ReentrantKey {
     fn eq(&self, other: &Self) -> bool {
         self.0 == other.0
     }
 }
 
-impl Eq for LooksBack {}
+impl Eq for ReentrantKey {}
 
-impl std::hash::Hash for LooksBack {
+impl std::hash::Hash for ReentrantKey {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         self.0.hash(state);
     }
 }
 
-impl Drop for LooksBack {
+impl Drop for ReentrantKey {
     fn drop(&mut self) {
         if let Some(limiter) = self.1.upgrade() {
             assert!(limiter.tracked_keys() <= 2);
@@ -82,7 +82,7 @@ fn when_vs_forget() {
     model(claim, || {
         let backoff = Exponential::new(SECOND..=SECOND * 8);
         let limiter = Arc::new(Limiter::with_clock(backoff, ManualClock::new()).seed(7));
-        let key = |id| LooksBack(id, Arc::downgrade(&limiter));
+        let key = |id| ReentrantKey(id, Arc::downgrade(&limiter));
         limiter.record_failure(&key(1));
         let (other, failing) = (limiter.clone(), key(2));
         let failing = thread::spawn(move || other.record_failure(&failing));
@@ -106,7 +106,7 @@ fn two_failures_vs_eviction() {
     model(claim, || {
         let backoff = Exponential::new(SECOND..=SECOND * 8).max_keys(NonZeroU32::MIN);
         let limiter = Arc::new(Limiter::with_clock(backoff, ManualClock::new()).seed(7));
-        let key = |id| LooksBack(id, Arc::downgrade(&limiter));
+        let key = |id| ReentrantKey(id, Arc::downgrade(&limiter));
         limiter.record_failure(&key(0));
         let failing = [1, 2].map(|id| {
             let (limiter, key) = (limiter.clone(), key(id));

@@ -11,18 +11,18 @@ use loom_tests::wakers::{Counting, poll_with};
 use loom_tests::{Arc, Model, block_on, model, thread};
 
 /// A clock without a lock: these models do not depend on time.
-struct Still;
+struct FrozenClock;
 
-impl Clock for Still {
+impl Clock for FrozenClock {
     fn now(&self) -> Nanos {
         Nanos::ZERO
     }
 }
 
-fn limiter(limit: u32) -> ConcurrencyLimiter<Still> {
+fn limiter(limit: u32) -> ConcurrencyLimiter<FrozenClock> {
     ConcurrencyLimiter::with_clock(
         AimdLimit::new(1..=100, Duration::from_secs(1)).initial_limit(limit),
-        Still,
+        FrozenClock,
     )
 }
 
@@ -46,9 +46,9 @@ fn permit_end_vs_acquire() {
 }
 
 #[test]
-fn leaving_the_line_vs_permit_end() {
+fn cancelled_waiter_vs_permit_end() {
     let claim = Model {
-        name: "ratelimit::leaving_the_line_vs_permit_end",
+        name: "ratelimit::cancelled_waiter_vs_permit_end",
         threads: 3,
         floor: 237,
         catches: "a cancelled waiter that checks in one critical section whether it was granted a permit and leaves the wait queue in another",
@@ -70,9 +70,9 @@ fn leaving_the_line_vs_permit_end() {
 }
 
 #[test]
-fn unlooked_place_vs_acquire() {
+fn unpolled_grant_vs_acquire() {
     let claim = Model {
-        name: "ratelimit::unlooked_place_vs_acquire",
+        name: "ratelimit::unpolled_grant_vs_acquire",
         threads: 2,
         floor: 14,
         catches: "a waiter that checks in one critical section whether its permit is still granted and takes it in another",

@@ -290,12 +290,12 @@ fn cancel_vs_eviction() {
         let keyed = Arc::new(keyed);
         let reservation = keyed.reserve(&7);
         let other = keyed.clone();
-        let comer = thread::spawn(move || {
+        let adder = thread::spawn(move || {
             // Key 8 evicts key 7, or finds a free slot; then key 7 is added again with a new token.
             let _ = (other.reserve(&8), other.reserve(&7));
         });
         let _ = keyed.cancel(&7, reservation);
-        comer.join().unwrap();
+        adder.join().unwrap();
         assert_eq!(keyed.available_tokens(&7), 0, "the second token of 7 was returned");
     });
 }

@@ -72,9 +72,9 @@ fn two_adds_vs_task_and_thread() {
 }
 
 #[test]
-fn cancelled_getter_passes_hint() {
+fn cancelled_getter_wakes_next() {
     let claim = Model {
-        name: "workqueue::cancelled_getter_passes_hint",
+        name: "workqueue::cancelled_getter_wakes_next",
         threads: 3,
         floor: 476,
         catches: "a getter that checks in one critical section whether it was woken and leaves the wait queue in another",

@@ -62,11 +62,11 @@ fn blocking_end_and_get_vs_add_while_leased() {
         let (adder, other) = (queue.clone(), queue.clone());
         let adder = thread::spawn(move || adder.add(1).unwrap());
         // Another thread may get the key in between.
-        let thief = thread::spawn(move || other.try_get().map(|lease| lease.requeue()).is_ok());
+        let other_worker = thread::spawn(move || other.try_get().map(|lease| lease.requeue()).is_ok());
         let next = queue.blocking_end_and_get(lease, LeaseOutcome::Done).unwrap();
         assert_eq!(*next, 1);
         adder.join().unwrap();
-        thief.join().unwrap();
+        other_worker.join().unwrap();
         next.done();
         assert!(!queue.has_ready());
     });

@@ -12,15 +12,15 @@ const SCHEMA: Schema<u8, u8> = Schema::new(|object| *object, |_| Version::ZERO);
 
 /// A clock that does not advance, so no deadline passes.
 #[derive(Debug)]
-pub struct Still;
+pub struct FrozenClock;
 
-impl Clock for Still {
+impl Clock for FrozenClock {
     fn now(&self) -> Nanos {
         Nanos::ZERO
     }
 }
 
-impl Timer for Still {
+impl Timer for FrozenClock {
     fn wake_at(&self, _: Nanos, _: &Waker) {}
 }
 
@@ -57,8 +57,8 @@ impl WatchStream for Silence {
 }
 
 /// Builds an informer of a source that lists this object, or that never responds.
-pub fn builder(object: Option<u8>) -> InformerBuilder<u8, u8, Quiet, Still> {
-    Informer::builder(SCHEMA, Quiet(object)).seed(1).reader_slots(0, 1).timer(Still)
+pub fn builder(object: Option<u8>) -> InformerBuilder<u8, u8, Quiet, FrozenClock> {
+    Informer::builder(SCHEMA, Quiet(object)).seed(1).reader_slots(0, 1).timer(FrozenClock)
 }
 
 /// Creates an informer of a source that lists this object, or that never responds, and returns the informer with its run future.

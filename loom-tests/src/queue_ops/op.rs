@@ -118,21 +118,21 @@ impl Op {
         match self {
             Self::Keys => {
                 let keys = queue.keys();
-                Answer::said(keys.iter().map(|info| (info.key, info.state)).collect::<Vec<_>>())
+                Answer::value(keys.iter().map(|info| (info.key, info.state)).collect::<Vec<_>>())
             }
-            Self::Stats => Answer::said(queue.stats()),
-            Self::Len => Answer::said(queue.ready_len()),
-            Self::State => Answer::said(queue.state(&1)),
+            Self::Stats => Answer::value(queue.stats()),
+            Self::Len => Answer::value(queue.ready_len()),
+            Self::State => Answer::value(queue.state(&1)),
             Self::TrackAges => {
                 queue.track_ages();
                 Answer::nothing()
             }
-            Self::NumRequeues => Answer::said(queue.num_requeues(&1)),
+            Self::NumRequeues => Answer::value(queue.num_requeues(&1)),
             Self::Forget => {
                 queue.forget(&1);
                 Answer::nothing()
             }
-            Self::NextOverdue => Answer::said(queue.next_overdue(SECOND).await.map(|overdue| overdue.key)),
+            Self::NextOverdue => Answer::value(queue.next_overdue(SECOND).await.map(|overdue| overdue.key)),
             Self::BlockingWaitIdle if !stepwise => {
                 queue.blocking_wait_idle();
                 Answer::nothing()
@@ -141,27 +141,27 @@ impl Op {
                 queue.wait_idle().await;
                 Answer::nothing()
             }
-            Self::BlockingAdd if !stepwise => Answer::said(queue.blocking_add_when_room(own)),
-            Self::AddWhenRoom | Self::BlockingAdd => Answer::said(queue.add_when_room(own).await),
-            Self::BlockingGet if !stepwise => Answer::handed(queue.blocking_get()),
-            Self::Get | Self::BlockingGet => Answer::handed(queue.get().await),
-            Self::BlockingGetMany if !stepwise => Answer::handed(queue.blocking_get_many(2)),
-            Self::GetMany if !stepwise => Answer::handed(queue.get_many(2).await),
+            Self::BlockingAdd if !stepwise => Answer::value(queue.blocking_add_when_room(own)),
+            Self::AddWhenRoom | Self::BlockingAdd => Answer::value(queue.add_when_room(own).await),
+            Self::BlockingGet if !stepwise => Answer::leased(queue.blocking_get()),
+            Self::Get | Self::BlockingGet => Answer::leased(queue.get().await),
+            Self::BlockingGetMany if !stepwise => Answer::leased(queue.blocking_get_many(2)),
+            Self::GetMany if !stepwise => Answer::leased(queue.get_many(2).await),
             Self::GetMany | Self::BlockingGetMany => {
                 let mut leases = Vec::from_iter(queue.get().await);
                 if !leases.is_empty() {
                     step().await;
                     leases.extend(queue.try_get_many(1).into_iter().flatten());
                 }
-                Answer::handed(leases)
+                Answer::leased(leases)
             }
-            Self::GetterBlockingGet if !stepwise => Answer::handed(getter.blocking_get()),
-            Self::GetterGet | Self::GetterBlockingGet => Answer::handed(getter.get().await),
+            Self::GetterBlockingGet if !stepwise => Answer::leased(getter.blocking_get()),
+            Self::GetterGet | Self::GetterBlockingGet => Answer::leased(getter.get().await),
             Self::GetterStop => {
                 getter.stop();
                 Answer::nothing()
             }
-            Self::BlockingDrain if !stepwise => Answer::said(queue.blocking_drain()),
+            Self::BlockingDrain if !stepwise => Answer::value(queue.blocking_drain()),
             Self::Drain | Self::BlockingDrain => {
                 if stepwise {
                     queue.shut_down();
@@ -169,20 +169,20 @@ impl Op {
                     queue.resume();
                     step().await;
                 }
-                Answer::said(queue.drain().await)
+                Answer::value(queue.drain().await)
             }
-            Self::BlockingDrainWaiting if !stepwise => Answer::said(queue.blocking_drain_all_timeout(NEVER)),
+            Self::BlockingDrainWaiting if !stepwise => Answer::value(queue.blocking_drain_all_timeout(NEVER)),
             Self::DrainWaiting | Self::BlockingDrainWaiting => {
                 let limit = if self == Self::DrainWaiting { 2 * SECOND } else { NEVER };
                 let mut drain = Box::pin(queue.drain_all_timeout(limit));
                 if stepwise {
                     // The first poll shuts the queue down.
                     if let Poll::Ready(left) = poll_once(drain.as_mut()) {
-                        return Answer::said(left);
+                        return Answer::value(left);
                     }
                     step().await;
                 }
-                Answer::said(drain.await)
+                Answer::value(drain.await)
             }
             Self::Pause => {
                 queue.pause();
@@ -201,28 +201,28 @@ impl Op {
                 if stepwise {
                     step().await;
                 }
-                Answer::said(tools.queue.done(&key))
+                Answer::value(tools.queue.done(&key))
             }
-            Self::DoneByKey if !stepwise => Answer::said(queue.done(&tools.detached)),
+            Self::DoneByKey if !stepwise => Answer::value(queue.done(&tools.detached)),
             Self::DoneByKey => {
                 let attached = queue.attach(&tools.detached);
                 step().await;
-                Answer::said(attached.map(Lease::done))
+                Answer::value(attached.map(Lease::done))
             }
-            Self::Attach => Answer::handed(queue.attach(&tools.detached)),
-            Self::AddEarliest => Answer::said(queue.add_after(1, SECOND / 2)),
+            Self::Attach => Answer::leased(queue.attach(&tools.detached)),
+            Self::AddEarliest => Answer::value(queue.add_after(1, SECOND / 2)),
             Self::AddLatest => {
                 let mode = DelayMode::Debounce { max_wait: 4 * SECOND };
-                Answer::said(queue.add_after_with(1, 2 * SECOND, mode))
+                Answer::value(queue.add_after_with(1, 2 * SECOND, mode))
             }
-            Self::AddReplace => Answer::said(queue.add_after_with(1, 3 * SECOND, DelayMode::Replace)),
-            Self::AddRateLimited => Answer::said(queue.add_rate_limited(1)),
-            Self::Postpone => Answer::said(queue.postpone(&1, 3 * SECOND)),
+            Self::AddReplace => Answer::value(queue.add_after_with(1, 3 * SECOND, DelayMode::Replace)),
+            Self::AddRateLimited => Answer::value(queue.add_rate_limited(1)),
+            Self::Postpone => Answer::value(queue.postpone(&1, 3 * SECOND)),
             Self::AddMany => {
                 let many = queue.add_many([1, 4]);
-                Answer::said((many.new, many.merged, many.promoted, many.dirty, many.refused))
+                Answer::value((many.new, many.merged, many.promoted, many.dirty, many.refused))
             }
-            Self::Add => Answer::said(queue.add(1)),
+            Self::Add => Answer::value(queue.add(1)),
             Self::Done => {
                 lease(&mut tools.lease).done();
                 Answer::nothing()
@@ -255,10 +255,10 @@ impl Op {
                 queue.shut_down();
                 Answer::nothing()
             }
-            Self::Cancel => Answer::said(queue.cancel(&1)),
-            Self::TryGet => Answer::handed(queue.try_get()),
-            Self::TryGetMany => Answer::handed(queue.try_get_many(2).into_iter().flatten()),
-            Self::StopNow => Answer::said(queue.stop_now()),
+            Self::Cancel => Answer::value(queue.cancel(&1)),
+            Self::TryGet => Answer::leased(queue.try_get()),
+            Self::TryGetMany => Answer::leased(queue.try_get_many(2).into_iter().flatten()),
+            Self::StopNow => Answer::value(queue.stop_now()),
         }
     }
 }

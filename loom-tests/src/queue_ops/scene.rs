@@ -127,16 +127,16 @@ impl Scene {
         let queue = self.queue.clone();
         Task::new(0, what, async move {
             match what {
-                For::Key => Answer::handed(queue.get().await),
-                For::Room => Answer::said(queue.add_when_room(3).await),
-                For::Drained => Answer::said(queue.drain().await),
+                For::Key => Answer::leased(queue.get().await),
+                For::Room => Answer::value(queue.add_when_room(3).await),
+                For::Drained => Answer::value(queue.drain().await),
                 For::Idle => {
                     queue.wait_idle().await;
                     Answer::nothing()
                 }
                 For::Overdue => {
                     let overdue = queue.next_overdue(5 * SECOND).await;
-                    Answer::said(overdue.map(|overdue| overdue.key))
+                    Answer::value(overdue.map(|overdue| overdue.key))
                 }
                 For::Nothing => Answer::nothing(),
             }
@@ -180,12 +180,12 @@ impl Scene {
         }
         let keys = self.queue.keys();
         let keys: Vec<_> = keys.iter().map(|info| (info.key, info.state)).collect();
-        let said: Vec<_> = self
+        let values: Vec<_> = self
             .tasks
             .iter()
-            .map(|task| task.answer.as_ref().map_or("waits", |answer| &answer.said))
+            .map(|task| task.answer.as_ref().map_or("waits", |answer| &answer.value))
             .collect();
-        self.trace.push(format!("{when}: {keys:?} {said:?}"));
+        self.trace.push(format!("{when}: {keys:?} {values:?}"));
     }
 
     /// Returns true if a wait for `what` could end now, according to the public state of the queue.

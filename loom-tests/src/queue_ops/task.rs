@@ -12,23 +12,23 @@ use crate::wakers::{Counting, poll_with};
 /// The result of an operation.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    pub(crate) said: String,
+    pub(crate) value: String,
     pub(crate) leases: Vec<Lease>,
 }
 
 impl Answer {
-    pub(crate) fn said(said: impl fmt::Debug) -> Self {
-        Self { said: format!("{said:?}"), leases: Vec::new() }
+    pub(crate) fn value(value: impl fmt::Debug) -> Self {
+        Self { value: format!("{value:?}"), leases: Vec::new() }
     }
 
     pub(crate) fn nothing() -> Self {
-        Self::said("done")
+        Self::value("done")
     }
 
-    pub(crate) fn handed(leases: impl IntoIterator<Item = Lease>) -> Self {
+    pub(crate) fn leased(leases: impl IntoIterator<Item = Lease>) -> Self {
         let leases: Vec<_> = leases.into_iter().collect();
         let keys: Vec<u32> = leases.iter().map(|lease| **lease).collect();
-        Self { said: format!("got {keys:?}"), leases }
+        Self { value: format!("got {keys:?}"), leases }
     }
 }
 
