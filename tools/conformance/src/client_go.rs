@@ -39,20 +39,20 @@ impl ClientGo {
         };
         let text = committed::join(scripts);
         // Writes and reads concurrently, because a full pipe would block both processes.
-        let (written, said, read) = thread::scope(|scope| {
+        let (written, message, read) = thread::scope(|scope| {
             let writing = scope.spawn(move || stdin.write_all(text.as_bytes()));
-            let said = scope.spawn(move || {
-                let mut said = String::new();
-                stderr.read_to_string(&mut said).map(|_| said)
+            let message = scope.spawn(move || {
+                let mut message = String::new();
+                stderr.read_to_string(&mut message).map(|_| message)
             });
             let mut answers = String::new();
             let read = stdout.read_to_string(&mut answers).map(|_| answers);
-            (writing.join(), said.join(), read)
+            (writing.join(), message.join(), read)
         });
         let status = child.wait()?;
-        let (Ok(written), Ok(said)) = (written, said) else { bail!("a pipe to {shown} broke") };
-        let said = said?;
-        ensure!(status.success(), "{shown}: {status}\n{}", said.trim_end());
+        let (Ok(written), Ok(message)) = (written, message) else { bail!("a pipe to {shown} broke") };
+        let message = message?;
+        ensure!(status.success(), "{shown}: {status}\n{}", message.trim_end());
         written?;
         let answers = committed::split(&read?);
         ensure!(answers.len() == scripts.len(), "{} scripts, {} times answers", scripts.len(), answers.len());

@@ -46,7 +46,7 @@ impl Fault {
 
     /// Decides whether to inject the fault now, and counts it. The first opportunity is always used, so that a selected fault occurs even in the
     /// shortest trace.
-    fn strikes(&self, dice: &Dice) -> bool {
+    fn is_due(&self, dice: &Dice) -> bool {
         // Ordering: Relaxed; a counter that publishes no other memory.
         self.odds > 0
             && (self.opportunities.fetch_add(1, Ordering::Relaxed) == 0 || dice.throw() >> 32 < self.odds)
@@ -102,16 +102,16 @@ impl Injector {
 
     /// Decides whether to cut a watch now, and counts the cut.
     pub(crate) fn cuts(&self) -> bool {
-        let strikes = self.drops.strikes(&self.dice);
-        if strikes {
+        let due = self.drops.is_due(&self.dice);
+        if due {
             self.drops.fire();
         }
-        strikes
+        due
     }
 
     /// Decides whether to compact the history now. A compaction is counted once a request fails because of it: [`count_gone`](Self::count_gone).
     pub(crate) fn compacts(&self) -> bool {
-        self.gone.strikes(&self.dice)
+        self.gone.is_due(&self.dice)
     }
 
     pub(crate) fn count_gone(&self) {
@@ -120,16 +120,16 @@ impl Injector {
 
     /// Decides whether a reconcile panics now, and counts the panic.
     pub(crate) fn panics(&self) -> bool {
-        let strikes = self.panics.strikes(&self.dice);
-        if strikes {
+        let due = self.panics.is_due(&self.dice);
+        if due {
             self.panics.fire();
         }
-        strikes
+        due
     }
 
     /// Decides whether a reconcile fails now.
     pub(crate) fn fails(&self) -> bool {
-        self.failures.strikes(&self.dice)
+        self.failures.is_due(&self.dice)
     }
 
     /// A fair coin.
@@ -191,11 +191,11 @@ mod tests {
 
     #[test]
     fn a_seed_fixes_the_sequence() {
-        let strikes = |seed: u64| {
+        let due = |seed: u64| {
             let injector = injector(&format!("replay --fail 50 --seed {seed}"), 100);
             (0..64).map(|_| injector.fails()).collect::<Vec<_>>()
         };
-        assert_eq!(strikes(7), strikes(7));
-        assert_ne!(strikes(7), strikes(8));
+        assert_eq!(due(7), due(7));
+        assert_ne!(due(7), due(8));
     }
 }

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stands_still_until_it_is_let_go() {
+    fn does_not_advance_before_chase() {
         let horizon = Horizon::new();
         for resource in 0..RESOURCES {
             horizon.reached(resource, 10);

@@ -28,7 +28,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use self::agreement::{Differing, reported};
 use self::cut::Slice;
-use self::source::{AnyKind, Kind, Sources, Trouble};
+use self::source::{AnyKind, InformerFailure, Kind, Sources};
 use self::summary::{Objects, Summary};
 use self::waits::Waits;
 use crate::args::Args;
@@ -54,8 +54,8 @@ const RATE: Duration = Duration::from_secs(5);
 
 /// Runs until a stop is requested, the time limit is reached, or the cluster refuses a request.
 pub(crate) async fn run(client: kube::Client, args: &Args, stop: &Stop) -> anyhow::Result<Summary> {
-    let (tell, mut troubles) = mpsc::unbounded_channel();
-    let sources = Sources::new(client, tell);
+    let (sender, mut failures) = mpsc::unbounded_channel();
+    let sources = Sources::new(client, sender);
     let mut live = Live::start(&sources)?;
     let faults = Arc::new(Injector::new(args, 0));
     let counting = count(&live.replicas, &faults, args, stop);
@@ -72,13 +72,13 @@ pub(crate) async fn run(client: kube::Client, args: &Args, stop: &Stop) -> anyho
             biased;
             () = stop.requested() => break None,
             () = &mut over => break None,
-            Some(told) = troubles.recv() => match told {
-                Trouble::Refused(words) => break Some(words),
-                Trouble::Passing(words) => trouble = Some((Instant::now(), words)),
+            Some(failure) = failures.recv() => match failure {
+                InformerFailure::Refused(words) => break Some(words),
+                InformerFailure::Temporary(words) => trouble = Some((Instant::now(), words)),
             },
             _ = looks.tick() => {
                 trouble = trouble.filter(|(at, _)| at.elapsed() < 10 * LOOK);
-                let summary = live.look(trouble.as_ref().map(|(_, words)| words.clone()));
+                let summary = live.update(trouble.as_ref().map(|(_, words)| words.clone()));
                 match &display {
                     Some(display) => display.show(summary.text()),
                     // An error means that stderr is closed: nobody reads the summary.
@@ -89,7 +89,7 @@ pub(crate) async fn run(client: kube::Client, args: &Args, stop: &Stop) -> anyho
             }
         }
     };
-    let summary = live.look(None);
+    let summary = live.update(None);
     live.kinds().iter().for_each(|kind| kind.shut_down());
     for running in [counting, collecting] {
         match running.await.context("a controller")? {
@@ -159,7 +159,7 @@ impl Live {
         [&self.pods, &self.services, &self.replicasets, &self.slices]
     }
 
-    fn look(&mut self, trouble: Option<String>) -> Summary {
+    fn update(&mut self, trouble: Option<String>) -> Summary {
         let now = self.begin.elapsed();
         for waits in [self.replicas.ledger.take_waits(), self.endpoints.ledger.take_waits()] {
             waits.into_iter().for_each(|wait| self.waits.add(wait));
@@ -201,7 +201,7 @@ impl Live {
             checked,
             agree: agreement::agree(checked, &differences),
             differences: differences.len(),
-            lasting: self.differing.look(now, differences),
+            lasting: self.differing.update(now, differences),
             trouble,
         }
     }

@@ -9,7 +9,7 @@
 //! | live | the same controllers on a live cluster (feature `kube`) |
 //! | report, usage, progress, stop | the output |
 //! Cancel safety: Ctrl-C requests the [`Stop`] that all parts observe, so a pass ends in order. Two things are
-//! abandoned: a read that blocks on a pipe, and a pass that takes longer than [`PATIENCE`] to end.
+//! abandoned: a read that blocks on a pipe, and a pass that takes longer than [`TIMEOUT`] to end.
 
 #![forbid(unsafe_code)]
 
@@ -66,7 +66,7 @@ const BAD_INPUT: u8 = 2;
 const INTERRUPTED: u8 = 130;
 
 /// The time limit for a pass to end after Ctrl-C.
-const PATIENCE: Duration = Duration::from_millis(700);
+const TIMEOUT: Duration = Duration::from_millis(700);
 
 fn main() -> ExitCode {
     let args = Args::parse();
@@ -116,7 +116,7 @@ async fn run(args: &Args) -> ExitCode {
         Ok(Err(interrupted)) => return failed(INTERRUPTED, &interrupted),
         Err(error) => return failed(NOT_CONVERGED, &format!("{error:#}")),
     };
-    if let Err(error) = tell(&run, args) {
+    if let Err(error) = print_result(&run, args) {
         return failed(NOT_CONVERGED, &format!("{error:#}"));
     }
     if let Some(fault) = run.missing_fault {
@@ -136,12 +136,12 @@ async fn on_kubernetes(args: &Args, stop: &Stop) -> ExitCode {
         ran = live::run(client, args, stop) => ran,
         () = overdue(stop) => return failed(INTERRUPTED, "interrupted; not everything ended in time"),
     };
-    let told = ran.and_then(|summary| {
+    let result = ran.and_then(|summary| {
         let text = if args.json { serde_json::to_string(&summary)? + "\n" } else { summary.text() };
         print(&text)?;
         Ok(summary.synced)
     });
-    match told {
+    match result {
         _ if stop.is_requested() => ExitCode::from(INTERRUPTED),
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => failed(NOT_CONVERGED, "not every kind could be listed in this time"),
@@ -156,7 +156,7 @@ async fn on_kubernetes(_: &Args, _: &Stop) -> ExitCode {
 
 async fn overdue(stop: &Stop) {
     stop.requested().await;
-    tokio::time::sleep(PATIENCE).await;
+    tokio::time::sleep(TIMEOUT).await;
 }
 
 /// Reads the trace on a blocking thread. Returns `None` if a stop was requested; the thread may still be reading then.
@@ -217,7 +217,7 @@ async fn repeat(trace: &Trace, args: &Args, stop: &Stop) -> anyhow::Result<Resul
 }
 
 /// Prints the summary or the JSON as the last output on stdout.
-fn tell(run: &Run, args: &Args) -> anyhow::Result<()> {
+fn print_result(run: &Run, args: &Args) -> anyhow::Result<()> {
     let text = if args.json {
         serde_json::to_string(&run.figures).expect("numbers and booleans are JSON") + "\n"
     } else {

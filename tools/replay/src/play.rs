@@ -85,7 +85,7 @@ pub(crate) async fn play(
                 resource.synced().await?;
             }
             started = (Instant::now(), cpu());
-            tell(trace, args.speed, &cluster, &all, progress).await
+            send_trace(trace, args.speed, &cluster, &all, progress).await
         } => Some(played),
     };
     // There are no further changes. Once the informers have stopped, every change has been added as a key, and the
@@ -138,14 +138,14 @@ fn left(report: &RunReport<Key>) -> usize {
 }
 
 /// Plays the trace, and waits until every cache has applied all events.
-async fn tell(
+async fn send_trace(
     trace: &Trace,
     speed: Speed,
     cluster: &Cluster,
     all: &[&dyn AnyResource],
     progress: &Progress,
 ) -> anyhow::Result<()> {
-    let told = async {
+    let sent = async {
         match speed {
             Speed::Max => cluster.horizon.chase(),
             Speed::Factor(factor) => keep_time(&trace.times, factor, cluster).await,
@@ -155,13 +155,13 @@ async fn tell(
         }
         Ok(())
     };
-    let mut told = std::pin::pin!(told);
+    let mut sent = std::pin::pin!(sent);
     let mut looks = interval(Duration::from_millis(100));
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             biased;
-            result = &mut told => return result,
+            result = &mut sent => return result,
             _ = looks.tick() => progress.at(cluster.horizon.place().min(trace.times.len())),
         }
     }

@@ -93,9 +93,9 @@ pub(crate) fn compare(
     for name in names_of_both(&expected.replicasets, replicas) {
         let (theirs, ours) = (expected.replicasets.get(name), replicas.get(name));
         if theirs != ours {
-            let told =
+            let shown =
                 |counts: Option<&(u32, u32)>| counts.map(|(all, ready)| format!("{ready} of {all} ready"));
-            differences.push(Difference::new("ReplicaSet", name, told(ours), told(theirs)));
+            differences.push(Difference::new("ReplicaSet", name, shown(ours), shown(theirs)));
         }
     }
     for name in names_of_both(&expected.services, endpoints) {
@@ -103,12 +103,12 @@ pub(crate) fn compare(
         let ours: Option<BTreeSet<_>> =
             endpoints.get(name).map(|addresses| addresses.iter().cloned().collect());
         if theirs != ours.as_ref() {
-            let told = |set: Option<&BTreeSet<Arc<str>>>| {
+            let shown = |set: Option<&BTreeSet<Arc<str>>>| {
                 set.map(|set| {
                     format!("[{}]", set.iter().map(|address| &**address).collect::<Vec<_>>().join(" "))
                 })
             };
-            differences.push(Difference::new("Service", name, told(ours.as_ref()), told(theirs)));
+            differences.push(Difference::new("Service", name, shown(ours.as_ref()), shown(theirs)));
         }
     }
     differences.sort();
@@ -117,8 +117,8 @@ pub(crate) fn compare(
 
 impl Difference {
     fn new(kind: &str, name: &str, ours: Option<String>, theirs: Option<String>) -> Self {
-        let told = |side: Option<String>| side.unwrap_or_else(|| "nothing".to_owned());
-        Self { what: format!("{kind} {name}"), ours: told(ours), theirs: told(theirs) }
+        let shown = |side: Option<String>| side.unwrap_or_else(|| "nothing".to_owned());
+        Self { what: format!("{kind} {name}"), ours: shown(ours), theirs: shown(theirs) }
     }
 }
 
@@ -282,12 +282,12 @@ mod tests {
         };
         let replicas = [(text("a/same"), (2, 1)), (text("a/other"), (2, 2)), (text("a/left"), (1, 1))].into();
         let endpoints = [(text("a/same"), vec![text("2"), text("1"), text("2")])].into();
-        let told: Vec<_> = compare(&expected, &replicas, &endpoints)
+        let shown: Vec<_> = compare(&expected, &replicas, &endpoints)
             .iter()
             .map(|difference| difference.to_string())
             .collect();
         assert_eq!(
-            told,
+            shown,
             [
                 "ReplicaSet a/left: we stored 1 of 1 ready, the cluster had nothing",
                 "ReplicaSet a/missed: we stored nothing, the cluster had 0 of 0 ready",
@@ -295,9 +295,9 @@ mod tests {
             ]
         );
         let endpoints = [(text("a/same"), vec![text("1")]), (text("a/none"), vec![])].into();
-        let told =
+        let shown =
             compare(&Expected { replicasets: HashMap::new(), ..expected }, &HashMap::new(), &endpoints);
-        assert_eq!(told.len(), 2);
-        assert_eq!(told[1].to_string(), "Service a/same: we stored [1], the cluster had [1 2]");
+        assert_eq!(shown.len(), 2);
+        assert_eq!(shown[1].to_string(), "Service a/same: we stored [1], the cluster had [1 2]");
     }
 }

@@ -58,8 +58,8 @@ impl<V: Object> Resource<V> {
             builder = builder.index(*index);
         }
         let cache = builder.start().with_context(|| format!("the informer of {name}"))?;
-        let mut told = stream.records.iter().filter(|record| cluster.lose != Some(record.place));
-        let last = told.next_back().map_or(stream.version, |record| record.version);
+        let mut result = stream.records.iter().filter(|record| cluster.lose != Some(record.place));
+        let last = result.next_back().map_or(stream.version, |record| record.version);
         Ok(Self { name, cache, last })
     }
 }
@@ -73,8 +73,8 @@ impl<V: Object> AnyResource for Resource<V> {
 
     fn caught_up(&self) -> Waiting<'_> {
         Box::pin(async {
-            let told = self.cache.store().wait_for_version(self.last).await;
-            told.map_err(|error| {
+            let result = self.cache.store().wait_for_version(self.last).await;
+            result.map_err(|error| {
                 anyhow!("the informer of {}: {error}; {:?}", self.name, self.cache.status())
             })?;
             Ok(())

@@ -148,15 +148,15 @@ impl<V: Object> Source for Recorded<V> {
     }
 
     async fn watch(&self, request: WatchRequest) -> Result<RecordedWatch<V>, SourceError> {
-        let mut untold = VecDeque::new();
+        let mut initial_events = VecDeque::new();
         let at = if request.streaming_list || request.from_version == Version::ZERO {
             let at = self.present();
             let version = self.stream.version_at(at);
             if request.from_version > version {
                 return Err(SourceErrorKind::VersionTooLarge.into());
             }
-            untold.extend(self.stream.state_at(at).into_values().cloned().map(WatchEvent::Added));
-            untold.extend(request.streaming_list.then_some(WatchEvent::InitialListEnd(version)));
+            initial_events.extend(self.stream.state_at(at).into_values().cloned().map(WatchEvent::Added));
+            initial_events.extend(request.streaming_list.then_some(WatchEvent::InitialListEnd(version)));
             at
         } else {
             let at = self.stream.after(request.from_version);
@@ -168,7 +168,7 @@ impl<V: Object> Source for Recorded<V> {
             resource: self.resource,
             stream: self.stream.clone(),
             compacted: self.compacted.clone(),
-            untold,
+            initial_events,
             at,
             seen: 0,
             moved: self.cluster.horizon.subscribe(),
@@ -186,7 +186,7 @@ pub(crate) struct RecordedWatch<V> {
     stream: Arc<Stream<V>>,
     compacted: Arc<AtomicUsize>,
     /// Events to deliver before the records: the objects of a streaming list.
-    untold: VecDeque<WatchEvent<Arc<V>>>,
+    initial_events: VecDeque<WatchEvent<Arc<V>>>,
     /// The number of the next record.
     at: usize,
     /// The last observed horizon.
@@ -199,7 +199,7 @@ impl<V: Object> WatchStream for RecordedWatch<V> {
     type Object = Arc<V>;
 
     async fn next(&mut self) -> Option<Result<WatchEvent<Arc<V>>, SourceError>> {
-        if let Some(event) = self.untold.pop_front() {
+        if let Some(event) = self.initial_events.pop_front() {
             return Some(Ok(event));
         }
         loop {

@@ -321,8 +321,8 @@ fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), String> {
 /// The parser's message without its line number, because each line is parsed alone. The column is that of the trace's
 /// line, if known.
 fn explain(error: &serde_json::Error, start: usize) -> String {
-    let told = error.to_string();
-    let cause = told.rsplit_once(" at line ").map_or(&*told, |(cause, _)| cause);
+    let result = error.to_string();
+    let cause = result.rsplit_once(" at line ").map_or(&*result, |(cause, _)| cause);
     let what = if error.is_data() { "not a trace line" } else { "bad JSON" };
     if start == 0 {
         format!("{what}: {cause} (column {})", error.column())

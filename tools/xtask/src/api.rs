@@ -47,7 +47,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             complaints.extend(differences(&path, &known, &listing));
         }
         let value: Value = serde_json::from_slice(&fs::read(&json)?).context("rustdoc's JSON")?;
-        let found = examples::look(&value)?;
+        let found = examples::find(&value)?;
         println!("{}: {found}", package.name);
         complaints.extend(found.complaints(&mut excused));
     }

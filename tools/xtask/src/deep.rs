@@ -80,7 +80,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             eprintln!("{}: left for the next run", rung.name);
             continue;
         }
-        let record = climb(workspace, rung, &commit, options.scale)?;
+        let record = run_rung(workspace, rung, &commit, options.scale)?;
         println!("{}: {}, {} s; {}", rung.name, record.outcome, record.seconds, record.figures);
         if matches!(record.outcome, Outcome::Failed) {
             complaints.push(format!("{}: see {}", rung.name, log(workspace, rung).display()));
@@ -96,7 +96,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 }
 
 /// Runs one rung and returns its record.
-fn climb(workspace: &Workspace, rung: &Rung, commit: &str, scale: f64) -> Result<Record> {
+fn run_rung(workspace: &Workspace, rung: &Rung, commit: &str, scale: f64) -> Result<Record> {
     #[expect(clippy::disallowed_methods, reason = "the date of the evidence")]
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
     let mut record = Record {

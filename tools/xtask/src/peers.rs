@@ -134,21 +134,21 @@ fn measure(programs: &Programs, measurement: &Measurement, rounds: usize) -> BTr
 
 /// The commit, the machine and the tool versions, printed with the figures.
 fn surroundings(workspace: &Workspace) -> String {
-    let said = |program: &str, words: &[&str]| {
+    let output = |program: &str, words: &[&str]| {
         let mut command = Command::new(program);
         let output = command.current_dir(&workspace.root).args(words).output().ok()?;
         Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
-    let or_unknown = |said: Option<String>| said.unwrap_or_else(|| "?".to_owned());
-    let changed = said("git", &["status", "--porcelain", "--untracked-files=no"]);
+    let or_unknown = |output: Option<String>| output.unwrap_or_else(|| "?".to_owned());
+    let changed = output("git", &["status", "--porcelain", "--untracked-files=no"]);
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let load = std::fs::read_to_string("/proc/loadavg").context("no load");
     format!(
         "commit {}{}; {cores} cores, load {}; {}; {}",
-        or_unknown(said("git", &["rev-parse", "--short", "HEAD"])),
+        or_unknown(output("git", &["rev-parse", "--short", "HEAD"])),
         if changed.is_none_or(|files| files.is_empty()) { "" } else { " and changes" },
         load.as_deref().map_or("?", |load| load.split(' ').next().unwrap_or("?")),
-        or_unknown(said("rustc", &["--version"])),
-        or_unknown(said("go", &["version"])),
+        or_unknown(output("rustc", &["--version"])),
+        or_unknown(output("go", &["version"])),
     )
 }

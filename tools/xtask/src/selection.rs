@@ -105,8 +105,8 @@ fn changed(workspace: &Workspace, base: &str) -> Result<Vec<String>> {
 fn git(workspace: &Workspace, arguments: &[&str]) -> Result<String> {
     let mut command = Command::new("git");
     let output = command.current_dir(&workspace.root).args(arguments).output().context("git")?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "git {}: {}", arguments.join(" "), said.trim());
+    let message = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "git {}: {}", arguments.join(" "), message.trim());
     Ok(String::from_utf8(output.stdout)?)
 }
 

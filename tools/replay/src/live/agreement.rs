@@ -67,7 +67,7 @@ pub(super) struct Differing(HashMap<String, Duration>);
 
 impl Differing {
     /// Records the objects that differ now. Returns those that have differed for long, the longest first.
-    pub(super) fn look(&mut self, now: Duration, differences: Vec<Difference>) -> Vec<Lasting> {
+    pub(super) fn update(&mut self, now: Duration, differences: Vec<Difference>) -> Vec<Lasting> {
         let before = std::mem::take(&mut self.0);
         let since = |what: &String| before.get(what).copied().unwrap_or(now);
         self.0 =
@@ -153,18 +153,18 @@ mod tests {
     #[test]
     fn only_who_differs_at_every_look_for_ten_seconds_is_named() {
         let mut differing = Differing::default();
-        let mut look = |second: u64, counts, address| {
-            let lasting = differing.look(Duration::from_secs(second), differences(counts, address).1);
+        let mut update = |second: u64, counts, address| {
+            let lasting = differing.update(Duration::from_secs(second), differences(counts, address).1);
             lasting.into_iter().map(|lasting| (lasting.difference.what, lasting.seconds)).collect::<Vec<_>>()
         };
-        assert_eq!(look(1, (0, 0), "1"), []);
-        assert_eq!(look(3, (0, 0), "9"), []);
-        assert_eq!(look(11, (0, 1), "9"), [], "a difference of exactly ten seconds was reported");
+        assert_eq!(update(1, (0, 0), "1"), []);
+        assert_eq!(update(3, (0, 0), "9"), []);
+        assert_eq!(update(11, (0, 1), "9"), [], "a difference of exactly ten seconds was reported");
         let named = |what: &str, seconds: f64| (what.to_owned(), seconds);
-        assert_eq!(look(12, (0, 1), "9"), [named("ReplicaSet n/r", 11.0)]);
-        assert_eq!(look(14, (0, 1), "9"), [named("ReplicaSet n/r", 13.0), named("Service n/s", 11.0)]);
+        assert_eq!(update(12, (0, 1), "9"), [named("ReplicaSet n/r", 11.0)]);
+        assert_eq!(update(14, (0, 1), "9"), [named("ReplicaSet n/r", 13.0), named("Service n/s", 11.0)]);
         // It agrees once, so its time starts again.
-        assert_eq!(look(15, (2, 1), "9"), [named("Service n/s", 12.0)]);
-        assert_eq!(look(20, (0, 1), "9"), [named("Service n/s", 17.0)]);
+        assert_eq!(update(15, (2, 1), "9"), [named("Service n/s", 12.0)]);
+        assert_eq!(update(20, (0, 1), "9"), [named("Service n/s", 17.0)]);
     }
 }

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_leads_to_who_does_not_say_he_is_not_ready() {
+    fn endpoints_without_condition_are_ready() {
         let endpoints = json!({"addressType": "IPv4", "endpoints": [
             {"addresses": ["1"], "conditions": {"ready": true}}, {"addresses": ["2"], "conditions": {"ready": false}},
             {"addresses": ["3"], "conditions": {}}, {"addresses": ["4"]},

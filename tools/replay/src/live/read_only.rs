@@ -25,11 +25,11 @@ pub(super) const NEEDED: &str = "--kube needs the verbs `list` and `watch`, in a
 pub(crate) async fn client() -> anyhow::Result<Client> {
     let config = Config::infer().await.context("no cluster: neither a kubeconfig nor a service account")?;
     let builder = ClientBuilder::try_from(config).context("the current context cannot be used")?;
-    Ok(builder.with_layer(&FilterLayer::new(harmless)).build())
+    Ok(builder.with_layer(&FilterLayer::new(check_read_only)).build())
 }
 
 /// Passes a list or a watch. A GET can be harmful: an upgraded GET can open a shell in a pod.
-fn harmless(request: Request<Body>) -> Result<Request<Body>, BoxError> {
+fn check_read_only(request: Request<Body>) -> Result<Request<Body>, BoxError> {
     let asked = ASKED.contains(&request.uri().path());
     let upgraded =
         [header::UPGRADE, header::CONNECTION].iter().any(|name| request.headers().contains_key(name));
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     fn passes(call: Result<Request<Vec<u8>>, Error>) -> bool {
-        harmless(call.unwrap().map(Body::from)).is_ok()
+        check_read_only(call.unwrap().map(Body::from)).is_ok()
     }
 
     fn calls<K: Resource<DynamicType = ()>>() -> Call {

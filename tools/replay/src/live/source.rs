@@ -26,18 +26,18 @@ use crate::resource::Cache;
 
 /// A failure of an informer.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum InformerFailure {
     /// Permission is denied, so a retry does not help.
     Refused(String),
     /// The informer retries.
-    Passing(String),
+    Temporary(String),
 }
 
 /// Creates informers.
 pub(super) struct Sources {
     client: Client,
     interned: Arc<Mutex<Interned>>,
-    tell: mpsc::UnboundedSender<Trouble>,
+    failures: mpsc::UnboundedSender<InformerFailure>,
 }
 
 /// The informer of a kind.
@@ -61,8 +61,8 @@ pub(super) trait AnyKind: Send + Sync {
 }
 
 impl Sources {
-    pub(super) fn new(client: Client, tell: mpsc::UnboundedSender<Trouble>) -> Self {
-        Self { client, interned: Arc::default(), tell }
+    pub(super) fn new(client: Client, failures: mpsc::UnboundedSender<InformerFailure>) -> Self {
+        Self { client, interned: Arc::default(), failures }
     }
 
     /// Starts the informer of a kind.
@@ -86,9 +86,9 @@ impl Sources {
         for index in indexes {
             builder = builder.index(*index);
         }
-        let tell = self.tell.clone();
+        let failures = self.failures.clone();
         // The receiver is dropped when the run ends.
-        let builder = builder.on_error(move |failure| drop(tell.send(trouble(name, failure))));
+        let builder = builder.on_error(move |failure| drop(failures.send(trouble(name, failure))));
         let cache = builder.start().with_context(|| format!("the informer of {name}"))?;
         Ok(Kind { cache, events, skipped })
     }
@@ -121,14 +121,14 @@ impl<V: Object> AnyKind for Kind<V> {
     }
 }
 
-fn trouble(name: &str, failure: &SourceFailure<'_>) -> Trouble {
+fn trouble(name: &str, failure: &SourceFailure<'_>) -> InformerFailure {
     let cause = failure.error.and_then(SourceError::cause);
     let status = cause.and_then(|cause| cause.downcast_ref::<ApiError>()).and_then(ApiError::status);
     match status {
         Some(status) if matches!(status.code, 401 | 403) => {
-            Trouble::Refused(format!("{name}: {} ({})", status.message, status.code))
+            InformerFailure::Refused(format!("{name}: {} ({})", status.message, status.code))
         }
-        _ => Trouble::Passing(format!("{name}: {failure}")),
+        _ => InformerFailure::Temporary(format!("{name}: {failure}")),
     }
 }
 

@@ -123,7 +123,7 @@ mod tests {
         let expected = Expected { replicasets: theirs.collect(), ..Expected::default() };
         let differences = compare(&expected, &HashMap::new(), &HashMap::new());
         let mut since = Differing::default();
-        since.look(Duration::ZERO, differences.clone());
+        since.update(Duration::ZERO, differences.clone());
         Summary {
             seconds: 12.3,
             synced: true,
@@ -137,13 +137,13 @@ mod tests {
             checked: Checked { replicasets: 6, services: 4 },
             agree: Checked { replicasets: 6, services: 3 },
             differences: differences.len(),
-            lasting: since.look(Duration::from_secs(11), differences),
+            lasting: since.update(Duration::from_secs(11), differences),
             trouble: None,
         }
     }
 
     #[test]
-    fn it_is_told_in_lines_and_in_one() {
+    fn summary_has_long_and_short_form() {
         let lines = "      after  12 s
     objects  1 234 pods, 5 Services, 6 ReplicaSets, 7 EndpointSlices
      events  89, 7.2 per second
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_agrees_before_everything_is_listed() {
+    fn agreement_is_unknown_before_sync() {
         let summary = Summary { synced: false, trouble: Some("pods: refused".to_owned()), ..summary(0) };
         assert!(
             summary.line().ends_with("agree not known before every kind is listed; trouble pods: refused")

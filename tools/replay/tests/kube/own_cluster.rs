@@ -95,15 +95,15 @@ fn it_agrees_with_the_originals_and_sees_what_changes() {
     // This change happens before or during the run: the final state is the same.
     let last = pods(&cluster).pop().unwrap();
     set_ready(&cluster, last, "10.1.0.9", true);
-    let (status, told, stderr) = ended(child);
+    let (status, summary, stderr) = ended(child);
     assert_eq!(status, 0, "{stderr}");
     // The API server creates a Service without a selector.
-    let objects = ["pods", "replicasets", "services"].map(|kind| told["objects"][kind].as_u64().unwrap());
-    assert_eq!(objects, [REPLICAS as u64, 1, 2], "{told}");
-    assert_eq!(told["checked"], json!({"replicasets": 1, "services": 1}), "{told}");
-    assert_eq!((&told["agree"], &told["differences"]), (&told["checked"], &json!(0)), "{told}");
-    assert_eq!((&told["lasting"], &told["skipped"]), (&json!([]), &json!(0)), "{told}");
-    assert!(told["reconciles"].as_u64().unwrap() >= 2, "{told}");
+    let objects = ["pods", "replicasets", "services"].map(|kind| summary["objects"][kind].as_u64().unwrap());
+    assert_eq!(objects, [REPLICAS as u64, 1, 2], "{summary}");
+    assert_eq!(summary["checked"], json!({"replicasets": 1, "services": 1}), "{summary}");
+    assert_eq!((&summary["agree"], &summary["differences"]), (&summary["checked"], &json!(0)), "{summary}");
+    assert_eq!((&summary["lasting"], &summary["skipped"]), (&json!([]), &json!(0)), "{summary}");
+    assert!(summary["reconciles"].as_u64().unwrap() >= 2, "{summary}");
     assert!(stderr.contains("1 of 1 ReplicaSets, 1 of 1 Services"), "{stderr}");
 }
 
@@ -117,14 +117,14 @@ fn what_the_cluster_does_not_catch_up_with_is_named() {
     let last = pods(&cluster).pop().unwrap();
     let address = last["status"]["podIP"].as_str().unwrap().to_owned();
     set_ready(&cluster, last, &address, false);
-    let (status, told, stderr) = ended(child);
+    let (status, summary, stderr) = ended(child);
     assert_eq!(status, 0, "{stderr}");
-    assert_eq!(told["differences"], 2, "{told}");
+    assert_eq!(summary["differences"], 2, "{summary}");
     let names: Vec<&str> =
-        told["lasting"].as_array().unwrap().iter().map(|one| one["what"].as_str().unwrap()).collect();
-    assert!(names.contains(&"ReplicaSet default/web") && names.contains(&"Service default/web"), "{told}");
+        summary["lasting"].as_array().unwrap().iter().map(|one| one["what"].as_str().unwrap()).collect();
+    assert!(names.contains(&"ReplicaSet default/web") && names.contains(&"Service default/web"), "{summary}");
     let replicaset =
-        told["lasting"].as_array().unwrap().iter().find(|one| one["what"] == "ReplicaSet default/web");
+        summary["lasting"].as_array().unwrap().iter().find(|one| one["what"] == "ReplicaSet default/web");
     let replicaset = replicaset.unwrap();
     assert_eq!(
         (&replicaset["ours"], &replicaset["theirs"]),
@@ -134,10 +134,10 @@ fn what_the_cluster_does_not_catch_up_with_is_named() {
 
 #[test]
 #[ignore = "needs an API server: cargo xtask e2e"]
-fn who_may_not_look_is_told_what_is_missing() {
+fn missing_permission_is_reported() {
     let cluster = Cluster::start().unwrap();
-    let (status, told, stderr) = ended(replay(&context(&cluster, "nobody"), &["--seconds", "30"]));
-    assert_eq!((status, told), (1, Value::Null), "{stderr}");
+    let (status, summary, stderr) = ended(replay(&context(&cluster, "nobody"), &["--seconds", "30"]));
+    assert_eq!((status, summary), (1, Value::Null), "{stderr}");
     assert!(
         stderr.contains("is forbidden") && stderr.contains("needs the verbs `list` and `watch`"),
         "{stderr}"
@@ -156,8 +156,8 @@ fn ctrl_c_ends_it_in_order_within_a_second() {
     let begin = Monotonic.now();
     let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("no `kill`");
     assert!(kill.success(), "the program ended before the signal");
-    let (status, told, stderr) = ended(child);
+    let (status, summary, stderr) = ended(child);
     let took = Monotonic.now().since(begin);
-    assert_eq!((status, &told["synced"]), (130, &json!(true)), "{stderr}");
+    assert_eq!((status, &summary["synced"]), (130, &json!(true)), "{stderr}");
     assert!(took < Duration::from_secs(1), "{took:?}");
 }

@@ -83,7 +83,7 @@ struct Walk<'a> {
     items: Vec<Item>,
 }
 
-pub(super) fn look(rustdoc: &Value) -> Result<Found> {
+pub(super) fn find(rustdoc: &Value) -> Result<Found> {
     let root = rustdoc["root"].as_u64().context("a root")?;
     let mut walk = Walk { index: &rustdoc["index"], seen: BTreeSet::new(), items: Vec::new() };
     let name = walk.item(root).and_then(|item| item["name"].as_str()).unwrap_or_default().to_owned();
@@ -246,7 +246,7 @@ mod tests {
             "11": function("new", "New."),
             "12": function("other", "Other."),
         }});
-        let found = look(&rustdoc).unwrap();
+        let found = find(&rustdoc).unwrap();
         assert_eq!((found.types, found.functions), (2, 3));
         assert_eq!(found.types_without, ["krate::Hidden"]);
         assert_eq!(found.functions_without, ["krate::hidden"]);

@@ -220,10 +220,10 @@ fn tests(log: &str) -> Option<String> {
 
 /// The last line of `loom --json`, and the sum of all interleavings.
 fn models(log: &str) -> Option<String> {
-    let said = last(log, " models completed")?;
+    let output = last(log, " models completed")?;
     let rows = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
     let interleavings: u64 = rows.filter_map(|row| row.get("interleavings")?.as_u64()).sum();
-    Some(format!("{said}; {interleavings} interleavings"))
+    Some(format!("{output}; {interleavings} interleavings"))
 }
 
 /// The executions that `fuzz` reports for its targets.

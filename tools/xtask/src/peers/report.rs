@@ -51,14 +51,14 @@ pub(super) struct Verdict {
     /// Other uses of flyball.
     variants: Vec<(Party, f64)>,
     /// Further figures of flyball and of the peer, by name.
-    told: Vec<(&'static str, f64, f64)>,
+    extra: Vec<(&'static str, f64, f64)>,
 }
 
 /// Figures that are needed to judge others. Some are the amount of work, see `contended.rs` and `beside.rs` of the
 /// programs; some are the delays that the machine adds, see `replace.rs` and `stall.rs`. "MiB before" is the resident
 /// memory when the clock starts, including the objects to be sent. "ms slept" is the actual sleep of a reconcile, see
 /// `controller.rs`.
-const TOLD: [(&str, &str); 8] = [
+const EXTRA_FIGURES: [(&str, &str); 8] = [
     ("handed-out", "handed out an add"),
     ("lists", "lists a second"),
     ("slowest", "with load"),
@@ -85,7 +85,7 @@ impl Verdict {
         for party in others {
             variants.push((*party, needed(*party)?.median));
         }
-        let told = |(name, words)| {
+        let extra = |(name, words)| {
             let [ours, theirs] = [*own, peer].map(|party| Some(figure(party, name)?.median));
             Some((words, ours?, theirs?))
         };
@@ -103,7 +103,7 @@ impl Verdict {
             ours: needed(*own)?,
             theirs: needed(peer)?,
             variants,
-            told: TOLD.into_iter().filter_map(told).collect(),
+            extra: EXTRA_FIGURES.into_iter().filter_map(extra).collect(),
         })
     }
 
@@ -156,7 +156,7 @@ impl Verdict {
         for (party, median) in &self.variants {
             row["variants"][party.name()] = json!(median);
         }
-        for (words, ours, theirs) in &self.told {
+        for (words, ours, theirs) in &self.extra {
             row[words.replace(' ', "_")] = json!([ours, theirs]);
         }
         row.to_string()
@@ -176,7 +176,7 @@ impl Verdict {
         for (party, median) in &self.variants {
             note += &format!(" {} {};", party.name(), short(*median));
         }
-        for (words, ours, theirs) in &self.told {
+        for (words, ours, theirs) in &self.extra {
             note += &format!(" {words}: {}, {};", short(*ours), short(*theirs));
         }
         format!(
@@ -212,7 +212,7 @@ impl Verdict {
         for (party, median) in &self.variants {
             line += &format!("; {} {median:.1}", party.name());
         }
-        for (words, ours, theirs) in &self.told {
+        for (words, ours, theirs) in &self.extra {
             line += &format!("; {words} {} and {}", short(*ours), short(*theirs));
         }
         line
@@ -267,13 +267,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_beside_nothing_is_no_loss() {
+    fn zero_beside_zero_meets_target() {
         let verdict = cycle(&[0.0], &[0.0]).unwrap();
         assert_eq!((verdict.ratio(), verdict.met()), (0.0, true));
     }
 
     #[test]
-    fn what_nobody_asked_for_is_a_row_of_its_own() {
+    fn rows_without_target_have_own_name() {
         let named = |measurement: &&Measurement| measurement.rows[0].work == "store-add";
         let measurement = MEASUREMENTS.iter().find(named).unwrap();
         let mut all: BTreeMap<Party, Vec<Sample>> = BTreeMap::new();

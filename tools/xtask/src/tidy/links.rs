@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn pointers_into_the_void_fail() {
+    fn dead_links_fail() {
         assert_eq!(complaints("docs/b.md", "\n[a](a.md)"), ["docs/b.md:2: there is no docs/a.md"]);
         assert_eq!(complaints("a.md", "`q/src/gone.rs`"), ["a.md:1: there is no q/src/gone.rs"]);
         assert_eq!(complaints("a.md", "[b](docs/b.md#gone)"), ["a.md:1: docs/b.md has no heading #gone"]);

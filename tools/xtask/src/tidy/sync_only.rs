@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shim_a_test_tool_and_tests_may() {
+    fn shim_and_tests_are_exempt() {
         assert!(check(&Source::read(SHIM, "use parking_lot::Mutex;\n").unwrap()).is_empty());
         assert!(
             check(&Source::read("kube-testing/src/a.rs", "use parking_lot::Mutex;\n").unwrap()).is_empty()
