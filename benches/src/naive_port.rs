@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_cannot_tell_it_from_ours() {
+    fn naive_port_runs_like_queue() {
         let (theirs, ours) = (NaivePort::new(), Queue::new());
         let runs = work(&theirs, || theirs.shut_down());
         assert_eq!(runs, [1, 2, 1, 2]);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_client_gos() {
+    fn naive_port_matches_client_go() {
         let queue = NaivePort::new();
         queue.add(1);
         queue.add(2);

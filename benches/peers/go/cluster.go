@@ -139,20 +139,20 @@ func (c *controller) run(queued moments, reconcile func(key string) any) {
 
 func add(to *controller, object *Recorded) { to.add(object.key, object.queued, object) }
 
-// tell sends the events of the trace: as fast as the informers process them, or at `speed` times the recorded speed, in
+// sendEvents sends the events of the trace: as fast as the informers process them, or at `speed` times the recorded speed, in
 // steps of a millisecond.
-func (t *trace) tell(speed float64, servers [resources]*server) {
+func (t *trace) sendEvents(speed float64, servers [resources]*server) {
 	start := time.Now()
-	for place := 0; place < len(t.told); {
-		passed, now := t.told[0].at+time.Duration(float64(time.Since(start))*speed), sinceStart()
-		for ; place < len(t.told) && (speed == 0 || t.told[place].at <= passed); place++ {
-			happening := t.told[place]
+	for place := 0; place < len(t.timeline); {
+		passed, now := t.timeline[0].at+time.Duration(float64(time.Since(start))*speed), sinceStart()
+		for ; place < len(t.timeline) && (speed == 0 || t.timeline[place].at <= passed); place++ {
+			happening := t.timeline[place]
 			if object, ok := happening.event.Object.(*Recorded); ok && speed > 0 {
 				object.happened = now
 			}
 			servers[happening.resource].events <- happening.event
 		}
-		if place < len(t.told) {
+		if place < len(t.timeline) {
 			time.Sleep(time.Millisecond)
 		}
 	}
@@ -168,7 +168,7 @@ func (t *trace) play(speed float64) pass {
 		room := int(watch.DefaultChanSize)
 		if speed > 0 {
 			// The capacity is the number of events, so the sender never waits.
-			room = len(t.told)
+			room = len(t.timeline)
 		}
 		servers[resource] = &server{t.lists[resource], make(chan watch.Event, room)}
 		indexers := cache.Indexers{}
@@ -233,7 +233,7 @@ func (t *trace) play(speed float64) pass {
 	}
 
 	start, before := time.Now(), cpu()
-	t.tell(speed, servers)
+	t.sendEvents(speed, servers)
 	for resource, informer := range informers {
 		for informer.LastSyncResourceVersion() != t.versions[resource] {
 			time.Sleep(50 * time.Microsecond)

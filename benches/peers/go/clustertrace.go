@@ -88,8 +88,8 @@ type happening struct {
 }
 
 type trace struct {
-	lists [resources]*RecordedList
-	told  []happening
+	lists    [resources]*RecordedList
+	timeline []happening
 	// By resource: the number of events without bookmarks, and the last version.
 	handled  [resources]int64
 	versions [resources]string
@@ -218,7 +218,7 @@ func (t *trace) take(resource int, at time.Duration, kind string, object json.Ra
 		decoded := decode(object)
 		decoded.ResourceVersion = t.version(decoded.ResourceVersion, t.copies-1)
 		t.versions[resource] = decoded.ResourceVersion
-		t.told = append(t.told, happening{resource, at, watch.Event{Type: watch.Bookmark, Object: decoded}})
+		t.timeline = append(t.timeline, happening{resource, at, watch.Event{Type: watch.Bookmark, Object: decoded}})
 	default:
 		decoded := decode(object)
 		for number := range t.copies {
@@ -227,7 +227,7 @@ func (t *trace) take(resource int, at time.Duration, kind string, object json.Ra
 				continue
 			}
 			t.versions[resource] = copied.ResourceVersion
-			t.told = append(t.told, happening{resource, at, watch.Event{Type: watch.EventType(kind), Object: copied}})
+			t.timeline = append(t.timeline, happening{resource, at, watch.Event{Type: watch.EventType(kind), Object: copied}})
 			t.handled[resource]++
 			t.events++
 		}

@@ -123,7 +123,7 @@ func newChanges(objects int, drawn []uint32, work time.Duration) *changes {
 func (c *changes) begins(object *Recorded) {
 	seen := c.seen[object.number].Swap(object.version)
 	if seen == 0 && c.listed.Add(1) == int64(len(c.seen)) {
-		c.tell()
+		c.notify()
 	}
 	oldest, covered := -1, int64(0)
 	for version := object.version; version > max(seen, 1); version = c.before[oldest] {
@@ -139,11 +139,11 @@ func (c *changes) begins(object *Recorded) {
 	c.lock.Unlock()
 	now, awaited := c.covered.Add(covered), c.awaited.Load()
 	if now-covered < awaited && awaited <= now {
-		c.tell()
+		c.notify()
 	}
 }
 
-func (c *changes) tell() {
+func (c *changes) notify() {
 	select {
 	case c.reached <- struct{}{}:
 	default:
@@ -277,9 +277,9 @@ func controllerPaced(options Options) Figures {
 	return pace.end(before)
 }
 
-// turns: every key is requeued after its reconcile, and there are more keys than the workers can handle. Measures how
+// overload: every key is requeued after its reconcile, and there are more keys than the workers can handle. Measures how
 // long a due key waits for its reconcile.
-type turns struct {
+type overload struct {
 	work time.Duration
 	// By key: when it became due or will be due; 0 before its first reconcile.
 	due   []atomic.Int64
@@ -291,7 +291,7 @@ type turns struct {
 
 const again = time.Second
 
-func (t *turns) reconcile(object *Recorded) time.Duration {
+func (t *overload) reconcile(object *Recorded) time.Duration {
 	start, since := sinceStart(), t.due[object.number].Load()
 	if since == 0 {
 		t.never.Add(-1)
@@ -309,24 +309,24 @@ func (t *turns) reconcile(object *Recorded) time.Duration {
 // controllerOverload: a key that is still due at the end counts as having waited until then, whether or not it was
 // reconciled before.
 func controllerOverload(options Options) Figures {
-	turns := &turns{work: time.Duration(options.Work) * time.Millisecond, due: make([]atomic.Int64, options.Keys)}
-	turns.never.Store(int64(options.Keys))
+	overload := &overload{work: time.Duration(options.Work) * time.Millisecond, due: make([]atomic.Int64, options.Keys)}
+	overload.never.Store(int64(options.Keys))
 	all := keys(options.Keys)
 	before := cpu()
-	startController(all, listed(all, 1), options.Sides, turns)
+	startController(all, listed(all, 1), options.Sides, overload)
 	time.Sleep(time.Duration(options.Seconds) * time.Second)
 	used, now := cpu()-before, sinceStart()
-	turns.lock.Lock()
-	waits := turns.waits
+	overload.lock.Lock()
+	waits := overload.waits
 	reconciles := len(waits)
-	for number := range turns.due {
-		if due := turns.due[number].Load(); due < now {
+	for number := range overload.due {
+		if due := overload.due[number].Load(); due < now {
 			waits = append(waits, time.Duration(now-due))
 		}
 	}
 	figures := controllerFigures(waits, used, reconciles)
-	figures["never"] = float64(turns.never.Load())
-	figures["slept"] = float64(turns.slept.Load()) / 1e6 / float64(reconciles)
+	figures["never"] = float64(overload.never.Load())
+	figures["slept"] = float64(overload.slept.Load()) / 1e6 / float64(reconciles)
 	figures["rate"] = float64(reconciles) / float64(options.Seconds)
 	return figures
 }

@@ -13,14 +13,14 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// told counts the listeners that have received all objects, and those that have received the last state of each.
-type told struct {
+// progress counts the listeners that have received all objects, and those that have received the last state of each.
+type progress struct {
 	listed, ended sync.WaitGroup
 	times         atomic.Int64
 }
 
 // lastHandler records when it has received the last state of each object.
-func (t *told) lastHandler(last []uint32) cache.ResourceEventHandler {
+func (t *progress) lastHandler(last []uint32) cache.ResourceEventHandler {
 	listed, left := len(last), 0
 	for _, version := range last {
 		if version >= firstChange {
@@ -76,24 +76,24 @@ func informerEvents(options Options) Figures {
 	for i, number := range drawn {
 		last[number] = uint32(i) + firstChange
 	}
-	source, told := listed(all, int(watch.DefaultChanSize)), &told{}
+	source, progress := listed(all, int(watch.DefaultChanSize)), &progress{}
 	handlers := make([]cache.ResourceEventHandler, options.Sides)
 	for i := range handlers {
-		handlers[i] = told.lastHandler(last)
+		handlers[i] = progress.lastHandler(last)
 	}
 	startInformer(source, handlers...)
-	told.listed.Wait()
+	progress.listed.Wait()
 	runtime.GC()
 	start, before := time.Now(), cpu()
 	for i, number := range drawn {
 		source.events <- watch.Event{Type: watch.Modified, Object: watched(all, number, uint32(i)+firstChange)}
 	}
-	told.ended.Wait()
+	progress.ended.Wait()
 	took, used := time.Since(start), cpu()-before
 	return Figures{
 		"ns":   float64(took.Nanoseconds()) / float64(options.Adds),
 		"cpu":  float64(used.Nanoseconds()) / float64(options.Adds),
-		"told": float64(told.times.Load()) / float64(options.Adds) / float64(options.Sides),
+		"told": float64(progress.times.Load()) / float64(options.Adds) / float64(options.Sides),
 	}
 }
 
@@ -114,7 +114,7 @@ func informerSlowHandler(options Options) Figures {
 	memory, before := watchMemory(), cpu()
 	pace.send(source)
 	figures := pace.end(before)
-	memory.tell(figures)
+	memory.record(figures)
 	return figures
 }
 
@@ -191,14 +191,14 @@ func informerRelist(options Options) Figures {
 		memory = watchMemory()
 		start = time.Now()
 	}}
-	told := &told{}
-	startInformer(source, told.lastHandler(last))
-	told.listed.Wait()
+	progress := &progress{}
+	startInformer(source, progress.lastHandler(last))
+	progress.listed.Wait()
 	expired := &metav1.Status{Status: metav1.StatusFailure, Code: 410, Reason: metav1.StatusReasonExpired}
 	source.events <- watch.Event{Type: watch.Error, Object: expired}
-	told.ended.Wait()
+	progress.ended.Wait()
 	figures := Figures{"ms": float64(time.Since(start).Nanoseconds()) / 1e6}
-	memory.tell(figures)
+	memory.record(figures)
 	return figures
 }
 

@@ -22,8 +22,8 @@ func watchMemory() memory {
 // end returns the resident memory at the start, and the peak since then.
 func (m memory) end() (before, peak float64) { return m.before, status("VmHWM:") }
 
-// tell stores the resident memory at the start, and by how much the peak since then exceeds it.
-func (m memory) tell(figures Figures) {
+// record stores the resident memory at the start, and by how much the peak since then exceeds it.
+func (m memory) record(figures Figures) {
 	before, peak := m.end()
 	figures["before"], figures["grown"] = before, peak-before
 }

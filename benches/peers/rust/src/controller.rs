@@ -14,7 +14,7 @@
 pub(crate) mod changes;
 pub(crate) mod kube;
 pub(crate) mod ours;
-mod turns;
+mod overload;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use tokio::sync::mpsc::Receiver;
 use crate::Figures;
 use crate::clock::percentiles;
 use crate::keys::Key;
-use crate::options::{Options, Run, Who};
+use crate::options::{Options, Party, Run};
 use crate::system;
 
 /// An object: its number, and its version. The version is 1 at first, then that of the last change.
@@ -43,19 +43,19 @@ trait Work: Send + Sync + 'static {
 }
 
 /// Returns `None` if the party does not have this run.
-pub(crate) fn run(options: &Options, run: Run, who: Who) -> Option<Figures> {
-    let figures = match (run, who) {
+pub(crate) fn run(options: &Options, run: Run, party: Party) -> Option<Figures> {
+    let figures = match (run, party) {
         (
             Run::ControllerThroughput | Run::ControllerPaced | Run::ControllerOverload,
-            Who::Ours | Who::Kube,
+            Party::Ours | Party::Kube,
         ) => {
             let runtime = runtime(options);
             let (options, begin) = (options.clone(), Instant::now());
             let ran = runtime.spawn(async move {
                 match run {
-                    Run::ControllerThroughput => changes::throughput(&options, who, begin).await,
-                    Run::ControllerPaced => changes::paced(&options, who, begin).await,
-                    _ => turns::overload(&options, who, begin).await,
+                    Run::ControllerThroughput => changes::throughput(&options, party, begin).await,
+                    Run::ControllerPaced => changes::paced(&options, party, begin).await,
+                    _ => overload::overload(&options, party, begin).await,
                 }
             });
             let figures = runtime.block_on(ran).expect("it ends");
@@ -78,9 +78,9 @@ pub(crate) fn runtime(options: &Options) -> Runtime {
 }
 
 /// Starts a controller with `workers` workers (0: unlimited) over the initial objects and the changes from `events`.
-fn start<W: Work>(who: Who, keys: Vec<Key>, events: Receiver<State>, workers: usize, work: Arc<W>) {
-    match who {
-        Who::Kube => kube::start(keys, events, workers, work),
+fn start<W: Work>(party: Party, keys: Vec<Key>, events: Receiver<State>, workers: usize, work: Arc<W>) {
+    match party {
+        Party::Kube => kube::start(keys, events, workers, work),
         _ => ours::start(keys, events, workers, work),
     }
 }

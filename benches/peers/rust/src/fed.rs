@@ -1,13 +1,13 @@
 //! A source with one list and one watch, fed by the program.
 
 use flyball_informer_cache::{
-    WatchEvent, ListRequest, Page, Source, SourceError, SourceErrorKind, Version, WatchStream, WatchRequest,
+    ListRequest, Page, Source, SourceError, SourceErrorKind, Version, WatchEvent, WatchRequest, WatchStream,
 };
 use parking_lot::Mutex;
 use tokio::sync::mpsc::Receiver;
 
 /// One list, of version 1, then one watch.
-pub(crate) struct Fed<E, V, F> {
+pub(crate) struct ChannelSource<E, V, F> {
     items: Vec<V>,
     watch: Mutex<Option<Feed<E, F>>>,
 }
@@ -17,14 +17,14 @@ pub(crate) struct Feed<E, F> {
     decode: F,
 }
 
-impl<E, V, F: FnMut(E) -> V> Fed<E, V, F> {
+impl<E, V, F: FnMut(E) -> V> ChannelSource<E, V, F> {
     /// Newer states of the items come from `events`; the watch decodes them.
     pub(crate) fn new(items: Vec<V>, events: Receiver<E>, decode: F) -> Self {
         Self { items, watch: Mutex::new(Some(Feed { events, decode })) }
     }
 }
 
-impl<E, V, F> Source for Fed<E, V, F>
+impl<E, V, F> Source for ChannelSource<E, V, F>
 where
     E: Send + 'static,
     V: Clone + Send + Sync + 'static,

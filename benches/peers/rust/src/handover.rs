@@ -15,14 +15,14 @@ use tokio::runtime::Builder;
 use crate::Figures;
 use crate::clock::percentiles;
 use crate::keys::{Key, keys};
-use crate::options::{Options, Who};
+use crate::options::{Options, Party};
 
 type Receipts = mpsc::Sender<Instant>;
 
-pub(crate) fn handover(options: &Options, who: Who) -> Figures {
+pub(crate) fn handover(options: &Options, party: Party) -> Figures {
     let (sender, receipts) = mpsc::channel();
-    let (add, worker): (Box<dyn Fn(Key)>, _) = match who {
-        Who::Kube => {
+    let (add, worker): (Box<dyn Fn(Key)>, _) = match party {
+        Party::Kube => {
             let (requests, queued) = futures::channel::mpsc::unbounded();
             let add = move |message| {
                 let run_at = tokio::time::Instant::now();
@@ -41,7 +41,7 @@ pub(crate) fn handover(options: &Options, who: Who) -> Figures {
         }
         _ => {
             let queue = Queue::new();
-            let worker = worker(who, queue.clone(), sender);
+            let worker = worker(party, queue.clone(), sender);
             let add = move |key| {
                 queue.add(key).expect("open");
             };
@@ -62,7 +62,7 @@ pub(crate) fn handover(options: &Options, who: Who) -> Figures {
     percentiles(taken)
 }
 
-fn worker(who: Who, queue: Queue<Key>, receipts: Receipts) -> thread::JoinHandle<()> {
+fn worker(party: Party, queue: Queue<Key>, receipts: Receipts) -> thread::JoinHandle<()> {
     let serve = async move |queue: Queue<Key>, receipts: Receipts| {
         while let Some(lease) = queue.get().await {
             let now = Instant::now();
@@ -70,15 +70,15 @@ fn worker(who: Who, queue: Queue<Key>, receipts: Receipts) -> thread::JoinHandle
             receipts.send(now).expect("it listens");
         }
     };
-    thread::spawn(move || match who {
-        Who::OursBlocking => {
+    thread::spawn(move || match party {
+        Party::OursBlocking => {
             while let Some(lease) = queue.blocking_get() {
                 let now = Instant::now();
                 lease.done();
                 receipts.send(now).expect("it listens");
             }
         }
-        Who::OursMultiThread => {
+        Party::OursMultiThread => {
             let runtime = Builder::new_multi_thread().enable_time().build().expect("a runtime");
             // A spawned task: `block_on` would run the future on this thread.
             runtime.block_on(runtime.spawn(serve(queue, receipts))).expect("the worker panicked");

@@ -17,23 +17,23 @@ use std::time::Instant;
 
 use crate::Figures;
 use crate::controller::runtime;
-use crate::options::{Options, Run, Who};
+use crate::options::{Options, Party, Run};
 
 /// Returns `None` if the party does not have this run.
-pub(crate) fn run(options: &Options, run: Run, who: Who) -> Option<Figures> {
-    match (run, who) {
-        (Run::InformerEvents | Run::InformerSlowHandler | Run::InformerRelist, Who::Ours | Who::Kube)
-        | (Run::InformerLateJoin, Who::Ours) => {}
+pub(crate) fn run(options: &Options, run: Run, party: Party) -> Option<Figures> {
+    match (run, party) {
+        (Run::InformerEvents | Run::InformerSlowHandler | Run::InformerRelist, Party::Ours | Party::Kube)
+        | (Run::InformerLateJoin, Party::Ours) => {}
         _ => return None,
     }
     let runtime = runtime(options);
     let (options, begin) = (options.clone(), Instant::now());
     let ran = runtime.spawn(async move {
         match run {
-            Run::InformerEvents => events::events(&options, who).await,
-            Run::InformerSlowHandler => events::slow_handler(&options, who, begin).await,
+            Run::InformerEvents => events::events(&options, party).await,
+            Run::InformerSlowHandler => events::slow_handler(&options, party, begin).await,
             Run::InformerLateJoin => events::late_join(&options, begin).await,
-            _ => relist::relist(&options, who).await,
+            _ => relist::relist(&options, party).await,
         }
     });
     let figures = runtime.block_on(ran).expect("it ends");

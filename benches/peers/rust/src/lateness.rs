@@ -16,26 +16,26 @@ use crate::Figures;
 use crate::clock::percentiles;
 use crate::delaying::{ByKey, Delaying, Ours};
 use crate::keys::{Key, keys};
-use crate::options::{Options, Who};
+use crate::options::{Options, Party};
 
 const LEAD: Duration = Duration::from_secs(1);
 const SPREAD: Duration = Duration::from_secs(2);
 
-pub(crate) fn lateness(options: &Options, who: Who) -> Figures {
+pub(crate) fn lateness(options: &Options, party: Party) -> Figures {
     let keys = keys(options.keys);
     let mut draws = Draws(3);
     let deadlines = keys.iter().map(|key| (key.clone(), LEAD + draw(&mut draws))).collect();
     let mut plan = Plan { keys, deadlines, start: Instant::now(), late: Vec::with_capacity(options.keys) };
-    match who {
-        Who::OursMultiThread => {
+    match party {
+        Party::OursMultiThread => {
             let runtime = Builder::new_multi_thread().enable_time().build().expect("a runtime");
             // A spawned task: `block_on` would run the future on this thread.
             plan = runtime.block_on(runtime.spawn(plan.on_task())).expect("the consumer panicked");
         }
-        Who::OursBlocking => plan.on_thread(),
-        Who::Ours => plan = single_thread().block_on(plan.on_task()),
-        Who::DelayQueue => single_thread().block_on(plan.on_delay_queue()),
-        Who::Kube => single_thread().block_on(plan.on_kube()),
+        Party::OursBlocking => plan.on_thread(),
+        Party::Ours => plan = single_thread().block_on(plan.on_task()),
+        Party::DelayQueue => single_thread().block_on(plan.on_delay_queue()),
+        Party::Kube => single_thread().block_on(plan.on_kube()),
         _ => unreachable!("this party has no deadlines"),
     }
     assert_eq!(plan.late.len(), options.keys);

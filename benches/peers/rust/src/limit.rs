@@ -22,7 +22,7 @@ use governor::{Quota as Allowed, RateLimiter as Governor};
 use crate::Figures;
 use crate::clock::{measured, ns};
 use crate::keys::{Key, keys};
-use crate::options::{Options, Who};
+use crate::options::{Options, Party};
 
 /// The rate of the single bucket: one token per microsecond.
 const RATE: NonZeroU32 = NonZeroU32::new(1_000_000).unwrap();
@@ -47,16 +47,16 @@ impl Clock for Stored {
 
 /// The same for flyball: its clocks are shared between threads.
 #[derive(Default)]
-struct Told(AtomicU64);
+struct ManualTime(AtomicU64);
 
-impl flyball_sync::Clock for Told {
+impl flyball_sync::Clock for ManualTime {
     fn now(&self) -> Nanos {
         Nanos::new(self.0.load(Ordering::Relaxed))
     }
 }
 
 /// A timer on this clock. Nothing in these runs waits for it.
-struct Never(Arc<Told>);
+struct Never(Arc<ManualTime>);
 
 impl flyball_sync::Clock for Never {
     fn now(&self) -> Nanos {
@@ -69,9 +69,9 @@ impl flyball_sync::Timer for Never {
 }
 
 /// Failures of one key after the other, repeatedly; no key is forgotten.
-pub(crate) fn default(options: &Options, who: Who) -> Figures {
-    match who {
-        Who::Naive => {
+pub(crate) fn default(options: &Options, party: Party) -> Figures {
+    match party {
+        Party::Naive => {
             let limiter = NaiveDefault::new();
             failures(options, |key| limiter.when(key))
         }
@@ -96,9 +96,9 @@ fn failures(options: &Options, when: impl Fn(&Key) -> Duration) -> Figures {
 }
 
 /// Checks for a token of one bucket.
-pub(crate) fn bucket(options: &Options, who: Who) -> Figures {
-    match who {
-        Who::Governor => {
+pub(crate) fn bucket(options: &Options, party: Party) -> Figures {
+    match party {
+        Party::Governor => {
             let clock = Stored::default();
             let quota = Allowed::per_second(RATE).allow_burst(BURST);
             let bucket = Governor::direct_with_clock(quota, clock.clone());
@@ -107,13 +107,13 @@ pub(crate) fn bucket(options: &Options, who: Who) -> Figures {
                 bucket.check().is_ok()
             })
         }
-        Who::Naive => {
+        Party::Naive => {
             let mut bucket = NaiveBucket::new(f64::from(RATE.get()), f64::from(BURST.get()));
             checks(options, |now| bucket.try_acquire(now as f64 / 1e9))
         }
         // It reads a clock with millisecond resolution. The run calls it as fast as possible and counts the granted
         // tokens.
-        Who::LeakyBucket => {
+        Party::LeakyBucket => {
             let bucket = leaky_bucket::RateLimiter::builder()
                 .max(BURST.get() as usize)
                 .initial(BURST.get() as usize)
@@ -122,12 +122,12 @@ pub(crate) fn bucket(options: &Options, who: Who) -> Figures {
                 .build();
             timed(options, |_| bucket.try_acquire(1)).0
         }
-        Who::OursPure => {
+        Party::OursPure => {
             let mut bucket = TokenBucket::new(Quota::per_second(RATE).allow_burst(BURST));
             checks(options, |now| bucket.try_acquire(Nanos::new(now)).is_ok())
         }
-        Who::OursWaited => {
-            let clock = Arc::new(Told::default());
+        Party::OursWaited => {
+            let clock = Arc::new(ManualTime::default());
             let bucket =
                 RateLimiter::with_timer(Quota::per_second(RATE).allow_burst(BURST), Never(clock.clone()));
             checks(options, |now| {
@@ -163,12 +163,12 @@ fn timed(options: &Options, mut check: impl FnMut(u64) -> bool) -> (Figures, usi
 }
 
 /// Checks for a token of a bucket per key, one key after the other.
-pub(crate) fn keyed(options: &Options, who: Who) -> Figures {
+pub(crate) fn keyed(options: &Options, party: Party) -> Figures {
     let keys = keys(options.keys);
     let clock = Stored::default();
     let allowed = Allowed::per_second(KEY_RATE).allow_burst(KEY_BURST);
-    match who {
-        Who::Governor => {
+    match party {
+        Party::Governor => {
             let buckets = Governor::dashmap_with_clock(allowed, clock.clone());
             checks_of(&keys, options, |key, now| {
                 clock.0.set(now);
@@ -176,7 +176,7 @@ pub(crate) fn keyed(options: &Options, who: Who) -> Figures {
             })
         }
         // governor uses std's hasher by default; this row uses flyball's hasher.
-        Who::GovernorFoldhash => {
+        Party::GovernorFoldhash => {
             let hasher = foldhash::fast::RandomState::default();
             let buckets = Governor::dashmap_with_clock_and_hasher(allowed, clock.clone(), hasher);
             checks_of(&keys, options, |key, now| {
@@ -185,7 +185,7 @@ pub(crate) fn keyed(options: &Options, who: Who) -> Figures {
             })
         }
         _ => {
-            let clock = Arc::new(Told::default());
+            let clock = Arc::new(ManualTime::default());
             let buckets = KeyedRateLimiter::with_clock(
                 Quota::per_second(KEY_RATE).allow_burst(KEY_BURST),
                 clock.clone(),

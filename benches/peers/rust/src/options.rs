@@ -18,8 +18,8 @@ use crate::{
 pub(crate) struct Options {
     run: Run,
     /// The implementation to measure.
-    #[arg(long, default_value = "ours")]
-    who: Who,
+    #[arg(long = "who", default_value = "ours")]
+    party: Party,
     /// Distinct keys, objects, or waiters.
     #[arg(long, default_value_t = 1000)]
     pub(crate) keys: usize,
@@ -91,7 +91,7 @@ pub(crate) enum Run {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Who {
+pub(crate) enum Party {
     /// flyball's queue. If it waits as a task, the runtime has one thread.
     Ours,
     /// flyball's queue on a runtime of several threads.
@@ -122,59 +122,64 @@ pub(crate) enum Who {
 
 impl Options {
     pub(crate) fn run(&self) -> Figures {
-        match (self.run, self.who) {
-            (Run::Cycle, Who::Ours) => fifo::cycle::<Queue<Key>>(self),
-            (Run::Cycle, Who::Naive) => fifo::cycle::<NaivePort<Key>>(self),
-            (Run::CyclePriority, Who::Ours) => fifo::cycle_priority(self),
-            (Run::WorkerCycle, Who::Ours) => fifo::worker_cycle(self),
-            (Run::WorkerCycle, Who::Naive) => fifo::cycle::<NaivePort<Key>>(self),
-            (Run::WorkerCycleFull, Who::Ours) => fifo::worker_cycle_full(self),
-            (Run::AddDuplicate, Who::Ours) => fifo::add_duplicate::<Queue<Key>>(self),
-            (Run::AddDuplicate, Who::Naive) => fifo::add_duplicate::<NaivePort<Key>>(self),
-            (Run::FillDrain, Who::Ours) => fifo::fill_drain::<Queue<Key>>(self),
-            (Run::FillDrain, Who::Naive) => fifo::fill_drain::<NaivePort<Key>>(self),
-            (Run::Mixed, Who::Ours) => fifo::mixed::<Queue<Key>>(self),
-            (Run::Mixed, Who::Naive) => fifo::mixed::<NaivePort<Key>>(self),
-            (Run::Contended, Who::Ours) => contended::contended::<Queue<Key>>(self),
-            (Run::Contended, Who::Naive) => contended::contended::<NaivePort<Key>>(self),
-            (Run::Latency, Who::Ours) => latency::latency::<Queue<Key>>(self),
-            (Run::Latency, Who::Naive) => latency::latency::<NaivePort<Key>>(self),
-            (Run::Bytes, Who::Ours) => allocations::bytes::<Queue<Key>>(self),
-            (Run::Bytes, Who::Naive) => allocations::bytes::<NaivePort<Key>>(self),
-            (Run::Allocations, Who::Ours) => allocations::allocations::<Queue<Key>>(self),
-            (Run::Allocations, Who::Naive) => allocations::allocations::<NaivePort<Key>>(self),
-            (Run::DelayAdd, Who::Ours) => delay::add::<Ours>(self),
-            (Run::DelayAdd, Who::DelayQueue) => delay::add::<ByKey>(self),
-            (Run::DelayBytes, Who::Ours) => delay::bytes::<Ours>(self),
-            (Run::DelayBytes, Who::DelayQueue) => delay::bytes::<ByKey>(self),
+        match (self.run, self.party) {
+            (Run::Cycle, Party::Ours) => fifo::cycle::<Queue<Key>>(self),
+            (Run::Cycle, Party::Naive) => fifo::cycle::<NaivePort<Key>>(self),
+            (Run::CyclePriority, Party::Ours) => fifo::cycle_priority(self),
+            (Run::WorkerCycle, Party::Ours) => fifo::worker_cycle(self),
+            (Run::WorkerCycle, Party::Naive) => fifo::cycle::<NaivePort<Key>>(self),
+            (Run::WorkerCycleFull, Party::Ours) => fifo::worker_cycle_full(self),
+            (Run::AddDuplicate, Party::Ours) => fifo::add_duplicate::<Queue<Key>>(self),
+            (Run::AddDuplicate, Party::Naive) => fifo::add_duplicate::<NaivePort<Key>>(self),
+            (Run::FillDrain, Party::Ours) => fifo::fill_drain::<Queue<Key>>(self),
+            (Run::FillDrain, Party::Naive) => fifo::fill_drain::<NaivePort<Key>>(self),
+            (Run::Mixed, Party::Ours) => fifo::mixed::<Queue<Key>>(self),
+            (Run::Mixed, Party::Naive) => fifo::mixed::<NaivePort<Key>>(self),
+            (Run::Contended, Party::Ours) => contended::contended::<Queue<Key>>(self),
+            (Run::Contended, Party::Naive) => contended::contended::<NaivePort<Key>>(self),
+            (Run::Latency, Party::Ours) => latency::latency::<Queue<Key>>(self),
+            (Run::Latency, Party::Naive) => latency::latency::<NaivePort<Key>>(self),
+            (Run::Bytes, Party::Ours) => allocations::bytes::<Queue<Key>>(self),
+            (Run::Bytes, Party::Naive) => allocations::bytes::<NaivePort<Key>>(self),
+            (Run::Allocations, Party::Ours) => allocations::allocations::<Queue<Key>>(self),
+            (Run::Allocations, Party::Naive) => allocations::allocations::<NaivePort<Key>>(self),
+            (Run::DelayAdd, Party::Ours) => delay::add::<Ours>(self),
+            (Run::DelayAdd, Party::DelayQueue) => delay::add::<ByKey>(self),
+            (Run::DelayBytes, Party::Ours) => delay::bytes::<Ours>(self),
+            (Run::DelayBytes, Party::DelayQueue) => delay::bytes::<ByKey>(self),
             (
                 Run::Lateness,
-                who @ (Who::Ours | Who::OursMultiThread | Who::OursBlocking | Who::DelayQueue | Who::Kube),
-            ) => lateness::lateness(self, who),
-            (Run::Handover, who @ (Who::Ours | Who::OursMultiThread | Who::OursBlocking | Who::Kube)) => {
-                handover::handover(self, who)
-            }
-            (Run::Idle, Who::Ours) => idle::idle(self),
-            (Run::LimitDefault, who @ (Who::Ours | Who::Naive)) => limit::default(self, who),
+                party @ (Party::Ours
+                | Party::OursMultiThread
+                | Party::OursBlocking
+                | Party::DelayQueue
+                | Party::Kube),
+            ) => lateness::lateness(self, party),
+            (
+                Run::Handover,
+                party @ (Party::Ours | Party::OursMultiThread | Party::OursBlocking | Party::Kube),
+            ) => handover::handover(self, party),
+            (Run::Idle, Party::Ours) => idle::idle(self),
+            (Run::LimitDefault, party @ (Party::Ours | Party::Naive)) => limit::default(self, party),
             (
                 Run::LimitBucket,
-                who @ (Who::Ours
-                | Who::OursPure
-                | Who::OursWaited
-                | Who::Naive
-                | Who::Governor
-                | Who::LeakyBucket),
-            ) => limit::bucket(self, who),
-            (Run::LimitKeyed, who @ (Who::Ours | Who::Governor | Who::GovernorFoldhash)) => {
-                limit::keyed(self, who)
+                party @ (Party::Ours
+                | Party::OursPure
+                | Party::OursWaited
+                | Party::Naive
+                | Party::Governor
+                | Party::LeakyBucket),
+            ) => limit::bucket(self, party),
+            (Run::LimitKeyed, party @ (Party::Ours | Party::Governor | Party::GovernorFoldhash)) => {
+                limit::keyed(self, party)
             }
-            (Run::LimitWaiters, who @ (Who::Ours | Who::Governor | Who::LeakyBucket)) => {
-                waiters::waiters(self, who)
+            (Run::LimitWaiters, party @ (Party::Ours | Party::Governor | Party::LeakyBucket)) => {
+                waiters::waiters(self, party)
             }
-            (run, who) => {
-                let other = || controller::run(self, run, who).or_else(|| informer::run(self, run, who));
-                store::run(self, run, who).or_else(other).unwrap_or_else(|| {
-                    eprintln!("error: {who:?} has no {run:?}");
+            (run, party) => {
+                let other = || controller::run(self, run, party).or_else(|| informer::run(self, run, party));
+                store::run(self, run, party).or_else(other).unwrap_or_else(|| {
+                    eprintln!("error: {party:?} has no {run:?}");
                     exit(2);
                 })
             }

@@ -29,24 +29,24 @@ mod single;
 mod stall;
 
 use crate::Figures;
-use crate::options::{Options, Run, Who};
+use crate::options::{Options, Party, Run};
 use crate::store::cache::{Lists, Replaces, Writes};
 use crate::store::kube::Kube;
 use crate::store::maps::{Dash, Papaya};
 use crate::store::ours::{Collected, Ours};
 
 /// Returns `None` if the party does not have this run.
-pub(crate) fn run(options: &Options, run: Run, who: Who) -> Option<Figures> {
-    match (who, run) {
-        (Who::Ours, Run::StoreReaders) => Some(readers::readers(options)),
-        (Who::Ours, _) => indexed::<Ours>(options, run),
-        (Who::OursCollected, Run::StoreByIndex) => {
+pub(crate) fn run(options: &Options, run: Run, party: Party) -> Option<Figures> {
+    match (party, run) {
+        (Party::Ours, Run::StoreReaders) => Some(readers::readers(options)),
+        (Party::Ours, _) => indexed::<Ours>(options, run),
+        (Party::OursCollected, Run::StoreByIndex) => {
             Some(single::by_index(options, |store: &Ours| Collected(store.store())))
         }
-        (Who::OursView, Run::StoreGet) => Some(get::get(options, |store: &Ours| store.snapshot())),
-        (Who::Kube, _) => indexed::<Kube>(options, run),
-        (Who::Dashmap, _) => by_key::<Dash>(options, run),
-        (Who::Papaya, _) => by_key::<Papaya>(options, run),
+        (Party::OursView, Run::StoreGet) => Some(get::get(options, |store: &Ours| store.snapshot())),
+        (Party::Kube, _) => indexed::<Kube>(options, run),
+        (Party::Dashmap, _) => by_key::<Dash>(options, run),
+        (Party::Papaya, _) => by_key::<Papaya>(options, run),
         _ => None,
     }
 }

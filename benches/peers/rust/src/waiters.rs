@@ -14,23 +14,23 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::LocalSet;
 
 use crate::Figures;
-use crate::options::{Options, Who};
+use crate::options::{Options, Party};
 
 const RATE: NonZeroU32 = NonZeroU32::new(50).unwrap();
 
 /// `keys` is the number of waiters. The run uses real time, because governor's waits support no other.
-pub(crate) fn waiters(options: &Options, who: Who) -> Figures {
+pub(crate) fn waiters(options: &Options, party: Party) -> Figures {
     let one = NonZeroU32::MIN;
     let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
-    match who {
-        Who::Governor => {
+    match party {
+        Party::Governor => {
             let bucket = Rc::new(Governor::direct(Allowed::per_second(RATE).allow_burst(one)));
             counted(&runtime, options.keys, || {
                 let bucket = bucket.clone();
                 async move { bucket.until_ready().await }
             })
         }
-        Who::LeakyBucket => {
+        Party::LeakyBucket => {
             let period = Duration::from_secs(1) / RATE.get();
             let bucket =
                 leaky_bucket::RateLimiter::builder().max(1).initial(1).interval(period).refill(1).build();

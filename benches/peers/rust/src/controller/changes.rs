@@ -14,7 +14,7 @@ use crate::Figures;
 use crate::clock::per_op;
 use crate::controller::{State, Work, figures, start, system};
 use crate::keys::keys;
-use crate::options::{Options, Who};
+use crate::options::{Options, Party};
 
 /// The capacity of a watch channel: client-go's `watch.DefaultChanSize`.
 pub(crate) const ROOM: usize = 100;
@@ -122,13 +122,13 @@ impl Work for Changes {
 
 /// All objects change; when a reconcile has seen each change, all change again. So no two changes are coalesced, and
 /// every party runs the same number of reconciles.
-pub(crate) async fn throughput(options: &Options, who: Who, begin: Instant) -> Figures {
+pub(crate) async fn throughput(options: &Options, party: Party, begin: Instant) -> Figures {
     let objects = options.keys;
     let rounds = options.adds / objects;
     let drawn: Vec<u32> = (0..rounds).flat_map(|_| 0..objects as u32).collect();
     let changes = Changes::new(objects, &drawn, Duration::ZERO, begin);
     let (sender, events) = channel(ROOM);
-    start(who, keys(objects), events, options.sides, changes.clone());
+    start(party, keys(objects), events, options.sides, changes.clone());
     changes.listed().await;
     let (start, cpu) = (Instant::now(), system::cpu());
     for (change, &number) in drawn.iter().enumerate() {
@@ -210,10 +210,10 @@ impl Pace {
 }
 
 /// Changes at a fixed rate; each reconcile sleeps for the configured time.
-pub(crate) async fn paced(options: &Options, who: Who, begin: Instant) -> Figures {
+pub(crate) async fn paced(options: &Options, party: Party, begin: Instant) -> Figures {
     let pace = Pace::new(options);
     let (changes, (sender, events)) = (pace.changes(options, begin), pace.channel());
-    start(who, keys(options.keys), events, options.sides, changes.clone());
+    start(party, keys(options.keys), events, options.sides, changes.clone());
     changes.listed().await;
     let cpu = system::cpu();
     pace.send(&changes, &sender).await;

@@ -12,7 +12,7 @@ use flyball_workqueue::Queue;
 use tokio::sync::mpsc::Receiver;
 
 use crate::controller::{State, Work};
-use crate::fed::Fed;
+use crate::fed::ChannelSource;
 use crate::keys::Key;
 
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ pub(super) fn start<W: Work>(keys: Vec<Key>, events: Receiver<State>, workers: u
     let object = move |state: State, keys: &[Key]| Object { key: keys[state.number as usize].clone(), state };
     let workers = if workers == 0 { keys.len() } else { workers };
     let listed = (0..keys.len() as u32).map(|number| object(State { number, version: 1 }, &keys)).collect();
-    let source = Fed::new(listed, events, move |state| object(state, &keys));
+    let source = ChannelSource::new(listed, events, move |state| object(state, &keys));
     let informer = Informer::builder(OBJECTS, source).start().expect("the informer cannot be built");
     // The delays of client-go's default limiter.
     let backoff = Exponential::new(Duration::from_millis(5)..=Duration::from_secs(1000));

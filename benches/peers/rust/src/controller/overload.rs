@@ -12,12 +12,12 @@ use tokio::time::sleep;
 use crate::Figures;
 use crate::controller::{State, Work, figures, start, system};
 use crate::keys::keys;
-use crate::options::{Options, Who};
+use crate::options::{Options, Party};
 
 /// The delay after which a reconciled key is due again.
 const AGAIN: Duration = Duration::from_secs(1);
 
-struct Turns {
+struct Overload {
     begin: Instant,
     work: Duration,
     /// By key: when it became due or will be due, in nanoseconds since `begin`.
@@ -27,7 +27,7 @@ struct Turns {
     slept: AtomicU64,
 }
 
-impl Turns {
+impl Overload {
     fn now(&self) -> u64 {
         self.begin.elapsed().as_nanos() as u64
     }
@@ -36,7 +36,7 @@ impl Turns {
 /// The due time of a key that has not been reconciled yet.
 const AT_FIRST: u64 = 0;
 
-impl Work for Turns {
+impl Work for Overload {
     async fn reconcile(self: Arc<Self>, state: State) -> Option<Duration> {
         let (start, due) = (self.now(), &self.due[state.number as usize]);
         let since = due.load(Ordering::Relaxed);
@@ -53,8 +53,8 @@ impl Work for Turns {
 }
 
 /// A key that is still due at the end counts as having waited until then, whether or not it was reconciled before.
-pub(crate) async fn overload(options: &Options, who: Who, begin: Instant) -> Figures {
-    let turns = Arc::new(Turns {
+pub(crate) async fn overload(options: &Options, party: Party, begin: Instant) -> Figures {
+    let overload = Arc::new(Overload {
         begin,
         work: Duration::from_millis(options.work),
         due: (0..options.keys).map(|_| AtomicU64::new(AT_FIRST)).collect(),
@@ -64,16 +64,16 @@ pub(crate) async fn overload(options: &Options, who: Who, begin: Instant) -> Fig
     });
     let (_sender, events) = channel(1);
     let cpu = system::cpu();
-    start(who, keys(options.keys), events, options.sides, turns.clone());
+    start(party, keys(options.keys), events, options.sides, overload.clone());
     sleep(Duration::from_secs(options.seconds)).await;
-    let (cpu, now) = (system::cpu() - cpu, turns.now());
-    let mut waits = std::mem::take(&mut *turns.waits.lock());
+    let (cpu, now) = (system::cpu() - cpu, overload.now());
+    let mut waits = std::mem::take(&mut *overload.waits.lock());
     let reconciles = waits.len();
-    let due = turns.due.iter().map(|due| due.load(Ordering::Relaxed)).filter(|&due| due < now);
+    let due = overload.due.iter().map(|due| due.load(Ordering::Relaxed)).filter(|&due| due < now);
     waits.extend(due.map(|due| Duration::from_nanos(now - due)));
     let mut figures = figures(waits, cpu, reconciles);
-    figures.insert("never", turns.never.load(Ordering::Relaxed) as f64);
-    figures.insert("slept", turns.slept.load(Ordering::Relaxed) as f64 / 1e6 / reconciles as f64);
+    figures.insert("never", overload.never.load(Ordering::Relaxed) as f64);
+    figures.insert("slept", overload.slept.load(Ordering::Relaxed) as f64 / 1e6 / reconciles as f64);
     figures.insert("rate", reconciles as f64 / options.seconds as f64);
     figures
 }

@@ -16,7 +16,7 @@ use crate::controller::changes::{Changes, FIRST, Pace, ROOM};
 use crate::informer::listeners::{Handler, informer, listen, start};
 use crate::keys::keys;
 use crate::memory::Memory;
-use crate::options::{Options, Who};
+use crate::options::{Options, Party};
 use crate::system;
 
 /// A listener that records when it has received the last state of each object. It may receive a state twice, and may
@@ -29,12 +29,12 @@ pub(super) struct Last {
     listed: usize,
     /// The number of changing objects of which it has not received the last state yet.
     left: usize,
-    told: Arc<Told>,
+    progress: Arc<Progress>,
 }
 
 /// The progress of all listeners.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct Progress {
     /// Listeners that have received all objects.
     listed: AtomicUsize,
     ended: AtomicUsize,
@@ -43,7 +43,7 @@ pub(super) struct Told {
     times: AtomicUsize,
 }
 
-impl Told {
+impl Progress {
     pub(super) async fn listed(&self, listeners: usize) {
         self.until(&self.listed, listeners).await;
     }
@@ -61,10 +61,10 @@ impl Told {
 
 impl Last {
     /// Builds a listener that finishes when each object has reached the given version.
-    pub(super) fn new(last: &Arc<Vec<u32>>, told: &Arc<Told>) -> Self {
+    pub(super) fn new(last: &Arc<Vec<u32>>, progress: &Arc<Progress>) -> Self {
         let left = last.iter().filter(|&&version| version >= FIRST).count();
         let known = vec![0; last.len()];
-        Self { listed: last.len(), left, known, last: last.clone(), told: told.clone() }
+        Self { listed: last.len(), left, known, last: last.clone(), progress: progress.clone() }
     }
 }
 
@@ -74,22 +74,22 @@ impl Handler for Last {
         if *known == 0 {
             self.listed -= 1;
             if self.listed == 0 {
-                self.told.listed.fetch_add(1, Ordering::SeqCst);
-                self.told.changed.notify_one();
+                self.progress.listed.fetch_add(1, Ordering::SeqCst);
+                self.progress.changed.notify_one();
             }
         }
         if version < FIRST {
             *known = (*known).max(version);
             return;
         }
-        self.told.times.fetch_add(1, Ordering::Relaxed);
+        self.progress.times.fetch_add(1, Ordering::Relaxed);
         if version > *known {
             *known = version;
             if version == self.last[number as usize] {
                 self.left -= 1;
                 if self.left == 0 {
-                    self.told.ended.fetch_add(1, Ordering::SeqCst);
-                    self.told.changed.notify_one();
+                    self.progress.ended.fetch_add(1, Ordering::SeqCst);
+                    self.progress.changed.notify_one();
                 }
             }
         }
@@ -98,24 +98,24 @@ impl Handler for Last {
 
 /// Objects drawn at random change as fast as the watch accepts it, until all listeners have received the last state of
 /// each.
-pub(super) async fn events(options: &Options, who: Who) -> Figures {
+pub(super) async fn events(options: &Options, party: Party) -> Figures {
     let drawn = Draws::choices(1, options.adds, options.keys);
     let mut last = vec![1; options.keys];
     for (&number, version) in drawn.iter().zip(FIRST..) {
         last[number as usize] = version;
     }
-    let (last, told) = (Arc::new(last), Arc::new(Told::default()));
+    let (last, progress) = (Arc::new(last), Arc::new(Progress::default()));
     let (sender, events) = channel(ROOM);
-    let handlers: Vec<_> = (0..options.sides).map(|_| Last::new(&last, &told)).collect();
-    start(who, keys(options.keys), events, handlers);
-    told.listed(options.sides).await;
+    let handlers: Vec<_> = (0..options.sides).map(|_| Last::new(&last, &progress)).collect();
+    start(party, keys(options.keys), events, handlers);
+    progress.listed(options.sides).await;
     let (begin, cpu) = (Instant::now(), system::cpu());
     for (&number, version) in drawn.iter().zip(FIRST..) {
         sender.send(State { number, version }).await.expect("it listens");
     }
-    told.ended(options.sides).await;
+    progress.ended(options.sides).await;
     let (took, cpu) = (begin.elapsed(), system::cpu() - cpu);
-    let times = told.times.load(Ordering::Relaxed) as f64;
+    let times = progress.times.load(Ordering::Relaxed) as f64;
     [
         ("ns", per_op(took, options.adds)),
         ("cpu", per_op(cpu, options.adds)),
@@ -143,13 +143,13 @@ impl Handler for Beside {
 
 /// The latency of a listener beside another one that is too slow for all changes, and the memory that the slow one
 /// costs.
-pub(super) async fn slow_handler(options: &Options, who: Who, begin: Instant) -> Figures {
+pub(super) async fn slow_handler(options: &Options, party: Party, begin: Instant) -> Figures {
     let mut quick = options.clone();
     quick.work = 0;
     let pace = Pace::new(&quick);
     let (changes, (sender, events)) = (pace.changes(&quick, begin), pace.channel());
     let handlers = [Beside::Quick(changes.clone()), Beside::Slow(Duration::from_millis(options.work))];
-    start(who, keys(options.keys), events, handlers);
+    start(party, keys(options.keys), events, handlers);
     changes.listed().await;
     let (memory, cpu) = (Memory::watch(), system::cpu());
     pace.send(&changes, &sender).await;

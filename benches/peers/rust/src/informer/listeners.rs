@@ -11,9 +11,9 @@ use tokio::sync::mpsc::Receiver;
 use crate::controller::State;
 use crate::controller::kube::{Object as KubeObject, watched};
 use crate::controller::ours::{OBJECTS, Object};
-use crate::fed::Fed;
+use crate::fed::ChannelSource;
 use crate::keys::Key;
-use crate::options::Who;
+use crate::options::Party;
 
 /// The capacity of kube-runtime's buffer between reflector and listeners, as in its example.
 const SHARED: usize = 100;
@@ -33,7 +33,7 @@ pub(super) fn objects(keys: &[Key]) -> Vec<Object> {
 pub(super) fn informer(keys: &[Key], events: Receiver<State>) -> Informer<Key, Object> {
     let (listed, keys) = (objects(keys), keys.to_vec());
     let decode = move |state: State| Object { key: keys[state.number as usize].clone(), state };
-    Informer::builder(OBJECTS, Fed::new(listed, events, decode)).start().expect("a valid informer")
+    Informer::builder(OBJECTS, ChannelSource::new(listed, events, decode)).start().expect("a valid informer")
 }
 
 pub(super) async fn listen(mut changes: Subscription<Key, Object>, mut handler: impl Handler) {
@@ -45,13 +45,13 @@ pub(super) async fn listen(mut changes: Subscription<Key, Object>, mut handler: 
 
 /// Starts an informer, and one task per listener. Every listener receives the initial list.
 pub(super) fn start<H: Handler>(
-    who: Who,
+    party: Party,
     keys: Vec<Key>,
     events: Receiver<State>,
     handlers: impl IntoIterator<Item = H>,
 ) {
-    match who {
-        Who::Kube => {
+    match party {
+        Party::Kube => {
             let (_, writer) = store_shared::<KubeObject>(SHARED);
             for mut handler in handlers {
                 let mut handle = writer.subscribe().expect("the store is not shared");

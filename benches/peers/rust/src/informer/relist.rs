@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use flyball_informer_cache::{
-    WatchEvent, Informer, ListRequest, Page, Source, SourceError, SourceErrorKind, Version, WatchStream, WatchRequest,
+    Informer, ListRequest, Page, Source, SourceError, SourceErrorKind, Version, WatchEvent, WatchRequest,
+    WatchStream,
 };
 use futures::{StreamExt, stream};
 use kube_runtime::reflector::{reflector, store::Writer};
@@ -17,26 +18,26 @@ use tokio::sync::oneshot;
 use crate::Figures;
 use crate::controller::kube::list;
 use crate::controller::ours::{OBJECTS, Object};
-use crate::informer::events::{Last, Told};
+use crate::informer::events::{Last, Progress};
 use crate::informer::listeners::{Handler, listen, objects};
 use crate::keys::{Key, keys};
 use crate::memory::Memory;
-use crate::options::{Options, Who};
+use crate::options::{Options, Party};
 
 struct Begun {
     at: Instant,
     memory: Memory,
 }
 
-pub(super) async fn relist(options: &Options, who: Who) -> Figures {
+pub(super) async fn relist(options: &Options, party: Party) -> Figures {
     let last = options.keys as u32 - 1;
     let newer = options.percent > 0;
     // The new version applies to all objects of the second list, or only to the last one.
     let version = move |number: u32| if newer || number == last { 2 } else { 1 };
-    let (told, ends) = (Arc::new(Told::default()), Arc::new((0..=last).map(version).collect()));
-    let mut listener = Last::new(&ends, &told);
-    let begun = match who {
-        Who::Kube => {
+    let (progress, ends) = (Arc::new(Progress::default()), Arc::new((0..=last).map(version).collect()));
+    let mut listener = Last::new(&ends, &progress);
+    let begun = match party {
+        Party::Kube => {
             let keys = keys(options.keys);
             let first = list(&keys, |_| 1);
             let second = list(&keys, version);
@@ -61,7 +62,7 @@ pub(super) async fn relist(options: &Options, who: Who) -> Figures {
         _ => {
             let (expire, expired) = oneshot::channel();
             let (begins, begun) = oneshot::channel();
-            let second = anew(&keys(options.keys), version);
+            let second = fresh_objects(&keys(options.keys), version);
             let source = Relisted {
                 lists: Mutex::new(vec![second, objects(&keys(options.keys))]),
                 expired: Mutex::new(Some(expired)),
@@ -69,19 +70,19 @@ pub(super) async fn relist(options: &Options, who: Who) -> Figures {
             };
             let informer = Informer::builder(OBJECTS, source).start().expect("the informer cannot be built");
             tokio::spawn(listen(informer.subscribe(), listener));
-            told.listed(1).await;
+            progress.listed(1).await;
             expire.send(()).expect("it listens");
             begun.await.expect("it lists")
         }
     };
-    told.ended(1).await;
+    progress.ended(1).await;
     let mut figures = Figures::from([("ms", begun.at.elapsed().as_secs_f64() * 1e3)]);
     begun.memory.end(&mut figures);
     figures
 }
 
 /// Objects that share no memory with others.
-fn anew(keys: &[Key], version: impl Fn(u32) -> u32) -> Vec<Object> {
+fn fresh_objects(keys: &[Key], version: impl Fn(u32) -> u32) -> Vec<Object> {
     let mut all = objects(keys);
     for object in &mut all {
         object.key = (*object.key).into();

@@ -21,7 +21,7 @@ use tokio::runtime::Builder;
 use tokio::sync::mpsc::channel;
 
 use crate::Figures;
-use crate::fed::Fed;
+use crate::fed::ChannelSource;
 use crate::options::Options;
 use crate::store::ours::{NAMESPACE, PODS, Reader};
 use crate::store::pods::{fleet, newer};
@@ -35,7 +35,7 @@ pub(crate) fn readers(options: &Options) -> Figures {
     thread::scope(|scope| {
         runtime.block_on(async {
             let (events, receiver) = channel(1);
-            let source = Fed::new(pods.clone(), receiver, |pod| pod);
+            let source = ChannelSource::new(pods.clone(), receiver, |pod| pod);
             let builder = Informer::builder(PODS, source).index(&NAMESPACE).timer(TokioTimer::current());
             let (informer, run) = builder.build().expect("distinct names");
             let running = tokio::spawn(run);

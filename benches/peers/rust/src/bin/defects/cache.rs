@@ -39,11 +39,11 @@ impl<K> Kind for K where
 }
 
 /// The names of the objects in the changes that a subscriber received.
-pub(crate) type Told = BoxStream<'static, String>;
+pub(crate) type ChangeNames = BoxStream<'static, String>;
 
 pub(crate) trait Cache<K: Kind>: Clone + Send + Sync + 'static {
     /// Starts a cache with the given number of subscribers in its own task.
-    fn start(api: Api<K>, config: watcher::Config, subscribers: usize) -> (Self, Vec<Told>);
+    fn start(api: Api<K>, config: watcher::Config, subscribers: usize) -> (Self, Vec<ChangeNames>);
 
     fn ready(&self) -> BoxFuture<'static, ()>;
 
@@ -61,16 +61,16 @@ impl<K: Kind> Clone for KubeRuntime<K> {
 }
 
 impl<K: Kind> Cache<K> for KubeRuntime<K> {
-    fn start(api: Api<K>, config: watcher::Config, subscribers: usize) -> (Self, Vec<Told>) {
+    fn start(api: Api<K>, config: watcher::Config, subscribers: usize) -> (Self, Vec<ChangeNames>) {
         let (reader, writer) = store_shared(BUFFER);
-        let told = (0..subscribers).map(|_| {
+        let names = (0..subscribers).map(|_| {
             let handle = writer.subscribe().expect("the store is not shared");
             handle.map(|object: Arc<K>| object.name_any()).boxed()
         });
-        let told = told.collect();
+        let names = names.collect();
         let reflected = watcher(api, config).default_backoff().reflect_shared(writer);
         tokio::spawn(reflected.for_each(|_| future::ready(())));
-        (Self(reader), told)
+        (Self(reader), names)
     }
 
     fn ready(&self) -> BoxFuture<'static, ()> {
@@ -96,17 +96,17 @@ impl<K> Clone for Flyball<K> {
 }
 
 impl<K: Kind> Cache<K> for Flyball<K> {
-    fn start(api: Api<K>, config: watcher::Config, subscribers: usize) -> (Self, Vec<Told>) {
+    fn start(api: Api<K>, config: watcher::Config, subscribers: usize) -> (Self, Vec<ChangeNames>) {
         let informer = flyball_kube::informer(api, config).start().expect("the informer cannot be built");
-        let told = (0..subscribers).map(|_| {
+        let names = (0..subscribers).map(|_| {
             let next = async |mut changes: flyball_informer_cache::Subscription<NamespacedName, K>| {
                 let name = changes.next().await?.object().name_any();
                 Some((name, changes))
             };
             stream::unfold(informer.subscribe(), next).boxed()
         });
-        let told = told.collect();
-        (Self(informer), told)
+        let names = names.collect();
+        (Self(informer), names)
     }
 
     fn ready(&self) -> BoxFuture<'static, ()> {

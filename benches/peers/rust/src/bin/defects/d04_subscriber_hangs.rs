@@ -20,15 +20,15 @@ pub(crate) const DEFECT: Defect = Defect {
 fn program<C: Cache<ConfigMap>>() -> Finding {
     paused(async {
         let (server, log) = (server(), Log::new());
-        let (cache, mut told) = C::start(config_maps(&server), watcher::Config::default(), 1);
+        let (cache, mut names) = C::start(config_maps(&server), watcher::Config::default(), 1);
         cache.ready().await;
         server.put(&config_map("a", ""));
         server.delete::<ConfigMap>("default", "a");
         pass(SECOND).await;
 
-        let (mut told, noted) = (told.pop().expect("no subscriber"), log.clone());
+        let (mut names, noted) = (names.pop().expect("no subscriber"), log.clone());
         tokio::spawn(async move {
-            while let Some(name) = told.next().await {
+            while let Some(name) = names.next().await {
                 noted.note(name);
             }
         });

@@ -59,7 +59,7 @@ pub(crate) async fn latency(options: &Options) -> Result<()> {
         all: Notify::new(),
         waits: Mutex::default(),
     });
-    start(options.who, CHANGING.api(&client), changes.clone());
+    start(options.party, CHANGING.api(&client), changes.clone());
     timeout(LIMIT, changes.all.notified()).await.context("not all objects were reconciled in time")?;
     let mut writer = Command::new(current_exe()?);
     writer.args(["write", &format!("--rate={}", options.rate), &format!("--seconds={}", options.seconds)]);

@@ -27,8 +27,8 @@ use clap::{Parser, ValueEnum};
 struct Options {
     run: Run,
     /// The implementation to measure.
-    #[arg(long, default_value = "ours")]
-    who: Who,
+    #[arg(long = "who", default_value = "ours")]
+    party: Party,
     /// Writes per second.
     #[arg(long, default_value_t = 50)]
     rate: u32,
@@ -46,7 +46,7 @@ enum Run {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Who {
+enum Party {
     Ours,
     Kube,
 }
@@ -56,7 +56,7 @@ async fn main() -> Result<()> {
     let options = Options::parse();
     match options.run {
         Run::Serve => serve::serve().await,
-        Run::Sync => sync::sync(options.who).await,
+        Run::Sync => sync::sync(options.party).await,
         Run::Latency => latency::latency(&options).await,
         Run::Write => latency::write(&options).await,
     }

@@ -9,7 +9,7 @@ use kube::Api;
 use kube::runtime::controller::Action;
 use kube::runtime::watcher;
 
-use crate::Who;
+use crate::Party;
 
 const CONCURRENCY: u16 = 10;
 
@@ -19,7 +19,7 @@ pub(crate) trait Work: Send + Sync + 'static {
 }
 
 /// Starts a controller in its own task. It runs until the process ends.
-pub(crate) fn start<W: Work>(who: Who, api: Api<ConfigMap>, work: Arc<W>) {
+pub(crate) fn start<W: Work>(party: Party, api: Api<ConfigMap>, work: Arc<W>) {
     macro_rules! run {
         ($controller:path, $config:path) => {{
             use {$config as Config, $controller as Controller};
@@ -29,9 +29,9 @@ pub(crate) fn start<W: Work>(who: Who, api: Api<ConfigMap>, work: Arc<W>) {
             tokio::spawn(reconciled.for_each(async |result| drop(result.expect("nothing fails"))));
         }};
     }
-    match who {
-        Who::Ours => run!(flyball_kube::Controller, flyball_kube::Config),
-        Who::Kube => run!(kube::runtime::Controller, kube::runtime::Config),
+    match party {
+        Party::Ours => run!(flyball_kube::Controller, flyball_kube::Config),
+        Party::Kube => run!(kube::runtime::Controller, kube::runtime::Config),
     }
 }
 

@@ -13,7 +13,7 @@ use serde_json::json;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use crate::Who;
+use crate::Party;
 use crate::objects::{MANY, number};
 use crate::parties::{Work, start};
 use crate::usage::{cpu, now, peak};
@@ -39,7 +39,7 @@ impl Work for Seen {
     }
 }
 
-pub(crate) async fn sync(who: Who) -> Result<()> {
+pub(crate) async fn sync(party: Party) -> Result<()> {
     let client = Client::try_default().await?;
     let seen = Arc::new(Seen {
         seen: (0..MANY.count).map(|_| AtomicBool::new(false)).collect(),
@@ -47,7 +47,7 @@ pub(crate) async fn sync(who: Who) -> Result<()> {
         all: Notify::new(),
     });
     let begin = now();
-    start(who, MANY.api(&client), seen.clone());
+    start(party, MANY.api(&client), seen.clone());
     timeout(LIMIT, seen.all.notified()).await.context("not all objects were reconciled in time")?;
     let millis = |time: Duration| time.as_secs_f64() * 1e3;
     println!("{}", json!({"time": millis(now() - begin), "cpu": millis(cpu()), "memory": peak()}));

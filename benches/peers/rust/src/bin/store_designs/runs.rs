@@ -12,7 +12,7 @@ use peers_rust::heap::growth;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::report::Figures;
-use crate::store::{Apart, Store};
+use crate::store::{Padded, Store};
 use crate::world::World;
 
 const THREADS: usize = 8;
@@ -84,7 +84,7 @@ fn reads<D: Design>(store: &Store<D>, world: &World, figures: &mut Figures) {
         }
     });
     figures.push(("get, 8 threads, one lock, CPU ns", per(time, GETS)));
-    let stores: Vec<_> = (0..THREADS).map(|_| Apart(Store::new(D::clone(&view)))).collect();
+    let stores: Vec<_> = (0..THREADS).map(|_| Padded(Store::new(D::clone(&view)))).collect();
     let time = on_threads(|thread| {
         for pod in world.random(0).skip(thread * 1000).take(GETS / THREADS) {
             black_box(stores[thread].0.get(&pod.key).expect("there"));

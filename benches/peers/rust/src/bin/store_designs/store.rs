@@ -47,4 +47,4 @@ impl<D: Design> Store<D> {
 
 /// A store that shares no cache line with another: one per reader.
 #[repr(align(128))]
-pub(crate) struct Apart<D>(pub(crate) Store<D>);
+pub(crate) struct Padded<D>(pub(crate) Store<D>);
