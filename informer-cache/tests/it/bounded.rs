@@ -307,7 +307,7 @@ fn a_panic_while_it_begins_anew_loses_nothing() {
             changes.check().unwrap();
             store.check().unwrap();
             drop((changes, store));
-            assert_eq!(mood.live(), 0, "{point:?} {nth}: keys leaked");
+            assert_eq!(switch.live(), 0, "{point:?} {nth}: keys leaked");
             if unreached {
                 break;
             }

@@ -458,7 +458,7 @@ fn a_flood_of_events_leaves_turns_to_others_and_can_be_ended() {
     let mut world = World::new(Informer::builder(SCHEMA, Flood));
     let mut last = Version::ZERO;
     for _ in 0..50 {
-        assert!(world.turn(), "the future yielded without waking itself");
+        assert!(world.poll(), "the future yielded without waking itself");
         let version = world.informer.status().version;
         assert!(version.get() - last.get() <= 257, "one poll applied {last} to {version}");
         last = version;
@@ -540,7 +540,7 @@ fn silence_that_is_made_up_for_at_once_is_told() {
     let failed = (BackoffCause::Failed(fixture::REFUSED), world.now(), true);
     assert_eq!(std::mem::take(&mut *told.lock()), [failed]);
     source.answer_watch(Ok(()));
-    world.pass_alarm();
+    world.advance_to_alarm();
     assert_eq!(*told.lock(), [], "the end of the wait was reported as a failure");
     source.answer_list(first_page(vec![object(1, 1)], 1));
     source.answer_watch(Ok(()));

@@ -79,7 +79,7 @@ fn brief(told: Vec<Told>) -> Vec<String> {
 }
 
 /// Converts the steps of the reference store to changes, deletions first.
-fn changes(steps: impl IntoIterator<Item = OracleStep<u8, Thing>>) -> Vec<Told> {
+fn changes(steps: impl IntoIterator<Item = OracleStep<u8, TestObject>>) -> Vec<Told> {
     let (mut deleted, mut rest) = (Vec::new(), Vec::new());
     for step in steps {
         match step {
@@ -323,11 +323,11 @@ fn keys_that_panic_cost_a_change_and_nothing_else() {
                 there,
                 "{point:?} {nth}: a change was neither delivered nor counted as a panic"
             );
-            store.upsert((mood.clone(), 1, 10));
+            store.upsert((switch.clone(), 1, 10));
             assert_eq!(heard.load(Ordering::Relaxed), 10, "{point:?} {nth}");
             store.check().unwrap();
             drop((store, observer));
-            assert_eq!(mood.live(), 0, "{point:?} {nth}: keys leaked");
+            assert_eq!(switch.live(), 0, "{point:?} {nth}: keys leaked");
             if unreached {
                 break;
             }

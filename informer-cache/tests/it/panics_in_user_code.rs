@@ -12,7 +12,7 @@ use testkit::panicking::{PanicSwitch, PanickingKey, Point};
 use testkit::wakers::{Counting, Panicking, poll_once, poll_with};
 
 struct Object {
-    mood: Arc<Mood>,
+    switch: Arc<PanicSwitch>,
     /// Dropped with the object, so that the drop of an object may panic, too.
     _own: PanickingKey,
     id: u32,
@@ -56,7 +56,7 @@ fn drain(changes: &mut Subscription<PanickingKey, Object>, held: &mut Vec<(u32, 
 }
 
 /// An operation on the store. Each operation gets a new store with two objects.
-type Deed = fn(&Hostile, &Arc<Mood>);
+type Deed = fn(&Hostile, &Arc<PanicSwitch>);
 
 const DEEDS: [(&str, Deed); 9] = [
     ("update", |store, switch| {
@@ -111,8 +111,8 @@ fn a_panic_anywhere_leaves_everything_intact() {
                 let tagged = store.subscription().by_index(&BY_TAG, switch.key(1)).unwrap();
                 let (mut tagged, mut told_tagged) = (tagged.subscribe(), Vec::new());
                 let (mut second, mut told_second) =
-                    (store.subscription().for_key(mood.key(2)).subscribe(), Vec::new());
-                store.upsert(object(&mood, 2, 2, 2));
+                    (store.subscription().for_key(switch.key(2)).subscribe(), Vec::new());
+                store.upsert(object(&switch, 2, 2, 2));
                 // One subscriber has not received an update, another one has received nothing.
                 drain(&mut early, &mut told);
                 store.upsert(object(&switch, 2, 3, 2));
@@ -132,7 +132,7 @@ fn a_panic_anywhere_leaves_everything_intact() {
                     assert_eq!(after, before, "{name}, {point:?} {nth}");
                 }
                 // The subscribers receive exactly what happened to the store, even if receiving panics at first.
-                mood.arm(point, nth);
+                switch.arm(point, nth);
                 let _ = catch_unwind(AssertUnwindSafe(|| drain(&mut late, &mut Vec::new())));
                 switch.disarm(point);
                 drain(&mut early, &mut told);
@@ -150,12 +150,12 @@ fn a_panic_anywhere_leaves_everything_intact() {
                 let two: Vec<_> = after.iter().copied().filter(|(id, _)| *id == 2).collect();
                 assert_eq!(told_second, two, "{name}, {point:?} {nth}");
                 // The store still accepts writes.
-                store.upsert(object(&mood, 1, 100, 7));
-                assert_eq!(store.get(&mood.key(1)).unwrap().version, 100);
+                store.upsert(object(&switch, 1, 100, 7));
+                assert_eq!(store.get(&switch.key(1)).unwrap().version, 100);
                 store.check().unwrap();
 
                 drop((store, early, late, tagged, second));
-                assert_eq!(mood.live(), 0, "{name}, {point:?} {nth}: keys leaked");
+                assert_eq!(switch.live(), 0, "{name}, {point:?} {nth}: keys leaked");
                 if unreached {
                     break;
                 }
@@ -177,7 +177,7 @@ fn a_change_survives_a_panic_of_its_delivery() {
     for round in 0..100 {
         store.upsert(object(&switch, round % 3, u64::from(round) + 2, 0));
         for point in [Point::Clone, Point::Eq, Point::Drop] {
-            mood.arm(point, 1);
+            switch.arm(point, 1);
             // At most one change is returned; a panic decides whether it is.
             if let Ok(Some(change)) = catch_unwind(AssertUnwindSafe(|| changes.try_next())) {
                 switch.disarm(point);

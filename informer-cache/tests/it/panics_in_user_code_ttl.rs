@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use testkit::panicking::{PanicSwitch, PanickingKey, Point};
 
 struct Object {
-    mood: Arc<Mood>,
+    switch: Arc<PanicSwitch>,
     /// Dropped with the object, so that the drop of an object may panic, too.
     _own: PanickingKey,
     id: u32,
@@ -36,7 +36,7 @@ fn contents(store: &Hostile) -> Vec<(u32, u32)> {
 }
 
 /// An operation. Each operation gets a store in which 1 and 2 have expired and were not evicted, and 3 and 4 have not expired.
-type Deed = fn(&Hostile, &Arc<Mood>);
+type Deed = fn(&Hostile, &Arc<PanicSwitch>);
 
 const DEEDS: [(&str, Deed); 9] = [
     ("add", |store, switch| {
@@ -101,15 +101,15 @@ fn a_panic_anywhere_leaves_everything_intact() {
                     assert_eq!(after, before, "{name}, {point:?} {nth}");
                 }
                 // The store still accepts writes, and evicts every object that expires.
-                store.upsert(object(&mood, 3, 100));
-                assert_eq!(store.get(&mood.key(3)).unwrap().serial, 100);
+                store.upsert(object(&switch, 3, 100));
+                assert_eq!(store.get(&switch.key(3)).unwrap().serial, 100);
                 clock.advance(3 * TTL);
                 assert!(contents(&store).is_empty());
                 drop(store.evict_expired());
                 assert_eq!((store.stored_len(), store.next_expiry()), (0, None), "{name}, {point:?} {nth}");
 
                 drop(store);
-                assert_eq!(mood.live(), 0, "{name}, {point:?} {nth}: keys leaked");
+                assert_eq!(switch.live(), 0, "{name}, {point:?} {nth}: keys leaked");
                 if unreached {
                     break;
                 }

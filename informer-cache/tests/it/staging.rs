@@ -155,7 +155,7 @@ fn a_long_page_is_staged_in_turns() {
     let mut turns = 0;
     while !world.informer.is_synced() {
         let before = READ.get();
-        assert!(world.turn(), "the future yielded without waking itself");
+        assert!(world.poll(), "the future yielded without waking itself");
         assert!(READ.get() - before <= 256, "one turn took too many objects");
         turns += 1;
     }

@@ -154,7 +154,7 @@ fn a_clean_close_watches_again_from_the_last_version() {
     source.send(WatchEvent::Added(object(1, 6)));
     source.close_watch();
     // At least a second passes between two watches.
-    assert_eq!(world.pass_alarm(), SECOND);
+    assert_eq!(world.advance_to_alarm(), SECOND);
     assert_eq!(asked(&source), ["watch 6"]);
     source.answer_watch(Ok(()));
     world.advance(SECOND);
@@ -237,7 +237,7 @@ fn converges_through_list_and_watch_errors() {
         }
         assert!(world.informer.status().last_error.is_some());
         // The wait passes; the next list is requested and has no response yet.
-        world.pass_alarm();
+        world.advance_to_alarm();
     }
 }
 
@@ -470,7 +470,7 @@ fn an_expired_page_asks_once_for_the_full_list() {
     source.answer_list(Err(error(EXPIRED)));
     lists(&source, vec![object(1, 2), object(2, 2)], 11);
     source.answer_watch(Ok(()));
-    world.pass_alarm();
+    world.advance_to_alarm();
     assert_eq!(world.stored(), [object(1, 2), object(2, 2)], "the incomplete list was not discarded");
     let requests = source.requests();
     let SourceRequest::List(full) = &requests[4] else { panic!("{requests:?}") };
@@ -597,7 +597,7 @@ fn a_watch_from_any_state_has_no_version_until_something_is_not_an_addition() {
     source.fail_watch(error(BUSY));
     world.settle();
     source.answer_list(Err(error(OTHER)));
-    world.pass_alarm();
+    world.advance_to_alarm();
     assert_eq!(asked(&source), ["list any"], "the watch was resumed without a version");
 
     let source = Source::new();

@@ -16,17 +16,17 @@ use crate::task::{deadline, lists, serve};
 type Held = Lease<&'static str, WithTimer<ManualTimer>>;
 
 /// Returns a queue with a backoff of 10 ns, 20 ns, …, its clock, and its metrics sink.
-fn measured() -> (BackoffQueue, ManualClock, Notes) {
-    let (clock, notes) = (ManualClock::new(), Notes::default());
+fn measured() -> (BackoffQueue, ManualClock, Reports) {
+    let (clock, reports) = (ManualClock::new(), Reports::default());
     let limiter = Exponential::new(ns(10)..=ns(1_000));
     let queue = Queue::builder().timer(clock.timer()).limiter(limiter).metrics(reports.clone()).build();
     (queue, clock, reports)
 }
 
 /// Returns the reported events, without hand-outs.
-fn told(notes: &Notes) -> Vec<Told> {
-    let mut told = notes.take();
-    told.retain(|told| !matches!(told, Told::HandedOut { .. }));
+fn told(reports: &Reports) -> Vec<Report> {
+    let mut told = reports.take();
+    told.retain(|told| !matches!(told, Report::HandedOut { .. }));
     told
 }
 
@@ -49,12 +49,12 @@ fn the_last_failure_hands_the_lease_back() {
         }
         let lease = queue.try_get().unwrap().retry_up_to(3, Duration::ZERO).unwrap_err();
         assert_eq!((*lease, lease.num_requeues(), queue.state(&"a")), ("a", 0, KeyState::Leased));
-        assert_eq!(told(&notes), [Told::Failed], "the failure was not counted, or the lease ended");
+        assert_eq!(told(&reports), [Report::Failed], "the failure was not counted, or the lease ended");
         end(lease);
-        let (state, after): (_, &[Told]) = match which {
-            0 => (KeyState::Absent, &[Told::Ended(Ending::Done, 0)]),
-            1 => (KeyState::Absent, &[Told::Ended(Ending::Succeed, 0)]),
-            2 => (KeyState::Waiting(Nanos::new(37)), &[Told::Ended(Ending::RequeueAfter(ns(0)), 0)]),
+        let (state, after): (_, &[Report]) = match which {
+            0 => (KeyState::Absent, &[Report::Ended(Ending::Done, 0)]),
+            1 => (KeyState::Absent, &[Report::Ended(Ending::Succeed, 0)]),
+            2 => (KeyState::Waiting(Nanos::new(37)), &[Report::Ended(Ending::RequeueAfter(ns(0)), 0)]),
             // The failures were forgotten, so this failure is the first one.
             _ => (KeyState::Waiting(Nanos::new(40)), &FAILED),
         };
@@ -183,8 +183,8 @@ fn what_is_given_back_is_ready_at_the_tail_and_nothing_is_counted() {
     lease.requeue();
     assert_eq!((queue.num_requeues(&"a"), queue.stats().ready), (1, 2));
     assert_eq!(
-        notes.take(),
-        [Told::HandedOut { queued: 0, delayed: true }],
+        reports.take(),
+        [Report::HandedOut { queued: 0, delayed: true }],
         "a requeue was reported as an end or as a failure"
     );
     assert_eq!(*queue.try_get().unwrap(), "b");

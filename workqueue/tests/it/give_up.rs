@@ -20,8 +20,8 @@ fn panics<T>(act: impl FnOnce() -> T) -> bool {
 
 /// Returns a queue with a backoff of 10 ns, 20 ns, … that gives a key up at failure number `most`, its clock, and the list of the keys that
 /// were given up.
-fn mortal(most: u32, strict: bool) -> (BackoffQueue, ManualClock, Told) {
-    let (clock, told) = (ManualClock::new(), Told::default());
+fn mortal(most: u32, strict: bool) -> (BackoffQueue, ManualClock, Report) {
+    let (clock, told) = (ManualClock::new(), Report::default());
     let tell = told.clone();
     let queue = Queue::builder()
         .timer(clock.timer())

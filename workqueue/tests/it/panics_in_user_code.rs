@@ -349,7 +349,7 @@ fn every_act(what: &str, arm: impl Fn(&World, i64)) -> usize {
             let fits = views.iter().position(|possible| *possible == view);
             let fits = fits.unwrap_or_else(|| panic!("{at}: {view:?} is none of {views:?}"));
             // The queue continues as if nothing had happened: the same keys are handed out, in the same order.
-            let mut line = models[fits].in_line();
+            let mut line = models[fits].dequeue_order();
             if matches!(act, Act::TryGet | Act::PollGet | Act::End(..)) {
                 // The failure may have been counted or not, so only the set of the keys is determined.
                 line.sort_unstable();

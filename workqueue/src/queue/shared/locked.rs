@@ -201,9 +201,9 @@ impl<K, O: ReadyQueue> Locked<K, O> {
     /// here: the timer may fire early, and a waiter that is woken too early reads the clock and waits again.
     /// This may arm the alarm again, for a later deadline. With a timer that always fires immediately, this repeats once for each deadline,
     /// and then ends.
-    pub(super) fn ring(&mut self) -> Effects {
-        let rang = self.alarm.rang();
-        self.collect_wakeups(rang, true)
+    pub(super) fn on_alarm(&mut self) -> Effects {
+        let fired = self.alarm.fired();
+        self.collect_wakeups(fired, true)
     }
 
     /// Returns how many passed deadlines to examine: one for each task that can be notified, woken or not, and one for

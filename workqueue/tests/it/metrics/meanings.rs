@@ -50,7 +50,7 @@ fn the_life_of_a_key() {
     clock.advance(ns(20));
     assert_eq!((read(&queue).unfinished_work, read(&queue).oldest_lease), (ns(25), Some(ns(25))));
     lease.done();
-    assert_eq!(notes.take(), [Told::Ended(Ending::Done, 25)]);
+    assert_eq!(reports.take(), [Report::Ended(Ending::Done, 25)]);
     assert_eq!(
         (read(&queue).adds, read(&queue).depth(), read(&queue).leased),
         (2, 1, 0),
@@ -59,8 +59,8 @@ fn the_life_of_a_key() {
     clock.advance(ns(10));
     queue.try_get().unwrap().succeed();
     assert_eq!(
-        notes.take(),
-        [handed_out(30), Told::Ended(Ending::Succeed, 0)],
+        reports.take(),
+        [handed_out(30), Report::Ended(Ending::Succeed, 0)],
         "the time does not start when the key became dirty"
     );
     assert_eq!((read(&queue).adds, read(&queue).depth()), (2, 0));
@@ -89,15 +89,15 @@ fn delays_become_adds_at_their_deadline() {
     assert_eq!(read(&queue).oldest_ready, Some(ns(7)));
     let lease = queue.try_get().unwrap();
     assert_eq!(
-        notes.take(),
-        [Told::HandedOut { queued: 7, delayed: true }],
+        reports.take(),
+        [Report::HandedOut { queued: 7, delayed: true }],
         "`queued` is not the time since the deadline"
     );
     lease.succeed_and_requeue_after(ns(5));
     assert_eq!((read(&queue).delayed_adds, read(&queue).waiting), (3, 1));
     queue.add("a").unwrap();
     queue.try_get().unwrap().done();
-    let (end, now) = (notes.take(), read(&queue));
+    let (end, now) = (reports.take(), read(&queue));
     assert_eq!(end[1], handed_out(0), "a promoted key was reported as late");
     assert_eq!((now.adds, now.waiting, now.depth()), (2, 0, 0));
 }
@@ -185,12 +185,16 @@ fn failures_count_once_per_wait() {
     assert_eq!(reports.take()[1..], [Report::Ended(Ending::Dropped, 0), Report::Failed]);
     queue.add("a").unwrap();
     queue.try_get().unwrap().retry();
-    assert_eq!(notes.take()[1..], [Told::Ended(Ending::Retry, 0)], "a failure within a backoff was counted");
+    assert_eq!(
+        reports.take()[1..],
+        [Report::Ended(Ending::Retry, 0)],
+        "a failure within a backoff was counted"
+    );
     assert_eq!(queue.stats().delayed_adds, 2, "the delay was not counted");
     clock.advance(ns(10));
     queue.try_get().unwrap().retry();
-    let told = [Told::Ended(Ending::Retry, 0), Told::Failed, Told::GaveUp(2)];
-    assert_eq!(notes.take()[1..], told);
+    let told = [Report::Ended(Ending::Retry, 0), Report::Failed, Report::GaveUp(2)];
+    assert_eq!(reports.take()[1..], told);
     assert_eq!(queue.stats().delayed_adds, 2, "a key that was given up counted a delay");
     assert!(queue.add_rate_limited("b").is_ok());
     clock.advance(ns(20));
@@ -236,7 +240,7 @@ fn every_way_out_is_told() {
     assert_eq!(reports.take(), [handed_out(3); 2]);
     let key = leases.remove(0).detach();
     clock.advance(ns(4));
-    assert!(notes.take().is_empty(), "detaching reported an end");
+    assert!(reports.take().is_empty(), "detaching reported an end");
     queue.done(&key).unwrap();
     drop(leases);
     assert_eq!(reports.take(), [Report::Ended(Ending::Done, 4), Report::Ended(Ending::Dropped, 4)]);

@@ -202,7 +202,7 @@ fn counters_agree_when_threads_work() {
     assert_eq!((read.depth(), read.leased, read.waiting), (0, 0, 0));
     assert_eq!((read.unfinished_work, read.oldest_lease), (Duration::ZERO, None));
     let outs =
-        told.iter().filter(|told| matches!(told, testkit::queue_answers::Told::HandedOut { .. })).count();
+        told.iter().filter(|told| matches!(told, testkit::queue_answers::Report::HandedOut { .. })).count();
     assert_eq!(
         (outs as u64, told.len()),
         (read.adds, 2 * outs),
