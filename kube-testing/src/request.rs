@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use http::header::{ACCEPT, CONTENT_TYPE};
+use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, Method, request::Parts};
 use kube::core::Status;
 
@@ -59,6 +59,8 @@ pub struct RecordedRequest {
     pub(crate) representation: Representation,
     pub(crate) path: Vec<String>,
     content_type: String,
+    /// The product name of the client, up to the first slash.
+    user_agent: String,
 }
 
 /// The representation that the client accepts.
@@ -160,6 +162,7 @@ impl RecordedRequest {
             representation,
             path: path.into_iter().map(str::to_owned).collect(),
             content_type: header(&parts.headers, CONTENT_TYPE).to_owned(),
+            user_agent: header(&parts.headers, USER_AGENT).split('/').next().unwrap_or_default().to_owned(),
         })
     }
 
@@ -178,6 +181,10 @@ impl RecordedRequest {
     /// Returns the media type of the body, without parameters.
     pub(crate) fn media_type(&self) -> &str {
         self.content_type.split(';').next().unwrap_or_default().trim()
+    }
+
+    pub(crate) fn user_agent(&self) -> &str {
+        &self.user_agent
     }
 
     pub(crate) fn flag(&self, name: &str) -> bool {

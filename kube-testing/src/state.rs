@@ -6,6 +6,7 @@
 //! 3. The index of a kind never changes: a removed kind is retired, and registering it again adds a new kind.
 
 pub(crate) mod answer;
+mod apply;
 mod create;
 mod definitions;
 mod delete;
@@ -34,6 +35,7 @@ use kube::core::{ApiResource, Status};
 use serde_json::Value;
 
 use crate::request::RecordedRequest;
+use crate::state::apply::Writer;
 use crate::state::garbage_collection::Owners;
 use crate::state::history::{Change, History};
 use crate::state::kind::Kind;
@@ -49,6 +51,9 @@ pub(crate) struct State {
     pub(crate) version: u64,
     /// A dry run: a write is answered, and not stored.
     pub(crate) dry: bool,
+    /// The manager of the fields that the current request writes; `None` for an apply, which sets the managers itself, for deletions and
+    /// for the controllers of the server.
+    writer: Option<Arc<Writer>>,
     pub(crate) owners: Owners,
     /// Definitions of custom resources whose kinds have to be registered, changed or removed.
     definitions: BTreeSet<String>,
@@ -166,7 +171,8 @@ impl State {
             (None, Some(before)) => Arc::new(metadata::with_version(before, version)),
             (None, None) => unreachable!("only what is there is deleted"),
         };
-        self.history.push(Change { version, kind: kind_id, key, before, after });
+        let writer = self.writer.clone();
+        self.history.push(Change { version, kind: kind_id, key, before, after, writer });
         now
     }
 

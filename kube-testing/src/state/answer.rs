@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::request::{RecordedRequest, Representation};
 use crate::request_matcher::Verb;
+use crate::state::apply::Writer;
 use crate::state::delete::Deleted;
 use crate::state::kind::Kind;
 use crate::state::list::Page;
@@ -40,7 +41,9 @@ impl Answer {
 
 impl State {
     pub(crate) fn answer(&mut self, request: &RecordedRequest, body: &[u8], now: Timestamp) -> Answer {
+        self.writer = Writer::of_update(request, now);
         let answer = self.try_answer(request, body, now);
+        self.writer = None;
         self.dry = false;
         answer.unwrap_or_else(|status| Answer::error(&status))
     }
@@ -69,12 +72,17 @@ impl State {
             }
             Verb::Watch => Answer::Stream(self.watch(kind_id, request)?),
             Verb::Create if request.name.is_some() => return Err(status_error::no_such_method()),
-            Verb::Create => object(201, self.create(kind_id, request, parse(body)?, now)?),
-            Verb::Update => match self.put_object(kind_id, request, parse(body)?, now)? {
-                Updated::Created(made) => object(201, made),
-                Updated::Changed(changed) => object(200, changed),
-            },
-            Verb::Patch => object(200, self.patch(kind_id, request, body)?),
+            Verb::Create => object(201, self.create(kind_id, request, parse(body)?, None, now)?),
+            Verb::Update | Verb::Patch => {
+                let updated = match request.verb {
+                    Verb::Patch => self.patch(kind_id, request, body, now)?,
+                    _ => self.put_object(kind_id, request, parse(body)?, now)?,
+                };
+                match updated {
+                    Updated::Created(made) => object(201, made),
+                    Updated::Changed(changed) => object(200, changed),
+                }
+            }
             Verb::Delete => match self.delete(kind_id, request, &options, now)? {
                 Deleted::Terminating(left) => object(200, left),
                 Deleted::Removed(last) if self.kind(kind_id).returns_deleted() => object(200, last),

@@ -7,15 +7,18 @@ use kube::core::Status;
 use serde_json::Value;
 
 use crate::request::RecordedRequest;
+use crate::state::apply::Managers;
 use crate::state::update::SERVER_FIELDS;
 use crate::state::{State, metadata, status_error, validation};
 
 impl State {
+    /// Creates an object. `managers` are those of its fields, after an apply.
     pub(crate) fn create(
         &mut self,
         kind_id: usize,
         request: &RecordedRequest,
         mut object: Value,
+        managers: Option<Managers>,
         now: Timestamp,
     ) -> Result<Arc<Value>, Box<Status>> {
         self.set_namespace(kind_id, request, &mut object)?;
@@ -47,6 +50,7 @@ impl State {
             fields.remove("status");
             fields.extend(kind.initial_status().map(|status| ("status".to_owned(), status)));
         }
+        metadata::set_managers(&mut object, &managers.unwrap_or_default());
         metadata::normalize(&mut object);
         self.init_metadata(kind_id, &mut object, now);
         Ok(self.commit(kind_id, key, Some(object)))

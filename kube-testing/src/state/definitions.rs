@@ -150,6 +150,9 @@ fn read(definition: &Value) -> Option<Kind> {
     let mut kind = Kind::new(resource, spec["scope"] == "Namespaced");
     let served = versions.iter().filter(|version| version["served"] == true);
     kind.versions = served.filter_map(|version| text(&version["name"])).collect();
+    let schemas = versions.iter().map(|version| (&version["name"], &version["schema"]["openAPIV3Schema"]));
+    let schemas = schemas.filter(|(_, schema)| schema.is_object());
+    kind.schemas = schemas.filter_map(|(name, schema)| Some((text(name)?, schema.clone()))).collect();
     kind.custom_status = stored["subresources"]["status"].is_object();
     let fields = stored["selectableFields"].as_array().into_iter().flatten();
     let paths = fields.filter_map(|field| field["jsonPath"].as_str());

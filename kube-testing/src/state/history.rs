@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::state::apply::Writer;
+
 /// A write.
 #[derive(Debug, Clone)]
 pub(crate) struct Change {
@@ -19,6 +21,8 @@ pub(crate) struct Change {
     pub(crate) before: Option<Arc<Value>>,
     /// The new state; `None` for a deletion.
     pub(crate) after: Option<Arc<Value>>,
+    /// `None` for a write that gives no fields to a manager.
+    pub(crate) writer: Option<Arc<Writer>>,
 }
 
 #[derive(Debug, Default)]

@@ -1,7 +1,10 @@
 //! PURE. A registered kind: its names, its versions, and the server's rules for its objects.
 
 mod built_in;
+pub(crate) mod field_rules;
 mod names;
+
+use std::collections::BTreeMap;
 
 use kube::core::{ApiResource, Status};
 use serde_json::Value;
@@ -9,6 +12,7 @@ use serde_json::Value;
 use self::built_in::BuiltIn;
 pub(crate) use self::names::NameRule;
 use crate::request::RecordedRequest;
+use crate::state::apply::FieldSet;
 use crate::state::metadata;
 use crate::state::status_error;
 
@@ -24,12 +28,21 @@ pub(crate) struct Kind {
     pub(crate) custom_status: bool,
     /// The selectable fields of a custom kind: JSON paths without the leading dot.
     pub(crate) selectable_fields: Vec<String>,
+    /// The schemas of a custom kind, by version. Server-side apply uses them to merge lists and maps.
+    pub(crate) schemas: BTreeMap<String, Value>,
 }
 
 impl Kind {
     pub(crate) fn new(resource: ApiResource, namespaced: bool) -> Self {
         let versions = vec![resource.version.clone()];
-        Self { resource, versions, namespaced, custom_status: true, selectable_fields: Vec::new() }
+        Self {
+            resource,
+            versions,
+            namespaced,
+            custom_status: true,
+            selectable_fields: Vec::new(),
+            schemas: BTreeMap::new(),
+        }
     }
 
     /// Returns the resource name for messages: `deployments.apps`.
@@ -66,6 +79,19 @@ impl Kind {
             ("", "pods") => &["ownerReferences"],
             _ => &[],
         })
+    }
+
+    /// Returns the fields that a write does not change, and that get no managers by it.
+    pub(crate) fn reset_fields(&self, to_status: bool) -> FieldSet {
+        if !to_status {
+            return if self.has_status() { FieldSet::of_fields(&[&["status"]]) } else { FieldSet::default() };
+        }
+        let Some(kept) = self.metadata_kept_by_status() else {
+            return FieldSet::of_fields(&[&["metadata"], &["spec"]]);
+        };
+        let kept: Vec<_> = kept.iter().map(|field| ["metadata", field]).collect();
+        let kept = kept.iter().map(<[&str; 2]>::as_slice);
+        FieldSet::of_fields(&kept.chain([&["spec"][..]]).collect::<Vec<_>>())
     }
 
     /// Returns whether objects have a `generation`.

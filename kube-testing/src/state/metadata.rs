@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+use crate::state::apply::Managers;
+
 /// Returns the string at `/metadata/…`; an empty one counts as missing.
 pub(crate) fn text<'a>(object: &'a Value, field: &str) -> Option<&'a str> {
     object.get("metadata")?.get(field)?.as_str().filter(|text| !text.is_empty())
@@ -61,6 +63,23 @@ pub(crate) fn has_grace(object: &Value) -> bool {
 pub(crate) fn raise_generation(object: &mut Value) {
     if let Some(generation) = object["metadata"]["generation"].as_u64() {
         set(object, "generation", generation + 1);
+    }
+}
+
+pub(crate) fn has_managers(object: &Value) -> bool {
+    object["metadata"]["managedFields"].as_array().is_some_and(|entries| !entries.is_empty())
+}
+
+/// Removes the managers of fields, and returns them.
+pub(crate) fn take_managers(object: &mut Value) -> Option<Value> {
+    of(object).remove("managedFields")
+}
+
+/// Sets the managers of fields; an object without any has no such field.
+pub(crate) fn set_managers(object: &mut Value, managers: &Managers) {
+    take_managers(object);
+    if !managers.is_empty() {
+        set(object, "managedFields", managers.to_json());
     }
 }
 

@@ -18,6 +18,11 @@ pub(crate) fn check(request: &RecordedRequest, deletion: &Value) -> Result<bool,
         Verb::Get | Verb::List | Verb::Watch => return Ok(false),
     };
     let mut wrong = Vec::new();
+    if let Some(why) =
+        request.query_param("fieldManager").and_then(wrong_manager).filter(|_| kind != "DeleteOptions")
+    {
+        wrong.push(("fieldManager", why));
+    }
     let applies = request.media_type() == APPLY;
     if request.verb == Verb::Patch && applies && request.query_param("fieldManager").is_none() {
         wrong.push(("fieldManager", "Required value: is required for apply patch".to_owned()));
@@ -53,4 +58,13 @@ pub(crate) fn check(request: &RecordedRequest, deletion: &Value) -> Result<bool,
         return Err(status_error::not_implemented("fieldValidation=Strict: there are no schemas here"));
     }
     Ok(!dry.is_empty())
+}
+
+fn wrong_manager(name: &str) -> Option<String> {
+    if name.len() > 128 {
+        return Some("Too long: may not be more than 128 bytes".to_owned());
+    }
+    let (position, character) = name.char_indices().find(|(_, character)| character.is_control())?;
+    let code = u32::from(character);
+    Some(format!("Invalid value: {name:?}: invalid character U+{code:04X} (at position {position})"))
 }

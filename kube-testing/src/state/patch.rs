@@ -1,11 +1,11 @@
-//! PURE. Patches objects: JSON patch, JSON merge patch, strategic merge patch.
+//! PURE. Patches objects: JSON patch, JSON merge patch, strategic merge patch, server-side apply.
 
-use std::sync::Arc;
-
+use jiff::Timestamp;
 use kube::core::Status;
 use serde_json::Value;
 
 use crate::request::RecordedRequest;
+use crate::state::update::Updated;
 use crate::state::{State, status_error, strategic_merge};
 
 impl State {
@@ -14,14 +14,15 @@ impl State {
         kind_id: usize,
         request: &RecordedRequest,
         body: &[u8],
-    ) -> Result<Arc<Value>, Box<Status>> {
+        now: Timestamp,
+    ) -> Result<Updated, Box<Status>> {
         let patch = request.media_type();
         let accepted = &PATCHES[..if self.kind(kind_id).is_built_in() { 4 } else { 3 }];
         if !accepted.contains(&patch) {
             return Err(status_error::unsupported_media(accepted));
         }
         if patch == APPLY {
-            return Err(status_error::not_implemented("server-side apply: fields have no managers here"));
+            return self.apply(kind_id, request, body, now);
         }
         let before = self.get(kind_id, request)?;
         let mut object = Value::clone(&before);
@@ -36,7 +37,7 @@ impl State {
                 edit(&mut object, &patch)?;
             }
         }
-        self.update(kind_id, request, object)
+        self.update(kind_id, request, object, None).map(Updated::Changed)
     }
 }
 

@@ -10,10 +10,15 @@ fn failure(code: u16, reason: &str, message: &str) -> Status {
 }
 
 fn of(kind: &Kind, name: &str) -> StatusDetails {
+    let (group, plural) = (kind.resource.group.clone(), kind.resource.plural.clone());
+    StatusDetails { name: name.to_owned(), group, kind: plural, ..nothing() }
+}
+
+fn nothing() -> StatusDetails {
     StatusDetails {
-        name: name.to_owned(),
-        group: kind.resource.group.clone(),
-        kind: kind.resource.plural.clone(),
+        name: String::new(),
+        group: String::new(),
+        kind: String::new(),
         uid: String::new(),
         causes: Vec::new(),
         retry_after_seconds: 0,
@@ -79,6 +84,17 @@ pub(crate) fn conflict(title: &str, kind: &Kind, name: &str, why: &str) -> Box<S
     failure(409, reason::CONFLICT, &message).with_details(details).boxed()
 }
 
+/// An apply that would change fields of other managers.
+pub(crate) fn apply_conflict(message: &str, causes: Vec<StatusCause>) -> Box<Status> {
+    let details = StatusDetails { causes, ..nothing() };
+    failure(409, reason::CONFLICT, message).with_details(details).boxed()
+}
+
+/// An error without a reason, for which a real server has no other code.
+pub(crate) fn internal(message: &str) -> Box<Status> {
+    failure(500, "", message).boxed()
+}
+
 pub(crate) fn modified(kind: &Kind, name: &str) -> Box<Status> {
     conflict(
         &kind.title(),
@@ -97,14 +113,7 @@ pub(crate) fn invalid(kind: &Kind, name: &str, wrong: &[(impl AsRef<str>, String
 /// Invalid options of a request.
 pub(crate) fn invalid_options(kind: &str, wrong: &[(impl AsRef<str>, String)]) -> Box<Status> {
     let group = "meta.k8s.io";
-    let details = StatusDetails {
-        name: String::new(),
-        group: group.to_owned(),
-        kind: kind.to_owned(),
-        uid: String::new(),
-        causes: Vec::new(),
-        retry_after_seconds: 0,
-    };
+    let details = StatusDetails { group: group.to_owned(), kind: kind.to_owned(), ..nothing() };
     refused(&format!("{kind}.{group}"), details, wrong)
 }
 
@@ -113,6 +122,7 @@ fn refused(title: &str, details: StatusDetails, wrong: &[(impl AsRef<str>, Strin
         reason: match why.split(':').next() {
             Some("Forbidden") => "FieldValueForbidden",
             Some("Required value") => "FieldValueRequired",
+            Some("Too long") => "FieldValueTooLong",
             Some("Unsupported value") => "FieldValueNotSupported",
             _ => "FieldValueInvalid",
         }
@@ -125,6 +135,13 @@ fn refused(title: &str, details: StatusDetails, wrong: &[(impl AsRef<str>, Strin
     let each = if let [one] = &each[..] { one.clone() } else { format!("[{}]", each.join(", ")) };
     let message = format!("{title} {:?} is invalid: {each}", details.name);
     failure(422, reason::INVALID, &message).with_details(details).boxed()
+}
+
+/// An object without a name; `given` is the name in the path, which only some messages contain.
+pub(crate) fn nameless(given: &str) -> Box<Status> {
+    bad_request(&format!(
+        "the name of the object ({given}based on URL) was undeterminable: name must be provided"
+    ))
 }
 
 /// An update without a version, for a kind that requires one. This message names the plural.
@@ -183,14 +200,7 @@ pub(crate) fn too_large(asked: u64, current: u64) -> Box<Status> {
         message: "Too large resource version".into(),
         field: String::new(),
     };
-    let details = StatusDetails {
-        name: String::new(),
-        group: String::new(),
-        kind: String::new(),
-        uid: String::new(),
-        causes: vec![cause],
-        retry_after_seconds: 1,
-    };
+    let details = StatusDetails { causes: vec![cause], retry_after_seconds: 1, ..nothing() };
     failure(504, reason::TIMEOUT, &format!("Timeout: {message}")).with_details(details).boxed()
 }
 

@@ -3,54 +3,8 @@
 use kube::core::Status;
 use serde_json::{Map, Value};
 
+use crate::state::kind::field_rules::{ListRule, strategic_list};
 use crate::state::status_error;
-
-/// The merge strategy of a list.
-enum List {
-    /// Items are objects, identified by this field.
-    Keyed(&'static str),
-    /// Items are strings; those of the patch are added.
-    Set,
-    /// The patch replaces the list.
-    Atomic,
-}
-
-/// Returns the merge strategy of a list, by its name and the name of its parent.
-fn list(parent: &str, field: &str) -> List {
-    let in_container = matches!(parent, "containers" | "initContainers" | "ephemeralContainers");
-    let key = match field {
-        "finalizers" if parent == "metadata" => return List::Set,
-        "podCIDRs" => return List::Set,
-        "ports" if in_container => "containerPort",
-        // Of a service; endpoints and network policies differ.
-        "ports" if parent == "spec" => "port",
-        "ownerReferences" | "reservedFor" => "uid",
-        "conditions" if parent == "status" => "type",
-        "addresses" if parent == "status" => "type",
-        "hostAliases" | "hostIPs" | "podIPs" => "ip",
-        "topologySpreadConstraints" => "topologyKey",
-        "volumeDevices" => "devicePath",
-        "volumeMounts" => "mountPath",
-        "allocatedResourcesStatus"
-        | "containers"
-        | "drivers"
-        | "env"
-        | "ephemeralContainers"
-        | "imagePullSecrets"
-        | "initContainers"
-        | "matchConditions"
-        | "resourceClaimStatuses"
-        | "schedulingGates"
-        | "variables"
-        | "volumes"
-        | "webhooks" => "name",
-        "resourceClaims" if parent == "spec" => "name",
-        // Of a service account.
-        "secrets" if parent.is_empty() => "name",
-        _ => return List::Atomic,
-    };
-    List::Keyed(key)
-}
 
 /// Returns the object with the patch merged into it.
 pub(crate) fn merge(object: &Value, patch: &Value) -> Result<Value, Box<Status>> {
@@ -116,10 +70,10 @@ fn merge_list(
     before: &[Value],
     patch: &[Value],
 ) -> Result<Vec<Value>, Box<Status>> {
-    let key = match list(parent, field) {
-        List::Atomic => return Ok(patch.to_vec()),
-        List::Set => return Ok(in_order(before, patch.to_vec(), |item| Some(item))),
-        List::Keyed(key) => key,
+    let key = match strategic_list(parent, field) {
+        ListRule::Atomic => return Ok(patch.to_vec()),
+        ListRule::Set => return Ok(in_order(before, patch.to_vec(), |item| Some(item))),
+        ListRule::Keyed(keys) => keys[0],
     };
     let (mut left, mut patched) = (before.to_vec(), Vec::new());
     for item in patch {

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::request::RecordedRequest;
 use crate::request_matcher::Verb;
+use crate::state::apply::{Managers, Writer};
 use crate::state::kind::Kind;
 use crate::state::{State, metadata, status_error, validation};
 
@@ -34,16 +35,18 @@ impl State {
         let creates = self.kind(kind_id).creates_on_update() && request.subresource.is_none();
         if creates && self.get(kind_id, request).is_err() {
             check_name(request.name.as_deref().unwrap_or_default(), &object)?;
-            return self.create(kind_id, request, object, now).map(Updated::Created);
+            return self.create(kind_id, request, object, None, now).map(Updated::Created);
         }
-        self.update(kind_id, request, object).map(Updated::Changed)
+        self.update(kind_id, request, object, None).map(Updated::Changed)
     }
 
+    /// Updates an object. `managers` are those of its fields, after an apply.
     pub(crate) fn update(
         &mut self,
         kind_id: usize,
         request: &RecordedRequest,
         mut object: Value,
+        managers: Option<Managers>,
     ) -> Result<Arc<Value>, Box<Status>> {
         self.set_namespace(kind_id, request, &mut object)?;
         let kind = self.kind(kind_id);
@@ -54,9 +57,11 @@ impl State {
         check_version(kind, request, &before, &object)?;
         validation::check_update(kind, &object)?;
 
+        let sent = metadata::take_managers(&mut object);
         let mut after = match request.subresource.as_deref() {
             Some(_) => {
                 let mut after = Value::clone(&before);
+                metadata::take_managers(&mut after);
                 copy(&mut after, "status", &object);
                 if let Some(kept) = kind.metadata_kept_by_status() {
                     copy(&mut after, "metadata", &object);
@@ -87,10 +92,16 @@ impl State {
         if kind.is_new_generation(&before, &after) {
             metadata::raise_generation(&mut after);
         }
+        let managers = managers
+            .unwrap_or_else(|| self.managers_after(kind, &request.version, &before, &after, sent.as_ref()));
         // A write that changes nothing has no effect: no version, no event.
-        if after == *before {
-            return Ok(before);
+        if managers.have_same_fields(&Managers::of(&before)) {
+            metadata::take_over(&mut after, "managedFields", &before);
+            if after == *before {
+                return Ok(before);
+            }
         }
+        metadata::set_managers(&mut after, &managers);
         let key = kind.key_of(&before);
         if metadata::is_terminating(&after)
             && !metadata::has_finalizers(&after)
@@ -104,7 +115,14 @@ impl State {
     }
 
     /// Writes an object unchanged, status included, without the rules for clients.
-    pub(crate) fn put(&mut self, kind_id: usize, mut object: Value, now: Timestamp) -> Arc<Value> {
+    pub(crate) fn put(&mut self, kind_id: usize, object: Value, now: Timestamp) -> Arc<Value> {
+        self.writer = Some(Writer::direct(self.kind(kind_id), now));
+        let object = self.put_unchecked(kind_id, object, now);
+        self.writer = None;
+        object
+    }
+
+    fn put_unchecked(&mut self, kind_id: usize, mut object: Value, now: Timestamp) -> Arc<Value> {
         let kind = self.kind(kind_id);
         let key = kind.key_of(&object);
         match self.objects(kind_id).get(&key).cloned() {
@@ -113,6 +131,10 @@ impl State {
                     metadata::take_over(&mut object, field, &before);
                 }
                 kind.store_types(&mut object);
+                if metadata::has_managers(&before) {
+                    let managers = self.managers_after(kind, &kind.resource.version, &before, &object, None);
+                    metadata::set_managers(&mut object, &managers);
+                }
                 if kind.is_new_generation(&before, &object) {
                     metadata::raise_generation(&mut object);
                 }
@@ -131,11 +153,9 @@ impl State {
     }
 }
 
-fn check_name(name: &str, object: &Value) -> Result<(), Box<Status>> {
+pub(crate) fn check_name(name: &str, object: &Value) -> Result<(), Box<Status>> {
     match metadata::text(object, "name") {
-        None => Err(status_error::bad_request(
-            "the name of the object (based on URL) was undeterminable: name must be provided",
-        )),
+        None => Err(status_error::nameless("")),
         Some(given) if given != name => Err(status_error::bad_request(&format!(
             "the name of the object ({given}) does not match the name on the URL ({name})"
         ))),

@@ -22,14 +22,18 @@ async fn raw(server: &ApiServer, path: &str, accept: &str, content: &str, body: 
     refused(server.client().request_text(request.body(body).unwrap()).await)
 }
 
+async fn apply_yaml(server: &ApiServer) -> Status {
+    let request = Request::patch("/api/v1/namespaces/default/configmaps/a?fieldManager=tests")
+        .header(header::CONTENT_TYPE, "application/apply-patch+yaml");
+    let body = b"apiVersion: v1\nkind: ConfigMap\n".to_vec();
+    refused(server.client().request_text(request.body(body).unwrap()).await)
+}
+
 /// The rows of the table, by their first column, with the responses to their requests.
 async fn answers(server: &ApiServer) -> Vec<(&'static str, Vec<Status>)> {
     let (maps, pods) = (config_maps(server), Api::<Pod>::default_namespaced(server.client()));
     let deployments = Api::<Deployment>::default_namespaced(server.client());
     let params = PatchParams::default();
-    let apply = Patch::Apply(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}));
-    let applied = maps.patch("a", &PatchParams::apply("tests").force(), &apply).await;
-    let created = maps.patch("none", &PatchParams::apply("tests"), &apply).await;
     let scale = Patch::Merge(json!({"spec": {"replicas": 2}}));
     let ordered = Patch::Strategic(json!({"spec": {"$setElementOrder/containers": [{"name": "a"}]}}));
     let retained =
@@ -53,7 +57,6 @@ async fn answers(server: &ApiServer) -> Vec<(&'static str, Vec<Status>)> {
     let definition: CustomResourceDefinition = from_value(definition).unwrap();
     let definitions = Api::<CustomResourceDefinition>::all(server.client());
     vec![
-        ("server-side apply", vec![refused(applied), refused(created)]),
         (
             "subresources other than `status`",
             vec![
@@ -98,6 +101,7 @@ async fn answers(server: &ApiServer) -> Vec<(&'static str, Vec<Status>)> {
                 post("application/yaml").await,
                 post("application/vnd.kubernetes.protobuf").await,
                 post("application/cbor").await,
+                apply_yaml(server).await,
             ],
         ),
         (

@@ -53,6 +53,12 @@ impl Definition {
         self
     }
 
+    /// Sets the schema of a field of the root.
+    pub(crate) fn property(mut self, name: &str, schema: Value) -> Self {
+        self.version()["schema"]["openAPIV3Schema"]["properties"][name] = schema;
+        self
+    }
+
     fn version(&mut self) -> &mut Value {
         &mut self.object["spec"]["versions"][0]
     }

@@ -1,0 +1,264 @@
+//! PURE. The managers of an object's fields: its `managedFields`, and the rules by which fields get and lose managers.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use serde_json::{Value, json};
+
+use crate::state::apply::comparison::Comparison;
+use crate::state::apply::field_set::FieldSet;
+use crate::state::apply::field_type::FieldType;
+use crate::state::apply::merge::{merge, remove, remove_nulls};
+
+/// The number of managers with the operation `Update` that an object keeps apart.
+const MAX_UPDATERS: usize = 10;
+
+/// Fields that have no managers.
+static UNMANAGED: LazyLock<FieldSet> = LazyLock::new(|| {
+    const METADATA: [&str; 8] = [
+        "creationTimestamp",
+        "generation",
+        "managedFields",
+        "name",
+        "namespace",
+        "resourceVersion",
+        "selfLink",
+        "uid",
+    ];
+    let of_metadata = METADATA.map(|name| ["metadata", name]);
+    let paths = of_metadata.iter().map(<[&str; 2]>::as_slice);
+    FieldSet::of_fields(&paths.chain([&["apiVersion"][..], &["kind"], &["metadata"]]).collect::<Vec<_>>())
+});
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Operation {
+    Apply,
+    Update,
+}
+
+/// The identity of a manager.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Manager {
+    pub(crate) name: String,
+    pub(crate) operation: Operation,
+    /// Empty for `Apply`: a manager applies in one version after the other.
+    pub(crate) api_version: String,
+    /// Empty for the object itself.
+    pub(crate) subresource: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Owned {
+    api_version: String,
+    time: Option<String>,
+    fields: FieldSet,
+}
+
+/// A write: who writes, in which version, and when.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Writer {
+    pub(crate) manager: Manager,
+    pub(crate) api_version: String,
+    pub(crate) time: String,
+}
+
+/// Fields that other managers have with other values.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Conflicts(pub(crate) Vec<(Manager, FieldSet)>);
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Managers(BTreeMap<Manager, Owned>);
+
+impl Managers {
+    /// Reads the managers of an object; there are none if an entry cannot be read.
+    pub(crate) fn of(object: &Value) -> Self {
+        Self::from_json(&object["metadata"]["managedFields"])
+    }
+
+    pub(crate) fn from_json(entries: &Value) -> Self {
+        let entries = entries.as_array().into_iter().flatten();
+        Self(entries.map(read).collect::<Option<_>>().unwrap_or_default())
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the value of `managedFields`.
+    pub(crate) fn to_json(&self) -> Value {
+        let mut entries: Vec<_> = self.0.iter().collect();
+        entries.sort_by(|(a, owned_a), (b, owned_b)| {
+            let order = |manager: &Manager, owned: &Owned| (manager.operation, owned.time.clone());
+            order(a, owned_a).cmp(&order(b, owned_b)).then(a.cmp(b))
+        });
+        entries.into_iter().map(|(manager, owned)| entry(manager, owned)).collect()
+    }
+
+    /// Returns whether the managers have the same fields, whenever they got them.
+    pub(crate) fn have_same_fields(&self, other: &Self) -> bool {
+        let fields = |managers: &Self| -> Vec<_> {
+            let all = managers.0.iter();
+            all.map(|(manager, owned)| (manager.clone(), owned.api_version.clone(), owned.fields.clone()))
+                .collect()
+        };
+        fields(self) == fields(other)
+    }
+
+    /// Records a write that is no apply: the writer gets the fields that it changes, all others lose them.
+    pub(crate) fn update(
+        &mut self,
+        writer: &Writer,
+        before: &Value,
+        after: &Value,
+        of: FieldType<'_>,
+        ignored: &FieldSet,
+    ) {
+        let changed = Comparison::of(before, after, of).without(ignored);
+        let written = changed.written();
+        self.release(&written.union(&changed.removed), None);
+        let written = written.difference(&UNMANAGED);
+        if written.is_empty() {
+            return;
+        }
+        let fields =
+            self.0.get(&writer.manager).map_or_else(|| written.clone(), |owned| owned.fields.union(&written));
+        self.set(writer, fields, Some(writer.time.clone()));
+        self.cap();
+    }
+
+    /// Applies a configuration, and returns the new object.
+    ///
+    /// # Errors
+    /// Returns the conflicts with other managers, unless `force` takes the fields from them.
+    pub(crate) fn apply(
+        &mut self,
+        writer: &Writer,
+        object: &Value,
+        config: &Value,
+        of: FieldType<'_>,
+        ignored: &FieldSet,
+        force: bool,
+    ) -> Result<Value, Conflicts> {
+        let merged = merge(object, config, of);
+        let last = self.0.get(&writer.manager).cloned();
+        let fields = FieldSet::of_object(config, of).without(ignored);
+        self.set(writer, fields, last.as_ref().and_then(|last| last.time.clone()));
+        let mut after = match last {
+            Some(last) => self.prune(&merged, &last.fields, of),
+            None => merged,
+        };
+        if of.is_built_in() {
+            remove_nulls(&mut after);
+        }
+        let changed = Comparison::of(object, &after, of).without(ignored);
+        let written = changed.written();
+        let others = self.0.iter().filter(|(manager, _)| **manager != writer.manager);
+        let conflicts = others.map(|(manager, owned)| (manager.clone(), owned.fields.intersection(&written)));
+        let conflicts: Vec<_> = conflicts.filter(|(_, fields)| !fields.is_empty()).collect();
+        if !force && !conflicts.is_empty() {
+            return Err(Conflicts(conflicts));
+        }
+        self.release(&written.union(&changed.removed), Some(&writer.manager));
+        if let Some(owned) = self.0.get_mut(&writer.manager) {
+            owned.fields = owned.fields.difference(&UNMANAGED);
+            if after != *object {
+                owned.time = Some(writer.time.clone());
+            }
+        }
+        self.0.retain(|_, owned| !owned.fields.is_empty());
+        Ok(after)
+    }
+
+    /// Returns the object without the fields that only the last configuration of this manager has set.
+    fn prune(&self, merged: &Value, last: &FieldSet, of: FieldType<'_>) -> Value {
+        let without = |fields: &FieldSet| remove(merged, fields, of);
+        let managed = self.0.values().fold(FieldSet::default(), |all, owned| all.union(&owned.fields));
+        let fields = |object: &Value| FieldSet::of_object(object, of).with_parents(of);
+        let last = last.with_parents(of);
+        let all = fields(merged);
+        let kept = fields(&without(&last)).union(&managed.with_parents(of));
+        let pruned = fields(&without(&all.difference(&kept)));
+        // Fields that this manager has never set stay, although nobody owns them.
+        without(&all.difference(&pruned).intersection(&last))
+    }
+
+    fn set(&mut self, writer: &Writer, fields: FieldSet, time: Option<String>) {
+        let owned = Owned { api_version: writer.api_version.clone(), time, fields };
+        self.0.insert(writer.manager.clone(), owned);
+    }
+
+    fn release(&mut self, fields: &FieldSet, except: Option<&Manager>) {
+        for (_, owned) in self.0.iter_mut().filter(|(manager, _)| Some(*manager) != except) {
+            owned.fields = owned.fields.difference(fields);
+        }
+        self.0.retain(|manager, owned| Some(manager) == except || !owned.fields.is_empty());
+    }
+
+    /// Merges the oldest entries of updates of each version, as the number of entries is limited.
+    fn cap(&mut self) {
+        let updaters = self.0.iter().filter(|(manager, _)| manager.operation == Operation::Update);
+        let mut updaters: Vec<_> =
+            updaters.map(|(manager, owned)| (owned.time.clone(), manager.clone())).collect();
+        updaters.sort();
+        let mut surplus = updaters.len().saturating_sub(MAX_UPDATERS);
+        let mut firsts: BTreeMap<String, Option<Manager>> = BTreeMap::new();
+        for (_, manager) in updaters {
+            if surplus == 0 {
+                return;
+            }
+            let version = manager.api_version.clone();
+            let bucket =
+                Manager { name: "ancient-changes".to_owned(), subresource: String::new(), ..manager.clone() };
+            let Some(first) = firsts.get_mut(&version) else {
+                firsts.insert(version, Some(manager));
+                continue;
+            };
+            let first = first.take().and_then(|first| self.0.remove(&first));
+            let Some(owned) = self.0.remove(&manager) else { continue };
+            let earlier = first.or_else(|| self.0.remove(&bucket));
+            let fields =
+                earlier.map_or_else(|| owned.fields.clone(), |earlier| owned.fields.union(&earlier.fields));
+            self.0.insert(bucket, Owned { fields, ..owned });
+            surplus -= 1;
+        }
+    }
+}
+
+fn read(entry: &Value) -> Option<(Manager, Owned)> {
+    let text = |field: &str| entry[field].as_str().unwrap_or_default().to_owned();
+    let operation = match entry["operation"].as_str()? {
+        "Apply" => Operation::Apply,
+        "Update" => Operation::Update,
+        _ => return None,
+    };
+    let api_version = text("apiVersion");
+    let manager = Manager {
+        name: text("manager"),
+        operation,
+        api_version: if operation == Operation::Update { api_version.clone() } else { String::new() },
+        subresource: text("subresource"),
+    };
+    let fields = entry.get("fieldsV1").map_or_else(|| Some(FieldSet::default()), FieldSet::from_json)?;
+    Some((manager, Owned { api_version, time: entry["time"].as_str().map(str::to_owned), fields }))
+}
+
+fn entry(manager: &Manager, owned: &Owned) -> Value {
+    let operation = match manager.operation {
+        Operation::Apply => "Apply",
+        Operation::Update => "Update",
+    };
+    let mut entry = json!({
+        "manager": manager.name,
+        "operation": operation,
+        "apiVersion": owned.api_version,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": owned.fields.to_json(),
+    });
+    if let Some(time) = &owned.time {
+        entry["time"] = time.clone().into();
+    }
+    if !manager.subresource.is_empty() {
+        entry["subresource"] = manager.subresource.clone().into();
+    }
+    entry
+}

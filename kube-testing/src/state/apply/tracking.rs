@@ -1,0 +1,150 @@
+//! PURE. The managers that writes other than apply give to fields.
+//!
+//! An object has `managedFields` from its first apply on. The managers of earlier writes are derived from the history at that time, so
+//! objects that are never applied cost nothing.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::request::RecordedRequest;
+use crate::request_matcher::Verb;
+use crate::state::apply::field_set::FieldSet;
+use crate::state::apply::field_type::FieldType;
+use crate::state::apply::managers::{Manager, Managers, Operation, Writer};
+use crate::state::kind::Kind;
+use crate::state::patch::APPLY;
+use crate::state::{State, metadata, seconds};
+
+/// The manager of fields whose writers are not in the history.
+const UNKNOWN_WRITER: &str = "before-first-apply";
+
+/// The manager of fields that the test has written with `ApiServer::put`.
+const DIRECT: &str = "flyball-kube-testing";
+
+impl Writer {
+    pub(crate) fn of(request: &RecordedRequest, operation: Operation, now: Timestamp) -> Self {
+        let name = request.query_param("fieldManager").unwrap_or_else(|| request.user_agent());
+        let name = if name.is_empty() { "unknown" } else { name };
+        Self::new(name, operation, &request.api_version(), request.subresource.as_deref(), now)
+    }
+
+    fn new(
+        name: &str,
+        operation: Operation,
+        api_version: &str,
+        subresource: Option<&str>,
+        now: Timestamp,
+    ) -> Self {
+        let manager = Manager {
+            name: name.to_owned(),
+            operation,
+            api_version: if operation == Operation::Update { api_version.to_owned() } else { String::new() },
+            subresource: subresource.unwrap_or_default().to_owned(),
+        };
+        Self { manager, api_version: api_version.to_owned(), time: seconds(now) }
+    }
+
+    /// Returns the writer of a request that is neither an apply nor a deletion.
+    pub(crate) fn of_update(request: &RecordedRequest, now: Timestamp) -> Option<Arc<Self>> {
+        let updates = matches!(request.verb, Verb::Create | Verb::Update | Verb::Patch)
+            && request.media_type() != APPLY;
+        updates.then(|| Arc::new(Self::of(request, Operation::Update, now)))
+    }
+
+    pub(crate) fn direct(kind: &Kind, now: Timestamp) -> Arc<Self> {
+        Arc::new(Self::new(DIRECT, Operation::Update, &kind.resource.api_version, None, now))
+    }
+}
+
+impl State {
+    /// Returns the managers of an object before an apply.
+    pub(crate) fn managers(
+        &self,
+        kind_id: usize,
+        live: &Value,
+        request: &RecordedRequest,
+        now: Timestamp,
+    ) -> Managers {
+        let managers = Managers::of(live);
+        if !managers.is_empty() {
+            return managers;
+        }
+        let kind = self.kind(kind_id);
+        let of = FieldType::of(kind, &request.version);
+        let unknown = Writer::new(UNKNOWN_WRITER, Operation::Update, &request.api_version(), None, now);
+        let all_unknown = |object: &Value| {
+            let mut managers = Managers::default();
+            managers.update(&unknown, &of.initial(object), object, of, &kind.reset_fields(false));
+            managers
+        };
+        let key = kind.key_of(live);
+        let changes: Vec<_> =
+            self.history.after(0).filter(|change| change.kind == kind_id && change.key == key).collect();
+        let created = changes.iter().rposition(|change| change.before.is_none());
+        let mut managers = match (created, changes.first().and_then(|change| change.before.as_ref())) {
+            (Some(_), _) => Managers::default(),
+            (None, Some(oldest)) => all_unknown(oldest),
+            (None, None) => return all_unknown(live),
+        };
+        for change in &changes[created.unwrap_or_default()..] {
+            let Some(after) = &change.after else { continue };
+            if metadata::has_managers(after) {
+                // They were cleared since then.
+                return all_unknown(live);
+            }
+            let Some(writer) = &change.writer else { continue };
+            let ignored = kind.reset_fields_of(writer);
+            match &change.before {
+                Some(before) => managers.update(writer, before, after, of, &ignored),
+                None => managers.update(writer, &of.initial(after), after, of, &ignored),
+            }
+        }
+        managers
+    }
+
+    /// Returns the managers of an object after a write other than apply; none for an object that was never applied.
+    ///
+    /// `sent` is the value of `managedFields` in the request, which can set and clear them, except in a write to a subresource.
+    pub(crate) fn managers_after(
+        &self,
+        kind: &Kind,
+        version: &str,
+        before: &Value,
+        after: &Value,
+        sent: Option<&Value>,
+    ) -> Managers {
+        let sent =
+            sent.filter(|_| self.writer.as_ref().is_none_or(|writer| writer.manager.subresource.is_empty()));
+        if sent.is_some_and(is_cleared) {
+            return Managers::default();
+        }
+        let sent = sent.map(Managers::from_json).filter(|managers| !managers.is_empty());
+        let mut managers = sent.unwrap_or_else(|| Managers::of(before));
+        if let Some(writer) = self.writer.as_ref().filter(|_| !managers.is_empty()) {
+            managers.update(
+                writer,
+                before,
+                after,
+                FieldType::of(kind, version),
+                &kind.reset_fields_of(writer),
+            );
+        }
+        managers
+    }
+}
+
+impl Kind {
+    fn reset_fields_of(&self, writer: &Writer) -> FieldSet {
+        match &*writer.manager.name {
+            DIRECT => FieldSet::default(),
+            _ => self.reset_fields(!writer.manager.subresource.is_empty()),
+        }
+    }
+}
+
+/// Clients clear the managers with a list of one empty entry; an empty list means that they are not sent.
+fn is_cleared(sent: &Value) -> bool {
+    matches!(sent.as_array().map(Vec::as_slice), Some([Value::Object(entry)]) if entry.is_empty())
+}

@@ -1,0 +1,542 @@
+//! Server-side apply, and the managers of fields.
+
+use serde_json::{Value, json};
+
+use crate::definitions::Definition;
+use crate::server::{Reply, Server, config_map, deployment, uid, version};
+
+const HERE: &str = "v1/configmaps/a";
+
+/// Applies as a manager; further parameters follow its name.
+async fn apply(on: &Server, path: &str, manager: &str, config: Value) -> Reply {
+    let path = format!("{path}?fieldManager={manager}");
+    on.ask_as("PATCH", &path, "application/apply-patch+yaml", "application/json", config).await
+}
+
+fn empty() -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}})
+}
+
+fn map(data: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data})
+}
+
+/// The managers of an object and their fields, without times, which pass at another rate on each server.
+fn managers(object: &Value) -> Vec<Value> {
+    let entries = object["metadata"]["managedFields"].as_array().into_iter().flatten();
+    let entry = |entry: &Value| {
+        assert_eq!(entry["fieldsType"], "FieldsV1");
+        json!([entry["manager"], entry["operation"], entry.get("subresource"), entry["fieldsV1"]])
+    };
+    let mut entries: Vec<_> = entries.map(entry).collect();
+    entries.sort_by_key(Value::to_string);
+    entries
+}
+
+#[track_caller]
+fn is_conflict(reply: &Reply, manager: &str, fields: &[&str]) {
+    let message = match fields {
+        [field] => format!("Apply failed with 1 conflict: conflict with {manager}: {field}"),
+        _ => {
+            let fields: Vec<_> = fields.iter().map(|field| format!("\n- {field}")).collect();
+            format!(
+                "Apply failed with {} conflicts: conflicts with {manager}:{}",
+                fields.len(),
+                fields.concat()
+            )
+        }
+    };
+    reply.is_error(409, "Conflict", &message);
+    let causes: Vec<_> = fields.iter().map(|field| (*field, "FieldManagerConflict")).collect();
+    reply.has_causes(&causes);
+    assert_eq!(reply.body["details"]["causes"][0]["message"], format!("conflict with {manager}"));
+}
+
+/// And is not written if it changes nothing.
+pub async fn an_apply_creates_an_object_or_merges_into_it(on: &Server) {
+    let mut config = map(json!({"x": "1"}));
+    config["metadata"]["labels"] = json!({"l": "1"});
+    let made = apply(on, HERE, "one", config.clone()).await.ok();
+    assert_eq!((&made["data"], &made["metadata"]["labels"]), (&json!({"x": "1"}), &json!({"l": "1"})));
+    let fields = json!({"f:data": {"f:x": {}}, "f:metadata": {"f:labels": {"f:l": {}}}});
+    assert_eq!(managers(&made), [json!(["one", "Apply", null, fields])]);
+    assert_eq!(on.get(HERE).await.ok(), made);
+    let again = apply(on, HERE, "one", config).await.ok();
+    assert_eq!(again, made);
+
+    let merged = apply(on, HERE, "two", map(json!({"y": "2"}))).await.ok();
+    assert_eq!(merged["data"], json!({"x": "1", "y": "2"}));
+    assert_eq!((uid(&merged), version(&merged) == version(&made)), (uid(&made), false));
+    let second = json!(["two", "Apply", null, {"f:data": {"f:y": {}}}]);
+    assert_eq!(managers(&merged), [json!(["one", "Apply", null, fields]), second]);
+    assert_eq!(on.watch("v1/configmaps?fieldSelector=metadata.name=a").await, ["ADDED a"]);
+}
+
+/// Unless it forces them.
+pub async fn an_apply_conflicts_with_other_managers(on: &Server) {
+    let mut config = map(json!({"x": "1"}));
+    config["metadata"]["labels"] = json!({"l": "1"});
+    let made = apply(on, HERE, "one", config.clone()).await.ok();
+    is_conflict(&apply(on, HERE, "two", map(json!({"x": "2"}))).await, "\"one\"", &[".data.x"]);
+    config["data"]["x"] = json!("2");
+    config["metadata"]["labels"]["l"] = json!("2");
+    let refused = apply(on, HERE, "two", config.clone()).await;
+    is_conflict(&refused, "\"one\"", &[".data.x", ".metadata.labels.l"]);
+    assert_eq!(on.get(HERE).await.ok(), made);
+
+    let forced = apply(on, HERE, "two&force=true", map(json!({"x": "2"}))).await.ok();
+    assert_eq!(forced["data"]["x"], "2");
+    let labels = json!(["one", "Apply", null, {"f:metadata": {"f:labels": {"f:l": {}}}}]);
+    assert_eq!(managers(&forced), [labels, json!(["two", "Apply", null, {"f:data": {"f:x": {}}}])]);
+}
+
+/// Without force, and each keeps it from being removed.
+pub async fn managers_share_a_field_with_one_value(on: &Server) {
+    apply(on, HERE, "one", map(json!({"x": "1", "y": "1"}))).await.ok();
+    let shared = apply(on, HERE, "two", map(json!({"x": "1"}))).await.ok();
+    let fields = json!({"f:data": {"f:x": {}}});
+    let both = json!({"f:data": {"f:x": {}, "f:y": {}}});
+    assert_eq!(
+        managers(&shared),
+        [json!(["one", "Apply", null, both]), json!(["two", "Apply", null, fields])]
+    );
+    // It changes no value, so the entry has no time yet.
+    let entries = shared["metadata"]["managedFields"].as_array().unwrap();
+    let times: Vec<_> =
+        entries.iter().map(|entry| (&entry["manager"], entry.get("time").is_some())).collect();
+    assert_eq!(times, [(&json!("two"), false), (&json!("one"), true)]);
+
+    let dropped = apply(on, HERE, "one", empty()).await.ok();
+    assert_eq!(dropped["data"], json!({"x": "1"}));
+    let refused = apply(on, HERE, "one", map(json!({"x": "2"}))).await;
+    is_conflict(&refused, "\"two\"", &[".data.x"]);
+    let dropped = apply(on, HERE, "two", empty()).await.ok();
+    assert_eq!(dropped["data"].get("x"), None);
+}
+
+/// If nobody else has it.
+pub async fn a_field_that_is_no_longer_applied_is_removed(on: &Server) {
+    let mut config = map(json!({"x": "1", "y": "1"}));
+    config["metadata"]["annotations"] = json!({"n": "1"});
+    config["metadata"]["finalizers"] = json!(["flyball.test/a"]);
+    apply(on, HERE, "one", config).await.ok();
+    on.merge(&format!("{HERE}?fieldManager=merging"), json!({"data": {"z": "1"}})).await.ok();
+    let left = apply(on, HERE, "one", map(json!({"x": "1"}))).await.ok();
+    assert_eq!(left["data"], json!({"x": "1", "z": "1"}));
+    let metadata = &left["metadata"];
+    assert_eq!((metadata.get("annotations"), metadata.get("finalizers")), (None, None));
+    let left = apply(on, HERE, "one", json!({"apiVersion": "v1", "kind": "ConfigMap"})).await.ok();
+    assert_eq!(left["data"], json!({"z": "1"}));
+    assert_eq!(managers(&left), [json!(["merging", "Update", null, {"f:data": {"f:z": {}}}])]);
+}
+
+/// Creates, updates and patches, also before the first apply.
+pub async fn other_writes_have_managers(on: &Server) {
+    on.create("v1/configmaps?fieldManager=creator", config_map("a", "1")).await;
+    on.merge(&format!("{HERE}?fieldManager=merging"), json!({"data": {"m": "1", "n": "1"}})).await.ok();
+    let json_patch = json!([{"op": "replace", "path": "/data/n", "value": "2"}]);
+    let json_type = "application/json-patch+json";
+    on.ask_as("PATCH", &format!("{HERE}?fieldManager=editor"), json_type, "application/json", json_patch)
+        .await
+        .ok();
+    let other = map(json!({"value": "2", "m": "2", "n": "3"}));
+    let refused = apply(on, HERE, "one", other.clone()).await;
+    let message = "Apply failed with 3 conflicts: conflicts with \"creator\" using v1:\n- .data.value\n\
+                   conflicts with \"editor\" using v1:\n- .data.n\nconflicts with \"merging\" using v1:\n- .data.m";
+    refused.is_error(409, "Conflict", message);
+    // A manager that applies is another than one of the same name that updates.
+    let refused = apply(on, HERE, "creator", map(json!({"value": "2"}))).await;
+    is_conflict(&refused, "\"creator\" using v1", &[".data.value"]);
+
+    let applied = apply(on, HERE, "one", map(json!({"value": "1"}))).await.ok();
+    let fields = |fields: Value| json!({"f:data": fields});
+    let expected = [
+        json!(["creator", "Update", null, fields(json!({".": {}, "f:value": {}}))]),
+        json!(["editor", "Update", null, fields(json!({"f:n": {}}))]),
+        json!(["merging", "Update", null, fields(json!({"f:m": {}}))]),
+        json!(["one", "Apply", null, fields(json!({"f:value": {}}))]),
+    ];
+    assert_eq!(managers(&applied), expected);
+    let mut put = applied.clone();
+    put["data"] = json!({"value": "5", "m": "1"});
+    let put = on.ask("PUT", &format!("{HERE}?fieldManager=putter"), put).await.ok();
+    let expected = [
+        json!(["creator", "Update", null, fields(json!({}))]),
+        json!(["merging", "Update", null, fields(json!({"f:m": {}}))]),
+        json!(["putter", "Update", null, fields(json!({"f:value": {}}))]),
+    ];
+    assert_eq!(managers(&put), expected);
+    is_conflict(
+        &apply(on, HERE, "one", map(json!({"value": "1"}))).await,
+        "\"putter\" using v1",
+        &[".data.value"],
+    );
+    let forced = apply(on, HERE, "one&force=true", map(json!({"value": "1"}))).await.ok();
+    assert_eq!(forced["data"], json!({"value": "1", "m": "1"}));
+    // An update that changes nothing takes nothing.
+    let same = on.merge(&format!("{HERE}?fieldManager=idle"), json!({"data": {"value": "1"}})).await.ok();
+    assert_eq!(same, forced);
+}
+
+/// Or sets them: with one empty entry, the managers of all fields are forgotten.
+pub async fn a_client_clears_managers(on: &Server) {
+    let made = apply(on, HERE, "one", map(json!({"x": "1"}))).await.ok();
+    let without = json!({"metadata": {"managedFields": null}, "data": {"y": "1"}});
+    let kept = on.merge(&format!("{HERE}?fieldManager=two"), without).await.ok();
+    let two = json!(["two", "Update", null, {"f:data": {"f:y": {}}}]);
+    assert_eq!(managers(&kept), [managers(&made)[0].clone(), two]);
+    let own = json!([{"manager": "own", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:data": {"f:x": {}}}}]);
+    let set = on.merge(HERE, json!({"metadata": {"managedFields": own}})).await.ok();
+    assert_eq!(managers(&set), [json!(["own", "Update", null, {"f:data": {"f:x": {}}}])]);
+    let cleared = on.merge(HERE, json!({"metadata": {"managedFields": [{}]}})).await.ok();
+    assert_eq!(cleared["metadata"].get("managedFields"), None);
+    let refused = apply(on, HERE, "one", map(json!({"x": "2"}))).await;
+    is_conflict(&refused, "\"before-first-apply\" using v1", &[".data.x"]);
+}
+
+/// Those with keys and sets; others are replaced.
+pub async fn an_apply_merges_lists_by_their_keys(on: &Server) {
+    let here = "apps/v1/deployments/web";
+    let config = |spec: Value| json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {"template": {"spec": spec}}});
+    let mut whole = deployment("web", 1);
+    let main = &mut whole["spec"]["template"]["spec"]["containers"][0];
+    main["args"] = json!(["x"]);
+    main["env"] = json!([{"name": "A", "value": "1"}]);
+    main["ports"] = json!([{"containerPort": 80}]);
+    whole["spec"]["template"]["spec"]["nodeSelector"] = json!({"x": "y"});
+    let made = apply(on, here, "one", whole.clone()).await.ok();
+    let main = json!({
+        ".": {}, "f:name": {}, "f:image": {}, "f:args": {},
+        "f:env": {"k:{\"name\":\"A\"}": {".": {}, "f:name": {}, "f:value": {}}},
+        "f:ports": {"k:{\"containerPort\":80,\"protocol\":\"TCP\"}": {".": {}, "f:containerPort": {}}},
+    });
+    let template = json!({
+        "f:metadata": {"f:labels": {"f:app": {}}},
+        "f:spec": {"f:containers": {"k:{\"name\":\"main\"}": main}, "f:nodeSelector": {}},
+    });
+    let fields = json!({"f:spec": {"f:replicas": {}, "f:selector": {}, "f:template": template}});
+    assert_eq!(managers(&made), [json!(["one", "Apply", null, fields])]);
+
+    let other = json!({"nodeSelector": {"z": "z"}, "containers": [{
+        "name": "main", "image": "other", "args": ["y"], "env": [{"name": "A", "value": "2"}],
+        "ports": [{"containerPort": 80, "protocol": "TCP"}],
+    }]});
+    let refused = apply(on, here, "two", config(other)).await;
+    let main = ".spec.template.spec.containers[name=\"main\"]";
+    let fields = [
+        ".spec.template.spec.nodeSelector",
+        &format!("{main}.args"),
+        &format!("{main}.image"),
+        &format!("{main}.env[name=\"A\"].value"),
+    ];
+    is_conflict(&refused, "\"one\"", &fields);
+
+    let side = json!({"containers": [
+        {"name": "side", "image": "image"},
+        {"name": "main", "env": [{"name": "B", "value": "2"}], "ports": [{"containerPort": 80, "protocol": "UDP"}]},
+    ]});
+    let merged = apply(on, here, "two", config(side)).await.ok();
+    let spec = |object: &Value| object["spec"]["template"]["spec"].clone();
+    let names = |list: &Value| -> Vec<Value> {
+        list.as_array().unwrap().iter().map(|item| item["name"].clone()).collect()
+    };
+    assert_eq!(names(&spec(&merged)["containers"]), ["side", "main"]);
+    let main = &spec(&merged)["containers"][1];
+    assert_eq!(
+        (&main["image"], &main["args"], names(&main["env"])),
+        (&json!("image"), &json!(["x"]), vec![json!("A"), json!("B")])
+    );
+    assert_eq!(main["ports"].as_array().unwrap().len(), 2);
+    // What only the second manager has applied is removed with its configuration.
+    let fewer = config(json!({"containers": [{"name": "main", "env": [{"name": "C", "value": "3"}]}]}));
+    let merged = apply(on, here, "two", fewer).await.ok();
+    assert_eq!(names(&spec(&merged)["containers"]), ["main"]);
+    let main = &spec(&merged)["containers"][0];
+    assert_eq!(
+        (names(&main["env"]), main["ports"].as_array().unwrap().len()),
+        (vec![json!("A"), json!("C")], 1)
+    );
+    whole["spec"]["template"]["spec"]["containers"][0].as_object_mut().unwrap().remove("args");
+    let merged = apply(on, here, "one", whole).await.ok();
+    let main = &spec(&merged)["containers"][0];
+    assert_eq!((main.get("args"), names(&main["env"])), (None, vec![json!("A"), json!("C")]));
+}
+
+/// Finalizers are a set, owners have the key `uid`, and service ports have two keys.
+pub async fn metadata_and_services_have_lists_with_keys(on: &Server) {
+    let finalizers = |list: Value| {
+        let mut config = empty();
+        config["metadata"]["finalizers"] = list;
+        config
+    };
+    apply(on, HERE, "one", finalizers(json!(["flyball.test/b", "flyball.test/a"]))).await.ok();
+    let both = apply(on, HERE, "two", finalizers(json!(["flyball.test/c", "flyball.test/a"]))).await.ok();
+    assert_eq!(both["metadata"]["finalizers"], json!(["flyball.test/b", "flyball.test/c", "flyball.test/a"]));
+    let left = apply(on, HERE, "one", empty()).await.ok();
+    assert_eq!(left["metadata"]["finalizers"], json!(["flyball.test/c", "flyball.test/a"]));
+    let owner = |name: &str, uid: &str| json!({"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid});
+    let owned = |owners: Value| {
+        let mut config = empty();
+        config["metadata"]["ownerReferences"] = owners;
+        config
+    };
+    // The garbage collector of a real server does not run for this script, and pods have no kind here that could be looked up.
+    let none = owner("x", "00000000-0000-4000-8000-00000000000a");
+    let first = apply(on, HERE, "one", owned(json!([none]))).await.ok();
+    let fields = json!({"f:metadata": {"f:ownerReferences": {"k:{\"uid\":\"00000000-0000-4000-8000-00000000000a\"}": {}}}});
+    assert!(managers(&first).contains(&json!(["one", "Apply", null, fields])), "{:?}", managers(&first));
+
+    let service = |ports: Value| json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"selector": {"a": "b"}, "ports": ports}});
+    let here = "v1/services/s";
+    apply(on, here, "one", service(json!([{"name": "a", "port": 80}]))).await.ok();
+    let both =
+        apply(on, here, "two", service(json!([{"name": "b", "port": 80, "protocol": "UDP"}]))).await.ok();
+    assert_eq!(both["spec"]["ports"].as_array().unwrap().len(), 2);
+    let mut other = service(json!([{"name": "c", "port": 80, "protocol": "TCP"}]));
+    other["spec"]["selector"] = json!({"c": "d"});
+    let refused = apply(on, here, "three", other).await;
+    assert_eq!(refused.code, 409, "{refused:?}");
+    let field = ".spec.ports[port=80,protocol=\"TCP\"].name";
+    let causes = refused.body["details"]["causes"].as_array().unwrap();
+    assert_eq!(causes.iter().filter(|cause| cause["field"] == ".spec.selector").count(), 2);
+    assert_eq!(causes.iter().filter(|cause| cause["field"] == field).count(), 1);
+    on.merge(HERE, json!({"metadata": {"finalizers": null}})).await.ok();
+}
+
+/// With managers of their own; the object itself ignores the status, and the status the rest.
+pub async fn a_status_is_applied_apart(on: &Server) {
+    let sites = Definition::new(on, "Site").property("status", conditions()).create(on).await;
+    let here = format!("{}/s", sites.path());
+    let status = format!("{here}/status");
+    let config = |status: Value| {
+        let mut config = sites.object("s", json!({"color": "ignored"}));
+        config["status"] = status;
+        config
+    };
+    let condition = |name: &str, status: &str| json!({"conditions": [{"type": name, "status": status}]});
+    assert_eq!(apply(on, &status, "one", config(json!({}))).await.code, 404);
+    let mut both = sites.object("s", json!({"color": "red"}));
+    both["status"] = condition("A", "True");
+    let made = apply(on, &here, "one", both).await.ok();
+    assert_eq!((&made["spec"]["color"], made.get("status")), (&json!("red"), None));
+    let spec = json!(["one", "Apply", null, {"f:spec": {"f:color": {}}}]);
+    assert_eq!(managers(&made), std::slice::from_ref(&spec));
+
+    apply(on, &status, "one", config(condition("A", "True"))).await.ok();
+    let told = apply(on, &status, "two", config(condition("B", "True"))).await.ok();
+    assert_eq!(told["spec"]["color"], "red");
+    assert_eq!(told["metadata"]["generation"], 1);
+    assert_eq!(told["status"]["conditions"].as_array().unwrap().len(), 2);
+    let fields = |name: &str| {
+        let key = format!("k:{{\"type\":\"{name}\"}}");
+        json!({"f:status": {"f:conditions": {key: {".": {}, "f:status": {}, "f:type": {}}}}})
+    };
+    let expected = [
+        json!(["one", "Apply", "status", fields("A")]),
+        spec,
+        json!(["two", "Apply", "status", fields("B")]),
+    ];
+    assert_eq!(managers(&told), expected);
+    let refused = apply(on, &status, "one", config(condition("B", "False"))).await;
+    is_conflict(&refused, "\"two\" with subresource \"status\"", &[".status.conditions[type=\"B\"].status"]);
+    let merged = on
+        .merge(&format!("{status}?fieldManager=merging"), json!({"status": condition("C", "True")}))
+        .await
+        .ok();
+    let update = json!(["merging", "Update", "status", fields("C")]);
+    assert!(managers(&merged).contains(&update), "{:?}", managers(&merged));
+
+    let web = deployment("web", 1);
+    apply(on, "apps/v1/deployments/web", "one", web.clone()).await.ok();
+    let mut replicas = web;
+    replicas["status"] = json!({"replicas": 3});
+    replicas["spec"]["replicas"] = json!(9);
+    let told = apply(on, "apps/v1/deployments/web/status", "two", replicas).await.ok();
+    assert_eq!((&told["spec"]["replicas"], &told["status"]["replicas"]), (&json!(1), &json!(3)));
+    let entry = json!(["two", "Apply", "status", {"f:status": {"f:replicas": {}}}]);
+    assert!(managers(&told).contains(&entry), "{:?}", managers(&told));
+}
+
+fn conditions() -> Value {
+    let condition = json!({"type": "object", "required": ["type"], "properties": {
+        "type": {"type": "string"}, "status": {"type": "string"},
+    }});
+    json!({"type": "object", "properties": {"conditions": {
+        "type": "array", "items": condition, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"],
+    }}})
+}
+
+/// The schema tells which lists have keys, and which maps are replaced as a whole.
+pub async fn custom_resources_merge_by_their_schema(on: &Server) {
+    let text = json!({"type": "string"});
+    let port = json!({"type": "object", "required": ["port"], "properties": {
+        "port": {"type": "integer"}, "protocol": {"type": "string", "default": "TCP"}, "name": text,
+    }});
+    let spec = json!({"type": "object", "properties": {
+        "color": text,
+        "deep": {"type": "object", "properties": {"er": {"type": "object", "properties": {"x": text}}}},
+        "entries": {"type": "object", "additionalProperties": {"type": "object", "properties": {"a": text, "b": text}}},
+        "plain": {"type": "array", "items": text},
+        "ports": {"type": "array", "items": port, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["port", "protocol"]},
+        "reference": {"type": "object", "x-kubernetes-map-type": "atomic", "properties": {"kind": text, "name": text}},
+        "tags": {"type": "array", "items": text, "x-kubernetes-list-type": "set"},
+    }});
+    let sites = Definition::new(on, "Site").property("spec", spec).create(on).await;
+    let here = format!("{}/s", sites.path());
+    let config = |spec: Value| sites.object("s", spec);
+    let all = json!({
+        "color": "red", "deep": {"er": {"x": "1"}}, "entries": {"k": {"a": "1"}}, "plain": ["1"],
+        "ports": [{"port": 1, "protocol": "TCP", "name": "n"}], "reference": {"name": "r"}, "tags": ["x", "y"],
+    });
+    let made = apply(on, &here, "one", config(all)).await.ok();
+    let fields = json!({"f:spec": {
+        "f:color": {}, "f:deep": {"f:er": {"f:x": {}}}, "f:entries": {"f:k": {".": {}, "f:a": {}}}, "f:plain": {},
+        "f:ports": {"k:{\"port\":1,\"protocol\":\"TCP\"}": {".": {}, "f:name": {}, "f:port": {}, "f:protocol": {}}},
+        "f:reference": {}, "f:tags": {"v:\"x\"": {}, "v:\"y\"": {}},
+    }});
+    assert_eq!(managers(&made), [json!(["one", "Apply", null, fields])]);
+
+    let other = json!({
+        "color": "red", "entries": {"k": {"a": "2", "b": "2"}}, "plain": ["1", "2"], "ports": [{"port": 1, "name": "m"}],
+        "reference": {"name": "r", "kind": "k"}, "tags": ["x", "z"],
+    });
+    let refused = apply(on, &here, "two", config(other)).await;
+    let fields =
+        [".spec.plain", ".spec.reference", ".spec.entries.k.a", ".spec.ports[port=1,protocol=\"TCP\"].name"];
+    is_conflict(&refused, "\"one\"", &fields);
+    let more =
+        json!({"entries": {"k": {"b": "2"}}, "ports": [{"port": 1, "protocol": "UDP"}], "tags": ["z", "x"]});
+    let merged = apply(on, &here, "two", config(more)).await.ok();
+    let spec = &merged["spec"];
+    assert_eq!(
+        (&spec["tags"], &spec["entries"]),
+        (&json!(["z", "x", "y"]), &json!({"k": {"a": "1", "b": "2"}}))
+    );
+    let left = apply(on, &here, "one", config(json!({"color": "red"}))).await.ok();
+    let expected = json!({
+        "color": "red", "entries": {"k": {"b": "2"}}, "ports": [{"port": 1, "protocol": "UDP"}], "tags": ["z", "x"],
+    });
+    assert_eq!(left["spec"], expected);
+
+    let unknown = apply(on, &here, "one", config(json!({"colour": "red"}))).await;
+    let type_of = format!("{}, Kind=Site", sites.object("s", json!({}))["apiVersion"].as_str().unwrap());
+    let failed = |why: &str| format!("failed to create typed patch object (/s; {type_of}): {why}");
+    assert_eq!(
+        (unknown.code, unknown.body["message"].as_str().unwrap()),
+        (500, &*failed(".spec.colour: field not declared in schema"))
+    );
+    let twice =
+        apply(on, &here, "one", config(json!({"ports": [{"port": 1}, {"port": 1}], "tags": ["a", "a"]})))
+            .await;
+    let why = "errors:\n  .spec.ports: duplicate entries for key [port=1,protocol=\"TCP\"]\n  \
+               .spec.tags: duplicate entries for key [=\"a\"]";
+    assert_eq!((twice.code, twice.body["message"].as_str().unwrap()), (500, &*failed(why)));
+}
+
+/// Their objects are merged, and their lists are replaced.
+pub async fn custom_resources_without_a_schema_have_atomic_lists(on: &Server) {
+    let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let sites = Definition::new(on, "Site").property("spec", open).create(on).await;
+    let here = format!("{}/s", sites.path());
+    let config = |spec: Value| sites.object("s", spec);
+    let made = apply(on, &here, "one", config(json!({"a": {"b": 1}, "list": [{"name": "x"}]}))).await.ok();
+    let fields = json!({"f:spec": {"f:a": {".": {}, "f:b": {}}, "f:list": {}}});
+    assert_eq!(managers(&made), [json!(["one", "Apply", null, fields])]);
+    let merged = apply(on, &here, "two", config(json!({"a": {"c": 2}}))).await.ok();
+    assert_eq!(merged["spec"]["a"], json!({"b": 1, "c": 2}));
+    let refused = apply(on, &here, "two", config(json!({"list": [{"name": "y"}]}))).await;
+    is_conflict(&refused, "\"one\"", &[".spec.list"]);
+    on.create(&format!("{}?fieldManager=creator", sites.path()), sites.object("t", json!({"a": {"b": 1}})))
+        .await;
+    let there = format!("{}/t", sites.path());
+    let applied = apply(on, &there, "one", sites.object("t", json!({"a": {"b": 1}}))).await.ok();
+    let fields = json!({"f:spec": {".": {}, "f:a": {".": {}, "f:b": {}}}});
+    assert_eq!(managers(&applied)[0], json!(["creator", "Update", null, fields]));
+    let left = apply(on, &here, "one", config(json!({"a": {}}))).await.ok();
+    assert_eq!(left["spec"], json!({"a": {"c": 2}}));
+    let left = apply(on, &here, "two", config(json!({}))).await.ok();
+    assert_eq!(left["spec"]["a"], Value::Null);
+}
+
+/// Before anything is merged.
+pub async fn configurations_are_checked(on: &Server) {
+    let refused = apply(on, HERE, "one", json!({"metadata": {"name": "a"}})).await;
+    refused.is_error(400, "BadRequest", "invalid object type: /, Kind=");
+    let mut other = empty();
+    other["apiVersion"] = json!("v2");
+    apply(on, HERE, "one", other).await.is_error(
+        400,
+        "BadRequest",
+        "invalid object type: /v2, Kind=ConfigMap",
+    );
+    let refused = apply(on, "v1/configmaps/b", "one", empty()).await;
+    refused.is_error(400, "BadRequest", "the name of the object (a) does not match the name on the URL (b)");
+    let nameless = json!({"apiVersion": "v1", "kind": "ConfigMap"});
+    let refused = apply(on, HERE, "one", nameless).await;
+    let why = "the name of the object (a based on URL) was undeterminable: name must be provided";
+    refused.is_error(400, "BadRequest", why);
+    for managed in [json!([]), json!([{"manager": "one"}])] {
+        let mut config = empty();
+        config["metadata"]["managedFields"] = managed;
+        let refused = apply(on, HERE, "one", config).await;
+        refused.is_error(400, "BadRequest", "metadata.managedFields must be nil");
+    }
+    let long = "x".repeat(129);
+    let refused = apply(on, HERE, &long, empty()).await;
+    let why = "fieldManager: Too long: may not be more than 128 bytes";
+    refused.is_error(422, "Invalid", &format!("PatchOptions.meta.k8s.io \"\" is invalid: {why}"));
+    refused.has_causes(&[("fieldManager", "FieldValueTooLong")]);
+    assert_eq!(on.get(HERE).await.code, 404);
+}
+
+/// The version and the uid, if the configuration has them.
+pub async fn an_apply_has_preconditions(on: &Server) {
+    let with = |field: &str, value: &str| {
+        let mut config = map(json!({"x": "2"}));
+        config["metadata"][field] = json!(value);
+        config
+    };
+    let refused = apply(on, HERE, "one", with("uid", "other")).await;
+    let why = "uid mismatch: the provided object specified uid other, and no existing object was found";
+    refused.is_error(409, "Conflict", &format!("Operation cannot be fulfilled on configmaps \"a\": {why}"));
+    let made = apply(on, HERE, "one", map(json!({"x": "1"}))).await.ok();
+    on.merge(HERE, json!({"data": {"y": "1"}})).await.ok();
+    let stale = apply(on, HERE, "one", with("resourceVersion", version(&made))).await;
+    let why = "the object has been modified; please apply your changes to the latest version and try again";
+    stale.is_error(409, "Conflict", &format!("Operation cannot be fulfilled on configmaps \"a\": {why}"));
+    let refused = apply(on, HERE, "one", with("uid", "other")).await;
+    let why = "ConfigMap \"a\" is invalid: metadata.uid: Invalid value: \"other\": field is immutable";
+    refused.is_error(422, "Invalid", why);
+    let now = on.get(HERE).await.ok();
+    let told = apply(on, HERE, "one", with("resourceVersion", version(&now))).await.ok();
+    assert_eq!(told["data"]["x"], "2");
+    let told = apply(on, HERE, "one", with("uid", uid(&now))).await.ok();
+    assert_eq!(told["data"]["x"], "2");
+}
+
+/// Also of one that would create the object.
+pub async fn a_dry_run_of_an_apply_stores_nothing(on: &Server) {
+    let made = apply(on, HERE, "one&dryRun=All", map(json!({"x": "1"}))).await.ok();
+    assert_eq!((&made["data"]["x"], managers(&made).len()), (&json!("1"), 1));
+    assert_eq!(on.get(HERE).await.code, 404);
+    let made = apply(on, HERE, "one", map(json!({"x": "1"}))).await.ok();
+    let told = apply(on, HERE, "two&dryRun=All", map(json!({"y": "1"}))).await.ok();
+    assert_eq!((&told["data"], managers(&told).len()), (&json!({"x": "1", "y": "1"}), 2));
+    assert_eq!(apply(on, HERE, "two&dryRun=All", map(json!({"x": "2"}))).await.code, 409);
+    assert_eq!(on.get(HERE).await.ok(), made);
+}
+
+/// The oldest managers of updates are merged when there are more than ten.
+pub async fn managers_of_updates_are_limited(on: &Server) {
+    apply(on, HERE, "one", map(json!({"x": "1"}))).await.ok();
+    for number in 10..22 {
+        let patch = json!({"data": {format!("n{number}"): "1"}});
+        on.merge(&format!("{HERE}?fieldManager=m{number}"), patch).await.ok();
+    }
+    let object = on.get(HERE).await.ok();
+    let names: Vec<_> = managers(&object).iter().map(|entry| entry[0].as_str().unwrap().to_owned()).collect();
+    assert_eq!((names.len(), &*names[0]), (11, "ancient-changes"), "{names:?}");
+    let ancient = json!({"f:data": {"f:n10": {}, "f:n11": {}, "f:n12": {}}});
+    assert_eq!(managers(&object)[0][3], ancient);
+}
