@@ -54,6 +54,7 @@ pub(crate) struct State {
     /// The manager of the fields that the current request writes; `None` for an apply, which sets the managers itself, for deletions and
     /// for the controllers of the server.
     writer: Option<Arc<Writer>>,
+    last_writer: Option<Arc<Writer>>,
     pub(crate) owners: Owners,
     /// Definitions of custom resources whose kinds have to be registered, changed or removed.
     definitions: BTreeSet<String>,
@@ -106,6 +107,8 @@ impl State {
                 kind.versions.push(version);
             }
         }
+        // A registration has no schemas, unlike a definition.
+        kind.schemas.append(&mut known.schemas);
         *known = kind;
     }
 

@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 
 use crate::request::{RecordedRequest, Representation};
 use crate::request_matcher::Verb;
-use crate::state::apply::Writer;
 use crate::state::delete::Deleted;
 use crate::state::kind::Kind;
 use crate::state::list::Page;
@@ -41,7 +40,7 @@ impl Answer {
 
 impl State {
     pub(crate) fn answer(&mut self, request: &RecordedRequest, body: &[u8], now: Timestamp) -> Answer {
-        self.writer = Writer::of_update(request, now);
+        self.begin_write(request, now);
         let answer = self.try_answer(request, body, now);
         self.writer = None;
         self.dry = false;

@@ -4,6 +4,8 @@ mod comparison;
 mod conflict;
 mod field_set;
 mod field_type;
+#[cfg(test)]
+mod laws;
 mod managers;
 mod merge;
 mod tracking;

@@ -1,5 +1,6 @@
 //! Tests of the API server in memory through kube's own `Api` and `watcher`.
 
+mod applies;
 mod faults;
 mod kinds;
 mod not_implemented;

@@ -47,10 +47,10 @@ impl Writer {
     }
 
     /// Returns the writer of a request that is neither an apply nor a deletion.
-    pub(crate) fn of_update(request: &RecordedRequest, now: Timestamp) -> Option<Arc<Self>> {
+    fn of_update(request: &RecordedRequest, now: Timestamp) -> Option<Self> {
         let updates = matches!(request.verb, Verb::Create | Verb::Update | Verb::Patch)
             && request.media_type() != APPLY;
-        updates.then(|| Arc::new(Self::of(request, Operation::Update, now)))
+        updates.then(|| Self::of(request, Operation::Update, now))
     }
 
     pub(crate) fn direct(kind: &Kind, now: Timestamp) -> Arc<Self> {
@@ -59,6 +59,15 @@ impl Writer {
 }
 
 impl State {
+    /// Sets the manager of the fields that a request writes. Equal writers are stored once, as most writes of a test have the same.
+    pub(crate) fn begin_write(&mut self, request: &RecordedRequest, now: Timestamp) {
+        let writer = Writer::of_update(request, now);
+        if writer.is_some() && self.last_writer.as_deref() != writer.as_ref() {
+            self.last_writer = writer.clone().map(Arc::new);
+        }
+        self.writer = self.last_writer.clone().filter(|_| writer.is_some());
+    }
+
     /// Returns the managers of an object before an apply.
     pub(crate) fn managers(
         &self,
