@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams};
 use kube::runtime::controller::Action;
 use kube::{Api, Client, CustomResource, Resource, ResourceExt};
 use schemars::JsonSchema;
@@ -73,13 +73,8 @@ pub(crate) async fn reconcile(note: Arc<Note>, context: Arc<Context>) -> Result<
         "metadata": { "name": name, "ownerReferences": [owner] },
         "data": { "text": note.spec.text },
     });
-    match maps.patch(&name, &PatchParams::default(), &Patch::Merge(&map)).await {
-        Err(kube::Error::Api(status)) if status.is_not_found() => {
-            let map = serde_json::from_value(map).expect("it is a ConfigMap");
-            maps.create(&PostParams::default(), &map).await?;
-        }
-        result => drop(result?),
-    }
+    let apply = PatchParams::apply("notes.example.dev").force();
+    maps.patch(&name, &apply, &Patch::Apply(map)).await?;
 
     let status = NoteStatus { length: note.spec.text.len() };
     if note.status.as_ref() != Some(&status) {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use flyball_kube::{Config, Controller, ReconcileStream};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams};
 use kube::core::NamespaceResourceScope;
 use kube::runtime::controller::Action;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
@@ -27,7 +27,7 @@ pub use self::resource::{Website, WebsiteSpec, WebsiteStatus};
 use crate::error::Error;
 use crate::program::{Clock, retry};
 
-/// The reporting controller of the events.
+/// The field manager of the parts, and the reporting controller of the events.
 const MANAGER: &str = "website-controller";
 /// Keeps a deleted website until the event about its deletion is published.
 const FINALIZER: &str = "examples.flyball.rs/website";
@@ -90,7 +90,7 @@ impl Context {
         Ok(Action::await_change())
     }
 
-    /// Creates a part, or merges its wanted fields into the existing one.
+    /// Applies a part: creates it, or takes over its wanted fields in the existing one.
     async fn apply_part<K>(&self, site: &Website, part: &K) -> Result<K, Error>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
@@ -100,12 +100,8 @@ impl Context {
             + Debug,
     {
         let api = Api::<K>::namespaced(self.client.clone(), &site.namespace().unwrap_or_default());
-        match api.patch(&site.name_any(), &PatchParams::default(), &Patch::Merge(part)).await {
-            Err(kube::Error::Api(status)) if status.is_not_found() => {
-                Ok(api.create(&PostParams::default(), part).await?)
-            }
-            result => Ok(result?),
-        }
+        let params = PatchParams::apply(MANAGER).force();
+        Ok(api.patch(&site.name_any(), &params, &Patch::Apply(part)).await?)
     }
 
     async fn say(&self, site: &Website, reason: &str, action: &str) -> Result<(), Error> {

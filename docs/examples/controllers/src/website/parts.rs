@@ -46,7 +46,7 @@ pub fn address(site: &Website) -> Result<Service, Error> {
     part(site, "v1", "Service", json!({"spec": {"selector": {"app": site.name_any()}, "ports": [port]}}))
 }
 
-/// An object with the name of the website, and owned by it. It has only the wanted fields, so that a merge does not change others.
+/// An object with the name of the website, and owned by it. It has only the wanted fields, so that an apply does not change others.
 fn part<K: serde::de::DeserializeOwned>(
     site: &Website,
     version: &str,
