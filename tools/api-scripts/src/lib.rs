@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::missing_panics_doc, reason = "every script panics where an answer is another one")]
 
+pub mod applied_lists;
 pub mod applies;
 pub mod collected;
 pub mod conflicts;
@@ -30,6 +31,10 @@ pub use crate::server::{Reply, Server};
 macro_rules! each {
     ($test:ident) => {
         $test! {
+            applied_lists::an_apply_merges_lists_by_their_keys,
+            applied_lists::custom_resources_merge_by_their_schema,
+            applied_lists::custom_resources_without_a_schema_have_atomic_lists,
+            applied_lists::metadata_and_services_have_lists_with_keys,
             applies::a_client_clears_managers,
             applies::a_dry_run_of_an_apply_stores_nothing,
             applies::a_field_that_is_no_longer_applied_is_removed,
@@ -37,13 +42,9 @@ macro_rules! each {
             applies::an_apply_conflicts_with_other_managers,
             applies::an_apply_creates_an_object_or_merges_into_it,
             applies::an_apply_has_preconditions,
-            applies::an_apply_merges_lists_by_their_keys,
             applies::configurations_are_checked,
-            applies::custom_resources_merge_by_their_schema,
-            applies::custom_resources_without_a_schema_have_atomic_lists,
             applies::managers_of_updates_are_limited,
             applies::managers_share_a_field_with_one_value,
-            applies::metadata_and_services_have_lists_with_keys,
             applies::other_writes_have_managers,
             conflicts::a_create_is_refused_with_a_version_or_a_name_that_is_taken,
             conflicts::a_stale_update_is_a_conflict_and_one_without_a_version_is_not,
