@@ -121,7 +121,7 @@ pub async fn metadata_and_services_have_lists_with_keys(on: &Server) {
     on.merge(HERE, json!({"metadata": {"finalizers": null}})).await.ok();
 }
 
-/// The schema tells which lists have keys, and which maps are replaced as a whole.
+/// The schema defines the keys of lists, and the maps that are replaced as a whole.
 pub async fn custom_resources_merge_by_their_schema(on: &Server) {
     let text = json!({"type": "string"});
     let port = json!({"type": "object", "required": ["port"], "properties": {

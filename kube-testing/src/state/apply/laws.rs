@@ -1,4 +1,4 @@
-//! Randomised tests of the algebra of field sets, and of applies.
+//! PURE. Randomised tests of the algebra of field sets, and of applies.
 
 use std::collections::BTreeSet;
 
