@@ -142,7 +142,7 @@ impl<K: Key, L: Policy<K> + 'static> Limiter<K, L> {
         most: Option<u32>,
         mut in_queue: impl FnMut(&K) -> bool,
     ) -> Failure {
-        self.change(|inner, tracked, dead| {
+        self.change(|inner, tracked, evicted| {
             let random = inner.random.next();
             // Ordering: Relaxed. `forget` of this key comes after the end of the lease that failed, and leases of one
             // key follow one another through the queue's lock. Stored before the policy runs, as the policy may count a
@@ -154,7 +154,7 @@ impl<K: Key, L: Policy<K> + 'static> Limiter<K, L> {
             // A policy that counts nothing always returns 0.
             if failures > 0 && most.is_some_and(|most| failures >= most) {
                 // Takes the evicted keys before the policy is called again, because that call would drop them under the lock.
-                inner.policy.take_evicted(dead);
+                inner.policy.take_evicted(evicted);
                 inner.policy.forget(key);
                 return Failure::Last { failures };
             }
@@ -177,12 +177,12 @@ impl<K: Key, L: Policy<K> + 'static> Limiter<K, L> {
     /// next operation would drop them under the lock.
     fn change<R>(&self, work: impl FnOnce(&mut Inner<K, L>, &AtomicUsize, &mut Vec<K>) -> R) -> R {
         // Declared before the guard, so that keys are dropped after it.
-        let mut dead = Vec::new();
+        let mut evicted = Vec::new();
         let mut inner = self.inner.lock();
-        let result = catch_unwind(AssertUnwindSafe(|| work(&mut inner, &self.tracked, &mut dead)));
-        inner.policy.take_evicted(&mut dead);
+        let result = catch_unwind(AssertUnwindSafe(|| work(&mut inner, &self.tracked, &mut evicted)));
+        inner.policy.take_evicted(&mut evicted);
         drop(inner);
-        drop(dead);
+        drop(evicted);
         result.unwrap_or_else(|panic| resume_unwind(panic))
     }
 

@@ -92,19 +92,19 @@ pub(crate) struct QueueState<K, O> {
     horizon: Nanos,
     /// The latest time that was passed in.
     seen: Nanos,
-    /// The turn of the next deadline.
-    turn: u32,
+    /// The sequence number of the next deadline.
+    sequence: u32,
     /// The time at which the queue started to track ages; `None` if it does not track them.
     ages: Option<Nanos>,
     /// The counters of a queue with metrics, which tracks ages from the start.
     meter: Option<Box<Meter>>,
 }
 
-/// A wait that begins when the lease ends. It keeps the turn of its deadline, to order equal deadlines.
+/// A wait that begins when the lease ends. It keeps the sequence number of its deadline, to order equal deadlines.
 #[derive(Clone, Copy, Debug)]
 struct Postponed {
     wait: Wait,
-    turn: u32,
+    sequence: u32,
 }
 
 /// The phase of the queue's shutdown.
@@ -149,7 +149,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
             paused: false,
             horizon: Nanos::ZERO,
             seen: Nanos::ZERO,
-            turn: 0,
+            sequence: 0,
             ages: options.metered,
             meter: options.metered.map(|_| Box::default()),
         }
@@ -162,14 +162,14 @@ mod tests {
     use crate::state::order::fifo::FifoList;
     use crate::state::wait::DelayRequest;
 
-    /// Equal deadlines keep their order when all turns are renumbered.
+    /// Equal deadlines keep their order when all sequence numbers are reassigned.
     #[test]
     fn turns_survive_their_overflow() {
         let mut state = QueueState::<u32, FifoList>::new(
             Options { strict: false, capacity: usize::MAX, metered: None },
             FifoList::default(),
         );
-        state.turn = u32::MAX - 5;
+        state.sequence = u32::MAX - 5;
         for key in 0..20 {
             let request = DelayRequest::Earliest(Nanos::new(9));
             assert_eq!(
@@ -182,7 +182,7 @@ mod tests {
             );
             state.check().unwrap();
         }
-        assert!(state.turn < 100, "the turns were not renumbered");
+        assert!(state.sequence < 100, "the sequences were not renumbered");
         let order: Vec<u32> = std::iter::from_fn(|| match state.get(Some(Nanos::new(9))) {
             NextKey::Key(_, key) => Some(key),
             _ => None,

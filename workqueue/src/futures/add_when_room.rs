@@ -42,13 +42,13 @@ pub struct AddWhenRoom<'a, K: Key, O: Order<K> = Fifo, L: QueueLimiter<K> = NoLi
     /// `Some` until the key is added or handed back.
     new: NewKey<K, Tag<O::ReadyQueue>>,
     ticket: Option<AdderPlace>,
-    /// See `Get::gave_way`.
-    gave_way: bool,
+    /// See `Get::has_yielded`.
+    has_yielded: bool,
 }
 
 impl<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> AddWhenRoom<'a, K, O, L, T> {
     pub(crate) fn new(queue: &'a Queue<K, O, L, T>, key: K, tag: Tag<O::ReadyQueue>) -> Self {
-        Self { queue, new: queue.shared.new_key(key, tag), ticket: None, gave_way: false }
+        Self { queue, new: queue.shared.new_key(key, tag), ticket: None, has_yielded: false }
     }
 
     /// Stops waiting and tries to add the key: there may be room if the last poll yielded to other tasks.
@@ -80,10 +80,11 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Future for AddWhenRoo
         loop {
             let now = shared.now_if_timed();
             let mut locked = shared.lock_to_add(None, &mut this.new);
-            if locked.is_spent() && !this.gave_way && !waited && !locked.state.is_full_for(&mut this.new) {
+            if locked.must_yield() && !this.has_yielded && !waited && !locked.state.is_full_for(&mut this.new)
+            {
                 // Checking for room may have updated the limits of a group, so other adders may be able to go on.
                 shared.finish(locked, now);
-                this.gave_way = true;
+                this.has_yielded = true;
                 context.waker().wake_by_ref();
                 return Poll::Pending;
             }
@@ -112,7 +113,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Future for AddWhenRoo
             }
             let old = own.and_then(|own| locked.unpark_adder(own));
             if !waited {
-                locked.serve_at_once();
+                locked.count_immediate();
             }
             shared.finish(locked, now);
             drop(old);
@@ -125,8 +126,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Drop for AddWhenRoom<
     fn drop(&mut self) {
         let shared = &self.queue.shared;
         let Some(ticket) = self.ticket.take() else {
-            if self.gave_way && self.new.key.is_some() {
-                shared.lock().gave_way_for_good();
+            if self.has_yielded && self.new.key.is_some() {
+                shared.lock().cancel_yield();
             }
             return;
         };

@@ -63,13 +63,13 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Future for EndAn
         if let Some((lease, outcome)) = this.ending.take() {
             let queue = this.get.queue();
             let next = queue.end_and_take(lease, outcome, |locked, now| {
-                if locked.is_spent() {
+                if locked.must_yield() {
                     // `get` yields if a key is Ready.
                     return NextKey::Empty;
                 }
                 let next = queue.shared.next(locked, now);
                 if matches!(next, NextKey::Key(..)) {
-                    locked.serve_at_once();
+                    locked.count_immediate();
                 }
                 next
             });

@@ -44,13 +44,13 @@ pub struct Get<'a, K: Key, O: Order<K> = Fifo, L: QueueLimiter<K> = NoLimiter, T
     ticket: Option<Place>,
     /// Whether the last poll yielded to other tasks. A future yields only once. Otherwise a task that is always polled after many other
     /// tasks would yield each time, and would never be served.
-    gave_way: bool,
+    has_yielded: bool,
     stop: Option<Arc<StopFlag>>,
 }
 
 impl<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Get<'a, K, O, L, T> {
     pub(crate) fn new(queue: &'a Queue<K, O, L, T>, stop: Option<Arc<StopFlag>>) -> Self {
-        Self { queue, ticket: None, gave_way: false, stop }
+        Self { queue, ticket: None, has_yielded: false, stop }
     }
 
     pub(crate) fn queue(&self) -> &'a Queue<K, O, L, T> {
@@ -68,10 +68,13 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Future for Get<'
         loop {
             let now = shared.now_if_timed();
             let mut locked = shared.lock();
-            if locked.is_spent() && !this.gave_way && this.ticket.is_none() && locked.state.may_hand_out(now)
+            if locked.must_yield()
+                && !this.has_yielded
+                && this.ticket.is_none()
+                && locked.state.may_hand_out(now)
             {
                 drop(locked);
-                this.gave_way = true;
+                this.has_yielded = true;
                 context.waker().wake_by_ref();
                 return Poll::Pending;
             }
@@ -105,10 +108,10 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Future for Get<'
                 return Poll::Ready(None);
             };
             if !waited {
-                locked.serve_at_once();
+                locked.count_immediate();
             }
             // Resets the flag, because a stream polls this future again.
-            this.gave_way = false;
+            this.has_yielded = false;
             return Poll::Ready(Some(this.queue.lease(locked, now, id, key)));
         }
     }
@@ -118,8 +121,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Drop for Get<'_,
     fn drop(&mut self) {
         let shared = &self.queue.shared;
         let Some(ticket) = self.ticket.take() else {
-            if self.gave_way {
-                shared.lock().gave_way_for_good();
+            if self.has_yielded {
+                shared.lock().cancel_yield();
             }
             return;
         };

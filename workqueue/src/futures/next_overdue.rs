@@ -81,7 +81,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays + SupportsAsync>
         let _panic = catch_unwind(AssertUnwindSafe(|| shared.finish(locked, Some(now))));
         drop((old, waker));
         if let Some(overdue) = &found {
-            shared.tell(|sink| sink.lease_overdue(overdue.age));
+            shared.report(|sink| sink.lease_overdue(overdue.age));
         }
         Poll::Ready(found)
     }

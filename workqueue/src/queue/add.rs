@@ -236,7 +236,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         let mut locked = self.shared.lock_to_add(Some(key), &mut new);
         let added = locked.state.add_ref(key, &mut new, now);
         self.shared.finish(locked, now);
-        added.inspect_err(|reason| self.shared.tell(|sink| sink.add_refused(*reason)))
+        added.inspect_err(|reason| self.shared.report(|sink| sink.add_refused(*reason)))
     }
 
     pub(crate) fn add_many_tagged(
@@ -322,7 +322,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         key: Option<K>,
     ) -> Result<Added, AddError<K>> {
         added.map_err(|reason| {
-            self.tell(|sink| sink.add_refused(reason));
+            self.report(|sink| sink.add_refused(reason));
             AddError::new(key.expect("a refused key is still in `new`"), reason)
         })
     }

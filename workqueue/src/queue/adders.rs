@@ -57,7 +57,7 @@ impl Line {
 }
 
 impl Adders {
-    pub(crate) fn nobody_waits(&self) -> bool {
+    pub(crate) fn has_no_waiters(&self) -> bool {
         self.active.iter().all(|line| self.lines[*line as usize].waiting() == 0)
     }
 

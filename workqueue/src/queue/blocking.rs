@@ -110,14 +110,14 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     fn block_until(
         &self,
         until: Option<Nanos>,
-        come: impl Fn(&mut QueueState<K, O::ReadyQueue>, Option<Nanos>) -> bool,
+        condition: impl Fn(&mut QueueState<K, O::ReadyQueue>, Option<Nanos>) -> bool,
         count: impl Fn(&mut OtherWaiters) -> &mut usize,
     ) -> (MutexGuard<'_, Locked<K, O::ReadyQueue>>, Option<Nanos>) {
         loop {
             let now = self.shared.now_if_timed();
             let rest = until.map(|until| until.since(Monotonic.now()));
             let mut locked = self.shared.lock();
-            if come(&mut locked.state, now) || rest == Some(Duration::ZERO) {
+            if condition(&mut locked.state, now) || rest == Some(Duration::ZERO) {
                 return (locked, now);
             }
             locked.others.any = true;

@@ -173,13 +173,13 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
         match shared.fail(&key, now) {
             Failure::Backoff { until, counted } => {
                 if counted {
-                    shared.tell(|sink| sink.failure_counted());
+                    shared.report(|sink| sink.failure_counted());
                 }
                 self.add_requested(key, tag, DelayRequest::Backoff(until), now)
             }
             Failure::Last { failures } => {
-                shared.tell(|sink| sink.failure_counted());
-                shared.tell(|sink| sink.gave_up(failures));
+                shared.report(|sink| sink.failure_counted());
+                shared.report(|sink| sink.gave_up(failures));
                 if let Some(give_up) = &shared.give_up {
                     give_up.notify(&key, failures);
                 }

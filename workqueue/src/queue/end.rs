@@ -39,7 +39,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         let failure = self.count_failure(key, now, Some(own.unwrap_or(most)));
         if own.is_none() && matches!(failure, Failure::Last { .. }) {
             // The outcome with which this lease ends does not report the failure.
-            self.tell(|sink| sink.failure_counted());
+            self.report(|sink| sink.failure_counted());
             return None;
         }
         Some(Decision::on(failure, now, at_least))
@@ -166,26 +166,26 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         let woken = effects.and_then(|effects| panic_of(|| self.perform(effects)));
         let dropped = panic_of(|| drop(ended.gone));
         // The give-up hook runs even if a waker panicked.
-        let told = match (decision.given_up_after, &self.give_up) {
+        let reported = match (decision.given_up_after, &self.give_up) {
             (Some(failures), Some(give_up)) => panic_of(|| give_up.notify(key, failures)),
             _ => None,
         };
         if let Some(worked) = ended.worked {
-            self.tell_end(outcome, worked, &decision);
+            self.report_end(outcome, worked, &decision);
         }
-        first(first(panic, woken), first(dropped, told))
+        first(first(panic, woken), first(dropped, reported))
     }
 
     /// Reports the end of the lease to the metrics, after the lease has ended and all wake-ups are done.
-    fn tell_end(&self, outcome: LeaseOutcome, worked: Duration, decision: &Decision) {
+    fn report_end(&self, outcome: LeaseOutcome, worked: Duration, decision: &Decision) {
         if outcome != LeaseOutcome::Requeued {
-            self.tell(|sink| sink.lease_ended(outcome, worked));
+            self.report(|sink| sink.lease_ended(outcome, worked));
         }
         if decision.counted {
-            self.tell(|sink| sink.failure_counted());
+            self.report(|sink| sink.failure_counted());
         }
         if let Some(failures) = decision.given_up_after {
-            self.tell(|sink| sink.gave_up(failures));
+            self.report(|sink| sink.gave_up(failures));
         }
     }
 }

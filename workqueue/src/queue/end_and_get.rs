@@ -201,7 +201,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         let ended = end(&mut locked);
         // If `Clone` of the next key panics, the queue is unchanged, except that the first lease has ended.
         let next = catch_unwind(AssertUnwindSafe(|| take(&mut locked, now)));
-        let told = if matches!(next, Ok(NextKey::Key(..))) { shared.handed_out(&locked) } else { None };
+        let hand_out = if matches!(next, Ok(NextKey::Key(..))) { shared.handed_out(&locked) } else { None };
         let effects = shared.collect_wakeups(&mut locked, now);
         drop(locked);
         // The lease is made before anything that may panic, so that its key is not lost.
@@ -216,8 +216,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
             next.into_iter().for_each(Lease::requeue);
             resume_unwind(panic);
         }
-        if let Some(told) = told {
-            self.tell_hand_out(told);
+        if let Some(hand_out) = hand_out {
+            self.report_hand_out(hand_out);
         }
         next
     }

@@ -143,7 +143,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         }
         let now = self.shared.now_if_timed();
         let mut taken = Vec::with_capacity(most.min(64));
-        let mut told = Vec::new();
+        let mut hand_outs = Vec::new();
         let mut locked = self.shared.lock();
         let mut panicked = None;
         let end = loop {
@@ -151,7 +151,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
             match catch_unwind(AssertUnwindSafe(|| self.shared.next(&mut locked, now))) {
                 Ok(NextKey::Key(id, key)) => {
                     taken.push((id, key));
-                    told.extend(self.shared.handed_out(&locked));
+                    hand_outs.extend(self.shared.handed_out(&locked));
                 }
                 Ok(NextKey::Closed) => break TryGetError::Closed,
                 Ok(NextKey::Wait(_) | NextKey::Empty) => break TryGetError::Empty,
@@ -169,7 +169,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         let lease = |(id, key)| Lease::new(key, id, self.shared.clone());
         let leases: Vec<_> = taken.into_iter().map(lease).collect();
         let leases = self.wake_for(leases, effects);
-        told.into_iter().for_each(|one| self.tell_hand_out(one));
+        hand_outs.into_iter().for_each(|one| self.report_hand_out(one));
         match panicked {
             Some(panic) if leases.is_empty() => resume_unwind(panic),
             _ if leases.is_empty() => Err(end),
@@ -190,7 +190,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         key: K,
     ) -> Lease<K, T> {
         let effects = self.shared.collect_wakeups(&mut locked, now);
-        let told = self.shared.handed_out(&locked);
+        let hand_out = self.shared.handed_out(&locked);
         drop(locked);
         let lease = Lease::new(key, id, self.shared.clone());
         let lease = match effects {
@@ -200,15 +200,15 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
                 lease
             }
         };
-        if let Some(told) = told {
-            self.tell_hand_out(told);
+        if let Some(hand_out) = hand_out {
+            self.report_hand_out(hand_out);
         }
         lease
     }
 
     /// Reports a hand-out once the lease has reached its caller: a key that is returned to the queue before that was not handed out.
-    pub(super) fn tell_hand_out(&self, told: HandedOut) {
-        self.shared.tell(|sink| sink.dequeued(told.queued, told.delayed));
+    pub(super) fn report_hand_out(&self, hand_out: HandedOut) {
+        self.shared.report(|sink| sink.dequeued(hand_out.queued, hand_out.delayed));
     }
 
     /// Wakes other waiters. If a waker panics, the keys that were taken are requeued and not counted, because no caller
@@ -362,6 +362,6 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
     /// Hands out a key, if one is Ready.
     #[inline]
     pub(crate) fn next(&self, locked: &mut Locked<K, O::ReadyQueue>, now: Option<Nanos>) -> NextKey<K> {
-        if T::DELAYS { locked.state.get_told(now) } else { locked.state.get(now) }
+        if T::DELAYS { locked.state.get_metered(now) } else { locked.state.get(now) }
     }
 }

@@ -104,16 +104,16 @@ where
     /// See [`Fair::max_leased_by`].
     pub fn refresh_groups(&self) {
         let shared = &self.shared;
-        let asked = shared.order().ask_again();
+        let refresh = shared.order().start_refresh();
         // Declared before the guards, so that names are dropped after them.
         let mut names = Vec::new();
-        shared.lock().state.ask_again(asked, &mut names);
+        shared.lock().state.start_refresh(refresh, &mut names);
         // The functions are called for new groups from now on.
         let limits = shared.order().limits_of(names);
         let now = shared.now_if_timed();
         let mut locked = shared.lock();
-        locked.state.limit_groups(&limits, asked, now);
-        let signals = locked.wake_hopeless_adders();
+        locked.state.limit_groups(&limits, refresh, now);
+        let signals = locked.wake_adders_without_room();
         shared.finish_with(locked, now, signals);
     }
 }

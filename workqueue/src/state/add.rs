@@ -81,7 +81,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
                 }
                 self.end_wait(slot, now)
             }
-            State::Leased => self.mark(slot, now),
+            State::Leased => self.make_dirty(slot, now),
             State::Ready => {
                 self.order.reposition(&mut self.slab, slot, now, now);
                 Added::Merged
@@ -133,7 +133,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
             State::Leased => {
                 let wait = request.alone();
                 if wait.at <= now {
-                    return Ok(self.mark(slot, now));
+                    return Ok(self.make_dirty(slot, now));
                 }
                 self.postpone_lease(slot, wait);
                 Added::Dirty
@@ -200,7 +200,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         K: Eq,
     {
         let Some(slot) = self.find(key, hash) else { return (false, None) };
-        if now.is_some_and(|now| self.is_asked(slot, now)) {
+        if now.is_some_and(|now| self.is_pending(slot, now)) {
             self.meter_withdrawn(slot);
         }
         match self.slab.get(slot).state {
@@ -279,8 +279,8 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
     }
 
     #[inline]
-    fn mark(&mut self, slot: u32, now: Nanos) -> Added {
-        self.meter_asked(slot, now, false);
+    fn make_dirty(&mut self, slot: u32, now: Nanos) -> Added {
+        self.meter_pending(slot, now, false);
         self.slab.get_mut(slot).state = State::LeasedDirty;
         self.dirty += 1;
         Added::Dirty
@@ -290,7 +290,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
     fn end_wait(&mut self, slot: u32, now: Nanos) -> Added {
         if self.slab.get(slot).state == State::LeasedWaiting {
             self.forget_wait(slot);
-            return self.mark(slot, now);
+            return self.make_dirty(slot, now);
         }
         self.unlink(slot);
         self.make_ready(slot, now);

@@ -20,7 +20,7 @@ const ROOT: usize = ARITY - 1;
 /// `docs/decisions/0014-deadlines-structure.md`.
 ///
 /// # Invariants
-/// 1. No node is before its parent, in the order of deadline, then turn.
+/// 1. No node is before its parent, in the order of deadline, then sequence number.
 /// 2. The entry of the node at position p is `Waiting`, has p as its first link, and the node's deadline.
 /// 3. Exactly the first `len` positions are occupied; all other lanes are vacant. The last family has an occupied lane, unless it is the
 ///    family of the root.
@@ -45,7 +45,7 @@ impl Deadlines {
         Some((root.at, root.slot))
     }
 
-    pub(crate) fn push<K>(&mut self, slab: &mut Slab<K>, slot: u32, at: Nanos, turn: u32) {
+    pub(crate) fn push<K>(&mut self, slab: &mut Slab<K>, slot: u32, at: Nanos, sequence: u32) {
         let entry = slab.get_mut(slot);
         entry.at = at;
         entry.state = State::Waiting;
@@ -54,7 +54,7 @@ impl Deadlines {
             self.families.push(Siblings::VACANT);
         }
         self.len += 1;
-        self.sift_up(slab, position, HeapNode { at, turn, slot });
+        self.sift_up(slab, position, HeapNode { at, sequence, slot });
     }
 
     /// Removes the node of `slot`. The caller must then set the state of the slot.
@@ -67,13 +67,13 @@ impl Deadlines {
     }
 
     /// Moves the node of `slot` to another deadline.
-    pub(crate) fn set<K>(&mut self, slab: &mut Slab<K>, slot: u32, at: Nanos, turn: u32) {
+    pub(crate) fn set<K>(&mut self, slab: &mut Slab<K>, slot: u32, at: Nanos, sequence: u32) {
         slab.get_mut(slot).at = at;
-        self.sift(slab, Self::position(slab, slot), HeapNode { at, turn, slot });
+        self.sift(slab, Self::position(slab, slot), HeapNode { at, sequence, slot });
     }
 
-    pub(crate) fn turn<K>(&self, slab: &Slab<K>, slot: u32) -> u32 {
-        self.get(Self::position(slab, slot)).turn
+    pub(crate) fn sequence<K>(&self, slab: &Slab<K>, slot: u32) -> u32 {
+        self.get(Self::position(slab, slot)).sequence
     }
 
     #[inline]
@@ -81,10 +81,10 @@ impl Deadlines {
         slab.get(slot).links[0] as usize
     }
 
-    /// Gives every node a new turn. The caller must ensure that `turn_of` keeps the order of the nodes.
-    pub(crate) fn renumber(&mut self, turn_of: impl Fn(u32) -> u32) {
+    /// Gives every node a new sequence number. The caller must ensure that `sequence_of` keeps the order of the nodes.
+    pub(crate) fn renumber(&mut self, sequence_of: impl Fn(u32) -> u32) {
         for family in &mut self.families {
-            family.renumber(&turn_of);
+            family.renumber(&sequence_of);
         }
     }
 

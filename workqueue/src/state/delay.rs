@@ -29,7 +29,8 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
 
     /// Returns the slots whose deadlines are after `by`, earliest first. O(n log n).
     pub(super) fn waiting_after(&self, by: Nanos) -> Vec<u32> {
-        let deadline = |heap: &Deadlines, slot| (self.slab.get(slot).at, heap.turn(&self.slab, slot), slot);
+        let deadline =
+            |heap: &Deadlines, slot| (self.slab.get(slot).at, heap.sequence(&self.slab, slot), slot);
         let all = self
             .order
             .heaps()
@@ -39,15 +40,15 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         waiting.into_iter().map(|(.., slot)| slot).collect()
     }
 
-    /// Returns the next turn; turns order equal deadlines. After 2³² turns all deadlines are renumbered in their order,
+    /// Returns the next sequence number; these order equal deadlines. After 2³² of them all deadlines are renumbered in their order,
     /// which takes O(n log n).
     #[inline]
-    pub(super) fn next_turn(&mut self) -> u32 {
-        if self.turn == u32::MAX {
+    pub(super) fn next_sequence(&mut self) -> u32 {
+        if self.sequence == u32::MAX {
             self.renumber();
         }
-        self.turn += 1;
-        self.turn
+        self.sequence += 1;
+        self.sequence
     }
 
     #[cold]
@@ -55,18 +56,18 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         let waiting = self
             .order
             .heaps()
-            .flat_map(|heap| heap.slots().into_iter().map(|slot| (heap.turn(&self.slab, slot), slot)));
-        let mut turns: Vec<_> =
-            waiting.chain(self.postponed.iter().map(|(slot, own)| (own.turn, slot))).collect();
-        turns.sort_unstable();
-        let mut dealt = vec![0; turns.iter().map(|&(_, slot)| slot as usize + 1).max().unwrap_or(0)];
-        for (turn, (_, slot)) in (1..).zip(&turns) {
-            dealt[*slot as usize] = turn;
+            .flat_map(|heap| heap.slots().into_iter().map(|slot| (heap.sequence(&self.slab, slot), slot)));
+        let mut sequences: Vec<_> =
+            waiting.chain(self.postponed.iter().map(|(slot, own)| (own.sequence, slot))).collect();
+        sequences.sort_unstable();
+        let mut renumbered = vec![0; sequences.iter().map(|&(_, slot)| slot as usize + 1).max().unwrap_or(0)];
+        for (sequence, (_, slot)) in (1..).zip(&sequences) {
+            renumbered[*slot as usize] = sequence;
         }
         for (slot, postponed) in self.postponed.values_mut() {
-            postponed.turn = dealt[slot as usize];
+            postponed.sequence = renumbered[slot as usize];
         }
-        self.order.heaps_mut().for_each(|heap| heap.renumber(|slot| dealt[slot as usize]));
-        self.turn = turns.len() as u32;
+        self.order.heaps_mut().for_each(|heap| heap.renumber(|slot| renumbered[slot as usize]));
+        self.sequence = sequences.len() as u32;
     }
 }

@@ -19,7 +19,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         let now = self.observe(now);
         match self.next_slot(now) {
             Some(next) => self.hand_out(next, now),
-            None => self.nothing(),
+            None => self.no_key(),
         }
     }
 
@@ -52,7 +52,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
     }
 
     #[cold]
-    pub(super) fn nothing(&self) -> NextKey<K> {
+    pub(super) fn no_key(&self) -> NextKey<K> {
         match (self.is_closed(), self.next_deadline()) {
             (true, _) => NextKey::Closed,
             (false, Some(at)) => NextKey::Wait(at),
@@ -77,14 +77,14 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         if self.phase == Phase::Stopped || (state, transition) == (State::Leased, Transition::Leave) {
             return self.remove(slot);
         }
-        self.come_back(slot, state, transition, now);
+        self.apply_transition(slot, state, transition, now);
         None
     }
 
     /// Applies the transition to a key that stays after its lease has ended. A separate function, so that a key that
     /// leaves does not pay for it.
     #[inline(never)]
-    fn come_back(&mut self, slot: u32, state: State, transition: Transition, now: Nanos) {
+    fn apply_transition(&mut self, slot: u32, state: State, transition: Transition, now: Nanos) {
         let transition = self.served(transition, now);
         match state {
             State::LeasedDirty => {
@@ -96,15 +96,17 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
                 self.forget_wait(slot);
                 match transition {
                     _ if postponed.wait.at <= self.due_by(now) => {
-                        self.meter_asked(slot, postponed.wait.at, true);
+                        self.meter_pending(slot, postponed.wait.at, true);
                         self.end_dirty(slot, transition, now);
                     }
                     Transition::Ready if !self.holds(postponed.wait) => self.make_ready(slot, now),
                     Transition::Ready | Transition::NotBegun | Transition::Leave => {
-                        self.wait_in_turn(slot, postponed.wait, postponed.turn)
+                        self.wait_with_sequence(slot, postponed.wait, postponed.sequence)
                     }
                     Transition::Wait(wait) => match postponed.wait.after_lease(wait, self.options.strict) {
-                        wait if wait.at == postponed.wait.at => self.wait_in_turn(slot, wait, postponed.turn),
+                        wait if wait.at == postponed.wait.at => {
+                            self.wait_with_sequence(slot, wait, postponed.sequence)
+                        }
                         wait => self.wait(slot, wait),
                     },
                 }

@@ -30,12 +30,12 @@ pub(super) struct Meter {
     began: u128,
     /// The time since which a key has been pending, if its entry does not store that time: because the key was leased
     /// at that time, or has been gathered into the order. Only for Ready and dirty slots.
-    asked: SparseMap<Requested>,
-    last: HandedOut,
+    pending_since: SparseMap<PendingSince>,
+    last_hand_out: HandedOut,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Requested {
+struct PendingSince {
     since: Nanos,
     delayed: bool,
 }
@@ -58,7 +58,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
     }
 
     /// Like [`get`](Self::get), for a queue that may have metrics. A queue without a clock skips this check.
-    pub(crate) fn get_told(&mut self, now: Option<Nanos>) -> NextKey<K>
+    pub(crate) fn get_metered(&mut self, now: Option<Nanos>) -> NextKey<K>
     where
         K: Clone,
     {
@@ -66,22 +66,22 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
             return self.get(now);
         }
         let now = self.observe(now);
-        let Some((slot, pick)) = self.next_slot(now) else { return self.nothing() };
+        let Some((slot, pick)) = self.next_slot(now) else { return self.no_key() };
         let entry = self.slab.get(slot);
-        let own = Requested { since: entry.at, delayed: entry.state == State::Waiting };
+        let own = PendingSince { since: entry.at, delayed: entry.state == State::Waiting };
         let next = self.hand_out((slot, pick), now);
         if let Some(meter) = &mut self.meter {
-            let asked = meter.asked.take(slot).unwrap_or(own);
+            let pending = meter.pending_since.take(slot).unwrap_or(own);
             meter.taken += 1;
             meter.began += u128::from(now.get());
-            meter.last = HandedOut { queued: now.since(asked.since), delayed: asked.delayed };
+            meter.last_hand_out = HandedOut { queued: now.since(pending.since), delayed: pending.delayed };
         }
         next
     }
 
     /// Returns the data that metrics report about the last hand-out.
     pub(crate) fn handed_out(&self) -> Option<HandedOut> {
-        self.meter.as_ref().map(|meter| meter.last)
+        self.meter.as_ref().map(|meter| meter.last_hand_out)
     }
 
     /// Returns how long a lease that is about to end has been held; `None` without metrics, or if the lease has ended.
@@ -102,14 +102,14 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
 
     /// Records that a slot has been pending since `since`, because of an add while it is leased, or because of a
     /// deadline.
-    pub(super) fn meter_asked(&mut self, slot: u32, since: Nanos, delayed: bool) {
+    pub(super) fn meter_pending(&mut self, slot: u32, since: Nanos, delayed: bool) {
         if let Some(meter) = &mut self.meter {
-            meter.asked.set(slot, Requested { since, delayed });
+            meter.pending_since.set(slot, PendingSince { since, delayed });
         }
     }
 
     /// Returns whether a slot counts in the depth.
-    pub(super) fn is_asked(&self, slot: u32, now: Nanos) -> bool {
+    pub(super) fn is_pending(&self, slot: u32, now: Nanos) -> bool {
         match self.slab.get(slot).state {
             State::Ready | State::LeasedDirty => true,
             State::Waiting | State::LeasedWaiting => self.wait_of(slot).at <= self.due_by(now),
@@ -121,7 +121,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
     pub(super) fn meter_withdrawn(&mut self, slot: u32) {
         if let Some(meter) = &mut self.meter {
             meter.withdrawn += 1;
-            meter.asked.take(slot);
+            meter.pending_since.take(slot);
         }
     }
 
@@ -134,10 +134,10 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
 
     /// Counts all pending keys as withdrawn, before the queue is stopped.
     pub(super) fn meter_stop(&mut self, now: Option<Nanos>) {
-        let (ready, due_leased) = self.asked_for(now.unwrap_or(self.seen));
+        let (ready, due_leased) = self.pending_counts(now.unwrap_or(self.seen));
         if let Some(meter) = &mut self.meter {
             meter.withdrawn += (ready + self.dirty + due_leased) as u64;
-            meter.asked = SparseMap::default();
+            meter.pending_since = SparseMap::default();
         }
     }
 
@@ -151,7 +151,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
             return Err(format!("state 7: leases began at {began}, summed {}", meter.began));
         }
         let wanted = |slot| matches!(self.slab.get(slot).state, State::Ready | State::LeasedDirty);
-        match meter.asked.iter().find(|(slot, _)| !wanted(*slot)) {
+        match meter.pending_since.iter().find(|(slot, _)| !wanted(*slot)) {
             Some((slot, _)) => Err(format!("state 7: slot {slot} is not pending, but has a time")),
             None => Ok(()),
         }

@@ -5,7 +5,6 @@
 //! creates is under the lock, holds the Ready and the waiting keys, and runs no user code except `Eq` and `Clone` of
 //! groups.
 
-mod asked;
 mod credits;
 mod fair;
 pub(crate) mod fifo;
@@ -14,6 +13,7 @@ mod level;
 pub(crate) mod levels;
 pub(crate) mod limits;
 mod priority;
+mod refresh_count;
 mod stats;
 
 pub use fair::Fair;
@@ -138,17 +138,17 @@ pub(crate) mod sealed {
         /// Returns the heaps of all waiting keys.
         fn heaps(&self) -> impl Iterator<Item = &Deadlines>;
 
-        /// Like [`heaps`](Self::heaps), but mutable, to renumber the turns.
+        /// Like [`heaps`](Self::heaps), but mutable, to renumber them.
         fn heaps_mut(&mut self) -> impl Iterator<Item = &mut Deadlines>;
 
         /// Makes a slot wait.
-        fn wait<K>(&mut self, slab: &mut Slab<K>, slot: u32, at: Nanos, turn: u32);
+        fn wait<K>(&mut self, slab: &mut Slab<K>, slot: u32, at: Nanos, sequence: u32);
 
         /// Ends the wait of a slot. The caller must then set its state.
         fn unwait<K>(&mut self, slab: &mut Slab<K>, slot: u32);
 
         /// Moves the wait of a slot to another deadline.
-        fn rewait<K>(&mut self, slab: &mut Slab<K>, slot: u32, at: Nanos, turn: u32);
+        fn rewait<K>(&mut self, slab: &mut Slab<K>, slot: u32, at: Nanos, sequence: u32);
 
         /// Returns whether a tag was computed before the limits were refreshed, and must be renewed before it is used.
         #[inline]

@@ -20,13 +20,13 @@ impl<K: Eq> QueueState<K, Levels> {
         let Some(slot) = self.find(key, hash) else { return false };
         let (by, entry) = (self.due_by(now), self.slab.get(slot));
         let (state, at) = (entry.state, entry.at);
-        if state == State::Waiting && at <= by && self.order.stands_above(slot, priority) {
+        if state == State::Waiting && at <= by && self.order.is_positioned_above(slot, priority) {
             // The key is Ready, and moves to the end of a line.
-            self.meter_asked(slot, at, true);
+            self.meter_pending(slot, at, true);
             self.unlink(slot);
             self.order.assign(slot, priority);
             self.make_ready(slot, at);
-            self.order.stands_since(slot, now);
+            self.order.set_since(slot, now);
         } else {
             self.order.set_priority(&mut self.slab, slot, priority, now, by);
         }
@@ -50,15 +50,15 @@ impl<K, G: Clone + Eq + Send + 'static> QueueState<K, Groups<G>> {
         self.order.depths(most, groups)
     }
 
-    pub(crate) fn ask_again(&mut self, asked: usize, names: &mut Vec<(u64, G)>) {
-        self.order.ask_again(asked, names);
+    pub(crate) fn start_refresh(&mut self, refresh: usize, names: &mut Vec<(u64, G)>) {
+        self.order.start_refresh(refresh, names);
     }
 
     /// Sets the limits of groups. A closed queue stays closed, whatever the new limits are.
-    pub(crate) fn limit_groups(&mut self, limits: &[(u64, G, Limits)], asked: usize, now: Option<Nanos>) {
+    pub(crate) fn limit_groups(&mut self, limits: &[(u64, G, Limits)], refresh: usize, now: Option<Nanos>) {
         self.observe(now);
         if !self.is_closed() {
-            self.order.limit(limits, asked);
+            self.order.limit(limits, refresh);
         }
     }
 }

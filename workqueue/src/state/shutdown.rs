@@ -29,7 +29,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         let due: Vec<u32> =
             self.postponed.iter().filter(|(_, own)| own.wait.at <= horizon).map(|(slot, _)| slot).collect();
         for slot in due {
-            self.meter_asked(slot, self.postponed_of(slot).wait.at, true);
+            self.meter_pending(slot, self.postponed_of(slot).wait.at, true);
             self.forget_wait(slot);
             self.slab.get_mut(slot).state = State::LeasedDirty;
             self.dirty += 1;

@@ -83,7 +83,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
     /// Takes O(1), plus one step for each deadline that has passed, for each leased key that waits, and for each group.
     pub(crate) fn stats(&mut self, now: Option<Nanos>) -> QueueStats {
         let now = now.unwrap_or(self.seen);
-        let (ready, due_leased) = self.asked_for(now);
+        let (ready, due_leased) = self.pending_counts(now);
         let (oldest_ready, oldest_lease) = self.oldest(now);
         let leased = self.leased();
         let mut stats = QueueStats {
@@ -105,7 +105,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
     }
 
     /// Returns the number of Ready keys, and the number of leased keys whose wait is over.
-    pub(super) fn asked_for(&self, now: Nanos) -> (usize, usize) {
+    pub(super) fn pending_counts(&self, now: Nanos) -> (usize, usize) {
         let due = self.due_by(now);
         let due_leased = self.postponed.iter().filter(|(_, own)| own.wait.at <= due).count();
         (self.len(Some(now)), due_leased)

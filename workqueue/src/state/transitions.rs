@@ -12,7 +12,7 @@ use crate::state::wait::Wait;
 /// A table with more buckets does not fit the CPU's nearest cache.
 const LARGE: usize = 1 << 14;
 /// The largest number of due keys that one operation gathers.
-const AT_ONCE: usize = 64;
+const GATHER_LIMIT: usize = 64;
 
 impl<K, O: ReadyQueue> QueueState<K, O> {
     /// Updates and returns the time. Each operation makes this call once, at its start, so the set of due keys stays the same until its
@@ -42,7 +42,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
     /// the keys behind them.
     fn gather(&mut self, now: Nanos) {
         let by = self.due_by(now);
-        let mut most = AT_ONCE;
+        let mut most = GATHER_LIMIT;
         while let Some((at, slot)) = self.first_wait().filter(|(at, _)| *at <= by) {
             if most == 0 && self.order.available() > 0 {
                 break;
@@ -63,7 +63,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
     }
 
     fn gather_one(&mut self, slot: u32, at: Nanos) {
-        self.meter_asked(slot, at, true);
+        self.meter_pending(slot, at, true);
         self.unlink(slot);
         self.make_ready(slot, at);
     }
@@ -116,12 +116,12 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
     }
 
     pub(super) fn wait(&mut self, slot: u32, wait: Wait) {
-        let turn = self.next_turn();
-        self.wait_in_turn(slot, wait, turn);
+        let sequence = self.next_sequence();
+        self.wait_with_sequence(slot, wait, sequence);
     }
 
-    pub(super) fn wait_in_turn(&mut self, slot: u32, wait: Wait, turn: u32) {
-        self.order.wait(&mut self.slab, slot, wait.at, turn);
+    pub(super) fn wait_with_sequence(&mut self, slot: u32, wait: Wait, sequence: u32) {
+        self.order.wait(&mut self.slab, slot, wait.at, sequence);
         self.note_wait(slot, wait);
     }
 
@@ -137,22 +137,22 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
 
     /// Makes the key of a lease wait once the lease has ended.
     pub(super) fn postpone_lease(&mut self, slot: u32, wait: Wait) {
-        let turn = self.next_turn();
+        let sequence = self.next_sequence();
         self.slab.get_mut(slot).state = State::LeasedWaiting;
-        self.postponed.set(slot, Postponed { wait, turn });
+        self.postponed.set(slot, Postponed { wait, sequence });
     }
 
-    /// Changes the wait of a slot, leased or not. The wait gets a new turn if the deadline changes.
+    /// Changes the wait of a slot, leased or not. The wait gets a new sequence number if the deadline changes.
     pub(super) fn set_wait(&mut self, slot: u32, wait: Wait) {
         if self.slab.get(slot).state == State::LeasedWaiting {
             let old = self.postponed_of(slot);
-            let turn = if old.wait.at == wait.at { old.turn } else { self.next_turn() };
-            self.postponed.set(slot, Postponed { wait, turn });
+            let sequence = if old.wait.at == wait.at { old.sequence } else { self.next_sequence() };
+            self.postponed.set(slot, Postponed { wait, sequence });
             return;
         }
         if self.slab.get(slot).at != wait.at {
-            let turn = self.next_turn();
-            self.order.rewait(&mut self.slab, slot, wait.at, turn);
+            let sequence = self.next_sequence();
+            self.order.rewait(&mut self.slab, slot, wait.at, sequence);
         }
         self.note_wait(slot, wait);
     }

@@ -21,7 +21,7 @@ pub(crate) struct Locked<K, O> {
     /// Waiters for anything but a key.
     pub(crate) others: OtherWaiters,
     /// The number of tasks that were served at their first poll since a task last yielded.
-    at_once: u32,
+    immediate: u32,
     pub(super) alarm: Alarm,
 }
 
@@ -53,14 +53,14 @@ pub(crate) struct OtherWaiters {
 }
 
 impl OtherWaiters {
-    fn nobody_waits(&self) -> bool {
+    fn has_no_waiters(&self) -> bool {
         self.drainers.waiting()
             + self.idlers.waiting()
             + self.blocked_drainers
             + self.blocked_idlers
             + self.watchers.waiting()
             == 0
-            && self.adders.nobody_waits()
+            && self.adders.has_no_waiters()
             && self.timeouts.is_empty()
     }
 }
@@ -85,7 +85,7 @@ impl<K, O: ReadyQueue> Locked<K, O> {
             getters,
             blocked_getters: ThreadWaiters::default(),
             others,
-            at_once: 0,
+            immediate: 0,
             alarm: Alarm::default(),
         }
     }
@@ -99,20 +99,20 @@ impl<K, O: ReadyQueue> Locked<K, O> {
     /// Only tasks that are served change the counter. A task that has to wait does not show that other tasks had time to run: they may run
     /// on other threads, or be polled next by the same task, as in a `select!`.
     #[inline]
-    pub(crate) fn is_spent(&self) -> bool {
-        self.at_once >= BUDGET
+    pub(crate) fn must_yield(&self) -> bool {
+        self.immediate >= BUDGET
     }
 
     /// A task that has yielded was dropped before it was polled again. Resets the counter: otherwise a task that polls
     /// each of its futures once, and then drops it, would yield for ever.
-    pub(crate) fn gave_way_for_good(&mut self) {
-        self.at_once = 0;
+    pub(crate) fn cancel_yield(&mut self) {
+        self.immediate = 0;
     }
 
     /// Counts a task that was served without waiting. If the budget was spent, the task has yielded before.
     #[inline]
-    pub(crate) fn serve_at_once(&mut self) {
-        self.at_once = if self.is_spent() { 1 } else { self.at_once + 1 };
+    pub(crate) fn count_immediate(&mut self) {
+        self.immediate = if self.must_yield() { 1 } else { self.immediate + 1 };
     }
 
     /// Parks a task that has just found no room.
@@ -152,7 +152,7 @@ impl<K, O: ReadyQueue> Locked<K, O> {
     }
 
     /// Wakes the adders whose class has no room, whichever key leaves the queue, so that they check again.
-    pub(crate) fn wake_hopeless_adders(&mut self) -> Signals {
+    pub(crate) fn wake_adders_without_room(&mut self) -> Signals {
         self.others.adders.wake_line(NO_ROOM)
     }
 
@@ -188,7 +188,7 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         }
         if self.others.any {
             self.collect_other_wakeups(now, &mut alarm, &mut effects);
-            self.others.any = !self.others.nobody_waits();
+            self.others.any = !self.others.has_no_waiters();
         }
         effects.more = self.fill_batch(&mut effects.wakers);
         if timer {

@@ -15,12 +15,12 @@ use crate::time_mode::TimeMode;
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
     /// Calls `what` with every sink, outside every lock. A panic in a sink is caught.
     #[inline]
-    pub(crate) fn tell(&self, what: impl Fn(&dyn QueueMetrics)) {
+    pub(crate) fn report(&self, what: impl Fn(&dyn QueueMetrics)) {
         if T::DELAYS {
             for sink in &self.sinks {
                 // Dropping a panic's payload may panic in turn.
-                let told = catch_unwind(AssertUnwindSafe(|| what(&**sink)));
-                told.unwrap_or_else(std::mem::forget);
+                let reported = catch_unwind(AssertUnwindSafe(|| what(&**sink)));
+                reported.unwrap_or_else(std::mem::forget);
             }
         }
     }

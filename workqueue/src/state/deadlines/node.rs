@@ -9,13 +9,13 @@ use crate::state::entry::NIL;
 pub(crate) struct HeapNode {
     pub(crate) at: Nanos,
     /// Preserves the order in which equal deadlines were set.
-    pub(crate) turn: u32,
+    pub(crate) sequence: u32,
     pub(crate) slot: u32,
 }
 
 impl HeapNode {
     /// Sorts after every other node, because no slot is `NIL`.
-    const VACANT: Self = Self { at: Nanos::MAX, turn: u32::MAX, slot: NIL };
+    const VACANT: Self = Self { at: Nanos::MAX, sequence: u32::MAX, slot: NIL };
 }
 
 /// Eight nodes as a struct of arrays: finding the least one reads one cache line of deadlines, and the other fields
@@ -23,7 +23,7 @@ impl HeapNode {
 #[derive(Clone, Debug)]
 pub(crate) struct Siblings {
     at: [Nanos; Self::COUNT],
-    turn: [u32; Self::COUNT],
+    sequence: [u32; Self::COUNT],
     slot: [u32; Self::COUNT],
 }
 
@@ -32,19 +32,19 @@ impl Siblings {
 
     pub(crate) const VACANT: Self = Self {
         at: [HeapNode::VACANT.at; Self::COUNT],
-        turn: [HeapNode::VACANT.turn; Self::COUNT],
+        sequence: [HeapNode::VACANT.sequence; Self::COUNT],
         slot: [HeapNode::VACANT.slot; Self::COUNT],
     };
 
     #[inline]
     pub(crate) fn get(&self, lane: usize) -> HeapNode {
-        HeapNode { at: self.at[lane], turn: self.turn[lane], slot: self.slot[lane] }
+        HeapNode { at: self.at[lane], sequence: self.sequence[lane], slot: self.slot[lane] }
     }
 
     #[inline]
     pub(crate) fn set(&mut self, lane: usize, node: HeapNode) {
         self.at[lane] = node.at;
-        self.turn[lane] = node.turn;
+        self.sequence[lane] = node.sequence;
         self.slot[lane] = node.slot;
     }
 
@@ -55,7 +55,7 @@ impl Siblings {
         node
     }
 
-    /// Returns the least node and its lane. No two nodes have the same deadline and turn; a vacant lane sorts after all
+    /// Returns the least node and its lane. No two nodes have the same deadline and sequence number; a vacant lane sorts after all
     /// others.
     ///
     /// A tournament of pairs that carry their deadline compiles to conditional moves. With branches, the CPU would mispredict one at each
@@ -68,7 +68,7 @@ impl Siblings {
         let (mut least, at) = earlier(left, right);
         if self.at.iter().map(|other| u32::from(*other == at)).sum::<u32>() > 1 {
             for other in 0..Self::COUNT {
-                if self.at[other] == at && self.turn[other] < self.turn[least] {
+                if self.at[other] == at && self.sequence[other] < self.sequence[least] {
                     least = other;
                 }
             }
@@ -80,10 +80,10 @@ impl Siblings {
         (0..Self::COUNT).map(|lane| self.get(lane)).filter(|node| node.slot != NIL)
     }
 
-    pub(crate) fn renumber(&mut self, turn_of: impl Fn(u32) -> u32) {
-        for (turn, slot) in self.turn.iter_mut().zip(self.slot) {
+    pub(crate) fn renumber(&mut self, sequence_of: impl Fn(u32) -> u32) {
+        for (sequence, slot) in self.sequence.iter_mut().zip(self.slot) {
             if slot != NIL {
-                *turn = turn_of(slot);
+                *sequence = sequence_of(slot);
             }
         }
     }

@@ -5,9 +5,9 @@ use std::hash::{BuildHasher, Hash};
 
 use foldhash::fast::RandomState;
 
-use crate::state::order::asked::Asked;
 use crate::state::order::groups::Groups;
 use crate::state::order::limits::{GroupTag, Limits};
+use crate::state::order::refresh_count::RefreshCount;
 use crate::state::order::{Order, sealed};
 
 /// Serves groups of keys in weighted round robin, for example one group for each namespace or tenant.
@@ -80,7 +80,7 @@ pub struct Fair<K, G> {
     weight: Option<ByGroup<G, u32>>,
     max_leased: Option<ByGroup<G, u32>>,
     capacity: Option<ByGroup<G, usize>>,
-    asked: Asked,
+    refresh: RefreshCount,
     hasher: RandomState,
 }
 
@@ -95,7 +95,7 @@ impl<K, G> Fair<K, G> {
             weight: None,
             max_leased: None,
             capacity: None,
-            asked: Asked::default(),
+            refresh: RefreshCount::default(),
             hasher: RandomState::default(),
         }
     }
@@ -142,9 +142,9 @@ impl<K, G> Fair<K, G> {
     /// use std::sync::atomic::{AtomicBool, Ordering};
     ///
     /// let suspended = Arc::new(AtomicBool::new(true));
-    /// let asked = suspended.clone();
+    /// let flag = suspended.clone();
     /// let order = Fair::by_group(|key: &(&'static str, u32)| key.0)
-    ///     .max_leased_by(move |tenant| if *tenant == "a" && asked.load(Ordering::Relaxed) { 0 } else { u32::MAX });
+    ///     .max_leased_by(move |tenant| if *tenant == "a" && flag.load(Ordering::Relaxed) { 0 } else { u32::MAX });
     /// let queue = Queue::builder().order(order).build();
     /// queue.add_many([("a", 1), ("b", 1)]);
     /// queue.try_get()?.done(); // that was ("b", 1)
@@ -197,8 +197,8 @@ impl<K, G> Fair<K, G> {
     }
 
     /// Makes all limits that were computed before this call stale. Returns the number of this refresh.
-    pub(crate) fn ask_again(&self) -> usize {
-        self.asked.ask_again()
+    pub(crate) fn start_refresh(&self) -> usize {
+        self.refresh.start_refresh()
     }
 
     /// Computes the limits of these groups.
@@ -221,11 +221,11 @@ impl<K: 'static, G: Eq + Hash + Send + 'static> sealed::Order<K> for Fair<K, G> 
     }
 
     fn tag(&self, key: &K) -> GroupTag<G> {
-        let asked = self.asked.number();
+        let refresh = self.refresh.number();
         let group = (self.group)(key);
         let limits = self.limits(&group);
         let hash = self.hasher.hash_one(&group);
-        GroupTag::new(group, hash, limits, asked)
+        GroupTag::new(group, hash, limits, refresh)
     }
 
     fn renew(&self, key: &K, tag: &mut GroupTag<G>) {

@@ -88,8 +88,8 @@ impl sealed::ReadyQueue for FifoList {
     }
 
     #[inline]
-    fn wait<K>(&mut self, slab: &mut Slab<K>, slot: u32, at: Nanos, turn: u32) {
-        self.waits.push(slab, slot, at, turn);
+    fn wait<K>(&mut self, slab: &mut Slab<K>, slot: u32, at: Nanos, sequence: u32) {
+        self.waits.push(slab, slot, at, sequence);
     }
 
     #[inline]
@@ -98,8 +98,8 @@ impl sealed::ReadyQueue for FifoList {
     }
 
     #[inline]
-    fn rewait<K>(&mut self, slab: &mut Slab<K>, slot: u32, at: Nanos, turn: u32) {
-        self.waits.set(slab, slot, at, turn);
+    fn rewait<K>(&mut self, slab: &mut Slab<K>, slot: u32, at: Nanos, sequence: u32) {
+        self.waits.set(slab, slot, at, sequence);
     }
 
     #[inline]

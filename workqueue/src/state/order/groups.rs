@@ -48,7 +48,7 @@ pub struct Groups<G> {
     available: usize,
     suspended: usize,
     /// The number of refreshes of the limits.
-    asked: usize,
+    refresh: usize,
     waits: Deadlines,
 }
 
@@ -110,7 +110,7 @@ impl<G> Groups<G> {
             count: 0,
             available: 0,
             suspended: 0,
-            asked: 0,
+            refresh: 0,
             waits: Deadlines::default(),
         }
     }
@@ -132,27 +132,27 @@ impl<G> Groups<G> {
 
     /// Counts a refresh, which makes all limits that were computed earlier stale. Appends the names of all groups to `names`, which is
     /// passed in by the caller, as in [`depths`](Self::depths).
-    pub(crate) fn ask_again(&mut self, asked: usize, names: &mut Vec<(u64, G)>)
+    pub(crate) fn start_refresh(&mut self, refresh: usize, names: &mut Vec<(u64, G)>)
     where
         G: Clone,
     {
         let used = self.groups.iter().filter(|group| group.is_used());
         names.extend(used.map(|group| (group.hash, group.name.clone())));
-        self.asked = self.asked.max(asked);
+        self.refresh = self.refresh.max(refresh);
     }
 
     /// Sets the limits of groups that still exist. `Eq` may panic; nothing is changed in that case.
-    pub(crate) fn limit(&mut self, limits: &[(u64, G, Limits)], asked: usize)
+    pub(crate) fn limit(&mut self, limits: &[(u64, G, Limits)], refresh: usize)
     where
         G: Eq,
     {
         // A later refresh has started, and will set newer limits.
-        if asked < self.asked {
+        if refresh < self.refresh {
             return;
         }
         let find = |(hash, name, limits): &(u64, G, Limits)| Some((self.find(*hash, name)?, *limits));
         let found: Vec<_> = limits.iter().filter_map(find).collect();
-        found.into_iter().for_each(|(index, limits)| self.bring(index, limits));
+        found.into_iter().for_each(|(index, limits)| self.set_limits(index, limits));
     }
 
     fn find(&self, hash: u64, name: &G) -> Option<u32>
@@ -167,7 +167,7 @@ impl<G> Groups<G> {
     }
 
     #[inline]
-    fn bring(&mut self, index: u32, limits: Limits) {
+    fn set_limits(&mut self, index: u32, limits: Limits) {
         if self.groups[index as usize].limits != limits {
             self.change(index, |group| {
                 group.limits = limits;
@@ -204,17 +204,17 @@ impl<G> Groups<G> {
         match (share > 0, left > 0) {
             (true, false) => {
                 self.groups[index as usize].left = weight;
-                self.come_in(index);
+                self.enter_ring(index);
             }
             (false, true) => {
                 self.groups[index as usize].left = 0;
-                self.go_out(index);
+                self.leave_ring(index);
             }
             _ => {}
         }
     }
 
-    fn come_in(&mut self, index: u32) {
+    fn enter_ring(&mut self, index: u32) {
         let last = self.last;
         let group = &mut self.groups[index as usize];
         (group.before, group.next) = (last, NIL);
@@ -225,7 +225,7 @@ impl<G> Groups<G> {
         self.last = index;
     }
 
-    fn go_out(&mut self, index: u32) {
+    fn leave_ring(&mut self, index: u32) {
         let Group { before, next, .. } = self.groups[index as usize];
         match before {
             NIL => self.first = next,
@@ -238,7 +238,7 @@ impl<G> Groups<G> {
     }
 
     /// Returns the groups of the ring in the order in which they are served. If the ring is corrupt, the iteration ends early.
-    fn in_turn(&self) -> impl Iterator<Item = u32> {
+    fn ring(&self) -> impl Iterator<Item = u32> {
         let mut next = self.first;
         let mut left = self.groups.len();
         std::iter::from_fn(move || {

@@ -26,7 +26,7 @@ pub(super) struct Level {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RaisedPosition {
     pub(super) slot: u32,
-    pub(super) turn: u64,
+    pub(super) sequence: u64,
     pub(super) since: Nanos,
 }
 
@@ -34,10 +34,10 @@ pub(super) struct RaisedPosition {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Position {
     /// The number of the key's position in its line. Positions are numbered in the order in which they were taken.
-    pub(super) turn: u64,
+    pub(super) sequence: u64,
     /// The time at which the key took its position.
     pub(super) since: Nanos,
-    /// Second positions of the key with earlier turns are not valid.
+    /// Second positions of the key with lower sequence numbers are not valid.
     pub(super) valid_from: u64,
     /// The level of the line or heap that contains the key.
     pub(super) level: i8,
@@ -48,10 +48,10 @@ pub(super) struct Position {
     /// The key's own priority, with which it is retried or requeued.
     pub(super) own: i8,
     /// The highest priority of the adds while the key was leased; `None` if there were none.
-    pub(super) wished: Option<i8>,
+    pub(super) requested: Option<i8>,
 }
 
-/// The rank of a key at its level: its turn, the time at which it took its position, and its slot.
+/// The rank of a key at its level: its sequence number, the time at which it took its position, and its slot.
 type Rank = (u64, Nanos, u32);
 
 impl Level {
@@ -79,7 +79,7 @@ impl Level {
     }
 
     /// Like [`head`](Self::head), but ignores the keys that were raised to this level.
-    pub(super) fn first_at_home(&self, positions: &[Position], now: Nanos, by: Nanos) -> Option<u32> {
+    pub(super) fn head_of_line(&self, positions: &[Position], now: Nanos, by: Nanos) -> Option<u32> {
         self.or_due(self.line.front().map(|slot| rank(positions, slot)), now, by)
     }
 
@@ -129,18 +129,26 @@ impl Level {
         self.raised.push_back(raised);
     }
 
-    pub(super) fn check<K>(&self, slab: &Slab<K>, positions: &[Position], turn: u64) -> Result<(), String> {
+    pub(super) fn check<K>(
+        &self,
+        slab: &Slab<K>,
+        positions: &[Position],
+        sequence: u64,
+    ) -> Result<(), String> {
         let Self { priority, line, raised, waits, .. } = self;
         line.check(slab)?;
         waits.check(slab)?;
-        let at_home = |slot: &u32| positions[*slot as usize].level == *priority;
-        if !line.iter(slab).chain(waits.slots()).all(|slot| at_home(&slot)) {
+        let belongs = |slot: &u32| positions[*slot as usize].level == *priority;
+        if !line.iter(slab).chain(waits.slots()).all(|slot| belongs(&slot)) {
             return Err(format!("levels 1: a key of another level is at {priority}"));
         }
-        let turns: Vec<_> = line.iter(slab).map(|slot| positions[slot as usize].turn).collect();
-        let second: Vec<_> = raised.iter().map(|raised| raised.turn).collect();
-        if [turns, second].iter().any(|turns| !turns.is_sorted() || turns.last() > Some(&turn)) {
-            return Err(format!("levels 2: turns at {priority}"));
+        let sequences: Vec<_> = line.iter(slab).map(|slot| positions[slot as usize].sequence).collect();
+        let second: Vec<_> = raised.iter().map(|raised| raised.sequence).collect();
+        if [sequences, second]
+            .iter()
+            .any(|sequences| !sequences.is_sorted() || sequences.last() > Some(&sequence))
+        {
+            return Err(format!("levels 2: sequences at {priority}"));
         }
         if raised.front().is_some_and(|raised| !raised.is_valid(positions)) {
             return Err(format!("levels 2: the first raised position at {priority} is not valid"));
@@ -163,19 +171,19 @@ impl Level {
 impl RaisedPosition {
     #[inline]
     pub(super) fn is_valid(&self, positions: &[Position]) -> bool {
-        self.turn >= positions[self.slot as usize].valid_from
+        self.sequence >= positions[self.slot as usize].valid_from
     }
 
     #[inline]
     fn rank(&self) -> Rank {
-        (self.turn, self.since, self.slot)
+        (self.sequence, self.since, self.slot)
     }
 }
 
 #[inline]
 fn rank(positions: &[Position], slot: u32) -> Rank {
-    let Position { turn, since, .. } = positions[slot as usize];
-    (turn, since, slot)
+    let Position { sequence, since, .. } = positions[slot as usize];
+    (sequence, since, slot)
 }
 
 #[inline]

@@ -28,7 +28,7 @@
 //! # Invariants
 //! 1. A Ready slot is in the line of its position's level, and a waiting slot is in the heap of that level; `count` slots are in lines. No
 //!    two levels have the same priority; the levels are sorted from the highest to the lowest.
-//! 2. Within a line, and among second positions, turns are ascending. The first of the second positions of a level is valid.
+//! 2. Within a line, and among second positions, sequence numbers are ascending. The first of the second positions of a level is valid.
 //! 3. A leased slot is dirty exactly when it was added meanwhile.
 //! 4. `top` of a Ready slot is its priority. At that level the slot is in the line, or has a valid second position. Only slots that are
 //!    Ready, or whose deadline has passed, have valid second positions.
@@ -61,27 +61,27 @@ pub struct Levels {
     /// an older time, some of these keys are not due any more.
     due: BTreeSet<(Nanos, u32)>,
     count: usize,
-    turn: u64,
+    sequence: u64,
 }
 
 impl Levels {
     pub(crate) fn new(share: Option<NonZeroU32>) -> Self {
         let (levels, positions, due) = (Vec::new(), Vec::new(), BTreeSet::new());
-        Self { levels, credits: Credits::new(share), positions, due, count: 0, turn: 0 }
+        Self { levels, credits: Credits::new(share), positions, due, count: 0, sequence: 0 }
     }
 
     /// Returns the priority of the next run of a key; for a leased key without a next run, the priority of its lease.
     pub(crate) fn priority(&self, slot: u32) -> i8 {
         let position = self.positions[slot as usize];
-        position.wished.unwrap_or(position.priority)
+        position.requested.unwrap_or(position.priority)
     }
 
     /// Returns whether a Ready key that is lowered to `priority` leaves the position at which it became Ready.
-    pub(crate) fn stands_above(&self, slot: u32, priority: i8) -> bool {
+    pub(crate) fn is_positioned_above(&self, slot: u32, priority: i8) -> bool {
         self.positions[slot as usize].level > priority
     }
 
-    /// Sets the priority of a key in any state. A key whose deadline has passed must not [stand above](Self::stands_above) the priority.
+    /// Sets the priority of a key in any state. A key whose deadline has passed must not be [above](Self::is_positioned_above) the priority.
     pub(crate) fn set_priority<K>(
         &mut self,
         slab: &mut Slab<K>,
@@ -92,7 +92,7 @@ impl Levels {
     ) {
         let old = self.positions[slot as usize].priority;
         let in_line = slab.get(slot).state == State::Ready;
-        if priority < old && in_line && self.stands_above(slot, priority) {
+        if priority < old && in_line && self.is_positioned_above(slot, priority) {
             self.unlink(slab, slot);
             self.assign(slot, priority);
             self.join(slab, slot, now);
@@ -111,11 +111,11 @@ impl Levels {
     pub(crate) fn assign(&mut self, slot: u32, priority: i8) {
         let position = &mut self.positions[slot as usize];
         (position.own, position.priority) = (priority, priority);
-        position.wished = position.wished.map(|_| priority);
+        position.requested = position.requested.map(|_| priority);
     }
 
     /// Sets the time at which a key that has just become Ready took its position.
-    pub(crate) fn stands_since(&mut self, slot: u32, now: Nanos) {
+    pub(crate) fn set_since(&mut self, slot: u32, now: Nanos) {
         self.positions[slot as usize].since = now;
     }
 
@@ -152,18 +152,19 @@ impl Levels {
     }
 
     #[inline]
-    fn next_turn(&mut self) -> u64 {
-        self.turn += 1;
-        self.turn
+    fn next_sequence(&mut self) -> u64 {
+        self.sequence += 1;
+        self.sequence
     }
 
     /// Appends a slot to the line of its priority.
     #[inline]
     fn join<K>(&mut self, slab: &mut Slab<K>, slot: u32, since: Nanos) {
-        let turn = self.next_turn();
+        let sequence = self.next_sequence();
         let position = &mut self.positions[slot as usize];
         let priority = position.priority;
-        (position.turn, position.since, position.level, position.top) = (turn, since, priority, priority);
+        (position.sequence, position.since, position.level, position.top) =
+            (sequence, since, priority, priority);
         self.count += 1;
         let level = self.level(priority);
         level.ready += 1;
@@ -191,10 +192,10 @@ impl Levels {
     /// Invalidates the second positions of a slot.
     #[inline]
     fn invalidate(&mut self, slot: u32) {
-        let turn = self.next_turn();
+        let sequence = self.next_sequence();
         let position = &mut self.positions[slot as usize];
         let (level, top) = (position.level, std::mem::replace(&mut position.top, position.level));
-        position.valid_from = turn;
+        position.valid_from = sequence;
         if top > level {
             for between in self.levels.iter_mut().filter(|own| own.priority > level && own.priority <= top) {
                 between.clean(&self.positions);
@@ -232,7 +233,7 @@ impl ReadyQueue for Levels {
     }
 
     fn heads(&self, now: Nanos, by: Nanos) -> impl Iterator<Item = u32> {
-        self.levels.iter().filter_map(move |level| level.first_at_home(&self.positions, now, by))
+        self.levels.iter().filter_map(move |level| level.head_of_line(&self.positions, now, by))
     }
 
     #[inline]
@@ -244,11 +245,11 @@ impl ReadyQueue for Levels {
         self.levels.iter_mut().map(|level| &mut level.waits)
     }
 
-    fn wait<K>(&mut self, slab: &mut Slab<K>, slot: u32, at: Nanos, turn: u32) {
+    fn wait<K>(&mut self, slab: &mut Slab<K>, slot: u32, at: Nanos, sequence: u32) {
         let position = &mut self.positions[slot as usize];
         let priority = position.priority;
         (position.level, position.top) = (priority, priority);
-        self.level(priority).waits.push(slab, slot, at, turn);
+        self.level(priority).waits.push(slab, slot, at, sequence);
     }
 
     fn unwait<K>(&mut self, slab: &mut Slab<K>, slot: u32) {
@@ -257,13 +258,13 @@ impl ReadyQueue for Levels {
         self.invalidate(slot);
     }
 
-    fn rewait<K>(&mut self, slab: &mut Slab<K>, slot: u32, at: Nanos, turn: u32) {
+    fn rewait<K>(&mut self, slab: &mut Slab<K>, slot: u32, at: Nanos, sequence: u32) {
         let Position { level, priority, .. } = self.positions[slot as usize];
         if level == priority {
-            self.level(level).waits.set(slab, slot, at, turn);
+            self.level(level).waits.set(slab, slot, at, sequence);
         } else {
             self.unwait(slab, slot);
-            self.wait(slab, slot, at, turn);
+            self.wait(slab, slot, at, sequence);
         }
     }
 
@@ -277,14 +278,15 @@ impl ReadyQueue for Levels {
             self.positions.resize(index + 1, Position::default());
         }
         // Invalidates the second positions of the key that had this slot before.
-        let valid_from = self.next_turn();
+        let valid_from = self.next_sequence();
         self.positions[index] = Position { priority, own: priority, valid_from, ..Position::default() };
     }
 
     fn merge(&mut self, slot: u32, state: State, priority: &i8) {
         let position = &mut self.positions[slot as usize];
         if state.is_leased() {
-            position.wished = Some(position.wished.map_or(*priority, |wished| wished.max(*priority)));
+            position.requested =
+                Some(position.requested.map_or(*priority, |requested| requested.max(*priority)));
         } else if *priority > position.priority {
             self.change(slot, state == State::Ready, *priority);
         }
@@ -299,18 +301,18 @@ impl ReadyQueue for Levels {
         let at = entry.at;
         match entry.state {
             State::Waiting if at > by => {
-                let turn = self.level(level).waits.turn(slab, slot);
-                self.rewait(slab, slot, at, turn);
+                let sequence = self.level(level).waits.sequence(slab, slot);
+                self.rewait(slab, slot, at, sequence);
             }
             state @ (State::Waiting | State::Ready) => {
                 if state == State::Waiting {
                     self.due.insert((at, slot));
                 }
-                let turn = self.next_turn();
+                let sequence = self.next_sequence();
                 self.positions[slot as usize].top = priority;
                 self.level(priority);
                 let index = self.index(priority);
-                self.levels[index].raise(RaisedPosition { slot, turn, since: now }, &self.positions);
+                self.levels[index].raise(RaisedPosition { slot, sequence, since: now }, &self.positions);
             }
             _ => {}
         }
@@ -318,9 +320,9 @@ impl ReadyQueue for Levels {
 
     fn clock_jumped_back<K>(&mut self, slab: &mut Slab<K>, by: Nanos) {
         while let Some(&(at, slot)) = self.due.last().filter(|(at, _)| *at > by) {
-            let turn = self.level(self.positions[slot as usize].level).waits.turn(slab, slot);
+            let sequence = self.level(self.positions[slot as usize].level).waits.sequence(slab, slot);
             self.unwait(slab, slot);
-            self.wait(slab, slot, at, turn);
+            self.wait(slab, slot, at, sequence);
         }
     }
 
@@ -340,11 +342,11 @@ impl ReadyQueue for Levels {
 
     fn end(&mut self, slot: u32, transition: Transition) {
         let position = &mut self.positions[slot as usize];
-        let wished = position.wished.take();
+        let requested = position.requested.take();
         position.priority = match transition {
-            Transition::Leave => wished.unwrap_or(position.own),
-            Transition::Wait(_) | Transition::Ready => wished.unwrap_or(position.own).max(position.own),
-            Transition::NotBegun => wished.unwrap_or(position.priority).max(position.priority),
+            Transition::Leave => requested.unwrap_or(position.own),
+            Transition::Wait(_) | Transition::Ready => requested.unwrap_or(position.own).max(position.own),
+            Transition::NotBegun => requested.unwrap_or(position.priority).max(position.priority),
         };
         if transition == Transition::Leave {
             position.own = position.priority;
@@ -352,7 +354,7 @@ impl ReadyQueue for Levels {
     }
 
     fn unmark(&mut self, slot: u32) {
-        self.positions[slot as usize].wished = None;
+        self.positions[slot as usize].requested = None;
     }
 
     fn linked<K>(&self, slab: &Slab<K>) -> Vec<u32> {
@@ -386,7 +388,7 @@ impl ReadyQueue for Levels {
         }
         self.credits.check(self.levels.len())?;
         for level in &self.levels {
-            level.check(slab, &self.positions, self.turn)?;
+            level.check(slab, &self.positions, self.sequence)?;
             let queued = |slot: &u32| self.positions[*slot as usize].priority == level.priority;
             if self.linked(slab).iter().filter(|slot| queued(slot)).count() != level.ready {
                 return Err(format!("levels 5: {} is the wrong count at {}", level.ready, level.priority));
@@ -399,7 +401,7 @@ impl ReadyQueue for Levels {
         for (slot, entry) in slab.iter() {
             let position = self.positions[slot as usize];
             let dirty = matches!(entry.state, State::LeasedDirty | State::LeasedWaiting);
-            if position.wished.is_some() != dirty {
+            if position.requested.is_some() != dirty {
                 return Err(format!("levels 3: slot {slot} is {:?}", entry.state));
             }
             let second = |at: i8| {

@@ -33,13 +33,13 @@ pub struct GroupTag<G> {
     pub(super) hash: u64,
     pub(super) limits: Limits,
     /// The number of refreshes before these limits were computed.
-    pub(super) asked: usize,
+    pub(super) refresh: usize,
     /// The group's index, if the group exists: valid as long as the lock is held under which it was found.
     pub(super) found: u32,
 }
 
 impl<G> GroupTag<G> {
-    pub(super) fn new(group: G, hash: u64, limits: Limits, asked: usize) -> Self {
-        Self { group: Some(group), hash, limits, asked, found: NIL }
+    pub(super) fn new(group: G, hash: u64, limits: Limits, refresh: usize) -> Self {
+        Self { group: Some(group), hash, limits, refresh, found: NIL }
     }
 }

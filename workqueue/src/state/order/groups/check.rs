@@ -6,7 +6,7 @@ use crate::state::slab::Slab;
 
 impl<G> Groups<G> {
     pub(super) fn check_groups<K>(&self, slab: &Slab<K>) -> Result<(), String> {
-        let in_ring: Vec<u32> = self.in_turn().collect();
+        let in_ring: Vec<u32> = self.ring().collect();
         let (mut count, mut available, mut suspended, mut used) = (0, 0, 0, 0);
         for (index, group) in (0..).zip(&self.groups) {
             group.line.check(slab)?;

@@ -54,8 +54,8 @@ impl<G: Eq + Send + 'static> ReadyQueue for Groups<G> {
     }
 
     #[inline]
-    fn wait<K>(&mut self, slab: &mut Slab<K>, slot: u32, at: Nanos, turn: u32) {
-        self.waits.push(slab, slot, at, turn);
+    fn wait<K>(&mut self, slab: &mut Slab<K>, slot: u32, at: Nanos, sequence: u32) {
+        self.waits.push(slab, slot, at, sequence);
     }
 
     #[inline]
@@ -64,13 +64,13 @@ impl<G: Eq + Send + 'static> ReadyQueue for Groups<G> {
     }
 
     #[inline]
-    fn rewait<K>(&mut self, slab: &mut Slab<K>, slot: u32, at: Nanos, turn: u32) {
-        self.waits.set(slab, slot, at, turn);
+    fn rewait<K>(&mut self, slab: &mut Slab<K>, slot: u32, at: Nanos, sequence: u32) {
+        self.waits.set(slab, slot, at, sequence);
     }
 
     #[inline]
     fn is_stale(&self, tag: &GroupTag<G>) -> bool {
-        tag.asked < self.asked
+        tag.refresh < self.refresh
     }
 
     fn has_room(&mut self, tag: &mut GroupTag<G>) -> bool {
@@ -78,7 +78,7 @@ impl<G: Eq + Send + 'static> ReadyQueue for Groups<G> {
         tag.found = found.unwrap_or(NIL);
         match found {
             Some(index) => {
-                self.bring(index, tag.limits);
+                self.set_limits(index, tag.limits);
                 self.groups[index as usize].room() > 0
             }
             None => tag.limits.capacity > 0,
@@ -116,7 +116,7 @@ impl<G: Eq + Send + 'static> ReadyQueue for Groups<G> {
 
     #[inline]
     fn merge(&mut self, slot: u32, _: State, tag: &GroupTag<G>) {
-        self.bring(self.of[slot as usize], tag.limits);
+        self.set_limits(self.of[slot as usize], tag.limits);
     }
 
     fn class(&mut self, tag: &mut GroupTag<G>) -> u32 {
@@ -185,8 +185,8 @@ impl<G: Eq + Send + 'static> ReadyQueue for Groups<G> {
             group.left -= 1;
         } else if group.left == 1 {
             group.left = group.limits.weight;
-            self.go_out(index);
-            self.come_in(index);
+            self.leave_ring(index);
+            self.enter_ring(index);
         }
     }
 
@@ -211,7 +211,7 @@ impl<G: Eq + Send + 'static> ReadyQueue for Groups<G> {
         let mut slots = Vec::with_capacity(self.count);
         let mut lines: Vec<_> = self.groups.iter().map(|group| group.line.iter(slab)).collect();
         let mut ring: std::collections::VecDeque<_> = self
-            .in_turn()
+            .ring()
             .map(|index| {
                 let group = &self.groups[index as usize];
                 (index, group.left, group.share())

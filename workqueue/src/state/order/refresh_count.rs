@@ -7,25 +7,25 @@
 use flyball_sync::locks::{AtomicUsize, Ordering};
 
 /// Counts the refreshes. Limits that are computed after a refresh have a higher number than those computed before it.
-pub(super) struct Asked(AtomicUsize);
+pub(super) struct RefreshCount(AtomicUsize);
 
-impl Default for Asked {
+impl Default for RefreshCount {
     fn default() -> Self {
         Self(AtomicUsize::new(0))
     }
 }
 
-impl Asked {
+impl RefreshCount {
     /// Returns the current number. Read it before calling the functions: their results are then no older than the
     /// number.
     #[inline]
     pub(super) fn number(&self) -> usize {
-        // Ordering: Acquire, see `ask_again`.
+        // Ordering: Acquire, see `start_refresh`.
         self.0.load(Ordering::Acquire)
     }
 
     /// Makes all limits that were computed before this call stale. Returns the number of this refresh.
-    pub(super) fn ask_again(&self) -> usize {
+    pub(super) fn start_refresh(&self) -> usize {
         // Ordering: AcqRel. Release: an add that reads this number calls the functions afterwards, and sees the changes that the caller
         // made before the refresh. Acquire: a later refresh that increments this number sees those changes, too.
         self.0.fetch_add(1, Ordering::AcqRel) + 1
