@@ -164,7 +164,7 @@ mod tests {
 
     /// Equal deadlines keep their order when all sequence numbers are reassigned.
     #[test]
-    fn turns_survive_their_overflow() {
+    fn sequence_numbers_survive_their_overflow() {
         let mut state = QueueState::<u32, FifoList>::new(
             Options { strict: false, capacity: usize::MAX, metered: None },
             FifoList::default(),

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn wakes_those_whose_time_has_passed_and_no_others() {
+    fn wakes_exactly_the_getters_with_an_expired_timeout() {
         let mut timeouts = Timeouts::default();
         let at = Nanos::new;
         let places: Vec<_> =

@@ -147,7 +147,7 @@ fn overdue_waits_for_the_moment() {
     queue.add_many(["a", "b"]);
     clock.advance(ns(7));
     let a = queue.try_get().unwrap();
-    assert!(watcher.knows(), "the first lease did not wake the watcher");
+    assert!(watcher.was_woken(), "the first lease did not wake the watcher");
     assert!(watcher.poll().is_pending());
     assert_eq!(clock.next_alarm(), Some(Nanos::new(57)));
     clock.advance(ns(10));
@@ -157,14 +157,14 @@ fn overdue_waits_for_the_moment() {
     assert!(watcher.poll().is_pending(), "a lease that has ended was reported");
     assert_eq!(clock.next_alarm(), Some(Nanos::new(67)));
     clock.set(Nanos::new(67));
-    assert!(watcher.knows());
+    assert!(watcher.was_woken());
     assert_eq!(told(watcher.finish()), overdue("b", 50));
     b.done();
 }
 
 /// A lease that began before ages were tracked has its age counted from the first `next_overdue`.
 #[test]
-fn overdue_counts_from_the_first_look() {
+fn overdue_time_counts_from_the_first_poll() {
     let (queue, clock) = timed();
     queue.add("a").unwrap();
     let lease = queue.try_get().unwrap();
@@ -185,7 +185,7 @@ fn overdue_at_once() {
     assert_eq!(told(watcher.finish()), overdue("a", 0));
     let mut watcher = Task::waiting(queue.next_overdue(Duration::ZERO));
     let _b = queue.try_get().unwrap();
-    assert!(watcher.knows());
+    assert!(watcher.was_woken());
     assert_eq!(told(watcher.finish()), overdue("b", 0));
     assert!(queue.next_overdue(Duration::MAX).now_or_never().is_none());
 }
@@ -217,7 +217,7 @@ fn overdue_ends_with_the_queue() {
     );
     let mut last = Task::waiting(queue.next_overdue(ns(5)));
     b.done();
-    assert!(last.knows());
+    assert!(last.was_woken());
     assert_eq!(last.finish(), None);
     assert_eq!(queue.next_overdue(ns(1)).now_or_never(), Some(None));
 }
@@ -229,7 +229,7 @@ fn overdue_ends_with_a_stop() {
     let _a = queue.try_get().unwrap();
     let mut watcher = Task::waiting(queue.next_overdue(ns(50)));
     drop(queue.stop_now());
-    assert!(watcher.knows());
+    assert!(watcher.was_woken());
     assert_eq!(watcher.finish(), None);
 }
 
@@ -248,7 +248,7 @@ fn watchers_with_different_bounds() {
     assert!(slow.poll().is_pending());
     assert_eq!(clock.next_alarm(), Some(Nanos::new(90)));
     clock.set(Nanos::new(90));
-    assert!(slow.knows());
+    assert!(slow.was_woken());
     assert_eq!(told(slow.finish()), overdue("b", 90));
 }
 
@@ -276,13 +276,13 @@ fn the_alarm_is_shared_with_getters() {
                 assert!(alarm <= Nanos::new(deadline.max(bound)));
                 clock.set(alarm);
                 let now = clock.now().get();
-                if lease.is_none() && getter.knows() {
+                if lease.is_none() && getter.was_woken() {
                     if let std::task::Poll::Ready(got) = getter.poll() {
                         assert_eq!(now, deadline);
                         lease = got;
                     }
                 }
-                if seen.is_none() && watcher.knows() {
+                if seen.is_none() && watcher.was_woken() {
                     if let std::task::Poll::Ready(got) = watcher.poll() {
                         assert_eq!((now, told(got.clone())), (bound, overdue("stuck", bound)));
                         seen = got;
@@ -310,7 +310,7 @@ fn a_dropped_watcher_reports_nothing() {
             assert!(next.poll().is_pending());
             assert_eq!(clock.next_alarm(), Some(Nanos::new(50)));
             clock.set(Nanos::new(50));
-            assert!(next.knows());
+            assert!(next.was_woken());
         }
         assert_eq!(told(next.finish()), overdue("a", dropped_at.max(50)));
     }

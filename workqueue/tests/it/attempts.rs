@@ -95,7 +95,7 @@ fn a_failure_that_is_not_counted_is_never_the_last_one() {
 }
 
 #[test]
-fn where_nothing_is_counted_no_failure_is_the_last_one() {
+fn without_failure_counts_no_failure_is_the_last_one() {
     let (queue, _) = timed();
     queue.add("a").unwrap();
     for most in [0, 1] {
@@ -115,7 +115,7 @@ fn where_nothing_is_counted_no_failure_is_the_last_one() {
 }
 
 #[test]
-fn waits_at_least_as_long_as_it_is_told_to() {
+fn waits_at_least_the_given_minimum() {
     let (queue, _, _) = measured();
     queue.add("a").unwrap();
     assert!(queue.try_get().unwrap().retry_up_to(2, ns(50)).is_ok());
@@ -157,7 +157,7 @@ fn beside_the_limit_of_the_queue_the_lower_one_holds() {
 }
 
 #[test]
-fn after_the_queue_was_stopped_its_lease_ends_into_nothing() {
+fn ending_a_lease_after_stop_has_no_effect() {
     let (queue, _, _) = measured();
     queue.add_many(["a", "b"]);
     let [a, b] = [(); 2].map(|()| queue.try_get().unwrap());
@@ -171,7 +171,7 @@ fn after_the_queue_was_stopped_its_lease_ends_into_nothing() {
 // === as if it had not been handed out ===
 
 #[test]
-fn what_is_given_back_is_ready_at_the_tail_and_nothing_is_counted() {
+fn a_requeued_key_is_ready_at_the_tail_and_counts_no_failure() {
     let (queue, clock, reports) = measured();
     queue.add("a").unwrap();
     queue.try_get().unwrap().retry();
@@ -192,7 +192,7 @@ fn what_is_given_back_is_ready_at_the_tail_and_nothing_is_counted() {
 }
 
 #[test]
-fn what_is_given_back_and_was_added_meanwhile_runs_once() {
+fn a_requeued_dirty_key_runs_once() {
     let (queue, clock, _) = measured();
     queue.add("a").unwrap();
     let lease = queue.try_get().unwrap();
@@ -212,7 +212,7 @@ fn what_is_given_back_and_was_added_meanwhile_runs_once() {
 }
 
 #[test]
-fn what_is_given_back_keeps_the_priority_it_was_handed_out_with() {
+fn a_requeued_key_keeps_the_priority_of_its_lease() {
     let queue = Queue::builder().order(Priority::new()).build();
     queue.with_priority(-5).add("a").unwrap();
     queue.with_priority(5).add("a").unwrap();
@@ -223,7 +223,7 @@ fn what_is_given_back_keeps_the_priority_it_was_handed_out_with() {
 }
 
 #[test]
-fn what_is_given_back_after_shutdown_is_left_over() {
+fn a_requeued_key_is_left_over_after_shutdown() {
     let (queue, _, reports) = measured();
     queue.add_many(["a", "b"]);
     let [a, b] = [(); 2].map(|()| queue.try_get().unwrap());

@@ -19,7 +19,7 @@ fn waits_until(queue: &BackoffQueue, key: &'static str) -> u64 {
 
 /// The key waits for the longer of the minimum and the limiter's delay. The minimum does not change the limiter's own backoff.
 #[test]
-fn a_retry_no_sooner_than_both_say() {
+fn a_retry_waits_for_the_later_of_backoff_and_minimum() {
     let (queue, clock) = backoff();
     let fails = |least: u64| {
         queue.add("a").unwrap();
@@ -250,8 +250,8 @@ fn the_limiter_is_asked_once_per_wait() {
 /// A policy that returns a delay of zero makes the key Ready immediately.
 #[test]
 fn no_delay_is_no_wait() {
-    struct AtOnce;
-    impl Policy<u32> for AtOnce {
+    struct NoDelay;
+    impl Policy<u32> for NoDelay {
         type Reservation = ();
         fn record_failure(&mut self, _: &u32, _: Nanos, _: u64) -> (Duration, ()) {
             (Duration::ZERO, ())
@@ -268,7 +268,7 @@ fn no_delay_is_no_wait() {
         }
     }
     let clock = ManualClock::new();
-    let queue = Queue::builder().timer(clock.timer()).limiter(AtOnce).build();
+    let queue = Queue::builder().timer(clock.timer()).limiter(NoDelay).build();
     queue.add(1).unwrap();
     queue.add(2).unwrap();
     queue.try_get().unwrap().retry();

@@ -156,7 +156,7 @@ fn told<K: Copy>(many: AddedMany<K>) -> ([usize; 4], Vec<(K, AddErrorKind)>) {
 
 /// `add_many` has the same results as single adds, and keeps the order of the keys.
 #[test]
-fn add_many_says_what_became_of_each() {
+fn add_many_returns_the_result_of_each_key() {
     let (queue, _clock) = bounded(6);
     queue.add("leased").unwrap();
     let lease = queue.try_get().unwrap();
@@ -171,7 +171,7 @@ fn add_many_says_what_became_of_each() {
 }
 
 #[test]
-fn add_many_of_nothing_and_to_nobody() {
+fn add_many_of_no_keys_and_to_a_closed_queue() {
     let (queue, _clock) = timed();
     assert_eq!(told(queue.add_many([])), ([0; 4], vec![]));
     queue.shut_down();
@@ -186,9 +186,12 @@ fn add_many_wakes_as_many_getters() {
     let queue = Queue::new();
     let mut getters: Vec<_> = (0..5).map(|_| Task::waiting(queue.get())).collect();
     queue.add_many([1, 2, 3, 2, 1]);
-    assert_eq!(getters.iter().filter(|getter| getter.knows()).count(), 3);
-    let leases: Vec<_> =
-        getters.iter_mut().filter(|getter| getter.knows()).map(|getter| getter.finish().unwrap()).collect();
+    assert_eq!(getters.iter().filter(|getter| getter.was_woken()).count(), 3);
+    let leases: Vec<_> = getters
+        .iter_mut()
+        .filter(|getter| getter.was_woken())
+        .map(|getter| getter.finish().unwrap())
+        .collect();
     assert_eq!(crate::task::keys(&leases), [1, 2, 3]);
 }
 
@@ -211,7 +214,7 @@ fn add_many_from_the_queue_itself() {
 // ---- waiting for room ------------------------------------------------------------------------------------------
 
 #[test]
-fn where_there_is_room_nobody_waits() {
+fn adds_without_waiting_if_there_is_room() {
     let (queue, _clock) = bounded(2);
     assert_eq!(queue.add_when_room("a").now_or_never().unwrap().unwrap(), Added::New);
     assert_eq!(queue.blocking_add_when_room("b").unwrap(), Added::New);
@@ -226,20 +229,20 @@ fn where_there_is_room_nobody_waits() {
 
 /// Adders get room in FIFO order, one for each free slot.
 #[test]
-fn room_is_offered_in_turn() {
+fn room_is_given_in_fifo_order() {
     let (queue, _clock) = bounded(2);
     queue.add_many(["a", "b"]);
     let mut adders: Vec<_> = ["c", "d", "e"].map(|key| Task::waiting(queue.add_when_room(key))).into();
     assert_eq!(queue.stats().ready, 2, "a waiting future has added its key");
     let (a, b) = (queue.try_get().unwrap(), queue.try_get().unwrap());
     assert!(
-        adders.iter().all(|adder| !adder.knows()),
+        adders.iter().all(|adder| !adder.was_woken()),
         "an adder was woken although the leased keys take all room"
     );
     a.done();
-    assert_eq!(adders.iter().map(Task::knows).collect::<Vec<_>>(), [true, false, false]);
+    assert_eq!(adders.iter().map(Task::was_woken).collect::<Vec<_>>(), [true, false, false]);
     b.done();
-    assert_eq!(adders.iter().map(Task::knows).collect::<Vec<_>>(), [true, true, false]);
+    assert_eq!(adders.iter().map(Task::was_woken).collect::<Vec<_>>(), [true, true, false]);
     assert_eq!(adders.remove(1).finish().unwrap(), Added::New);
     assert_eq!(adders.remove(0).finish().unwrap(), Added::New);
     assert!(adders[0].poll().is_pending());
@@ -249,37 +252,37 @@ fn room_is_offered_in_turn() {
 
 /// If another add takes the room, the woken adder waits again, and is woken for the next room.
 #[test]
-fn a_robbed_adder_waits_on() {
+fn waits_again_if_another_add_takes_the_room() {
     let (queue, _clock) = bounded(1);
     queue.add("a").unwrap();
     let mut adder = Task::waiting(queue.add_when_room("b"));
     for _ in 0..3 {
         queue.try_get().unwrap().done();
-        assert!(adder.knows());
+        assert!(adder.was_woken());
         queue.add("a").unwrap();
         assert!(adder.poll().is_pending());
     }
     queue.try_get().unwrap().done();
-    assert!(adder.knows());
+    assert!(adder.was_woken());
     assert_eq!(adder.finish().unwrap(), Added::New);
 }
 
 /// If the same key is added meanwhile, the adder needs no room.
 #[test]
-fn an_adder_whose_key_came_meanwhile() {
+fn an_adder_whose_key_was_added_meanwhile() {
     let (queue, _clock) = bounded(2);
     queue.add_many(["a", "b"]);
     let mut adder = Task::waiting(queue.add_when_room("c"));
     queue.try_get().unwrap().done();
     assert_eq!(queue.add("c").unwrap(), Added::New);
-    assert!(adder.knows());
+    assert!(adder.was_woken());
     assert_eq!(adder.finish().unwrap(), Added::Merged);
     queue.check().unwrap();
 }
 
 /// Every kind of shutdown refuses the adders that wait for room.
 #[test]
-fn an_end_refuses_who_waits_for_room() {
+fn shutdown_refuses_waiting_adders() {
     let ends: [fn(&TimedQueue); 4] = [
         |queue| queue.shut_down(),
         |queue| drop(queue.drain().now_or_never()),
@@ -297,7 +300,7 @@ fn an_end_refuses_who_waits_for_room() {
         });
         assert_eq!(blocked.unwrap_err().kind(), AddErrorKind::ShutDown);
         for (adder, key) in adders.iter_mut().zip(["b", "c"]) {
-            assert!(adder.knows());
+            assert!(adder.was_woken());
             let refused = adder.finish().unwrap_err();
             assert_eq!((refused.kind(), refused.into_key()), (AddErrorKind::ShutDown, key));
         }
@@ -322,7 +325,7 @@ fn a_blocked_adder_gets_its_room() {
 
 /// A key that is given up makes room like any other key that leaves.
 #[test]
-fn a_dead_letter_makes_room() {
+fn a_key_that_is_given_up_makes_room() {
     let queue = Queue::builder()
         .timer(ManualClock::new().timer())
         .limiter(Exponential::new(ns(10)..=ns(100)))
@@ -332,7 +335,7 @@ fn a_dead_letter_makes_room() {
     queue.add("a").unwrap();
     let mut adder = Task::waiting(queue.add_when_room("b"));
     queue.try_get().unwrap().retry();
-    assert!(adder.knows());
+    assert!(adder.was_woken());
     adder.finish().unwrap();
     assert!(queue.cancel(&"b"));
     queue.add_after("a", ns(10)).unwrap();

@@ -14,7 +14,7 @@ use testkit::wakers::{Counting, poll_once, poll_with};
 use crate::support::{TimedQueue, backoff, ns, timed};
 
 /// A getter with a waker of its own.
-struct Consumer<F> {
+struct PolledGetter<F> {
     future: Pin<Box<F>>,
     counting: Arc<Counting>,
     waker: Waker,
@@ -22,7 +22,7 @@ struct Consumer<F> {
     polled: Option<usize>,
 }
 
-impl<F: Future<Output = Option<T>>, T> Consumer<F> {
+impl<F: Future<Output = Option<T>>, T> PolledGetter<F> {
     fn new(future: F) -> Self {
         let (counting, waker) = Counting::waker();
         Self { future: Box::pin(future), counting, waker, polled: None }
@@ -53,12 +53,12 @@ impl<F: Future<Output = Option<T>>, T> Consumer<F> {
     }
 
     /// Returns whether the getter was polled. A getter that has completed is not kept.
-    fn waits(&self) -> bool {
+    fn is_parked(&self) -> bool {
         self.polled.is_some()
     }
 
     /// Returns whether the getter was woken since its last poll.
-    fn knows(&self) -> bool {
+    fn was_woken(&self) -> bool {
         self.polled.is_some_and(|wakes| wakes < self.wakes())
     }
 }
@@ -66,10 +66,10 @@ impl<F: Future<Output = Option<T>>, T> Consumer<F> {
 #[test]
 fn an_add_wakes_one_getter_once() {
     let queue = Queue::new();
-    let mut getters = [Consumer::waiting(queue.get()), Consumer::waiting(queue.get())];
+    let mut getters = [PolledGetter::waiting(queue.get()), PolledGetter::waiting(queue.get())];
     queue.add("a").unwrap();
     queue.add("a").unwrap();
-    assert_eq!(getters.iter().map(Consumer::wakes).sum::<usize>(), 1);
+    assert_eq!(getters.iter().map(PolledGetter::wakes).sum::<usize>(), 1);
     let woken = getters.iter_mut().find(|getter| getter.wakes() == 1).unwrap();
     assert_eq!(*woken.take(), "a");
 }
@@ -77,22 +77,22 @@ fn an_add_wakes_one_getter_once() {
 #[test]
 fn n_adds_wake_n_getters() {
     let queue = Queue::new();
-    let mut getters: Vec<_> = (0..5).map(|_| Consumer::waiting(queue.get())).collect();
+    let mut getters: Vec<_> = (0..5).map(|_| PolledGetter::waiting(queue.get())).collect();
     for key in 0..3 {
         queue.add(key).unwrap();
     }
     assert_eq!(getters.iter().filter(|getter| getter.wakes() == 1).count(), 3);
     let woken = getters.iter_mut().filter(|getter| getter.wakes() == 1);
-    let leases: Vec<_> = woken.map(Consumer::take).collect();
+    let leases: Vec<_> = woken.map(PolledGetter::take).collect();
     assert_eq!(leases.iter().map(|lease| **lease).collect::<Vec<_>>(), [0, 1, 2]);
 }
 
 #[test]
-fn a_woken_getter_that_is_dropped_hands_on() {
+fn a_woken_getter_that_is_dropped_passes_its_wake_up_on() {
     let queue = Queue::new();
-    let first = Consumer::waiting(queue.get());
-    let second = Consumer::waiting(queue.get());
-    let third = Consumer::waiting(queue.get());
+    let first = PolledGetter::waiting(queue.get());
+    let second = PolledGetter::waiting(queue.get());
+    let third = PolledGetter::waiting(queue.get());
     let mut rest = vec![first, second, third];
     queue.add("a").unwrap();
     while rest.len() > 1 {
@@ -107,8 +107,8 @@ fn a_woken_getter_that_is_dropped_hands_on() {
 #[test]
 fn a_getter_dropped_before_it_is_woken_takes_nothing_along() {
     let queue = Queue::new();
-    let first = Consumer::waiting(queue.get());
-    let mut second = Consumer::waiting(queue.get());
+    let first = PolledGetter::waiting(queue.get());
+    let mut second = PolledGetter::waiting(queue.get());
     drop(first);
     queue.add("a").unwrap();
     assert_eq!(second.wakes(), 1);
@@ -117,11 +117,11 @@ fn a_getter_dropped_before_it_is_woken_takes_nothing_along() {
 }
 
 #[test]
-fn a_hint_is_for_whoever_polls_first() {
+fn a_wake_up_reserves_no_key() {
     let queue = Queue::new();
-    let mut woken = Consumer::waiting(queue.get());
+    let mut woken = PolledGetter::waiting(queue.get());
     queue.add("a").unwrap();
-    let mut quick = Consumer::new(queue.get());
+    let mut quick = PolledGetter::new(queue.get());
     assert_eq!(*quick.take(), "a", "the key of the dropped lease is not Ready");
     let lease = quick_take(&queue);
     assert!(woken.poll().is_pending(), "the key was handed out twice");
@@ -136,9 +136,9 @@ fn quick_take(queue: &Queue<&'static str>) -> flyball_workqueue::Lease<&'static 
 
 /// A woken getter finds that another getter has taken the key. It waits again, and the next add wakes it.
 #[test]
-fn a_robbed_getter_is_in_line_again() {
+fn waits_again_if_another_getter_takes_the_key() {
     let queue = Queue::new();
-    let mut getter = Consumer::waiting(queue.get());
+    let mut getter = PolledGetter::waiting(queue.get());
     for round in 1..=3 {
         queue.add(round).unwrap();
         assert_eq!(getter.wakes(), round);
@@ -177,34 +177,34 @@ fn the_last_waker_of_a_drain_counts() {
 
 /// A future that was polled and then leaked keeps at most one wake-up from the other getters.
 #[test]
-fn a_forgotten_getter_takes_one_hint_at_most() {
+fn a_getter_that_is_never_polled_takes_one_wake_up_at_most() {
     let queue = Queue::new();
-    let forgotten = Consumer::waiting(queue.get());
-    let mut alive = Consumer::waiting(queue.get());
+    let forgotten = PolledGetter::waiting(queue.get());
+    let mut alive = PolledGetter::waiting(queue.get());
     queue.add("a").unwrap();
     queue.add("b").unwrap();
     assert_eq!((forgotten.wakes(), alive.wakes()), (1, 1));
     std::mem::forget(forgotten.future);
     let first = alive.take();
-    let second = Consumer::new(queue.get()).take();
+    let second = PolledGetter::new(queue.get()).take();
     assert_eq!((*first, *second), ("a", "b"));
 }
 
 // ---- the timer -------------------------------------------------------------------------------------------------
 
 #[test]
-fn nothing_is_armed_at_rest() {
+fn an_idle_queue_arms_no_alarm() {
     let (queue, clock) = timed();
     queue.add_after("a", ns(10)).unwrap();
     assert_eq!(clock.next_alarm(), None, "an alarm is set although no getter waits");
-    let _getter = Consumer::waiting(queue.get());
+    let _getter = PolledGetter::waiting(queue.get());
     assert_eq!(clock.next_alarm(), Some(Nanos::new(10)));
 }
 
 #[test]
 fn an_earlier_deadline_moves_the_alarm() {
     let (queue, clock) = timed();
-    let mut getter = Consumer::waiting(queue.get());
+    let mut getter = PolledGetter::waiting(queue.get());
     assert_eq!(clock.next_alarm(), None, "an alarm is set without a deadline");
     for (key, after, at) in [("a", 10, 10), ("b", 20, 10), ("c", 5, 5), ("a", 3, 3)] {
         queue.add_after(key, ns(after)).unwrap();
@@ -222,7 +222,7 @@ fn an_earlier_deadline_moves_the_alarm() {
 #[test]
 fn an_add_arms_for_a_waiting_getter() {
     let (queue, clock) = timed();
-    let mut getter = Consumer::waiting(queue.get());
+    let mut getter = PolledGetter::waiting(queue.get());
     queue.add_after("a", ns(10)).unwrap();
     drive(&clock, 10, || getter.wakes() > 0 && getter.poll().is_ready());
 }
@@ -245,8 +245,8 @@ fn drive(clock: &flyball_sync::ManualClock, limit: u64, mut done: impl FnMut() -
 fn an_alarm_outlives_the_getter_that_set_it() {
     let (queue, clock) = timed();
     queue.add_after("a", ns(10)).unwrap();
-    let armed = Consumer::waiting(queue.get());
-    let mut other = Consumer::waiting(queue.get());
+    let armed = PolledGetter::waiting(queue.get());
+    let mut other = PolledGetter::waiting(queue.get());
     drop(armed);
     clock.advance(ns(10));
     assert_eq!(other.wakes(), 1);
@@ -254,10 +254,10 @@ fn an_alarm_outlives_the_getter_that_set_it() {
 }
 
 #[test]
-fn a_getter_woken_by_the_timer_and_dropped_hands_on() {
+fn a_getter_dropped_after_the_timer_woke_it_passes_its_wake_up_on() {
     let (queue, clock) = timed();
     queue.add_after("a", ns(10)).unwrap();
-    let mut getters = vec![Consumer::waiting(queue.get()), Consumer::waiting(queue.get())];
+    let mut getters = vec![PolledGetter::waiting(queue.get()), PolledGetter::waiting(queue.get())];
     clock.advance(ns(10));
     let woken = getters.iter().position(|getter| getter.wakes() > 0).expect("a getter is woken");
     drop(getters.remove(woken));
@@ -270,13 +270,13 @@ fn a_getter_woken_by_the_timer_and_dropped_hands_on() {
 fn a_stalled_getter_does_not_stall_the_timer() {
     let (queue, clock) = timed();
     queue.add_after("late", ns(10)).unwrap();
-    let stalled = Consumer::waiting(queue.get());
+    let stalled = PolledGetter::waiting(queue.get());
     queue.add("now").unwrap();
     assert_eq!(stalled.wakes(), 1);
-    let mut second = Consumer::new(queue.get());
+    let mut second = PolledGetter::new(queue.get());
     let now = second.take();
     assert_eq!(*now, "now");
-    let mut third = Consumer::waiting(queue.get());
+    let mut third = PolledGetter::waiting(queue.get());
     clock.advance(ns(10));
     assert_eq!(third.wakes(), 1);
     assert_eq!(*third.take(), "late");
@@ -288,11 +288,11 @@ fn a_stalled_getter_does_not_stall_the_timer() {
 #[test]
 fn a_stalled_getter_does_not_stall_the_next_add() {
     let queue = Queue::new();
-    let stalled = Consumer::waiting(queue.get());
+    let stalled = PolledGetter::waiting(queue.get());
     queue.add("a").unwrap();
     assert_eq!(stalled.wakes(), 1);
-    let first = Consumer::new(queue.get()).take();
-    let mut third = Consumer::waiting(queue.get());
+    let first = PolledGetter::new(queue.get()).take();
+    let mut third = PolledGetter::waiting(queue.get());
     queue.add("b").unwrap();
     assert_eq!(third.wakes(), 1);
     assert_eq!((*first, *third.take()), ("a", "b"));
@@ -305,7 +305,7 @@ fn every_due_key_finds_a_getter() {
     for key in ["a", "b", "c"] {
         queue.add_after(key, ns(10)).unwrap();
     }
-    let mut getters: Vec<_> = (0..3).map(|_| Consumer::waiting(queue.get())).collect();
+    let mut getters: Vec<_> = (0..3).map(|_| PolledGetter::waiting(queue.get())).collect();
     clock.advance(ns(10));
     let mut leases = Vec::new();
     // Only woken getters are polled, so a getter that takes a key must wake the next getter.
@@ -317,11 +317,11 @@ fn every_due_key_finds_a_getter() {
 
 /// Taking the key of the first deadline arms the timer for the next deadline.
 #[test]
-fn the_next_deadline_is_armed_by_whoever_takes_the_first() {
+fn the_hand_out_of_the_first_due_key_arms_the_next_deadline() {
     let (queue, clock) = timed();
     queue.add_after("a", ns(10)).unwrap();
     queue.add_after("b", ns(20)).unwrap();
-    let mut getters = vec![Consumer::waiting(queue.get()), Consumer::waiting(queue.get())];
+    let mut getters = vec![PolledGetter::waiting(queue.get()), PolledGetter::waiting(queue.get())];
     let mut leases = Vec::new();
     drive(&clock, 20, || {
         while let Some(woken) = getters.iter().position(|getter| getter.wakes() > 0) {
@@ -339,7 +339,7 @@ fn a_retry_wakes_a_getter_when_it_is_due() {
     let (queue, clock) = backoff();
     queue.add("a").unwrap();
     let lease = queue.try_get().unwrap();
-    let mut getter = Consumer::waiting(queue.get());
+    let mut getter = PolledGetter::waiting(queue.get());
     lease.retry();
     assert!(getter.poll().is_pending());
     drive(&clock, 10, || getter.wakes() > 0 && getter.poll().is_ready());
@@ -350,7 +350,7 @@ fn a_retry_wakes_a_getter_when_it_is_due() {
 fn never_is_never() {
     let (queue, clock) = timed();
     queue.add_after("a", Duration::MAX).unwrap();
-    let getter = Consumer::waiting(queue.get());
+    let getter = PolledGetter::waiting(queue.get());
     clock.advance(Duration::from_secs(u64::MAX / 4_000_000_000));
     assert_eq!((getter.wakes(), queue.ready_len()), (0, 0));
 }
@@ -371,7 +371,7 @@ fn getters_dropped_at_any_poll_lose_no_wake_up() {
             match random.below(8) {
                 0 | 1 => drop(queue.add(random.below(6))),
                 2 => drop(queue.add_after(random.below(6), ns(1 + random.below(9)))),
-                3 => getters.push(Consumer::new(queue.get())),
+                3 => getters.push(PolledGetter::new(queue.get())),
                 4 if !getters.is_empty() => {
                     let index = random.below(getters.len() as u64) as usize;
                     if let Poll::Ready(lease) = getters[index].poll() {
@@ -401,12 +401,12 @@ fn getters_dropped_at_any_poll_lose_no_wake_up() {
                 _ => {}
             }
             queue.check().unwrap();
-            with_both += usize::from(assert_somebody_knows(&queue, &clock, &getters));
+            with_both += usize::from(assert_waiter_woken(&queue, &clock, &getters));
         }
         // From here on only woken getters are polled, and the clock moves only to its alarms: every key must still be handed out.
         leases.into_iter().for_each(flyball_workqueue::Lease::done);
         loop {
-            if let Some(woken) = getters.iter().position(Consumer::knows) {
+            if let Some(woken) = getters.iter().position(PolledGetter::was_woken) {
                 if let Poll::Ready(lease) = getters[woken].poll() {
                     lease.expect("open").done();
                     drop(getters.remove(woken));
@@ -419,7 +419,7 @@ fn getters_dropped_at_any_poll_lose_no_wake_up() {
         }
         let counts = queue.stats();
         assert!(
-            getters.iter().all(|getter| !getter.waits()) || counts.ready + counts.waiting == 0,
+            getters.iter().all(|getter| !getter.is_parked()) || counts.ready + counts.waiting == 0,
             "{counts:?}"
         );
     }
@@ -427,13 +427,13 @@ fn getters_dropped_at_any_poll_lose_no_wake_up() {
 }
 
 /// Asserts that a getter was woken or the alarm is set if a key needs it. Returns whether there was a waiting key to check.
-fn assert_somebody_knows<F: Future<Output = Option<T>>, T>(
+fn assert_waiter_woken<F: Future<Output = Option<T>>, T>(
     queue: &TimedQueue<u64>,
     clock: &flyball_sync::ManualClock,
-    getters: &[Consumer<F>],
+    getters: &[PolledGetter<F>],
 ) -> bool {
     let counts = queue.stats();
-    if !getters.iter().any(Consumer::waits) || getters.iter().any(Consumer::knows) {
+    if !getters.iter().any(PolledGetter::is_parked) || getters.iter().any(PolledGetter::was_woken) {
         return false;
     }
     assert_eq!(counts.ready, 0, "a key is Ready and a getter waits, but no getter was woken");

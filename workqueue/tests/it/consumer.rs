@@ -42,7 +42,7 @@ fn a_paused_queue_hands_out_nothing() {
 
 /// While the queue is paused no getter is woken and no alarm is set; `resume` wakes the getters and sets the alarm.
 #[test]
-fn resume_wakes_who_is_wanted() {
+fn resume_wakes_one_getter_for_each_key() {
     let (queue, clock) = timed();
     let mut getters: Vec<_> = (0..3).map(|_| Task::waiting(queue.get())).collect();
     queue.pause();
@@ -54,13 +54,13 @@ fn resume_wakes_who_is_wanted() {
     assert_eq!(clock.next_alarm(), None);
     queue.resume();
     let mut leases = Vec::new();
-    while let Some(knows) = getters.iter().position(Task::knows) {
+    while let Some(knows) = getters.iter().position(Task::was_woken) {
         leases.push(getters.remove(knows).finish().unwrap());
     }
     assert_eq!(keys(&leases), ["a", "b", "c"]);
     let mut last = Task::waiting(queue.get());
     clock.advance(ns(10));
-    assert!(last.knows());
+    assert!(last.was_woken());
     assert_eq!(*last.finish().unwrap(), "d");
 }
 
@@ -70,11 +70,11 @@ fn a_pause_overtakes_a_wake_up() {
     let queue = Queue::new();
     let mut getter = Task::waiting(queue.get());
     queue.add("a").unwrap();
-    assert!(getter.knows());
+    assert!(getter.was_woken());
     queue.pause();
     assert!(getter.poll().is_pending());
     queue.resume();
-    assert!(getter.knows());
+    assert!(getter.was_woken());
     assert_eq!(*getter.finish().unwrap(), "a");
 }
 
@@ -100,7 +100,7 @@ fn a_pause_stops_no_lease() {
 
 /// A paused queue that is shut down is not closed while it has Ready keys. An empty one is closed.
 #[test]
-fn a_paused_queue_says_closed_as_ever() {
+fn a_paused_queue_closes_when_it_is_empty() {
     let queue = Queue::new();
     queue.add("a").unwrap();
     queue.pause();
@@ -109,7 +109,7 @@ fn a_paused_queue_says_closed_as_ever() {
     assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
     assert!(queue.stats().paused, "a shutdown resumed the queue");
     queue.resume();
-    assert!(getter.knows());
+    assert!(getter.was_woken());
     getter.finish().unwrap().done();
     queue.pause();
     assert_eq!(queue.try_get().unwrap_err(), TryGetError::Closed);
@@ -138,7 +138,7 @@ fn a_drain_resumes() {
             }
             drain(&queue);
             assert!(!queue.stats().paused);
-            assert!(getter.knows());
+            assert!(getter.was_woken());
             assert_eq!(*getter.finish().unwrap(), "a");
         }
     }
@@ -151,7 +151,7 @@ fn a_pause_does_not_concern_a_stop() {
     queue.pause();
     let mut getter = Task::waiting(queue.get());
     assert_eq!(lists(queue.stop_now()), (vec!["a"], vec![], vec![]));
-    assert!(queue.stats().paused && getter.knows());
+    assert!(queue.stats().paused && getter.was_woken());
     assert!(getter.finish().is_none());
 }
 
@@ -193,7 +193,7 @@ fn a_stopped_getter_takes_nothing() {
 
 /// `stop` releases the tasks and threads that wait in this consumer, and no other getter.
 #[test]
-fn stop_releases_who_waits_in_it() {
+fn stop_releases_its_waiting_getters() {
     for _ in 0..30 {
         let (queue, clock) = timed();
         queue.add_after("late", ns(10)).unwrap();
@@ -208,14 +208,14 @@ fn stop_releases_who_waits_in_it() {
             assert!(blocked.join().unwrap() && another.join().unwrap());
         });
         for task in &mut stopped {
-            assert!(task.knows());
+            assert!(task.was_woken());
             assert!(task.finish().is_none());
         }
         assert!(waits.poll().is_pending() && plain.poll().is_pending());
         clock.advance(ns(10));
         let woken = [&mut waits, &mut plain]
             .into_iter()
-            .find(|task| task.knows())
+            .find(|task| task.was_woken())
             .expect("the alarm wakes one of the other getters");
         assert_eq!(*woken.finish().unwrap(), "late");
         queue.check().unwrap();
@@ -224,21 +224,21 @@ fn stop_releases_who_waits_in_it() {
 
 /// If a getter of a stopped consumer was woken for a key, the wake-up is passed on to the next getter.
 #[test]
-fn a_stopped_getter_hands_on() {
+fn a_stopped_getter_passes_its_wake_up_on() {
     for dropped in [false, true] {
         let queue = Queue::new();
         let getter = queue.consumer();
         let mut stopped = Task::waiting(getter.get());
         let mut other = Task::waiting(queue.get());
         queue.add("a").unwrap();
-        assert!(stopped.knows() && !other.knows());
+        assert!(stopped.was_woken() && !other.was_woken());
         getter.stop();
         if dropped {
             drop(stopped);
         } else {
             assert!(stopped.finish().is_none());
         }
-        assert!(other.knows());
+        assert!(other.was_woken());
         assert_eq!(*other.finish().unwrap(), "a");
     }
 }
@@ -258,12 +258,12 @@ fn stop_ends_no_lease() {
 
 /// A getter of a consumer also returns `None` once the queue is closed.
 #[test]
-fn a_getter_hears_of_the_end() {
+fn a_consumer_returns_none_once_the_queue_is_closed() {
     let queue: Queue<u32> = Queue::new();
     let getter = queue.consumer();
     let mut waits = Task::waiting(getter.get());
     queue.shut_down();
-    assert!(waits.knows() && waits.finish().is_none());
+    assert!(waits.was_woken() && waits.finish().is_none());
     assert!(getter.blocking_get().is_none());
 }
 
@@ -344,7 +344,7 @@ fn a_batch_waits_for_its_first() {
     let queue = Queue::new();
     let mut batch = Task::waiting(queue.get_many(3));
     queue.add_many([1, 2, 3, 4]);
-    assert!(batch.knows());
+    assert!(batch.was_woken());
     assert_eq!(keys(&batch.finish()), [1, 2, 3]);
     assert_eq!(keys(&queue.blocking_get_many(3)).len(), 3);
     thread::scope(|scope| {
@@ -358,7 +358,7 @@ fn a_batch_waits_for_its_first() {
 
 /// A batch takes keys that other getters were woken for. The next keys wake those getters again.
 #[test]
-fn a_batch_robs_nobody_of_the_next_key() {
+fn a_batch_leaves_the_next_key_to_woken_getters() {
     let queue = Queue::new();
     let mut getters: Vec<_> = (0..3).map(|_| Task::waiting(queue.get())).collect();
     queue.add_many([1, 2, 3]);
@@ -368,10 +368,10 @@ fn a_batch_robs_nobody_of_the_next_key() {
         assert!(getter.poll().is_pending());
     }
     queue.add(4).unwrap();
-    assert_eq!(getters.iter().filter(|getter| getter.knows()).count(), 1);
+    assert_eq!(getters.iter().filter(|getter| getter.was_woken()).count(), 1);
     batch.into_iter().for_each(Lease::retry);
     assert!(
-        getters.iter().all(Task::knows),
+        getters.iter().all(Task::was_woken),
         "a getter was not woken although there are more keys than getters"
     );
 }
@@ -439,7 +439,7 @@ mod stream {
         let mut third = Task::waiting(next(&mut leases));
         assert_eq!(clock.next_alarm(), Some(Nanos::new(5)));
         clock.advance(ns(5));
-        assert!(third.knows());
+        assert!(third.was_woken());
         third.finish().unwrap().done();
         drop(third);
         b.retry();
@@ -455,7 +455,7 @@ mod stream {
 
     /// A stream that was woken and is dropped passes its wake-up on.
     #[test]
-    fn a_dropped_stream_hands_on() {
+    fn a_dropped_stream_passes_its_wake_up_on() {
         for polls in 0..3 {
             let queue = Queue::new();
             let mut leases = Box::pin(queue.stream());
@@ -468,11 +468,11 @@ mod stream {
             queue.add("a").unwrap();
             if polls > 1 {
                 let Poll::Ready(Some(lease)) = stream.poll() else { panic!("the woken stream has no item") };
-                assert!(!other.knows());
+                assert!(!other.was_woken());
                 drop(lease);
             }
             drop(stream);
-            assert!(other.knows());
+            assert!(other.was_woken());
             assert_eq!(*other.finish().unwrap(), "a");
         }
     }
@@ -495,12 +495,12 @@ fn wakes_a_getter_behind_any_number_that_are_never_polled() {
             let getters: Vec<_> = (0..kept).map(|_| Task::waiting(queue.get())).collect();
             let last = Task::waiting(queue.get());
             clock.advance(ns(1));
-            assert!(getters.iter().all(Task::knows), "{kept} keys are due");
+            assert!(getters.iter().all(Task::was_woken), "{kept} keys are due");
             if next > 1 {
-                assert!(!last.knows());
+                assert!(!last.was_woken());
                 clock.advance(ns(1));
             }
-            assert!(last.knows(), "behind {kept}, for a key due at {next}");
+            assert!(last.was_woken(), "behind {kept}, for a key due at {next}");
         }
     }
 }
@@ -516,7 +516,7 @@ fn wakes_any_number_of_tasks() {
     let queue = Queue::builder().build();
     let gets = all(|_| queue.get());
     queue.add_many(0..TASKS);
-    assert!(gets.iter().all(Task::knows), "a getter was not woken for its key");
+    assert!(gets.iter().all(Task::was_woken), "a getter was not woken for its key");
     drop(gets);
 
     let queue = Queue::builder().capacity(TASKS as usize).build();
@@ -526,26 +526,26 @@ fn wakes_any_number_of_tasks() {
     let leases: Vec<_> = (0..TASKS).map(|_| queue.try_get().unwrap()).collect();
     queue.pause();
     leases.into_iter().for_each(Lease::done);
-    assert!(adders.iter().all(Task::knows), "an adder was not woken for its room");
-    assert!(drains.iter().chain(&idles).all(Task::knows), "a waiter was not woken by the idle queue");
+    assert!(adders.iter().all(Task::was_woken), "an adder was not woken for its room");
+    assert!(drains.iter().chain(&idles).all(Task::was_woken), "a waiter was not woken by the idle queue");
 
     let queue = Queue::<u32>::new();
     let getter = queue.consumer();
     let (stopped, closed) = (all(|_| getter.get()), all(|_| queue.get()));
     getter.stop();
-    assert!(stopped.iter().chain(&closed).all(Task::knows), "a getter was not woken by `stop`");
+    assert!(stopped.iter().chain(&closed).all(Task::was_woken), "a getter was not woken by `stop`");
     let closed = all(|_| queue.get());
     queue.shut_down();
-    assert!(closed.iter().all(Task::knows), "a getter was not woken by the shutdown");
+    assert!(closed.iter().all(Task::was_woken), "a getter was not woken by the shutdown");
 }
 
 /// A waker that polls its future inside `wake`, as the waker of an executor may.
-struct AtOnce {
+struct PollsWhenWoken {
     future: Mutex<Pin<Box<dyn Future<Output = ()> + Send>>>,
     polls: AtomicUsize,
 }
 
-impl AtOnce {
+impl PollsWhenWoken {
     fn poll(self: &Arc<Self>) {
         assert!(self.polls.fetch_add(1, Ordering::SeqCst) < 100, "one change woke the task again and again");
         // The task is woken while it is polled.
@@ -554,7 +554,7 @@ impl AtOnce {
     }
 }
 
-impl Wake for AtOnce {
+impl Wake for PollsWhenWoken {
     fn wake(self: Arc<Self>) {
         self.poll();
     }
@@ -570,7 +570,7 @@ fn a_change_wakes_a_task_once_however_many_wait_again() {
         .map(|_| {
             let queue = queue.clone();
             let future = Box::pin(async move { queue.wait_empty().await });
-            let task = Arc::new(AtOnce { future: Mutex::new(future), polls: AtomicUsize::new(0) });
+            let task = Arc::new(PollsWhenWoken { future: Mutex::new(future), polls: AtomicUsize::new(0) });
             task.poll();
             task
         })
@@ -591,7 +591,7 @@ fn lets_other_tasks_run_however_full_the_queue_is() {
         let mut task = Task::new(work);
         let mut polls = 1;
         while task.poll().is_pending() {
-            assert!(task.knows(), "the task yielded without waking itself");
+            assert!(task.was_woken(), "the task yielded without waking itself");
             polls += 1;
         }
         assert!((10..=100).contains(&polls), "{polls} polls for 2000 keys");

@@ -63,7 +63,7 @@ fn watched(clock: &ManualClock) -> (Watched, Arc<AtomicUsize>) {
 
 /// A drain returned while keys were queued, and woke only one of several callers.
 #[test]
-fn k141079_a_drain_waits_for_the_queue_and_tells_everybody() {
+fn k141079_a_drain_waits_for_the_queue_and_wakes_all_getters() {
     let queue = Queue::new();
     queue.add_many(["foo", "bar"]);
     let foo = queue.try_get().unwrap();
@@ -82,7 +82,7 @@ fn k141079_a_drain_waits_for_the_queue_and_tells_everybody() {
         }
     });
     for drain in &mut drains {
-        assert!(drain.knows());
+        assert!(drain.was_woken());
         drain.finish();
     }
 }
@@ -118,7 +118,7 @@ fn k101928_a_drain_serves_a_marked_key_and_can_be_limited() {
     lease.done();
     let mut drain = Task::waiting(queue.drain());
     queue.try_get().unwrap().done();
-    assert!(drain.knows());
+    assert!(drain.was_woken());
     drain.finish();
 }
 
@@ -176,7 +176,7 @@ fn k110057_k133524_k135072_k134323_cr649_a_dropped_queue_leaves_nothing() {
 
 /// An idle queue woke up twice a second to check for changes.
 #[test]
-fn k94811_a_queue_at_rest_does_nothing() {
+fn k94811_an_idle_queue_uses_no_task_and_no_alarm() {
     let clock = ManualClock::new();
     let (timer, alarms) = watched(&clock);
     let queue = Queue::builder().timer(timer).build();
@@ -192,7 +192,7 @@ fn k94811_a_queue_at_rest_does_nothing() {
 
 /// Keys that had left the queue were kept alive by its backing array.
 #[test]
-fn k104991_k105031_what_has_left_is_let_go() {
+fn k104991_k105031_keys_are_dropped_when_they_leave() {
     let queue = Queue::new();
     let keys: Vec<Arc<u32>> = (0..100).map(Arc::new).collect();
     queue.add_many(keys.iter().cloned());
@@ -516,7 +516,7 @@ fn volcano1031_linkerd12079_kubermatic1851_the_most_tries() {
 
 /// Waiting keys could not be inspected.
 #[test]
-fn k135543_k125152_k119979_k49783_what_waits_can_be_seen() {
+fn k135543_k125152_k119979_k49783_waiting_keys_are_observable() {
     let (queue, _clock) = timed();
     queue.add_after("foo", ns(10)).unwrap();
     queue.add("bar").unwrap();
@@ -550,7 +550,7 @@ fn client_go700_all_is_done() {
     queue.add("foo").unwrap();
     let mut done = Task::waiting(queue.wait_idle());
     queue.try_get().unwrap().done();
-    assert!(done.knows() && done.is_ready());
+    assert!(done.was_woken() && done.is_ready());
     assert!(queue.blocking_wait_idle_timeout(Duration::ZERO) && !queue.is_shutting_down());
 }
 
@@ -597,7 +597,7 @@ fn grafana119322_kro616_a_drain_with_a_limit() {
     let _stuck = queue.try_get().unwrap();
     let mut drain = Task::waiting(queue.drain_all_timeout(ns(50)));
     clock.advance(ns(50));
-    assert!(drain.knows());
+    assert!(drain.was_woken());
     assert_eq!(lists(drain.finish()), (vec![], vec![], vec!["foo"]));
     assert_eq!(lists(queue.blocking_drain_timeout(Duration::ZERO)).2, ["foo"]);
 }
@@ -606,7 +606,7 @@ fn grafana119322_kro616_a_drain_with_a_limit() {
 
 /// Under load some keys never ran. Here 2000 keys with 10 slots, and twice as much work as the slots can do, run equally often.
 #[test]
-fn d1_nobody_starves_under_load() {
+fn d1_no_key_starves_under_load() {
     const KEYS: usize = 2_000;
     let clock = ManualClock::new();
     let queue: TimedQueue<usize> = Queue::builder().timer(clock.timer()).build();
@@ -638,7 +638,7 @@ fn d9_immediate_work_is_immediate() {
             Some(delay) => queue.add_after("foo", delay),
         }
         .unwrap();
-        assert!(getter.knows());
+        assert!(getter.was_woken());
         getter.finish().unwrap().done();
     }
     assert_eq!(alarms.load(Ordering::SeqCst), 0);
@@ -704,11 +704,11 @@ fn d12_a_step_touches_one_key() {
     assert_eq!(touched(), before, "a `try_get` without a Ready key accessed a key");
     leases.pop().unwrap().done();
     assert_eq!(
-        getters.iter().filter(|getter| getter.knows()).count(),
+        getters.iter().filter(|getter| getter.was_woken()).count(),
         1,
         "one key did not wake exactly one getter"
     );
-    let lease = getters.iter_mut().find(|getter| getter.knows()).unwrap().finish().unwrap();
+    let lease = getters.iter_mut().find(|getter| getter.was_woken()).unwrap().finish().unwrap();
     assert_eq!(touched(), [before[0], before[1], before[2] + 1]);
     lease.done();
     queue.check().unwrap();

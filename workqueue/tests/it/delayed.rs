@@ -146,7 +146,7 @@ fn a_debounced_add_of_nothing_does_not_end_a_debounce() {
 
 /// No mode delays a key that is Ready, due, or dirty.
 #[test]
-fn what_is_ready_stays_ready() {
+fn a_ready_key_stays_ready() {
     for mode in [DelayMode::Earliest, DelayMode::Replace, latest(80)] {
         for due in [false, true] {
             for leased in [false, true] {
@@ -168,7 +168,7 @@ fn what_is_ready_stays_ready() {
 
 /// Among equal deadlines, a key loses its position exactly when its deadline changes.
 #[test]
-fn the_turn_is_renewed_with_the_deadline() {
+fn a_new_deadline_gets_a_new_sequence_number() {
     type Change = fn(&TimedQueue);
     let changes: [(Change, bool); 8] = [
         (|queue| drop(queue.add_after("a", ns(50))), true),
@@ -242,9 +242,9 @@ fn a_replaced_deadline_moves_the_getter() {
     let mut getter = Task::waiting(queue.get());
     queue.add_after_with("a", ns(90), DelayMode::Replace).unwrap();
     clock.set(Nanos::new(50));
-    assert!(!getter.knows() || getter.poll().is_pending(), "too early");
+    assert!(!getter.was_woken() || getter.poll().is_pending(), "too early");
     clock.set(Nanos::new(90));
-    assert!(getter.knows());
+    assert!(getter.was_woken());
     assert_eq!(*getter.finish().unwrap(), "a");
 }
 
@@ -335,7 +335,7 @@ fn strict_a_backoff_can_be_cancelled() {
 
 /// A dirty key waits for its backoff after a failure, but not after a success.
 #[test]
-fn strict_a_mark_waits_for_the_backoff() {
+fn strict_a_dirty_key_waits_for_the_backoff() {
     for fails in [true, false] {
         let (queue, clock) = strict();
         queue.add("a").unwrap();
@@ -555,15 +555,15 @@ fn postpone_after_shutdown_does_nothing() {
 
 /// A getter is woken for a key that is then postponed. The getter waits again until the new deadline.
 #[test]
-fn postpone_under_the_eyes_of_a_getter() {
+fn postpone_while_a_getter_waits() {
     let (queue, clock) = timed();
     let mut getter = Task::waiting(queue.get());
     queue.add("a").unwrap();
-    assert!(getter.knows());
+    assert!(getter.was_woken());
     assert!(queue.postpone(&"a", ns(50)));
     assert!(getter.poll().is_pending());
     assert_eq!(clock.next_alarm(), Some(Nanos::new(50)));
     clock.set(Nanos::new(50));
-    assert!(getter.knows());
+    assert!(getter.was_woken());
     assert_eq!(*getter.finish().unwrap(), "a");
 }

@@ -19,7 +19,7 @@ fn a_detached_key_is_leased_until_done() {
     assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty, "a leased key was handed out again");
     let mut getter = Task::waiting(queue.get());
     queue.done(&key).unwrap();
-    assert!(getter.knows());
+    assert!(getter.was_woken());
     getter.finish().unwrap().done();
     assert_eq!(queue.state(&"a"), KeyState::Absent);
     queue.check().unwrap();
@@ -156,12 +156,12 @@ fn the_end_and_a_detached_lease() {
         let mut drain = Task::waiting(queue.drain());
         if stop {
             assert_eq!(lists(queue.stop_now()), (vec![], vec![], vec!["a"]));
-            assert!(drain.knows());
+            assert!(drain.was_woken());
             assert_eq!(lists(drain.finish()).2, ["a"]);
             queue.done(&key).unwrap();
         } else {
             queue.done(&key).unwrap();
-            assert!(drain.knows());
+            assert!(drain.was_woken());
             assert_eq!(lists(drain.finish()), (vec![], vec![], vec![]));
         }
         assert_eq!((queue.done(&key), queue.state(&"a")), (Err(NotDetached), KeyState::Absent));
@@ -193,7 +193,7 @@ fn a_detach_that_panics_is_a_failure() {
 
 /// A detached key that is never ended does not run again; `next_overdue` reports its lease.
 #[test]
-fn a_forgotten_key_is_in_sight() {
+fn an_unended_detached_key_is_overdue() {
     let (queue, clock) = timed();
     queue.track_ages();
     queue.add_many(["a", "b"]);

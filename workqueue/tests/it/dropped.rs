@@ -21,10 +21,10 @@ enum At {
     Parked,
     Woken,
     /// Woken, and parked again because another waiter took the key or the room.
-    Robbed,
+    LostRace,
 }
 
-const STAGES: [At; 4] = [At::Unpolled, At::Parked, At::Woken, At::Robbed];
+const STAGES: [At; 4] = [At::Unpolled, At::Parked, At::Woken, At::LostRace];
 
 /// For each kind of getter: if the first getter is dropped, the second one takes the key.
 #[test]
@@ -43,20 +43,20 @@ fn getters_at_every_stage() {
                 assert!(first.poll().is_pending());
             }
             let mut second = Task::waiting(queue.get_many(9));
-            if at == At::Robbed {
+            if at == At::LostRace {
                 queue.add("gone").unwrap();
-                assert!(first.knows());
+                assert!(first.was_woken());
                 queue.try_get().unwrap().done();
                 assert!(first.poll().is_pending());
             }
             if at == At::Woken {
                 queue.add("a").unwrap();
-                assert!(first.knows() && !second.knows(), "{at:?} {kind}");
+                assert!(first.was_woken() && !second.was_woken(), "{at:?} {kind}");
             }
             drop(first);
             queue.add("a").unwrap();
             queue.check().unwrap();
-            assert!(second.knows(), "{at:?} {kind}");
+            assert!(second.was_woken(), "{at:?} {kind}");
             assert_eq!(*second.finish()[0], "a");
         }
     }
@@ -84,20 +84,20 @@ fn adders_at_every_stage() {
             assert!(first.poll().is_pending());
         }
         let mut second = Task::waiting(queue.add_when_room("second"));
-        if matches!(at, At::Woken | At::Robbed) {
+        if matches!(at, At::Woken | At::LostRace) {
             queue.try_get().unwrap().done();
-            assert!(first.knows() && !second.knows());
+            assert!(first.was_woken() && !second.was_woken());
         }
-        if at == At::Robbed {
+        if at == At::LostRace {
             queue.add("robber").unwrap();
             assert!(first.poll().is_pending());
         }
         drop(first);
         if at != At::Woken {
-            assert!(!second.knows());
+            assert!(!second.was_woken());
             queue.try_get().unwrap().done();
         }
-        assert!(second.knows(), "{at:?}");
+        assert!(second.was_woken(), "{at:?}");
         assert_eq!(second.finish().unwrap(), Added::New);
         assert_eq!(queue.state(&"first"), KeyState::Absent, "a dropped adder has added its key");
         queue.check().unwrap();
@@ -106,9 +106,9 @@ fn adders_at_every_stage() {
 
 /// Futures that wait for a state of the queue: dropping one of them at any stage does not affect another.
 #[test]
-fn onlookers_at_every_stage() {
-    type Onlooker = for<'a> fn(&'a TimedQueue) -> Task<'a, ()>;
-    let kinds: [(Onlooker, &str); 4] = [
+fn idle_waiters_at_every_stage() {
+    type Idler = for<'a> fn(&'a TimedQueue) -> Task<'a, ()>;
+    let kinds: [(Idler, &str); 4] = [
         (|queue| Task::new(queue.wait_idle()), "wait_idle"),
         (|queue| Task::new(async move { drop(queue.drain().await) }), "drain"),
         (|queue| Task::new(async move { drop(queue.drain_all_timeout(ns(50)).await) }), "drain_all_timeout"),
@@ -138,9 +138,9 @@ fn onlookers_at_every_stage() {
             } else {
                 lease.done();
             }
-            assert_eq!(first.knows(), at == At::Woken, "{name}");
+            assert_eq!(first.was_woken(), at == At::Woken, "{name}");
             drop(first);
-            assert!(second.knows(), "{name} {at:?}");
+            assert!(second.was_woken(), "{name} {at:?}");
             second.finish();
             queue.check().unwrap();
         }
@@ -186,32 +186,32 @@ fn forgotten_futures() {
     let clock = ManualClock::new();
     let queue: TimedQueue = Queue::builder().timer(clock.timer()).capacity(2).build();
     queue.track_ages();
-    Task::waiting(queue.get_many(3)).forget();
-    Task::waiting(queue.next_overdue(ns(10))).forget();
+    Task::waiting(queue.get_many(3)).leak();
+    Task::waiting(queue.next_overdue(ns(10))).leak();
     queue.add_many(["a", "b"]);
-    Task::waiting(queue.add_when_room("c")).forget();
+    Task::waiting(queue.add_when_room("c")).leak();
     let leases = queue.try_get_many(9).unwrap();
-    Task::waiting(queue.wait_idle()).forget();
+    Task::waiting(queue.wait_idle()).leak();
     let (mut idle, mut overdue) =
         (Task::waiting(queue.wait_idle()), Task::waiting(queue.next_overdue(ns(10))));
     clock.advance(ns(10));
-    assert!(overdue.knows() && overdue.is_ready());
+    assert!(overdue.was_woken() && overdue.is_ready());
     let mut getter = Task::waiting(queue.get());
     let (mut adder, mut other) =
         (Task::waiting(queue.add_when_room("d")), Task::waiting(queue.add_when_room("e")));
     leases.into_iter().for_each(Lease::done);
-    assert!(idle.knows() && idle.is_ready());
+    assert!(idle.was_woken() && idle.is_ready());
     // There is room for two keys, and one of the three waiting adders was leaked.
-    assert!(adder.knows() && !other.knows());
+    assert!(adder.was_woken() && !other.was_woken());
     adder.finish().unwrap();
-    assert!(getter.knows());
+    assert!(getter.was_woken());
     getter.finish().unwrap().done();
-    assert!(other.knows(), "the leaked adder kept a second wake-up");
+    assert!(other.was_woken(), "the leaked adder kept a second wake-up");
     other.finish().unwrap();
-    Task::waiting(queue.drain()).forget();
+    Task::waiting(queue.drain()).leak();
     let mut drain = Task::waiting(queue.drain());
     queue.try_get().unwrap().done();
-    assert!(drain.knows());
+    assert!(drain.was_woken());
     drain.finish();
     queue.check().unwrap();
 }
@@ -233,19 +233,19 @@ fn a_stalled_getter_keeps_one_key_from_the_others() {
         if order == 1 {
             queue.add_after("earlier", ns(10)).unwrap();
             clock.set(Nanos::new(10));
-            assert!(stalled.knows() && !getter.knows());
+            assert!(stalled.was_woken() && !getter.was_woken());
         }
         clock.set(Nanos::new(20));
-        assert!(stalled.knows());
+        assert!(stalled.was_woken());
         clock.set(Nanos::new(30));
-        assert!(getter.knows(), "the second due key woke no other getter");
+        assert!(getter.was_woken(), "the second due key woke no other getter");
         getter.finish().unwrap().done();
         clock.set(Nanos::new(50));
-        assert!(watcher.knows(), "the watcher was not woken");
+        assert!(watcher.was_woken(), "the watcher was not woken");
         assert_eq!(watcher.finish().map(|overdue| overdue.key), Some("stuck"));
         let mut drain = Task::waiting(queue.drain_all_timeout(ns(40)));
         clock.set(Nanos::new(90));
-        assert!(drain.knows());
+        assert!(drain.was_woken());
         assert_eq!(lists(drain.finish()).2, ["stuck"]);
         queue.check().unwrap();
     }
@@ -280,7 +280,7 @@ struct Held {
 }
 
 /// Waiters of all kinds for one queue.
-struct Crowd<'a> {
+struct Waiters<'a> {
     queue: &'a TimedQueue<u64>,
     clock: &'a ManualClock,
     stoppable: &'a Consumer<u64, Fifo, NoLimiter, TimedOf>,
@@ -295,7 +295,7 @@ struct Crowd<'a> {
     known: [usize; 5],
 }
 
-impl<'a> Crowd<'a> {
+impl<'a> Waiters<'a> {
     fn step(&mut self, act: u8, choice: u8) {
         let (queue, choice) = (self.queue, u64::from(choice));
         let key = choice % KEYS;
@@ -319,7 +319,7 @@ impl<'a> Crowd<'a> {
             }
             15..=17 => self.poll_getter(choice as usize),
             18 => self.poll_adder(choice as usize),
-            19 => self.poll_onlooker(choice as usize),
+            19 => self.poll_idler(choice as usize),
             20 | 21 => self.drop_one(choice as usize),
             22..=24 => self.end_lease(choice),
             25 => {
@@ -389,7 +389,7 @@ impl<'a> Crowd<'a> {
         }
     }
 
-    fn poll_onlooker(&mut self, choice: usize) {
+    fn poll_idler(&mut self, choice: usize) {
         let (idlers, drainers, watchers) = (self.idlers.len(), self.drainers.len(), self.watchers.len());
         let Some(index) = choice.checked_rem(idlers + drainers + watchers) else { return };
         if index < idlers {
@@ -451,7 +451,7 @@ impl<'a> Crowd<'a> {
     }
 
     /// Asserts that a waiter was woken if its condition holds, and that an alarm is set if it waits for a time.
-    fn assert_told(&mut self) {
+    fn assert_woken(&mut self) {
         let (queue, now) = (self.queue, self.clock.now());
         queue.check().unwrap();
         let counts = queue.stats();
@@ -462,8 +462,8 @@ impl<'a> Crowd<'a> {
         assert!(alarm.is_none_or(|alarm| alarm > now), "the alarm is set for a time that has passed");
         let rings_by = |moment: Nanos| alarm.is_some_and(|alarm| alarm <= moment);
 
-        let getters = self.getters.iter().filter(|task| task.waits()).count();
-        let on_their_way = self.getters.iter().filter(|task| task.knows()).count();
+        let getters = self.getters.iter().filter(|task| task.is_parked()).count();
+        let on_their_way = self.getters.iter().filter(|task| task.was_woken()).count();
         if closed {
             assert_eq!(on_their_way, getters, "the queue is closed and a getter was not woken");
             self.known[0] += getters;
@@ -480,8 +480,8 @@ impl<'a> Crowd<'a> {
             }
         }
 
-        let adders = self.adders.iter().filter(|task| task.waits()).count();
-        let let_in = self.adders.iter().filter(|task| task.knows()).count();
+        let adders = self.adders.iter().filter(|task| task.is_parked()).count();
+        let let_in = self.adders.iter().filter(|task| task.was_woken()).count();
         let room = ROOM.saturating_sub(counts.ready + counts.waiting + counts.leased);
         let expected = if queue.is_shutting_down() { adders } else { room.min(adders) };
         assert!(let_in >= expected, "{adders} adders wait, {let_in} of {expected} were woken");
@@ -489,12 +489,12 @@ impl<'a> Crowd<'a> {
 
         if idle {
             assert!(
-                self.idlers.iter().all(|task| !task.waits() || task.knows()),
+                self.idlers.iter().all(|task| !task.is_parked() || task.was_woken()),
                 "the queue is idle and a waiter was not woken"
             );
             self.known[2] += self.idlers.len();
         }
-        for (until, _) in self.drainers.iter().filter(|(_, task)| task.waits() && !task.knows()) {
+        for (until, _) in self.drainers.iter().filter(|(_, task)| task.is_parked() && !task.was_woken()) {
             assert!(!drained, "the queue is drained and a drain was not woken");
             assert!(
                 until.is_none_or(|until| rings_by(until) || on_their_way > 0),
@@ -503,8 +503,8 @@ impl<'a> Crowd<'a> {
         }
         self.known[3] += usize::from(drained) * self.drainers.len();
         let oldest = self.held.iter().filter(|held| !held.reported).map(|held| held.since).min();
-        let watch = self.watchers.iter().filter(|(_, task)| task.knows()).count();
-        for (bound, _) in self.watchers.iter().filter(|(_, task)| task.waits() && !task.knows()) {
+        let watch = self.watchers.iter().filter(|(_, task)| task.was_woken()).count();
+        for (bound, _) in self.watchers.iter().filter(|(_, task)| task.is_parked() && !task.was_woken()) {
             assert!(!drained, "the queue is drained and a watcher was not woken");
             // A watcher that was woken sets the alarm for the others.
             if let Some(oldest) = oldest.filter(|_| watch == 0) {
@@ -514,46 +514,46 @@ impl<'a> Crowd<'a> {
                 );
             }
         }
-        self.known[4] += self.watchers.iter().filter(|(_, task)| task.knows()).count();
+        self.known[4] += self.watchers.iter().filter(|(_, task)| task.was_woken()).count();
     }
 
     /// From here on only woken tasks are polled, and the clock moves only to its alarms: every waiter must still complete.
     fn settle(&mut self) {
         self.queue.resume();
         loop {
-            if let Some(index) = self.getters.iter().position(Task::knows) {
+            if let Some(index) = self.getters.iter().position(Task::was_woken) {
                 self.poll_getter(index);
                 while let Some(held) = self.held.pop() {
                     held.lease.done();
                 }
-            } else if let Some(index) = self.adders.iter().position(Task::knows) {
+            } else if let Some(index) = self.adders.iter().position(Task::was_woken) {
                 self.poll_adder(index);
-            } else if let Some(index) = self.idlers.iter().position(Task::knows) {
-                self.poll_onlooker(index);
-            } else if let Some(index) = self.drainers.iter().position(|(_, task)| task.knows()) {
-                self.poll_onlooker(self.idlers.len() + index);
-            } else if let Some(index) = self.watchers.iter().position(|(_, task)| task.knows()) {
+            } else if let Some(index) = self.idlers.iter().position(Task::was_woken) {
+                self.poll_idler(index);
+            } else if let Some(index) = self.drainers.iter().position(|(_, task)| task.was_woken()) {
+                self.poll_idler(self.idlers.len() + index);
+            } else if let Some(index) = self.watchers.iter().position(|(_, task)| task.was_woken()) {
                 self.poll_watcher(index);
             } else if let Some(alarm) = self.clock.next_alarm() {
                 self.clock.set(alarm);
             } else {
                 break;
             }
-            self.assert_told();
+            self.assert_woken();
         }
     }
 }
 
 /// Random operation sequences: waiters of all kinds are created, polled and dropped at any time.
 #[test]
-fn a_crowd_dropped_at_any_poll() {
+fn random_waiters_dropped_at_any_poll() {
     let known = std::cell::Cell::new([0; 5]);
-    cases("a_crowd_dropped_at_any_poll", 6_000, 240, |bytes| {
+    cases("random_waiters_dropped_at_any_poll", 6_000, 240, |bytes| {
         let clock = ManualClock::new();
         let queue: TimedQueue<u64> = Queue::builder().timer(clock.timer()).capacity(ROOM).build();
         queue.track_ages();
         let stoppable = queue.consumer();
-        let mut crowd = Crowd {
+        let mut waiters = Waiters {
             queue: &queue,
             clock: &clock,
             stoppable: &stoppable,
@@ -567,18 +567,18 @@ fn a_crowd_dropped_at_any_poll() {
             known: [0; 5],
         };
         for pair in bytes.chunks_exact(2) {
-            crowd.step(pair[0], pair[1]);
-            crowd.assert_told();
+            waiters.step(pair[0], pair[1]);
+            waiters.assert_woken();
         }
-        while let Some(held) = crowd.held.pop() {
+        while let Some(held) = waiters.held.pop() {
             held.lease.done();
         }
-        crowd.settle();
+        waiters.settle();
         let counts = queue.stats();
-        let getters = crowd.getters.iter().any(Task::waits);
+        let getters = waiters.getters.iter().any(Task::is_parked);
         assert!(!getters || queue.is_shutting_down() || counts.ready + counts.waiting == 0, "{counts:?}");
         let mut total = known.get();
-        total.iter_mut().zip(crowd.known).for_each(|(total, own)| *total += own);
+        total.iter_mut().zip(waiters.known).for_each(|(total, own)| *total += own);
         known.set(total);
     });
     let known = known.get();

@@ -18,7 +18,7 @@ fn a_queue_without_a_key_is_empty() {
 
 /// `wait_empty` also waits for deadlines and retries, unlike `wait_idle`.
 #[test]
-fn who_waits_for_an_empty_queue_waits_for_deadlines_and_retries() {
+fn an_idle_waiter_waits_for_deadlines_and_retries() {
     let (queue, clock) = backoff();
     queue.add("a").unwrap();
     let mut waits = Task::waiting(queue.wait_empty());
@@ -33,12 +33,12 @@ fn who_waits_for_an_empty_queue_waits_for_deadlines_and_retries() {
     queue.try_get().unwrap().succeed();
     assert!(waits.poll().is_pending());
     queue.try_get().unwrap().succeed();
-    assert!(waits.knows());
+    assert!(waits.was_woken());
     waits.finish();
 }
 
 #[test]
-fn whatever_takes_the_last_key_wakes_those_who_wait() {
+fn every_removal_of_the_last_key_wakes_idle_waiters() {
     let reports = Reports::default();
     let (timed, clock) = timed();
     let measured = Queue::builder().timer(clock.timer()).metrics(reports).build();
@@ -55,7 +55,7 @@ fn whatever_takes_the_last_key_wakes_those_who_wait() {
         let key = lease.detach();
         assert!(detached.poll().is_pending());
         queue.done(&key).unwrap();
-        assert!(detached.knows());
+        assert!(detached.was_woken());
         detached.finish();
 
         queue.add_after("a", ns(10)).unwrap();
@@ -63,7 +63,7 @@ fn whatever_takes_the_last_key_wakes_those_who_wait() {
         queue.shut_down();
         assert!(stopped.poll().is_pending(), "completed although a waiting key stays in the queue");
         let _ = queue.stop_now();
-        assert!(stopped.knows());
+        assert!(stopped.was_woken());
         stopped.finish();
         queue.check().unwrap();
     }
@@ -77,19 +77,19 @@ fn a_lease_keeps_a_stopped_queue_from_being_empty() {
     let _ = queue.stop_now();
     let mut waits = Task::waiting(queue.wait_empty());
     lease.requeue();
-    assert!(waits.knows());
+    assert!(waits.was_woken());
     waits.finish();
 }
 
 #[test]
-fn who_leaves_is_not_woken() {
+fn a_dropped_waiter_is_not_woken() {
     let (queue, _) = timed();
     queue.add("a").unwrap();
     let waits = Task::waiting(queue.wait_empty());
     let mut stays = Task::waiting(queue.wait_empty());
     drop(waits);
     queue.try_get().unwrap().done();
-    assert!(stays.knows());
+    assert!(stays.was_woken());
     stays.finish();
     queue.check().unwrap();
 }

@@ -94,7 +94,7 @@ fn dropped_before_its_first_poll_it_ends_the_lease_by_its_outcome() {
 
 /// Like `get`, the future sometimes yields although a key is Ready, so that other tasks run.
 #[test]
-fn it_gives_way_now_and_then_and_the_lease_has_ended_by_then() {
+fn yields_regularly_after_the_lease_has_ended() {
     let queue = Queue::new();
     queue.add_many(0..1_000_u32);
     let mut lease = queue.try_get().unwrap();
@@ -105,7 +105,7 @@ fn it_gives_way_now_and_then_and_the_lease_has_ended_by_then() {
             Poll::Ready(lease) => lease,
             Poll::Pending => {
                 gave_way += 1;
-                assert!(next.knows(), "the task yielded without waking itself");
+                assert!(next.was_woken(), "the task yielded without waking itself");
                 assert_eq!(queue.state(&key), KeyState::Absent);
                 next.finish()
             }
@@ -167,11 +167,11 @@ impl Drop for Bomb {
 
 /// A key whose drop panics, with a payload that panics in its own drop.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Mine(u32);
+struct PanickingKey(u32);
 
 static ARMED: AtomicBool = AtomicBool::new(false);
 
-impl Drop for Mine {
+impl Drop for PanickingKey {
     fn drop(&mut self) {
         if self.0 == 0 && ARMED.load(Ordering::SeqCst) && !thread::panicking() {
             std::panic::panic_any(Bomb);
@@ -184,8 +184,8 @@ impl Drop for Mine {
 #[test]
 fn a_key_survives_payloads_that_panic() {
     let queue = Queue::new();
-    queue.add(Mine(0)).unwrap();
-    queue.add(Mine(1)).unwrap();
+    queue.add(PanickingKey(0)).unwrap();
+    queue.add(PanickingKey(1)).unwrap();
     let lease = queue.try_get().unwrap();
     ARMED.store(true, Ordering::SeqCst);
     let ended = catch_unwind(AssertUnwindSafe(|| queue.try_end_and_get(lease, LeaseOutcome::Done)));

@@ -137,13 +137,13 @@ fn counts_failures_outside_a_lease_as_long_as_the_key_is_there() {
 /// The limiter checks whether the queue holds a key, which hashes the key. If this ran under the queue's lock, the test would deadlock.
 #[test]
 fn may_be_called_by_the_hash_of_a_key_that_it_looks_for() {
-    type Keys = Queue<Curious, Fifo, Exponential<Curious>, WithTimer<ManualTimer>>;
+    type Keys = Queue<CountedKey, Fifo, Exponential<CountedKey>, WithTimer<ManualTimer>>;
     static HOME: OnceLock<Keys> = OnceLock::new();
 
     #[derive(Clone, PartialEq, Eq)]
-    struct Curious(u32);
+    struct CountedKey(u32);
 
-    impl Hash for Curious {
+    impl Hash for CountedKey {
         fn hash<H: Hasher>(&self, state: &mut H) {
             self.0.hash(state);
             if let Some(queue) = HOME.get() {
@@ -156,11 +156,11 @@ fn may_be_called_by_the_hash_of_a_key_that_it_looks_for() {
     let limiter = Exponential::new(SECOND..=SECOND).max_keys(NonZeroU32::MIN);
     let queue = HOME.get_or_init(|| Queue::builder().timer(clock.timer()).limiter(limiter).build());
     for _ in 0..3 {
-        queue.add_many((0..10).map(Curious));
+        queue.add_many((0..10).map(CountedKey));
         while let Ok(lease) = queue.try_get() {
             lease.retry();
         }
         clock.advance(SECOND);
     }
-    assert_eq!(queue.num_requeues(&Curious(0)), 3, "the failures of a key in the queue were evicted");
+    assert_eq!(queue.num_requeues(&CountedKey(0)), 3, "the failures of a key in the queue were evicted");
 }

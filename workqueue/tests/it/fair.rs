@@ -75,7 +75,7 @@ fn a_cap_of_one_is_serial() {
 
 /// A key that waits for a lease of its group keeps the queue open, and is handed out after shut down.
 #[test]
-fn what_a_cap_holds_back_is_drained() {
+fn a_drain_serves_keys_that_a_cap_held_back() {
     let queue = Queue::builder().order(fair().max_leased(1)).build();
     queue.add_many([('a', 1), ('a', 2)]);
     let lease = queue.try_get().unwrap();
@@ -134,10 +134,10 @@ fn weights_and_caps_may_change() {
 /// Two bounds, checked on random operation sequences: the leases of a group never exceed its limit, and a group that can be served waits
 /// for at most as many hand-outs as the sum of the weights of the other groups.
 #[test]
-fn no_group_waits_for_longer_than_promised() {
+fn every_group_is_served_within_the_documented_bound() {
     let closest = Cell::new(0);
     let capped = Cell::new(0);
-    cases("no_group_waits_for_longer_than_promised", 2_000, 400, |bytes| {
+    cases("every_group_is_served_within_the_documented_bound", 2_000, 400, |bytes| {
         let weight = |group: char| group as u32 - 'a' as u32 + 1;
         let order = fair()
             .weight_by(move |group| weight(*group))
@@ -184,7 +184,7 @@ fn no_group_waits_for_longer_than_promised() {
 
 /// Due keys of a group at its lease limit do not block the due keys behind them, however many there are.
 #[test]
-fn a_crowd_at_its_deadline_hides_nobody() {
+fn due_keys_of_a_full_group_do_not_block_others() {
     let clock = ManualClock::new();
     let queue = Queue::builder().order(fair().max_leased(1)).clock(clock.clone()).build();
     queue.add(('a', 0)).unwrap();
@@ -228,34 +228,34 @@ fn groups_that_are_gone_cost_nothing() {
 
 /// A group whose `Eq` panics on demand, and whose `Drop` calls the queue, which deadlocks if it runs under the lock.
 #[derive(Clone)]
-struct Hostile(u32, Arc<World>);
+struct PanickingGroup(u32, Arc<World>);
 
 #[derive(Default)]
 struct World {
-    angry: AtomicU32,
-    queue: OnceLock<Queue<u32, Fair<u32, Hostile>>>,
-    died: AtomicU32,
+    armed: AtomicU32,
+    queue: OnceLock<Queue<u32, Fair<u32, PanickingGroup>>>,
+    dropped: AtomicU32,
 }
 
-impl PartialEq for Hostile {
+impl PartialEq for PanickingGroup {
     fn eq(&self, other: &Self) -> bool {
-        assert_eq!(self.1.angry.load(Ordering::Relaxed), 0, "in Eq");
+        assert_eq!(self.1.armed.load(Ordering::Relaxed), 0, "in Eq");
         self.0 == other.0
     }
 }
 
-impl Eq for Hostile {}
+impl Eq for PanickingGroup {}
 
-impl std::hash::Hash for Hostile {
+impl std::hash::Hash for PanickingGroup {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        assert_ne!(self.1.angry.load(Ordering::Relaxed), 2, "in Hash");
+        assert_ne!(self.1.armed.load(Ordering::Relaxed), 2, "in Hash");
         self.0.hash(state);
     }
 }
 
-impl Drop for Hostile {
+impl Drop for PanickingGroup {
     fn drop(&mut self) {
-        self.1.died.fetch_add(1, Ordering::Relaxed);
+        self.1.dropped.fetch_add(1, Ordering::Relaxed);
         if let Some(queue) = self.1.queue.get() {
             let _ = queue.ready_len();
         }
@@ -263,11 +263,11 @@ impl Drop for Hostile {
 }
 
 #[test]
-fn groups_die_outside_the_lock() {
+fn groups_are_dropped_outside_the_lock() {
     let world = Arc::new(World::default());
     let group = {
         let world = world.clone();
-        move |key: &u32| Hostile(key % 3, world.clone())
+        move |key: &u32| PanickingGroup(key % 3, world.clone())
     };
     let queue = Queue::builder().order(Fair::by_group(group)).build();
     assert!(world.queue.set(queue.clone()).is_ok());
@@ -284,7 +284,7 @@ fn groups_die_outside_the_lock() {
     drop(queue.stats_by_group(2));
     drop(queue.stop_now());
     queue.check().unwrap();
-    assert!(world.died.load(Ordering::Relaxed) > 60);
+    assert!(world.dropped.load(Ordering::Relaxed) > 60);
 }
 
 #[test]
@@ -293,20 +293,20 @@ fn a_group_that_panics_adds_nothing() {
     let group = {
         let world = world.clone();
         move |key: &u32| {
-            assert_ne!(world.angry.load(Ordering::Relaxed), 3, "in the function");
-            Hostile(key % 2, world.clone())
+            assert_ne!(world.armed.load(Ordering::Relaxed), 3, "in the function");
+            PanickingGroup(key % 2, world.clone())
         }
     };
     let queue = Queue::builder().order(Fair::by_group(group)).build();
     queue.add_many([0, 1]);
-    for anger in 1..=3 {
-        world.angry.store(anger, Ordering::Relaxed);
+    for function in 1..=3 {
+        world.armed.store(function, Ordering::Relaxed);
         assert!(catch_unwind(AssertUnwindSafe(|| queue.add(2).is_ok())).is_err());
         assert!(catch_unwind(AssertUnwindSafe(|| queue.add_ref(&2).is_ok())).is_err());
         queue.check().unwrap();
         assert_eq!(queue.ready_len(), 2);
     }
-    world.angry.store(0, Ordering::Relaxed);
+    world.armed.store(0, Ordering::Relaxed);
     assert_eq!(queue.add(2).unwrap(), Added::New);
     let order = RefCell::new(Vec::new());
     while let Ok(lease) = queue.try_get() {
@@ -322,7 +322,7 @@ struct Calling(u32, Arc<Callee>);
 
 #[derive(Default)]
 struct Callee {
-    queue: OnceLock<Queue<Calling, Fair<Calling, Hostile>>>,
+    queue: OnceLock<Queue<Calling, Fair<Calling, PanickingGroup>>>,
     calls: AtomicU32,
 }
 
@@ -351,20 +351,20 @@ impl Drop for Calling {
 
 /// If `Eq` of a group panics, the clone of the key is dropped outside the lock. Before, its `Drop` deadlocked.
 #[test]
-fn a_clone_dies_unlocked_when_its_group_panics() {
+fn the_clone_is_dropped_outside_the_lock_if_its_group_panics() {
     let (world, callee) = (Arc::new(World::default()), Arc::new(Callee::default()));
     let group = {
         let world = world.clone();
-        move |_: &Calling| Hostile(1, world.clone())
+        move |_: &Calling| PanickingGroup(1, world.clone())
     };
     let queue = Queue::builder().order(Fair::by_group(group)).build();
     queue.add(Calling(1, callee.clone())).ok().unwrap();
     let key = Calling(2, callee.clone());
     callee.queue.set(queue.clone()).ok().unwrap();
-    world.angry.store(1, Ordering::Relaxed);
+    world.armed.store(1, Ordering::Relaxed);
     assert!(catch_unwind(AssertUnwindSafe(|| queue.add_ref(&key))).is_err());
     assert_eq!(callee.calls.load(Ordering::Relaxed), 1, "the clone was not dropped");
-    world.angry.store(0, Ordering::Relaxed);
+    world.armed.store(0, Ordering::Relaxed);
     queue.check().unwrap();
     assert_eq!(queue.add_ref(&key), Ok(Added::New));
     let dead = queue.stop_now();

@@ -97,7 +97,7 @@ fn a_full_queue_refuses_a_group_with_room() {
 
 /// An adder that waits for room in a full group delays no other adder, and is not woken for room in another group.
 #[test]
-fn an_adder_of_a_full_group_is_in_nobodys_way() {
+fn an_adder_of_a_full_group_delays_no_other() {
     let queue = Queue::builder().order(fair().capacity(1)).capacity(2).build();
     queue.add_many([('a', 1), ('b', 1)]);
     let mut first = Task::waiting(queue.add_when_room(('a', 2)));
@@ -132,7 +132,7 @@ fn every_way_out_makes_room_in_the_group() {
         queue.add(('a', 1)).unwrap();
         let mut adder = Task::waiting(queue.add_when_room(('a', 2)));
         leave(&queue);
-        assert!(adder.knows());
+        assert!(adder.was_woken());
         assert_eq!(adder.finish().unwrap(), Added::New);
         assert!(queue.cancel(&('a', 2)));
     }
@@ -150,21 +150,21 @@ fn a_wake_up_for_room_in_a_group_is_not_lost() {
     let first = Task::waiting(queue.add_when_room(('a', 2)));
     let mut second = Task::waiting(queue.add_when_room(('a', 3)));
     queue.cancel(&('a', 1));
-    assert!(first.knows() && !second.knows());
+    assert!(first.was_woken() && !second.was_woken());
     drop(first);
-    assert!(second.knows());
+    assert!(second.was_woken());
     queue.add(('a', 4)).unwrap();
     assert!(second.poll().is_pending());
-    assert!(!second.knows());
+    assert!(!second.was_woken());
     queue.cancel(&('a', 4));
-    assert!(second.knows());
+    assert!(second.was_woken());
     assert_eq!(second.finish().unwrap(), Added::New);
     queue.check().unwrap();
 }
 
 /// The adders waited for room in the queue, and their group has become full since.
 #[test]
-fn who_waits_for_the_queue_is_let_past_by_a_group_that_is_full() {
+fn a_full_group_does_not_block_adders_that_wait_for_the_queue() {
     let queue = Queue::builder().order(fair().capacity(1)).capacity(1).build();
     queue.add(('x', 1)).unwrap();
     let mut crowd: Vec<_> = (0..20).map(|n| Task::waiting(queue.add_when_room(('a', n)))).collect();
@@ -175,29 +175,29 @@ fn who_waits_for_the_queue_is_let_past_by_a_group_that_is_full() {
         loop {
             let mut looked = false;
             crowd.retain_mut(|task| {
-                looked |= task.knows();
-                !(task.knows() && task.is_ready())
+                looked |= task.was_woken();
+                !(task.was_woken() && task.is_ready())
             });
             if !looked {
                 break;
             }
         }
     }
-    assert!(other.knows() || crowd.len() == 18, "{} are left", crowd.len());
+    assert!(other.was_woken() || crowd.len() == 18, "{} are left", crowd.len());
     let wakes: usize = crowd.iter().map(Task::wakes).sum();
     assert!(wakes <= 2 * crowd.len(), "{wakes} wake-ups");
-    while !other.knows() {
+    while !other.was_woken() {
         queue.try_get().unwrap().done();
-        crowd.retain_mut(|task| !(task.knows() && task.is_ready()));
+        crowd.retain_mut(|task| !(task.was_woken() && task.is_ready()));
     }
     assert_eq!(other.finish().unwrap(), Added::New);
 }
 
 /// Random operation sequences: after every step, one adder is woken for each free slot that a waiting adder could use.
 #[test]
-fn no_place_stays_empty_while_somebody_waits_for_it() {
+fn one_adder_is_woken_for_each_free_slot() {
     let (waited, let_in) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    cases("no_place_stays_empty_while_somebody_waits_for_it", 1_500, 120, |bytes| {
+    cases("one_adder_is_woken_for_each_free_slot", 1_500, 120, |bytes| {
         let room = |group: &char| if *group == 'a' { 1 } else { 2 };
         let queue = Queue::builder().order(fair().capacity_by(room)).capacity(3).build();
         let mut adders: Vec<(char, Task<'_, _>)> = Vec::new();
@@ -209,7 +209,7 @@ fn no_place_stays_empty_while_somebody_waits_for_it() {
                 0..6 => {
                     let mut task = Task::new(queue.add_when_room((group, n)));
                     // The future may yield once.
-                    if task.poll().is_pending() && !(task.knows() && task.is_ready()) {
+                    if task.poll().is_pending() && !(task.was_woken() && task.is_ready()) {
                         adders.push((group, task));
                     }
                 }
@@ -243,14 +243,14 @@ fn no_place_stays_empty_while_somebody_waits_for_it() {
                     waiting.min(room(&group).saturating_sub(keys))
                 })
                 .sum();
-            let on_their_way = adders.iter().filter(|(_, task)| task.knows()).count();
+            let on_their_way = adders.iter().filter(|(_, task)| task.was_woken()).count();
             assert!(on_their_way >= could.min(3 - total), "{could} of {total}: {on_their_way}");
             waited.fetch_add(adders.len(), Ordering::Relaxed);
         }
         // Polls the woken adders until none is woken. Then no adder must be left that has room.
         let mut rounds = 0;
-        while adders.iter().any(|(_, task)| task.knows()) {
-            adders.retain_mut(|(_, task)| !(task.knows() && task.is_ready()));
+        while adders.iter().any(|(_, task)| task.was_woken()) {
+            adders.retain_mut(|(_, task)| !(task.was_woken() && task.is_ready()));
             rounds += 1;
             assert!(rounds < 1_000, "the adders wake one another for ever");
         }
@@ -284,7 +284,7 @@ fn threads_wait_for_room_in_their_group() {
 
 /// An adder whose group had a capacity of 0 is let in once the group has room.
 #[test]
-fn room_that_a_group_is_given_reaches_who_waits() {
+fn a_raised_limit_wakes_waiting_adders() {
     for keys in [0, 1] {
         let (room, capacity) = changing(keys);
         let queue = Queue::builder().order(fair().capacity_by(capacity)).build();
@@ -294,7 +294,7 @@ fn room_that_a_group_is_given_reaches_who_waits() {
             let blocked = scope.spawn(|| queue.blocking_add_when_room(('a', 2)).unwrap());
             room.store(9, Ordering::Relaxed);
             queue.refresh_groups();
-            assert!(task.knows());
+            assert!(task.was_woken());
             assert_eq!(task.finish().unwrap(), Added::New);
             assert_eq!(blocked.join().unwrap(), Added::New);
         });
@@ -346,7 +346,7 @@ fn a_drain_leaves_the_keys_of_a_suspended_group_over() {
     let mut drain = Task::waiting(queue.drain());
     assert!(getter.finish().is_none(), "the getter of a closed queue returned a key");
     lease.done();
-    assert!(drain.knows());
+    assert!(drain.was_woken());
     assert_eq!(lists(drain.finish()), (vec![('a', 1)], vec![], vec![]));
     assert_eq!(queue.try_get().unwrap_err(), TryGetError::Closed);
     assert_eq!(queue.blocking_get_timeout(ns(1)).unwrap_err(), GetTimeoutError::Closed);
@@ -382,7 +382,7 @@ fn a_drain_goes_by_what_is_suspended_now() {
     queue.refresh_groups();
     lease.done();
     for key in [('a', 1), ('b', 1)] {
-        assert!(!drain.knows());
+        assert!(!drain.was_woken());
         let lease = queue.try_get().unwrap();
         assert_eq!(*lease, key);
         lease.done();
@@ -396,7 +396,7 @@ fn a_drain_goes_by_what_is_suspended_now() {
     let mut drain = Task::waiting(queue.drain());
     leases.store(0, Ordering::Relaxed);
     queue.refresh_groups();
-    assert!(drain.knows());
+    assert!(drain.was_woken());
     assert_eq!(drain.finish().ready, [('a', 1)]);
 }
 
@@ -422,7 +422,7 @@ fn suspending_the_last_group_makes_the_queue_idle() {
     let mut idle = Task::waiting(queue.wait_idle());
     leases.store(0, Ordering::Relaxed);
     queue.refresh_groups();
-    assert!(idle.knows() && idle.is_ready());
+    assert!(idle.was_woken() && idle.is_ready());
 }
 
 /// A group is resumed by `refresh_groups`, or by an add of one of its keys: new, merged or refused.
@@ -443,7 +443,7 @@ fn a_group_resumes_with_the_next_add() {
         let mut getter = Task::waiting(queue.get());
         leases.store(1, Ordering::Relaxed);
         resume(&queue);
-        assert!(getter.knows());
+        assert!(getter.was_woken());
         assert_eq!(*getter.finish().unwrap(), ('a', 1));
         queue.check().unwrap();
     }
@@ -484,16 +484,16 @@ fn an_add_brings_nothing_older_than_the_last_refresh() {
 /// The functions of a group run under no lock. If one of them panics, nothing is added and nothing changes.
 #[test]
 fn functions_of_a_group_may_panic_and_call_back() {
-    let (angry, called) = (Arc::new(AtomicUsize::new(0)), Arc::new(OnceLock::<FairQueue>::new()));
-    let asked = |which: usize| {
-        let (angry, called) = (angry.clone(), called.clone());
+    let (armed, called) = (Arc::new(AtomicUsize::new(0)), Arc::new(OnceLock::<FairQueue>::new()));
+    let function = |which: usize| {
+        let (armed, called) = (armed.clone(), called.clone());
         move |_: &char| {
             let _ = called.get().map(Queue::ready_len);
-            assert!(angry.load(Ordering::Relaxed) != which, "a hostile function panics");
+            assert!(armed.load(Ordering::Relaxed) != which, "a hostile function panics");
             2
         }
     };
-    let (weight, leases, keys) = (asked(1), asked(2), asked(3));
+    let (weight, leases, keys) = (function(1), function(2), function(3));
     let order = fair()
         .weight_by(move |group| weight(group))
         .max_leased_by(move |group| leases(group))
@@ -504,7 +504,7 @@ fn functions_of_a_group_may_panic_and_call_back() {
     let mut first = Task::waiting(queue.add_when_room(('a', 3)));
     let mut second = Task::waiting(queue.add_when_room(('a', 4)));
     for which in 1..=3 {
-        angry.store(which, Ordering::Relaxed);
+        armed.store(which, Ordering::Relaxed);
         assert!(catch_unwind(AssertUnwindSafe(|| queue.add(('b', 9)))).is_err());
         assert!(catch_unwind(AssertUnwindSafe(|| queue.add_ref(&('b', 9)))).is_err());
         assert!(catch_unwind(AssertUnwindSafe(|| queue.add_many([('b', 9)]))).is_err());
@@ -513,34 +513,35 @@ fn functions_of_a_group_may_panic_and_call_back() {
     }
     assert_eq!(queue.stats().ready, 3);
     queue.cancel(&('a', 1));
-    assert!(first.knows() && !second.knows());
+    assert!(first.was_woken() && !second.was_woken());
     assert!(catch_unwind(AssertUnwindSafe(|| first.poll())).is_err());
     drop(first);
-    assert!(second.knows(), "the wake-up was not passed on");
-    angry.store(0, Ordering::Relaxed);
+    assert!(second.was_woken(), "the wake-up was not passed on");
+    armed.store(0, Ordering::Relaxed);
     assert_eq!(second.finish().unwrap(), Added::New);
     queue.check().unwrap();
 }
 
 /// A woken thread passes its wake-up on if a function of its group panics. In most rounds both threads sleep by then.
 #[test]
-fn a_thread_whose_group_panics_passes_the_place_on() {
+fn a_thread_whose_group_panics_passes_its_wake_up_on() {
     for _ in 0..200 {
-        let angry = Arc::new(AtomicUsize::new(0));
-        let asked = angry.clone();
+        let calls = Arc::new(AtomicUsize::new(0));
+        let counted = calls.clone();
         let keys = move |_: &char| {
-            let panics = asked.load(Ordering::Relaxed) >= 3 && thread::current().name() == Some("angry");
+            let panics =
+                counted.load(Ordering::Relaxed) >= 3 && thread::current().name() == Some("panicking");
             assert!(!panics, "a hostile function panics");
-            asked.fetch_add(1, Ordering::Relaxed);
+            counted.fetch_add(1, Ordering::Relaxed);
             1
         };
         let queue = Queue::builder().order(fair().capacity_by(keys)).build();
         queue.add(('a', 1)).unwrap();
         thread::scope(|scope| {
-            let blocked = thread::Builder::new().name("angry".into());
+            let blocked = thread::Builder::new().name("panicking".into());
             let blocked = blocked.spawn_scoped(scope, || queue.blocking_add_when_room(('a', 2))).unwrap();
             let other = scope.spawn(|| queue.blocking_add_when_room(('a', 3)));
-            while angry.load(Ordering::Relaxed) < 3 {
+            while calls.load(Ordering::Relaxed) < 3 {
                 thread::yield_now();
             }
             (0..50).for_each(|_| thread::yield_now());
@@ -559,7 +560,7 @@ fn a_thread_whose_group_panics_passes_the_place_on() {
 
 /// Checking for room updates the limits of the group. Adders that fit into the new limits are woken, even if the add itself yields.
 #[test]
-fn an_adder_that_gives_way_wakes_who_can_go_on() {
+fn an_adder_that_yields_wakes_adders_with_room() {
     let limit = Arc::new(AtomicU32::new(0));
     let asked = limit.clone();
     let order = Fair::by_group(|key: &(char, u32)| key.0)
@@ -575,7 +576,7 @@ fn an_adder_that_gives_way_wakes_who_can_go_on() {
     let mut adding = Task::new(queue.add_when_room(('a', 2)));
     assert!(adding.poll().is_pending(), "the future did not yield");
     drop(adding);
-    assert!(getter.knows());
+    assert!(getter.was_woken());
 }
 
 /// Of two concurrent refreshes, the one that was called later applies, whichever ends last.

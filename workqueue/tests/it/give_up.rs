@@ -12,7 +12,7 @@ use crate::support::{BackoffQueue, ns, times};
 use crate::task::{Task, deadline, lists, serve};
 
 type Held = Lease<&'static str, WithTimer<ManualTimer>>;
-type Report = Arc<Mutex<Vec<(&'static str, u32)>>>;
+type GivenUpKeys = Arc<Mutex<Vec<(&'static str, u32)>>>;
 
 fn panics<T>(act: impl FnOnce() -> T) -> bool {
     catch_unwind(AssertUnwindSafe(act)).is_err()
@@ -20,34 +20,34 @@ fn panics<T>(act: impl FnOnce() -> T) -> bool {
 
 /// Returns a queue with a backoff of 10 ns, 20 ns, … that gives a key up at failure number `most`, its clock, and the list of the keys that
 /// were given up.
-fn mortal(most: u32, strict: bool) -> (BackoffQueue, ManualClock, Report) {
-    let (clock, told) = (ManualClock::new(), Report::default());
-    let tell = told.clone();
+fn gives_up_after(most: u32, strict: bool) -> (BackoffQueue, ManualClock, GivenUpKeys) {
+    let (clock, given_up) = (ManualClock::new(), GivenUpKeys::default());
+    let hook_keys = given_up.clone();
     let queue = Queue::builder()
         .timer(clock.timer())
         .limiter(Exponential::new(ns(10)..=ns(1_000)))
-        .give_up_after(times(most), move |key, failures| tell.lock().unwrap().push((*key, failures)));
+        .give_up_after(times(most), move |key, failures| hook_keys.lock().unwrap().push((*key, failures)));
     let queue = if strict { queue.strict_backoff() } else { queue };
-    (queue.build(), clock, told)
+    (queue.build(), clock, given_up)
 }
 
-fn take(told: &Report) -> Vec<(&'static str, u32)> {
-    std::mem::take(&mut told.lock().unwrap())
+fn take(given_up: &GivenUpKeys) -> Vec<(&'static str, u32)> {
+    std::mem::take(&mut given_up.lock().unwrap())
 }
 
 #[test]
 fn the_last_failure_is_not_retried() {
     let fails: [fn(Held); 3] = [drop, Lease::retry, |lease| lease.retry_after_at_least(ns(9))];
     for fail in fails {
-        let (queue, clock, told) = mortal(3, false);
+        let (queue, clock, given_up) = gives_up_after(3, false);
         queue.add("a").unwrap();
         for until in [10, 30] {
             queue.try_get().unwrap().retry();
-            assert_eq!((deadline(&queue, "a"), take(&told)), (until, vec![]));
+            assert_eq!((deadline(&queue, "a"), take(&given_up)), (until, vec![]));
             clock.set(Nanos::new(until));
         }
         fail(queue.try_get().unwrap());
-        assert_eq!(take(&told), [("a", 3)]);
+        assert_eq!(take(&given_up), [("a", 3)]);
         assert_eq!((queue.state(&"a"), queue.num_requeues(&"a")), (KeyState::Absent, 0));
         queue.add("a").unwrap();
         queue.try_get().unwrap().retry();
@@ -59,12 +59,12 @@ fn the_last_failure_is_not_retried() {
 /// A limit of 1 allows no retry.
 #[test]
 fn a_limit_of_one_gives_up_at_the_first_failure() {
-    let (queue, _clock, told) = mortal(1, false);
+    let (queue, _clock, given_up) = gives_up_after(1, false);
     queue.add_many(["a", "b"]);
     queue.try_get().unwrap().retry();
-    assert_eq!((take(&told), queue.state(&"a")), (vec![("a", 1)], KeyState::Absent));
+    assert_eq!((take(&given_up), queue.state(&"a")), (vec![("a", 1)], KeyState::Absent));
     queue.try_get().unwrap().done();
-    assert_eq!(take(&told), [], "`done` counted as a failure");
+    assert_eq!(take(&given_up), [], "`done` counted as a failure");
 }
 
 /// A success, or `forget`, resets the count.
@@ -79,47 +79,47 @@ fn a_success_saves() {
         },
     ];
     for end in ends {
-        let (queue, clock, told) = mortal(2, false);
+        let (queue, clock, given_up) = gives_up_after(2, false);
         for _ in 0..5 {
             queue.add("a").unwrap();
             queue.try_get().unwrap().retry();
             clock.advance(ns(10));
             end(&queue);
         }
-        assert_eq!(take(&told), []);
+        assert_eq!(take(&given_up), []);
     }
 }
 
 /// Failures within one backoff count once, so no number of them reaches the limit.
 #[test]
-fn failures_within_a_backoff_do_not_kill() {
-    let (queue, clock, told) = mortal(2, false);
+fn failures_within_a_backoff_count_once() {
+    let (queue, clock, given_up) = gives_up_after(2, false);
     for _ in 0..50 {
         queue.add("a").unwrap();
         queue.try_get().unwrap().retry();
         queue.add_rate_limited("a").unwrap();
     }
-    assert_eq!((take(&told), queue.num_requeues(&"a")), (vec![], 1));
+    assert_eq!((take(&given_up), queue.num_requeues(&"a")), (vec![], 1));
     clock.set(Nanos::new(10));
     queue.try_get().unwrap().retry();
-    assert_eq!(take(&told), [("a", 2)]);
+    assert_eq!(take(&given_up), [("a", 2)]);
 }
 
 /// A dirty key that is given up runs again, without failures, also with strict backoff.
 #[test]
 fn a_marked_key_runs_again() {
     for strict in [false, true] {
-        let (queue, _clock, told) = mortal(1, strict);
+        let (queue, _clock, given_up) = gives_up_after(1, strict);
         queue.add("a").unwrap();
         let lease = queue.try_get().unwrap();
         queue.add("a").unwrap();
         lease.retry();
-        assert_eq!(take(&told), [("a", 1)]);
+        assert_eq!(take(&given_up), [("a", 1)]);
         assert_eq!((queue.state(&"a"), queue.num_requeues(&"a")), (KeyState::Ready, 0));
         let lease = queue.try_get().unwrap();
         queue.add_after("a", ns(5)).unwrap();
         lease.retry();
-        assert_eq!(take(&told), [("a", 1)]);
+        assert_eq!(take(&given_up), [("a", 1)]);
         assert_eq!(queue.state(&"a"), KeyState::Waiting(Nanos::new(5)), "giving the key up changed its wait");
     }
 }
@@ -143,7 +143,7 @@ fn a_limited_add_that_is_one_too_many() {
     ];
     for strict in [false, true] {
         for (before, state) in states {
-            let (queue, clock, told) = mortal(2, strict);
+            let (queue, clock, given_up) = gives_up_after(2, strict);
             assert_eq!(queue.add_rate_limited("a").unwrap(), Added::New);
             clock.set(Nanos::new(10));
             queue.try_get().unwrap().done();
@@ -154,7 +154,7 @@ fn a_limited_add_that_is_one_too_many() {
                 (AddErrorKind::GivenUp, "the key has failed too often")
             );
             assert_eq!(refused.into_key(), "a");
-            assert_eq!((take(&told), queue.num_requeues(&"a")), (vec![("a", 2)], 0));
+            assert_eq!((take(&given_up), queue.num_requeues(&"a")), (vec![("a", 2)], 0));
             assert_eq!(queue.state(&"a"), state);
             queue.check().unwrap();
         }
@@ -164,27 +164,27 @@ fn a_limited_add_that_is_one_too_many() {
 /// `GivenUp` takes precedence over `Full`.
 #[test]
 fn exhausted_comes_before_full() {
-    let told = Report::default();
-    let tell = told.clone();
+    let given_up = GivenUpKeys::default();
+    let hook_keys = given_up.clone();
     let queue = Queue::builder()
         .clock(ManualClock::new())
         .limiter(Exponential::new(ns(10)..=ns(100)))
         .capacity(1)
-        .give_up_after(times(1), move |key, failures| tell.lock().unwrap().push((*key, failures)))
+        .give_up_after(times(1), move |key, failures| hook_keys.lock().unwrap().push((*key, failures)))
         .build();
     queue.add("a").unwrap();
     assert_eq!(queue.add_rate_limited("b").unwrap_err().kind(), AddErrorKind::GivenUp);
-    assert_eq!(take(&told), [("b", 1)]);
+    assert_eq!(take(&given_up), [("b", 1)]);
     queue.shut_down();
     assert_eq!(queue.add_rate_limited("b").unwrap_err().kind(), AddErrorKind::ShutDown);
-    assert_eq!(take(&told), [], "a refused add counted a failure");
+    assert_eq!(take(&given_up), [], "a refused add counted a failure");
 }
 
 /// After shutdown a key that is given up is not a leftover. After a stop it is still reported.
 #[test]
-fn the_end_and_the_dead() {
+fn a_key_given_up_after_shutdown_is_no_leftover() {
     for stop in [false, true] {
-        let (queue, _clock, told) = mortal(1, false);
+        let (queue, _clock, given_up) = gives_up_after(1, false);
         queue.add("a").unwrap();
         let lease = queue.try_get().unwrap();
         if stop {
@@ -193,7 +193,7 @@ fn the_end_and_the_dead() {
             queue.shut_down();
         }
         lease.retry();
-        assert_eq!(take(&told), [("a", 1)]);
+        assert_eq!(take(&given_up), [("a", 1)]);
         assert_eq!(queue.try_get().unwrap_err(), TryGetError::Closed);
         assert_eq!(lists(queue.stop_now()), (vec![], vec![], vec![]));
         queue.check().unwrap();
@@ -238,21 +238,21 @@ fn a_limiter_that_does_not_count() {
 #[test]
 fn the_hook_calls_back() {
     let home: Arc<Mutex<Option<BackoffQueue>>> = Arc::default();
-    let (clock, graveyard) = (ManualClock::new(), Queue::new());
-    let (at_home, dead) = (home.clone(), graveyard.clone());
+    let (clock, given_up_keys) = (ManualClock::new(), Queue::new());
+    let (own_home, own_given_up_keys) = (home.clone(), given_up_keys.clone());
     let queue = Queue::builder()
         .timer(clock.timer())
         .limiter(Exponential::new(ns(10)..=ns(100)))
         .capacity(1)
         .give_up_after(times(1), move |key: &&'static str, failures| {
-            let queue = at_home.lock().unwrap().clone().unwrap();
+            let queue = own_home.lock().unwrap().clone().unwrap();
             assert_eq!((queue.state(key), queue.num_requeues(key), failures), (KeyState::Absent, 0, 1));
             queue.check().unwrap();
             queue.add("from the hook").unwrap();
             assert!(queue.postpone(&"from the hook", ns(5)) && queue.cancel(&"from the hook"));
             queue.forget(key);
             drop(queue.keys());
-            dead.add(*key).unwrap();
+            own_given_up_keys.add(*key).unwrap();
         })
         .build();
     *home.lock().unwrap() = Some(queue.clone());
@@ -261,7 +261,7 @@ fn the_hook_calls_back() {
     assert_eq!(queue.add_rate_limited("b").unwrap_err().kind(), AddErrorKind::GivenUp);
     queue.add("c").unwrap();
     drop(queue.try_get().unwrap());
-    let leases: Vec<_> = std::iter::from_fn(|| graveyard.try_get().ok()).collect();
+    let leases: Vec<_> = std::iter::from_fn(|| given_up_keys.try_get().ok()).collect();
     assert_eq!(crate::task::keys(&leases), ["a", "b", "c"]);
     // The hook holds a handle to the queue that holds the hook.
     home.lock().unwrap().take();
@@ -282,7 +282,7 @@ fn the_hook_panics() {
     let mut adder = Task::waiting(queue.add_when_room("c"));
     assert!(panics(|| lease.retry()));
     assert_eq!((queue.state(&"a"), queue.num_requeues(&"a")), (KeyState::Absent, 0));
-    assert!(adder.knows());
+    assert!(adder.was_woken());
     adder.finish().unwrap();
     let lease = queue.try_get().unwrap();
     assert!(panics(|| drop(lease)), "the panic of the hook did not propagate from the drop of the lease");
@@ -300,14 +300,14 @@ fn the_hook_panics() {
 
 /// Two threads may give up the same key concurrently: the hook is called once for each failure that reached the limit.
 #[test]
-fn each_death_is_told_once() {
-    let told = Arc::new(Mutex::new(0));
-    let tell = told.clone();
+fn the_hook_is_called_once_for_each_key_given_up() {
+    let given_up = Arc::new(Mutex::new(0));
+    let hook_keys = given_up.clone();
     let queue = Queue::builder()
         .limiter(FastSlow::new(Duration::ZERO, Duration::ZERO, 1))
         .give_up_after(times(1), move |_: &u32, failures| {
             assert_eq!(failures, 1);
-            *tell.lock().unwrap() += 1;
+            *hook_keys.lock().unwrap() += 1;
         })
         .build();
     std::thread::scope(|scope| {
@@ -323,5 +323,5 @@ fn each_death_is_told_once() {
         }
         drop(queue.blocking_drain());
     });
-    assert_eq!(*told.lock().unwrap(), 2_000);
+    assert_eq!(*given_up.lock().unwrap(), 2_000);
 }

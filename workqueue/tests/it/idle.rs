@@ -16,7 +16,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 /// The queue is idle if no key is Ready or leased. A waiting key does not count before its deadline.
 #[test]
-fn what_idle_is() {
+fn definition_of_idle() {
     let (queue, clock) = timed();
     let idle = || {
         let task = queue.wait_idle().now_or_never().is_some();
@@ -46,7 +46,7 @@ fn what_idle_is() {
 
 /// Every operation that makes the queue idle wakes all its waiters, tasks and threads.
 #[test]
-fn everybody_hears_that_it_is_idle() {
+fn all_idle_waiters_are_woken() {
     type Ends = fn(&TimedQueue, Lease<&'static str, flyball_workqueue::WithTimer<flyball_sync::ManualTimer>>);
     let ways: [Ends; 6] = [
         |_, lease| lease.done(),
@@ -80,7 +80,7 @@ fn everybody_hears_that_it_is_idle() {
             assert!(blocked.join().unwrap());
         });
         for task in &mut waiting {
-            assert!(task.knows());
+            assert!(task.was_woken());
             task.finish();
         }
         queue.check().unwrap();
@@ -94,12 +94,12 @@ fn idle_and_at_work_again() {
     queue.add("a").unwrap();
     let mut idle = Task::waiting(queue.wait_idle());
     queue.try_get().unwrap().done();
-    assert!(idle.knows());
+    assert!(idle.was_woken());
     queue.add("a").unwrap();
     assert!(idle.poll().is_pending());
-    assert!(!idle.knows());
+    assert!(!idle.was_woken());
     queue.try_get().unwrap().done();
-    assert!(idle.knows() && idle.is_ready());
+    assert!(idle.was_woken() && idle.is_ready());
     assert_eq!(queue.add("a").unwrap(), flyball_workqueue::Added::New, "the add was refused");
 }
 
@@ -160,7 +160,7 @@ fn waits_are_served_until_the_limit() {
     for key in ["at 10", "at 50"] {
         let alarm = clock.next_alarm().unwrap();
         clock.set(alarm);
-        let woken = getters.iter_mut().find(|getter| getter.knows()).unwrap();
+        let woken = getters.iter_mut().find(|getter| getter.was_woken()).unwrap();
         let lease = woken.finish().unwrap();
         assert_eq!((*lease, clock.now().get()), (key, if key == "at 10" { 10 } else { 50 }));
         lease.done();
@@ -172,7 +172,7 @@ fn waits_are_served_until_the_limit() {
     for mut getter in getters {
         assert!(getter.finish().is_none(), "the getter of a closed queue returned a key");
     }
-    assert!(drain.knows());
+    assert!(drain.was_woken());
     assert_eq!(lists(drain.finish()), (vec![], vec!["at 51"], vec![]));
     queue.check().unwrap();
 }
@@ -193,13 +193,13 @@ fn serving_ends_early() {
     let mut drain = Task::waiting(queue.drain_all_timeout(ns(50)));
     let mut getter = Task::waiting(queue.get());
     lease.done();
-    assert!(drain.knows() && drain.is_ready());
-    assert!(getter.knows() && getter.finish().is_none());
+    assert!(drain.was_woken() && drain.is_ready());
+    assert!(getter.was_woken() && getter.finish().is_none());
 }
 
 /// A leased key may be retried or requeued. It is served if its deadline is within the limit.
 #[test]
-fn what_comes_back_in_time_is_served() {
+fn retries_within_the_drain_are_served() {
     let (queue, clock) = backoff();
     queue.add_many(["retry", "soon", "late", "at once"]);
     let leases = queue.try_get_many(4).unwrap();
@@ -228,7 +228,7 @@ fn what_comes_back_in_time_is_served() {
         "the deadline is not after the limit"
     );
     clock.set(Nanos::new(50));
-    assert!(drain.knows());
+    assert!(drain.was_woken());
     let soon = queue.try_get().unwrap();
     soon.succeed();
     assert_eq!(lists(drain.finish()), (vec![], vec!["late", "retry"], vec![]));
@@ -249,7 +249,7 @@ fn the_limit_names_what_is_left() {
     clock.set(Nanos::new(49));
     assert!(drain.poll().is_pending());
     clock.set(Nanos::new(50));
-    assert!(drain.knows());
+    assert!(drain.was_woken());
     assert_eq!(lists(drain.finish()), (vec!["ready", "due"], vec!["late"], vec!["dirty", "leased"]));
     // The keys are still in the queue after the drain has timed out.
     assert_eq!(*queue.try_get().unwrap(), "ready");
@@ -277,7 +277,7 @@ fn without_a_limit_all_is_served() {
     let mut drain = Task::waiting(queue.drain_all_timeout(Duration::MAX));
     clock.advance(HOUR * 24 * 365 * 100);
     queue.try_get().unwrap().done();
-    assert!(drain.knows());
+    assert!(drain.was_woken());
     assert_eq!(lists(drain.finish()), (vec![], vec!["never"], vec![]));
 }
 
@@ -294,12 +294,12 @@ fn several_limits() {
     clock.set(Nanos::new(20));
     queue.try_get().unwrap().done();
     clock.set(Nanos::new(30));
-    assert!(short.knows());
+    assert!(short.was_woken());
     assert_eq!(lists(short.finish()), (vec![], vec!["at 40", "at 60"], vec![]));
     clock.set(Nanos::new(40));
     queue.try_get().unwrap().done();
     for drain in [&mut first, &mut long] {
-        assert!(drain.knows());
+        assert!(drain.was_woken());
         assert_eq!(lists(drain.finish()), (vec![], vec!["at 60"], vec![]));
     }
 }
@@ -330,7 +330,7 @@ fn a_plain_end_cuts_the_serving() {
         let marked = queue.try_get().unwrap();
         assert_eq!((*marked, queue.try_get().unwrap_err()), ("marked", TryGetError::Closed));
         marked.done();
-        assert!(drain.knows());
+        assert!(drain.was_woken());
         let (ready, mut waiting, leased) = lists(drain.finish());
         waiting.sort_unstable();
         assert_eq!((ready, waiting, leased), (vec![], vec!["due", "late", "waits longer"], vec![]));
@@ -345,7 +345,7 @@ fn a_stop_ends_the_serving() {
     let mut drain = Task::waiting(queue.drain_all_timeout(ns(50)));
     let mut getter = Task::waiting(queue.get());
     assert_eq!(lists(queue.stop_now()), (vec![], vec!["late"], vec![]));
-    assert!(drain.knows() && getter.knows());
+    assert!(drain.was_woken() && getter.was_woken());
     assert_eq!(lists(drain.finish()), (vec![], vec![], vec![]));
     assert!(getter.finish().is_none());
 }
@@ -363,7 +363,7 @@ fn after_a_shutdown_nothing_more_is_served() {
     assert_eq!(queue.try_get().unwrap_err(), TryGetError::Closed);
     assert!(drain.poll().is_pending());
     clock.set(Nanos::new(50));
-    assert!(drain.knows());
+    assert!(drain.was_woken());
     assert_eq!(lists(drain.finish()), (vec![], vec!["waits"], vec!["a"]));
     lease.done();
 }
@@ -378,9 +378,9 @@ fn a_cancel_ends_the_serving() {
     let mut drain = Task::waiting(queue.drain_all_timeout(ns(50)));
     assert_eq!(queue.add("a").unwrap_err().kind(), AddErrorKind::ShutDown);
     lease.done();
-    assert!(!drain.knows());
+    assert!(!drain.was_woken());
     assert!(queue.cancel(&"b"));
-    assert!(drain.knows());
+    assert!(drain.was_woken());
     assert_eq!(lists(drain.finish()), (vec![], vec![], vec![]));
 }
 
@@ -414,7 +414,7 @@ fn served_or_left_over() {
                 break left;
             }
             served += serve(&queue);
-            if !drain.knows() {
+            if !drain.was_woken() {
                 clock.advance(ns(1));
             }
         };

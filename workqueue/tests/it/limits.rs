@@ -19,9 +19,9 @@ fn get_timeout_waits_until_its_limit_and_no_longer() {
     let (queue, clock) = timed();
     let mut get = Task::waiting(queue.get_timeout(ns(10)));
     clock.advance(ns(9));
-    assert!(!get.knows());
+    assert!(!get.was_woken());
     clock.advance(ns(1));
-    assert!(get.knows());
+    assert!(get.was_woken());
     assert_eq!(get.finish().unwrap_err(), GetTimeoutError::TimedOut);
 }
 
@@ -55,12 +55,12 @@ fn a_limit_of_zero_takes_what_is_there() {
 }
 
 #[test]
-fn a_limit_that_passes_wakes_no_other_getter() {
+fn an_expired_timeout_wakes_no_other_getter() {
     let (queue, clock) = timed();
     let mut tasks: Vec<_> = (1..=20).map(|limit| Task::waiting(queue.get_timeout(ns(limit)))).collect();
     for now in 1..=20 {
         clock.advance(ns(1));
-        let woken: Vec<_> = tasks.iter().map(Task::knows).collect();
+        let woken: Vec<_> = tasks.iter().map(Task::was_woken).collect();
         assert_eq!(woken.iter().filter(|knows| **knows).count(), 1, "at {now}: {woken:?}");
         assert!(tasks.remove(0).finish().is_err());
     }
@@ -68,7 +68,7 @@ fn a_limit_that_passes_wakes_no_other_getter() {
 
 /// There are more tasks than fit into one batch of wakers.
 #[test]
-fn all_whose_limit_passes_at_once_are_woken() {
+fn all_getters_with_an_expired_timeout_are_woken() {
     let (queue, clock) = timed();
     let mut tasks: Vec<_> = (0..50).map(|_| Task::waiting(queue.get_timeout(ns(5)))).collect();
     clock.advance(ns(5));
@@ -81,7 +81,7 @@ fn a_getter_that_gives_up_passes_its_key_on() {
     let limited = Task::waiting(queue.get_timeout(ns(5)));
     let mut other = Task::waiting(queue.get());
     queue.add("a").unwrap();
-    assert!(limited.knows() && !other.knows());
+    assert!(limited.was_woken() && !other.was_woken());
     drop(limited);
     assert_eq!(*other.finish().unwrap(), "a");
     clock.advance(ns(5));
@@ -150,7 +150,7 @@ fn a_blocked_adder_finds_room_in_time() {
 }
 
 #[test]
-fn a_wait_for_rest_has_a_limit() {
+fn wait_idle_has_a_timeout() {
     let (queue, clock) = timed();
     queue.add_after("later", ns(100)).unwrap();
     assert!(Task::new(queue.wait_idle_timeout(Duration::ZERO)).finish());

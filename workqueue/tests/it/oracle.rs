@@ -13,7 +13,7 @@ use testkit::random::{cases, thorough};
 const MAX_LEN: usize = 520;
 
 /// Divides the number of operation sequences by 10, unless the run is thorough. `floor` is divided by 20, because small counts vary more.
-fn part() -> u64 {
+fn divisor() -> u64 {
     if thorough() { 1 } else { 10 }
 }
 
@@ -22,9 +22,9 @@ fn floor() -> u64 {
 }
 
 /// Runs `case` on random bytes. Returns how often each cell of the state table was entered.
-fn lives(name: &str, count: u64, case: fn(&[u8]) -> Cells) -> Cells {
+fn run_sequences(name: &str, count: u64, case: fn(&[u8]) -> Cells) -> Cells {
     let total = RefCell::new(Cells::default());
-    cases(name, count / part(), MAX_LEN, |bytes| total.borrow_mut().merge(&case(bytes)));
+    cases(name, count / divisor(), MAX_LEN, |bytes| total.borrow_mut().merge(&case(bytes)));
     total.into_inner()
 }
 
@@ -33,11 +33,11 @@ fn lives(name: &str, count: u64, case: fn(&[u8]) -> Cells) -> Cells {
 fn every_cell() {
     let total = thread::scope(|scope| {
         let kinds = [
-            scope.spawn(|| lives("with_backoff", 8_000, driver::limited)),
-            scope.spawn(|| lives("held_with_backoff", 66_000, driver::limited_held)),
-            scope.spawn(|| lives("without_backoff", 7_000, driver::unlimited)),
-            scope.spawn(|| lives("held_without_backoff", 20_000, driver::unlimited_held)),
-            scope.spawn(|| lives("without_time", 13_000, driver::timeless)),
+            scope.spawn(|| run_sequences("with_backoff", 8_000, driver::limited)),
+            scope.spawn(|| run_sequences("held_with_backoff", 66_000, driver::limited_held)),
+            scope.spawn(|| run_sequences("without_backoff", 7_000, driver::unlimited)),
+            scope.spawn(|| run_sequences("held_without_backoff", 20_000, driver::unlimited_held)),
+            scope.spawn(|| run_sequences("without_time", 13_000, driver::timeless)),
         ];
         let mut total = Cells::default();
         let ended = kinds.map(thread::ScopedJoinHandle::join);
@@ -63,7 +63,7 @@ fn every_cell_by_group() {
 }
 
 fn in_order(name: &str, case: fn(&[u8]) -> Cells) {
-    let rare = lives(name, 140_000, case).below(floor());
+    let rare = run_sequences(name, 140_000, case).below(floor());
     let rare: Vec<_> = rare.iter().filter(|(_, column, _)| *column != Column::Tail).collect();
     assert!(rare.is_empty() || std::env::var_os("FLYBALL_CASES").is_some(), "too rarely seen: {rare:?}");
 }

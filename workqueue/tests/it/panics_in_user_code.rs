@@ -120,7 +120,7 @@ struct World {
 
 /// An operation on the world.
 #[derive(Clone, Copy, Debug)]
-enum Act {
+enum Operation {
     Add(u32),
     AddAfter(u32, u64),
     AddLimited(u32),
@@ -172,14 +172,14 @@ impl World {
     }
 
     /// Performs the operation. The key is created before the fuse is armed, and the result is dropped after the fuse is disarmed.
-    fn act(&mut self, act: Act, armed: impl FnOnce(&Self)) -> bool {
+    fn act(&mut self, act: Operation, armed: impl FnOnce(&Self)) -> bool {
         let key = self.switch.key(match act {
-            Act::Add(key) | Act::AddAfter(key, _) | Act::AddLimited(key) | Act::Cancel(key) => key,
-            Act::Look(key) | Act::Forget(key) => key,
+            Operation::Add(key) | Operation::AddAfter(key, _) | Operation::AddLimited(key) | Operation::Cancel(key) => key,
+            Operation::Look(key) | Operation::Forget(key) => key,
             _ => KEYS,
         });
         let lease = match act {
-            Act::End(key, _) => {
+            Operation::End(key, _) => {
                 let index = self.leases.iter().position(|lease| lease.id() == key).expect("leased");
                 Some(self.leases.remove(index))
             }
@@ -191,19 +191,19 @@ impl World {
         let done = catch_unwind(AssertUnwindSafe(move || {
             let (mut taken, mut refused, mut left, mut spare) = (None, None, None, Some(key));
             match act {
-                Act::Add(_) => refused = queue.add(spare.take().unwrap()).err(),
-                Act::AddAfter(_, after) => refused = queue.add_after(spare.take().unwrap(), ns(after)).err(),
-                Act::AddLimited(_) => refused = queue.add_rate_limited(spare.take().unwrap()).err(),
-                Act::TryGet => taken = queue.try_get().ok(),
-                Act::PollGet => {
+                Operation::Add(_) => refused = queue.add(spare.take().unwrap()).err(),
+                Operation::AddAfter(_, after) => refused = queue.add_after(spare.take().unwrap(), ns(after)).err(),
+                Operation::AddLimited(_) => refused = queue.add_rate_limited(spare.take().unwrap()).err(),
+                Operation::TryGet => taken = queue.try_get().ok(),
+                Operation::PollGet => {
                     if let Poll::Ready(lease) = poll_once(Box::pin(queue.get()).as_mut()) {
                         taken = lease;
                     }
                 }
-                Act::Cancel(_) => {
+                Operation::Cancel(_) => {
                     queue.cancel(spare.as_ref().unwrap());
                 }
-                Act::End(_, ending) => {
+                Operation::End(_, ending) => {
                     let lease = lease.expect("leased");
                     match ending {
                         Ending::Done => lease.done(),
@@ -215,14 +215,14 @@ impl World {
                         Ending::Dropped => drop(lease),
                     }
                 }
-                Act::ShutDown => queue.shut_down(),
-                Act::Drain => {
+                Operation::ShutDown => queue.shut_down(),
+                Operation::Drain => {
                     if let Poll::Ready(all) = poll_once(Box::pin(queue.drain()).as_mut()) {
                         left = Some(all);
                     }
                 }
-                Act::Stop => left = Some(queue.stop_now()),
-                Act::Look(_) => {
+                Operation::Stop => left = Some(queue.stop_now()),
+                Operation::Look(_) => {
                     let key = spare.as_ref().unwrap();
                     std::hint::black_box((
                         queue.state(key),
@@ -231,7 +231,7 @@ impl World {
                         queue.stats(),
                     ));
                 }
-                Act::Forget(_) => queue.forget(spare.as_ref().unwrap()),
+                Operation::Forget(_) => queue.forget(spare.as_ref().unwrap()),
             }
             (taken, refused, left, spare)
         }));
@@ -263,7 +263,7 @@ fn model_view(model: &mut OracleQueue<u32>, now: u64) -> (Vec<OracleKeyState>, T
 
 /// Returns the allowed states of the model after `act` has panicked: the state before or the state after the operation. A lease that was
 /// consumed must have ended.
-fn allowed(model: &OracleQueue<u32>, act: Act, now: u64) -> Vec<OracleQueue<u32>> {
+fn allowed(model: &OracleQueue<u32>, act: Operation, now: u64) -> Vec<OracleQueue<u32>> {
     fn after<T>(model: &OracleQueue<u32>, act: impl FnOnce(&mut OracleQueue<u32>) -> T) -> OracleQueue<u32> {
         let mut model = model.clone();
         act(&mut model);
@@ -271,47 +271,47 @@ fn allowed(model: &OracleQueue<u32>, act: Act, now: u64) -> Vec<OracleQueue<u32>
     }
     let before = after(model, |model| model.pass_deadlines(now));
     match act {
-        Act::Add(key) => vec![before, after(model, |model| model.add(key, now))],
-        Act::AddAfter(key, delay) => vec![before, after(model, |model| model.add_after(key, ns(delay), now))],
-        Act::AddLimited(key) => vec![before, after(model, |model| model.add_rate_limited(key, now))],
+        Operation::Add(key) => vec![before, after(model, |model| model.add(key, now))],
+        Operation::AddAfter(key, delay) => vec![before, after(model, |model| model.add_after(key, ns(delay), now))],
+        Operation::AddLimited(key) => vec![before, after(model, |model| model.add_rate_limited(key, now))],
         // The key must not stay leased without a holder. It may have been handed out, and requeued during unwinding.
-        Act::TryGet | Act::PollGet => vec![
+        Operation::TryGet | Operation::PollGet => vec![
             before,
             after(model, |model| {
                 let key = model.try_get(now).expect("something is ready");
                 model.end(key, Ending::Dropped, now);
             }),
         ],
-        Act::Cancel(key) => vec![before, after(model, |model| model.cancel(key, now))],
-        Act::End(key, ending) => vec![
+        Operation::Cancel(key) => vec![before, after(model, |model| model.cancel(key, now))],
+        Operation::End(key, ending) => vec![
             after(model, |model| model.end(key, ending, now)),
             after(model, |model| model.end(key, Ending::Dropped, now)),
             // The delay could not be computed, so the key does not wait.
             after(model, |model| model.end(key, Ending::RequeueAfter(Duration::ZERO), now)),
         ],
-        Act::ShutDown | Act::Drain => vec![before, after(model, |model| model.shut_down(now))],
-        Act::Stop => {
+        Operation::ShutDown | Operation::Drain => vec![before, after(model, |model| model.shut_down(now))],
+        Operation::Stop => {
             vec![
                 before,
                 after(model, |model| model.shut_down(now)),
                 after(model, |model| model.stop_now(now)),
             ]
         }
-        Act::Look(_) | Act::Forget(_) => vec![before],
+        Operation::Look(_) | Operation::Forget(_) => vec![before],
     }
 }
 
-fn acts() -> Vec<Act> {
-    let mut acts = vec![Act::TryGet, Act::PollGet, Act::ShutDown, Act::Drain, Act::Stop];
+fn operations() -> Vec<Operation> {
+    let mut operations = vec![Operation::TryGet, Operation::PollGet, Operation::ShutDown, Operation::Drain, Operation::Stop];
     for key in 0..KEYS {
-        acts.extend([
-            Act::Add(key),
-            Act::AddLimited(key),
-            Act::Cancel(key),
-            Act::Look(key),
-            Act::Forget(key),
+        operations.extend([
+            Operation::Add(key),
+            Operation::AddLimited(key),
+            Operation::Cancel(key),
+            Operation::Look(key),
+            Operation::Forget(key),
         ]);
-        acts.extend([0, 5, 20].map(|after| Act::AddAfter(key, after)));
+        operations.extend([0, 5, 20].map(|after| Operation::AddAfter(key, after)));
     }
     for key in [3, 4, 5] {
         let endings = [
@@ -323,15 +323,15 @@ fn acts() -> Vec<Act> {
             Ending::RetryNoSooner(ns(5)),
             Ending::Dropped,
         ];
-        acts.extend(endings.map(|ending| Act::End(key, ending)));
+        operations.extend(endings.map(|ending| Operation::End(key, ending)));
     }
-    acts
+    operations
 }
 
 /// Performs every operation with a fuse at each call that it makes. Returns the number of panics.
 fn every_act(what: &str, arm: impl Fn(&World, i64)) -> usize {
     let mut panics = 0;
-    for act in acts() {
+    for act in operations() {
         for nth in 1.. {
             let mut world = World::new();
             let switch = world.switch.clone();
@@ -350,13 +350,13 @@ fn every_act(what: &str, arm: impl Fn(&World, i64)) -> usize {
             let fits = fits.unwrap_or_else(|| panic!("{at}: {view:?} is none of {views:?}"));
             // The queue continues as if nothing had happened: the same keys are handed out, in the same order.
             let mut line = models[fits].dequeue_order();
-            if matches!(act, Act::TryGet | Act::PollGet | Act::End(..)) {
+            if matches!(act, Operation::TryGet | Operation::PollGet | Operation::End(..)) {
                 // The failure may have been counted or not, so only the set of the keys is determined.
                 line.sort_unstable();
             }
             let leases: Vec<_> = std::iter::from_fn(|| world.queue.try_get().ok()).collect();
             let mut out: Vec<_> = leases.iter().map(|lease| lease.id()).collect();
-            if matches!(act, Act::TryGet | Act::PollGet | Act::End(..)) {
+            if matches!(act, Operation::TryGet | Operation::PollGet | Operation::End(..)) {
                 out.sort_unstable();
             }
             assert_eq!(out, line, "{at}");
@@ -598,19 +598,19 @@ fn a_waker_calls_back() {
 #[test]
 fn a_key_calls_back_in_its_drop() {
     #[derive(Clone)]
-    struct Curious(u32, Arc<OnceLock<Queue<Curious>>>);
-    impl std::hash::Hash for Curious {
+    struct CallingKey(u32, Arc<OnceLock<Queue<CallingKey>>>);
+    impl std::hash::Hash for CallingKey {
         fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
             self.0.hash(state);
         }
     }
-    impl PartialEq for Curious {
+    impl PartialEq for CallingKey {
         fn eq(&self, other: &Self) -> bool {
             self.0 == other.0
         }
     }
-    impl Eq for Curious {}
-    impl Drop for Curious {
+    impl Eq for CallingKey {}
+    impl Drop for CallingKey {
         fn drop(&mut self) {
             if let Some(queue) = self.1.get() {
                 assert!(queue.ready_len() < 100);
@@ -620,7 +620,7 @@ fn a_key_calls_back_in_its_drop() {
     let home = Arc::new(OnceLock::new());
     let queue = Queue::new();
     home.set(queue.clone()).ok().unwrap();
-    let key = |id| Curious(id, home.clone());
+    let key = |id| CallingKey(id, home.clone());
     queue.add(key(1)).unwrap();
     queue.add(key(1)).unwrap();
     assert!(queue.cancel(&key(1)));
@@ -690,7 +690,7 @@ fn a_lease_outlives_its_queue() {
 
 /// A thread was signalled, and then panics in `blocking_get`. It passes the signal on.
 #[test]
-fn a_blocked_thread_that_panics_hands_on() {
+fn a_blocked_thread_that_panics_passes_its_wake_up_on() {
     /// Only a failing test waits this long.
     const PATIENCE: Duration = Duration::from_secs(20);
     const GETTERS: usize = 3;

@@ -289,7 +289,7 @@ fn a_raised_key_is_handed_out_once() {
 
 /// Adding and raising a key again and again, without a hand-out, does not accumulate positions.
 #[test]
-fn places_that_nobody_has_are_dropped() {
+fn invalid_positions_are_dropped() {
     let queue = queue();
     queue.with_priority(5).add(0_u32).unwrap();
     queue.with_priority(-1).add(1).unwrap();
@@ -345,7 +345,7 @@ fn a_raise_lasts_one_hand_out() {
 
 /// A lease that no caller has seen, because a waker panicked, does not use up the raise.
 #[test]
-fn a_raise_outlasts_a_lease_that_nobody_saw() {
+fn an_unseen_lease_keeps_the_raise() {
     let clock = ManualClock::new();
     let queue = Queue::<u32>::builder().order(Priority::new()).timer(clock.timer()).build();
     queue.with_priority(-7).add(1).unwrap();
@@ -378,7 +378,7 @@ fn a_raised_key_is_not_early_when_the_clock_jumps_back() {
 
 /// The documented bounds, checked on random operation sequences.
 #[test]
-fn no_key_waits_longer_than_promised() {
+fn every_key_is_handed_out_within_the_documented_bound() {
     struct Ready {
         key: u64,
         priority: i8,
@@ -389,7 +389,7 @@ fn no_key_waits_longer_than_promised() {
     }
     const SHARE: u64 = 3;
     let closest = RefCell::new(u64::MAX);
-    cases("no_key_waits_longer_than_promised", 2_000, 400, |bytes| {
+    cases("every_key_is_handed_out_within_the_documented_bound", 2_000, 400, |bytes| {
         let share = NonZeroU32::new(SHARE as u32).unwrap();
         let queue = Queue::<u64>::builder().order(Priority::new().share(share)).build();
         let mut ready: Vec<Ready> = Vec::new();
@@ -471,7 +471,7 @@ fn every_add_at_a_priority() {
 }
 
 #[test]
-fn a_queue_of_priorities_says_what_it_is() {
+fn a_priority_queue_is_send_and_sync() {
     fn shared<T: Send + Sync>(_: &T) {}
     let queue: Queue<u32, Priority, NoLimiter, NoDelays> =
         Queue::builder().order(Priority::default()).build();

@@ -15,7 +15,7 @@ use crate::task::Task;
 
 /// The pending request for one key.
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct Request {
     /// The earliest and the latest time at which the key may become Ready.
     earliest: u64,
     latest: u64,
@@ -23,8 +23,8 @@ struct Asked {
 
 /// The pending request of a key, and its lease.
 #[derive(Default)]
-struct Life {
-    asked: Option<Asked>,
+struct KeyRecord {
+    request: Option<Request>,
     lease: Option<Lease<u64, WithTimer<ManualTimer>>>,
     /// The time at which the last lease of the key ended.
     freed: u64,
@@ -35,7 +35,7 @@ struct Schedule<'a> {
     queue: &'a TimedQueue<u64>,
     clock: &'a ManualClock,
     getter: Task<'a, Option<Lease<u64, WithTimer<ManualTimer>>>>,
-    lives: BTreeMap<u64, Life>,
+    records: BTreeMap<u64, KeyRecord>,
     served: usize,
     at_their_limit: usize,
 }
@@ -44,16 +44,16 @@ const KEYS: u64 = 5;
 
 impl<'a> Schedule<'a> {
     fn new(queue: &'a TimedQueue<u64>, clock: &'a ManualClock) -> Self {
-        let lives = (0..KEYS).map(|key| (key, Life::default())).collect();
-        Self { queue, clock, getter: Task::waiting(queue.get()), lives, served: 0, at_their_limit: 0 }
+        let records = (0..KEYS).map(|key| (key, KeyRecord::default())).collect();
+        Self { queue, clock, getter: Task::waiting(queue.get()), records, served: 0, at_their_limit: 0 }
     }
 
     fn now(&self) -> u64 {
         self.clock.now().get()
     }
 
-    fn asked(&mut self, key: u64) -> &mut Option<Asked> {
-        &mut self.lives.get_mut(&key).expect("all keys have a life").asked
+    fn request(&mut self, key: u64) -> &mut Option<Request> {
+        &mut self.records.get_mut(&key).expect("all keys have a record").request
     }
 
     fn add(&mut self, key: u64, delay: u64, mode: DelayMode) {
@@ -65,74 +65,78 @@ impl<'a> Schedule<'a> {
             DelayMode::Debounce { max_wait } => self.now() + max_wait.as_nanos() as u64,
             _ => at,
         };
-        let own = Asked { earliest: at.min(most), latest: most };
-        *self.asked(key) = Some(match (*self.asked(key), mode) {
-            (Some(asked), _) if ready => asked,
-            (Some(asked), DelayMode::Earliest | DelayMode::Debounce { .. }) => {
-                Asked { earliest: asked.earliest.min(own.earliest), latest: asked.latest.min(own.latest) }
-            }
+        let own = Request { earliest: at.min(most), latest: most };
+        *self.request(key) = Some(match (*self.request(key), mode) {
+            (Some(request), _) if ready => request,
+            (Some(request), DelayMode::Earliest | DelayMode::Debounce { .. }) => Request {
+                earliest: request.earliest.min(own.earliest),
+                latest: request.latest.min(own.latest),
+            },
             _ => own,
         });
-        self.look(key);
+        self.check_state(key);
     }
 
     fn add_now(&mut self, key: u64) {
         self.queue.add(key).unwrap();
         let now = self.now();
-        let asked = self.asked(key);
-        let earliest = asked.map_or(now, |asked| asked.earliest.min(now));
-        *asked = Some(Asked { earliest, latest: asked.map_or(now, |asked| asked.latest.min(now)) });
-        self.look(key);
+        let request = self.request(key);
+        let earliest = request.map_or(now, |request| request.earliest.min(now));
+        *request = Some(Request { earliest, latest: request.map_or(now, |request| request.latest.min(now)) });
+        self.check_state(key);
     }
 
     fn postpone(&mut self, key: u64, delay: u64) {
         let now = self.now();
-        let pending = self.asked(key).is_some();
+        let pending = self.request(key).is_some();
         assert_eq!(self.queue.postpone(&key, ns(delay)), pending, "key {key} at {now}");
         if delay > 0 && pending {
             // The key waits at least until then, and at most until a later deadline that it had already.
             let state = self.queue.state(&key);
             let (KeyState::Waiting(at) | KeyState::LeasedWaiting(at)) = state else { panic!("{state:?}") };
-            let asked = self.asked(key);
-            let longest = asked.map_or(0, |asked| asked.latest).max(now + delay);
-            assert!((now + delay..=longest).contains(&at.get()), "{at:?}, {asked:?}");
-            *asked = Some(Asked { earliest: at.get(), latest: at.get() });
+            let request = self.request(key);
+            let longest = request.map_or(0, |request| request.latest).max(now + delay);
+            assert!((now + delay..=longest).contains(&at.get()), "{at:?}, {request:?}");
+            *request = Some(Request { earliest: at.get(), latest: at.get() });
         }
     }
 
     fn cancel(&mut self, key: u64) {
-        let pending = self.asked(key).take().is_some();
+        let pending = self.request(key).take().is_some();
         assert_eq!(self.queue.cancel(&key), pending);
     }
 
     /// Asserts that the state of the key matches its pending request.
-    fn look(&mut self, key: u64) {
+    fn check_state(&mut self, key: u64) {
         let (state, now) = (self.queue.state(&key), self.now());
-        let life = &self.lives[&key];
-        match (state, life.asked) {
+        let record = &self.records[&key];
+        match (state, record.request) {
             (KeyState::Absent | KeyState::Leased, None) => {}
-            (KeyState::Waiting(at) | KeyState::LeasedWaiting(at), Some(asked)) => {
-                assert!((asked.earliest..=asked.latest).contains(&at.get()), "{key}: {at:?}, {asked:?}");
+            (KeyState::Waiting(at) | KeyState::LeasedWaiting(at), Some(request)) => {
+                assert!(
+                    (request.earliest..=request.latest).contains(&at.get()),
+                    "{key}: {at:?}, {request:?}"
+                );
                 assert!(at.get() > now);
             }
-            (KeyState::Ready | KeyState::LeasedDirty, Some(asked)) => {
-                assert!(asked.earliest <= now, "{asked:?}")
+            (KeyState::Ready | KeyState::LeasedDirty, Some(request)) => {
+                assert!(request.earliest <= now, "{request:?}")
             }
-            (state, asked) => panic!("{key}: {state:?}, {asked:?}"),
+            (state, request) => panic!("{key}: {state:?}, {request:?}"),
         }
     }
 
     fn end(&mut self, choice: u64) {
         let held: Vec<_> =
-            self.lives.iter().filter(|(_, life)| life.lease.is_some()).map(|(key, _)| *key).collect();
+            self.records.iter().filter(|(_, record)| record.lease.is_some()).map(|(key, _)| *key).collect();
         let Some(index) = choice.checked_rem(held.len() as u64) else { return };
         let (key, now) = (held[index as usize], self.now());
-        let life = self.lives.get_mut(&key).expect("the key is leased");
-        let lease = life.lease.take().expect("the key is leased");
-        life.freed = now;
-        let soonest = |asked: Option<Asked>, at: u64| Asked {
-            earliest: asked.map_or(at, |asked| asked.earliest.min(at)),
-            latest: asked.map_or(at, |asked| asked.latest.min(at)),
+        let record = self.records.get_mut(&key).expect("the key is leased");
+        let lease = record.lease.take().expect("the key is leased");
+        record.freed = now;
+        let soonest = |request: Option<Request>, at: u64| Request {
+            earliest: request.map_or(at, |request| request.earliest.min(at)),
+            latest: request.map_or(at, |request| request.latest.min(at)),
         };
         match choice / 8 % 4 {
             0 => {
@@ -140,12 +144,12 @@ impl<'a> Schedule<'a> {
                 let marked = self.queue.state(&key) == KeyState::LeasedDirty;
                 let after = choice % 17;
                 if !marked {
-                    life.asked = Some(soonest(life.asked, now + after));
+                    record.request = Some(soonest(record.request, now + after));
                 }
                 lease.succeed_and_requeue_after(ns(after));
             }
             1 => {
-                life.asked = Some(soonest(life.asked, now));
+                record.request = Some(soonest(record.request, now));
                 lease.retry();
             }
             _ => lease.done(),
@@ -154,37 +158,37 @@ impl<'a> Schedule<'a> {
 
     /// Polls the getter if it was woken, and serves the keys that it receives; then the getter waits again.
     fn take(&mut self) {
-        let mut looks = self.getter.knows();
-        while looks {
-            looks = match self.getter.poll() {
+        let mut woken = self.getter.was_woken();
+        while woken {
+            woken = match self.getter.poll() {
                 Poll::Ready(lease) => {
                     self.serve(lease.expect("the queue is open"));
                     self.getter = Task::new(self.queue.get());
                     true
                 }
-                Poll::Pending => self.getter.knows(),
+                Poll::Pending => self.getter.was_woken(),
             };
         }
     }
 
     fn serve(&mut self, lease: Lease<u64, WithTimer<ManualTimer>>) {
         let (key, now) = (*lease, self.now());
-        let life = self.lives.get_mut(&key).expect("all keys have a life");
-        assert!(life.lease.is_none(), "{key} is leased twice");
-        let asked =
-            life.asked.take().unwrap_or_else(|| panic!("{key} is handed out at {now} without a request"));
+        let record = self.records.get_mut(&key).expect("all keys have a record");
+        assert!(record.lease.is_none(), "{key} is leased twice");
+        let request =
+            record.request.take().unwrap_or_else(|| panic!("{key} is handed out at {now} without a request"));
         assert!(
-            asked.earliest.max(life.freed) <= now,
-            "{key} is early: {now}, {asked:?}, free at {}",
-            life.freed
+            request.earliest.max(record.freed) <= now,
+            "{key} is early: {now}, {request:?}, free at {}",
+            record.freed
         );
         assert!(
-            now <= asked.latest.max(life.freed),
-            "{key} is late: {now}, {asked:?}, free at {}",
-            life.freed
+            now <= request.latest.max(record.freed),
+            "{key} is late: {now}, {request:?}, free at {}",
+            record.freed
         );
-        self.at_their_limit += usize::from(now == asked.latest && asked.earliest < asked.latest);
-        life.lease = Some(lease);
+        self.at_their_limit += usize::from(now == request.latest && request.earliest < request.latest);
+        record.lease = Some(lease);
         self.served += 1;
     }
 
@@ -201,9 +205,9 @@ impl<'a> Schedule<'a> {
 }
 
 #[test]
-fn delayed_adds_keep_their_word() {
+fn delayed_adds_are_neither_early_nor_late() {
     let (served, at_their_limit) = (Cell::new(0), Cell::new(0));
-    cases("delayed_adds_keep_their_word", 4_000, 300, |bytes| {
+    cases("delayed_adds_are_neither_early_nor_late", 4_000, 300, |bytes| {
         let clock = ManualClock::new();
         let queue: TimedQueue<u64> = Queue::builder().timer(clock.timer()).build();
         let mut schedule = Schedule::new(&queue, &clock);
@@ -231,7 +235,7 @@ fn delayed_adds_keep_their_word() {
             (0..KEYS).for_each(|_| schedule.end(16));
             schedule.take();
             schedule.advance(50);
-            if schedule.lives.values().all(|life| life.asked.is_none() && life.lease.is_none()) {
+            if schedule.records.values().all(|record| record.request.is_none() && record.lease.is_none()) {
                 break;
             }
             assert!(round < 99, "a requested key is never handed out");

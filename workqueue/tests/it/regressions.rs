@@ -20,13 +20,13 @@ use crate::support::{backoff, ns, timed, times};
 
 /// A timer that has not fired yet, however late it is. tokio's timer rounds up to the next millisecond.
 #[derive(Clone, Default)]
-struct Late {
+struct UnfiredTimer {
     clock: ManualClock,
     alarm: Arc<Mutex<Option<Waker>>>,
     broken: Arc<AtomicBool>,
 }
 
-impl Late {
+impl UnfiredTimer {
     fn fire(&self) {
         let alarm = self.alarm.lock().unwrap().take();
         if let Some(waker) = alarm {
@@ -35,13 +35,13 @@ impl Late {
     }
 }
 
-impl Clock for Late {
+impl Clock for UnfiredTimer {
     fn now(&self) -> Nanos {
         self.clock.now()
     }
 }
 
-impl Timer for Late {
+impl Timer for UnfiredTimer {
     fn wake_at(&self, _: Nanos, waker: &Waker) {
         assert!(!self.broken.load(Ordering::SeqCst), "a hostile timer panics");
         *self.alarm.lock().unwrap() = Some(waker.clone());
@@ -50,8 +50,8 @@ impl Timer for Late {
 
 /// A key that is due at shutdown is Ready. A getter that waits must be woken, or the queue never closes.
 #[test]
-fn shutdown_tells_of_a_deadline_that_nobody_noticed() {
-    let late = Late::default();
+fn shutdown_wakes_a_getter_for_a_due_key() {
+    let late = UnfiredTimer::default();
     let queue = Queue::builder().timer(late.clone()).build();
     let (woken, waker) = Counting::waker();
     let mut get = Box::pin(queue.get());
@@ -85,29 +85,29 @@ fn a_getter_dropped_after_shutdown_passes_its_deadline_on() {
 
 /// A key that calls its queue in its drop.
 #[derive(Clone)]
-struct LooksBack {
+struct CallingKey {
     id: u8,
     queue: Arc<Mutex<Option<Look>>>,
 }
 
 type Look = Box<dyn Fn() + Send + Sync>;
 
-impl Hash for LooksBack {
+impl Hash for CallingKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.id.hash(state);
     }
 }
 
-impl PartialEq for LooksBack {
+impl PartialEq for CallingKey {
     fn eq(&self, other: &Self) -> bool {
         assert!(self.id != 99 && other.id != 99, "a hostile key panics in Eq");
         self.id == other.id
     }
 }
 
-impl Eq for LooksBack {}
+impl Eq for CallingKey {}
 
-impl Drop for LooksBack {
+impl Drop for CallingKey {
     fn drop(&mut self) {
         if let Ok(Some(look)) = self.queue.try_lock().as_deref() {
             look();
@@ -117,12 +117,12 @@ impl Drop for LooksBack {
 
 /// Keys are dropped outside the limiter's lock and the queue's lock, also during unwinding.
 #[test]
-fn a_key_may_look_back_when_it_dies() {
+fn a_key_may_call_its_queue_in_its_drop() {
     let clock = ManualClock::new();
     let limiter = FastSlow::new(ns(0), ns(0), 1);
     let queue = Queue::builder().timer(clock.timer()).limiter(limiter).build();
     let looks = Arc::new(Mutex::new(None));
-    let key = |id| LooksBack { id, queue: looks.clone() };
+    let key = |id| CallingKey { id, queue: looks.clone() };
     let (looking, probe) = (queue.clone(), key(1));
     *looks.lock().unwrap() = Some(Box::new(move || {
         let _ = looking.num_requeues(&probe);
@@ -173,16 +173,16 @@ fn a_thread_that_panics_in_get_passes_its_signal_on() {
 
 /// A clock that panics on demand.
 #[derive(Clone, Default)]
-struct Fragile(Late, Arc<AtomicBool>);
+struct PanickingClock(UnfiredTimer, Arc<AtomicBool>);
 
-impl Clock for Fragile {
+impl Clock for PanickingClock {
     fn now(&self) -> Nanos {
         assert!(!self.1.load(Ordering::SeqCst), "a hostile clock panics");
         self.0.clock.now()
     }
 }
 
-impl Timer for Fragile {
+impl Timer for PanickingClock {
     fn wake_at(&self, at: Nanos, waker: &Waker) {
         self.0.wake_at(at, waker);
     }
@@ -191,7 +191,7 @@ impl Timer for Fragile {
 /// Dropping a getter reads no clock: the clock may be the cause of a panic, and a second panic would abort the process.
 #[test]
 fn a_getter_is_dropped_without_the_clock() {
-    let fragile = Fragile::default();
+    let fragile = PanickingClock::default();
     let queue = Queue::builder().timer(fragile.clone()).build();
     queue.add_after("later", ns(9)).unwrap();
     let (_, waker) = Counting::waker();
@@ -213,8 +213,8 @@ fn a_getter_is_dropped_without_the_clock() {
 
 /// If the timer panics, a getter is woken to try again.
 #[test]
-fn a_timer_that_panics_strands_nobody() {
-    let late = Late::default();
+fn a_panicking_timer_wakes_a_getter() {
+    let late = UnfiredTimer::default();
     let queue = Queue::builder().timer(late.clone()).build();
     let (woken, waker) = Counting::waker();
     let mut get = Box::pin(queue.get());
@@ -231,8 +231,8 @@ fn a_timer_that_panics_strands_nobody() {
 
 /// If the timer panics, all watchers are woken to try again, even if there are more than fit into one batch of wakers.
 #[test]
-fn a_timer_that_panics_strands_nobody_of_many() {
-    let late = Late::default();
+fn a_panicking_timer_wakes_all_watchers() {
+    let late = UnfiredTimer::default();
     let queue = Queue::builder().timer(late.clone()).build();
     queue.add("leased").unwrap();
     let lease = queue.try_get().unwrap();
@@ -258,7 +258,7 @@ fn a_timer_that_panics_strands_nobody_of_many() {
 
 /// The timer also wakes a thread in a blocking `get`, because the clock may be moved by hand.
 #[test]
-fn a_blocked_thread_hears_the_timer() {
+fn a_due_key_wakes_a_blocked_thread() {
     let (queue, clock) = timed();
     queue.add_after("a", Duration::from_secs(3600)).unwrap();
     let other = queue.clone();
@@ -299,7 +299,7 @@ fn a_stop_that_panics_stops_nothing() {
 
 /// A failure whose key could not be stored is forgotten by the next success.
 #[test]
-fn what_is_counted_can_be_forgotten() {
+fn a_counted_failure_can_be_forgotten() {
     let switch = PanicSwitch::new();
     let clock = ManualClock::new();
     let limiter = FastSlow::new(ns(0), ns(0), 1);
@@ -345,7 +345,7 @@ async fn get_spends_the_budget_of_its_task() {
 
 /// A getter that was polled and then leaked does not block other getters.
 #[test]
-fn a_forgotten_getter_is_overtaken() {
+fn a_getter_that_is_never_polled_is_overtaken() {
     let (queue, clock) = timed();
     queue.add_after("a", ns(1)).unwrap();
     let (_, waker) = Counting::waker();
@@ -423,7 +423,7 @@ fn a_foreign_waker_costs_no_failure() {
 
 /// The give-up hook is called even if the end of the lease wakes a task whose waker panics.
 #[test]
-fn a_dead_letter_is_told_of_whoever_panics() {
+fn the_give_up_hook_runs_even_if_a_waker_panics() {
     let told = Arc::new(AtomicU32::new(0));
     let clock = ManualClock::new();
     let queue = Queue::builder()
@@ -446,7 +446,7 @@ fn a_dead_letter_is_told_of_whoever_panics() {
 
 /// The keys that `stop_now` removes reach the caller even if a waker panics.
 #[test]
-fn what_is_taken_out_reaches_the_caller() {
+fn removed_keys_reach_the_caller() {
     let queue = Queue::<u32>::new();
     queue.add(1).unwrap();
     let mut idle = Box::pin(queue.wait_idle());
@@ -456,8 +456,8 @@ fn what_is_taken_out_reaches_the_caller() {
 
 /// An overdue lease is reported once, so the report must reach the caller even if the waker of another task panics.
 #[test]
-fn a_report_reaches_the_caller_whoever_panics() {
-    let timer = Late::default();
+fn a_report_reaches_the_caller_even_if_user_code_panics() {
+    let timer = UnfiredTimer::default();
     let queue = Queue::<u32>::builder().timer(timer.clone()).build();
     queue.track_ages();
     queue.add(1).unwrap();

@@ -33,7 +33,7 @@ fn queues() -> [Keys; 2] {
 }
 
 #[test]
-fn a_thread_gets_delayed_keys_after_the_runtime_is_gone() {
+fn a_thread_gets_delayed_keys_after_the_runtime_was_dropped() {
     for queue in queues() {
         let getter = thread::spawn({
             let queue = queue.clone();
@@ -49,7 +49,7 @@ fn a_thread_gets_delayed_keys_after_the_runtime_is_gone() {
 }
 
 #[test]
-fn a_task_elsewhere_gets_delayed_keys_after_the_runtime_is_gone() {
+fn a_task_of_another_runtime_gets_delayed_keys_after_the_first_was_dropped() {
     for queue in queues() {
         queue.add_after("a", SOON).unwrap();
         runtime().block_on(async { queue.get().await.unwrap().retry() });
@@ -64,7 +64,7 @@ fn a_task_elsewhere_gets_delayed_keys_after_the_runtime_is_gone() {
 
 /// The alarm was set on the runtime before the runtime was shut down.
 #[test]
-fn a_parked_task_elsewhere_keeps_its_alarm_when_the_runtime_goes() {
+fn a_parked_task_of_another_runtime_keeps_its_alarm() {
     let first = runtime();
     let queue = queue_on(&first);
     queue.add_after("b", HOUR).unwrap();
@@ -79,7 +79,7 @@ fn a_parked_task_elsewhere_keeps_its_alarm_when_the_runtime_goes() {
     // One of the two getters takes the key. The shutdown of the runtime may wake the task early; then the task waits again.
     let mut lease = None;
     while lease.is_none() && !waiting.is_finished() {
-        if later.knows()
+        if later.was_woken()
             && let Poll::Ready(first) = later.poll()
         {
             lease = Some(first.unwrap());
@@ -95,7 +95,7 @@ fn a_parked_task_elsewhere_keeps_its_alarm_when_the_runtime_goes() {
 }
 
 #[test]
-fn the_runtime_goes_with_an_alarm_set_and_nobody_is_harmed() {
+fn the_runtime_may_be_dropped_with_an_alarm_set() {
     let first = runtime();
     let queue = queue_on(&first);
     queue.add_after("a", HOUR).unwrap();
@@ -103,7 +103,7 @@ fn the_runtime_goes_with_an_alarm_set_and_nobody_is_harmed() {
     drop(first);
     assert!(getter.poll().is_pending());
     queue.add("b").unwrap();
-    assert!(getter.knows());
+    assert!(getter.was_woken());
     assert_eq!(*getter.finish().unwrap(), "b");
     queue.check().unwrap();
 }

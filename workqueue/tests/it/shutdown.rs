@@ -18,7 +18,7 @@ fn parts<K: Ord>(left: Leftovers<K>) -> (Vec<K>, Vec<K>, Vec<K>) {
 }
 
 #[test]
-fn a_refused_key_comes_back() {
+fn a_refused_key_is_returned() {
     let (queue, _clock) = timed();
     queue.shut_down();
     assert_eq!(queue.add("plain").unwrap_err().into_key(), "plain");
@@ -147,7 +147,7 @@ fn stop_names_everything_once() {
 
 /// A shutdown wakes every waiting getter, immediately if no key is left.
 #[test]
-fn every_getter_is_told() {
+fn shutdown_wakes_every_getter() {
     for stop in [false, true] {
         let queue: Queue<u32> = Queue::new();
         let mut getters: Vec<_> = (0..5)
@@ -172,7 +172,7 @@ fn every_getter_is_told() {
 
 /// Getters that wait for a dirty key are woken, too, if the queue closes because the key is cancelled.
 #[test]
-fn getters_waiting_for_a_dirty_lease_are_told() {
+fn the_end_of_a_dirty_lease_wakes_a_getter() {
     for cancel in [true, false] {
         let queue = Queue::new();
         queue.add("a").unwrap();

@@ -71,7 +71,7 @@ fn a_snapshot_is_a_copy() {
 }
 
 #[test]
-fn a_snapshot_says_what_the_queue_is_at() {
+fn a_snapshot_contains_the_state_of_the_queue() {
     let queue: Queue<u32> = Queue::new();
     let flags = || {
         assert!(queue.keys().is_empty());

@@ -48,19 +48,19 @@ impl Load {
 trait Simulated {
     type Held;
     fn try_take(&self) -> Option<(u32, Self::Held)>;
-    fn come_back(&self, held: Self::Held, after: Duration);
+    fn requeue_after(&self, held: Self::Held, after: Duration);
 }
 
-type Ours<O> = Queue<u32, O, NoLimiter, WithClock<ManualClock>>;
+type TestQueue<O> = Queue<u32, O, NoLimiter, WithClock<ManualClock>>;
 
-impl<O: Order<u32>> Simulated for Ours<O> {
+impl<O: Order<u32>> Simulated for TestQueue<O> {
     type Held = Lease<u32, WithClock<ManualClock>>;
 
     fn try_take(&self) -> Option<(u32, Self::Held)> {
         self.try_get().ok().map(|lease| (*lease, lease))
     }
 
-    fn come_back(&self, held: Self::Held, after: Duration) {
+    fn requeue_after(&self, held: Self::Held, after: Duration) {
         held.succeed_and_requeue_after(after);
     }
 }
@@ -76,7 +76,7 @@ struct HandOut {
 
 /// The results for one key: the maxima over all its waits, including the unfinished wait at the end.
 #[derive(Clone, Default)]
-struct Fate {
+struct KeyResult {
     runs: usize,
     longest: Duration,
     /// The number of hand-outs while the key was Ready.
@@ -85,46 +85,47 @@ struct Fate {
     overtaken: usize,
 }
 
-struct Seen {
-    fates: Vec<Fate>,
+struct Results {
+    key_results: Vec<KeyResult>,
     hand_outs: Vec<HandOut>,
 }
 
-impl Seen {
+impl Results {
     fn wait(&mut self, key: u32, since: Since, now: Nanos) {
         let before = self.hand_outs.partition_point(|hand_out| hand_out.at < since.0);
         let meanwhile = &self.hand_outs[before..];
         let overtaken = meanwhile.iter().filter(|hand_out| hand_out.since > since).count();
-        let fate = &mut self.fates[key as usize];
+        let fate = &mut self.key_results[key as usize];
         fate.longest = fate.longest.max(now.since(since.0));
         fate.waited_for = fate.waited_for.max(meanwhile.len());
         fate.overtaken = fate.overtaken.max(overtaken);
     }
 
     fn never_run(&self) -> usize {
-        self.fates.iter().filter(|fate| fate.runs == 0).count()
+        self.key_results.iter().filter(|fate| fate.runs == 0).count()
     }
 
     fn longest(&self) -> Duration {
-        self.fates.iter().map(|fate| fate.longest).max().unwrap()
+        self.key_results.iter().map(|fate| fate.longest).max().unwrap()
     }
 
     /// Returns the largest number of hand-outs while one of the keys was Ready.
     fn waited_for(&self, keys: impl IntoIterator<Item = u32>) -> usize {
-        keys.into_iter().map(|key| self.fates[key as usize].waited_for).max().unwrap()
+        keys.into_iter().map(|key| self.key_results[key as usize].waited_for).max().unwrap()
     }
 
     /// Returns the largest number of these hand-outs for keys that became Ready later.
     fn overtaken(&self, keys: impl IntoIterator<Item = u32>) -> usize {
-        keys.into_iter().map(|key| self.fates[key as usize].overtaken).max().unwrap()
+        keys.into_iter().map(|key| self.key_results[key as usize].overtaken).max().unwrap()
     }
 }
 
 /// Adds all keys, then advances in steps of a millisecond: ends the runs that are over, and fills the free slots.
-fn simulate<Q: Simulated>(load: &Load, clock: &ManualClock, queue: &Q, add: impl Fn(u32)) -> Seen {
+fn simulate<Q: Simulated>(load: &Load, clock: &ManualClock, queue: &Q, add: impl Fn(u32)) -> Results {
     let mut adds = 0..;
     let mut next = |at| (at, adds.next().unwrap());
-    let mut seen = Seen { fates: vec![Fate::default(); load.keys as usize], hand_outs: Vec::new() };
+    let mut seen =
+        Results { key_results: vec![KeyResult::default(); load.keys as usize], hand_outs: Vec::new() };
     let mut ready: BTreeMap<u32, Since> = (0..load.keys).map(|key| (key, next(clock.now()))).collect();
     let mut at_work = VecDeque::<(Nanos, u32, Q::Held)>::new();
     let end = clock.now() + load.lasts;
@@ -134,7 +135,7 @@ fn simulate<Q: Simulated>(load: &Load, clock: &ManualClock, queue: &Q, add: impl
         // All runs take the same time, so they end in the order in which they began.
         while at_work.front().is_some_and(|(due, ..)| *due <= now) {
             let (_, key, held) = at_work.pop_front().expect("just seen");
-            queue.come_back(held, load.back);
+            queue.requeue_after(held, load.back);
             ready.insert(key, next(now + load.back));
         }
         while at_work.len() < load.slots {
@@ -142,7 +143,7 @@ fn simulate<Q: Simulated>(load: &Load, clock: &ManualClock, queue: &Q, add: impl
             let since = ready.remove(&key).expect("the key is in one slot only");
             assert!(since.0 <= now, "{key} ran before it was Ready");
             seen.wait(key, since, now);
-            seen.fates[key as usize].runs += 1;
+            seen.key_results[key as usize].runs += 1;
             seen.hand_outs.push(HandOut { key, at: now, since });
             at_work.push_back((now + load.work, key, held));
         }
@@ -154,7 +155,7 @@ fn simulate<Q: Simulated>(load: &Load, clock: &ManualClock, queue: &Q, add: impl
     seen
 }
 
-fn run<O: Order<u32>>(load: &Load, order: O, add: impl Fn(&Ours<O>, u32)) -> Seen {
+fn run<O: Order<u32>>(load: &Load, order: O, add: impl Fn(&TestQueue<O>, u32)) -> Results {
     let clock = ManualClock::new();
     let queue = Queue::builder().order(order).clock(clock.clone()).build();
     let seen = simulate(load, &clock, &queue, |key| add(&queue, key));
@@ -162,25 +163,25 @@ fn run<O: Order<u32>>(load: &Load, order: O, add: impl Fn(&Ours<O>, u32)) -> See
     seen
 }
 
-fn plain<O: Order<u32>>(queue: &Ours<O>, key: u32) {
+fn plain<O: Order<u32>>(queue: &TestQueue<O>, key: u32) {
     queue.add(key).unwrap();
 }
 
 #[test]
-fn first_in_first_out_starves_nobody() {
+fn fifo_starves_no_key() {
     let seen = run(&OVERLOAD, Fifo, plain);
     assert_eq!(seen.never_run(), 0);
     assert_eq!(seen.hand_outs.len(), OVERLOAD.most(), "a slot was free");
     assert_eq!(seen.overtaken(0..OVERLOAD.keys), 0);
     // No key is overtaken, so each other key is handed out at most once meanwhile.
     assert!(seen.longest() <= OVERLOAD.time_of(OVERLOAD.keys as usize), "{:?}", seen.longest());
-    let runs = || seen.fates.iter().map(|fate| fate.runs);
+    let runs = || seen.key_results.iter().map(|fate| fate.runs);
     assert!(runs().max().unwrap() - runs().min().unwrap() <= 1, "the keys did not run equally often");
 }
 
 const PRIORITIES: [i8; 3] = [-100, 0, 10];
 
-fn by_key(queue: &Ours<Priority>, key: u32) {
+fn by_key(queue: &TestQueue<Priority>, key: u32) {
     queue.with_priority(PRIORITIES[key as usize % 3]).add(key).unwrap();
 }
 
@@ -188,7 +189,7 @@ fn by_key(queue: &Ours<Priority>, key: u32) {
 const SHARE: usize = 4;
 
 #[test]
-fn priorities_starve_nobody() {
+fn priorities_starve_no_key() {
     let seen = run(&OVERLOAD, Priority::new(), by_key);
     assert_eq!(seen.never_run(), 0);
     assert_eq!(seen.hand_outs.len(), OVERLOAD.most(), "a slot was free");
@@ -213,7 +214,7 @@ const STEADY: Load = Load {
 };
 const URGENT: u32 = 100;
 
-fn urgent_or_not(queue: &Ours<Priority>, key: u32) {
+fn urgent_or_not(queue: &TestQueue<Priority>, key: u32) {
     queue.with_priority(if key < URGENT { 0 } else { -100 }).add(key).unwrap();
 }
 
@@ -233,27 +234,27 @@ fn steady_urgent_work_does_not_starve_the_rest() {
 fn without_a_share_steady_urgent_work_starves_the_rest() {
     let seen = run(&STEADY, Priority::new().strict(), urgent_or_not);
     assert_eq!(seen.never_run(), (STEADY.keys - URGENT) as usize);
-    assert!(seen.fates[..URGENT as usize].iter().all(|fate| fate.runs > 0));
+    assert!(seen.key_results[..URGENT as usize].iter().all(|fate| fate.runs > 0));
 }
 
 /// A controller whose reconciles write a status: the write is a change, which raises its own key while it is leased.
-struct WritesStatus(Ours<Priority>);
+struct WritesStatus(TestQueue<Priority>);
 
 impl Simulated for WritesStatus {
-    type Held = <Ours<Priority> as Simulated>::Held;
+    type Held = <TestQueue<Priority> as Simulated>::Held;
 
     fn try_take(&self) -> Option<(u32, Self::Held)> {
         self.0.try_take()
     }
 
-    fn come_back(&self, held: Self::Held, _: Duration) {
+    fn requeue_after(&self, held: Self::Held, _: Duration) {
         self.0.add(*held).unwrap();
         held.succeed_and_requeue_after(OVERLOAD.back);
     }
 }
 
 /// Runs [`OVERLOAD`] with keys that are Ready again immediately.
-fn after_a_restart(order: Priority) -> Seen {
+fn after_a_restart(order: Priority) -> Results {
     let clock = ManualClock::new();
     let queue = WritesStatus(Queue::builder().order(order).clock(clock.clone()).build());
     let load = Load { back: Duration::ZERO, ..OVERLOAD };
@@ -268,7 +269,7 @@ fn after_a_restart(order: Priority) -> Seen {
 fn keys_that_raise_themselves_do_not_starve_the_initial_list() {
     let mut seen = after_a_restart(Priority::new());
     let first =
-        |seen: &Seen, key| seen.hand_outs.iter().find(|hand_out| hand_out.key == key).map(|own| own.at);
+        |seen: &Results, key| seen.hand_outs.iter().find(|hand_out| hand_out.key == key).map(|own| own.at);
     let last = (0..OVERLOAD.keys).map(|key| first(&seen, key).expect("it has run")).max().unwrap();
     assert!(last < Nanos::ZERO + Duration::from_secs(60), "{last:?}");
     assert_eq!(seen.never_run(), 0);
@@ -287,12 +288,12 @@ fn group(key: &u32) -> u32 {
 }
 
 /// No group waits for more hand-outs than the sum of the weights of the other groups.
-fn groups_take_turns(seen: &Seen, big_weight: usize) {
+fn groups_take_turns(seen: &Results, big_weight: usize) {
     assert_eq!(seen.never_run(), 0);
     assert_eq!(seen.hand_outs.len(), OVERLOAD.most(), "a slot was free");
     let others = SMALL.len() - 1 + big_weight;
     for key in SMALL {
-        let fate = &seen.fates[key as usize];
+        let fate = &seen.key_results[key as usize];
         assert!(fate.waited_for <= others, "{key} waited for {} hand-outs", fate.waited_for);
         assert!(fate.longest <= OVERLOAD.time_of(others + 1), "{key} waited for {:?}", fate.longest);
     }
@@ -315,7 +316,7 @@ fn a_weight_lengthens_the_wait_of_others_by_itself() {
 }
 
 #[test]
-fn a_cap_holds_and_starves_nobody() {
+fn a_cap_holds_and_starves_no_key() {
     let order = Fair::by_group(group).max_leased_by(|group| if *group == 0 { 5 } else { u32::MAX });
     let seen = run(&OVERLOAD, order, plain);
     assert_eq!(seen.never_run(), 0);
@@ -326,7 +327,7 @@ fn a_cap_holds_and_starves_nobody() {
     );
     // Half of the slots are always free for the small groups.
     for key in SMALL {
-        assert!(seen.fates[key as usize].longest <= OVERLOAD.time_of(2 * SMALL.len()), "{key}");
+        assert!(seen.key_results[key as usize].longest <= OVERLOAD.time_of(2 * SMALL.len()), "{key}");
     }
 }
 
@@ -350,13 +351,13 @@ impl Simulated for FirstBucket {
         self.pending.borrow_mut().pop_first().map(|(_, key)| (key, key))
     }
 
-    fn come_back(&self, held: u32, after: Duration) {
+    fn requeue_after(&self, held: u32, after: Duration) {
         self.due.borrow_mut().insert((self.clock.now() + after, held));
     }
 }
 
 #[test]
-fn the_simulator_sees_starvation_where_there_is_some() {
+fn the_simulator_detects_starvation() {
     let clock = ManualClock::new();
     let (due, pending) = (RefCell::default(), RefCell::default());
     let queue = FirstBucket { clock: clock.clone(), due, pending };

@@ -93,7 +93,7 @@ fn auto_traits_of_the_rest() {
 
 /// Keys need not be `Sync`, nor `Debug`, nor `Ord`.
 #[test]
-fn what_a_key_needs() {
+fn required_traits_of_a_key() {
     #[derive(Clone, PartialEq, Eq, Hash)]
     struct Bare(u32);
     let queue = Queue::new();

@@ -34,7 +34,7 @@ fn a_panic_in_generic_code_loses_no_key() {
 }
 
 #[test]
-fn what_is_refused_comes_back() {
+fn a_refused_key_is_in_the_error() {
     let (queue, _clock) = backoff();
     queue.shut_down();
     let add: &dyn DelayKeys<&str> = &queue;

@@ -58,17 +58,17 @@ impl<'a, T> Task<'a, T> {
     }
 
     /// Returns whether the future was polled. A task that has completed is not kept.
-    pub(crate) fn waits(&self) -> bool {
+    pub(crate) fn is_parked(&self) -> bool {
         self.polled.is_some()
     }
 
     /// Returns whether the task was woken since its last poll.
-    pub(crate) fn knows(&self) -> bool {
+    pub(crate) fn was_woken(&self) -> bool {
         self.polled.is_some_and(|wakes| wakes < self.wakes())
     }
 
     /// Leaks the future: it is neither polled again nor dropped.
-    pub(crate) fn forget(self) {
+    pub(crate) fn leak(self) {
         std::mem::forget(self.future);
     }
 }

@@ -98,7 +98,7 @@ fn ping_pong() {
 
 /// Async getters are dropped while others wait, beside blocking getters: no key is left.
 #[test]
-fn impatient_getters() {
+fn getters_with_timeouts() {
     use std::future::Future;
     use std::task::{Context, Poll};
 
@@ -151,7 +151,7 @@ fn impatient_getters() {
 
 /// A shutdown is concurrent with producers: each key was taken, or was returned to its producer.
 #[test]
-fn producers_meet_the_end() {
+fn shutdown_ends_waiting_producers() {
     for _ in 0..30 {
         let queue: Queue<u32> = Queue::new();
         let (accepted, taken) = (AtomicUsize::new(0), AtomicUsize::new(0));

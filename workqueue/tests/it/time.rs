@@ -17,7 +17,7 @@ use crate::support::{backoff, ns, timed};
 use crate::task::Task;
 
 #[test]
-fn ready_from_the_deadline_whether_noticed_or_not() {
+fn a_due_key_counts_as_ready_before_it_is_gathered() {
     let (queue, clock) = timed();
     queue.add_after("a", ns(10)).unwrap();
     clock.advance(ns(9));
@@ -302,18 +302,18 @@ fn numbers() -> (crate::support::TimedQueue<u64>, ManualClock) {
 
 /// A timer that fires when the test tells it to, whatever the time.
 #[derive(Clone, Default)]
-struct Bell {
+struct ManualAlarm {
     clock: ManualClock,
     waker: Arc<Mutex<Option<Waker>>>,
 }
 
-impl Clock for Bell {
+impl Clock for ManualAlarm {
     fn now(&self) -> Nanos {
         self.clock.now()
     }
 }
 
-impl Timer for Bell {
+impl Timer for ManualAlarm {
     fn wake_at(&self, _: Nanos, waker: &Waker) {
         *self.waker.lock().unwrap() = Some(waker.clone());
     }
@@ -321,15 +321,15 @@ impl Timer for Bell {
 
 /// A timer may fire early. The time that it was set for must not be used as the current time, in any order.
 #[test]
-fn a_timer_that_rings_early_makes_no_key_ready() {
-    let bell = Bell::default();
-    let queue = Queue::builder().order(Fair::by_group(|key: &&str| key.len())).timer(bell.clone()).build();
+fn an_early_alarm_makes_no_key_ready() {
+    let alarm = ManualAlarm::default();
+    let queue = Queue::builder().order(Fair::by_group(|key: &&str| key.len())).timer(alarm.clone()).build();
     queue.add("leased").unwrap();
     let lease = queue.try_get().unwrap();
     queue.add_after("a", ns(100)).unwrap();
     let _idler = Task::waiting(queue.wait_idle());
     let _getter = Task::waiting(queue.get());
-    let waker = bell.waker.lock().unwrap().take().expect("the alarm is set");
+    let waker = alarm.waker.lock().unwrap().take().expect("the alarm is set");
     waker.wake();
     assert_eq!(queue.state(&"a"), KeyState::Waiting(Nanos::new(100)));
     assert!(queue.try_get().is_err());

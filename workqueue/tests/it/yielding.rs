@@ -11,7 +11,7 @@ fn serves(queue: &Queue<u32>, count: usize) {
     for _ in 0..count {
         let mut task = Task::new(queue.get());
         while task.poll().is_pending() {
-            assert!(task.knows(), "the task yielded without waking itself");
+            assert!(task.was_woken(), "the task yielded without waking itself");
         }
         queue.add_many(0..2);
     }
@@ -19,7 +19,7 @@ fn serves(queue: &Queue<u32>, count: usize) {
 
 /// A task that waits may run on another thread, so it must not prevent other tasks from yielding.
 #[test]
-fn one_that_waits_does_not_keep_another_from_yielding() {
+fn a_waiting_getter_does_not_keep_another_from_yielding() {
     let queue = Queue::builder().capacity(1).build();
     queue.add(0).unwrap();
     let gives_way = || {
@@ -31,7 +31,7 @@ fn one_that_waits_does_not_keep_another_from_yielding() {
             let lease = if let Poll::Ready(lease) = first { lease } else { consumer.finish() };
             lease.unwrap().done();
             while producer.poll().is_pending() {
-                assert!(producer.knows(), "the producer yielded without waking itself");
+                assert!(producer.was_woken(), "the producer yielded without waking itself");
             }
             gave_way
         })
@@ -41,7 +41,7 @@ fn one_that_waits_does_not_keep_another_from_yielding() {
 
 /// A task polls an adder and a getter in a loop, as with `select!`.
 #[test]
-fn one_that_waits_in_the_same_task_does_not_keep_it_from_yielding() {
+fn a_waiting_getter_does_not_keep_its_task_from_yielding() {
     let queue = Queue::builder().capacity(2).build();
     queue.add_many(0..2);
     for first in [true, false] {
@@ -66,7 +66,7 @@ fn one_that_waits_in_the_same_task_does_not_keep_it_from_yielding() {
 
 /// A task that has yielded is served at its next poll, however many other tasks are served in between.
 #[test]
-fn one_that_has_given_way_is_served_at_its_next_poll() {
+fn a_getter_that_has_yielded_is_served_at_its_next_poll() {
     let queue = Queue::new();
     queue.add_many(0..2);
     let mut gave_way = 0;
@@ -75,7 +75,7 @@ fn one_that_has_given_way_is_served_at_its_next_poll() {
         if get.poll().is_pending() {
             gave_way += 1;
             serves(&queue, 127);
-            assert!(get.knows() && get.is_ready());
+            assert!(get.was_woken() && get.is_ready());
         }
         queue.add_many(0..2);
     }
@@ -84,7 +84,7 @@ fn one_that_has_given_way_is_served_at_its_next_poll() {
 
 /// Workers that run in lockstep all yield, one after the other.
 #[test]
-fn workers_in_step_give_way_in_turn() {
+fn workers_of_one_task_yield_one_after_another() {
     for workers in 1..10 {
         let queue = Queue::new();
         queue.add_many(0..2);
@@ -103,7 +103,7 @@ fn workers_in_step_give_way_in_turn() {
 
 /// A task polls each future once and drops it, as in a `select!` with another branch that is always ready, or with a time limit of zero.
 #[test]
-fn one_that_polls_each_future_once_is_served_again_after_one_that_gave_way() {
+fn a_task_that_polls_each_future_once_is_served_after_a_yield() {
     let queue = Queue::new();
     queue.add_many(0..1_000_u32);
     let mut in_vain = 0;

@@ -121,7 +121,7 @@ fn a_deadline_within_a_lease() {
 
 /// A key that is withdrawn still counts as an add, so counters never decrease.
 #[test]
-fn what_is_withdrawn_was_added() {
+fn a_withdrawn_key_counts_as_an_add() {
     let (queue, clock, _) = measured();
     queue.add_many(["cancelled", "postponed", "stopped", "leased", "marked"]);
     assert!(queue.cancel(&"cancelled") && queue.postpone(&"postponed", ns(9)));
@@ -204,7 +204,7 @@ fn failures_count_once_per_wait() {
 }
 
 #[test]
-fn who_waits_for_room_is_not_refused() {
+fn a_waiting_adder_is_not_refused() {
     let (clock, reports) = (ManualClock::new(), Reports::default());
     let queue = Queue::builder().timer(clock.timer()).capacity(1).metrics(reports.clone()).build();
     queue.add("a").unwrap();
@@ -218,7 +218,7 @@ fn who_waits_for_room_is_not_refused() {
 }
 
 #[test]
-fn an_overdue_lease_is_told_once() {
+fn an_overdue_lease_is_reported_once() {
     let (queue, clock, reports) = measured();
     queue.add("a").unwrap();
     let _lease = queue.try_get().unwrap();
@@ -232,7 +232,7 @@ fn an_overdue_lease_is_told_once() {
 
 /// Hand-outs of a batch, and the ends of detached and dropped leases, are reported.
 #[test]
-fn every_way_out_is_told() {
+fn batches_and_detached_leases_are_reported() {
     let (queue, clock, reports) = measured();
     queue.add_many(["a", "b"]);
     clock.advance(ns(3));
@@ -248,7 +248,7 @@ fn every_way_out_is_told() {
 
 /// An order that gathers due keys keeps the time since which they are due.
 #[test]
-fn another_order_tells_the_same() {
+fn metrics_do_not_depend_on_the_order() {
     let (clock, reports) = (ManualClock::new(), Reports::default());
     let order = Fair::by_group(|_: &&str| ());
     let queue = Queue::builder().order(order).timer(clock.timer()).metrics(reports.clone()).build();
@@ -297,7 +297,7 @@ fn a_watch_ends_with_the_queue() {
 
 /// A stop counts all due keys as withdrawn, even if there are more than one operation gathers.
 #[test]
-fn a_stop_that_gathers_keeps_the_books() {
+fn a_stop_counts_gathered_keys_as_withdrawn() {
     let clock = ManualClock::new();
     let order = Fair::by_group(|_: &u32| ());
     let queue = Queue::builder().clock(clock.clone()).order(order).metrics(Reports::default()).build();
@@ -312,7 +312,7 @@ fn a_stop_that_gathers_keeps_the_books() {
 
 /// If a waker panics, the key is requeued before a caller has seen the lease, and its add is counted once.
 #[test]
-fn what_nobody_has_seen_is_not_counted_twice() {
+fn an_unseen_lease_is_counted_once() {
     let clock = ManualClock::new();
     let queue = Queue::<u32>::builder().timer(clock.timer()).metrics(Reports::default()).build();
     assert_eq!(queue.add_many([1, 2]).new, 2);

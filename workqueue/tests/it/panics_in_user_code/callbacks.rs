@@ -44,14 +44,14 @@ enum Call {
 
 /// A waker that uses its queue in each of its calls, or panics in one of them.
 #[derive(Default)]
-struct Meddler {
+struct CallingWaker {
     queue: Option<TimedQueue>,
     fuse: Fuse,
     calls: [AtomicUsize; 3],
     panics: [AtomicUsize; 3],
 }
 
-impl Meddler {
+impl CallingWaker {
     fn new(queue: &TimedQueue) -> Arc<Self> {
         Arc::new(Self { queue: Some(queue.clone()), ..Self::default() })
     }
@@ -71,45 +71,45 @@ impl Meddler {
     }
 
     fn waker(self: &Arc<Self>) -> Waker {
-        // SAFETY: the table below keeps one count of the `Arc` per waker, and all of `Meddler` is `Send` and `Sync`.
+        // SAFETY: the table below keeps one count of the `Arc` per waker, and all of `CallingWaker` is `Send` and `Sync`.
         unsafe { Waker::from_raw(raw(self.clone())) }
     }
 }
 
-fn raw(meddler: Arc<Meddler>) -> RawWaker {
+fn raw(waker: Arc<CallingWaker>) -> RawWaker {
     static TABLE: RawWakerVTable = RawWakerVTable::new(
         |data| {
-            let meddler = borrow(data);
-            meddler.called(Call::Clone);
-            raw(meddler)
+            let waker = borrow(data);
+            waker.called(Call::Clone);
+            raw(waker)
         },
         |data| {
-            let meddler = own(data);
-            meddler.called(Call::Wake);
+            let waker = own(data);
+            waker.called(Call::Wake);
         },
         |data| borrow(data).called(Call::Wake),
         |data| own(data).called(Call::Drop),
     );
-    RawWaker::new(Arc::into_raw(meddler).cast(), &TABLE)
+    RawWaker::new(Arc::into_raw(waker).cast(), &TABLE)
 }
 
 /// Takes over the reference count that the waker of `data` holds.
-fn own(data: *const ()) -> Arc<Meddler> {
+fn own(data: *const ()) -> Arc<CallingWaker> {
     // SAFETY: `data` comes from `raw`, and the waker does not use its reference count any more.
     unsafe { Arc::from_raw(data.cast()) }
 }
 
 /// Returns a new reference, in addition to the one that the waker of `data` holds.
-fn borrow(data: *const ()) -> Arc<Meddler> {
+fn borrow(data: *const ()) -> Arc<CallingWaker> {
     // SAFETY: `data` comes from `raw`, and the waker, which is borrowed, holds a count.
-    unsafe { Arc::increment_strong_count(data.cast::<Meddler>()) };
+    unsafe { Arc::increment_strong_count(data.cast::<CallingWaker>()) };
     own(data)
 }
 
 type Setup = fn(&TimedQueue, &ManualClock);
 
 /// Parks a future, wakes it, and completes or drops it. Its waker calls the queue at each step.
-fn meddle<T>(
+fn calls_queue<T>(
     future: impl for<'a> Fn(&'a TimedQueue) -> std::pin::Pin<Box<dyn Future<Output = T> + 'a>>,
     setup: Setup,
     wakes: Setup,
@@ -118,7 +118,7 @@ fn meddle<T>(
         let clock = ManualClock::new();
         let queue: TimedQueue = Queue::builder().timer(clock.timer()).capacity(2).build();
         setup(&queue, &clock);
-        let (first, second) = (Meddler::new(&queue), Meddler::new(&queue));
+        let (first, second) = (CallingWaker::new(&queue), CallingWaker::new(&queue));
         let mut task = future(&queue);
         assert!(poll_with(task.as_mut(), &first.waker()).is_pending());
         assert!(poll_with(task.as_mut(), &second.waker()).is_pending());
@@ -149,13 +149,13 @@ fn done(queue: &TimedQueue, _: &ManualClock) {
 }
 
 #[test]
-fn wakers_of_getters_meddle() {
+fn wakers_of_getters_may_call_the_queue() {
     let add: Setup = |queue, _| drop(queue.add("a"));
-    meddle(|queue| Box::pin(queue.get()), nothing, add);
-    meddle(|queue| Box::pin(queue.get_many(2)), nothing, add);
-    meddle(|queue| Box::pin(queue.get()), nothing, |queue, _| drop(queue.add_many(["a", "b"])));
-    meddle(|queue| Box::pin(queue.get()), nothing, |queue, _| queue.consumer().stop());
-    meddle(
+    calls_queue(|queue| Box::pin(queue.get()), nothing, add);
+    calls_queue(|queue| Box::pin(queue.get_many(2)), nothing, add);
+    calls_queue(|queue| Box::pin(queue.get()), nothing, |queue, _| drop(queue.add_many(["a", "b"])));
+    calls_queue(|queue| Box::pin(queue.get()), nothing, |queue, _| queue.consumer().stop());
+    calls_queue(
         |queue| Box::pin(queue.get()),
         |queue, _| queue.pause(),
         |queue, _| {
@@ -164,24 +164,24 @@ fn wakers_of_getters_meddle() {
         },
     );
     let wait: Setup = |queue, _| drop(queue.add_after("a", ns(10)));
-    meddle(|queue| Box::pin(queue.get()), wait, |_, clock| clock.advance(ns(10)));
-    meddle(|queue| Box::pin(queue.get()), wait, |queue, _| queue.shut_down());
-    meddle(|queue| Box::pin(queue.get()), wait, |queue, _| drop(queue.stop_now()));
+    calls_queue(|queue| Box::pin(queue.get()), wait, |_, clock| clock.advance(ns(10)));
+    calls_queue(|queue| Box::pin(queue.get()), wait, |queue, _| queue.shut_down());
+    calls_queue(|queue| Box::pin(queue.get()), wait, |queue, _| drop(queue.stop_now()));
 }
 
 #[test]
-fn wakers_of_everybody_else_meddle() {
+fn wakers_of_other_waiters_may_call_the_queue() {
     let full: Setup = |queue, clock| {
         leased(queue, clock);
         queue.add_after("other", ns(50)).unwrap();
     };
-    meddle(|queue| Box::pin(queue.add_when_room("late")), full, done);
-    meddle(|queue| Box::pin(queue.add_when_room("late")), full, |queue, _| queue.shut_down());
-    meddle(|queue| Box::pin(queue.wait_idle()), leased, done);
-    meddle(|queue| Box::pin(queue.drain()), leased, done);
-    meddle(|queue| Box::pin(queue.drain_all_timeout(ns(10))), leased, |_, clock| clock.advance(ns(10)));
-    meddle(|queue| Box::pin(queue.next_overdue(ns(10))), leased, |_, clock| clock.advance(ns(10)));
-    meddle(|queue| Box::pin(queue.next_overdue(ns(10))), leased, |queue, _| drop(queue.stop_now()));
+    calls_queue(|queue| Box::pin(queue.add_when_room("late")), full, done);
+    calls_queue(|queue| Box::pin(queue.add_when_room("late")), full, |queue, _| queue.shut_down());
+    calls_queue(|queue| Box::pin(queue.wait_idle()), leased, done);
+    calls_queue(|queue| Box::pin(queue.drain()), leased, done);
+    calls_queue(|queue| Box::pin(queue.drain_all_timeout(ns(10))), leased, |_, clock| clock.advance(ns(10)));
+    calls_queue(|queue| Box::pin(queue.next_overdue(ns(10))), leased, |_, clock| clock.advance(ns(10)));
+    calls_queue(|queue| Box::pin(queue.next_overdue(ns(10))), leased, |queue, _| drop(queue.stop_now()));
 }
 
 /// A hostile task and a bystander wait for the same event. The hostile waker panics in call number `nth`, for every call that it gets. The
@@ -197,7 +197,7 @@ fn panics_beside_a_bystander<T>(
         let clock = ManualClock::new();
         let queue: TimedQueue = Queue::builder().timer(clock.timer()).capacity(2).build();
         setup(&queue, &clock);
-        let hostile = Arc::new(Meddler::default());
+        let hostile = Arc::new(CallingWaker::default());
         hostile.fuse.arm(nth);
         let mut task = future(&queue);
         let guarded = |act: &mut dyn FnMut()| {
@@ -213,7 +213,7 @@ fn panics_beside_a_bystander<T>(
         let mut task = Some(task);
         guarded(&mut || drop(task.take()));
         let burning = hostile.fuse.disarm();
-        assert!(bystander.knows(), "{name}, call {nth}: the bystander was not woken");
+        assert!(bystander.was_woken(), "{name}, call {nth}: the bystander was not woken");
         assert!(bystander.is_ready(), "{name}, call {nth}");
         drop(queue.stop_now());
         queue.check().unwrap();
@@ -266,22 +266,22 @@ fn wakers_panic_in_every_call() {
 
 // ---- timers and clocks -----------------------------------------------------------------------------------------
 
-type Home = Arc<OnceLock<Queue<&'static str, Fifo, NoLimiter, WithTimer<Curious>>>>;
+type Home = Arc<OnceLock<Queue<&'static str, Fifo, NoLimiter, WithTimer<CallingTimer>>>>;
 
 /// A timer that calls its queue in `wake_at`, and adds a key.
-struct Curious {
+struct CallingTimer {
     timer: ManualTimer,
     home: Home,
     alarms: Arc<AtomicUsize>,
 }
 
-impl Clock for Curious {
+impl Clock for CallingTimer {
     fn now(&self) -> Nanos {
         self.timer.now()
     }
 }
 
-impl Timer for Curious {
+impl Timer for CallingTimer {
     fn wake_at(&self, at: Nanos, waker: &Waker) {
         if let Some(queue) = self.home.get() {
             // Only once: if each call added an earlier deadline, the calls would never end.
@@ -298,7 +298,7 @@ impl Timer for Curious {
 #[test]
 fn a_timer_calls_back() {
     let (clock, home, alarms) = (ManualClock::new(), Home::default(), Arc::new(AtomicUsize::new(0)));
-    let timer = Curious { timer: clock.timer(), home: home.clone(), alarms: alarms.clone() };
+    let timer = CallingTimer { timer: clock.timer(), home: home.clone(), alarms: alarms.clone() };
     let queue = Queue::builder().timer(timer).build();
     home.set(queue.clone()).ok().unwrap();
     let mut getter = Task::waiting(queue.get());
@@ -309,7 +309,7 @@ fn a_timer_calls_back() {
         "the alarm is not set for the deadline that `wake_at` added"
     );
     clock.advance(ns(3));
-    assert!(getter.knows());
+    assert!(getter.was_woken());
     assert_eq!(*getter.finish().unwrap(), "from the alarm");
     drop(getter);
     let mut watcher = Task::new(queue.next_overdue(ns(2)));
@@ -324,23 +324,23 @@ type Visit = Box<dyn Fn() + Send + Sync>;
 
 /// A key that calls its queue in its drop.
 #[derive(Clone)]
-struct Visitor(u32, Arc<Mutex<Option<Visit>>>);
+struct CallingKey(u32, Arc<Mutex<Option<Visit>>>);
 
-impl Hash for Visitor {
+impl Hash for CallingKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.0.hash(state);
     }
 }
 
-impl PartialEq for Visitor {
+impl PartialEq for CallingKey {
     fn eq(&self, other: &Self) -> bool {
         self.0 == other.0
     }
 }
 
-impl Eq for Visitor {}
+impl Eq for CallingKey {}
 
-impl Drop for Visitor {
+impl Drop for CallingKey {
     fn drop(&mut self) {
         // Not during a visit: the visit creates keys itself.
         if let Ok(Some(visit)) = self.1.try_lock().as_deref() {
@@ -351,20 +351,20 @@ impl Drop for Visitor {
 
 /// No operation that drops a key drops it under the lock.
 #[test]
-fn keys_visit_their_queue_when_they_die() {
+fn keys_may_call_the_queue_in_their_drop() {
     let clock = ManualClock::new();
     let queue = Queue::builder()
         .timer(clock.timer())
         .limiter(flyball_ratelimit::Exponential::new(ns(10)..=ns(100)))
         .capacity(4)
-        .give_up_after(times(2), |_: &Visitor, _| {})
+        .give_up_after(times(2), |_: &CallingKey, _| {})
         .build();
     let visit = Arc::new(Mutex::new(None));
     let visits = Arc::new(AtomicUsize::new(0));
-    let key = |id| Visitor(id, visit.clone());
+    let key = |id| CallingKey(id, visit.clone());
     let (home, count) = (queue.clone(), visits.clone());
     let stranger = Arc::new(Mutex::new(None));
-    let probe = Visitor(99, stranger);
+    let probe = CallingKey(99, stranger);
     *visit.lock().unwrap() = Some(Box::new(move || {
         count.fetch_add(1, Ordering::SeqCst);
         let _ = (home.stats(), home.state(&probe), home.num_requeues(&probe), home.keys());

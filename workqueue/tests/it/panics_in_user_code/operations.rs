@@ -31,7 +31,7 @@ enum Scene {
 const SCENES: [Scene; 3] = [Scene::Busy, Scene::Full, Scene::Quiet];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Act {
+enum Operation {
     AddDelayed(u32, DelayMode),
     AddLimited(u32),
     AddMany,
@@ -73,7 +73,7 @@ const OUTCOMES: [LeaseOutcome; 6] = [
     LeaseOutcome::Requeued,
 ];
 
-impl Act {
+impl Operation {
     fn takes_a_lease(self) -> bool {
         matches!(
             self,
@@ -166,11 +166,11 @@ impl World {
     }
 
     /// Performs the operation. Returns whether it panicked.
-    fn act(&mut self, act: Act, armed: impl FnOnce(&Self)) -> bool {
+    fn act(&mut self, act: Operation, armed: impl FnOnce(&Self)) -> bool {
         let many: Vec<_> = [0, 8, 1, 9, 8, 4, 10, 3].map(|id| self.switch.key(id)).into();
         let key = self.switch.key(match act {
-            Act::AddDelayed(key, _) | Act::AddLimited(key) | Act::Postpone(key) => key,
-            Act::AddWhenRoom(key) | Act::BlockingAdd(key) => key,
+            Operation::AddDelayed(key, _) | Operation::AddLimited(key) | Operation::Postpone(key) => key,
+            Operation::AddWhenRoom(key) | Operation::BlockingAdd(key) => key,
             _ => 7,
         });
         let mut lease = act.takes_a_lease().then(|| self.leases.remove(0));
@@ -186,69 +186,75 @@ impl World {
                 Poll::Pending => Given::Nothing,
             };
             match act {
-                Act::AddDelayed(_, mode) => {
+                Operation::AddDelayed(_, mode) => {
                     return refused(queue.add_after_with(key.take().unwrap(), ns(5), mode));
                 }
-                Act::AddLimited(_) => return refused(queue.add_rate_limited(key.take().unwrap())),
-                Act::AddMany => return Given::Refused(queue.add_many(many.take().unwrap()).refused),
-                Act::Postpone(_) => {
+                Operation::AddLimited(_) => return refused(queue.add_rate_limited(key.take().unwrap())),
+                Operation::AddMany => return Given::Refused(queue.add_many(many.take().unwrap()).refused),
+                Operation::Postpone(_) => {
                     queue.postpone(key.as_ref().unwrap(), ns(5));
                 }
-                Act::TryGetMany => return queue.try_get_many(2).map_or(Given::Nothing, Given::Leases),
-                Act::GetMany => return poll(Task::new(async { Given::Leases(queue.get_many(2).await) })),
-                Act::BlockingGetMany => return Given::Leases(queue.blocking_get_many(2)),
-                Act::GetterGet => {
+                Operation::TryGetMany => return queue.try_get_many(2).map_or(Given::Nothing, Given::Leases),
+                Operation::GetMany => {
+                    return poll(Task::new(async { Given::Leases(queue.get_many(2).await) }));
+                }
+                Operation::BlockingGetMany => return Given::Leases(queue.blocking_get_many(2)),
+                Operation::GetterGet => {
                     let get = async { Given::Leases(getter.get().await.into_iter().collect()) };
                     return poll(Task::new(get));
                 }
-                Act::GetterStop => getter.stop(),
-                Act::AddWhenRoom(_) => {
+                Operation::GetterStop => getter.stop(),
+                Operation::AddWhenRoom(_) => {
                     let key = key.take().unwrap();
                     return poll(Task::new(async { refused(queue.add_when_room(key).await) }));
                 }
-                Act::BlockingAdd(_) => return refused(queue.blocking_add_when_room(key.take().unwrap())),
-                Act::Pause => queue.pause(),
-                Act::Resume => queue.resume(),
-                Act::Detach => {
+                Operation::BlockingAdd(_) => {
+                    return refused(queue.blocking_add_when_room(key.take().unwrap()));
+                }
+                Operation::Pause => queue.pause(),
+                Operation::Resume => queue.resume(),
+                Operation::Detach => {
                     return lease.take().map_or(Given::Nothing, |lease| Given::Key(lease.detach()));
                 }
-                Act::Done => queue.done(key.as_ref().unwrap()).unwrap(),
-                Act::Attach => return Given::Leases(vec![queue.attach(key.as_ref().unwrap()).unwrap()]),
-                Act::Die => lease.take().into_iter().for_each(Lease::retry),
-                Act::TryEndAndGet(outcome) => {
+                Operation::Done => queue.done(key.as_ref().unwrap()).unwrap(),
+                Operation::Attach => {
+                    return Given::Leases(vec![queue.attach(key.as_ref().unwrap()).unwrap()]);
+                }
+                Operation::Die => lease.take().into_iter().for_each(Lease::retry),
+                Operation::TryEndAndGet(outcome) => {
                     let next = queue.try_end_and_get(lease.take().unwrap(), outcome);
                     return next.map_or(Given::Nothing, |next| Given::Leases(vec![next]));
                 }
-                Act::EndAndGet(outcome) => {
+                Operation::EndAndGet(outcome) => {
                     let next = queue.end_and_get(lease.take().unwrap(), outcome);
                     return poll(Task::new(async { Given::Leases(next.await.into_iter().collect()) }));
                 }
-                Act::BlockingEndAndGet(outcome) => {
+                Operation::BlockingEndAndGet(outcome) => {
                     let next = queue.blocking_end_and_get(lease.take().unwrap(), outcome);
                     return Given::Leases(next.into_iter().collect());
                 }
-                Act::UnpolledEndAndGet(outcome) => {
+                Operation::UnpolledEndAndGet(outcome) => {
                     drop(queue.end_and_get(lease.take().unwrap(), outcome));
                 }
-                Act::KeepAges => queue.track_ages(),
-                Act::Age => {
+                Operation::KeepAges => queue.track_ages(),
+                Operation::Age => {
                     std::hint::black_box((queue.stats(), held.unwrap().age()));
                 }
-                Act::NextOverdue => {
+                Operation::NextOverdue => {
                     let next = async { Given::Overdue(queue.next_overdue(Duration::ZERO).await) };
                     return poll(Task::new(next));
                 }
-                Act::WaitIdle => {
+                Operation::WaitIdle => {
                     let idle = async {
                         queue.wait_idle().await;
                         Given::Nothing
                     };
                     return poll(Task::new(idle));
                 }
-                Act::DrainWaiting => {
+                Operation::DrainWaiting => {
                     return poll(Task::new(async { Given::Left(queue.drain_all_timeout(ns(5)).await) }));
                 }
-                Act::Keys => return Given::Keys(queue.keys()),
+                Operation::Keys => return Given::Keys(queue.keys()),
             }
             Given::Nothing
         }));
@@ -270,52 +276,62 @@ fn refused<T>(added: Result<T, AddError<PanickingKey>>) -> Given {
     Given::Refused(added.err().into_iter().collect())
 }
 
-fn acts(scene: Scene) -> Vec<Act> {
-    let mut acts = vec![
-        Act::AddMany,
-        Act::TryGetMany,
-        Act::GetMany,
-        Act::GetterGet,
-        Act::GetterStop,
-        Act::Pause,
-        Act::Resume,
-        Act::Detach,
-        Act::Done,
-        Act::Attach,
-        Act::Die,
-        Act::KeepAges,
-        Act::Age,
-        Act::NextOverdue,
-        Act::WaitIdle,
-        Act::DrainWaiting,
-        Act::Keys,
+fn operations(scene: Scene) -> Vec<Operation> {
+    let mut operations = vec![
+        Operation::AddMany,
+        Operation::TryGetMany,
+        Operation::GetMany,
+        Operation::GetterGet,
+        Operation::GetterStop,
+        Operation::Pause,
+        Operation::Resume,
+        Operation::Detach,
+        Operation::Done,
+        Operation::Attach,
+        Operation::Die,
+        Operation::KeepAges,
+        Operation::Age,
+        Operation::NextOverdue,
+        Operation::WaitIdle,
+        Operation::DrainWaiting,
+        Operation::Keys,
     ];
     if scene != Scene::Quiet {
-        acts.push(Act::BlockingGetMany);
-        acts.extend(OUTCOMES.map(Act::BlockingEndAndGet));
+        operations.push(Operation::BlockingGetMany);
+        operations.extend(OUTCOMES.map(Operation::BlockingEndAndGet));
     }
-    acts.extend(OUTCOMES.into_iter().flat_map(|outcome| {
-        [Act::TryEndAndGet(outcome), Act::EndAndGet(outcome), Act::UnpolledEndAndGet(outcome)]
+    operations.extend(OUTCOMES.into_iter().flat_map(|outcome| {
+        [
+            Operation::TryEndAndGet(outcome),
+            Operation::EndAndGet(outcome),
+            Operation::UnpolledEndAndGet(outcome),
+        ]
     }));
     if scene != Scene::Full {
-        acts.push(Act::BlockingAdd(8));
+        operations.push(Operation::BlockingAdd(8));
     }
     let latest = DelayMode::Debounce { max_wait: ns(50) };
     for key in 0..9 {
-        acts.extend([DelayMode::Earliest, DelayMode::Replace, latest].map(|mode| Act::AddDelayed(key, mode)));
-        acts.extend([Act::AddLimited(key), Act::Postpone(key), Act::AddWhenRoom(key)]);
+        operations.extend(
+            [DelayMode::Earliest, DelayMode::Replace, latest].map(|mode| Operation::AddDelayed(key, mode)),
+        );
+        operations.extend([
+            Operation::AddLimited(key),
+            Operation::Postpone(key),
+            Operation::AddWhenRoom(key),
+        ]);
     }
-    acts
+    operations
 }
 
 /// Returns the keys that `act` may remove from the queue, and the keys that it may add.
-fn may_change(act: Act) -> (Vec<u32>, Vec<u32>) {
+fn may_change(act: Operation) -> (Vec<u32>, Vec<u32>) {
     match act {
         act if act.takes_a_lease() => (vec![3], vec![]),
-        Act::Done => (vec![7], vec![]),
-        Act::AddMany => (vec![], vec![1, 8, 9, 10]),
-        Act::AddDelayed(key, _) | Act::AddLimited(key) => (vec![], vec![key]),
-        Act::AddWhenRoom(key) | Act::BlockingAdd(key) => (vec![], vec![key]),
+        Operation::Done => (vec![7], vec![]),
+        Operation::AddMany => (vec![], vec![1, 8, 9, 10]),
+        Operation::AddDelayed(key, _) | Operation::AddLimited(key) => (vec![], vec![key]),
+        Operation::AddWhenRoom(key) | Operation::BlockingAdd(key) => (vec![], vec![key]),
         _ => (vec![], vec![]),
     }
 }
@@ -324,7 +340,7 @@ fn may_change(act: Act) -> (Vec<u32>, Vec<u32>) {
 fn every_act(what: &str, arm: impl Fn(&World, i64)) -> usize {
     let mut panics = 0;
     for (scene, ages) in SCENES.into_iter().flat_map(|scene| [(scene, false), (scene, true)]) {
-        for act in acts(scene) {
+        for act in operations(scene) {
             for nth in 1.. {
                 let mut world = World::new(scene, ages);
                 let (switch, queue) = (world.switch.clone(), world.queue.clone());
@@ -349,9 +365,9 @@ fn every_act(what: &str, arm: impl Fn(&World, i64)) -> usize {
                 let counts = queue.stats();
                 if let Some(adder) = &adder {
                     let left = counts.ready + counts.waiting + counts.leased < 8 || queue.is_shutting_down();
-                    assert!(!left || adder.knows(), "{at}: there is room and the adder was not woken");
+                    assert!(!left || adder.was_woken(), "{at}: there is room and the adder was not woken");
                 }
-                if getter.as_ref().is_some_and(|getter| !getter.knows()) {
+                if getter.as_ref().is_some_and(|getter| !getter.was_woken()) {
                     assert!(
                         counts.ready == 0 || queue.stats().paused,
                         "{at}: a key is Ready and the getter was not woken"
@@ -368,7 +384,7 @@ fn every_act(what: &str, arm: impl Fn(&World, i64)) -> usize {
 
                 // The queue continues: woken tasks are polled, all leases end, and every key is handed out once.
                 let mut out = BTreeSet::new();
-                if let Some(told) = getter.as_mut().filter(|getter| getter.knows()) {
+                if let Some(told) = getter.as_mut().filter(|getter| getter.was_woken()) {
                     if let Poll::Ready(Some(lease)) = told.poll() {
                         world.leases.push(lease);
                     }
@@ -400,13 +416,13 @@ fn every_act(what: &str, arm: impl Fn(&World, i64)) -> usize {
                 assert_eq!(out, expected, "{at}");
                 queue.check().unwrap_or_else(|broken| panic!("{at}, later: {broken}"));
                 assert!(
-                    idler.knows() && idler.is_ready(),
+                    idler.was_woken() && idler.is_ready(),
                     "{at}: the queue is idle and the waiter was not woken"
                 );
                 drop(idler);
                 drop((queue, world));
                 // If a drop within a function panics, Rust leaks the function's return value.
-                assert!(mood.live() == 0 || act == Act::Detach, "{at}: {} keys leaked", mood.live());
+                assert!(mood.live() == 0 || act == Operation::Detach, "{at}: {} keys leaked", mood.live());
             }
         }
     }
@@ -482,7 +498,7 @@ fn add_many_breaks_off() {
     assert!(catch_unwind(AssertUnwindSafe(|| queue.add_many(keys))).is_err());
     assert_eq!(queue.ready_len(), 2);
     let leases = getters.each_mut().map(|getter| {
-        assert!(getter.knows());
+        assert!(getter.was_woken());
         getter.finish().unwrap()
     });
     assert_eq!(leases.map(|lease| lease.id()), [1, 2]);

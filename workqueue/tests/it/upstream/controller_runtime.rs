@@ -46,7 +46,7 @@ fn a_locked_item_is_held_back() {
     assert_eq!(*queue.try_get().unwrap().detach(), *"baz");
     let mut getter = Task::waiting(queue.get());
     foo.done();
-    assert!(getter.knows());
+    assert!(getter.was_woken());
     assert_eq!(*getter.finish().unwrap(), "foo");
 }
 
@@ -70,7 +70,7 @@ fn de_duplicates() {
 /// "retains the lowest after", "an item that isn't ready is not in Len", "depth is right when an item with After is
 /// added again without".
 #[test]
-fn what_waits_is_no_depth() {
+fn waiting_keys_do_not_count_in_the_depth() {
     let (queue, _clock) = timed();
     queue.add_after("foo", ns(9)).unwrap();
     queue.add_after("foo", ns(5)).unwrap();
@@ -181,7 +181,7 @@ fn only_after_after() {
         assert!(getter.poll().is_pending());
     }
     clock.advance(ns(1));
-    assert!(getter.knows() && getter.is_ready());
+    assert!(getter.was_woken() && getter.is_ready());
 }
 
 /// `TestItemIsReturnedAsSoonAsPossible`, `TestWaitingItemIsReturnedRightAfterReadWithoutAfter`.
@@ -190,12 +190,12 @@ fn as_soon_as_possible() {
     let (queue, _clock) = timed();
     let mut getter = Task::waiting(queue.get());
     queue.add("foo").unwrap();
-    assert!(getter.knows());
+    assert!(getter.was_woken());
     getter.finish().unwrap().done();
     queue.add_after("foo", Duration::from_secs(60)).unwrap();
     let mut getter = Task::waiting(queue.get());
     queue.add("foo").unwrap();
-    assert!(getter.knows() && getter.is_ready());
+    assert!(getter.was_woken() && getter.is_ready());
 }
 
 /// `TestMultipleItemsWithAfterAreReturnedInCorrectOrder`.
