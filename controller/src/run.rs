@@ -122,8 +122,8 @@ where
     let mut ready: Vec<_> = conditions.into_iter().enumerate().map(condition).collect();
     ready.push(all_synced(&watches));
 
-    let mut working = runtime.tasks();
-    let live = async {
+    let mut tasks = runtime.tasks();
+    let main_future = async {
         all(ready).await?;
         if let Some(begins) = standby {
             watches.enter(Lifecycle::Standby);
@@ -135,7 +135,7 @@ where
         workers.open();
         watches.enter(Lifecycle::Running);
         // The workers end when the queue is closed, either because it is idle or by other code.
-        workers.run_workers(&mut working, &worker).await;
+        workers.run_workers(&mut tasks, &worker).await;
         Ok(())
     };
     let caches = async {
@@ -167,16 +167,16 @@ where
             workers.phase.resume();
         }
     };
-    let lived: Result<(), RunError> = tokio::select! {
+    let outcome: Result<(), RunError> = tokio::select! {
         // Biased, so that a simulation with the same seed repeats the run. The signal is polled first: if it has already completed, nothing is
         // started.
         biased;
         () = stop => Ok(()),
-        lived = live => lived,
+        outcome = main_future => outcome,
         ended = caches => ended,
         () = map_all_again(&watches, &runtime) => unreachable!("the loop that maps again never completes"),
     };
-    let ended = match &lived {
+    let ended = match &outcome {
         Err(RunError::CacheEnded(cache)) => Some(cache.clone()),
         _ => None,
     };
@@ -185,7 +185,7 @@ where
     // Stops the events. A change that is being mapped on another thread may still add its keys; they become leftovers, or the queue refuses them.
     let mappers: Vec<_> = active.into_iter().map(|active| active.mapper).collect();
 
-    if settings.drain_on_shutdown && lived.is_ok() {
+    if settings.drain_on_shutdown && outcome.is_ok() {
         workers.phase.raise(RunPhase::Draining);
         queue.shut_down();
         queue.resume();
@@ -193,19 +193,19 @@ where
         workers.phase.raise(RunPhase::Stopping);
     }
     // During a drain the worker pool still scales up.
-    let finish = workers.run_workers(&mut working, &worker);
+    let finish = workers.run_workers(&mut tasks, &worker);
     if runtime.timeout(settings.shutdown_grace, finish).await.is_none() {
         workers.phase.raise(RunPhase::Stopping);
         context.enter(ShutdownStage::Cancelled);
         // Reconciles that still run after the timeout are dropped below; the leftovers show whether there are any.
-        runtime.timeout(settings.abort_after, workers.run_workers(&mut working, &worker)).await;
+        runtime.timeout(settings.abort_after, workers.run_workers(&mut tasks, &worker)).await;
     }
     release(&workers);
     // Shuts the queue down and collects the leftovers. This happens before the abort, which turns leases into failures.
     // After an error the queue stays open for another controller.
-    let ended = lived.map(|()| queue.blocking_drain_timeout(Duration::ZERO));
-    working.abort_all();
-    while working.join_next().await {}
+    let ended = outcome.map(|()| queue.blocking_drain_timeout(Duration::ZERO));
+    tasks.abort_all();
+    while tasks.join_next().await {}
     let mapper_failures = mappers.iter().map(|mapper| mapper.pending(runtime.now()) as u64).sum();
     ended.map(|leftovers| counters.report(leftovers, mapper_failures))
 }

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_as_many_as_there_are() {
+    fn refuses_an_index_out_of_range() {
         assert_eq!(
             Shard::new(2, 2).unwrap_err().to_string(),
             "there is no shard 2 of 2, as they are counted from 0"

@@ -24,7 +24,7 @@ fn what_is_written_is_read() {
 }
 
 #[test]
-fn what_nobody_knows_is_refused() {
+fn refuses_unknown_settings() {
     for (file, why) in [
         (r#"{"worker":3}"#, "unknown field `worker`"),
         (r#"{"workers":-1}"#, "invalid value"),
@@ -54,21 +54,21 @@ fn every_rule_refuses_a_file_and_names_the_setting() {
         let settings: ControllerConfig = from_str(file).unwrap();
         assert_eq!(settings.validate(), Err(expected), "{file}");
         assert!(file.contains(expected.setting()), "{file}: {}", expected.setting());
-        let refused = Controller::new(flyball_workqueue::Queue::<u32>::builder().timer(Never).build());
+        let refused = Controller::new(flyball_workqueue::Queue::<u32>::builder().timer(UnusedTimer).build());
         assert_eq!(refused.with_config(&settings).err(), Some(expected), "{file}");
     }
 }
 
 /// A timer that no queue waits for.
-struct Never;
+struct UnusedTimer;
 
-impl flyball_sync::Clock for Never {
+impl flyball_sync::Clock for UnusedTimer {
     fn now(&self) -> flyball_sync::Nanos {
         flyball_sync::Nanos::ZERO
     }
 }
 
-impl flyball_sync::Timer for Never {
+impl flyball_sync::Timer for UnusedTimer {
     fn wake_at(&self, _: flyball_sync::Nanos, _: &std::task::Waker) {}
 }
 

@@ -168,7 +168,7 @@ where
     /// # }
     /// ```
     pub fn classify(mut self, of: impl Fn(&ReconcileError) -> FailureClass + Send + Sync + 'static) -> Self {
-        self.setup.config.failure_policy.of = Some(Box::new(of));
+        self.setup.config.failure_policy.classify = Some(Box::new(of));
         self
     }
 
@@ -210,7 +210,7 @@ where
         mut self,
         of: impl Fn(&K, &ReconcileError) -> Option<Duration> + Send + Sync + 'static,
     ) -> Self {
-        self.setup.config.failure_policy.least = Some(Box::new(of));
+        self.setup.config.failure_policy.minimum_wait = Some(Box::new(of));
         self
     }
 

@@ -31,7 +31,7 @@ use crate::run::runtime::Runtime;
 use crate::run::worker::{WorkerContext, copied};
 use crate::{Action, Context, ReconcileError};
 use flyball_sync::panics;
-use tokio::sync::Mutex as Turn;
+use tokio::sync::Mutex as AsyncMutex;
 
 /// The maximum number of keys in open batches, in units of full batches. It is small, because the queue's order applies only to keys that are still
 /// in the queue.
@@ -44,13 +44,13 @@ const MAX_DROPPED: usize = 64;
 pub(crate) struct Batching<K, G, T, F> {
     batches: BatchConfig<K, G>,
     reconcile: F,
-    collected: Turn<Accumulator<G, Lease<K, T>>>,
+    collected: AsyncMutex<Accumulator<G, Lease<K, T>>>,
 }
 
 impl<K, G: Key, T, F> Batching<K, G, T, F> {
     pub(crate) fn new(batches: BatchConfig<K, G>, reconcile: F) -> Self {
         let most = batches.max_size.saturating_mul(MAX_OPEN_BATCHES);
-        let collected = Turn::new(Accumulator::new(batches.max_size, batches.max_wait, most));
+        let collected = AsyncMutex::new(Accumulator::new(batches.max_size, batches.max_wait, most));
         Self { batches, reconcile, collected }
     }
 }
@@ -159,9 +159,9 @@ where
 
     /// Waits for the drain while this task also polls a `get`: the queue wakes the task when it is shut down.
     async fn draining(&self) {
-        let mut paced = pin!(self.phase.reached(RunPhase::Draining));
+        let mut phase = pin!(self.phase.reached(RunPhase::Draining));
         poll_fn(|cx| {
-            let draining = paced.as_mut().poll(cx).is_ready() || self.queue.is_shutting_down();
+            let draining = phase.as_mut().poll(cx).is_ready() || self.queue.is_shutting_down();
             if draining { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
@@ -273,29 +273,29 @@ fn check_results<E>(results: Vec<Result<Action, E>>, count: usize) -> Result<Res
 where
     E: Into<Box<dyn Error + Send + Sync>>,
 {
-    let said = results.len();
+    let returned = results.len();
     let error = |error: E| Arc::new(ReconcileError::of(error.into()));
     // Converting an error is user code.
     let results: Results =
         panics::attempt(|| results.into_iter().map(|result| result.map_err(error)).collect())
             .map_err(ReconcileError::Panic)?;
-    if said == count {
+    if returned == count {
         Ok(results)
     } else {
-        Err(ReconcileError::Error(Box::new(WrongResultCount { said, count })))
+        Err(ReconcileError::Error(Box::new(WrongResultCount { returned, count })))
     }
 }
 
 /// A batch returned a number of results that differs from its number of keys, so results cannot be assigned to keys.
 #[derive(Debug)]
 struct WrongResultCount {
-    said: usize,
+    returned: usize,
     count: usize,
 }
 
 impl fmt::Display for WrongResultCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a batch of {} keys came to {} results", self.count, self.said)
+        write!(f, "a batch of {} keys came to {} results", self.count, self.returned)
     }
 }
 

@@ -20,13 +20,13 @@ use crate::run::runtime::Runtime;
 use crate::run::watch_set::WatchSet;
 use crate::run::watched_informer::BoxFuture;
 use flyball_sync::panics;
-use tokio::sync::Mutex as Turn;
+use tokio::sync::Mutex as AsyncMutex;
 
 /// The first and the longest wait before the changes of an object are mapped again; each wait is twice the previous one.
 const WAITS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(60)];
 
 /// The maximum number of failed changes that are kept for an object.
-const KEPT: usize = 16;
+const MAX_KEPT_CHANGES: usize = 16;
 
 /// The mapper of one informer, and the changes at which it panicked.
 pub(crate) struct Mapper<OK, V, M> {
@@ -35,7 +35,7 @@ pub(crate) struct Mapper<OK, V, M> {
     informer: Informer<OK, V>,
     resync_every: Option<Duration>,
     failed: watch::Sender<Vec<Change<OK, V>>>,
-    waiting: Turn<Waiting<OK, V>>,
+    waiting: AsyncMutex<Waiting<OK, V>>,
     counters: Arc<ReportCounters>,
 }
 
@@ -67,15 +67,15 @@ pub(crate) trait RetryMapping: Send + Sync {
 ///
 /// # Invariants
 /// 1. `objects` maps each object that has changes in `order` to its key there, and holds no other objects.
-/// 2. Each object has 1 to `KEPT` changes.
+/// 2. Each object has 1 to `MAX_KEPT_CHANGES` changes.
 struct Waiting<OK, V> {
-    objects: HashMap<OK, Place>,
-    order: BTreeMap<Place, Failed<OK, V>>,
+    objects: HashMap<OK, RetryKey>,
+    order: BTreeMap<RetryKey, Failed<OK, V>>,
     tickets: u64,
 }
 
 /// The key in `order`: the deadline, and a ticket, because several objects may be due at the same time.
-type Place = (Duration, u64);
+type RetryKey = (Duration, u64);
 
 struct Failed<OK, V> {
     changes: VecDeque<Change<OK, V>>,
@@ -97,7 +97,7 @@ impl<OK: Clone + Eq, V, M: Fn(&Change<OK, V>, bool)> Mapper<OK, V, M> {
             informer,
             resync_every,
             failed: watch::Sender::new(Vec::new()),
-            waiting: Turn::new(waiting),
+            waiting: AsyncMutex::new(waiting),
             counters,
         }
     }
@@ -123,20 +123,20 @@ impl<OK: Clone + Eq, V, M: Fn(&Change<OK, V>, bool)> Mapper<OK, V, M> {
 impl<OK: Clone + Eq + Hash, V> Waiting<OK, V> {
     /// Adds a change after those of the same object. If a function of the key panics, the change is lost.
     fn add(&mut self, change: Change<OK, V>, now: Duration) {
-        let place = match self.objects.get(change.key()) {
-            Some(place) => *place,
+        let retry_key = match self.objects.get(change.key()) {
+            Some(retry_key) => *retry_key,
             None => {
                 self.tickets += 1;
-                let place = (now + WAITS[0], self.tickets);
-                self.objects.insert(change.key().clone(), place);
-                place
+                let retry_key = (now + WAITS[0], self.tickets);
+                self.objects.insert(change.key().clone(), retry_key);
+                retry_key
             }
         };
         let fresh = || Failed { changes: VecDeque::new(), wait: WAITS[0] };
-        let failed = self.order.entry(place).or_insert_with(fresh);
+        let failed = self.order.entry(retry_key).or_insert_with(fresh);
         failed.changes.push_back(change);
         // The oldest change is dropped. The remaining ones still map to the keys of the newest state and of the state before it.
-        if failed.changes.len() > KEPT {
+        if failed.changes.len() > MAX_KEPT_CHANGES {
             discard(failed.changes.pop_front());
         }
     }
@@ -156,10 +156,10 @@ impl<OK: Clone + Eq + Hash, V> Waiting<OK, V> {
         let Some(change) = failed.changes.front() else { return };
         let wait = failed.wait.saturating_mul(2).min(WAITS[1]);
         self.tickets += 1;
-        let place = (now.saturating_add(wait), self.tickets);
-        panics::caught(|| self.objects.insert(change.key().clone(), place));
+        let retry_key = (now.saturating_add(wait), self.tickets);
+        panics::caught(|| self.objects.insert(change.key().clone(), retry_key));
         failed.wait = wait;
-        self.order.insert(place, failed);
+        self.order.insert(retry_key, failed);
     }
 }
 
@@ -179,7 +179,7 @@ where
     }
 
     /// Moves the failed changes to the waiting ones: they are mapped again after a wait.
-    fn take_in(&self, now: Duration) {
+    fn take_failed(&self, now: Duration) {
         let mut taken = Vec::new();
         self.failed.send_if_modified(|failed| {
             taken = std::mem::take(failed);
@@ -213,8 +213,8 @@ where
     M: Fn(&Change<OK, V>, bool) + Send + Sync + 'static,
 {
     fn next_due(&self, now: Duration) -> Option<Duration> {
-        self.take_in(now);
-        self.waiting(|waiting| waiting.order.first_key_value().map(|(place, _)| place.0))?
+        self.take_failed(now);
+        self.waiting(|waiting| waiting.order.first_key_value().map(|(key, _)| key.0))?
     }
 
     fn remap_due(&self, now: Duration) -> bool {
@@ -223,7 +223,7 @@ where
     }
 
     fn remap_all(&self, now: Duration) {
-        self.take_in(now);
+        self.take_failed(now);
         let all = self.waiting(|waiting| {
             waiting.objects.clear();
             std::mem::take(&mut waiting.order)
@@ -232,7 +232,7 @@ where
     }
 
     fn pending(&self, now: Duration) -> usize {
-        self.take_in(now);
+        self.take_failed(now);
         self.waiting(|waiting| waiting.order.values().map(|failed| failed.changes.len()).sum()).unwrap_or(0)
     }
 

@@ -27,19 +27,19 @@ pub(crate) struct PhaseSignal(watch::Sender<RunPhase>);
 
 impl PhaseSignal {
     pub(crate) fn raise(&self, to: RunPhase) {
-        self.0.send_if_modified(|pace| {
-            let raised = *pace < to;
-            *pace = to.max(*pace);
+        self.0.send_if_modified(|phase| {
+            let raised = *phase < to;
+            *phase = to.max(*phase);
             raised
         });
     }
 
     /// Ends a drain, because more changes may arrive.
     pub(crate) fn resume(&self) {
-        self.0.send_if_modified(|pace| {
-            let drains = *pace == RunPhase::Draining;
+        self.0.send_if_modified(|phase| {
+            let drains = *phase == RunPhase::Draining;
             if drains {
-                *pace = RunPhase::Working;
+                *phase = RunPhase::Working;
             }
             drains
         });
@@ -49,9 +49,9 @@ impl PhaseSignal {
         *self.0.borrow() >= reached
     }
 
-    /// Waits until the phase is at least `pace`.
-    pub(crate) async fn reached(&self, pace: RunPhase) {
+    /// Waits until the phase is at least `phase`.
+    pub(crate) async fn reached(&self, phase: RunPhase) {
         // The wait cannot fail, because `self` holds the sender.
-        let _ = self.0.subscribe().wait_for(|now| *now >= pace).await;
+        let _ = self.0.subscribe().wait_for(|now| *now >= phase).await;
     }
 }

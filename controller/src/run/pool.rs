@@ -83,7 +83,7 @@ impl WorkerPool {
                     }
                     return taken;
                 }
-                None if self.ask(PoolState::worker_expired) => return None,
+                None if self.update(PoolState::worker_expired) => return None,
                 // The pool needs this worker; another worker may stop when it becomes idle.
                 None => may_expire = false,
             }
@@ -92,7 +92,7 @@ impl WorkerPool {
 
     /// Counts a worker as idle again; returns whether it may stop if no key comes.
     pub(crate) fn worker_idle(&self) -> bool {
-        self.scalable && self.ask(PoolState::worker_idle)
+        self.scalable && self.update(PoolState::worker_idle)
     }
 
     /// Returns whether a worker that starts may stop if no key comes.
@@ -101,12 +101,12 @@ impl WorkerPool {
     }
 
     /// Asks the state machine without waking the run future.
-    fn ask(&self, question: impl FnOnce(&mut PoolState) -> bool) -> bool {
-        let mut answer = false;
+    fn update(&self, transition: impl FnOnce(&mut PoolState) -> bool) -> bool {
+        let mut result = false;
         self.pool.send_if_modified(|pool| {
-            answer = question(pool);
+            result = transition(pool);
             false
         });
-        answer
+        result
     }
 }

@@ -12,17 +12,17 @@ use flyball_workqueue::{Key, Order, Queue, SupportsDelays};
 use crate::{FailureClass, ReconcileError};
 
 /// Returns the minimum wait of a key after a failure.
-type LeastWait<K> = dyn Fn(&K, &ReconcileError) -> Option<Duration> + Send + Sync;
+type MinimumWait<K> = dyn Fn(&K, &ReconcileError) -> Option<Duration> + Send + Sync;
 
 /// Returns the class of a failure.
 type Classify = dyn Fn(&ReconcileError) -> FailureClass + Send + Sync;
 
 pub(crate) struct FailurePolicy<K> {
     /// If `None`, all failures are transient, and the conflict schedule is not used.
-    pub(crate) of: Option<Box<Classify>>,
+    pub(crate) classify: Option<Box<Classify>>,
     pub(crate) conflicts: Box<dyn Schedule<K>>,
     /// The minimum wait after transient failures.
-    pub(crate) least: Option<Box<LeastWait<K>>>,
+    pub(crate) minimum_wait: Option<Box<MinimumWait<K>>>,
 }
 
 /// A type-erased limiter, with its policy and clock.
@@ -37,26 +37,26 @@ pub(crate) trait Schedule<K>: Send + Sync {
 impl<K: Key> FailurePolicy<K> {
     /// Creates a schedule with this backoff after conflicts.
     pub(crate) fn new(conflicts: RangeInclusive<Duration>, clock: impl Clock) -> Self {
-        Self { of: None, conflicts: schedule(Exponential::new(conflicts), clock), least: None }
+        Self { classify: None, conflicts: schedule(Exponential::new(conflicts), clock), minimum_wait: None }
     }
 
     pub(crate) fn of(&self, failure: &ReconcileError) -> FailureClass {
-        self.of.as_ref().map_or(FailureClass::Transient, |of| of(failure))
+        self.classify.as_ref().map_or(FailureClass::Transient, |classify| classify(failure))
     }
 
     /// Returns the minimum wait of the key after this failure; zero leaves the wait to the limiter.
-    pub(crate) fn least_wait(&self, key: &K, failure: &ReconcileError) -> Duration {
-        self.least.as_ref().and_then(|least| least(key, failure)).unwrap_or_default()
+    pub(crate) fn minimum_wait_of(&self, key: &K, failure: &ReconcileError) -> Duration {
+        self.minimum_wait.as_ref().and_then(|minimum| minimum(key, failure)).unwrap_or_default()
     }
 
     /// Returns whether there may be conflicts to forget.
     pub(crate) fn counts(&self) -> bool {
-        self.of.is_some()
+        self.classify.is_some()
     }
 
     /// Forgets the conflicts of a key that succeeded or was given up, and returns how many there were.
     pub(crate) fn forget(&self, key: &K) -> u32 {
-        self.of.as_ref().map_or(0, |_| self.conflicts.forget(key))
+        self.classify.as_ref().map_or(0, |_| self.conflicts.forget(key))
     }
 }
 

@@ -33,7 +33,7 @@ pub(crate) fn copied<K: Clone, T>(lease: &Lease<K, T>) -> Result<K, String> {
 }
 
 /// Returns the key, or resumes the panic of its clone, inside the guard of the call.
-fn given<K>(key: Result<K, String>) -> K {
+fn key_or_resume<K>(key: Result<K, String>) -> K {
     key.unwrap_or_else(|message| resume_unwind(Box::new(message)))
 }
 
@@ -80,7 +80,7 @@ where
     /// A worker can panic only in a `get` of the queue, the only call without a guard. The drop of an aborted reconcile has a guard, too.
     pub(crate) async fn run_workers<W>(
         self: &Arc<Self>,
-        working: &mut X::Tasks,
+        tasks: &mut X::Tasks,
         worker: &(impl Fn(Arc<Self>) -> W + Sync),
     ) where
         W: Future<Output = ()> + Send + 'static,
@@ -88,12 +88,12 @@ where
         let mut changes = self.pool.changes();
         loop {
             for _ in 0..self.pool.take_wanted() {
-                working.spawn(worker(self.clone()));
+                tasks.spawn(worker(self.clone()));
             }
             tokio::select! {
                 // Biased, so that a simulation with the same seed repeats the run.
                 biased;
-                joined = working.join_next() => if !joined { return },
+                joined = tasks.join_next() => if !joined { return },
                 // The wait cannot fail, because `self` holds the sender.
                 _ = changes.changed() => {}
             }
@@ -168,7 +168,7 @@ where
         let metrics_guard = ReconcileMetricsGuard::new(metrics);
         let span = self.call(|| self.config.spans.of(lease.key())).unwrap_or_default();
         let key = copied(&lease);
-        let start = || span.start(|| (self.reconcile)(given(key), self.context.clone()));
+        let start = || span.start(|| (self.reconcile)(key_or_resume(key), self.context.clone()));
         let result = attempt(&self.runtime, start, self.config.settings.reconcile_timeout).await;
         let result = match &self.config.finally {
             None => result.map_err(Arc::new),
@@ -204,8 +204,8 @@ where
         finally: &Finally<K>,
         span: &ReconcileSpan,
     ) -> Result<Action, Arc<ReconcileError>> {
-        let told = result.clone();
-        let start = || span.start(|| finally(given(key), told, self.context.clone()));
+        let reconciled = result.clone();
+        let start = || span.start(|| finally(key_or_resume(key), reconciled, self.context.clone()));
         match attempt(&self.runtime, start, self.config.settings.reconcile_timeout).await {
             Ok(()) => result,
             Err(failure) => {
@@ -261,15 +261,15 @@ where
     fn failed(&self, lease: Lease<K, T>, failure: &ReconcileError, class: FailureClass) {
         match class {
             FailureClass::Transient => {
-                let least = self
-                    .call(|| self.config.failure_policy.least_wait(lease.key(), failure))
+                let minimum = self
+                    .call(|| self.config.failure_policy.minimum_wait_of(lease.key(), failure))
                     .unwrap_or_default();
                 let key = self.config.failure_policy.counts().then(|| lease.key().clone());
                 let retried = match self.config.settings.max_attempts {
                     // Uses the limiter's count, which does not include failures within an open backoff.
-                    Some(most) => lease.retry_up_to(most, least),
+                    Some(most) => lease.retry_up_to(most, minimum),
                     None => {
-                        lease.retry_after_at_least(least);
+                        lease.retry_after_at_least(minimum);
                         Ok(())
                     }
                 };

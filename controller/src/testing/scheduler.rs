@@ -47,7 +47,7 @@ struct Slot {
 
 /// While another task is ready, one step in this many polls a task that was not woken. Only for every other seed, because such polls hide lost
 /// wake-ups.
-const IDLE_TURNS: u64 = 16;
+const SPURIOUS_POLLS: u64 = 16;
 
 impl Scheduler {
     pub(super) fn new(seed: u64) -> Self {
@@ -107,9 +107,9 @@ impl Scheduler {
     }
 
     /// Runs one task; returns `false` if none is ready.
-    pub(super) fn step(&self, idle_turns: bool) -> bool {
+    pub(super) fn step(&self, spurious: bool) -> bool {
         let mut state = self.state.lock();
-        let Some(id) = state.pick(idle_turns) else { return false };
+        let Some(id) = state.pick(spurious) else { return false };
         state.steps += 1;
         state.ready.remove(&id);
         let task = state.tasks.get_mut(&id).expect("invariant 1");
@@ -158,11 +158,11 @@ impl Scheduler {
 }
 
 impl State {
-    fn pick(&mut self, idle_turns: bool) -> Option<u64> {
+    fn pick(&mut self, spurious: bool) -> Option<u64> {
         if self.ready.is_empty() {
             return None;
         }
-        if idle_turns && self.random.below(IDLE_TURNS) == 0 {
+        if spurious && self.random.below(SPURIOUS_POLLS) == 0 {
             let nth = self.random.below(self.tasks.len() as u64) as usize;
             return self.tasks.keys().nth(nth).copied();
         }

@@ -81,14 +81,14 @@ use crate::{Action, BatchConfig, Context, Controller, RunError, RunReport};
 pub struct Simulation {
     scheduler: Arc<Scheduler>,
     seed: u64,
-    loaded: bool,
+    busy_clock: bool,
 }
 
 impl Simulation {
     /// Creates the simulation of this seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        Self { scheduler: Arc::new(Scheduler::new(seed)), seed, loaded: false }
+        Self { scheduler: Arc::new(Scheduler::new(seed)), seed, busy_clock: false }
     }
 
     /// Runs the test under each of `seeds` seeds, and prints the seed at which it panics.
@@ -162,8 +162,8 @@ impl Simulation {
     ///     assert!(deadline.is_finished() && work.is_finished()); // in either order
     /// });
     /// ```
-    pub fn set_busy_clock(&mut self, loaded: bool) {
-        self.loaded = loaded;
+    pub fn set_busy_clock(&mut self, busy_clock: bool) {
+        self.busy_clock = busy_clock;
     }
 
     /// Returns the number of steps that tasks have made.
@@ -285,7 +285,7 @@ impl Simulation {
         let clock = self.scheduler.clock.clone();
         let end = clock.now() + time;
         loop {
-            match self.loaded {
+            match self.busy_clock {
                 false => self.run_until_stalled(),
                 // The number of steps is random: from no step to all tasks stalled.
                 true => while self.next_random() % 8 != 0 && self.step() {},

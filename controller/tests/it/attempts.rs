@@ -6,31 +6,31 @@ use flyball_sync::TokioTimer;
 use flyball_workqueue::Queue;
 use tokio::time::{Instant, sleep};
 
-use crate::support::{Log, SECOND, left, panic_quietly, queue, settle, sorted};
+use crate::support::{Log, SECOND, left, panic_quietly, queue, run_until_pending, sorted};
 
 #[tokio::test(start_paused = true)]
 async fn a_key_is_given_up_at_the_last_attempt_and_comes_back_with_the_next_add() {
     let queue = queue();
     queue.add(1).unwrap();
-    let (runs, letters, begin) = (Log::new(), Log::new(), Instant::now());
-    let (noted, told, held) = (runs.clone(), letters.clone(), queue.clone());
+    let (runs, given_up, begin) = (Log::new(), Log::new(), Instant::now());
+    let (own_log, own_given_up, own_queue) = (runs.clone(), given_up.clone(), queue.clone());
     let running = tokio::spawn(
         Controller::new(queue.clone())
             .max_attempts(3)
             .on_give_up(move |key, failure| {
-                assert_eq!(held.stats().leased, 1, "the key is still leased");
-                told.note((*key, failure.to_string()));
+                assert_eq!(own_queue.stats().leased, 1, "the key is still leased");
+                own_given_up.note((*key, failure.to_string()));
             })
             .graceful_shutdown_on(sleep(100 * SECOND))
             .run(move |_, _| {
-                noted.note(begin.elapsed().as_secs());
+                own_log.note(begin.elapsed().as_secs());
                 async { Err::<Action, _>("no luck") }
             }),
     );
     sleep(50 * SECOND).await;
-    settle().await;
+    run_until_pending().await;
     assert_eq!(runs.take().len(), 3);
-    assert_eq!(letters.take(), [(1, "no luck".to_owned())]);
+    assert_eq!(given_up.take(), [(1, "no luck".to_owned())]);
     assert_eq!(
         (queue.num_requeues(&1), queue.stats()),
         (0, Default::default()),
@@ -38,21 +38,21 @@ async fn a_key_is_given_up_at_the_last_attempt_and_comes_back_with_the_next_add(
     );
 
     queue.add(1).unwrap();
-    settle().await;
+    run_until_pending().await;
     assert_eq!(runs.take().len(), 1, "the count of failures starts at zero");
-    assert_eq!(letters.take(), []);
+    assert_eq!(given_up.take(), []);
     let report = running.await.unwrap().unwrap();
     assert_eq!((report.errors, report.given_up, report.retries()), (6, 2, 4));
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_kind_of_failure_is_told_and_a_hook_that_panics_hurts_nobody() {
+async fn on_give_up_receives_every_kind_and_may_panic() {
     let queue = queue();
     for key in 1..=4 {
         queue.add(key).unwrap();
     }
-    let letters = Log::new();
-    let told = letters.clone();
+    let given_up = Log::new();
+    let own_given_up = given_up.clone();
     let controller = Controller::new(queue)
         .reconcile_timeout(SECOND)
         .max_attempts(1)
@@ -66,7 +66,7 @@ async fn every_kind_of_failure_is_told_and_a_hook_that_panics_hurts_nobody() {
                 ReconcileError::Timeout(_) => "timeout",
                 _ => "unknown",
             };
-            told.note((*key, kind, failure.to_string()));
+            own_given_up.note((*key, kind, failure.to_string()));
         })
         .graceful_shutdown_on(sleep(10 * SECOND));
     let reconcile = |key, _| async move {
@@ -82,33 +82,33 @@ async fn every_kind_of_failure_is_told_and_a_hook_that_panics_hurts_nobody() {
         (2, "panic", "reconcile panicked: boom".to_owned()),
         (3, "timeout", "reconcile was not done after 1s".to_owned()),
     ];
-    assert_eq!(letters.take(), expected);
+    assert_eq!(given_up.take(), expected);
     assert_eq!((report.reconciles, report.given_up, report.callback_panics, report.retries()), (4, 4, 1, 0));
     assert_eq!(left(&report), 0);
 }
 
 /// kubernetes#136853: adds that end the backoff of a failing key must not use up its attempts.
 #[tokio::test(start_paused = true)]
-async fn a_storm_of_adds_gives_no_key_up() {
+async fn adds_during_a_backoff_use_up_no_attempts() {
     let queue = queue();
     queue.add(1).unwrap();
-    let (runs, letters) = (Log::new(), Log::new());
-    let (noted, told) = (runs.clone(), letters.clone());
+    let (runs, given_up) = (Log::new(), Log::new());
+    let (own_log, own_given_up) = (runs.clone(), given_up.clone());
     let running = tokio::spawn(
-        Controller::new(queue.clone()).max_attempts(3).on_give_up(move |_, _| told.note(())).run(
+        Controller::new(queue.clone()).max_attempts(3).on_give_up(move |_, _| own_given_up.note(())).run(
             move |_, _| {
-                noted.note(());
+                own_log.note(());
                 async { Err::<Action, _>("no luck") }
             },
         ),
     );
-    settle().await;
+    run_until_pending().await;
     for _ in 0..20 {
         queue.add(1).unwrap();
-        settle().await;
+        run_until_pending().await;
     }
     assert_eq!(runs.take().len(), 21, "each add must run the key at once");
-    assert_eq!(letters.take().len(), 0, "only one failure may count");
+    assert_eq!(given_up.take().len(), 0, "only one failure may count");
     assert_eq!(queue.num_requeues(&1), 1);
     running.abort();
 }
@@ -135,22 +135,22 @@ async fn gives_up_every_failing_key_under_a_backlog_of_a_thousand() {
 /// A failure within an open backoff is not counted, so it cannot be the last attempt either.
 #[tokio::test(start_paused = true)]
 async fn a_failure_that_does_not_count_gives_no_key_up() {
-    let (letters, begin) = (Log::new(), Instant::now());
+    let (given_up, begin) = (Log::new(), Instant::now());
     let backoff = || Exponential::new(SECOND..=60 * SECOND);
-    let told = letters.clone();
+    let own_given_up = given_up.clone();
     let dead = Queue::builder().limiter(backoff()).timer(TokioTimer::current()).give_up_after(
         std::num::NonZeroU32::new(4).unwrap(),
         move |key, _| {
-            told.note((*key, begin.elapsed().as_secs()));
+            own_given_up.note((*key, begin.elapsed().as_secs()));
         },
     );
-    let told = letters.clone();
+    let own_given_up = given_up.clone();
     let (own, others) = (queue(), dead.build());
     let reconcile = |_, _| async { Err::<Action, _>("no luck") };
     let minute = |_: &u32, _: &ReconcileError| Some(60 * SECOND);
     let attempts =
         Controller::new(own.clone()).retry_after_at_least(minute).max_attempts(4).on_give_up(move |_, _| {
-            told.note((2, begin.elapsed().as_secs()));
+            own_given_up.note((2, begin.elapsed().as_secs()));
         });
     let running = [
         tokio::spawn(attempts.run(reconcile)),
@@ -162,7 +162,7 @@ async fn a_failure_that_does_not_count_gives_no_key_up() {
         sleep(SECOND).await;
     }
     assert_eq!(
-        sorted(letters.take()),
+        sorted(given_up.take()),
         [(1, 7), (2, 7)],
         "given up at the fourth counted failure: at 0, 1, 3 and 7 s"
     );

@@ -15,7 +15,7 @@ use flyball_sync::{ManualTimer, TokioTimer};
 use flyball_workqueue::{Fifo, KeyState, Queue, WithTimer};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::{Log, SECOND, left, panic_quietly, queue, settle, sorted};
+use crate::support::{Log, SECOND, left, panic_quietly, queue, run_until_pending, sorted};
 
 type Keys = Queue<u32, Fifo, Exponential<u32>, WithTimer<ManualTimer>>;
 
@@ -33,10 +33,10 @@ fn well(keys: &[u32]) -> Results {
 /// Runs batches that succeed, and logs their keys.
 fn run(sim: &Simulation, queue: &Keys, workers: usize, batches: BatchConfig<u32, u32>) -> Log<Vec<u32>> {
     let log = Log::new();
-    let (noted, time) = (log.clone(), sim.time());
+    let (own_log, time) = (log.clone(), sim.time());
     sim.run_batches(Controller::new(queue.clone()).workers(workers), batches, move |keys, _| {
         let results = well(&keys);
-        noted.note(keys);
+        own_log.note(keys);
         let time = time.clone();
         async move {
             time.sleep(SECOND).await;
@@ -93,7 +93,7 @@ fn batches_are_as_full_as_they_can_be() {
 /// While all workers are busy, keys stay in the queue, which orders them. The number of keys in open batches is bounded, even if each key has its own
 /// group.
 #[test]
-fn no_more_is_held_than_is_worth_it() {
+fn bounds_the_keys_in_open_batches() {
     Simulation::explore(20, |sim| {
         let queue = simulated(sim);
         let log = run(sim, &queue, 1, BatchConfig::new(2).max_wait(60 * SECOND).group_by(|key| *key));
@@ -107,16 +107,16 @@ fn no_more_is_held_than_is_worth_it() {
 
 #[tokio::test(start_paused = true)]
 async fn each_key_keeps_its_outcome() {
-    let (queue, log, letters, begin) = (queue(), Log::new(), Log::new(), Instant::now());
+    let (queue, log, given_up, begin) = (queue(), Log::new(), Log::new(), Instant::now());
     (0..6).for_each(|key| _ = queue.add(key));
-    let (noted, told) = (log.clone(), letters.clone());
+    let (own_log, own_given_up) = (log.clone(), given_up.clone());
     let report = Controller::new(queue)
         .classify(|failure| match failure.to_string().as_str() {
             "conflict" => FailureClass::Conflict,
             "hopeless" => FailureClass::Permanent,
             _ => FailureClass::Transient,
         })
-        .on_give_up(move |key, _| told.note(*key))
+        .on_give_up(move |key, _| own_given_up.note(*key))
         .graceful_shutdown_on(sleep(20 * SECOND))
         .run_batches(BatchConfig::new(10), move |keys, _| {
             let at = begin.elapsed().as_millis();
@@ -129,14 +129,14 @@ async fn each_key_keeps_its_outcome() {
                 _ => Ok(Action::await_change()),
             };
             let results = keys.iter().copied().map(result).collect();
-            noted.note((at, keys));
+            own_log.note((at, keys));
             async move { Ok(results) }
         })
         .await
         .unwrap();
     let expected = [(0, (0..6).collect::<Vec<u32>>()), (10, vec![3]), (1_000, vec![2]), (5_000, vec![1])];
     assert_eq!(log.take(), expected);
-    assert_eq!(letters.take(), [4]);
+    assert_eq!(given_up.take(), [4]);
     assert_eq!((report.batches, report.reconciles, report.requeues), (4, 9, 1));
     assert_eq!((report.errors, report.conflicts, report.successful_retries), (3, 1, 2));
 }
@@ -145,13 +145,13 @@ async fn each_key_keeps_its_outcome() {
 #[tokio::test(start_paused = true)]
 async fn a_failure_of_the_batch_is_one_of_each_of_its_keys() {
     for how in ["error", "panic when called", "panic", "timeout", "too few", "too many", "none"] {
-        let (queue, letters, runs) = (queue(), Log::new(), AtomicUsize::new(0));
+        let (queue, given_up, runs) = (queue(), Log::new(), AtomicUsize::new(0));
         (0..3).for_each(|key| _ = queue.add(key));
-        let told = letters.clone();
+        let own_given_up = given_up.clone();
         let report = Controller::new(queue.clone())
             .reconcile_timeout(SECOND)
             .max_attempts(2)
-            .on_give_up(move |key, failure| told.note((*key, failure.to_string())))
+            .on_give_up(move |key, failure| own_given_up.note((*key, failure.to_string())))
             .graceful_shutdown_on(sleep(30 * SECOND))
             .run_batches(BatchConfig::new(3), move |keys, _| {
                 runs.fetch_add(1, Ordering::Relaxed);
@@ -185,14 +185,14 @@ async fn a_failure_of_the_batch_is_one_of_each_of_its_keys() {
             _ => "a batch of 3 keys came to 0 results",
         };
         let expected: Vec<_> = (0..3).map(|key| (key, message.to_owned())).collect();
-        assert_eq!(sorted(letters.take()), expected, "{how}");
+        assert_eq!(sorted(given_up.take()), expected, "{how}");
         assert_eq!((report.failures(), report.retries(), report.given_up), (6, 3, 3), "{how}");
         assert_eq!((report.batches, left(&report)), (2, 0), "{how}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_called_for_keys_is_called_for_each() {
+async fn reports_each_key_of_a_batch() {
     #[derive(Clone)]
     struct Sink(Log<&'static str>);
     impl ControllerMetrics for Sink {
@@ -213,14 +213,14 @@ async fn what_is_called_for_keys_is_called_for_each() {
             self.0.note("dropped");
         }
     }
-    let (queue, told, finals) = (queue(), Log::new(), Log::new());
+    let (queue, reports, finals) = (queue(), Log::new(), Log::new());
     (0..9).for_each(|key| _ = queue.add(key));
-    let noted = finals.clone();
+    let own_log = finals.clone();
     let report = Controller::new(queue.clone())
         .filter_keys(|key| key % 3 == 0)
-        .metrics(Sink(told.clone()))
+        .metrics(Sink(reports.clone()))
         .finally(move |key, ended, _| {
-            noted.note((key, ended.is_ok()));
+            own_log.note((key, ended.is_ok()));
             async move { if key == 6 { Err("no status") } else { Ok(()) } }
         })
         .graceful_shutdown_on(sleep(SECOND / 2))
@@ -231,15 +231,15 @@ async fn what_is_called_for_keys_is_called_for_each() {
         .await
         .unwrap();
     assert_eq!(finals.take(), [(0, true), (3, false), (6, true)]);
-    assert_eq!(told.take(), ["batch", "started", "started", "started", "success", "error", "error"]);
+    assert_eq!(reports.take(), ["batch", "started", "started", "started", "success", "error", "error"]);
     assert_eq!((report.filtered_keys, report.finally_failures, report.errors, left(&report)), (6, 1, 2, 2));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_group_that_nobody_knows_is_a_failure_of_its_key() {
+async fn a_panic_of_group_by_fails_its_key() {
     let (queue, log) = (queue(), Log::new());
     (0..4).for_each(|key| _ = queue.add(key));
-    let noted = log.clone();
+    let own_log = log.clone();
     let batches = BatchConfig::new(4).group_by(|key| match key {
         2 => panic_quietly("nobody knows"),
         _ => 0,
@@ -248,7 +248,7 @@ async fn a_group_that_nobody_knows_is_a_failure_of_its_key() {
         .graceful_shutdown_on(sleep(SECOND / 2))
         .run_batches(batches, move |keys, _| {
             let results = well(&keys);
-            noted.note(keys);
+            own_log.note(keys);
             async move { Ok::<_, String>(results) }
         })
         .await
@@ -259,17 +259,17 @@ async fn a_group_that_nobody_knows_is_a_failure_of_its_key() {
 
 /// At shutdown, open batches do not wait for more keys, because none can be added.
 #[tokio::test(start_paused = true)]
-async fn at_shutdown_what_is_in_the_making_is_done_at_once() {
+async fn a_drain_closes_open_batches() {
     let (queue, log, begin) = (queue(), Log::new(), Instant::now());
     (0..7).for_each(|key| _ = queue.add(key));
-    let noted = log.clone();
+    let own_log = log.clone();
     let report = Controller::new(queue)
         .workers(2)
         .graceful_shutdown_on(sleep(SECOND))
         .drain_on_shutdown()
         .run_batches(BatchConfig::new(5).max_wait(3600 * SECOND).group_by(|key| key % 2), move |keys, _| {
             let results = well(&keys);
-            noted.note(keys);
+            own_log.note(keys);
             async move { Ok::<_, String>(results) }
         })
         .await
@@ -281,7 +281,7 @@ async fn at_shutdown_what_is_in_the_making_is_done_at_once() {
 
 /// Keys in an open batch are requeued at shutdown, and that is not a failure. They are not leftovers in flight.
 #[tokio::test(start_paused = true)]
-async fn what_is_in_the_making_at_shutdown_is_left_queued() {
+async fn shutdown_requeues_keys_of_open_batches() {
     for busy in [false, true] {
         let queue = queue();
         (0..3).for_each(|key| _ = queue.add(key));
@@ -322,21 +322,21 @@ async fn after_the_grace_all_keys_of_a_batch_are_left_over() {
 
 /// The controller is dropped at a random time. Collected keys, keys of running batches and queued keys stay in the queue.
 #[test]
-fn who_drops_it_loses_no_key() {
+fn dropping_the_controller_loses_no_key() {
     let most = Arc::new(AtomicUsize::new(0));
     Simulation::explore(300, |sim| {
         let queue = simulated(sim);
         (0..12).for_each(|key| _ = queue.add(key));
         let (done, time) = (Log::new(), sim.time());
-        let noted = done.clone();
+        let own_log = done.clone();
         let controller = Controller::new(queue.clone()).workers_between(1..=3).worker_idle_timeout(SECOND);
         let batches = BatchConfig::new(3).max_wait(2 * SECOND).group_by(|key| key % 5);
         let running = sim.run_batches(controller, batches, move |keys, _| {
-            let (time, noted) = (time.clone(), noted.clone());
+            let (time, own_log) = (time.clone(), own_log.clone());
             async move {
                 time.sleep(SECOND).await;
                 let results = well(&keys);
-                keys.into_iter().for_each(|key| noted.note(key));
+                keys.into_iter().for_each(|key| own_log.note(key));
                 Ok::<_, String>(results)
             }
         });
@@ -356,8 +356,8 @@ fn who_drops_it_loses_no_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_in_batches_settles() {
-    let world = crate::support::World::new();
+async fn stop_when_idle_ends_with_batches() {
+    let world = crate::support::HistorySource::new();
     (0..10).for_each(|key| _ = world.put(key, 0));
     let things = world.informer();
     let controller = Controller::new(queue()).watches(&things, |change| *change.key()).stop_when_idle();
@@ -366,7 +366,7 @@ async fn a_job_in_batches_settles() {
             Ok::<_, String>(well(&keys))
         }));
     things.synced().await.unwrap();
-    settle().await;
+    run_until_pending().await;
     things.shut_down();
     let report = running.await.unwrap().unwrap();
     assert_eq!((report.reconciles, report.batches), (10, 3));
@@ -374,9 +374,9 @@ async fn a_job_in_batches_settles() {
 
 /// The last key joins no batch: either it belongs to another replica, or `group_by` panics and the queue gives the key up.
 #[tokio::test(start_paused = true)]
-async fn a_job_in_batches_settles_also_after_a_key_that_is_in_none() {
+async fn stop_when_idle_ends_after_a_key_without_a_batch() {
     for mine in [false, true] {
-        let things = crate::support::World::new().informer();
+        let things = crate::support::HistorySource::new().informer();
         let backoff = Exponential::new(SECOND..=60 * SECOND);
         let queue = Queue::builder().limiter(backoff).timer(TokioTimer::current());
         let queue: crate::support::Keys =
@@ -403,17 +403,17 @@ async fn a_key_without_a_group_holds_up_no_batch() {
         Queue::builder().timer(TokioTimer::current()).build();
     for window in [Duration::ZERO, SECOND] {
         let log = Log::new();
-        let noted = log.clone();
+        let own_log = log.clone();
         let batches = BatchConfig::new(usize::MAX).max_wait(window);
         let batches = batches.group_by(|key| if *key == 0 { panic_quietly("no group") } else { *key });
         let running = tokio::spawn(Controller::new(queue.clone()).run_batches(batches, move |keys, _| {
             let results = well(&keys);
-            noted.note(keys);
+            own_log.note(keys);
             async move { Ok::<_, String>(results) }
         }));
         (0..3).for_each(|key| _ = queue.add(key));
         for _ in 0..30 {
-            settle().await;
+            run_until_pending().await;
             tokio::time::advance(SECOND / 10).await;
         }
         running.abort();
@@ -431,18 +431,18 @@ async fn a_batch_of_nothing_is_refused() {
 
 /// One group always has enough keys for a full batch; the other group has a single key. Returns when the single key ran, in milliseconds, and the
 /// number of batches.
-fn busy_beside_lonely(window: Duration) -> (u64, u64) {
+fn full_group_and_single_key(window: Duration) -> (u64, u64) {
     let mut sim = Simulation::new(1);
     let queue = simulated(&sim);
     queue.add(0).unwrap();
     (1..65).for_each(|key| _ = queue.add(key));
     let (log, time) = (Log::new(), sim.time());
-    let noted = log.clone();
+    let own_log = log.clone();
     let batches = BatchConfig::new(4).max_wait(window).group_by(|key| u32::from(*key > 0));
     sim.run_batches(Controller::new(queue), batches, move |keys, _| {
-        let (time, noted) = (time.clone(), noted.clone());
+        let (time, own_log) = (time.clone(), own_log.clone());
         async move {
-            noted.note((time.now().get() / 1_000_000, keys[0]));
+            own_log.note((time.now().get() / 1_000_000, keys[0]));
             time.sleep(Duration::from_millis(10)).await;
             // The keys of the large group are requeued at once.
             let again = |key: &u32| {
@@ -459,36 +459,36 @@ fn busy_beside_lonely(window: Duration) -> (u64, u64) {
 
 #[test]
 fn a_group_is_closed_in_time_beside_one_that_is_always_full() {
-    let (at, batches) = busy_beside_lonely(Duration::from_millis(50));
+    let (at, batches) = full_group_and_single_key(Duration::from_millis(50));
     assert!((50..=60).contains(&at), "{at}");
     assert!(batches > 900, "{batches}");
 }
 
 #[test]
 fn a_group_without_a_window_is_closed_beside_one_that_is_always_full() {
-    let (at, _) = busy_beside_lonely(Duration::ZERO);
+    let (at, _) = full_group_and_single_key(Duration::ZERO);
     assert!(at <= 80, "{at}");
 }
 
 /// A key in an open batch is dirty. It runs twice, and neither batch waits for more keys.
 #[tokio::test(start_paused = true)]
-async fn a_dirty_key_in_the_making_is_done_at_once_when_no_key_can_come() {
-    for how in ["drain", "settle", "shut down from elsewhere"] {
-        let world = crate::support::World::new();
+async fn a_dirty_key_of_an_open_batch_runs_twice_without_waiting() {
+    for how in ["drain", "run_until_pending", "shut down from elsewhere"] {
+        let world = crate::support::HistorySource::new();
         world.put(1, 0);
         let things = world.informer();
         let (queue, log, begin) = (queue(), Log::new(), Instant::now());
         let controller = Controller::new(queue.clone()).watches(&things, |change| *change.key());
         let controller = match how {
             "drain" => controller.graceful_shutdown_on(sleep(2 * SECOND)).drain_on_shutdown(),
-            "settle" => controller.stop_when_idle(),
+            "run_until_pending" => controller.stop_when_idle(),
             _ => controller,
         };
-        let noted = log.clone();
+        let own_log = log.clone();
         let batches = BatchConfig::new(5).max_wait(3600 * SECOND);
         let running = tokio::spawn(controller.run_batches(batches, move |keys, _| {
             let results = well(&keys);
-            noted.note(keys);
+            own_log.note(keys);
             async move { Ok::<_, String>(results) }
         }));
         sleep(SECOND).await;
@@ -496,7 +496,7 @@ async fn a_dirty_key_in_the_making_is_done_at_once_when_no_key_can_come() {
         queue.add(1).unwrap();
         sleep(SECOND).await;
         match how {
-            "settle" => things.shut_down(),
+            "run_until_pending" => things.shut_down(),
             "shut down from elsewhere" => queue.shut_down(),
             _ => {}
         }
@@ -527,7 +527,7 @@ async fn a_failure_of_one_key_keeps_its_kind() {
 
 /// `finally` runs for all keys of a batch concurrently. If one call is cut off at shutdown, the successes of the other keys are still counted.
 #[tokio::test(start_paused = true)]
-async fn a_cut_in_what_comes_finally_leaves_the_other_keys_of_the_batch() {
+async fn an_aborted_finally_affects_its_key_alone() {
     let queue = queue();
     (0..4).for_each(|key| _ = queue.add(key));
     let report = Controller::new(queue)
@@ -546,19 +546,19 @@ async fn a_cut_in_what_comes_finally_leaves_the_other_keys_of_the_batch() {
 
 /// Keys in an open batch count toward the cap of their group. The batch does not wait for keys that the cap holds back.
 #[test]
-fn a_cap_on_leases_holds_no_batch_up() {
+fn closes_batches_that_a_cap_blocks() {
     let mut sim = Simulation::new(1);
     let order = flyball_workqueue::Fair::by_group(|_: &u32| ()).max_leased(2);
     let queue = Queue::builder().order(order).timer(sim.timer()).build();
     (0..10).for_each(|key| _ = queue.add(key));
     let log = Log::new();
-    let noted = log.clone();
+    let own_log = log.clone();
     sim.run_batches(
         Controller::new(queue.clone()),
         BatchConfig::new(10).max_wait(60 * SECOND),
         move |keys, _| {
             let results = well(&keys);
-            noted.note(keys);
+            own_log.note(keys);
             async move { Ok::<_, String>(results) }
         },
     );
@@ -570,20 +570,20 @@ fn a_cap_on_leases_holds_no_batch_up() {
 
 /// Keys of a suspended group are not handed out, and do not close open batches early.
 #[test]
-fn a_suspended_group_hurries_no_batch() {
+fn a_suspended_group_closes_no_batch() {
     let mut sim = Simulation::new(1);
     let order = flyball_workqueue::Fair::by_group(|key: &u32| *key == 0)
         .max_leased_by(|zero| if *zero { 0 } else { u32::MAX });
     let queue = Queue::builder().order(order).timer(sim.timer()).build();
     queue.add_many([0, 1, 2]);
     let log = Log::new();
-    let noted = log.clone();
+    let own_log = log.clone();
     sim.run_batches(
         Controller::new(queue.clone()),
         BatchConfig::new(10).max_wait(60 * SECOND),
         move |keys, _| {
             let results = well(&keys);
-            noted.note(keys);
+            own_log.note(keys);
             async move { Ok::<_, String>(results) }
         },
     );

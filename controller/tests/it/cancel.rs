@@ -9,11 +9,11 @@ use std::task::{Context, Waker};
 use flyball_controller::{Action, Controller};
 use tokio::time::advance;
 
-use crate::support::{Log, SECOND, World, queue, settle, sorted};
+use crate::support::{HistorySource, Log, SECOND, queue, run_until_pending, sorted};
 
 /// Polls a controller `polls` times, drops it, and runs a second one over the same queue. Returns whether the first one had reconciled all keys.
 async fn dropped_after(polls: u32) -> bool {
-    let world = World::new();
+    let world = HistorySource::new();
     let things = world.informer();
     let queue = queue();
     for key in 0..4 {
@@ -56,7 +56,7 @@ async fn dropped_after(polls: u32) -> bool {
         }
         log.take()
     };
-    settle().await;
+    run_until_pending().await;
     assert_eq!(running.load(Ordering::SeqCst), 0, "poll {polls}: no reconcile outlives the controller");
     assert!(!queue.is_shutting_down(), "poll {polls}");
     assert_eq!(queue.stats().leased, 0, "poll {polls}: no key may stay leased");
@@ -69,9 +69,9 @@ async fn dropped_after(polls: u32) -> bool {
             .workers(2)
             .run(reconcile(log.clone(), running.clone())),
     );
-    settle().await;
+    run_until_pending().await;
     advance(2 * SECOND).await;
-    settle().await;
+    run_until_pending().await;
     assert!(
         crate::support::holds_nothing(&queue.stats()),
         "poll {polls}: the second controller must empty the queue"

@@ -18,26 +18,26 @@ const MILLI: Duration = Duration::from_millis(1);
 
 /// An error that carries its class.
 #[derive(Debug)]
-struct Told(FailureClass);
+struct ClassifiedError(FailureClass);
 
-impl fmt::Display for Told {
+impl fmt::Display for ClassifiedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.0)
     }
 }
 
-impl std::error::Error for Told {}
+impl std::error::Error for ClassifiedError {}
 
-fn told(failure: &ReconcileError) -> FailureClass {
-    failure.downcast_ref::<Told>().map_or(FailureClass::Transient, |told| told.0)
+fn class_of(failure: &ReconcileError) -> FailureClass {
+    failure.downcast_ref::<ClassifiedError>().map_or(FailureClass::Transient, |error| error.0)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_that_is_handed_on_is_that_failure() {
+async fn keeps_a_returned_reconcile_error() {
     let handed: [fn() -> ReconcileError; 3] = [
         || ReconcileError::Timeout(SECOND),
         || ReconcileError::Panic("boom".to_owned()),
-        || ReconcileError::Error(Box::new(Told(FailureClass::Permanent))),
+        || ReconcileError::Error(Box::new(ClassifiedError(FailureClass::Permanent))),
     ];
     let runs = Log::new();
     for failure in handed {
@@ -51,24 +51,25 @@ async fn a_failure_that_is_handed_on_is_that_failure() {
             .await
             .unwrap();
     }
-    assert_eq!(runs.take(), ["Timeout(1s)", "Panic(\"boom\")", "Error(Told(Permanent))"]);
+    assert_eq!(runs.take(), ["Timeout(1s)", "Panic(\"boom\")", "Error(ClassifiedError(Permanent))"]);
 }
 
-/// Runs key 1. Its runs fail with the classes in `life`, in this order, and later runs succeed. Returns the start times in milliseconds.
+/// Runs key 1. Its runs fail with the classes in `failures`, in this order, and later runs succeed. Returns the start times in milliseconds.
 async fn run(
     queue: &Keys,
-    life: &'static [FailureClass],
+    failures: &'static [FailureClass],
     with: impl FnOnce(Plain) -> Plain,
 ) -> (Vec<u128>, RunReport<u32>) {
     let (log, begin) = (Log::new(), Instant::now());
-    let (noted, runs) = (log.clone(), AtomicUsize::new(0));
+    let (own_log, runs) = (log.clone(), AtomicUsize::new(0));
     queue.add(1).unwrap();
-    let controller = Controller::new(queue.clone()).classify(told).graceful_shutdown_on(sleep(100 * SECOND));
+    let controller =
+        Controller::new(queue.clone()).classify(class_of).graceful_shutdown_on(sleep(100 * SECOND));
     let report = with(controller)
         .run(move |_, _| {
-            noted.note(begin.elapsed().as_millis());
-            let class = life.get(runs.fetch_add(1, Ordering::Relaxed)).copied();
-            async move { class.map_or(Ok(Action::await_change()), |class| Err(Told(class))) }
+            own_log.note(begin.elapsed().as_millis());
+            let class = failures.get(runs.fetch_add(1, Ordering::Relaxed)).copied();
+            async move { class.map_or(Ok(Action::await_change()), |class| Err(ClassifiedError(class))) }
         })
         .await
         .unwrap();
@@ -79,7 +80,7 @@ async fn run(
 #[tokio::test(start_paused = true)]
 async fn each_class_has_its_schedule() {
     use FailureClass::{Conflict, Permanent, Transient};
-    let lives: [(&[FailureClass], &[u128]); 5] = [
+    let sequences: [(&[FailureClass], &[u128]); 5] = [
         (&[Transient, Transient], &[0, 1_000, 3_000]),
         (&[Conflict, Conflict, Conflict], &[0, 10, 30, 70]),
         (&[Permanent, Permanent], &[0]),
@@ -87,14 +88,14 @@ async fn each_class_has_its_schedule() {
         (&[Transient, Conflict, Transient], &[0, 1_000, 1_010, 3_010]),
         (&[Conflict, Transient, Conflict], &[0, 10, 1_010, 1_030]),
     ];
-    for (life, expected) in lives {
+    for (failures, expected) in sequences {
         let queue = queue();
-        let (runs, report) = run(&queue, life, |controller| controller).await;
-        assert_eq!(runs, expected, "{life:?}");
-        let of = |class| life.iter().take(runs.len()).filter(|of| **of == class).count() as u64;
-        assert_eq!(report.errors, of(Conflict) + of(Transient) + of(Permanent), "{life:?}");
-        assert_eq!((report.conflicts, report.given_up), (of(Conflict), of(Permanent)), "{life:?}");
-        assert_eq!((queue.num_requeues(&1), left(&report)), (0, 0), "{life:?}");
+        let (runs, report) = run(&queue, failures, |controller| controller).await;
+        assert_eq!(runs, expected, "{failures:?}");
+        let of = |class| failures.iter().take(runs.len()).filter(|of| **of == class).count() as u64;
+        assert_eq!(report.errors, of(Conflict) + of(Transient) + of(Permanent), "{failures:?}");
+        assert_eq!((report.conflicts, report.given_up), (of(Conflict), of(Permanent)), "{failures:?}");
+        assert_eq!((queue.num_requeues(&1), left(&report)), (0, 0), "{failures:?}");
     }
 }
 
@@ -103,19 +104,19 @@ async fn a_success_or_a_last_failure_forgets_the_conflicts() {
     for last in [None, Some(FailureClass::Permanent)] {
         let queue = queue();
         let (log, begin) = (Log::new(), Instant::now());
-        let (noted, adding) = (log.clone(), queue.clone());
+        let (own_log, adding) = (log.clone(), queue.clone());
         queue.add(1).unwrap();
         tokio::spawn(async move {
             sleep(SECOND).await;
             adding.add(1).unwrap();
         });
         let runs = AtomicUsize::new(0);
-        let controller = Controller::new(queue).classify(told).graceful_shutdown_on(sleep(10 * SECOND));
+        let controller = Controller::new(queue).classify(class_of).graceful_shutdown_on(sleep(10 * SECOND));
         let reconcile = move |_, _| {
-            noted.note(begin.elapsed().as_millis());
+            own_log.note(begin.elapsed().as_millis());
             let run = runs.fetch_add(1, Ordering::Relaxed);
             let class = if run == 2 { last } else { Some(FailureClass::Conflict).filter(|_| run < 5) };
-            async move { class.map_or(Ok(Action::await_change()), |class| Err(Told(class))) }
+            async move { class.map_or(Ok(Action::await_change()), |class| Err(ClassifiedError(class))) }
         };
         controller.run(reconcile).await.unwrap();
         assert_eq!(
@@ -129,55 +130,58 @@ async fn a_success_or_a_last_failure_forgets_the_conflicts() {
 #[tokio::test(start_paused = true)]
 async fn the_schedule_of_conflicts_may_be_chosen() {
     let schedule = || Exponential::new(100 * MILLI..=200 * MILLI);
-    let life = &[FailureClass::Conflict; 4];
-    let (runs, _) = run(&queue(), life, |controller| controller.conflict_backoff(schedule())).await;
+    let failures = &[FailureClass::Conflict; 4];
+    let (runs, _) = run(&queue(), failures, |controller| controller.conflict_backoff(schedule())).await;
     assert_eq!(runs, [0, 100, 300, 500, 700]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn attempts_are_used_up_by_transient_failures_alone() {
     use FailureClass::{Conflict, Transient};
-    let letters = Log::new();
-    let given_up = letters.clone();
-    let life = &[Transient, Conflict, Conflict, Conflict, Transient];
-    let (runs, report) = run(&queue(), life, |controller| {
-        controller.max_attempts(2).on_give_up(move |key, failure| given_up.note((*key, failure.to_string())))
+    let given_up = Log::new();
+    let own_given_up = given_up.clone();
+    let failures = &[Transient, Conflict, Conflict, Conflict, Transient];
+    let (runs, report) = run(&queue(), failures, |controller| {
+        controller
+            .max_attempts(2)
+            .on_give_up(move |key, failure| own_given_up.note((*key, failure.to_string())))
     })
     .await;
     assert_eq!(runs, [0, 1_000, 1_010, 1_030, 1_070]);
-    assert_eq!(letters.take(), [(1, "Transient".to_owned())]);
+    assert_eq!(given_up.take(), [(1, "Transient".to_owned())]);
     assert_eq!((report.given_up, report.retries()), (1, 4));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_given_up_at_once_is_told_and_comes_back_with_an_add() {
-    let (queue, letters) = (queue(), Log::new());
-    let given_up = letters.clone();
-    let life = &[FailureClass::Permanent];
+async fn reports_permanent_failures_and_accepts_the_key_again() {
+    let (queue, given_up) = (queue(), Log::new());
+    let own_given_up = given_up.clone();
+    let failures = &[FailureClass::Permanent];
     let adding = queue.clone();
     tokio::spawn(async move {
         sleep(SECOND).await;
         adding.add(1).unwrap();
     });
     let (runs, _) =
-        run(&queue, life, |controller| controller.on_give_up(move |key, _| given_up.note(*key))).await;
-    assert_eq!((runs, letters.take()), (vec![0, 1_000], vec![1]));
+        run(&queue, failures, |controller| controller.on_give_up(move |key, _| own_given_up.note(*key)))
+            .await;
+    assert_eq!((runs, given_up.take()), (vec![0, 1_000], vec![1]));
 }
 
 /// A conflict after the shutdown is a leftover: the queue would refuse to add the key with a delay.
 #[tokio::test(start_paused = true)]
-async fn after_shutdown_what_would_come_back_is_left_over() {
+async fn leaves_retries_over_after_shutdown() {
     for (class, left_over) in
         [(FailureClass::Transient, 1), (FailureClass::Conflict, 1), (FailureClass::Permanent, 0)]
     {
         let queue = queue();
         queue.add(1).unwrap();
         let report = Controller::new(queue)
-            .classify(told)
+            .classify(class_of)
             .graceful_shutdown_on(sleep(SECOND))
             .run(move |_, _| async move {
                 sleep(2 * SECOND).await;
-                Err::<Action, _>(Told(class))
+                Err::<Action, _>(ClassifiedError(class))
             })
             .await
             .unwrap();
@@ -187,15 +191,15 @@ async fn after_shutdown_what_would_come_back_is_left_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_classifies_sees_every_kind_and_may_panic() {
+async fn classify_receives_every_kind_and_may_panic() {
     let queue = queue();
     (1..=4).for_each(|key| drop(queue.add(key)));
     let seen = Log::new();
-    let noted = seen.clone();
+    let own_log = seen.clone();
     let report = Controller::new(queue)
         .reconcile_timeout(SECOND)
         .classify(move |failure| {
-            noted.note(failure.to_string());
+            own_log.note(failure.to_string());
             match failure {
                 ReconcileError::Error(_) => panic_quietly("nobody knows"),
                 _ => FailureClass::Permanent,
@@ -224,7 +228,7 @@ async fn who_classifies_sees_every_kind_and_may_panic() {
 #[test]
 fn an_error_is_found_among_the_causes() {
     #[derive(Debug)]
-    struct Outer(Told);
+    struct Outer(ClassifiedError);
     impl fmt::Display for Outer {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("outer")
@@ -235,16 +239,16 @@ fn an_error_is_found_among_the_causes() {
             Some(&self.0)
         }
     }
-    let failure = ReconcileError::Error(Box::new(Outer(Told(FailureClass::Conflict))));
-    assert_eq!(failure.downcast_ref::<Told>().map(|told| told.0), Some(FailureClass::Conflict));
+    let failure = ReconcileError::Error(Box::new(Outer(ClassifiedError(FailureClass::Conflict))));
+    assert_eq!(failure.downcast_ref::<ClassifiedError>().map(|error| error.0), Some(FailureClass::Conflict));
     assert!(failure.downcast_ref::<Outer>().is_some());
     assert!(failure.downcast_ref::<fmt::Error>().is_none());
-    assert!(ReconcileError::Timeout(SECOND).downcast_ref::<Told>().is_none());
+    assert!(ReconcileError::Timeout(SECOND).downcast_ref::<ClassifiedError>().is_none());
 }
 
 /// The queue can give up keys itself: then the conflicts of the key are forgotten, too.
 #[tokio::test(start_paused = true)]
-async fn what_the_queue_gives_up_has_no_conflicts_left() {
+async fn forgets_conflicts_of_keys_the_queue_gives_up() {
     use FailureClass::{Conflict, Transient};
     let queue: Keys = Queue::builder()
         .limiter(Exponential::new(SECOND..=60 * SECOND))
@@ -256,8 +260,8 @@ async fn what_the_queue_gives_up_has_no_conflicts_left() {
         sleep(10 * SECOND).await;
         adding.add(1).unwrap();
     });
-    let life = &[Conflict, Transient, Conflict, Transient, Conflict];
-    let (runs, _) = run(&queue, life, |controller| controller).await;
+    let failures = &[Conflict, Transient, Conflict, Transient, Conflict];
+    let (runs, _) = run(&queue, failures, |controller| controller).await;
     // A retry keeps the count of conflicts; giving up resets it.
     assert_eq!(runs, [0, 10, 1_010, 1_030, 10_000, 10_010]);
 }
@@ -265,14 +269,14 @@ async fn what_the_queue_gives_up_has_no_conflicts_left() {
 /// The key waits for the longer of the limiter's wait and the minimum wait. The minimum wait changes neither the count of failures nor the waits that
 /// follow.
 #[tokio::test(start_paused = true)]
-async fn a_transient_failure_may_ask_for_a_least_wait() {
+async fn waits_at_least_the_minimum_after_a_transient_failure() {
     use FailureClass::{Conflict, Permanent, Transient};
     let (queue, asked) = (queue(), Log::new());
-    let (noted, waits) = (asked.clone(), AtomicUsize::new(0));
-    let life = &[Transient, Transient, Conflict, Transient, Transient, Transient, Permanent];
-    let (runs, report) = run(&queue, life, |controller| {
+    let (own_log, waits) = (asked.clone(), AtomicUsize::new(0));
+    let failures = &[Transient, Transient, Conflict, Transient, Transient, Transient, Permanent];
+    let (runs, report) = run(&queue, failures, |controller| {
         controller.max_attempts(9).on_give_up(|_, _| {}).retry_after_at_least(move |_, failure| {
-            noted.note(failure.to_string());
+            own_log.note(failure.to_string());
             match waits.fetch_add(1, Ordering::Relaxed) {
                 0 => Some(1_500 * MILLI),
                 1 => Some(1_500 * MILLI),
@@ -302,15 +306,15 @@ async fn a_burst_of_adds_does_not_drive_up_the_wait_after_conflicts() {
     });
     let waits = Exponential::new(10 * MILLI..=300 * SECOND);
     let (log, begin) = (Log::new(), Instant::now());
-    let noted = log.clone();
+    let own_log = log.clone();
     queue.add(1).unwrap();
     Controller::new(queue)
-        .classify(told)
+        .classify(class_of)
         .conflict_backoff(waits)
         .graceful_shutdown_on(sleep(SECOND))
         .run(move |_, _| {
-            noted.note(begin.elapsed().as_millis());
-            async { Err::<Action, _>(Told(FailureClass::Conflict)) }
+            own_log.note(begin.elapsed().as_millis());
+            async { Err::<Action, _>(ClassifiedError(FailureClass::Conflict)) }
         })
         .await
         .unwrap();

@@ -9,7 +9,7 @@ use flyball_ratelimit::{Quota, TokenBucket};
 use flyball_sync::TokioTimer;
 use flyball_workqueue::{Fifo, NoLimiter, Queue, SupportsAsync, SupportsDelays};
 
-use crate::support::{Keys, SECOND, Thing, World, queue};
+use crate::support::{HistorySource, Keys, SECOND, Thing, queue};
 
 async fn refused<L, T>(controller: Controller<u32, Fifo, L, T>) -> InvalidControllerConfig
 where
@@ -23,7 +23,7 @@ where
 }
 
 #[tokio::test(start_paused = true)]
-async fn senseless_configurations_are_refused_and_start_nothing() {
+async fn invalid_configurations_are_refused_and_start_nothing() {
     let waiting: Keys = queue();
     waiting.add(1).unwrap();
     let controller = || Controller::new(waiting.clone());
@@ -61,7 +61,7 @@ async fn senseless_configurations_are_refused_and_start_nothing() {
     assert_eq!(waiting.ready_len(), 1, "the key stays in the queue");
     assert!(!waiting.is_shutting_down());
 
-    let things = World::new().informer();
+    let things = HistorySource::new().informer();
     things.shut_down();
     let right = controller().watches(&things, |change| *change.key()).workers(1).reconcile_timeout(SECOND);
     let run = right

@@ -77,14 +77,14 @@ type Seen = (u32, Nanos, Vec<u64>);
 /// Runs a controller that maps each object to a key by `key_of`: its own key, or that of its owner. Its reconciles log the state that they read.
 fn run(sim: &Simulation, children: &Children, key_of: fn(&Child) -> u32) -> Log<Seen> {
     let log = Log::new();
-    let (noted, cache, time) = (log.clone(), children.clone(), sim.time());
+    let (own_log, cache, time) = (log.clone(), children.clone(), sim.time());
     let controller = Controller::new(queue(sim))
         .watches(children, move |change: &Change<u32, Child>| key_of(change.object()))
         .workers(2);
     sim.run(controller, move |key, _| {
         let all = cache.snapshot();
         let own = all.iter().map(|(_, child)| child).filter(|child| key_of(child) == key);
-        noted.note((key, time.now(), sorted(own.map(|child| child.version.get()).collect())));
+        own_log.note((key, time.now(), sorted(own.map(|child| child.version.get()).collect())));
         async { Ok::<_, String>(Action::await_change()) }
     });
     log
@@ -140,7 +140,7 @@ fn d2_a_relist_of_pages_or_a_stream_loses_no_update() {
 /// D3: with kube-runtime, no event reports an object that was deleted while the watch was broken, so an owner is not reconciled after the loss of its
 /// only child.
 #[test]
-fn d3_what_vanished_in_a_gap_is_a_change_of_its_owner() {
+fn d3_a_missed_deletion_adds_the_owner() {
     for streaming in [false, true] {
         Simulation::explore(SEEDS, |sim| {
             let server = cluster();
@@ -163,7 +163,7 @@ fn d3_what_vanished_in_a_gap_is_a_change_of_its_owner() {
 
 /// D4: with kube-runtime, a subscriber hangs when it receives an object that was deleted in the meantime, even if more events follow.
 #[test]
-fn d4_a_delete_before_anybody_ran_stops_nobody() {
+fn d4_a_quick_deletion_blocks_no_subscriber() {
     Simulation::explore(SEEDS, |sim| {
         let server = cluster();
         server.put(child(1));
@@ -181,11 +181,11 @@ fn d4_a_delete_before_anybody_ran_stops_nobody() {
         server.put(child(8));
         sim.advance(SECOND);
         server.delete(&8);
-        let heard = Log::new();
-        let noted = heard.clone();
+        let received = Log::new();
+        let own_log = received.clone();
         sim.spawn(async move {
             while let Some(change) = subscription.next().await {
-                noted.note(*change.key());
+                own_log.note(*change.key());
             }
         });
         sim.advance(SECOND);
@@ -193,18 +193,18 @@ fn d4_a_delete_before_anybody_ran_stops_nobody() {
             seen.iter().rev().find(|(of, ..)| *of == key).map(|(.., seen)| seen.clone())
         });
         assert_eq!((last(&seen, 8), last(&seen, 9)), (Some(vec![]), Some(vec![])), "both are gone");
-        heard.take();
+        received.take();
 
         let version = server.put(child(9)).get();
         sim.advance(SECOND);
         assert_eq!(last(&log.take(), 9), Some(vec![version]));
-        assert_eq!(heard.take(), [9]);
+        assert_eq!(received.take(), [9]);
     });
 }
 
 /// D5: with kube-runtime, a subscriber that does not poll stops the cache and all other subscribers, once its buffer is full.
 #[test]
-fn d5_a_subscriber_that_is_idle_stops_nobody() {
+fn d5_an_idle_subscriber_blocks_no_other() {
     const OBJECTS: u32 = 1_000;
     Simulation::explore(5, |sim| {
         let server = cluster();
@@ -225,17 +225,17 @@ fn d5_a_subscriber_that_is_idle_stops_nobody() {
         assert_eq!(seen, newest, "the last reconcile of each object must read its newest version");
         for idle in &mut idle {
             assert_eq!(idle.pending(), OBJECTS as usize, "bounded by objects, not by events");
-            let told: BTreeMap<u32, u64> = std::iter::from_fn(|| idle.try_next())
+            let delivered: BTreeMap<u32, u64> = std::iter::from_fn(|| idle.try_next())
                 .map(|change| (*change.key(), change.object().version.get()))
                 .collect();
-            assert_eq!(told, newest);
+            assert_eq!(delivered, newest);
         }
     });
 }
 
 /// D6: with kube-runtime, only one of the tasks that wait for the first list is woken.
 #[test]
-fn d6_everybody_who_waits_for_the_first_list_is_woken() {
+fn d6_wakes_all_waiters_of_the_first_list() {
     Simulation::explore(SEEDS, |sim| {
         let server = cluster();
         server.set_faults(|faults| faults.unresponsive = true);
@@ -250,11 +250,11 @@ fn d6_everybody_who_waits_for_the_first_list_is_woken() {
         // Controllers wait for the first list, too: of the cache that they watch, or of a cache that another controller watches.
         let logs: Vec<_> = (0..4).map(|_| run(sim, &children, |child| child.key)).collect();
         for _ in 0..4 {
-            let (queue, children, noted) = (queue(sim), children.clone(), woken.clone());
+            let (queue, children, own_log) = (queue(sim), children.clone(), woken.clone());
             queue.add(7).expect("the queue is open");
             let controller = Controller::new(queue).wait_for_cache(async move { children.synced().await });
             sim.run(controller, move |_, _| {
-                noted.note(Ok(()));
+                own_log.note(Ok(()));
                 async { Ok::<_, String>(Action::await_change()) }
             });
         }
@@ -278,13 +278,13 @@ fn d7_a_watch_that_fails_delays_no_other_one() {
             informer(&bad).expect("the configuration is valid"),
         );
         let log = Log::new();
-        let (noted, cache, time) = (log.clone(), main.clone(), sim.time());
+        let (own_log, cache, time) = (log.clone(), main.clone(), sim.time());
         let controller = Controller::new(queue(sim))
             .watches(&main, |change| *change.key())
             .watches(&owned, |change| *change.key());
         sim.run(controller, move |key, _| {
             let seen = cache.store().get(&key).map(|child| child.version);
-            noted.note((key, time.now(), seen));
+            own_log.note((key, time.now(), seen));
             async { Ok::<_, String>(Action::await_change()) }
         });
         sim.advance(SECOND);
@@ -313,14 +313,14 @@ fn d7_a_watch_that_fails_delays_no_other_one() {
 
 /// D1: kube-runtime takes keys that wait for a slot from a hash table in arbitrary order, so some keys never run under overload.
 #[test]
-fn d1_under_overload_every_key_has_its_turn() {
+fn d1_serves_all_keys_under_overload() {
     const KEYS: u32 = 2_000;
     let mut sim = Simulation::new(1);
     let (queue, log) = (queue(&sim), Log::new());
     (0..KEYS).for_each(|key| _ = queue.add(key));
-    let (noted, time) = (log.clone(), sim.time());
+    let (own_log, time) = (log.clone(), sim.time());
     sim.run(Controller::new(queue).workers(10), move |key, _| {
-        noted.note(key);
+        own_log.note(key);
         let time = time.clone();
         async move {
             time.sleep(Duration::from_millis(49)).await;
@@ -338,12 +338,12 @@ fn d1_under_overload_every_key_has_its_turn() {
 /// With kube-runtime, a key that may run immediately waits for a timer (D9), and keys that are added within one millisecond run in reverse order
 /// (D10).
 #[test]
-fn d9_d10_what_may_run_runs_at_once_and_in_order() {
+fn d9_d10_ready_keys_run_immediately_and_in_order() {
     Simulation::explore(SEEDS, |sim| {
         let (queue, log) = (queue(sim), Log::new());
-        let (noted, time) = (log.clone(), sim.time());
+        let (own_log, time) = (log.clone(), sim.time());
         sim.run(Controller::new(queue.clone()), move |key, _| {
-            noted.note((key, time.now()));
+            own_log.note((key, time.now()));
             async { Ok::<_, String>(Action::await_change()) }
         });
         sim.advance(SECOND);

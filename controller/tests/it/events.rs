@@ -11,31 +11,33 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use crate::support::{Keys, Log, SECOND, Thing, World, left, panic_quietly, queue, settle, sorted};
+use crate::support::{
+    HistorySource, Keys, Log, SECOND, Thing, left, panic_quietly, queue, run_until_pending, sorted,
+};
 
 const MILLI: Duration = Duration::from_millis(1);
 
 #[tokio::test(start_paused = true)]
 async fn every_kind_of_change_becomes_a_reconcile() {
-    let world = World::new();
+    let world = HistorySource::new();
     world.put(1, 0);
     let things = world.informer();
     let log = Log::new();
-    let (noted, cache) = (log.clone(), things.clone());
+    let (own_log, cache) = (log.clone(), things.clone());
     let running: JoinHandle<Result<RunReport<u32>, _>> =
         tokio::spawn(Controller::new(queue()).watches(&things, |change| *change.key()).stop_when_idle().run(
             move |key, _| {
-                noted.note((key, cache.store().get(&key).map(|thing| thing.value)));
+                own_log.note((key, cache.store().get(&key).map(|thing| thing.value)));
                 async { Ok::<_, String>(Action::await_change()) }
             },
         ));
-    settle().await;
+    run_until_pending().await;
     assert_eq!(log.take(), [(1, Some(0))], "an object that was there before");
     world.put(2, 5);
-    settle().await;
+    run_until_pending().await;
     assert_eq!(log.take(), [(2, Some(5))]);
     world.put(1, 6);
-    settle().await;
+    run_until_pending().await;
     assert_eq!(log.take(), [(1, Some(6))]);
     let last = world.remove(1);
     things.store().wait_for_version(last).await.unwrap();
@@ -52,24 +54,24 @@ async fn every_kind_of_change_becomes_a_reconcile() {
 
 #[tokio::test(start_paused = true)]
 async fn a_change_may_become_no_key_or_several() {
-    let world = World::new();
+    let world = HistorySource::new();
     for key in 0..4 {
         world.put(key, key);
     }
     let things = world.informer();
     let log = Log::new();
-    let noted = log.clone();
+    let own_log = log.clone();
     let running = tokio::spawn(
         Controller::new(queue())
             .watches(&things, |change| (0..change.object().value).map(|copy| copy * 10).collect::<Vec<_>>())
             .stop_when_idle()
             .run(move |key, _| {
-                noted.note(key);
+                own_log.note(key);
                 async { Ok::<_, String>(Action::await_change()) }
             }),
     );
     things.synced().await.unwrap();
-    settle().await;
+    run_until_pending().await;
     things.shut_down();
     let report = running.await.unwrap().unwrap();
     assert_eq!(report.keys_added, 6, "0 + 1 + 2 + 3");
@@ -81,13 +83,13 @@ async fn a_change_may_become_no_key_or_several() {
 /// `add_with` debounces: a key waits until it was not added for 100 ms, but at most 250 ms. The function is called only for keys that the filter
 /// accepts. If it panics, the change is mapped again, and the panic is counted.
 #[tokio::test(start_paused = true)]
-async fn a_say_in_how_keys_are_added() {
-    let world = World::new();
+async fn add_with_adds_each_key() {
+    let world = HistorySource::new();
     world.put(1, 0);
     let things = world.informer();
     things.synced().await.unwrap();
     let (log, asked, begin) = (Log::new(), Log::new(), Instant::now());
-    let (noted, adding) = (log.clone(), asked.clone());
+    let (own_log, adding) = (log.clone(), asked.clone());
     let running = tokio::spawn(
         Controller::new(queue())
             .filter_keys(|key| *key < 9)
@@ -105,18 +107,18 @@ async fn a_say_in_how_keys_are_added() {
             )
             .stop_when_idle()
             .run(move |key, _| {
-                noted.note((key, begin.elapsed().as_millis()));
+                own_log.note((key, begin.elapsed().as_millis()));
                 async { Ok::<_, String>(Action::await_change()) }
             }),
     );
-    settle().await;
+    run_until_pending().await;
     for value in 1..=7 {
         sleep(60 * MILLI).await;
         world.put(1, value);
     }
     sleep(SECOND).await;
     world.put(2, 0);
-    settle().await;
+    run_until_pending().await;
     things.shut_down();
     let report = running.await.unwrap().unwrap();
     // The adds at 60, 120, 180 and 240 ms postpone the key up to the limit of 250 ms, then the add at 360 ms. The add at 420 ms always panics.
@@ -128,10 +130,10 @@ async fn a_say_in_how_keys_are_added() {
 
 #[tokio::test(start_paused = true)]
 async fn a_change_at_which_the_mapper_panics_is_mapped_again() {
-    let world = World::new();
+    let world = HistorySource::new();
     let things = world.informer();
     let (log, begin) = (Log::new(), Instant::now());
-    let (noted, calls, old) = (log.clone(), AtomicU32::new(0), Log::new());
+    let (own_log, calls, old) = (log.clone(), AtomicU32::new(0), Log::new());
     let olds = old.clone();
     let running = tokio::spawn(
         Controller::new(queue())
@@ -145,7 +147,7 @@ async fn a_change_at_which_the_mapper_panics_is_mapped_again() {
             })
             .graceful_shutdown_on(sleep(SECOND))
             .run(move |key, _| {
-                noted.note((key, begin.elapsed().as_millis()));
+                own_log.note((key, begin.elapsed().as_millis()));
                 async { Ok::<_, String>(Action::await_change()) }
             }),
     );
@@ -153,7 +155,7 @@ async fn a_change_at_which_the_mapper_panics_is_mapped_again() {
     for (key, value) in [(1, 0), (2, 5), (2, 13), (3, 0)] {
         let version = world.put(key, value);
         things.store().wait_for_version(version).await.unwrap();
-        settle().await;
+        run_until_pending().await;
     }
     let report = running.await.unwrap().unwrap();
     assert_eq!(log.take(), [(1, 0), (2, 0), (3, 0), (2, 700)], "after 100, 200 and 400 ms");
@@ -162,8 +164,8 @@ async fn a_change_at_which_the_mapper_panics_is_mapped_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_that_is_never_mapped_is_told_and_keeps_nothing_running() {
-    let world = World::new();
+async fn counts_unmapped_changes_and_ends() {
+    let world = HistorySource::new();
     let things = world.informer();
     let begin = Instant::now();
     let running = tokio::spawn(
@@ -191,21 +193,21 @@ async fn a_change_that_is_never_mapped_is_told_and_keeps_nothing_running() {
 
 #[tokio::test(start_paused = true)]
 async fn a_key_that_was_added_while_it_waits_for_its_retry_runs_at_once() {
-    let world = World::new();
+    let world = HistorySource::new();
     world.put(1, 0);
     let things = world.informer();
     let log = Log::new();
-    let (noted, cache) = (log.clone(), things.clone());
+    let (own_log, cache) = (log.clone(), things.clone());
     let running =
         tokio::spawn(Controller::new(queue()).watches(&things, |change| *change.key()).run(move |key, _| {
             let value = cache.store().get(&key).map(|thing| thing.value);
-            noted.note(value);
+            own_log.note(value);
             async move { if value == Some(0) { Err("not yet") } else { Ok(Action::await_change()) } }
         }));
-    settle().await;
+    run_until_pending().await;
     assert_eq!(log.take(), [Some(0)]);
     world.put(1, 1);
-    settle().await;
+    run_until_pending().await;
     assert_eq!(log.take(), [Some(1)], "the add must not wait for the retry");
     running.abort();
 }
@@ -218,17 +220,17 @@ fn written(key: u32, version: u64, value: u32) -> Thing {
 /// A reconcile reads an object, and the object is deleted before its changes are mapped. If changes were merged first, the addition and the deletion
 /// would cancel out, and the key would not be reconciled again.
 #[tokio::test(start_paused = true)]
-async fn an_object_that_was_read_and_went_is_reconciled_again() {
-    let things = World::new().informer();
+async fn reconciles_again_after_a_deletion_that_follows_a_read() {
+    let things = HistorySource::new().informer();
     things.synced().await.unwrap();
     let queue = queue();
     let log = Log::new();
-    let (noted, cache) = (log.clone(), things.clone());
+    let (own_log, cache) = (log.clone(), things.clone());
     let running = tokio::spawn(
         // Every object maps to key 7, whose reconcile counts the objects.
         Controller::new(queue.clone()).watches(&things, |_| 7).run(move |key, _| {
             let count = cache.snapshot().len();
-            noted.note((key, count));
+            own_log.note((key, count));
             if count == 1 && key == 7 {
                 // No other task has run since the count.
                 cache.writer().delete(&1, None);
@@ -236,10 +238,10 @@ async fn an_object_that_was_read_and_went_is_reconciled_again() {
             async { Ok::<_, String>(Action::await_change()) }
         }),
     );
-    settle().await;
+    run_until_pending().await;
     queue.add(7).unwrap();
     things.writer().upsert(written(1, 1, 0));
-    settle().await;
+    run_until_pending().await;
     assert_eq!(log.take(), [(7, 1), (7, 0)], "the key must be reconciled again after the deletion");
     running.abort();
 }
@@ -247,21 +249,21 @@ async fn an_object_that_was_read_and_went_is_reconciled_again() {
 /// An object refers to owner A, then B, then A again, before its changes are read.
 #[tokio::test(start_paused = true)]
 async fn a_state_in_between_names_its_key() {
-    let things = World::new().informer();
+    let things = HistorySource::new().informer();
     things.synced().await.unwrap();
     let log = Log::new();
-    let noted = log.clone();
+    let own_log = log.clone();
     let running = tokio::spawn(
         Controller::new(queue()).watches(&things, |change| change.object().value).run(move |owner, _| {
-            noted.note(owner);
+            own_log.note(owner);
             async { Ok::<_, String>(Action::await_change()) }
         }),
     );
-    settle().await;
+    run_until_pending().await;
     for (version, owner) in [(1, 100), (2, 200), (3, 100)] {
         things.writer().upsert(written(1, version, owner));
     }
-    settle().await;
+    run_until_pending().await;
     assert_eq!(log.take(), [100, 200], "each owner runs once, including the intermediate one");
     running.abort();
 }
@@ -269,7 +271,7 @@ async fn a_state_in_between_names_its_key() {
 /// A change that is published while the controller ends: the queue refuses its keys, and there is no other effect.
 #[tokio::test(start_paused = true)]
 async fn after_the_end_no_change_is_mapped() {
-    let world = World::new();
+    let world = HistorySource::new();
     let things = world.informer();
     things.synced().await.unwrap();
     let (queue, mapped) = (queue(), Arc::new(AtomicU32::new(0)));
@@ -282,7 +284,7 @@ async fn after_the_end_no_change_is_mapped() {
             })
             .run(|_, _| async { Ok::<_, String>(Action::await_change()) }),
     );
-    settle().await;
+    run_until_pending().await;
     closing.shut_down();
     things.writer().upsert(written(1, 1, 0));
     assert_eq!(mapped.load(Ordering::SeqCst), 1, "the controller has not ended yet");
@@ -294,7 +296,7 @@ async fn after_the_end_no_change_is_mapped() {
 
 #[tokio::test(start_paused = true)]
 async fn the_changes_of_one_object_that_are_kept_are_bounded_at_once() {
-    let world = World::new();
+    let world = HistorySource::new();
     let things = world.informer();
     let running = tokio::spawn(
         Controller::new(queue())
@@ -313,9 +315,9 @@ async fn the_changes_of_one_object_that_are_kept_are_bounded_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_change_does_not_wait_for_the_backoff_of_another_object() {
-    let world = World::new();
+    let world = HistorySource::new();
     let (things, log, calls) = (world.informer(), Log::new(), AtomicU32::new(0));
-    let noted = log.clone();
+    let own_log = log.clone();
     let running = tokio::spawn(
         Controller::new(queue())
             .watches(&things, move |change| match *change.key() {
@@ -324,7 +326,7 @@ async fn a_change_does_not_wait_for_the_backoff_of_another_object() {
                 key => key,
             })
             .run(move |key, _| {
-                noted.note(key);
+                own_log.note(key);
                 async { Ok::<_, String>(Action::await_change()) }
             }),
     );
@@ -339,7 +341,7 @@ async fn a_change_does_not_wait_for_the_backoff_of_another_object() {
 
 #[tokio::test(start_paused = true)]
 async fn a_mapper_that_always_panics_does_not_hold_up_the_shutdown() {
-    let world = World::new();
+    let world = HistorySource::new();
     (0..5_000).for_each(|key| _ = world.put(key, 0));
     let things = world.informer();
     things.synced().await.unwrap();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use flyball_controller::{Action, Controller, FailureClass, ReconcileError};
 use tokio::time::{Instant, sleep};
 
-use crate::support::{Log, SECOND, left, panic_quietly, queue, settle};
+use crate::support::{Log, SECOND, left, panic_quietly, queue, run_until_pending};
 
 /// The outcome of a reconcile, as one word.
 fn word(ended: &Result<Action, Arc<ReconcileError>>) -> &'static str {
@@ -22,20 +22,20 @@ fn word(ended: &Result<Action, Arc<ReconcileError>>) -> &'static str {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_is_done_after_every_reconcile_while_the_key_is_held() {
+async fn finally_runs_after_every_reconcile_while_the_key_is_leased() {
     let queue = queue();
     (1..=4).for_each(|key| drop(queue.add(key)));
-    let (log, held) = (Log::new(), queue.clone());
-    let (noted, reconciled) = (log.clone(), log.clone());
+    let (log, own_queue) = (Log::new(), queue.clone());
+    let (own_log, reconciled) = (log.clone(), log.clone());
     let report = Controller::new(queue.clone())
         .reconcile_timeout(SECOND)
         .finally(move |key, ended, _| {
-            let (noted, held) = (noted.clone(), held.clone());
+            let (own_log, own_queue) = (own_log.clone(), own_queue.clone());
             async move {
                 // Takes almost the whole timeout, which it does not share with the reconcile.
                 sleep(SECOND * 9 / 10).await;
-                assert_eq!(held.stats().leased, 1);
-                noted.note((key, word(&ended)));
+                assert_eq!(own_queue.stats().leased, 1);
+                own_log.note((key, word(&ended)));
                 Ok::<_, String>(())
             }
         })
@@ -63,7 +63,7 @@ async fn it_is_done_after_every_reconcile_while_the_key_is_held() {
 
 /// Combines a successful or failed reconcile with each way in which `finally` can fail.
 #[tokio::test(start_paused = true)]
-async fn its_failure_is_one_of_the_reconcile_and_hides_none() {
+async fn a_failed_finally_fails_the_reconcile_and_replaces_no_failure() {
     for (first, then, last) in [
         ("well", "error", "written: no"),
         ("well", "panic at once", "reconcile panicked: at once"),
@@ -73,9 +73,9 @@ async fn its_failure_is_one_of_the_reconcile_and_hides_none() {
         ("error", "timeout", "reconciled: no"),
         ("error", "well", "reconciled: no"),
     ] {
-        let (queue, letters) = (queue(), Log::new());
+        let (queue, given_up) = (queue(), Log::new());
         queue.add(1).unwrap();
-        let told = letters.clone();
+        let own_given_up = given_up.clone();
         let report = Controller::new(queue)
             .reconcile_timeout(SECOND)
             .finally(move |_, _, _| {
@@ -93,25 +93,25 @@ async fn its_failure_is_one_of_the_reconcile_and_hides_none() {
                 }
             })
             .max_attempts(1)
-            .on_give_up(move |_, failure| told.note(failure.to_string()))
+            .on_give_up(move |_, failure| own_given_up.note(failure.to_string()))
             .graceful_shutdown_on(sleep(9 * SECOND))
             .run(move |_, _| async move {
                 if first == "well" { Ok(Action::await_change()) } else { Err("reconciled: no") }
             })
             .await
             .unwrap();
-        assert_eq!(letters.take(), [last], "{first}, then {then}");
+        assert_eq!(given_up.take(), [last], "{first}, then {then}");
         assert_eq!((report.reconciles, report.failures()), (1, 1), "{first}, then {then}");
         assert_eq!(report.finally_failures, u64::from(then != "well"), "{first}, then {then}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_conflict_of_what_it_writes_is_one() {
+async fn a_conflict_in_finally_is_a_conflict() {
     let queue = queue();
     queue.add(1).unwrap();
     let (log, begin) = (Log::new(), Instant::now());
-    let noted = log.clone();
+    let own_log = log.clone();
     Controller::new(queue)
         .classify(|_| FailureClass::Conflict)
         .finally(move |_, _, _| {
@@ -120,7 +120,7 @@ async fn a_conflict_of_what_it_writes_is_one() {
         })
         .graceful_shutdown_on(sleep(9 * SECOND))
         .run(move |_, _| {
-            noted.note(begin.elapsed().as_millis());
+            own_log.note(begin.elapsed().as_millis());
             async { Ok::<_, String>(Action::await_change()) }
         })
         .await
@@ -129,19 +129,19 @@ async fn a_conflict_of_what_it_writes_is_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reconcile_that_is_dropped_with_its_worker_has_no_end_to_tell() {
+async fn finally_is_not_called_for_a_dropped_reconcile() {
     let (queue, log) = (queue(), Log::new());
     queue.add(1).unwrap();
     queue.add(2).unwrap();
-    let noted = log.clone();
+    let own_log = log.clone();
     let report = Controller::new(queue)
         .workers(2)
         .finally(move |key, _, _| {
-            let noted = noted.clone();
+            let own_log = own_log.clone();
             async move {
-                noted.note((key, "begins"));
+                own_log.note((key, "begins"));
                 sleep(9 * SECOND).await;
-                noted.note((key, "ends"));
+                own_log.note((key, "ends"));
                 Ok::<_, String>(())
             }
         })
@@ -152,7 +152,7 @@ async fn a_reconcile_that_is_dropped_with_its_worker_has_no_end_to_tell() {
         })
         .await
         .unwrap();
-    settle().await;
+    run_until_pending().await;
     assert_eq!(log.take(), [(2, "begins")]);
     assert_eq!((report.reconciles, left(&report)), (0, 2), "both keys are leftovers");
 }

@@ -8,11 +8,11 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::{advance, sleep};
 
-use crate::support::{SECOND, World, queue, settle};
+use crate::support::{HistorySource, SECOND, queue, run_until_pending};
 
 #[tokio::test(start_paused = true)]
-async fn a_life_as_probes_see_it() {
-    let world = World::closed();
+async fn readiness_and_liveness_through_a_run() {
+    let world = HistorySource::closed();
     let things = world.informer();
     let (signal, stop) = oneshot::channel::<()>();
     let queue = queue();
@@ -27,46 +27,46 @@ async fn a_life_as_probes_see_it() {
         sleep(5 * SECOND).await;
         Ok::<_, String>(Action::await_change())
     }));
-    settle().await;
+    run_until_pending().await;
     advance(60 * SECOND).await;
     assert_eq!(probe(), (Err(NotReady::Syncing), Ok(())), "a controller that waits for its caches is alive");
     world.put(1, 0);
     world.open();
-    settle().await;
+    run_until_pending().await;
     assert_eq!(probe(), (Ok(()), Ok(())));
     signal.send(()).unwrap();
-    settle().await;
+    run_until_pending().await;
     assert_eq!(queue.stats().leased, 1, "the running reconcile goes on");
     assert_eq!(probe(), (Err(NotReady::ShuttingDown), Ok(())));
     things.shut_down();
-    settle().await;
+    run_until_pending().await;
     assert_eq!(probe(), (Err(NotReady::ShuttingDown), Ok(())), "a cache may end during the shutdown");
     running.await.unwrap().unwrap();
     assert_eq!(probe(), (Err(NotReady::Ended), Err(NotLive::Ended)));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_is_held_for_too_long_is_told() {
+async fn reports_a_key_leased_for_too_long() {
     let queue = queue();
     queue.add(1).unwrap();
     let controller = Controller::new(queue.clone());
     let health = controller.health();
     let running = tokio::spawn(controller.run(|_, _| pending::<Result<Action, String>>()));
-    settle().await;
+    run_until_pending().await;
     advance(10 * SECOND).await;
     assert_eq!(health.live(10 * SECOND), Ok(()));
     advance(SECOND).await;
     assert_eq!(health.live(10 * SECOND), Err(NotLive::Stuck(11 * SECOND)));
     assert_eq!(health.ready(), Ok(()));
     running.abort();
-    settle().await;
+    run_until_pending().await;
     assert_eq!((health.ready(), health.live(10 * SECOND)), (Err(NotReady::Ended), Err(NotLive::Ended)));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cache_that_ends_while_it_works_is_named_unless_the_run_ends_with_it() {
     for settles in [false, true] {
-        let world = World::new();
+        let world = HistorySource::new();
         world.put(1, 0);
         let things = world.informer();
         let controller = Controller::new(queue()).watches(&things, |change| *change.key());
@@ -76,9 +76,9 @@ async fn a_cache_that_ends_while_it_works_is_named_unless_the_run_ends_with_it()
             sleep(SECOND).await;
             Ok::<_, String>(Action::await_change())
         }));
-        settle().await;
+        run_until_pending().await;
         things.shut_down();
-        settle().await;
+        run_until_pending().await;
         if settles {
             assert_eq!((health.live(10 * SECOND), health.ready()), (Ok(()), Ok(())));
             running.abort();
@@ -97,7 +97,7 @@ async fn a_cache_that_ends_while_it_works_is_named_unless_the_run_ends_with_it()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_controller_nobody_asks_after_reads_no_clock() {
+async fn reads_no_clock_without_health() {
     let queue = queue();
     let controller = Controller::new(queue.clone());
     assert!(!queue.stats().ages_tracked);
@@ -106,7 +106,7 @@ async fn a_controller_nobody_asks_after_reads_no_clock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_was_refused_or_never_run_is_over() {
+async fn a_controller_that_was_refused_or_never_run_has_ended() {
     let refused = Controller::new(queue()).workers(0);
     let health = refused.health();
     refused.run(|_, _| async { Ok::<_, String>(Action::await_change()) }).await.unwrap_err();
@@ -116,12 +116,12 @@ async fn one_that_was_refused_or_never_run_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_never_synced_is_over() {
-    let things = World::closed().informer();
+async fn a_controller_that_never_synced_has_ended() {
+    let things = HistorySource::closed().informer();
     let controller = Controller::new(queue()).watches(&things, |change| *change.key());
     let health = controller.health();
     let running = tokio::spawn(controller.run(|_, _| async { Ok::<_, String>(Action::await_change()) }));
-    settle().await;
+    run_until_pending().await;
     things.shut_down();
     running.await.unwrap().unwrap_err();
     assert_eq!(health.ready(), Err(NotReady::Ended));
@@ -130,8 +130,8 @@ async fn one_that_never_synced_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_stands_by_is_ready_with_synced_caches_and_begins_with_the_objects_there_are() {
-    let world = World::closed();
+async fn a_standby_is_ready_with_synced_caches_and_starts_with_existing_objects() {
+    let world = HistorySource::closed();
     let things = world.informer();
     let (begin, begins) = oneshot::channel::<()>();
     let queue = queue();
@@ -145,46 +145,46 @@ async fn one_that_stands_by_is_ready_with_synced_caches_and_begins_with_the_obje
         log.lock().push(key);
         async { Ok::<_, String>(Action::await_change()) }
     }));
-    settle().await;
+    run_until_pending().await;
     assert_eq!(health.ready(), Err(NotReady::Syncing));
     world.open();
-    settle().await;
+    run_until_pending().await;
     assert_eq!((health.ready(), health.live(SECOND)), (Ok(()), Ok(())));
     // Keys of objects that are created and deleted during the standby are not left in the queue.
     for key in 0..100 {
         world.put(key, 0);
-        settle().await;
+        run_until_pending().await;
         if key != 7 {
             world.remove(key);
         }
     }
-    settle().await;
+    run_until_pending().await;
     assert_eq!(things.store().len(), 1);
     assert_eq!((queue.stats().ready, ran.lock().len()), (0, 0));
 
     begin.send(()).unwrap();
-    settle().await;
+    run_until_pending().await;
     assert_eq!(*ran.lock(), [7]);
     world.put(8, 0);
-    settle().await;
+    run_until_pending().await;
     assert_eq!(*ran.lock(), [7, 8], "changes after the standby become keys");
     assert_eq!(health.ready(), Ok(()));
     running.abort();
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_stands_by_ends_with_its_cache() {
-    let world = World::new();
+async fn a_standby_ends_with_its_cache() {
+    let world = HistorySource::new();
     world.put(1, 0);
     let things = world.informer();
     let controller =
         Controller::new(queue()).watches(&things, |change| *change.key()).standby_until(pending());
     let health = controller.health();
     let running = tokio::spawn(controller.run(|_, _| async { Ok::<_, String>(Action::await_change()) }));
-    settle().await;
+    run_until_pending().await;
     assert_eq!((health.ready(), health.live(SECOND)), (Ok(()), Ok(())));
     things.shut_down();
-    settle().await;
+    run_until_pending().await;
     assert_eq!(health.live(SECOND), Err(NotLive::CacheEnded));
     let error = running.await.unwrap().unwrap_err();
     assert!(matches!(error, RunError::CacheEnded(_)), "{error}");

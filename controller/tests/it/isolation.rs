@@ -8,11 +8,11 @@ use flyball_controller::{Action, Context, Controller, RunReport};
 use parking_lot::Mutex;
 use tokio::time::{Instant, advance, sleep};
 
-use crate::support::{Keys, Log, SECOND, left, panic_quietly, queue, settle};
+use crate::support::{Keys, Log, SECOND, left, panic_quietly, queue, run_until_pending};
 
 /// How the reconcile of key 1 fails; key 2 always succeeds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Badly {
+enum FailureMode {
     ReturnsAnError,
     PanicsAtOnce,
     PanicsLater,
@@ -31,30 +31,30 @@ impl Drop for PanicOnDrop {
 }
 
 /// Runs a controller in which key 1 fails twice. Returns when each key ran, in seconds, and the report.
-async fn run(badly: Badly) -> (Vec<(u32, u64)>, RunReport<u32>) {
+async fn run(badly: FailureMode) -> (Vec<(u32, u64)>, RunReport<u32>) {
     let queue: Keys = queue();
     queue.add(1).unwrap();
     queue.add(2).unwrap();
     let (log, begin) = (Log::new(), Instant::now());
-    let noted = log.clone();
+    let own_log = log.clone();
     let tries = Arc::new(Mutex::new(HashMap::<u32, u32>::new()));
     let reconcile = move |key: u32, _: Context| {
-        noted.note((key, begin.elapsed().as_secs()));
+        own_log.note((key, begin.elapsed().as_secs()));
         let mut tries = tries.lock();
         let before = tries.entry(key).or_default();
         *before += 1;
         let fails = key == 1 && *before <= 2;
         drop(tries);
-        if fails && badly == Badly::PanicsAtOnce {
+        if fails && badly == FailureMode::PanicsAtOnce {
             panic_quietly("a panic before the future is returned");
         }
         async move {
-            let _panic_on_drop = PanicOnDrop(fails && badly == Badly::PanicsWhenDropped);
+            let _panic_on_drop = PanicOnDrop(fails && badly == FailureMode::PanicsWhenDropped);
             tokio::task::yield_now().await;
             match badly {
-                Badly::ReturnsAnError if fails => return Err("it fails"),
-                Badly::PanicsLater if fails => panic_quietly("a panic after the first poll"),
-                Badly::NeverReturns if fails => std::future::pending().await,
+                FailureMode::ReturnsAnError if fails => return Err("it fails"),
+                FailureMode::PanicsLater if fails => panic_quietly("a panic after the first poll"),
+                FailureMode::NeverReturns if fails => std::future::pending().await,
                 _ => {}
             }
             Ok(Action::await_change())
@@ -71,13 +71,13 @@ async fn run(badly: Badly) -> (Vec<(u32, u64)>, RunReport<u32>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_of_any_kind_is_retried_with_backoff_and_hurts_nobody_else() {
+async fn a_failure_of_any_kind_is_retried_with_backoff_and_delays_no_other_key() {
     let counts = |report: &RunReport<u32>| (report.errors, report.panics, report.timeouts);
     for (badly, expected) in [
-        (Badly::ReturnsAnError, (2, 0, 0)),
-        (Badly::PanicsAtOnce, (0, 2, 0)),
-        (Badly::PanicsLater, (0, 2, 0)),
-        (Badly::PanicsWhenDropped, (0, 2, 0)),
+        (FailureMode::ReturnsAnError, (2, 0, 0)),
+        (FailureMode::PanicsAtOnce, (0, 2, 0)),
+        (FailureMode::PanicsLater, (0, 2, 0)),
+        (FailureMode::PanicsWhenDropped, (0, 2, 0)),
     ] {
         let (runs, report) = run(badly).await;
         assert_eq!(runs, [(1, 0), (2, 0), (1, 1), (1, 3)], "{badly:?}: backoff of 1 s, then 2 s");
@@ -88,31 +88,31 @@ async fn a_failure_of_any_kind_is_retried_with_backoff_and_hurts_nobody_else() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reconcile_that_takes_too_long_is_dropped_and_retried() {
-    let (runs, report) = run(Badly::NeverReturns).await;
+    let (runs, report) = run(FailureMode::NeverReturns).await;
     assert_eq!(runs, [(1, 0), (2, 10), (1, 11), (1, 23)], "10 s each, then 1 s and 2 s of backoff");
     assert_eq!((report.timeouts, report.reconciles, report.retries()), (2, 4, 2));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_comes_back_when_it_asks_to() {
+async fn requeue_after_adds_the_key_again() {
     let queue = queue();
     queue.add(1).unwrap();
     let (log, begin) = (Log::new(), Instant::now());
-    let noted = log.clone();
+    let own_log = log.clone();
     let running = tokio::spawn(Controller::new(queue.clone()).run(move |key, _| {
-        noted.note((key, begin.elapsed()));
+        own_log.note((key, begin.elapsed()));
         async { Ok::<_, String>(Action::requeue_after(Duration::from_secs(300))) }
     }));
-    settle().await;
+    run_until_pending().await;
     assert_eq!(log.take(), [(1, Duration::ZERO)]);
     advance(Duration::from_millis(299_999)).await;
-    settle().await;
+    run_until_pending().await;
     assert_eq!(log.take(), [], "the key must not run a millisecond early");
     advance(Duration::from_millis(2)).await;
-    settle().await;
+    run_until_pending().await;
     assert_eq!(log.take().len(), 1);
     queue.add(1).unwrap();
-    settle().await;
+    run_until_pending().await;
     assert_eq!(log.take().len(), 1, "an add must end the delay");
     running.abort();
 }

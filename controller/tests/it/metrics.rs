@@ -11,10 +11,10 @@ use flyball_controller::{
 use flyball_workqueue::Queue;
 use tokio::time::sleep;
 
-use crate::support::{Log, SECOND, panic_quietly, queue, settle};
+use crate::support::{Log, SECOND, panic_quietly, queue, run_until_pending};
 
 #[derive(Clone, Debug, PartialEq)]
-enum Told {
+enum Report {
     Started,
     Ended(ReconcileOutcome, Duration),
     Dropped,
@@ -22,36 +22,36 @@ enum Told {
     GaveUp(FailureClass),
 }
 
-impl ControllerMetrics for Log<Told> {
+impl ControllerMetrics for Log<Report> {
     fn reconcile_started(&self) {
-        self.note(Told::Started);
+        self.note(Report::Started);
     }
 
     fn reconcile_ended(&self, outcome: ReconcileOutcome, took: Duration) {
-        self.note(Told::Ended(outcome, took));
+        self.note(Report::Ended(outcome, took));
     }
 
     fn reconcile_dropped(&self) {
-        self.note(Told::Dropped);
+        self.note(Report::Dropped);
     }
 
     fn retry_succeeded(&self, failures: u32) {
-        self.note(Told::Recovered(failures));
+        self.note(Report::Recovered(failures));
     }
 
     fn gave_up(&self, class: FailureClass) {
-        self.note(Told::GaveUp(class));
+        self.note(Report::GaveUp(class));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_outcome_is_told_with_its_time() {
-    use Told::{Ended, GaveUp, Recovered, Started};
-    let (queue, told) = (queue(), Log::new());
+async fn reports_every_outcome_with_its_duration() {
+    use Report::{Ended, GaveUp, Recovered, Started};
+    let (queue, reports) = (queue(), Log::new());
     queue.add(1).unwrap();
     let runs = AtomicU32::new(0);
     let report = Controller::new(queue)
-        .metrics(told.clone())
+        .metrics(reports.clone())
         .classify(|failure| match failure.to_string().as_str() {
             "conflict" => FailureClass::Conflict,
             "hopeless" => FailureClass::Permanent,
@@ -91,7 +91,7 @@ async fn every_outcome_is_told_with_its_time() {
             ended(ReconcileOutcome::Failed(FailureClass::Permanent), 7),
         ],
     ];
-    assert_eq!(told.take(), expected.concat());
+    assert_eq!(reports.take(), expected.concat());
     assert_eq!((report.reconciles, report.requeues, report.failures()), (7, 2, 5));
     assert_eq!((report.errors, report.panics, report.timeouts), (3, 1, 1));
     assert_eq!((report.conflicts, report.given_up, report.successful_retries), (1, 1, 2));
@@ -122,20 +122,20 @@ async fn a_success_at_the_first_try_recovers_nothing_and_without_metrics_nothing
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reconcile_that_is_dropped_with_its_worker_is_told_so() {
-    let (queue, told) = (queue(), Log::new());
+async fn reports_a_dropped_reconcile() {
+    let (queue, reports) = (queue(), Log::new());
     queue.add(1).unwrap();
-    let controller = Controller::new(queue).metrics(told.clone());
+    let controller = Controller::new(queue).metrics(reports.clone());
     let running = tokio::spawn(controller.run(|_, _| pending::<Result<Action, String>>()));
-    settle().await;
-    assert_eq!(told.take(), [Told::Started]);
+    run_until_pending().await;
+    assert_eq!(reports.take(), [Report::Started]);
     running.abort();
-    settle().await;
-    assert_eq!(told.take(), [Told::Dropped]);
+    run_until_pending().await;
+    assert_eq!(reports.take(), [Report::Dropped]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sink_that_panics_decides_nothing() {
+async fn a_panic_of_the_sink_has_no_effect() {
     struct PanickingMetrics;
     impl ControllerMetrics for PanickingMetrics {
         fn reconcile_started(&self) {

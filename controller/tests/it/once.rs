@@ -6,7 +6,7 @@ use std::sync::Arc;
 use flyball_controller::{Action, Controller};
 use parking_lot::Mutex;
 
-use crate::support::{World, queue};
+use crate::support::{HistorySource, queue};
 
 /// The number of running reconciles of each key, and the newest value that each key was reconciled with.
 #[derive(Default)]
@@ -20,7 +20,7 @@ struct Watched {
 async fn a_key_is_never_reconciled_twice_at_once_and_its_last_change_is_seen() {
     const KEYS: u32 = 5;
     const CHANGES: u32 = 4_000;
-    let world = World::new();
+    let world = HistorySource::new();
     let things = world.informer();
     let watched = Arc::new(Mutex::new(Watched::default()));
     let (watching, cache) = (watched.clone(), things.clone());

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use flyball_controller::{Action, Controller, WatchOptions, predicate};
 use flyball_informer_cache::Change;
 
-use crate::support::{Log, Thing, World, queue, settle};
+use crate::support::{HistorySource, Log, Thing, queue, run_until_pending};
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_worth_it_becomes_no_key() {
-    let world = World::new();
+async fn filtered_changes_become_no_key() {
+    let world = HistorySource::new();
     world.put(1, 0);
     let things = world.informer();
     let log = Log::new();
-    let (noted, cache) = (log.clone(), things.clone());
+    let (own_log, cache) = (log.clone(), things.clone());
     let controller = Controller::new(queue())
         .watches_with(
             &things,
@@ -22,21 +22,21 @@ async fn what_is_not_worth_it_becomes_no_key() {
         )
         .stop_when_idle();
     let running = tokio::spawn(controller.run(move |key, _| {
-        noted.note((key, cache.store().get(&key).map(|thing| thing.value)));
+        own_log.note((key, cache.store().get(&key).map(|thing| thing.value)));
         async { Ok::<_, String>(Action::await_change()) }
     }));
     let mut seen = Vec::new();
-    settle().await;
+    run_until_pending().await;
     seen.push(log.take());
     for value in [5, 12, 19, 20] {
         let version = world.put(1, value);
         things.store().wait_for_version(version).await.unwrap();
-        settle().await;
+        run_until_pending().await;
         seen.push(log.take());
     }
     let last = world.remove(1);
     things.store().wait_for_version(last).await.unwrap();
-    settle().await;
+    run_until_pending().await;
     seen.push(log.take());
     let once = |value| vec![(1, value)];
     assert_eq!(seen, [once(Some(0)), vec![], once(Some(12)), vec![], once(Some(20)), once(None)]);
@@ -46,34 +46,34 @@ async fn what_is_not_worth_it_becomes_no_key() {
 
 /// The filter receives each change by itself. If changes were merged first, the first and the last state would be equal.
 #[tokio::test(start_paused = true)]
-async fn there_and_back_is_two_changes() {
-    let things = World::new().informer();
+async fn a_change_and_its_reversal_are_two_changes() {
+    let things = HistorySource::new().informer();
     things.synced().await.unwrap();
     let thing = |version, value| Thing { key: 1, version, value };
     things.writer().upsert(thing(1, 1));
     let (queue, log) = (queue(), Log::new());
-    let noted = log.clone();
+    let own_log = log.clone();
     let controller = Controller::new(queue.clone()).watches_with(
         &things,
         |change| *change.key(),
         WatchOptions::new().filter(predicate::changed(|thing: &Thing| thing.value)),
     );
     let running = tokio::spawn(controller.run(move |key, _| {
-        noted.note(key);
+        own_log.note(key);
         async { Ok::<_, String>(Action::await_change()) }
     }));
-    settle().await;
+    run_until_pending().await;
     assert_eq!(log.take(), [1]);
     // The controller does not run between these writes.
     things.writer().upsert(thing(2, 2));
     things.writer().upsert(thing(3, 1));
-    settle().await;
+    run_until_pending().await;
     assert_eq!(log.take(), [1]);
     running.abort();
 }
 
 #[test]
-fn what_each_of_them_says() {
+fn predicate_results() {
     let thing = |value| Arc::new(Thing { key: 1, version: 1, value });
     let changed = predicate::changed(|thing: &Thing| thing.value);
     for (change, says) in [

@@ -9,7 +9,7 @@ use flyball_sync::TokioTimer;
 use flyball_workqueue::{Priority, Queue, WithTimer};
 use tokio::time::sleep;
 
-use crate::support::{Log, SECOND, Thing, World};
+use crate::support::{HistorySource, Log, SECOND, Thing};
 
 type Prioritised = Queue<u32, Priority, Exponential<u32>, WithTimer<TokioTimer>>;
 
@@ -19,15 +19,15 @@ fn queue() -> Prioritised {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_initial_list_goes_last() {
-    let world = World::new();
+async fn the_initial_list_has_the_lowest_priority() {
+    let world = HistorySource::new();
     initial_goes_last(&world, async |things| things.synced().await.unwrap()).await;
 }
 
 /// The usual order: the informer and the controller start at the same time, so the controller observes the first list when it arrives.
 #[tokio::test(start_paused = true)]
-async fn a_list_that_comes_after_the_start_goes_last_too() {
-    let world = World::closed();
+async fn a_list_after_the_start_has_the_lowest_priority() {
+    let world = HistorySource::closed();
     let opening = world.clone();
     initial_goes_last(&world, async move |things| {
         let things = things.clone();
@@ -39,19 +39,19 @@ async fn a_list_that_comes_after_the_start_goes_last_too() {
     .await;
 }
 
-async fn initial_goes_last(world: &World, before: impl AsyncFnOnce(&Informer<u32, Thing>)) {
+async fn initial_goes_last(world: &HistorySource, before: impl AsyncFnOnce(&Informer<u32, Thing>)) {
     for key in 1..=3 {
         world.put(key, 0);
     }
     let things = world.informer();
     before(&things).await;
     let (world, queue, log) = (world.clone(), queue(), Log::new());
-    let noted = log.clone();
+    let own_log = log.clone();
     let first = AtomicBool::new(true);
     let controller =
         Controller::new(queue.clone()).watches(&things, |change| *change.key()).initial_priority(-100);
     let controller = controller.stop_when_idle().run(move |key, _| {
-        noted.note(key);
+        own_log.note(key);
         let first = first.swap(false, Ordering::Relaxed);
         let event = first.then(|| world.put(7, 0));
         let (queue, things) = (queue.clone(), things.clone());
@@ -71,15 +71,15 @@ async fn initial_goes_last(world: &World, before: impl AsyncFnOnce(&Informer<u32
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_may_say_its_priority() {
-    let world = World::new();
+async fn a_mapper_may_set_the_priority() {
+    let world = HistorySource::new();
     for (key, value) in [(1, 5), (2, 9), (3, 0)] {
         world.put(key, value);
     }
     let things = world.informer();
     things.synced().await.unwrap();
     let log = Log::new();
-    let noted = log.clone();
+    let own_log = log.clone();
     let controller = Controller::new(queue())
         .watches_with(
             &things,
@@ -90,7 +90,7 @@ async fn a_change_may_say_its_priority() {
         )
         .stop_when_idle();
     let running = tokio::spawn(controller.run(move |key, _| {
-        noted.note(key);
+        own_log.note(key);
         async { Ok::<_, String>(Action::await_change()) }
     }));
     tokio::task::yield_now().await;
@@ -105,13 +105,13 @@ async fn a_conflict_keeps_the_priority_of_its_key() {
     let (queue, log) = (queue(), Log::new());
     queue.with_priority(-5).add(1).unwrap();
     queue.with_priority(7).add(2).unwrap();
-    let (noted, seen) = (log.clone(), queue.clone());
+    let (own_log, seen) = (log.clone(), queue.clone());
     let report = Controller::new(queue)
         .classify(|_| FailureClass::Conflict)
         .graceful_shutdown_on(sleep(SECOND))
         .run(move |key, _| {
-            let first = noted.count() < 2;
-            noted.note((key, seen.priority(&key)));
+            let first = own_log.count() < 2;
+            own_log.note((key, seen.priority(&key)));
             async move { if first { Err("conflict") } else { Ok(Action::await_change()) } }
         })
         .await

@@ -14,7 +14,9 @@ use flyball_workqueue::{AddError, Added, KeyState, Priority, Queue, WithTimer};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
-use crate::support::{Keys, Log, SECOND, Thing, World, panic_quietly, queue, settle, sorted};
+use crate::support::{
+    HistorySource, Keys, Log, SECOND, Thing, panic_quietly, queue, run_until_pending, sorted,
+};
 
 type Prioritised = Queue<u32, Priority, Exponential<u32>, WithTimer<TokioTimer>>;
 
@@ -29,33 +31,33 @@ fn key(change: &Change<u32, Thing>) -> u32 {
 
 #[tokio::test(start_paused = true)]
 async fn every_object_is_mapped_again_in_each_period() {
-    let world = World::new();
+    let world = HistorySource::new();
     (1..=4).for_each(|key| _ = world.put(key, key));
     let things = world.informer();
     things.synced().await.unwrap();
     let (log, changes, begin) = (Log::new(), Log::new(), Instant::now());
-    let (noted, told) = (log.clone(), changes.clone());
+    let (own_log, own_changes) = (log.clone(), changes.clone());
     let options = WatchOptions::new()
         .filter(|change: &Change<u32, Thing>| change.object().value != 4)
         .resync_every(60 * SECOND);
     let controller = Controller::new(queue()).watches_with(
         &things,
         move |change| {
-            told.note((*change.key(), change.is_initial()));
+            own_changes.note((*change.key(), change.is_initial()));
             *change.key()
         },
         options,
     );
     let handle = controller.handle();
     let running = tokio::spawn(controller.run(move |key, _| {
-        noted.note((key, begin.elapsed().as_secs()));
+        own_log.note((key, begin.elapsed().as_secs()));
         async { Ok::<_, String>(Action::await_change()) }
     }));
     sleep(59 * SECOND).await;
     assert_eq!(sorted(log.take()), [(1, 0), (2, 0), (3, 0)]);
     world.remove(2);
     world.put(5, 5);
-    settle().await;
+    run_until_pending().await;
     assert_eq!((log.take(), changes.take().len()), (vec![(2, 59), (5, 59)], 5));
     sleep(62 * SECOND).await;
     let mut both: Vec<_> = [60, 120].iter().flat_map(|at| [1, 3, 5].map(|key| (key, *at))).collect();
@@ -77,12 +79,12 @@ async fn every_object_is_mapped_again_in_each_period() {
 /// A resync does not change the state of a key that the queue holds.
 #[tokio::test(start_paused = true)]
 async fn a_resync_adds_absent_keys_alone_and_behind_all_others() {
-    let world = World::new();
+    let world = HistorySource::new();
     (1..=5).for_each(|key| _ = world.put(key, 0));
     let things = world.informer();
     things.synced().await.unwrap();
     let (queue, log, adds) = (prioritised(), Log::new(), Log::new());
-    let (noted, asked) = (log.clone(), adds.clone());
+    let (own_log, asked) = (log.clone(), adds.clone());
     let add = move |queue: &Prioritised, _: &Change<u32, Thing>, key: u32| -> Result<Added, AddError<u32>> {
         asked.note(key);
         queue.add(key)
@@ -93,7 +95,7 @@ async fn a_resync_adds_absent_keys_alone_and_behind_all_others() {
         WatchOptions::new().add_with(add).resync_every(60 * SECOND),
     );
     let running = tokio::spawn(controller.run(move |key, _| {
-        noted.note(key);
+        own_log.note(key);
         let asks = key == 4;
         async move {
             match key {
@@ -109,7 +111,7 @@ async fn a_resync_adds_absent_keys_alone_and_behind_all_others() {
     assert_eq!((sorted(log.take()), adds.take().len()), (vec![1, 2, 3, 4, 5], 5));
     queue.add(9).unwrap();
     world.put(9, 0);
-    settle().await;
+    run_until_pending().await;
     assert_eq!((log.take(), queue.state(&9)), (vec![9], KeyState::LeasedDirty));
     queue.with_priority(-7).add(5).unwrap();
     queue.with_priority(3).add(3).unwrap();
@@ -134,15 +136,15 @@ async fn a_resync_adds_absent_keys_alone_and_behind_all_others() {
 /// A resync does not make a leased key dirty.
 #[tokio::test(start_paused = true)]
 async fn a_key_that_is_reconciled_meanwhile_is_not_reconciled_twice() {
-    let world = World::new();
+    let world = HistorySource::new();
     world.put(1, 0);
     let things = world.informer();
     let log = Log::new();
-    let noted = log.clone();
+    let own_log = log.clone();
     let options = WatchOptions::new().resync_every(SECOND);
     let running =
         tokio::spawn(Controller::new(queue()).watches_with(&things, key, options).run(move |key, _| {
-            noted.note(key);
+            own_log.note(key);
             async {
                 sleep(5 * SECOND + SECOND / 2).await;
                 Ok::<_, String>(Action::await_change())
@@ -162,7 +164,7 @@ const MANY: u32 = 100_000;
 /// A resync of many objects lets other tasks run in between, and a shutdown interrupts it.
 #[tokio::test(start_paused = true)]
 async fn other_tasks_run_while_many_objects_are_mapped() {
-    let things = World::new().informer();
+    let things = HistorySource::new().informer();
     things.synced().await.unwrap();
     for key in 0..MANY {
         things.writer().upsert(Thing { key, version: 1, value: 0 });
@@ -189,7 +191,7 @@ async fn other_tasks_run_while_many_objects_are_mapped() {
         .watches_with(&things, mapper, options)
         .graceful_shutdown_on(async { drop(stopped.await) });
     let running = tokio::spawn(controller.run(|_, _| async { Ok::<_, String>(Action::await_change()) }));
-    settle().await;
+    run_until_pending().await;
     assert_eq!(mapped.load(Ordering::Relaxed), MANY);
     sleep(60 * SECOND).await;
     while mapped.load(Ordering::Relaxed) < 2 * MANY {
@@ -210,16 +212,16 @@ async fn other_tasks_run_while_many_objects_are_mapped() {
 
 #[tokio::test(start_paused = true)]
 async fn a_mapper_that_panics_at_a_resync_is_called_again_at_the_next() {
-    let world = World::new();
+    let world = HistorySource::new();
     world.put(1, 0);
     let things = world.informer();
     let (stop, stopped) = oneshot::channel::<()>();
     let calls = Log::new();
-    let noted = calls.clone();
+    let own_log = calls.clone();
     let begin = Instant::now();
     let mapper = move |change: &Change<u32, Thing>| {
         let at = begin.elapsed().as_secs();
-        noted.note(at);
+        own_log.note(at);
         if at == 60 {
             panic_quietly("the mapper panics at the first resync");
         }
@@ -239,17 +241,17 @@ async fn a_mapper_that_panics_at_a_resync_is_called_again_at_the_next() {
 
 /// In standby no object is mapped. A resync does not keep the run of a job from ending.
 #[tokio::test(start_paused = true)]
-async fn neither_in_standby_nor_once_all_has_stopped() {
-    let world = World::new();
+async fn resyncs_neither_in_standby_nor_after_the_end() {
+    let world = HistorySource::new();
     world.put(1, 0);
     let things = world.informer();
     let (queue, maps): (Keys, _) = (queue(), Log::new());
-    let noted = maps.clone();
+    let own_log = maps.clone();
     let controller = Controller::new(queue)
         .watches_with(
             &things,
             move |change| {
-                noted.note(());
+                own_log.note(());
                 *change.key()
             },
             WatchOptions::new().resync_every(SECOND),
@@ -271,7 +273,7 @@ async fn neither_in_standby_nor_once_all_has_stopped() {
 
 #[tokio::test(start_paused = true)]
 async fn a_period_of_zero_is_refused() {
-    let things = World::new().informer();
+    let things = HistorySource::new().informer();
     let zero = || WatchOptions::new().resync_every(Duration::ZERO);
     let controller = Controller::new(queue()).watches_with(&things, key, zero());
     let handle = controller.handle();

@@ -11,7 +11,7 @@ use flyball_sync::{Clock, ManualTimer};
 use flyball_workqueue::{Fifo, Queue, WithTimer};
 use tokio::time::{Instant, sleep};
 
-use crate::support::{Log, SECOND, left, panic_quietly, queue, settle};
+use crate::support::{Log, SECOND, left, panic_quietly, queue, run_until_pending};
 
 type Keys = Queue<u32, Fifo, Exponential<u32>, WithTimer<ManualTimer>>;
 
@@ -49,9 +49,9 @@ impl ControllerMetrics for Gauge {
 fn run(sim: &Simulation, queue: &Keys) -> (Gauge, Log<u32>) {
     let (gauge, log) = (Gauge::default(), Log::new());
     let controller = Controller::new(queue.clone()).workers_between(2..=5).metrics(gauge.clone());
-    let (noted, time) = (log.clone(), sim.time());
+    let (own_log, time) = (log.clone(), sim.time());
     sim.run(controller, move |key, _| {
-        noted.note(key);
+        own_log.note(key);
         let time = time.clone();
         async move {
             time.sleep(SECOND).await;
@@ -62,7 +62,7 @@ fn run(sim: &Simulation, queue: &Keys) -> (Gauge, Log<u32>) {
 }
 
 #[test]
-fn they_are_as_many_as_there_is_work_within_bounds() {
+fn scales_with_the_load_within_bounds() {
     Simulation::explore(100, |sim| {
         let queue = simulated(sim);
         let (gauge, log) = run(sim, &queue);
@@ -92,13 +92,13 @@ fn they_are_as_many_as_there_is_work_within_bounds() {
 
 /// The only idle worker does not stop while the others are busy: otherwise the next key would have to wait.
 #[test]
-fn a_key_waits_for_no_worker_that_could_be_there() {
+fn keeps_the_only_idle_worker() {
     Simulation::explore(100, |sim| {
         let (queue, log) = (simulated(sim), Log::new());
         let controller = Controller::new(queue.clone()).workers_between(1..=3).worker_idle_timeout(SECOND);
-        let (noted, time) = (log.clone(), sim.time());
+        let (own_log, time) = (log.clone(), sim.time());
         sim.run(controller, move |key, _| {
-            noted.note((key, time.now()));
+            own_log.note((key, time.now()));
             let time = time.clone();
             async move {
                 time.sleep(3600 * SECOND).await;
@@ -118,7 +118,7 @@ fn a_key_waits_for_no_worker_that_could_be_there() {
 }
 
 #[test]
-fn at_rest_nobody_looks_at_anything() {
+fn an_idle_pool_polls_nothing() {
     // With an even seed the simulation polls only tasks that were woken.
     for seed in [2, 4, 6] {
         let mut sim = Simulation::new(seed);
@@ -136,7 +136,7 @@ fn at_rest_nobody_looks_at_anything() {
 
 /// A pool of a fixed size is never locked, and sets no timer.
 #[test]
-fn a_fixed_number_stays() {
+fn a_fixed_number_of_workers_does_not_change() {
     let mut sim = Simulation::new(2);
     let (queue, gauge) = (simulated(&sim), Gauge::default());
     let controller = Controller::new(queue.clone()).workers(3).metrics(gauge.clone());
@@ -152,7 +152,7 @@ fn a_fixed_number_stays() {
 
 /// A reconcile that panics or times out does not stop its worker.
 #[test]
-fn who_panics_stays_and_who_takes_too_long_is_free() {
+fn a_panic_or_timeout_keeps_the_worker() {
     Simulation::explore(50, |sim| {
         let (queue, gauge) = (simulated(sim), Gauge::default());
         let controller = Controller::new(queue.clone())
@@ -176,7 +176,7 @@ fn who_panics_stays_and_who_takes_too_long_is_free() {
 }
 
 #[test]
-fn in_the_middle_of_it_it_may_be_shut_down_or_dropped() {
+fn may_be_shut_down_or_dropped_while_scaling() {
     Simulation::explore(200, |sim| {
         let (queue, gauge) = (simulated(sim), Gauge::default());
         (0..12).for_each(|key| _ = queue.add(key));
@@ -222,7 +222,7 @@ fn in_the_middle_of_it_it_may_be_shut_down_or_dropped() {
 
 /// During a drain the pool still scales up to its maximum.
 #[tokio::test(start_paused = true)]
-async fn during_a_drain_the_crew_grows_on() {
+async fn scales_up_during_a_drain() {
     let (queue, gauge, begin) = (queue(), Gauge::default(), Instant::now());
     let adding = queue.clone();
     let report = Controller::new(queue)
@@ -262,7 +262,7 @@ async fn nothing_is_lost_on_threads() {
     for key in 0..5_000 {
         queue.add(key).unwrap();
         if key % 7 == 0 {
-            settle().await;
+            run_until_pending().await;
         }
     }
     ending.shut_down();

@@ -11,7 +11,7 @@ async fn a_controller_runs_as_it_is_configured() {
     let queue = queue();
     (1..=3).for_each(|key| drop(queue.add(key)));
     let (log, begin) = (Log::new(), Instant::now());
-    let noted = log.clone();
+    let own_log = log.clone();
     let mut settings = ControllerConfig::default();
     settings.reconcile_timeout = Some(2 * SECOND);
     (settings.workers, settings.max_workers, settings.max_attempts) = (1, Some(3), Some(2));
@@ -26,7 +26,7 @@ async fn a_controller_runs_as_it_is_configured() {
         .graceful_shutdown_on(sleep(10 * SECOND))
         .run(move |key, _| {
             let at = begin.elapsed();
-            noted.note((key, at.as_millis()));
+            own_log.note((key, at.as_millis()));
             async move {
                 match key {
                     1 => Err("no luck"),

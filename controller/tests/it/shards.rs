@@ -2,11 +2,11 @@
 
 use flyball_controller::{Action, Controller, Shard};
 
-use crate::support::{Log, World, panic_quietly, queue, settle, sorted};
+use crate::support::{HistorySource, Log, panic_quietly, queue, run_until_pending, sorted};
 
 #[tokio::test(start_paused = true)]
-async fn every_key_is_one_replicas() {
-    let world = World::new();
+async fn every_key_belongs_to_one_replica() {
+    let world = HistorySource::new();
     for key in 0..100 {
         world.put(key, 0);
     }
@@ -14,20 +14,20 @@ async fn every_key_is_one_replicas() {
     let log = Log::new();
     let mut running = Vec::new();
     for index in 0..3 {
-        let (noted, shard) = (log.clone(), Shard::new(index, 3).unwrap());
+        let (own_log, shard) = (log.clone(), Shard::new(index, 3).unwrap());
         running.push(tokio::spawn(
             Controller::new(queue())
                 .watches(&things, |change| *change.key())
                 .filter_keys(move |key| shard.contains(key.to_le_bytes()))
                 .stop_when_idle()
                 .run(move |key, _| {
-                    noted.note((key, index));
+                    own_log.note((key, index));
                     async { Ok::<_, String>(Action::await_change()) }
                 }),
         ));
     }
     things.synced().await.unwrap();
-    settle().await;
+    run_until_pending().await;
     let first = sorted(log.take());
     assert_eq!(first.iter().map(|(key, _)| *key).collect::<Vec<_>>(), (0..100).collect::<Vec<_>>());
     assert!((0..3).all(|index| first.iter().any(|(_, by)| *by == index)));
@@ -36,7 +36,7 @@ async fn every_key_is_one_replicas() {
     for key in 0..100 {
         world.put(key, 1);
     }
-    settle().await;
+    run_until_pending().await;
     assert_eq!(sorted(log.take()), first);
     things.shut_down();
     let mut adds = 0;
@@ -49,18 +49,18 @@ async fn every_key_is_one_replicas() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_foreign_key_that_somebody_added_is_taken_out() {
+async fn removes_keys_of_other_replicas() {
     let (queue, log) = (queue(), Log::new());
     (0..10).for_each(|key| drop(queue.add(key)));
     queue.shut_down();
-    let noted = log.clone();
+    let own_log = log.clone();
     let report = Controller::new(queue.clone())
         .filter_keys(|key| match key {
             9 => panic_quietly("nobody knows"),
             key => key % 3 == 0,
         })
         .run(move |key, _| {
-            noted.note(key);
+            own_log.note(key);
             async { Ok::<_, String>(Action::await_change()) }
         })
         .await

@@ -9,11 +9,11 @@ use flyball_controller::{Action, Controller};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep};
 
-use crate::support::{Log, SECOND, World, left, panic_quietly, queue, settle, sorted};
+use crate::support::{HistorySource, Log, SECOND, left, panic_quietly, queue, run_until_pending, sorted};
 
 #[tokio::test(start_paused = true)]
 async fn a_drain_stops_events_first_then_finishes_the_queue_then_joins_workers() {
-    let world = World::new();
+    let world = HistorySource::new();
     for key in 0..10 {
         world.put(key, 0);
     }
@@ -21,7 +21,7 @@ async fn a_drain_stops_events_first_then_finishes_the_queue_then_joins_workers()
     let queue = queue();
     let (signal, stop) = oneshot::channel::<()>();
     let log = Log::new();
-    let noted = log.clone();
+    let own_log = log.clone();
     let running = tokio::spawn(
         Controller::new(queue.clone())
             .watches(&things, |change| *change.key())
@@ -29,10 +29,10 @@ async fn a_drain_stops_events_first_then_finishes_the_queue_then_joins_workers()
             .graceful_shutdown_on(async { drop(stop.await) })
             .drain_on_shutdown()
             .run(move |key, context| {
-                let noted = noted.clone();
+                let own_log = own_log.clone();
                 async move {
                     sleep(SECOND).await;
-                    noted.note((key, context.is_shutting_down()));
+                    own_log.note((key, context.is_shutting_down()));
                     match key {
                         8 => Ok(Action::requeue_after(SECOND)),
                         9 => Err("it fails"),
@@ -45,11 +45,11 @@ async fn a_drain_stops_events_first_then_finishes_the_queue_then_joins_workers()
     sleep(SECOND / 2).await;
     assert_eq!(queue.stats().leased, 2, "two keys are being reconciled");
     signal.send(()).unwrap();
-    settle().await;
+    run_until_pending().await;
     // Objects still change after the signal, but no change is mapped any more.
     let late = world.put(77, 0);
     things.store().wait_for_version(late).await.unwrap();
-    settle().await;
+    run_until_pending().await;
     let report = running.await.unwrap().unwrap();
     let done = sorted(log.take());
     assert_eq!(
@@ -67,11 +67,11 @@ async fn a_drain_stops_events_first_then_finishes_the_queue_then_joins_workers()
 async fn running_reconciles_end_at_shutdown_and_the_queue_is_left() {
     let (queue, log, begin) = (queue(), Log::new(), Instant::now());
     (0..600).for_each(|key| _ = queue.add(key).unwrap());
-    let noted = log.clone();
+    let own_log = log.clone();
     let report = Controller::new(queue.clone())
         .graceful_shutdown_on(sleep(SECOND * 9 / 2))
         .run(move |key, _| {
-            noted.note(key);
+            own_log.note(key);
             async {
                 sleep(SECOND).await;
                 Ok::<_, String>(Action::await_change())
@@ -118,21 +118,21 @@ async fn a_drain_starts_nothing_after_its_grace_and_cuts_nothing_in_the_middle()
 async fn reconciles_are_cancelled_after_the_grace_and_dropped_some_time_later() {
     let (queue, log, begin) = (queue(), Log::new(), Instant::now());
     (0..4).for_each(|key| _ = queue.add(key).unwrap());
-    let noted = log.clone();
+    let own_log = log.clone();
     let report = Controller::new(queue)
         .workers(3)
         .graceful_shutdown_on(sleep(SECOND))
         .run(move |key, context| {
-            let noted = noted.clone();
+            let own_log = own_log.clone();
             async move {
                 assert!(!context.is_shutting_down() && !context.is_cancelled());
                 context.shutdown_started().await;
-                noted.note((key, begin.elapsed().as_secs(), context.is_cancelled()));
+                own_log.note((key, begin.elapsed().as_secs(), context.is_cancelled()));
                 if key == 0 {
                     return Ok(Action::await_change());
                 }
                 context.cancelled().await;
-                noted.note((key, begin.elapsed().as_secs(), context.is_cancelled()));
+                own_log.note((key, begin.elapsed().as_secs(), context.is_cancelled()));
                 match key {
                     1 => Err("it was cancelled"),
                     _ => pending().await,
@@ -162,7 +162,7 @@ impl Drop for Dropped {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_the_grace_what_runs_is_dropped_and_told() {
+async fn drops_and_reports_reconciles_after_the_grace() {
     let queue = queue();
     for key in 0..5 {
         queue.add(key).unwrap();
@@ -238,7 +238,7 @@ async fn a_long_reconcile_can_end_early_at_shutdown() {
 
 #[tokio::test(start_paused = true)]
 async fn shut_down_before_the_caches_have_synced_it_reconciles_nothing() {
-    let (world, never) = (World::new(), World::closed());
+    let (world, never) = (HistorySource::new(), HistorySource::closed());
     world.put(1, 0);
     let (one, other) = (world.informer(), never.informer());
     one.synced().await.unwrap();
@@ -254,7 +254,7 @@ async fn shut_down_before_the_caches_have_synced_it_reconciles_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_signal_that_is_there_already_lets_nothing_start() {
+async fn no_reconcile_starts_after_the_signal() {
     let queue = queue();
     queue.add(1).unwrap();
     let controller = Controller::new(queue).graceful_shutdown_on(async {});
@@ -279,8 +279,8 @@ async fn a_queue_that_is_shut_down_from_elsewhere_ends_the_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_settles_when_the_last_retry_is_done_and_not_before() {
-    let world = World::new();
+async fn stop_when_idle_ends_after_the_last_retry() {
+    let world = HistorySource::new();
     world.put(1, 0);
     let things = world.informer();
     let begin = Instant::now();
@@ -294,7 +294,7 @@ async fn it_settles_when_the_last_retry_is_done_and_not_before() {
         ),
     );
     things.synced().await.unwrap();
-    settle().await;
+    run_until_pending().await;
     things.shut_down();
     let report = running.await.unwrap().unwrap();
     assert_eq!(
@@ -307,8 +307,8 @@ async fn it_settles_when_the_last_retry_is_done_and_not_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_settles_at_once_when_there_is_nothing_to_do() {
-    let things = World::new().informer();
+async fn stop_when_idle_ends_immediately_without_work() {
+    let things = HistorySource::new().informer();
     things.synced().await.unwrap();
     things.shut_down();
     let never = Notify::new();
@@ -324,8 +324,8 @@ async fn it_settles_at_once_when_there_is_nothing_to_do() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_settles_when_the_last_waiting_key_is_cancelled() {
-    let things = World::new().informer();
+async fn stop_when_idle_ends_when_the_last_waiting_key_is_cancelled() {
+    let things = HistorySource::new().informer();
     things.synced().await.unwrap();
     let (queue, begin) = (queue(), Instant::now());
     queue.add_after(1, 3_600 * SECOND).unwrap();
@@ -335,7 +335,7 @@ async fn it_settles_when_the_last_waiting_key_is_cancelled() {
             .stop_when_idle()
             .run(|_, _| async { Ok::<_, String>(Action::await_change()) }),
     );
-    settle().await;
+    run_until_pending().await;
     things.shut_down();
     sleep(SECOND).await;
     assert!(!running.is_finished());
@@ -346,17 +346,17 @@ async fn it_settles_when_the_last_waiting_key_is_cancelled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_comes_with_the_signal_is_left() {
+async fn a_key_added_with_the_signal_is_left_over() {
     let (queue, log) = (queue(), Log::new());
     let (signal, stop) = oneshot::channel::<()>();
-    let noted = log.clone();
+    let own_log = log.clone();
     let running = tokio::spawn(
         Controller::new(queue.clone()).graceful_shutdown_on(async { drop(stop.await) }).run(move |key, _| {
-            noted.note(key);
+            own_log.note(key);
             async { Ok::<_, String>(Action::await_change()) }
         }),
     );
-    settle().await;
+    run_until_pending().await;
     // The signal wakes the run future first; the add wakes the worker after it.
     signal.send(()).unwrap();
     queue.add(1).unwrap();

@@ -89,12 +89,12 @@ enum Broken {
 
 /// The version of an object in a change, and whether the object was deleted.
 #[derive(Clone, Copy, Debug)]
-struct Told {
+struct Mapped {
     version: u64,
     gone: bool,
 }
 
-impl Told {
+impl Mapped {
     fn is_newer_than(self, seen: &Thing) -> bool {
         if self.gone { self.version >= seen.version } else { self.version > seen.version }
     }
@@ -104,26 +104,26 @@ impl Told {
 type Reached = BTreeMap<&'static str, u64>;
 
 /// The state that mappers and reconciles record, and the random numbers that determine what they do next.
-struct Notes {
+struct Record {
     random: Random,
     /// Set once nothing fails any more.
-    calm: bool,
+    faults_ended: bool,
     /// The server was restored to an earlier version, so a higher version is not always newer.
     restored: bool,
     /// The number of changes so far, which serves as the clock.
     clock: u64,
-    held: BTreeSet<u32>,
+    leased: BTreeSet<u32>,
     /// The last change of each object.
-    told: BTreeMap<Id, Told>,
-    /// For each key: when it was added last (`wanted`), when the last reconcile began that succeeded or was given up (`done`), and when the last
-    /// reconcile began (`begun`).
-    wanted: BTreeMap<u32, u64>,
-    done: BTreeMap<u32, u64>,
-    begun: BTreeMap<u32, u64>,
+    mapped: BTreeMap<Id, Mapped>,
+    /// For each key: when it was added last (`added_at`), when the last reconcile began that succeeded or was given up (`finished_at`), and when the last
+    /// reconcile began (`started_at`).
+    added_at: BTreeMap<u32, u64>,
+    finished_at: BTreeMap<u32, u64>,
+    started_at: BTreeMap<u32, u64>,
     /// Keys whose last attempt failed.
     given_up: BTreeSet<u32>,
     /// The state that reconciles have written: the objects as they saw them.
-    made: BTreeMap<Id, Thing>,
+    written: BTreeMap<Id, Thing>,
     reconciles: u64,
     reached: Reached,
     /// The first violation of a rule. A panic in a reconcile or a mapper would be caught.
@@ -131,7 +131,7 @@ struct Notes {
     log: String,
 }
 
-impl Notes {
+impl Record {
     fn check(&mut self, right: bool, what: impl FnOnce() -> String) {
         if !right && self.wrong.is_none() {
             self.wrong = Some(what());
@@ -140,8 +140,8 @@ impl Notes {
 
     /// Returns the keys that were added after their last finished reconcile began.
     fn undone(&self) -> Vec<u32> {
-        let done = |key| self.done.get(key).copied().unwrap_or(0);
-        self.wanted.iter().filter(|(key, wanted)| done(key) < **wanted).map(|(key, _)| *key).collect()
+        let done = |key| self.finished_at.get(key).copied().unwrap_or(0);
+        self.added_at.iter().filter(|(key, added_at)| done(key) < **added_at).map(|(key, _)| *key).collect()
     }
 
     /// Returns the unfinished keys of a shard.
@@ -154,48 +154,48 @@ impl Notes {
     }
 
     fn chance(&mut self, of: u64) -> bool {
-        !self.calm && self.random.below(of) == 0
+        !self.faults_ended && self.random.below(of) == 0
     }
 }
 
 /// The state that all mappers and reconciles share.
 #[derive(Clone)]
 struct World {
-    notes: Arc<Mutex<Notes>>,
+    record: Arc<Mutex<Record>>,
     kinds: Arc<Vec<Informer<u32, Thing>>>,
     time: SimulatedTime,
     broken: Broken,
 }
 
 impl World {
-    fn told(&self, kind: usize, change: &Change<u32, Thing>, shard: Shard) -> Option<u32> {
+    fn map_change(&self, kind: usize, change: &Change<u32, Thing>, shard: Shard) -> Option<u32> {
         let (id, key) = ((kind, *change.key()), *change.key() % KEYS);
         let gone = change.kind().is_deletion();
-        let told = Told { version: change.object().version, gone };
+        let mapped = Mapped { version: change.object().version, gone };
         let shown = self.kinds[kind].store().get(&id.1);
-        let mut notes = self.notes.lock();
-        notes.clock += 1;
-        let now = notes.clock;
+        let mut record = self.record.lock();
+        record.clock += 1;
+        let now = record.clock;
         if contains(shard, key) {
-            notes.wanted.insert(key, now);
+            record.added_at.insert(key, now);
         }
         let older = match &shown {
-            Some(shown) => told.is_newer_than(shown),
+            Some(shown) => mapped.is_newer_than(shown),
             None => false,
         };
-        let wrong = older && !notes.restored;
-        notes.check(!wrong, || format!("2: {id:?} was mapped as {told:?}, but the store has {shown:?}"));
-        notes.told.insert(id, told);
+        let wrong = older && !record.restored;
+        record.check(!wrong, || format!("2: {id:?} was mapped as {mapped:?}, but the store has {shown:?}"));
+        record.mapped.insert(id, mapped);
         let skip = match self.broken {
-            Broken::Mapper => told.gone,
-            Broken::Dirty => notes.held.contains(&key),
+            Broken::Mapper => mapped.gone,
+            Broken::Dirty => record.leased.contains(&key),
             _ => false,
         };
         (!skip).then_some(key)
     }
 
     /// Returns the objects of a key, from these snapshots or from the current ones.
-    fn look(&self, key: u32, snapshots: Option<&[Snapshot]>) -> BTreeMap<Id, Thing> {
+    fn objects_of(&self, key: u32, snapshots: Option<&[Snapshot]>) -> BTreeMap<Id, Thing> {
         let now: Vec<Snapshot> = self.kinds.iter().map(Informer::snapshot).collect();
         let kinds = snapshots.unwrap_or(&now).iter().enumerate();
         let all =
@@ -207,17 +207,17 @@ impl World {
 type Snapshot = flyball_informer_cache::Snapshot<u32, Thing>;
 
 /// A guard: the key counts as leased while its reconcile exists.
-struct Held {
+struct LeaseGuard {
     world: World,
     key: u32,
 }
 
-impl Drop for Held {
+impl Drop for LeaseGuard {
     fn drop(&mut self) {
-        let mut notes = self.world.notes.lock();
-        notes.held.remove(&self.key);
-        let bad = notes.chance(20);
-        drop(notes);
+        let mut record = self.world.record.lock();
+        record.leased.remove(&self.key);
+        let bad = record.chance(20);
+        drop(record);
         if bad && !std::thread::panicking() {
             panic_quietly("dropped");
         }
@@ -225,55 +225,56 @@ impl Drop for Held {
 }
 
 async fn reconcile(world: World, key: u32, old: Option<Arc<Vec<Snapshot>>>) -> Result<Action, &'static str> {
-    let seen = world.look(key, old.as_ref().map(|old| old.as_slice()));
+    let seen = world.objects_of(key, old.as_ref().map(|old| old.as_slice()));
     let (slow, turns) = {
-        let mut notes = world.notes.lock();
+        let mut record = world.record.lock();
         let synced = world.kinds.iter().all(Informer::is_synced);
-        notes.check(synced, || "2: a reconcile starts before every cache has synced".to_owned());
-        let first = notes.held.insert(key);
-        notes.check(first, || format!("1: two reconciles of key {key} run at once"));
-        let now = notes.clock;
-        notes.begun.insert(key, now);
-        notes.reconciles += 1;
-        if !notes.restored {
-            let mut told = notes.told.iter().filter(|((_, id), _)| id % KEYS == key);
+        record.check(synced, || "2: a reconcile starts before every cache has synced".to_owned());
+        let first = record.leased.insert(key);
+        record.check(first, || format!("1: two reconciles of key {key} run at once"));
+        let now = record.clock;
+        record.started_at.insert(key, now);
+        record.reconciles += 1;
+        if !record.restored {
+            let mut mapped = record.mapped.iter().filter(|((_, id), _)| id % KEYS == key);
             // An object that is missing was deleted since: the cache already had the state that was mapped.
-            let older = told.find(|(id, told)| seen.get(id).is_some_and(|thing| told.is_newer_than(thing)));
-            let older = older.map(|(id, told)| {
-                format!("2: {id:?} was mapped as {told:?}, but the reconcile saw {seen:?}")
+            let older =
+                mapped.find(|(id, mapped)| seen.get(id).is_some_and(|thing| mapped.is_newer_than(thing)));
+            let older = older.map(|(id, mapped)| {
+                format!("2: {id:?} was mapped as {mapped:?}, but the reconcile saw {seen:?}")
             });
-            notes.check(older.is_none(), || older.unwrap_or_default());
+            record.check(older.is_none(), || older.unwrap_or_default());
         }
-        let slow = if notes.chance(3) { notes.random.below(12_000) } else { 0 };
-        let turns = notes.random.below(3);
+        let slow = if record.chance(3) { record.random.below(12_000) } else { 0 };
+        let turns = record.random.below(3);
         (Duration::from_millis(slow), turns)
     };
-    let held = Held { world, key };
-    let world = &held.world;
+    let guard = LeaseGuard { world, key };
+    let world = &guard.world;
     for _ in 0..turns {
         world.time.sleep(Duration::ZERO).await;
     }
     if !slow.is_zero() {
         world.time.sleep(slow).await;
     }
-    let mut notes = world.notes.lock();
-    if notes.chance(4) {
-        if notes.random.below(2) == 0 {
-            drop(notes);
+    let mut record = world.record.lock();
+    if record.chance(4) {
+        if record.random.below(2) == 0 {
+            drop(record);
             panic_quietly("reconcile");
         }
         if world.broken != Broken::Failures {
-            return Err(["transient", "conflict", "permanent"][notes.random.below(3) as usize]);
+            return Err(["transient", "conflict", "permanent"][record.random.below(3) as usize]);
         }
         return Ok(Action::await_change());
     }
-    notes.made.retain(|(_, id), _| id % KEYS != key);
-    notes.made.extend(seen);
-    let begun = notes.begun[&key];
-    notes.done.insert(key, begun);
-    notes.given_up.remove(&key);
-    if notes.chance(8) {
-        return Ok(Action::requeue_after(Duration::from_millis(notes.random.below(3_000))));
+    record.written.retain(|(_, id), _| id % KEYS != key);
+    record.written.extend(seen);
+    let begun = record.started_at[&key];
+    record.finished_at.insert(key, begun);
+    record.given_up.remove(&key);
+    if record.chance(8) {
+        return Ok(Action::requeue_after(Duration::from_millis(record.random.below(3_000))));
     }
     Ok(Action::await_change())
 }
@@ -284,9 +285,9 @@ fn contains(shard: Shard, key: u32) -> bool {
 }
 
 fn class_of(world: &World, failure: &ReconcileError) -> FailureClass {
-    let unsure = world.notes.lock().chance(20);
-    if unsure {
-        panic_quietly("nobody knows");
+    let panics = world.record.lock().chance(20);
+    if panics {
+        panic_quietly("classify panics");
     }
     match failure.to_string().as_str() {
         "conflict" => FailureClass::Conflict,
@@ -296,12 +297,12 @@ fn class_of(world: &World, failure: &ReconcileError) -> FailureClass {
 }
 
 fn least_wait(world: &World) -> Option<Duration> {
-    let mut notes = world.notes.lock();
-    if notes.chance(20) {
-        drop(notes);
+    let mut record = world.record.lock();
+    if record.chance(20) {
+        drop(record);
         panic_quietly("the minimum wait panics");
     }
-    notes.chance(4).then(|| Duration::from_millis(notes.random.below(20_000)))
+    record.chance(4).then(|| Duration::from_millis(record.random.below(20_000)))
 }
 
 /// Counts the workers and reconciles that the metrics report as running.
@@ -311,7 +312,7 @@ struct Gauge(Arc<Mutex<Counted>>);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counted {
     workers: usize,
-    came: u64,
+    started: u64,
     running: usize,
 }
 
@@ -325,7 +326,7 @@ impl ControllerMetrics for Gauge {
     fn worker_started(&self) {
         let mut counted = self.0.lock();
         counted.workers += 1;
-        counted.came += 1;
+        counted.started += 1;
     }
 
     fn worker_stopped(&self) {
@@ -358,7 +359,7 @@ struct Running {
     gauge: Option<Gauge>,
 }
 
-struct Life<'a> {
+struct Run<'a> {
     sim: &'a mut Simulation,
     clusters: Vec<Cluster>,
     world: World,
@@ -370,14 +371,14 @@ struct Life<'a> {
     served: Vec<usize>,
 }
 
-impl<'a> Life<'a> {
+impl<'a> Run<'a> {
     fn new(sim: &'a mut Simulation, broken: Broken) -> Self {
         let kinds = 1 + sim.next_random() as usize % 2;
         let stamp =
             |thing: &mut Thing, uid, version: Version| (thing.uid, thing.version) = (uid, version.get());
         let clusters: Vec<Cluster> = (0..kinds).map(|_| TestServer::new(THINGS, stamp)).collect();
         let informer = |cluster: &Cluster| {
-            let mut builder = Informer::builder(THINGS, Leaky { inner: cluster.clone(), broken });
+            let mut builder = Informer::builder(THINGS, LossySource { inner: cluster.clone(), broken });
             if sim.next_random() % 2 == 0 {
                 builder = builder.streaming_lists();
             }
@@ -387,25 +388,25 @@ impl<'a> Life<'a> {
             sim.informer(builder).expect("the configuration is valid")
         };
         let informers = clusters.iter().map(informer).collect();
-        let notes = Notes {
+        let record = Record {
             random: Random::new(sim.next_random()),
-            calm: false,
+            faults_ended: false,
             restored: false,
             clock: 0,
-            held: BTreeSet::new(),
-            told: BTreeMap::new(),
-            wanted: BTreeMap::new(),
-            done: BTreeMap::new(),
-            begun: BTreeMap::new(),
+            leased: BTreeSet::new(),
+            mapped: BTreeMap::new(),
+            added_at: BTreeMap::new(),
+            finished_at: BTreeMap::new(),
+            started_at: BTreeMap::new(),
             given_up: BTreeSet::new(),
-            made: BTreeMap::new(),
+            written: BTreeMap::new(),
             reconciles: 0,
             reached: Reached::new(),
             wrong: None,
             log: String::new(),
         };
-        let notes = Arc::new(Mutex::new(notes));
-        let world = World { notes, kinds: Arc::new(informers), time: sim.time(), broken };
+        let record = Arc::new(Mutex::new(record));
+        let world = World { record, kinds: Arc::new(informers), time: sim.time(), broken };
         sim.set_busy_clock(sim.seed() % 3 == 0);
         let replicas = 1 + u32::from(sim.next_random() % 3 == 0);
         let shards: Vec<Shard> = (0..replicas)
@@ -413,9 +414,9 @@ impl<'a> Life<'a> {
             .collect();
         let queues = shards.iter().map(|_| queue(sim)).collect();
         let served = vec![0; shards.len()];
-        let mut life = Self { sim, clusters, world, shards, queues, running: Vec::new(), served };
-        (0..life.shards.len()).for_each(|shard| life.start(shard));
-        life
+        let mut run = Self { sim, clusters, world, shards, queues, running: Vec::new(), served };
+        (0..run.shards.len()).for_each(|shard| run.start(shard));
+        run
     }
 
     fn below(&self, bound: u64) -> u64 {
@@ -451,12 +452,12 @@ impl<'a> Life<'a> {
             .graceful_shutdown_on(async { drop(receiver.await) })
             .max_attempts(2 + self.below(4) as u32)
             .on_give_up(move |key, _| {
-                let mut notes = gives_up.notes.lock();
-                let begun = notes.begun[key];
-                notes.done.insert(*key, begun);
-                notes.given_up.insert(*key);
-                if notes.chance(3) {
-                    drop(notes);
+                let mut record = gives_up.record.lock();
+                let begun = record.started_at[key];
+                record.finished_at.insert(*key, begun);
+                record.given_up.insert(*key);
+                if record.chance(3) {
+                    drop(record);
                     panic_quietly("given up");
                 }
             });
@@ -472,7 +473,7 @@ impl<'a> Life<'a> {
         }
         if self.below(2) == 0 {
             controller = controller.finally(move |_, _, _| {
-                let (bad, world) = (finishes.notes.lock().chance(10), finishes.clone());
+                let (bad, world) = (finishes.record.lock().chance(10), finishes.clone());
                 async move {
                     world.time.sleep(Duration::ZERO).await;
                     if bad { Err("finally") } else { Ok(()) }
@@ -486,11 +487,11 @@ impl<'a> Life<'a> {
         for (kind, informer) in world.kinds.iter().enumerate() {
             let world = world.clone();
             controller = match kind {
-                0 => controller.watches(informer, move |change| world.told(kind, change, shard)),
+                0 => controller.watches(informer, move |change| world.map_change(kind, change, shard)),
                 // The priority of a key depends on the object.
                 _ => controller.watches_with(
                     informer,
-                    move |change| world.told(kind, change, shard),
+                    move |change| world.map_change(kind, change, shard),
                     WatchOptions::new().add_with(|queue: &Keys, change: &Change<u32, Thing>, key| {
                         queue.with_priority(*change.key() as i8 - 2).add(key)
                     }),
@@ -503,11 +504,11 @@ impl<'a> Life<'a> {
         let called = {
             let world = world.clone();
             move |keys: &[u32]| {
-                let mut notes = world.notes.lock();
-                let now = notes.clock;
-                notes.begun.extend(keys.iter().map(|key| (*key, now)));
-                if notes.chance(12) {
-                    drop(notes);
+                let mut record = world.record.lock();
+                let now = record.clock;
+                record.started_at.extend(keys.iter().map(|key| (*key, now)));
+                if record.chance(12) {
+                    drop(record);
                     panic_quietly("called");
                 }
             }
@@ -521,7 +522,7 @@ impl<'a> Life<'a> {
                 let (world, old) = (world.clone(), old.clone());
                 async move {
                     let mut results = Vec::new();
-                    world.notes.lock().reach("batches of several keys", u64::from(keys.len() > 1));
+                    world.record.lock().reach("batches of several keys", u64::from(keys.len() > 1));
                     for key in keys {
                         results.push(reconcile(world.clone(), key, old.clone()).await);
                     }
@@ -558,10 +559,10 @@ impl<'a> Life<'a> {
     fn add(&self, key: u32, of: usize) {
         let priority = self.below(10) as i8 - 5;
         if self.queues[of].with_priority(priority).add(key).is_ok() && self.home(key) == of {
-            let mut notes = self.world.notes.lock();
-            notes.clock += 1;
-            let now = notes.clock;
-            notes.wanted.insert(key, now);
+            let mut record = self.world.record.lock();
+            record.clock += 1;
+            let now = record.clock;
+            record.added_at.insert(key, now);
         }
     }
 
@@ -569,7 +570,7 @@ impl<'a> Life<'a> {
         let (what, which) = (self.below(34), self.below(self.clusters.len() as u64) as usize);
         let number = self.below(256);
         let shard = number as usize % self.shards.len();
-        let _ = write!(self.world.notes.lock().log, " {what}.{which}.{number}");
+        let _ = write!(self.world.record.lock().log, " {what}.{which}.{number}");
         let cluster = self.clusters[which].clone();
         let key = number as u32 % (KEYS * (1 + which as u32));
         let kind = {
@@ -587,7 +588,7 @@ impl<'a> Life<'a> {
             11 => cluster.compact(),
             12 => cluster.cache_state(),
             13 if number < 64 => {
-                self.world.notes.lock().restored = true;
+                self.world.record.lock().restored = true;
                 cluster.restore_cached();
             }
             13 | 14 => cluster.fail_list(kind),
@@ -622,7 +623,7 @@ impl<'a> Life<'a> {
         if self.below(2) == 0 {
             self.sim.run_until_stalled();
         }
-        self.look();
+        self.check();
     }
 
     /// Drops a controller and its workers.
@@ -631,18 +632,18 @@ impl<'a> Life<'a> {
         running.task.abort();
         let (queue, of) = (self.queues[running.shard].clone(), self.shards[running.shard]);
         let leased = queue.stats().leased as u64;
-        self.world.notes.lock().reach("keys held at a drop", leased);
+        self.world.record.lock().reach("keys held at a drop", leased);
         self.sim.run_until_stalled();
         assert!(running.task.is_finished());
-        self.look();
+        self.check();
         if let Some(gauge) = &running.gauge {
             let Counted { workers, running, .. } = gauge.counted();
             assert_eq!((workers, running), (0, 0), "6: the metrics do not add up");
         }
         if self.running_of(running.shard) == 0 && !queue.is_shutting_down() {
-            let mut notes = self.world.notes.lock();
-            let undone = notes.undone_of(of);
-            notes.reach("keys undone by a dropped controller", undone.len() as u64);
+            let mut record = self.world.record.lock();
+            let undone = record.undone_of(of);
+            record.reach("keys undone by a dropped controller", undone.len() as u64);
             for key in undone {
                 assert_ne!(queue.state(&key), KeyState::Absent, "3: key {key} is lost");
             }
@@ -651,8 +652,8 @@ impl<'a> Life<'a> {
     }
 
     /// Checks the rules that hold at all times.
-    fn look(&mut self) {
-        if let Some(wrong) = self.world.notes.lock().wrong.take() {
+    fn check(&mut self) {
+        if let Some(wrong) = self.world.record.lock().wrong.take() {
             panic!("{wrong}");
         }
         for queue in &self.queues {
@@ -664,30 +665,30 @@ impl<'a> Life<'a> {
         self.running.retain(|running| {
             if let Some(report) = running.task.take_output() {
                 let report = report.expect("no informer has ended");
-                let mut notes = self.world.notes.lock();
-                notes.reach("controllers shut down", 1);
-                notes.reach("errors", report.errors);
-                notes.reach("panics", report.panics);
-                notes.reach("timeouts", report.timeouts);
-                notes.reach("keys given up", report.given_up);
-                notes.reach("conflicts", report.conflicts);
-                notes.reach("retries that succeeded", report.successful_retries);
-                notes.reach("keys of another replica", report.filtered_keys);
-                notes.reach("failures after the reconcile", report.finally_failures);
-                notes.reach("reconciles cut off", report.leftovers.leased.len() as u64);
+                let mut record = self.world.record.lock();
+                record.reach("controllers shut down", 1);
+                record.reach("errors", report.errors);
+                record.reach("panics", report.panics);
+                record.reach("timeouts", report.timeouts);
+                record.reach("keys given up", report.given_up);
+                record.reach("conflicts", report.conflicts);
+                record.reach("retries that succeeded", report.successful_retries);
+                record.reach("keys of another replica", report.filtered_keys);
+                record.reach("failures after the reconcile", report.finally_failures);
+                record.reach("reconciles cut off", report.leftovers.leased.len() as u64);
                 if let Some(gauge) = &running.gauge {
-                    let Counted { workers, came, running: reconciles } = gauge.counted();
+                    let Counted { workers, started, running: reconciles } = gauge.counted();
                     assert_eq!((workers, reconciles), (0, 0), "6: the metrics do not add up");
-                    notes.reach("workers started later", came.saturating_sub(running.least as u64));
+                    record.reach("workers started later", started.saturating_sub(running.least as u64));
                 }
-                drop(notes);
+                drop(record);
                 if running.alone {
                     let left = &report.leftovers;
                     let left: BTreeSet<u32> =
                         left.ready.iter().chain(&left.waiting).chain(&left.leased).copied().collect();
-                    let mut notes = self.world.notes.lock();
-                    let undone = notes.undone_of(self.shards[running.shard]);
-                    notes.reach("keys undone at the end of a controller", undone.len() as u64);
+                    let mut record = self.world.record.lock();
+                    let undone = record.undone_of(self.shards[running.shard]);
+                    record.reach("keys undone at the end of a controller", undone.len() as u64);
                     for key in undone {
                         assert!(left.contains(&key), "3: key {key} is lost at shutdown");
                     }
@@ -699,13 +700,13 @@ impl<'a> Life<'a> {
     }
 
     /// Ends all faults, and checks the rules that hold afterwards.
-    fn heal(mut self) -> Reached {
-        let mut notes = self.world.notes.lock();
-        let (late, restored) = (notes.undone().len(), notes.restored);
-        notes.reach("keys undone at the end of the faults", late as u64);
-        notes.reach("servers restored", u64::from(restored));
-        notes.calm = true;
-        drop(notes);
+    fn end_faults(mut self) -> Reached {
+        let mut record = self.world.record.lock();
+        let (late, restored) = (record.undone().len(), record.restored);
+        record.reach("keys undone at the end of the faults", late as u64);
+        record.reach("servers restored", u64::from(restored));
+        record.faults_ended = true;
+        drop(record);
         for cluster in &self.clusters {
             cluster.clear_faults();
             cluster.set_latency(self.sim.clock(), Duration::ZERO);
@@ -713,48 +714,48 @@ impl<'a> Life<'a> {
         self.sim.set_busy_clock(false);
         // Controllers that were asked to shut down end in this time.
         self.sim.advance(100 * SECOND);
-        self.look();
+        self.check();
         for shard in 0..self.shards.len() {
             if self.running_of(shard) == 0 {
                 self.start(shard);
             }
         }
         // Keys that were given up are added again.
-        let given_up = std::mem::take(&mut self.world.notes.lock().given_up);
+        let given_up = std::mem::take(&mut self.world.record.lock().given_up);
         given_up.into_iter().for_each(|key| self.add(key, self.home(key)));
         // This is longer than the longest backoff, an unanswered request and an endless streaming list together.
         self.sim.advance(800 * SECOND);
         self.converged();
-        let before = self.world.notes.lock().reconciles;
+        let before = self.world.record.lock().reconciles;
         self.clusters[0].put(Thing { key: 0, uid: 0, version: 0 });
         // Every batch window is shorter.
         self.sim.advance(3 * SECOND);
         self.converged();
-        assert_eq!(self.world.notes.lock().reconciles, before + 1, "6: one change must cause one reconcile");
-        self.rests();
-        let mut notes = self.world.notes.lock();
+        assert_eq!(self.world.record.lock().reconciles, before + 1, "6: one change must cause one reconcile");
+        self.check_idle();
+        let mut record = self.world.record.lock();
         for status in self.world.kinds.iter().map(Informer::status) {
-            notes.reach("relists", status.relists);
-            notes.reach("watches without a list", status.watch_restarts);
+            record.reach("relists", status.relists);
+            record.reach("watches without a list", status.watch_restarts);
         }
-        let reconciles = notes.reconciles;
-        notes.reach("reconciles", reconciles);
-        std::mem::take(&mut notes.reached)
+        let reconciles = record.reconciles;
+        record.reach("reconciles", reconciles);
+        std::mem::take(&mut record.reached)
     }
 
     fn converged(&mut self) {
-        self.look();
+        self.check();
         for (kind, (cluster, informer)) in self.clusters.iter().zip(self.world.kinds.iter()).enumerate() {
             let mut stored: Vec<Thing> = informer.snapshot().iter().map(|(_, thing)| **thing).collect();
             stored.sort_by_key(|thing| thing.key);
             assert_eq!(stored, cluster.objects(), "4: the cache differs from the cluster");
-            let notes = self.world.notes.lock();
-            let made = notes.made.iter().filter(|((of, _), _)| *of == kind).map(|(_, thing)| *thing);
-            assert_eq!(made.collect::<Vec<_>>(), stored, "5: the written state differs from the cluster");
+            let record = self.world.record.lock();
+            let written = record.written.iter().filter(|((of, _), _)| *of == kind).map(|(_, thing)| *thing);
+            assert_eq!(written.collect::<Vec<_>>(), stored, "5: the written state differs from the cluster");
         }
-        let notes = self.world.notes.lock();
-        assert_eq!(notes.undone(), [], "5: a change without a reconcile");
-        assert!(notes.held.is_empty());
+        let record = self.world.record.lock();
+        assert_eq!(record.undone(), [], "5: a change without a reconcile");
+        assert!(record.leased.is_empty());
         for (shard, queue) in self.queues.iter().enumerate() {
             assert!(crate::support::holds_nothing(&queue.stats()), "6: the queue is not empty");
             assert_ne!(self.running_of(shard), 0);
@@ -762,7 +763,7 @@ impl<'a> Life<'a> {
     }
 
     /// Checks idle controllers: the pools have shrunk to their minimum, and the controllers end at a shutdown.
-    fn rests(&mut self) {
+    fn check_idle(&mut self) {
         self.sim.advance(60 * SECOND);
         for Running { gauge, least, .. } in &self.running {
             let workers = gauge.as_ref().map_or(*least, |gauge| gauge.counted().workers);
@@ -770,7 +771,7 @@ impl<'a> Life<'a> {
         }
         self.running.iter_mut().for_each(|running| running.stop = None);
         self.sim.advance(SECOND);
-        self.look();
+        self.check();
         assert!(self.running.is_empty(), "6: a controller does not end");
     }
 }
@@ -785,35 +786,35 @@ fn queue(sim: &Simulation) -> Keys {
         .build()
 }
 
-fn live(sim: &mut Simulation, broken: Broken) -> Reached {
+fn run_case(sim: &mut Simulation, broken: Broken) -> Reached {
     let acts = 1 + sim.next_random() % 100;
-    let mut life = Life::new(sim, broken);
+    let mut run = Run::new(sim, broken);
     for _ in 0..acts {
-        life.act();
+        run.act();
     }
-    life.heal()
+    run.end_faults()
 }
 
 /// A server whose watches drop some events, if that rule is broken.
-struct Leaky<T> {
+struct LossySource<T> {
     inner: T,
     broken: Broken,
 }
 
-impl Source for Leaky<Cluster> {
+impl Source for LossySource<Cluster> {
     type Object = Thing;
-    type Watch = Leaky<TestServerWatch<u32, Thing>>;
+    type Watch = LossySource<TestServerWatch<u32, Thing>>;
 
     async fn list(&self, request: ListRequest) -> Result<Page<Thing>, SourceError> {
         self.inner.list(request).await
     }
 
     async fn watch(&self, request: WatchRequest) -> Result<Self::Watch, SourceError> {
-        Ok(Leaky { inner: self.inner.watch(request).await?, broken: self.broken })
+        Ok(LossySource { inner: self.inner.watch(request).await?, broken: self.broken })
     }
 }
 
-impl WatchStream for Leaky<TestServerWatch<u32, Thing>> {
+impl WatchStream for LossySource<TestServerWatch<u32, Thing>> {
     type Object = Thing;
 
     async fn next(&mut self) -> Option<Result<WatchEvent<Thing>, SourceError>> {
@@ -821,17 +822,17 @@ impl WatchStream for Leaky<TestServerWatch<u32, Thing>> {
             match self.inner.next().await {
                 Some(Ok(WatchEvent::Modified(thing)))
                     if self.broken == Broken::Source && thing.version % 3 == 0 => {}
-                told => return told,
+                mapped => return mapped,
             }
         }
     }
 }
 
 #[test]
-fn it_always_arrives_at_the_cluster() {
+fn converges_to_the_cluster() {
     let (lives, reached) = (Cell::new(0), RefCell::new(Reached::new()));
     Simulation::explore(10_000, |sim| {
-        for (what, times) in live(sim, Broken::Nothing) {
+        for (what, times) in run_case(sim, Broken::Nothing) {
             *reached.borrow_mut().entry(what).or_default() += times;
         }
         lives.set(lives.get() + 1);
@@ -851,7 +852,7 @@ fn it_always_arrives_at_the_cluster() {
 fn found(broken: Broken) -> Vec<String> {
     let failed = |seed| {
         let panic =
-            catch_unwind(AssertUnwindSafe(|| live(&mut Simulation::new(seed), broken).len())).err()?;
+            catch_unwind(AssertUnwindSafe(|| run_case(&mut Simulation::new(seed), broken).len())).err()?;
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
         panic.downcast_ref::<String>().cloned().or(text)
     };
@@ -859,7 +860,7 @@ fn found(broken: Broken) -> Vec<String> {
 }
 
 #[test]
-fn it_finds_what_is_broken() {
+fn detects_each_broken_rule() {
     for (broken, message) in [
         (Broken::Source, "4: "),
         (Broken::Mapper, "5: "),
@@ -869,7 +870,7 @@ fn it_finds_what_is_broken() {
         (Broken::Failures, "3: "),
         (Broken::Shards, "1: "),
     ] {
-        let told = found(broken);
-        assert!(told.iter().any(|told| told.contains(message)), "{broken:?}: {told:#?}");
+        let mapped = found(broken);
+        assert!(mapped.iter().any(|mapped| mapped.contains(message)), "{broken:?}: {mapped:#?}");
     }
 }

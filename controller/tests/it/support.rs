@@ -36,12 +36,12 @@ pub(crate) const THINGS: Schema<u32, Thing> =
 
 /// A source that keeps its whole history. Lists wait until it is open.
 #[derive(Clone)]
-pub(crate) struct World {
+pub(crate) struct HistorySource {
     history: Arc<watch::Sender<Vec<WatchEvent<Thing>>>>,
     open: Arc<watch::Sender<bool>>,
 }
 
-impl World {
+impl HistorySource {
     pub(crate) fn new() -> Self {
         Self { history: Arc::default(), open: Arc::new(watch::Sender::new(true)) }
     }
@@ -77,9 +77,9 @@ impl World {
     }
 }
 
-impl Source for World {
+impl Source for HistorySource {
     type Object = Thing;
-    type Watch = Told;
+    type Watch = HistoryWatch;
 
     async fn list(&self, _: ListRequest) -> Result<Page<Thing>, SourceError> {
         let _ = self.open.subscribe().wait_for(|open| *open).await;
@@ -95,25 +95,26 @@ impl Source for World {
         Ok(Page { items, version: Version::new(history.len() as u64), continuation: None })
     }
 
-    async fn watch(&self, request: WatchRequest) -> Result<Told, SourceError> {
-        let told = usize::try_from(request.from_version.get()).expect("a version is a length of the history");
-        Ok(Told { history: self.history.subscribe(), told })
+    async fn watch(&self, request: WatchRequest) -> Result<HistoryWatch, SourceError> {
+        let delivered =
+            usize::try_from(request.from_version.get()).expect("a version is a length of the history");
+        Ok(HistoryWatch { history: self.history.subscribe(), delivered })
     }
 }
 
-pub(crate) struct Told {
+pub(crate) struct HistoryWatch {
     history: watch::Receiver<Vec<WatchEvent<Thing>>>,
-    told: usize,
+    delivered: usize,
 }
 
-impl WatchStream for Told {
+impl WatchStream for HistoryWatch {
     type Object = Thing;
 
     async fn next(&mut self) -> Option<Result<WatchEvent<Thing>, SourceError>> {
-        let told = self.told;
-        let history = self.history.wait_for(|history| history.len() > told).await.ok()?;
-        self.told += 1;
-        Some(Ok(history[told].clone()))
+        let delivered = self.delivered;
+        let history = self.history.wait_for(|history| history.len() > delivered).await.ok()?;
+        self.delivered += 1;
+        Some(Ok(history[delivered].clone()))
     }
 }
 
@@ -148,7 +149,7 @@ impl<T> Clone for Log<T> {
 }
 
 /// Lets every task run until it is pending, without moving the clock.
-pub(crate) async fn settle() {
+pub(crate) async fn run_until_pending() {
     for _ in 0..64 {
         tokio::task::yield_now().await;
     }

@@ -10,41 +10,43 @@ use flyball_informer_cache::{
 };
 use tokio::time::{Instant, sleep};
 
-use crate::support::{Log, SECOND, THINGS, Thing, Told, World, panic_quietly, queue, settle, sorted};
+use crate::support::{
+    HistorySource, HistoryWatch, Log, SECOND, THINGS, Thing, panic_quietly, queue, run_until_pending, sorted,
+};
 
 #[tokio::test(start_paused = true)]
 async fn no_worker_starts_before_every_cache_has_synced() {
-    let (early, late) = (World::new(), World::closed());
+    let (early, late) = (HistorySource::new(), HistorySource::closed());
     early.put(1, 0);
     late.put(2, 0);
     let (one, other) = (early.informer(), late.informer());
     let (queue, log) = (queue(), Log::new());
-    let noted = log.clone();
+    let own_log = log.clone();
     let running = tokio::spawn(
         Controller::new(queue.clone())
             .watches(&one, |change| *change.key())
             .watches(&other, |change| *change.key())
             .workers(4)
             .run(move |key, _| {
-                noted.note(key);
+                own_log.note(key);
                 async { Ok::<_, String>(Action::await_change()) }
             }),
     );
     one.synced().await.unwrap();
-    settle().await;
+    run_until_pending().await;
     assert_eq!(log.take(), [], "one of two caches is not enough");
     assert_eq!(queue.ready_len(), 1, "changes of the synced cache must already be keys");
 
     late.open();
     other.synced().await.unwrap();
-    settle().await;
+    run_until_pending().await;
     assert_eq!(sorted(log.take()), [1, 2]);
     running.abort();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cache_that_ends_before_it_has_synced_ends_the_run() {
-    let (world, never) = (World::new(), World::closed());
+    let (world, never) = (HistorySource::new(), HistorySource::closed());
     world.put(1, 0);
     let (one, other) = (world.informer(), never.informer());
     let queue = queue();
@@ -55,7 +57,7 @@ async fn a_cache_that_ends_before_it_has_synced_ends_the_run() {
             .run(|_, _| async { Ok::<_, String>(Action::await_change()) }),
     );
     one.synced().await.unwrap();
-    settle().await;
+    run_until_pending().await;
     other.shut_down();
     assert_eq!(
         running.await.unwrap(),
@@ -66,51 +68,51 @@ async fn a_cache_that_ends_before_it_has_synced_ends_the_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_cache_the_workers_start_at_once() {
+async fn without_a_cache_the_workers_start_immediately() {
     let queue = queue();
     queue.add(7).unwrap();
     let log = Log::new();
-    let noted = log.clone();
+    let own_log = log.clone();
     let running = tokio::spawn(Controller::new(queue).run(move |key, _| {
-        noted.note(key);
+        own_log.note(key);
         async { Ok::<_, String>(Action::await_change()) }
     }));
-    settle().await;
+    run_until_pending().await;
     assert_eq!(log.take(), [7]);
     running.abort();
 }
 
 /// Workers also wait for a cache that is passed to `wait_for_cache`, such as the one of another controller.
 #[tokio::test(start_paused = true)]
-async fn no_worker_starts_before_what_it_comes_after() {
-    let (own, others) = (World::new(), World::closed());
+async fn workers_wait_for_wait_for_cache() {
+    let (own, others) = (HistorySource::new(), HistorySource::closed());
     own.put(1, 0);
     others.put(2, 0);
     let (one, other) = (own.informer(), others.informer());
     let (log, first) = (Log::new(), queue());
-    let noted = log.clone();
+    let own_log = log.clone();
     let running = tokio::spawn(
         Controller::new(first)
             .watches(&one, |change| *change.key())
             .wait_for_cache(async move { other.synced().await })
             .run(move |key, _| {
-                noted.note(key);
+                own_log.note(key);
                 async { Ok::<_, String>(Action::await_change()) }
             }),
     );
     one.synced().await.unwrap();
-    settle().await;
+    run_until_pending().await;
     assert_eq!(log.take(), []);
     others.open();
-    settle().await;
+    run_until_pending().await;
     assert_eq!(log.take(), [1]);
     running.abort();
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_will_never_be_ends_the_run_though_others_are_still_awaited() {
-    let never = World::closed().informer();
-    let late = World::closed().informer();
+async fn a_failed_condition_ends_the_run_early() {
+    let never = HistorySource::closed().informer();
+    let late = HistorySource::closed().informer();
     let controller = || Controller::new(queue()).watches(&late, |change| *change.key());
     let reconcile = |_, _| async { Ok::<_, String>(Action::await_change()) };
     let refused = controller()
@@ -123,9 +125,9 @@ async fn what_will_never_be_ends_the_run_though_others_are_still_awaited() {
     let awaited = never.clone();
     let running =
         tokio::spawn(controller().wait_for_cache(async move { awaited.synced().await }).run(reconcile));
-    settle().await;
+    run_until_pending().await;
     never.shut_down();
-    settle().await;
+    run_until_pending().await;
     assert!(running.is_finished());
     assert_eq!(running.await.unwrap().err(), Some(RunError::SyncFailed(StartCondition::Future { index: 0 })));
 }
@@ -135,13 +137,13 @@ struct Forbidden;
 
 impl Source for Forbidden {
     type Object = Thing;
-    type Watch = Told;
+    type Watch = HistoryWatch;
 
     async fn list(&self, _: ListRequest) -> Result<Page<Thing>, SourceError> {
         Err(SourceError::new(SourceErrorKind::Other, "things are forbidden"))
     }
 
-    async fn watch(&self, _: WatchRequest) -> Result<Told, SourceError> {
+    async fn watch(&self, _: WatchRequest) -> Result<HistoryWatch, SourceError> {
         unreachable!("no list has succeeded")
     }
 }
@@ -153,7 +155,7 @@ fn forbidden() -> Informer<u32, Thing> {
 #[tokio::test(start_paused = true)]
 async fn a_cache_that_never_syncs_ends_the_run_and_is_named() {
     for limit in [None, Some(7 * SECOND)] {
-        let (one, other) = (World::new().informer(), forbidden());
+        let (one, other) = (HistorySource::new().informer(), forbidden());
         let (queue, begin) = (queue(), Instant::now());
         queue.add(1).unwrap();
         let controller = Controller::new(queue.clone())
@@ -184,30 +186,30 @@ async fn a_cache_that_never_syncs_ends_the_run_and_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_optional_is_not_waited_for_and_its_first_list_becomes_keys() {
-    let (main, late, never) = (World::new(), World::closed(), forbidden());
+async fn does_not_wait_for_optional_watches_and_maps_their_first_list() {
+    let (main, late, never) = (HistorySource::new(), HistorySource::closed(), forbidden());
     main.put(1, 0);
     late.put(2, 0);
     let (one, other) = (main.informer(), late.informer());
     let (queue, log) = (queue(), Log::new());
-    let noted = log.clone();
+    let own_log = log.clone();
     let controller = Controller::new(queue)
         .watches(&one, |change| *change.key())
         .watches_with(&other, |change| *change.key(), WatchOptions::new().optional())
         .watches_with(&never, |change| *change.key(), WatchOptions::new().optional());
     let health = controller.health();
     let running = tokio::spawn(controller.run(move |key, _| {
-        noted.note(key);
+        own_log.note(key);
         async { Ok::<_, String>(Action::await_change()) }
     }));
-    settle().await;
+    run_until_pending().await;
     assert_eq!((log.take(), health.ready()), (vec![1], Ok(())));
     let synced = || health.caches().iter().map(|cache| cache.synced).collect::<Vec<_>>();
     assert_eq!(synced(), [true, false, false]);
     assert_eq!(health.caches()[2].last_error.as_deref(), Some("source failed: things are forbidden"));
     sleep(1_000 * SECOND).await;
     late.open();
-    settle().await;
+    run_until_pending().await;
     assert_eq!((log.take(), synced()), (vec![2], vec![true, true, false]));
     never.shut_down();
     let error = running.await.unwrap().unwrap_err();
@@ -215,9 +217,9 @@ async fn what_is_optional_is_not_waited_for_and_its_first_list_becomes_keys() {
 }
 
 /// A source whose watch panics at the value 13.
-struct Fragile(World);
+struct Fragile(HistorySource);
 
-struct FragileWatch(Told);
+struct FragileWatch(HistoryWatch);
 
 impl Source for Fragile {
     type Object = Thing;
@@ -248,7 +250,7 @@ impl WatchStream for FragileWatch {
 #[tokio::test(start_paused = true)]
 async fn a_cache_that_ends_ends_the_run_and_is_named() {
     for how in ["stopped", "panicked"] {
-        let (one, other) = (World::new(), World::new());
+        let (one, other) = (HistorySource::new(), HistorySource::new());
         one.put(1, 0);
         let bad = other.clone();
         let other = Informer::builder(THINGS, Fragile(other)).seed(1).start().unwrap();
@@ -271,7 +273,7 @@ async fn a_cache_that_ends_ends_the_run_and_is_named() {
         } else {
             _ = bad.put(7, 13)
         }
-        settle().await;
+        run_until_pending().await;
         let thing = type_name::<Thing>();
         assert_eq!(health.ready(), Err(NotReady::CacheEnded { index: 1, object_type: thing }));
         let error = running.await.unwrap().unwrap_err();
@@ -290,12 +292,12 @@ async fn a_cache_that_ends_ends_the_run_and_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_whose_cache_panicked_has_not_settled() {
-    let world = World::new();
+async fn stop_when_idle_fails_after_a_panic_of_a_cache() {
+    let world = HistorySource::new();
     let things = Informer::builder(THINGS, Fragile(world.clone())).seed(1).start().unwrap();
     let controller = Controller::new(queue()).watches(&things, |change| *change.key()).stop_when_idle();
     let running = tokio::spawn(controller.run(|_, _| async { Ok::<_, String>(Action::await_change()) }));
-    settle().await;
+    run_until_pending().await;
     world.put(1, 13);
     let error = running.await.unwrap().unwrap_err();
     assert!(matches!(error, RunError::CacheEnded(_)), "{error}");

@@ -28,17 +28,17 @@ fn seconds(time: &SimulatedTime) -> u64 {
 }
 
 /// Runs eight keys with three workers, and reconciles of different lengths. Returns the start and the end of each reconcile.
-fn life(seed: u64) -> Vec<(u64, u32, bool)> {
+fn schedule_of(seed: u64) -> Vec<(u64, u32, bool)> {
     let mut sim = Simulation::new(seed);
     let (queue, log, time) = (queue(&sim), Log::new(), sim.time());
     (0..8).for_each(|key| drop(queue.add(key)));
-    let noted = log.clone();
+    let own_log = log.clone();
     sim.run(Controller::new(queue).workers(3), move |key, _| {
-        let (noted, time) = (noted.clone(), time.clone());
+        let (own_log, time) = (own_log.clone(), time.clone());
         async move {
-            noted.note((seconds(&time), key, true));
+            own_log.note((seconds(&time), key, true));
             time.sleep(SECOND * (key % 3)).await;
-            noted.note((seconds(&time), key, false));
+            own_log.note((seconds(&time), key, false));
             Ok::<_, String>(Action::await_change())
         }
     });
@@ -48,10 +48,10 @@ fn life(seed: u64) -> Vec<(u64, u32, bool)> {
 
 #[test]
 fn a_seed_is_a_run_and_another_seed_is_another_one() {
-    let lives: Vec<_> = (0..20).map(life).collect();
-    assert_eq!(lives, (0..20).map(life).collect::<Vec<_>>());
-    assert!(lives.iter().all(|life| life.len() == 16));
-    assert!(lives.iter().collect::<BTreeSet<_>>().len() > 5, "different seeds must give different runs");
+    let schedules: Vec<_> = (0..20).map(schedule_of).collect();
+    assert_eq!(schedules, (0..20).map(schedule_of).collect::<Vec<_>>());
+    assert!(schedules.iter().all(|schedule| schedule.len() == 16));
+    assert!(schedules.iter().collect::<BTreeSet<_>>().len() > 5, "different seeds must give different runs");
 }
 
 #[test]
@@ -59,10 +59,10 @@ fn time_passes_from_alarm_to_alarm_and_never_by_itself() {
     let mut sim = Simulation::new(1);
     let (log, time) = (Log::new(), sim.time());
     for after in [3_u32, 1, 2] {
-        let (noted, time) = (log.clone(), time.clone());
+        let (own_log, time) = (log.clone(), time.clone());
         let task = sim.spawn(async move {
             time.sleep(after * SECOND).await;
-            noted.note((seconds(&time), after));
+            own_log.note((seconds(&time), after));
             after
         });
         assert!(!task.is_finished());
@@ -76,16 +76,16 @@ fn time_passes_from_alarm_to_alarm_and_never_by_itself() {
 }
 
 #[test]
-fn under_load_what_was_due_at_different_times_comes_together() {
+fn under_load_timers_of_different_deadlines_fire_together() {
     let together = |seed| {
         let mut sim = Simulation::new(seed);
         sim.set_busy_clock(true);
         let (log, time) = (Log::new(), sim.time());
         for after in 1..=4 {
-            let (noted, time) = (log.clone(), time.clone());
+            let (own_log, time) = (log.clone(), time.clone());
             sim.spawn(async move {
                 time.sleep(after * SECOND).await;
-                noted.note(seconds(&time));
+                own_log.note(seconds(&time));
             });
         }
         sim.run_until_stalled();
@@ -105,16 +105,16 @@ fn timeouts_backoff_panics_and_the_end_are_on_its_time() {
         let mut sim = Simulation::new(seed);
         let (queue, log, time) = (queue(&sim), Log::new(), sim.time());
         queue.add(1).unwrap();
-        let (noted, stop) = (log.clone(), time.sleep(20 * SECOND));
+        let (own_log, stop) = (log.clone(), time.sleep(20 * SECOND));
         let controller = Controller::new(queue.clone())
             .reconcile_timeout(2 * SECOND)
             .shutdown_grace(5 * SECOND)
             .graceful_shutdown_on(stop);
         let run = sim.run(controller, move |_, context| {
-            let (noted, time) = (noted.clone(), time.clone());
+            let (own_log, time) = (own_log.clone(), time.clone());
             async move {
                 let at = seconds(&time);
-                noted.note(at);
+                own_log.note(at);
                 match at {
                     // Takes too long: the reconcile fails at 2 s, and is retried after 1 s.
                     0 => time.sleep(3 * SECOND).await,
@@ -140,7 +140,7 @@ fn timeouts_backoff_panics_and_the_end_are_on_its_time() {
 }
 
 #[test]
-fn who_is_aborted_is_dropped_and_so_is_everybody_with_the_simulation() {
+fn abort_drops_the_task_and_drop_drops_all_tasks() {
     let mut sim = Simulation::new(1);
     let (one, other) = (Arc::new(()), Arc::new(()));
     let hold = |held: &Arc<()>| {
@@ -179,10 +179,10 @@ fn who_is_aborted_is_dropped_and_so_is_everybody_with_the_simulation() {
 #[test]
 fn a_failing_seed_fails_the_exploration() {
     let seeds = Log::new();
-    let noted = seeds.clone();
+    let own_log = seeds.clone();
     let explored = catch_unwind(AssertUnwindSafe(|| {
         Simulation::explore(5, |sim| {
-            noted.note(sim.seed());
+            own_log.note(sim.seed());
             if sim.seed() == 3 {
                 panic_quietly("here");
             }
@@ -193,7 +193,7 @@ fn a_failing_seed_fails_the_exploration() {
 }
 
 #[test]
-fn tasks_that_wake_each_other_for_ever_are_told() {
+fn panics_if_tasks_never_stall() {
     let mut sim = Simulation::new(0);
     let time = sim.time();
     sim.spawn(async move {
@@ -229,14 +229,14 @@ async fn it_runs_within_a_task_of_a_real_runtime() {
         let mut sim = Simulation::new(seed);
         let queue = queue(&sim);
         let ends = Log::new();
-        let (noted, time) = (ends.clone(), sim.time());
+        let (own_log, time) = (ends.clone(), sim.time());
         queue.add(1).unwrap();
         let controller = Controller::new(queue).graceful_shutdown_on(time.sleep(SECOND));
         let run = sim.run(controller, move |_, context| {
-            let noted = noted.clone();
+            let own_log = own_log.clone();
             async move {
                 context.shutdown_started().await;
-                noted.note(());
+                own_log.note(());
                 Ok::<_, String>(Action::await_change())
             }
         });

@@ -76,9 +76,9 @@ impl Subscriber for Lines {
 }
 
 /// Logs an event when it is dropped.
-struct Last;
+struct LogOnDrop;
 
-impl Drop for Last {
+impl Drop for LogOnDrop {
     fn drop(&mut self) {
         tracing::info!("dropped");
     }
@@ -103,7 +103,7 @@ async fn a_reconcile_is_a_span_from_its_call_to_its_end() {
         .run(|key, _| {
             tracing::info!(key, "called");
             async move {
-                let _last = (key != 1).then(|| Last);
+                let _last = (key != 1).then(|| LogOnDrop);
                 sleep(SECOND / 10).await;
                 tracing::info!("polled again");
                 match key {
@@ -161,7 +161,7 @@ async fn a_batch_is_a_span_and_each_key_has_its_own_after_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_not_traced_has_no_span() {
+async fn no_span_without_with_tracing() {
     let (lines, queue) = (Lines::new(), queue());
     let _default = set_default(lines.clone());
     queue.add(1).unwrap();

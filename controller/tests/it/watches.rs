@@ -19,7 +19,9 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use crate::support::{Keys, Log, SECOND, Thing, World, panic_quietly, queue, settle, sorted};
+use crate::support::{
+    HistorySource, Keys, Log, SECOND, Thing, panic_quietly, queue, run_until_pending, sorted,
+};
 
 type Handle = ControllerHandle<u32, Fifo, Exponential<u32>, WithTimer<TokioTimer>>;
 type Running = JoinHandle<Result<RunReport<u32>, RunError>>;
@@ -31,9 +33,9 @@ fn key(change: &Change<u32, Thing>) -> u32 {
 /// Runs a controller that logs its keys.
 fn start(controller: Controller<u32, Fifo, Exponential<u32>, WithTimer<TokioTimer>>) -> (Running, Log<u32>) {
     let log = Log::new();
-    let noted = log.clone();
+    let own_log = log.clone();
     let run = controller.run(move |key, _| {
-        noted.note(key);
+        own_log.note(key);
         async { Ok::<_, String>(Action::await_change()) }
     });
     (tokio::spawn(run), log)
@@ -44,7 +46,7 @@ async fn working() -> (Handle, Health, Running, Log<u32>) {
     let controller = Controller::new(queue());
     let (handle, health) = (controller.handle(), controller.health());
     let (running, log) = start(controller);
-    settle().await;
+    run_until_pending().await;
     assert_eq!(health.ready(), Ok(()));
     (handle, health, running, log)
 }
@@ -56,7 +58,7 @@ fn synced(health: &Health) -> Vec<(usize, bool)> {
 #[tokio::test(start_paused = true)]
 async fn a_watch_is_added_while_workers_work_and_removed_again() {
     let (handle, health, running, log) = working().await;
-    let (one, other) = (World::new(), World::new());
+    let (one, other) = (HistorySource::new(), HistorySource::new());
     (1..=2).for_each(|key| _ = one.put(key, 0));
     other.put(10, 0);
     let (ones, others) = (one.informer(), other.informer());
@@ -65,22 +67,22 @@ async fn a_watch_is_added_while_workers_work_and_removed_again() {
 
     let first = handle.add_watch(&ones, key).unwrap();
     let second = handle.clone().add_watch(&others, |change| [*change.key(), 99]).unwrap();
-    settle().await;
+    run_until_pending().await;
     assert_eq!(sorted(log.take()), [1, 2, 10, 99], "existing objects must become keys");
     assert_eq!(((first.index(), second.index()), synced(&health)), ((0, 1), vec![(0, true), (1, true)]));
     one.put(3, 0);
     other.put(11, 0);
-    settle().await;
+    run_until_pending().await;
     assert_eq!(sorted(log.take()), [3, 11, 99], "changes must become keys");
 
     assert!(handle.remove_watch(&first) && !handle.remove_watch(&first), "once");
     one.put(4, 0);
     other.put(12, 0);
-    settle().await;
+    run_until_pending().await;
     assert_eq!(sorted(log.take()), [12, 99], "a removed watch must add no keys");
     assert_eq!(synced(&health), [(1, true)]);
     ones.shut_down();
-    settle().await;
+    run_until_pending().await;
     assert_eq!(
         (health.ready(), running.is_finished()),
         (Ok(()), false),
@@ -98,9 +100,9 @@ async fn a_watch_is_added_while_workers_work_and_removed_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn workers_go_on_while_one_that_was_added_syncs() {
+async fn workers_continue_while_an_added_watch_syncs() {
     let (handle, health, running, log) = working().await;
-    let (late, never) = (World::closed(), World::closed());
+    let (late, never) = (HistorySource::closed(), HistorySource::closed());
     late.put(1, 0);
     let lists = late.informer();
     let watch = handle.add_watch(&never.informer(), key).unwrap();
@@ -108,7 +110,7 @@ async fn workers_go_on_while_one_that_was_added_syncs() {
     sleep(1_000 * SECOND).await;
     assert_eq!((synced(&health), health.ready()), (vec![(0, false), (1, false)], Ok(())));
     late.open();
-    settle().await;
+    run_until_pending().await;
     assert_eq!((log.take(), synced(&health)), (vec![1], vec![(0, false), (1, true)]));
     assert!(handle.remove_watch(&watch));
     assert!(!running.is_finished());
@@ -117,8 +119,8 @@ async fn workers_go_on_while_one_that_was_added_syncs() {
 
 /// A watch that is added before the run, or while the controller waits for its caches, is treated like one of the builder.
 #[tokio::test(start_paused = true)]
-async fn workers_that_have_not_started_wait_for_one_that_is_added() {
-    let (main, late, never) = (World::new(), World::closed(), World::closed());
+async fn workers_that_have_not_started_wait_for_an_added_watch() {
+    let (main, late, never) = (HistorySource::new(), HistorySource::closed(), HistorySource::closed());
     main.put(1, 0);
     late.put(2, 0);
     let (mains, lates, nevers) = (main.informer(), late.informer(), never.informer());
@@ -127,20 +129,20 @@ async fn workers_that_have_not_started_wait_for_one_that_is_added() {
     let before = handle.add_watch(&nevers, key).unwrap();
     assert_eq!(synced(&health).len(), 2);
     let (running, log) = start(controller);
-    settle().await;
+    run_until_pending().await;
     handle.add_watch(&lates, key).unwrap();
     assert_eq!((log.take().len(), health.ready()), (0, Err(NotReady::Syncing)));
     // The controller does not wait for a watch that was removed; its informer may end before it has synced.
     assert!(handle.remove_watch(&before));
     nevers.shut_down();
-    settle().await;
+    run_until_pending().await;
     assert_eq!(
         (log.take().len(), health.ready()),
         (0, Err(NotReady::Syncing)),
         "the other added cache has not synced"
     );
     late.open();
-    settle().await;
+    run_until_pending().await;
     assert_eq!((sorted(log.take()), health.ready()), (vec![1, 2], Ok(())));
     running.abort();
 
@@ -149,7 +151,7 @@ async fn workers_that_have_not_started_wait_for_one_that_is_added() {
         let controller = Controller::new(queue()).watches(&mains, key).wait_for_cache(sleep_ok(10 * SECOND));
         let handle = controller.handle();
         let (running, _) = start(controller);
-        settle().await;
+        run_until_pending().await;
         let nevers = never.informer();
         handle.add_watch(&nevers, key).unwrap();
         if ends {
@@ -170,7 +172,7 @@ async fn sleep_ok(time: Duration) -> Result<(), ()> {
 
 #[tokio::test(start_paused = true)]
 async fn in_standby_a_watch_waits_for_the_start() {
-    let (main, late) = (World::new(), World::closed());
+    let (main, late) = (HistorySource::new(), HistorySource::closed());
     main.put(1, 0);
     late.put(2, 0);
     let (mains, lates) = (main.informer(), late.informer());
@@ -179,24 +181,24 @@ async fn in_standby_a_watch_waits_for_the_start() {
     let controller = Controller::new(queue.clone()).standby_until(async { drop(elected.await) });
     let (handle, health) = (controller.handle(), controller.health());
     let (running, log) = start(controller);
-    settle().await;
+    run_until_pending().await;
     assert_eq!(health.ready(), Ok(()));
     let gone = handle.add_watch(&mains, |change| 100 + change.key()).unwrap();
     handle.add_watch(&mains, key).unwrap();
     handle.add_watch(&lates, key).unwrap();
-    settle().await;
+    run_until_pending().await;
     assert_eq!(queue.ready_len(), 0, "no change becomes a key");
     assert_eq!(health.ready(), Err(NotReady::Syncing), "a standby whose caches have not synced is not ready");
     assert!(handle.remove_watch(&gone));
     elect.send(()).unwrap();
-    settle().await;
+    run_until_pending().await;
     assert_eq!(
         (log.take().len(), queue.ready_len()),
         (0, 1),
         "workers must wait for the cache that has not synced"
     );
     late.open();
-    settle().await;
+    run_until_pending().await;
     assert_eq!(sorted(log.take()), [1, 2]);
     running.abort();
 }
@@ -204,7 +206,7 @@ async fn in_standby_a_watch_waits_for_the_start() {
 /// A change that is published after `remove_watch` has returned becomes no key. Uses several threads.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_that_is_published_after_the_removal_becomes_a_key() {
-    let things = World::new().informer();
+    let things = HistorySource::new().informer();
     things.synced().await.unwrap();
     for _ in 0..50 {
         let queue: Keys = queue();
@@ -236,29 +238,29 @@ async fn nothing_that_is_published_after_the_removal_becomes_a_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_fails_is_removed_and_the_run_goes_on() {
-    let world = World::new();
-    let (broken, closed) = (world.informer(), World::closed().informer());
+async fn a_failed_watch_is_removed_and_the_run_continues() {
+    let world = HistorySource::new();
+    let (broken, closed) = (world.informer(), HistorySource::closed().informer());
     let controller = Controller::new(queue());
     let handle = controller.handle();
     let optional = handle.add_watch_with(&closed, key, WatchOptions::new().optional()).unwrap();
     let (running, _) = start(controller);
-    settle().await;
+    run_until_pending().await;
     let watch = handle.add_watch(&broken, key).unwrap();
     // There is no await point in between: the watch is removed before the run can see the end of its informer.
     broken.shut_down();
     assert!(handle.remove_watch(&watch));
-    settle().await;
+    run_until_pending().await;
     assert!(handle.remove_watch(&optional));
     closed.shut_down();
-    settle().await;
+    run_until_pending().await;
     assert!(!running.is_finished());
     running.abort();
 }
 
 #[tokio::test(start_paused = true)]
 async fn once_the_controller_shuts_down_nothing_is_added() {
-    let things = World::new().informer();
+    let things = HistorySource::new().informer();
     let refused = |handle: &Handle| handle.add_watch(&things, key).err() == Some(AddWatchError::Ended);
     let (stop, stopped) = oneshot::channel::<()>();
     let queue = queue();
@@ -270,10 +272,10 @@ async fn once_the_controller_shuts_down_nothing_is_added() {
         sleep(SECOND).await;
         Ok::<_, String>(Action::await_change())
     }));
-    settle().await;
+    run_until_pending().await;
     let there = handle.add_watch(&things, key).unwrap();
     stop.send(()).unwrap();
-    settle().await;
+    run_until_pending().await;
     assert!(!running.is_finished() && refused(&handle), "no watch may be added while a reconcile ends");
     assert!(handle.remove_watch(&there), "a watch can still be removed during the shutdown");
     running.await.unwrap().unwrap();
@@ -299,7 +301,7 @@ async fn once_the_controller_shuts_down_nothing_is_added() {
 #[tokio::test(start_paused = true)]
 async fn handles_hold_no_watch() {
     let (handle, health, running, log) = working().await;
-    let world = World::new();
+    let world = HistorySource::new();
     let things = world.informer();
     let held = Arc::new(());
     let mapper = |held: Arc<()>| {
@@ -308,12 +310,12 @@ async fn handles_hold_no_watch() {
     let first = handle.add_watch(&things, mapper(held.clone())).unwrap();
     let second = handle.add_watch(&things, mapper(held.clone())).unwrap();
     assert!(handle.remove_watch(&first));
-    settle().await;
+    run_until_pending().await;
     assert_eq!(Arc::strong_count(&held), 2, "the mapper must be dropped with its watch");
     let kept = handle.clone();
     drop((handle, first));
     world.put(1, 0);
-    settle().await;
+    run_until_pending().await;
     assert_eq!(log.take(), [1]);
     running.abort();
     let _ = running.await;
@@ -335,7 +337,7 @@ async fn a_mapper_that_panics_is_called_again_until_its_watch_is_removed() {
     let controller = Controller::new(queue()).graceful_shutdown_on(async { drop(stopped.await) });
     let handle = controller.handle();
     let (running, log) = start(controller);
-    let world = World::new();
+    let world = HistorySource::new();
     (1..=2).for_each(|key| _ = world.put(key, 0));
     let things = world.informer();
     things.synced().await.unwrap();
@@ -348,7 +350,7 @@ async fn a_mapper_that_panics_is_called_again_until_its_watch_is_removed() {
         *change.key()
     });
     let always = handle.add_watch(&things, |_| -> u32 { panic_quietly("always") }).unwrap();
-    settle().await;
+    run_until_pending().await;
     assert_eq!(
         (once.is_ok(), log.take()),
         (true, vec![2]),
@@ -371,16 +373,16 @@ async fn a_mapper_that_panics_is_called_again_until_its_watch_is_removed() {
 /// A controller with `stop_when_idle` also waits for a watch that is added during the run.
 #[tokio::test(start_paused = true)]
 async fn a_job_waits_for_what_its_reconciles_add() {
-    let (first, second) = (World::new(), World::new());
+    let (first, second) = (HistorySource::new(), HistorySource::new());
     first.put(1, 0);
     second.put(2, 0);
     let (firsts, seconds) = (first.informer(), second.informer());
     firsts.synced().await.unwrap();
     let controller = Controller::new(queue()).watches(&firsts, key).stop_when_idle();
     let (handle, log) = (controller.handle(), Log::new());
-    let (noted, added) = (log.clone(), seconds.clone());
+    let (own_log, added) = (log.clone(), seconds.clone());
     let running = tokio::spawn(controller.run(move |key, _| {
-        noted.note(key);
+        own_log.note(key);
         if key == 1 {
             handle.add_watch(&added, |change| *change.key()).unwrap();
         }
@@ -389,7 +391,7 @@ async fn a_job_waits_for_what_its_reconciles_add() {
             Ok::<_, String>(Action::await_change())
         }
     }));
-    settle().await;
+    run_until_pending().await;
     firsts.shut_down();
     sleep(10 * SECOND).await;
     assert_eq!((log.take(), running.is_finished()), (vec![1, 2], false));
@@ -400,7 +402,7 @@ async fn a_job_waits_for_what_its_reconciles_add() {
 /// It also waits while a thread is still mapping the objects of a watch that it adds.
 #[tokio::test(start_paused = true)]
 async fn a_job_waits_for_a_watch_that_a_thread_is_adding() {
-    let (first, second) = (World::new(), World::new());
+    let (first, second) = (HistorySource::new(), HistorySource::new());
     second.put(2, 0);
     let (firsts, seconds) = (first.informer(), second.informer());
     seconds.synced().await.unwrap();
@@ -409,7 +411,7 @@ async fn a_job_waits_for_a_watch_that_a_thread_is_adding() {
     let controller = Controller::new(queue()).watches(&firsts, key).stop_when_idle();
     let handle = controller.handle();
     let (running, log) = start(controller);
-    settle().await;
+    run_until_pending().await;
     let ((maps, mapping), (go_on, going)) = (std::sync::mpsc::channel(), std::sync::mpsc::channel::<()>());
     let going = parking_lot::Mutex::new(going);
     let adding = std::thread::spawn(move || {
@@ -421,7 +423,7 @@ async fn a_job_waits_for_a_watch_that_a_thread_is_adding() {
     });
     mapping.recv().unwrap();
     firsts.shut_down();
-    settle().await;
+    run_until_pending().await;
     assert!(!running.is_finished(), "its key is not in the queue yet");
     go_on.send(()).unwrap();
     adding.join().unwrap().unwrap();
@@ -430,7 +432,7 @@ async fn a_job_waits_for_a_watch_that_a_thread_is_adding() {
 
 /// A handle that outlives its controller keeps neither the queue nor the functions of the controller alive.
 #[tokio::test(start_paused = true)]
-async fn a_handle_keeps_nothing_of_a_run_that_is_over() {
+async fn a_handle_keeps_no_state_of_an_ended_run() {
     for runs in [true, false] {
         let held = Arc::new(());
         let kept = held.clone();
@@ -438,14 +440,14 @@ async fn a_handle_keeps_nothing_of_a_run_that_is_over() {
         let handle = controller.handle();
         if runs {
             let (running, _) = start(controller);
-            settle().await;
+            run_until_pending().await;
             running.abort();
             let _ = running.await;
         } else {
             drop(controller);
         }
         assert_eq!(Arc::strong_count(&held), 1);
-        let added = handle.add_watch(&World::new().informer(), key);
+        let added = handle.add_watch(&HistorySource::new().informer(), key);
         assert!(matches!(added, Err(AddWatchError::Ended)));
     }
 }
@@ -453,7 +455,7 @@ async fn a_handle_keeps_nothing_of_a_run_that_is_over() {
 /// A key that the queue refuses for lack of capacity is lost. The other key of the change is already in the queue, and needs no capacity.
 #[tokio::test(start_paused = true)]
 async fn a_key_that_is_refused_does_not_take_the_others_with_it() {
-    let world = World::new();
+    let world = HistorySource::new();
     world.put(1, 0);
     let informer = world.informer();
     informer.synced().await.unwrap();
@@ -461,15 +463,15 @@ async fn a_key_that_is_refused_does_not_take_the_others_with_it() {
     let keys = |change: &Change<u32, Thing>| if change.is_initial() { vec![2] } else { vec![1, 2] };
     let controller = Controller::new(queue).watches(&informer, keys).workers(1);
     let log = Log::new();
-    let noted = log.clone();
+    let own_log = log.clone();
     let running = tokio::spawn(controller.run(move |key, _| {
-        noted.note(key);
+        own_log.note(key);
         async {
             sleep(SECOND).await;
             Ok::<_, String>(Action::await_change())
         }
     }));
-    settle().await;
+    run_until_pending().await;
     assert_eq!(log.take(), [2]);
     world.put(1, 1);
     sleep(10 * SECOND).await;
@@ -484,7 +486,7 @@ const NUMBERS: Schema<u32, (u32, Version)> =
 /// batches. Objects of active watches are reconciled, objects of removed watches become no keys, and a job ends once all watched informers have
 /// stopped.
 #[test]
-fn kinds_come_and_go() {
+fn watches_added_and_removed_at_random() {
     Simulation::explore(100, |sim| {
         let servers = [0, 1, 2].map(|_| TestServer::new(NUMBERS, |object, _, version| object.1 = version));
         let informers =
@@ -499,9 +501,9 @@ fn kinds_come_and_go() {
             controller = controller.standby_until(sim.time().sleep(SECOND * (sim.next_random() % 4) as u32));
         }
         let (handle, log) = (controller.handle(), Log::new());
-        let (noted, time) = (log.clone(), sim.time());
+        let (own_log, time) = (log.clone(), sim.time());
         let reconcile = move |keys: Vec<u32>| {
-            keys.iter().for_each(|key| noted.note(*key));
+            keys.iter().for_each(|key| own_log.note(*key));
             let time = time.clone();
             async move {
                 time.sleep(SECOND / 10).await;

@@ -3,7 +3,7 @@
 //! # Invariants
 //! 1. A group is open at most once, and an open group has at least one item and fewer than `size`.
 //! 2. Open groups are in the order in which they were opened, and so in the order of their deadlines.
-//! 3. `held` counts the items in open groups, and is below `most`.
+//! 3. `held` counts the items in open groups, and is below `max_held`.
 //!
 //! Times are durations since a fixed moment, and never decrease.
 
@@ -16,10 +16,10 @@ pub(crate) struct Accumulator<G, T> {
     size: usize,
     window: Duration,
     /// The number of items at which the oldest group is closed.
-    most: usize,
+    max_held: usize,
     held: usize,
     /// The number of items that were added so far.
-    came: u64,
+    added: u64,
     /// The open groups, by an ascending number.
     open: BTreeMap<u64, Open<G, T>>,
     numbers: HashMap<G, u64>,
@@ -31,20 +31,20 @@ struct Open<G, T> {
     group: G,
     until: Duration,
     /// The number of items that had been added before this group was opened.
-    since: u64,
-    things: Vec<T>,
+    added_before: u64,
+    items: Vec<T>,
 }
 
 impl<G: Clone + Eq + Hash, T> Accumulator<G, T> {
     /// Creates an accumulator of batches. A batch has up to `size` items, which must be positive, and stays open for up to `window` after its first
     /// item.
-    pub(crate) fn new(size: usize, window: Duration, most: usize) -> Self {
+    pub(crate) fn new(size: usize, window: Duration, max_held: usize) -> Self {
         Self {
             size,
             window,
-            most,
+            max_held,
             held: 0,
-            came: 0,
+            added: 0,
             open: BTreeMap::new(),
             numbers: HashMap::new(),
             opened: 0,
@@ -53,9 +53,9 @@ impl<G: Clone + Eq + Hash, T> Accumulator<G, T> {
 
     /// Adds an item, and returns the batch that is full now, if there is one.
     ///
-    /// `Eq`, `Hash` and `Clone` of the group may panic, here and in the functions that return a batch. In that case only `thing`, or that batch, is
+    /// `Eq`, `Hash` and `Clone` of the group may panic, here and in the functions that return a batch. In that case only `item`, or that batch, is
     /// dropped.
-    pub(crate) fn put(&mut self, group: G, thing: T, now: Duration) -> Option<Vec<T>> {
+    pub(crate) fn put(&mut self, group: G, item: T, now: Duration) -> Option<Vec<T>> {
         // A panic of the group's code may have left the number of a group that is not open any more.
         let number = match self.numbers.get(&group).filter(|number| self.open.contains_key(number)) {
             Some(number) => *number,
@@ -63,17 +63,18 @@ impl<G: Clone + Eq + Hash, T> Accumulator<G, T> {
                 self.opened += 1;
                 let until = now.saturating_add(self.window);
                 self.numbers.insert(group.clone(), self.opened);
-                self.open.insert(self.opened, Open { group, until, since: self.came, things: Vec::new() });
+                self.open
+                    .insert(self.opened, Open { group, until, added_before: self.added, items: Vec::new() });
                 self.opened
             }
         };
-        let things = &mut self.open.get_mut(&number).expect("invariant 1").things;
-        things.push(thing);
+        let items = &mut self.open.get_mut(&number).expect("invariant 1").items;
+        items.push(item);
         self.held += 1;
-        self.came += 1;
-        match things.len() >= self.size {
+        self.added += 1;
+        match items.len() >= self.size {
             true => self.close(number),
-            false if self.held >= self.most => self.oldest(),
+            false if self.held >= self.max_held => self.oldest(),
             false => None,
         }
     }
@@ -85,10 +86,10 @@ impl<G: Clone + Eq + Hash, T> Accumulator<G, T> {
     }
 
     /// Returns a batch that must be closed before more Ready keys are added: its deadline has passed. With a `window` of zero, a batch stays open
-    /// until `most` items were added after it.
+    /// until `max_held` items were added after it.
     pub(crate) fn overdue(&mut self, now: Duration) -> Option<Vec<T>> {
-        let (_, Open { since, .. }) = self.open.first_key_value()?;
-        let passed_over = self.came.saturating_sub(*since) > self.most as u64;
+        let (_, Open { added_before, .. }) = self.open.first_key_value()?;
+        let passed_over = self.added.saturating_sub(*added_before) > self.max_held as u64;
         if self.window.is_zero() && !passed_over {
             return None;
         }
@@ -107,10 +108,10 @@ impl<G: Clone + Eq + Hash, T> Accumulator<G, T> {
     }
 
     fn close(&mut self, number: u64) -> Option<Vec<T>> {
-        let Open { group, things, .. } = self.open.remove(&number)?;
-        self.held -= things.len();
+        let Open { group, items, .. } = self.open.remove(&number)?;
+        self.held -= items.len();
         self.numbers.remove(&group);
-        Some(things)
+        Some(items)
     }
 }
 
@@ -125,19 +126,23 @@ mod tests {
             assert_eq!(self.open.len(), self.numbers.len(), "1");
             for (number, open) in &self.open {
                 assert_eq!(self.numbers.get(&open.group), Some(number), "1");
-                assert!((1..self.size).contains(&open.things.len()), "1");
+                assert!((1..self.size).contains(&open.items.len()), "1");
             }
-            let since: Vec<u64> = self.open.values().map(|open| open.since).collect();
-            assert!(since.is_sorted() && since.last().is_none_or(|since| *since < self.came), "2");
+            let added_before: Vec<u64> = self.open.values().map(|open| open.added_before).collect();
+            assert!(
+                added_before.is_sorted()
+                    && added_before.last().is_none_or(|added_before| *added_before < self.added),
+                "2"
+            );
             let times: Vec<Duration> = self.open.values().map(|open| open.until).collect();
             assert!(times.is_sorted(), "2");
-            let held: usize = self.open.values().map(|open| open.things.len()).sum();
-            assert!(held == self.held && held < self.most, "3");
+            let held: usize = self.open.values().map(|open| open.items.len()).sum();
+            assert!(held == self.held && held < self.max_held, "3");
         }
     }
 
     #[test]
-    fn size_time_and_group_make_a_batch() {
+    fn closes_by_size_deadline_and_limit() {
         let mut batches = Accumulator::new(2, 10 * MILLI, 4);
         assert_eq!(batches.put('a', 1, Duration::ZERO), None);
         assert_eq!(batches.put('b', 2, 5 * MILLI), None);
@@ -149,8 +154,8 @@ mod tests {
         assert_eq!((batches.due(18 * MILLI), batches.due(19 * MILLI)), (None, Some(vec![4])));
         assert_eq!((batches.next_due(), batches.oldest()), (None, None));
         // A group that stays open while other groups are filled and closed.
-        for (window, most) in [(0, 4), (10, 1_000)] {
-            let mut batches = Accumulator::new(2, window * MILLI, most);
+        for (window, max_held) in [(0, 4), (10, 1_000)] {
+            let mut batches = Accumulator::new(2, window * MILLI, max_held);
             assert_eq!(batches.put('a', 1, Duration::ZERO), None);
             assert_eq!(batches.overdue(Duration::ZERO), None);
             for now in 0..5 {
@@ -170,7 +175,7 @@ mod tests {
 
     /// Each item is returned once, in a batch of its group alone, before its deadline, in order, and in no batch that is too large.
     #[test]
-    fn everything_comes_out_once() {
+    fn returns_each_item_once() {
         let mut random = 1_u64;
         let mut below = |bound: u64| {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -180,7 +185,7 @@ mod tests {
         for life in 0..500 {
             let (size, window) = (1 + life % 4, (life as u32 / 4 % 3) * MILLI);
             let mut batches = Accumulator::new(size, window, 2 * size);
-            let (mut now, mut came, mut went) = (Duration::ZERO, 0, Vec::new());
+            let (mut now, mut added, mut returned) = (Duration::ZERO, 0, Vec::new());
             for _ in 0..200 {
                 let batch: Option<Vec<(u64, u32, Duration)>> = if below(3) == 0 {
                     now += below(3) as u32 * MILLI / 2;
@@ -189,8 +194,8 @@ mod tests {
                     due
                 } else {
                     let group = below(4);
-                    came += 1;
-                    let full = batches.put(group, (group, came, now), now);
+                    added += 1;
+                    let full = batches.put(group, (group, added, now), now);
                     kinds[usize::from(full.as_ref().is_some_and(|full| full.len() < size))] += 1;
                     full
                 };
@@ -200,13 +205,13 @@ mod tests {
                     assert!((1..=size).contains(&batch.len()));
                     assert!(batch.windows(2).all(|pair| pair[0].0 == pair[1].0 && pair[0].1 < pair[1].1));
                 }
-                went.extend(batch.into_iter().flatten().map(|(_, number, _)| number));
+                returned.extend(batch.into_iter().flatten().map(|(_, number, _)| number));
             }
             while let Some(batch) = batches.oldest() {
-                went.extend(batch.into_iter().map(|(_, number, _)| number));
+                returned.extend(batch.into_iter().map(|(_, number, _)| number));
             }
-            went.sort_unstable();
-            assert_eq!(went, (1..=came).collect::<Vec<_>>());
+            returned.sort_unstable();
+            assert_eq!(returned, (1..=added).collect::<Vec<_>>());
         }
         assert!(kinds.iter().all(|times| *times > 100), "{kinds:?}");
     }

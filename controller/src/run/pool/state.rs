@@ -4,18 +4,18 @@
 //! is free for the next key, or the pool is at its maximum. These decisions read neither a clock nor the backlog.
 //!
 //! # Invariants
-//! 1. `least <= workers <= most`, once the pool has [begun](PoolState::begin).
-//! 2. `idle > 0`, or `workers == most`. A worker counts as idle from the moment at which it is requested.
+//! 1. `min <= workers <= max`, once the pool has [begun](PoolState::begin).
+//! 2. `idle > 0`, or `workers == max`. A worker counts as idle from the moment at which it is requested.
 //! 3. `idle <= workers`, and `wanted <= idle`.
 //!
-//! Hence the pool shrinks to `least` once all workers are idle. A worker that does not stop after its timeout was kept for one of two reasons: it was
-//! the only idle one, which holds for at most one worker, or there were no more than `least` workers, and none was requested since.
+//! Hence the pool shrinks to `min` once all workers are idle. A worker that does not stop after its timeout was kept for one of two reasons: it was
+//! the only idle one, which holds for at most one worker, or there were no more than `min` workers, and none was requested since.
 
 /// The numbers of workers of a controller.
 #[derive(Debug)]
 pub(crate) struct PoolState {
-    least: usize,
-    most: usize,
+    min: usize,
+    max: usize,
     workers: usize,
     /// Workers that wait for a key, or are about to.
     idle: usize,
@@ -24,18 +24,18 @@ pub(crate) struct PoolState {
 }
 
 impl PoolState {
-    /// Requires `1 <= least <= most`.
-    pub(crate) fn new(least: usize, most: usize) -> Self {
-        Self { least, most, workers: 0, idle: 0, wanted: 0 }
+    /// Requires `1 <= min <= max`.
+    pub(crate) fn new(min: usize, max: usize) -> Self {
+        Self { min, max, workers: 0, idle: 0, wanted: 0 }
     }
 
     /// Returns whether the number of workers can change.
     pub(crate) fn is_scalable(&self) -> bool {
-        self.least < self.most
+        self.min < self.max
     }
 
     pub(crate) fn begin(&mut self) {
-        (self.workers, self.idle, self.wanted) = (self.least, self.least, self.least);
+        (self.workers, self.idle, self.wanted) = (self.min, self.min, self.min);
     }
 
     /// Returns the number of workers to start now, and resets it.
@@ -46,7 +46,7 @@ impl PoolState {
     /// Counts an idle worker as busy; returns whether another worker is needed.
     pub(crate) fn worker_busy(&mut self) -> bool {
         self.idle -= 1;
-        let wanted = self.idle == 0 && self.workers < self.most;
+        let wanted = self.idle == 0 && self.workers < self.max;
         if wanted {
             self.workers += 1;
             self.idle += 1;
@@ -61,20 +61,20 @@ impl PoolState {
         self.exceeds_min()
     }
 
-    /// Returns whether there are more workers than `least`.
+    /// Returns whether there are more workers than `min`.
     pub(crate) fn exceeds_min(&self) -> bool {
-        self.workers > self.least
+        self.workers > self.min
     }
 
     /// Called when an idle worker got no key for a while; returns whether it stops.
     pub(crate) fn worker_expired(&mut self) -> bool {
         // The only idle worker must stay for the next key.
-        let leaves = self.exceeds_min() && self.idle > 1;
-        if leaves {
+        let stops = self.exceeds_min() && self.idle > 1;
+        if stops {
             self.workers -= 1;
             self.idle -= 1;
         }
-        leaves
+        stops
     }
 }
 
@@ -94,33 +94,33 @@ mod tests {
     }
 
     #[test]
-    fn it_stays_within_its_bounds_and_shrinks_when_all_rest() {
+    fn stays_within_bounds_and_shrinks_to_min_when_idle() {
         let mut random = 1_u64;
         let mut below = |bound: usize| {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (random >> 33) as usize % bound
         };
-        let (mut largest, mut left) = (0, 0);
-        for life in 0..2_000 {
-            let least = 1 + life % 3;
-            let most = least + life % 5;
-            let mut pool = PoolState::new(least, most);
+        let (mut largest, mut stopped) = (0, 0);
+        for run in 0..2_000 {
+            let min = 1 + run % 3;
+            let max = min + run % 5;
+            let mut pool = PoolState::new(min, max);
             pool.begin();
             let mut workers = Vec::new();
             for _ in 0..below(200) {
                 for _ in 0..pool.take_wanted() {
                     workers.push(Worker::Idle { may_expire: pool.exceeds_min() });
                 }
-                assert!((least..=most).contains(&workers.len()), "1");
+                assert!((min..=max).contains(&workers.len()), "1");
                 assert_eq!((pool.workers, pool.idle), (workers.len(), idle(&workers)));
-                assert!(pool.idle > 0 || pool.workers == most, "2");
-                largest = largest.max(workers.len() - least);
+                assert!(pool.idle > 0 || pool.workers == max, "2");
+                largest = largest.max(workers.len() - min);
                 let one = below(workers.len());
                 match &mut workers[one] {
                     worker @ Worker::Busy => *worker = Worker::Idle { may_expire: pool.worker_idle() },
                     Worker::Idle { may_expire } if *may_expire && below(2) == 0 => {
                         match pool.worker_expired() {
-                            true => drop((workers.remove(one), left += 1)),
+                            true => drop((workers.remove(one), stopped += 1)),
                             false => *may_expire = false,
                         }
                     }
@@ -144,9 +144,9 @@ mod tests {
                     false => workers[one] = Worker::Idle { may_expire: false },
                 }
             }
-            assert_eq!((pool.workers, workers.len()), (least, least), "of {least} to {most}");
+            assert_eq!((pool.workers, workers.len()), (min, min), "of {min} to {max}");
         }
         assert_eq!(largest, 4, "the pool never reached its maximum");
-        assert!(left > 1_000, "few workers stopped: {left}");
+        assert!(stopped > 1_000, "few workers stopped: {stopped}");
     }
 }
