@@ -41,14 +41,14 @@ use tokio::sync::mpsc;
 /// The target of spans and events of controllers: kube-runtime's, so that filters such as `kube=warn` match.
 pub(crate) const TARGET: &str = "kube_runtime::controller";
 /// The maximum number of watch errors that wait to be read from the stream of results.
-pub(crate) const UNTAKEN_ERRORS: usize = 64;
+pub(crate) const MAX_BUFFERED_ERRORS: usize = 64;
 
 pub(crate) use self::action::read_duration;
 pub use self::action::{UnknownAction, action_delay};
 pub use self::applier::applier;
 pub use self::caches::{CacheStatus, WatchFailure};
 use self::key_streams::StreamTrigger;
-use self::mapped::{Concern, MappedObject, MappedSource};
+use self::mapped::{MappedKeys, MappedObject, MappedSource};
 pub use self::monitor::Monitor;
 use self::objects::Objects;
 pub use self::reconcile_reasons::ReconcileInFlight;
@@ -145,14 +145,14 @@ pub(crate) type OwnInformer =
 /// Errors of watches that wait to be sent to the stream of results. The channel is bounded: if it is full, a new error of an informer is dropped, and
 /// a stream waits for capacity.
 struct WatchErrors {
-    tell: mpsc::Sender<watcher::Error>,
-    told: mpsc::Receiver<watcher::Error>,
+    sender: mpsc::Sender<watcher::Error>,
+    receiver: mpsc::Receiver<watcher::Error>,
 }
 
 impl Default for WatchErrors {
     fn default() -> Self {
-        let (tell, told) = mpsc::channel(UNTAKEN_ERRORS);
-        Self { tell, told }
+        let (sender, receiver) = mpsc::channel(MAX_BUFFERED_ERRORS);
+        Self { sender, receiver }
     }
 }
 
@@ -435,7 +435,7 @@ where
 }
 
 /// Waits until an informer has synced.
-pub(crate) fn filled<V: Send + Sync + 'static>(
+pub(crate) fn until_synced<V: Send + Sync + 'static>(
     informer: &Informer<NamespacedName, V>,
 ) -> BoxFuture<'static, Result<(), Stopped>> {
     let informer = informer.clone();
@@ -461,7 +461,7 @@ where
 fn rows<K>(
     source: ApiSource<K>,
     kind: String,
-    map: impl Fn(K) -> Concern + Send + Sync + 'static,
+    map: impl Fn(K) -> MappedKeys + Send + Sync + 'static,
     watch_errors: &WatchErrors,
     monitor: &Monitor,
 ) -> (Informer<NamespacedName, MappedObject>, OwnInformer)
@@ -486,14 +486,14 @@ where
     V: Send + Sync + 'static,
     S: Source<Object = V>,
 {
-    let (tell, cache) = (watch_errors.tell.clone(), monitor.own_caches().add(kind));
+    let (sender, cache) = (watch_errors.sender.clone(), monitor.own_caches().add(kind));
     let failing = cache.clone();
     let built = builder
         .on_error(move |failure| {
             let error = watcher_error(failure);
             failing.failed(failure, &error);
             // If the channel is full, because the consumer does not read the stream fast enough, the error is dropped.
-            let _ = tell.try_send(error);
+            let _ = sender.try_send(error);
         })
         .timer(TokioTimer::current())
         .prepare();

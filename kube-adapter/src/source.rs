@@ -80,7 +80,7 @@ pub struct ApiSource<K> {
     metadata: bool,
     counter: UnreadableCounter,
     listing: Listing,
-    fed: StoredObjects<K>,
+    stored: StoredObjects<K>,
     /// The number of bytes of lists that have arrived.
     arrived: AtomicU64,
     objects: PhantomData<fn() -> K>,
@@ -147,7 +147,7 @@ where
             metadata,
             counter,
             listing,
-            fed: StoredObjects::default(),
+            stored: StoredObjects::default(),
             arrived,
             objects: PhantomData,
         }
@@ -225,8 +225,8 @@ where
     where
         K: Clone,
     {
-        let fed = self.fed.clone();
-        move |store| fed.attach(store)
+        let stored = self.stored.clone();
+        move |store| stored.attach(store)
     }
 
     pub(crate) fn config(&self) -> &watcher::Config {
@@ -302,13 +302,13 @@ where
         let body = request::send(&self.client, self.list_request(request)?).await?;
         let bytes = request::read(body, &self.arrived).await?;
         let read = match bytes.len() > INLINE {
-            true => elsewhere(move || decode(&bytes)).await?,
+            true => on_blocking_thread(move || decode(&bytes)).await?,
             false => decode(&bytes),
         };
         let (page, unread) = read.map_err(kube::Error::SerdeError)?;
         for object in unread {
             self.counter.add(&self.request.url_path, &object);
-            self.listing.add(object, self.fed.is_attached());
+            self.listing.add(object, self.stored.is_attached());
         }
         Ok(page)
     }
@@ -336,8 +336,15 @@ where
             request::send(&self.client, built).await
         };
         let body = open().await.map_err(|error| source_error(watcher::Error::WatchStartFailed(error)))?;
-        let (listing, fed) = (self.listing.clone(), self.fed.clone());
-        Ok(ApiWatch::new(body, &request, self.counter.clone(), listing, fed, self.request.url_path.clone()))
+        let (listing, stored) = (self.listing.clone(), self.stored.clone());
+        Ok(ApiWatch::new(
+            body,
+            &request,
+            self.counter.clone(),
+            listing,
+            stored,
+            self.request.url_path.clone(),
+        ))
     }
 
     fn list_progress(&self) -> u64 {
@@ -358,7 +365,7 @@ impl<K> fmt::Debug for ApiSource<K> {
 }
 
 /// Runs a computation on a blocking thread.
-async fn elsewhere<T: Send + 'static>(
+async fn on_blocking_thread<T: Send + 'static>(
     compute: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, kube::Error> {
     match tokio::task::spawn_blocking(compute).await {

@@ -127,7 +127,7 @@ impl ThrottleLayer {
     fn join(&self) -> Option<Waiting> {
         let bucket = self.shared.bucket.clone();
         if bucket.try_acquire().is_ok() {
-            self.shared.tally.passed();
+            self.shared.tally.count_request();
             return None;
         }
         let since = bucket.now();
@@ -173,11 +173,11 @@ impl Waiting {
         if let Some(token) = &mut self.token {
             ready!(token.as_mut().poll(context));
         }
-        self.tell();
+        self.log_wait();
         Poll::Ready(())
     }
 
-    fn tell(&self) {
+    fn log_wait(&self) {
         let Shared { bucket, tally } = &*self.throttle.shared;
         let now = bucket.now();
         let waited = now.since(self.since);

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_set_last_holds() {
+    fn the_last_setting_applies() {
         let mut classifier = Classifier {
             statuses: vec![
                 (422, FailureClass::Conflict),
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_asked_for_is_read() {
+    fn reads_the_requeue_delay() {
         assert_eq!(retry_after(&answer(429, 7)), Some(Duration::from_secs(7)));
         assert_eq!(Classifier::default().retry_after(&answer(429, 7)), None);
         assert_eq!(retry_after(&answer(429, 0)), None);

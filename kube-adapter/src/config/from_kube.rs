@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_not_guessed() {
+    fn rejects_unreadable_values() {
         for shown in ["Config", "Config { debounce: 1s }", "Config { debounce: 1, concurrency: 3 }"] {
             assert_eq!(read(shown), None, "{shown}");
         }

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_not_guessed() {
+    fn rejects_unreadable_values() {
         for shown in
             ["Action", "Some(", "Some()", "Some(5)", "Some(5m)", "Some(1.x)", "Some(99999999999999999999s)"]
         {

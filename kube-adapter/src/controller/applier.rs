@@ -20,7 +20,7 @@ use super::reconcile_reasons::Reason;
 use super::run::RunSetup;
 use super::shutdown::ShutdownSignals;
 use super::watches::named;
-use super::{Monitor, ReconcileStream, TARGET, UNTAKEN_ERRORS};
+use super::{MAX_BUFFERED_ERRORS, Monitor, ReconcileStream, TARGET};
 use crate::Config;
 use crate::keys::reference_key;
 
@@ -101,7 +101,7 @@ where
     let main = Objects::of_kube(store);
     let Objects::Kube { dyntype, .. } = &main else { unreachable!("the objects come from a store") };
     let dyntype = dyntype.clone();
-    let (errors, watch_errors) = mpsc::channel(UNTAKEN_ERRORS);
+    let (errors, watch_errors) = mpsc::channel(MAX_BUFFERED_ERRORS);
     let requested = requested(main.clone(), dyntype);
     let keys =
         reporting(queue.into_stream(), errors, move |request: QueueStream::Ok| requested(request.into()));

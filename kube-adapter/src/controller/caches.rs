@@ -3,9 +3,9 @@
 //! | guarded by | |
 //! |---|---|
 //! | `Caches::all` | the list; caches are added before the controller runs |
-//! | `Cache::trouble` | the last failures, and which of them have been logged. Logs are written after unlocking |
+//! | `Cache::failures` | the last failures, and which of them have been logged. Logs are written after unlocking |
 //!
-//! Cancel safety: dropping [`Caches::attend`] stops logging recoveries and has no other effect.
+//! Cancel safety: dropping [`Caches::log_status`] stops logging recoveries and has no other effect.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -26,7 +26,7 @@ const TARGET: &str = "kube_runtime::watcher";
 /// The minimum time between two warnings of a cache.
 const WARNS_EVERY: Duration = Duration::from_secs(60);
 /// The interval at which caches that fail, or have not synced, are checked.
-const LOOKS_EVERY: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// A cache that has not synced after this time from the start of the controller is logged as a warning.
 const SLOW: Duration = Duration::from_secs(5);
 
@@ -74,13 +74,13 @@ struct Shared {
 pub(crate) struct Cache {
     kind: String,
     known: OnceLock<CacheInfo>,
-    trouble: Mutex<CacheFailures>,
+    failures: Mutex<CacheFailures>,
     caches: Caches,
 }
 
 /// Accessors of the cache's informer, with its types erased.
 struct CacheInfo {
-    filled: Box<dyn Fn() -> bool + Send + Sync>,
+    is_synced: Box<dyn Fn() -> bool + Send + Sync>,
     status: Box<dyn Fn() -> InformerStatus + Send + Sync>,
 }
 
@@ -106,7 +106,7 @@ struct Current {
 
 impl Caches {
     pub(crate) fn add(&self, kind: String) -> Arc<Cache> {
-        let cache = Cache { kind, known: OnceLock::new(), trouble: Mutex::default(), caches: self.clone() };
+        let cache = Cache { kind, known: OnceLock::new(), failures: Mutex::default(), caches: self.clone() };
         let cache = Arc::new(cache);
         self.0.all.lock().push(cache.clone());
         cache
@@ -121,7 +121,7 @@ impl Caches {
     }
 
     /// Logs recoveries, and caches that have not synced after the controller has started. Never completes.
-    pub(crate) async fn attend(&self, controller: &str, has_begun: impl Fn() -> bool) {
+    pub(crate) async fn log_status(&self, controller: &str, has_begun: impl Fn() -> bool) {
         let caches = self.all();
         let (mut begun, mut missed): (Option<Instant>, Option<Vec<bool>>) = (None, None);
         loop {
@@ -163,7 +163,7 @@ impl Caches {
             if quiet && missed.is_some() && !missing.contains(&true) {
                 self.0.failed.notified().await;
             }
-            sleep(LOOKS_EVERY).await;
+            sleep(CHECK_INTERVAL).await;
         }
     }
 }
@@ -174,9 +174,9 @@ fn kinds<'a>(caches: &'a [Arc<Cache>], those: &[bool]) -> Vec<&'a str> {
 
 impl Cache {
     pub(crate) fn watch<V: Send + Sync + 'static>(&self, informer: &Informer<NamespacedName, V>) {
-        let (filled, status) = (informer.clone(), informer.clone());
+        let (synced, status) = (informer.clone(), informer.clone());
         let known = CacheInfo {
-            filled: Box::new(move || filled.is_synced()),
+            is_synced: Box::new(move || synced.is_synced()),
             status: Box::new(move || status.status()),
         };
         // `set` cannot fail: a cache has one informer.
@@ -184,19 +184,19 @@ impl Cache {
     }
 
     fn synced(&self) -> bool {
-        self.known.get().is_some_and(|known| (known.filled)())
+        self.known.get().is_some_and(|known| (known.is_synced)())
     }
 
     fn state(&self) -> CacheStatus {
         let synced = self.synced();
-        let trouble = self.trouble.lock();
-        let failure = trouble.current.as_ref().map(|current| WatchFailure {
+        let failures = self.failures.lock();
+        let failure = failures.current.as_ref().map(|current| WatchFailure {
             request: current.request,
             message: current.message.clone(),
             consecutive_failures: current.failures,
             failing_for: current.begun.elapsed(),
         });
-        CacheStatus { kind: self.kind.clone(), synced, failures: trouble.failures, failure }
+        CacheStatus { kind: self.kind.clone(), synced, failures: failures.failures, failure }
     }
 
     /// Records a failed request. It is logged as a failure, except if the version is too old or not available yet: that is part of the normal
@@ -210,9 +210,9 @@ impl Cache {
             return;
         }
         let now = Instant::now();
-        let mut trouble = self.trouble.lock();
-        trouble.failures += 1;
-        let current = trouble.current.get_or_insert_with(|| Current {
+        let mut failures = self.failures.lock();
+        failures.failures += 1;
+        let current = failures.current.get_or_insert_with(|| Current {
             begun: now,
             failures: 0,
             request,
@@ -225,30 +225,31 @@ impl Cache {
         current.request = request;
         current.message.clone_from(&message);
         current.at = failure.at;
-        current.next = now + retry_in + LOOKS_EVERY;
-        let failures = current.failures;
-        let warns = trouble.warned.is_none_or(|warned| now.duration_since(warned) >= WARNS_EVERY);
+        current.next = now + retry_in + CHECK_INTERVAL;
+        let consecutive = current.failures;
+        let warns = failures.warned.is_none_or(|warned| now.duration_since(warned) >= WARNS_EVERY);
         if warns {
-            trouble.warned = Some(now);
-            if let Some(current) = &mut trouble.current {
+            failures.warned = Some(now);
+            if let Some(current) = &mut failures.current {
                 current.warned = true;
             }
         }
-        drop(trouble);
+        drop(failures);
         self.caches.0.failed.notify_one();
         let kind = &*self.kind;
         let what = "a request of a cache failed and is retried; until then the cache stays as it is, and changes are not seen";
         if warns {
-            tracing::warn!(target: TARGET, kind, request, error = message, failures, ?retry_in, "{what}");
+            tracing::warn!(target: TARGET, kind, request, error = message, failures = consecutive, ?retry_in, "{what}");
         } else {
-            tracing::debug!(target: TARGET, kind, request, error = message, failures, ?retry_in, "{what}");
+            tracing::debug!(target: TARGET, kind, request, error = message, failures = consecutive, ?retry_in, "{what}");
         }
     }
 
     /// Returns whether requests still fail. Logs a recovery.
     fn recovers(&self) -> bool {
         let Some(known) = self.known.get() else { return false };
-        let Some((at, next)) = self.trouble.lock().current.as_ref().map(|current| (current.at, current.next))
+        let Some((at, next)) =
+            self.failures.lock().current.as_ref().map(|current| (current.at, current.next))
         else {
             return false;
         };
@@ -259,10 +260,10 @@ impl Cache {
         if status.state != InformerState::Watching || status.last_success.is_none_or(|heard| heard <= at) {
             return true;
         }
-        let mut trouble = self.trouble.lock();
+        let mut failures = self.failures.lock();
         // Another request may have failed in the meantime.
-        let Some(current) = trouble.current.take_if(|current| current.at == at) else { return true };
-        drop(trouble);
+        let Some(current) = failures.current.take_if(|current| current.at == at) else { return true };
+        drop(failures);
         if current.warned {
             let (failures, lasted) = (current.failures, current.begun.elapsed());
             tracing::info!(target: TARGET, kind = self.kind, failures, ?lasted, "the cache is up to date again");

@@ -119,8 +119,8 @@ impl Engine {
         if !config.waits_for_all_caches {
             controller = controller.start_before_sync();
         }
-        for filled in required {
-            controller = controller.wait_for_cache(filled);
+        for condition in required {
+            controller = controller.wait_for_cache(condition);
         }
         for trigger in triggers {
             controller = O::attach(trigger, controller, options.clone());
@@ -184,7 +184,7 @@ impl Engine {
             },
             () = any(shutdown.forceful) => {}
             never = async {
-                let fed = async {
+                let feed = async {
                     let elected = async {
                         if let Some((leadership, all_keys)) = leadership.as_ref().zip(all_keys) {
                             leadership.elected().await;
@@ -203,12 +203,12 @@ impl Engine {
                 tokio::select! {
                     biased;
                     Ok(()) = stopped => {}
-                    never = fed => never,
+                    never = feed => never,
                 }
                 feeding.abort_all();
                 pending().await
             } => never,
-            () = monitor.own_caches().attend(&kind, has_begun) => {}
+            () = monitor.own_caches().log_status(&kind, has_begun) => {}
             never = async { watched(&mut running).await; pending().await } => never,
         }
         // If a task panicked before its first list, its panic is the reason why the controller cannot run.

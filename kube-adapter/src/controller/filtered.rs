@@ -12,8 +12,8 @@ use kube::runtime::{Predicate, watcher};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
-use super::mapped::Concern;
-use super::trigger::{concerned, owners_of};
+use super::mapped::MappedKeys;
+use super::trigger::{owners_of, related_keys};
 use super::{Controller, rows};
 use crate::ApiSource;
 use crate::keys::reference_key;
@@ -115,14 +115,14 @@ where
         C::DynamicType: Debug + Eq + Hash + Clone,
     {
         let owner = self.dyntype.clone();
-        let owners = move |child: PartialObjectMeta<C>| Concern {
+        let owners = move |child: PartialObjectMeta<C>| MappedKeys {
             property: property(&child),
-            concerns: keys(owners_of::<K>(&child, &owner)),
+            keys: keys(owners_of::<K>(&child, &owner)),
         };
         let (source, kind) = (ApiSource::metadata_only(api, config), C::kind(dyntype).into_owned());
         let (informer, run) = rows(source, kind.clone(), owners, &self.watch_errors, &self.monitor);
         self.informers.push(run);
-        self.triggers.push(concerned(&informer, &self.main, &kind));
+        self.triggers.push(related_keys(&informer, &self.main, &kind));
         self
     }
 
@@ -142,7 +142,7 @@ where
         let (source, kind) = (ApiSource::new(api, config), W::kind(dyntype).into_owned());
         let mapper = move |object| {
             let property = property(&object);
-            Concern { property, concerns: keys(mapper(object)) }
+            MappedKeys { property, keys: keys(mapper(object)) }
         };
         let (informer, run) = rows(source, kind.clone(), mapper, &self.watch_errors, &self.monitor);
         let main = self.main.clone();
@@ -155,7 +155,7 @@ where
                 run.await;
             })
         }));
-        self.triggers.push(concerned(&informer, &self.main, &kind));
+        self.triggers.push(related_keys(&informer, &self.main, &kind));
         self
     }
 }

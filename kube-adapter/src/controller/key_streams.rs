@@ -90,7 +90,7 @@ pub(crate) fn related<K, O, T, I, F>(
     main: &Objects<K>,
     dyntype: &O::DynamicType,
     object_of: fn(&T) -> &O,
-    concerned: F,
+    mapper: F,
 ) -> impl FnMut(T) -> (Vec<NamespacedName>, Reason) + Send + 'static + use<K, O, T, I, F>
 where
     K: Resource + Clone + Send + Sync + 'static,
@@ -104,7 +104,7 @@ where
     move |item| {
         let Ok(key) = object_key(object_of(&item)) else { return (Vec::new(), Reason::Unknown) };
         let keys = catch_unwind(AssertUnwindSafe(|| {
-            let references = concerned(item).into_iter();
+            let references = mapper(item).into_iter();
             references.filter_map(|reference| Some(main.resolve(reference_key(&reference).ok()?))).collect()
         }));
         let keys = keys.unwrap_or_else(|_| {

@@ -24,13 +24,13 @@ pub(crate) struct MappedObject {
     /// The hash of the predicate; `None` without a predicate, or if the predicate returns none.
     property: Option<u64>,
     /// The keys that its last state mapped to.
-    pub(crate) concerns: Box<[NamespacedName]>,
+    pub(crate) keys: Box<[NamespacedName]>,
 }
 
 /// The data that a controller keeps of an object.
-pub(crate) struct Concern {
+pub(crate) struct MappedKeys {
     pub(crate) property: Option<u64>,
-    pub(crate) concerns: Vec<NamespacedName>,
+    pub(crate) keys: Vec<NamespacedName>,
 }
 
 impl MappedObject {
@@ -56,7 +56,7 @@ pub(crate) struct MappedSource<K, F> {
 /// The cache of rows, set once it is built.
 pub(crate) type Stored = Arc<OnceLock<Store<NamespacedName, MappedObject>>>;
 
-impl<K, F: Fn(K) -> Concern> MappedSource<K, F> {
+impl<K, F: Fn(K) -> MappedKeys> MappedSource<K, F> {
     /// Creates a source of the keys to which `map` maps each object of `source`.
     pub(crate) fn new(source: ApiSource<K>, map: F) -> Self {
         Self { source, map: Arc::new(map), stored: Arc::default() }
@@ -69,17 +69,17 @@ impl<K, F: Fn(K) -> Concern> MappedSource<K, F> {
 }
 
 /// Returns the row of an object. If the mapper panics, returns an error with a row that maps to no key.
-fn row<K: Resource>(object: K, map: &impl Fn(K) -> Concern) -> Result<MappedObject, MappedObject> {
+fn row<K: Resource>(object: K, map: &impl Fn(K) -> MappedKeys) -> Result<MappedObject, MappedObject> {
     let key = object_key(&object).expect("an object of a source has a name");
     let uid = object.meta().uid.as_deref().map(Box::from);
     let version = version_of(&object);
     match catch_unwind(AssertUnwindSafe(|| map(object))) {
-        Ok(Concern { property, concerns }) => {
-            Ok(MappedObject { key, uid, version, property, concerns: concerns.into() })
+        Ok(MappedKeys { property, keys }) => {
+            Ok(MappedObject { key, uid, version, property, keys: keys.into() })
         }
         Err(_) => {
             tracing::error!(target: super::TARGET, object = %key, "a mapper panicked: until this object changes, it maps to its previous keys");
-            Err(MappedObject { key, uid, version, property: None, concerns: Box::default() })
+            Err(MappedObject { key, uid, version, property: None, keys: Box::default() })
         }
     }
 }
@@ -87,13 +87,13 @@ fn row<K: Resource>(object: K, map: &impl Fn(K) -> Concern) -> Result<MappedObje
 /// Adds the keys of the stored row, if it is one of the same object.
 fn as_before(row: MappedObject, stored: &Stored) -> MappedObject {
     let before = stored.get().and_then(|store| store.get(&row.key)).filter(|before| before.uid == row.uid);
-    MappedObject { concerns: before.map(|before| before.concerns.clone()).unwrap_or_default(), ..row }
+    MappedObject { keys: before.map(|before| before.keys.clone()).unwrap_or_default(), ..row }
 }
 
 impl<K, F> Source for MappedSource<K, F>
 where
     K: Resource + DeserializeOwned + Send + Sync + 'static,
-    F: Fn(K) -> Concern + Send + Sync + 'static,
+    F: Fn(K) -> MappedKeys + Send + Sync + 'static,
 {
     type Object = MappedObject;
     type Watch = MappedWatch<K, F>;
@@ -128,7 +128,7 @@ pub(crate) struct MappedWatch<K, F> {
 impl<K, F> WatchStream for MappedWatch<K, F>
 where
     K: Resource + DeserializeOwned + Send + Sync + 'static,
-    F: Fn(K) -> Concern + Send + Sync + 'static,
+    F: Fn(K) -> MappedKeys + Send + Sync + 'static,
 {
     type Object = MappedObject;
 

@@ -18,7 +18,7 @@ use super::kube_mirror::KubeMirror;
 use crate::keys::{object_key, object_ref};
 
 /// The interval at which the readiness of a store of kube is polled, because such a store wakes only its last waiter.
-const ASKS_EVERY: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The objects of a controller. An enum, because a [`ControllerStore`](super::ControllerStore) returns the informer or the
 /// store that it was created from.
@@ -127,7 +127,8 @@ where
                 Ok(())
             }
             Self::Kube { store, decided, .. } => {
-                let decide = async || while timeout(ASKS_EVERY, store.wait_until_ready()).await.is_err() {};
+                let decide =
+                    async || while timeout(POLL_INTERVAL, store.wait_until_ready()).await.is_err() {};
                 decided.get_or_init(decide).await;
                 store.wait_until_ready().await.map_err(NeverReady::Kube)
             }

@@ -27,7 +27,7 @@ impl ReconcileFailed {
     ) -> Self {
         match action {
             Ok(None) => Self { class: FailureClass::Permanent, delay: None },
-            Ok(Some(asked)) => Self { class, delay: Some(asked.max(server.unwrap_or_default())) },
+            Ok(Some(delay)) => Self { class, delay: Some(delay.max(server.unwrap_or_default())) },
             Err(_) => Self { class, delay: server },
         }
     }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `Reasons::noted` | for each queued key, the first reason and the number of reasons |
 //! | `Reasons::in_flight` | for each key that is being reconciled, the reason |
-//! | `Reasons::asked` | an atomic flag that guards no other data; set once |
+//! | `Reasons::requested` | an atomic flag that guards no other data; set once |
 //!
 //! Nothing is recorded until a subscriber enables the span, or `Monitor::in_flight` is called.
 
@@ -74,7 +74,7 @@ pub(crate) struct Reasons {
     noted: Mutex<HashMap<NamespacedName, PendingReason>>,
     in_flight: Mutex<HashMap<NamespacedName, Running>>,
     /// Whether `Monitor::in_flight` was called.
-    asked: AtomicBool,
+    requested: AtomicBool,
 }
 
 struct PendingReason {
@@ -129,7 +129,7 @@ impl Reasons {
     /// Returns the reconciles in flight, recorded from the first call on, the longest-running first.
     pub(crate) fn in_flight(&self) -> Vec<ReconcileInFlight> {
         // Ordering: Relaxed, because the flag publishes no other memory.
-        self.asked.store(true, Ordering::Relaxed);
+        self.requested.store(true, Ordering::Relaxed);
         let shown = |(key, running): (&NamespacedName, &Running)| ReconcileInFlight {
             object: key.clone(),
             reason: running.reason.to_string(),
@@ -143,7 +143,7 @@ impl Reasons {
 
     fn wanted(&self) -> bool {
         // Ordering: Relaxed, see the store in `in_flight`.
-        self.asked.load(Ordering::Relaxed) || tracing::span_enabled!(target: TARGET, Level::INFO)
+        self.requested.load(Ordering::Relaxed) || tracing::span_enabled!(target: TARGET, Level::INFO)
     }
 }
 

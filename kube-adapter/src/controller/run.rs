@@ -38,7 +38,7 @@ use crate::unreadable_reason;
 use flyball_kube_lease::Leadership;
 
 /// The number of results that may wait for the consumer; when there are more, reconciles wait.
-const UNTAKEN: usize = 256;
+const MAX_BUFFERED_RESULTS: usize = 256;
 
 impl<K> Controller<K>
 where
@@ -110,7 +110,7 @@ where
             shutdown: self.shutdown,
             leadership: self.leadership,
             monitor: self.monitor,
-            watch_errors: self.watch_errors.told,
+            watch_errors: self.watch_errors.receiver,
             unreadable: Some,
         };
         setup.run(reconcile, error_policy, context)
@@ -157,7 +157,7 @@ where
         R::Error: Error + Send + 'static,
         C: Send + Sync + 'static,
     {
-        let (results, untaken) = mpsc::channel(UNTAKEN);
+        let (results, buffered) = mpsc::channel(MAX_BUFFERED_RESULTS);
         let reasons = self.monitor.reasons().clone();
         let (ready, listed) = (self.main.clone(), self.main.clone());
         let failed = results.clone();
@@ -210,7 +210,7 @@ where
             monitor: self.monitor,
             reconcile: Arc::new(move |key, _| user.clone().reconcile(key).boxed()),
         };
-        ReconcileStream::new(engine.run().boxed(), untaken, self.watch_errors)
+        ReconcileStream::new(engine.run().boxed(), buffered, self.watch_errors)
     }
 }
 
@@ -255,7 +255,7 @@ where
             if known != key {
                 return Ok(Reconciled::HasKey(known, reason));
             }
-            self.tell(Err(Outcome::ObjectNotFound(Box::new(reference.erase())))).await;
+            self.send_result(Err(Outcome::ObjectNotFound(Box::new(reference.erase())))).await;
             return Ok(Reconciled::Done(Next::await_change()));
         };
         // The desired state of an unreadable object is unknown, so it is not reconciled. While it is being deleted it is reconciled, because a
@@ -264,7 +264,7 @@ where
             && let Some(why) = unreadable_reason(&*object)
             && let Some(error) = (self.unreadable)(cannot_be_read(&reference, why))
         {
-            self.tell(Err(Outcome::QueueError(error))).await;
+            self.send_result(Err(Outcome::QueueError(error))).await;
             return Ok(Reconciled::Done(Next::await_change()));
         }
         // `kubectl describe` finds Events that are created from this reference by these fields.
@@ -292,7 +292,7 @@ where
                 if next.is_ok_and(|next| next.requeue_delay().is_some()) {
                     self.reasons.note_retry(&key, Reason::ReconcilerRequestedRetry);
                 }
-                self.tell(Ok((reference, action))).await;
+                self.send_result(Ok((reference, action))).await;
                 next.map(Reconciled::Done).map_err(|failed| ReconcileError::Error(failed.into()))
             }
             Err(error) => {
@@ -301,7 +301,7 @@ where
                 if failed.class != FailureClass::Permanent {
                     self.reasons.note_retry(&key, Reason::ErrorPolicyRequestedRetry);
                 }
-                self.tell(Err(Outcome::ReconcilerFailed(error, Box::new(reference.erase())))).await;
+                self.send_result(Err(Outcome::ReconcilerFailed(error, Box::new(reference.erase())))).await;
                 Err(ReconcileError::Error(failed.into()))
             }
         }
@@ -315,7 +315,7 @@ where
         )
     }
 
-    async fn tell(&self, result: ReconcileResult<K, R::Error, Q>) {
+    async fn send_result(&self, result: ReconcileResult<K, R::Error, Q>) {
         // `send` fails only if the receiver was dropped, because the controller is being dropped.
         let _ = self.results.send(result).await;
     }
@@ -330,9 +330,9 @@ fn cannot_be_read(object: &impl fmt::Display, why: &str) -> watcher::Error {
 /// Converts the delay of an action. A delay that cannot be parsed counts as a failure, because an extra reconcile is better than none.
 fn next(
     key: &NamespacedName,
-    asked: Result<Option<Duration>, UnknownAction>,
+    requested: Result<Option<Duration>, UnknownAction>,
 ) -> Result<Next, ReconcileFailed> {
-    match asked {
+    match requested {
         Ok(None) => Ok(Next::await_change()),
         Ok(Some(delay)) => Ok(Next::requeue_after(delay)),
         Err(error) => {

@@ -118,7 +118,7 @@ where
     ) -> Self {
         let mut controller = Self::over(Objects::of_kube(reader), dyntype);
         let own = |object: K| (object_key(&object).into_iter().collect(), Reason::ObjectUpdated);
-        controller.streams.push(fallible(trigger, controller.watch_errors.tell.clone(), own));
+        controller.streams.push(fallible(trigger, controller.watch_errors.sender.clone(), own));
         controller
     }
 
@@ -245,7 +245,7 @@ where
         let owner = self.dyntype.clone();
         let related =
             related(&self.main, &dyntype, |child: &Child| child, move |child| owners_of(&child, &owner));
-        self.streams.push(fallible(trigger, self.watch_errors.tell.clone(), related));
+        self.streams.push(fallible(trigger, self.watch_errors.sender.clone(), related));
         self
     }
 
@@ -302,7 +302,7 @@ where
         I: IntoIterator<Item = ObjectRef<K>> + 'static,
     {
         let related = related(&self.main, &dyntype, |other: &Other| other, mapper);
-        self.streams.push(fallible(trigger, self.watch_errors.tell.clone(), related));
+        self.streams.push(fallible(trigger, self.watch_errors.sender.clone(), related));
         self
     }
 

@@ -74,7 +74,7 @@ where
 /// deletions, use a finalizer, or own the remaining objects.
 pub(crate) fn own<K>(
     informer: &Informer<NamespacedName, K>,
-    worth: impl Fn(&Change<NamespacedName, K>) -> bool + Send + Sync + 'static,
+    filter: impl Fn(&Change<NamespacedName, K>) -> bool + Send + Sync + 'static,
 ) -> Box<dyn Trigger>
 where
     K: Resource + Send + Sync + 'static,
@@ -84,7 +84,7 @@ where
         states(change).any(|state| unreadable_reason(&**state).is_some())
     };
     let keys = move |change: &Change<NamespacedName, K>| match change.kind().is_deletion() {
-        false if is_unreadable(change) || worth(change) => vec![change.key().clone()],
+        false if is_unreadable(change) || filter(change) => vec![change.key().clone()],
         _ => Vec::new(),
     };
     Box::new(Mapped { informer: informer.clone(), keys, related: None })
@@ -118,7 +118,7 @@ where
 
 /// Creates the trigger of objects of which only the related keys are kept: maps to the keys of the state before a change and of
 /// the state after it.
-pub(crate) fn concerned<K>(
+pub(crate) fn related_keys<K>(
     informer: &Informer<NamespacedName, MappedObject>,
     main: &Objects<K>,
     kind: &str,
@@ -132,20 +132,20 @@ where
         if !MappedObject::passes(change) {
             return Vec::new();
         }
-        let now = &change.object().concerns;
-        let before = change.old().map(|old| &old.concerns).filter(|before| *before != now);
-        let concerned = before.into_iter().flatten().chain(now);
-        concerned.map(|key| main.resolve(key.clone())).collect()
+        let now = &change.object().keys;
+        let before = change.old().map(|old| &old.keys).filter(|before| *before != now);
+        let keys = before.into_iter().flatten().chain(now);
+        keys.map(|key| main.resolve(key.clone())).collect()
     };
     Box::new(Mapped { informer: informer.clone(), keys, related: Some(kind.into()) })
 }
 
-/// Creates the trigger of related objects: calls `concerned` for the state before a change and for the state after it.
+/// Creates the trigger of related objects: calls `related` for the state before a change and for the state after it.
 pub(crate) fn watched<K, W, I>(
     informer: &Informer<NamespacedName, W>,
     main: &Objects<K>,
     kind: &str,
-    concerned: impl Fn(&Arc<W>) -> I + Send + Sync + 'static,
+    mapper: impl Fn(&Arc<W>) -> I + Send + Sync + 'static,
 ) -> Box<dyn Trigger>
 where
     K: Resource + Clone + Send + Sync + 'static,
@@ -153,17 +153,15 @@ where
     W: Send + Sync + 'static,
     I: IntoIterator<Item = ObjectRef<K>>,
 {
-    watched_changes(informer, main, kind, move |change| {
-        states(change).flat_map(&concerned).collect::<Vec<_>>()
-    })
+    watched_changes(informer, main, kind, move |change| states(change).flat_map(&mapper).collect::<Vec<_>>())
 }
 
-/// Creates the trigger of related objects: calls `concerned` for each change.
+/// Creates the trigger of related objects: calls `related` for each change.
 pub(crate) fn watched_changes<K, W, I>(
     informer: &Informer<NamespacedName, W>,
     main: &Objects<K>,
     kind: &str,
-    concerned: impl Fn(&Change<NamespacedName, W>) -> I + Send + Sync + 'static,
+    mapper: impl Fn(&Change<NamespacedName, W>) -> I + Send + Sync + 'static,
 ) -> Box<dyn Trigger>
 where
     K: Resource + Clone + Send + Sync + 'static,
@@ -173,7 +171,7 @@ where
 {
     let main = main.clone();
     let keys = move |change: &Change<NamespacedName, W>| {
-        let references = concerned(change).into_iter();
+        let references = mapper(change).into_iter();
         let keys = references.filter_map(|reference| Some(main.resolve(reference_key(&reference).ok()?)));
         let mut keys: Vec<_> = keys.collect();
         // Both states usually map to the same keys.

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use super::key_streams::infallible;
 use super::reconcile_reasons::Reason;
 use super::trigger::{own, owned, watched, watched_changes};
-use super::{Controller, filled};
+use super::{Controller, until_synced};
 use crate::keys::reference_key;
 
 /// Settings for related objects, whose changes map to the reconciled objects.
@@ -25,7 +25,7 @@ where
     K: Resource + Clone + Send + Sync + 'static,
     K::DynamicType: Debug + Eq + Hash + Clone + Send + Sync + Unpin,
 {
-    /// Reconciles an object only after changes for which `worth` returns `true`: kube-runtime's `predicate_filter`. By
+    /// Reconciles an object only after changes for which `filter` returns `true`: kube-runtime's `predicate_filter`. By
     /// default every change of the controller's own objects causes a reconcile, including a status write of the reconcile
     /// itself; a deletion never does.
     ///
@@ -49,10 +49,10 @@ where
     /// ```
     pub fn filter_changes(
         mut self,
-        worth: impl Fn(&Change<NamespacedName, K>) -> bool + Send + Sync + 'static,
+        filter: impl Fn(&Change<NamespacedName, K>) -> bool + Send + Sync + 'static,
     ) -> Self {
         if let Some(informer) = self.main.informer() {
-            self.own = Some(own(informer, worth));
+            self.own = Some(own(informer, filter));
         }
         self
     }
@@ -104,7 +104,7 @@ where
     where
         C: Resource + Send + Sync + 'static,
     {
-        self.required.push(filled(informer));
+        self.required.push(until_synced(informer));
         self.triggers.push(owned(informer, &self.main, named::<C>(), self.dyntype.clone()));
         self
     }
@@ -191,7 +191,7 @@ where
         W: Send + Sync + 'static,
         I: IntoIterator<Item = ObjectRef<K>> + 'static,
     {
-        self.required.push(filled(informer));
+        self.required.push(until_synced(informer));
         self.triggers.push(watched(informer, &self.main, named::<W>(), mapper));
         self
     }
@@ -230,7 +230,7 @@ where
         W: Send + Sync + 'static,
         I: IntoIterator<Item = ObjectRef<K>> + 'static,
     {
-        self.required.push(filled(informer));
+        self.required.push(until_synced(informer));
         self.triggers.push(watched_changes(informer, &self.main, named::<W>(), mapper));
         self
     }

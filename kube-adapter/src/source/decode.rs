@@ -139,8 +139,8 @@ where
         }
         // An object without a name is never in the cache, whatever the event.
         Err(error) => {
-            let instead = Fallback::Deliver(WatchEvent::Bookmark(version_of(&object)));
-            Line::Unreadable(Unreadable::unnamed(&object, error), instead)
+            let fallback = Fallback::Deliver(WatchEvent::Bookmark(version_of(&object)));
+            Line::Unreadable(Unreadable::unnamed(&object, error), fallback)
         }
     };
     match serde_json::from_slice::<KubeEvent<K>>(bytes) {
@@ -179,7 +179,7 @@ fn other_line<K: Resource + DeserializeOwned>(bytes: &[u8], error: serde_json::E
     }
     let unread = Unreadable::new(object.unwrap_or(RawValue::NULL), error);
     let at = unread.version;
-    let instead = match object.and_then(bare::<K>) {
+    let fallback = match object.and_then(bare::<K>) {
         _ if unread.name.is_none() && at == Version::ZERO => Fallback::Nothing,
         // The deletion has metadata only. The uid is cleared, so that the cache reports the stored state as the last one, and not this object:
         // filters and mappers need the fields that are missing here to find all related objects.
@@ -191,7 +191,7 @@ fn other_line<K: Resource + DeserializeOwned>(bytes: &[u8], error: serde_json::E
         // The next watch starts after this version, and does not deliver this event again.
         _ => Fallback::Deliver(WatchEvent::Bookmark(at)),
     };
-    Line::Unreadable(unread, instead)
+    Line::Unreadable(unread, fallback)
 }
 
 /// Returns an object with nothing but its metadata, if its type allows that.

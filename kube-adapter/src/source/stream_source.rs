@@ -21,7 +21,7 @@ use tokio::task::coop::consume_budget;
 use crate::keys::{object_key, version_of};
 use crate::source::api_error::source_error;
 use crate::{ApiError, schema};
-use tokio::sync::Mutex as Turn;
+use tokio::sync::Mutex as AsyncMutex;
 
 type Events<K> = Pin<Box<dyn Stream<Item = watcher::Result<watcher::Event<K>>> + Send>>;
 
@@ -50,13 +50,13 @@ type Events<K> = Pin<Box<dyn Stream<Item = watcher::Result<watcher::Event<K>>> +
 /// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct StreamSource<K>(Arc<Turn<State<K>>>);
+pub struct StreamSource<K>(Arc<AsyncMutex<State<K>>>);
 
 struct State<K> {
     /// Fused, because it is polled again after its end.
     events: Events<K>,
     /// Objects listed since the last `Init`; `None` if the list is complete.
-    half: Option<Vec<K>>,
+    incomplete_list: Option<Vec<K>>,
 }
 
 /// Returns a builder of an informer of the objects that a stream of [`watcher()`](watcher::watcher) yields; see
@@ -98,7 +98,7 @@ impl<K: Resource + Send + Sync + 'static> StreamSource<K> {
     /// ```
     #[must_use]
     pub fn new(events: impl Stream<Item = watcher::Result<watcher::Event<K>>> + Send + 'static) -> Self {
-        Self(Arc::new(Turn::new(State { events: Box::pin(events.fuse()), half: None })))
+        Self(Arc::new(AsyncMutex::new(State { events: Box::pin(events.fuse()), incomplete_list: None })))
     }
 
     /// Returns a builder of an informer of these objects, whose reflector requests no list by itself.
@@ -142,18 +142,18 @@ impl<K: Resource> State<K> {
     /// Collects events of a list, and returns its objects when it is complete.
     fn collect(&mut self, event: watcher::Event<K>) -> Option<Vec<K>> {
         match event {
-            watcher::Event::Init => self.half = Some(Vec::new()),
-            watcher::Event::InitDone => return self.half.take(),
+            watcher::Event::Init => self.incomplete_list = Some(Vec::new()),
+            watcher::Event::InitDone => return self.incomplete_list.take(),
             watcher::Event::InitApply(object) | watcher::Event::Apply(object) => {
-                if let Some(half) = &mut self.half
+                if let Some(incomplete_list) = &mut self.incomplete_list
                     && is_named(&object)
                 {
-                    half.push(object);
+                    incomplete_list.push(object);
                 }
             }
             watcher::Event::Delete(object) => {
-                if let Some(half) = &mut self.half {
-                    half.retain(|other| object_key(other).ok() != object_key(&object).ok());
+                if let Some(incomplete_list) = &mut self.incomplete_list {
+                    incomplete_list.retain(|other| object_key(other).ok() != object_key(&object).ok());
                 }
             }
         }
@@ -162,7 +162,7 @@ impl<K: Resource> State<K> {
 }
 
 /// A running watch of a [`StreamSource`].
-pub struct StreamWatch<K>(Arc<Turn<State<K>>>);
+pub struct StreamWatch<K>(Arc<AsyncMutex<State<K>>>);
 
 impl<K: Resource + Send + Sync + 'static> WatchStream for StreamWatch<K> {
     type Object = K;
@@ -185,7 +185,7 @@ impl<K: Resource + Send + Sync + 'static> WatchStream for StreamWatch<K> {
                     return Some(Ok(WatchEvent::Deleted(object)));
                 }
                 watcher::Event::Init => {
-                    state.half = Some(Vec::new());
+                    state.incomplete_list = Some(Vec::new());
                     let error = ApiError::from(watcher::Error::WatchFailed(words("the stream began anew")));
                     return Some(Err(SourceError::new(SourceErrorKind::Expired, error)));
                 }

@@ -20,7 +20,7 @@ const MARK: &str = "unreadable: ";
 /// Returns why the newest state of this object cannot be decoded, such as "missing field `spec`"; `None` if it can be decoded.
 /// An object that cannot be decoded has its newest metadata, and otherwise the state that was decoded last.
 ///
-/// Caches that are fed by an [`ApiSource`](crate::ApiSource) hold such objects after an object that was decoded becomes
+/// Caches that are stored by an [`ApiSource`](crate::ApiSource) hold such objects after an object that was decoded becomes
 /// unreadable.
 ///
 /// # Examples
@@ -90,7 +90,11 @@ impl<K: Resource + Send + Sync + 'static> StoredObjects<K> {
 
     /// Returns the stored object with its new metadata and the mark; `None` if no object with this `uid` is stored, or it has this
     /// version or a newer one. All delivered events must be stored before the call.
-    pub(super) fn renewed(&self, key: &NamespacedName, unread: Unreadable) -> Option<WatchEvent<K>> {
+    pub(super) fn with_new_metadata(
+        &self,
+        key: &NamespacedName,
+        unread: Unreadable,
+    ) -> Option<WatchEvent<K>> {
         let Unreadable { uid, version, meta, error, .. } = unread;
         let mut object = self.0.get().and_then(|stored| stored(key))?;
         let another = object.meta().uid.is_some() && uid.is_some() && object.meta().uid != uid;

@@ -65,9 +65,9 @@ pub struct ApiWatch<K> {
     listing: Listing,
     /// Whether a streaming list is incomplete.
     lists: bool,
-    fed: StoredObjects<K>,
+    stored: StoredObjects<K>,
     /// Objects that the list could not decode; handled once the list is stored.
-    owed: Vec<(NamespacedName, Unreadable)>,
+    unreadable: Vec<(NamespacedName, Unreadable)>,
     url: String,
     objects: PhantomData<fn() -> K>,
 }
@@ -78,7 +78,7 @@ impl<K> ApiWatch<K> {
         request: &WatchRequest,
         counter: UnreadableCounter,
         listing: Listing,
-        fed: StoredObjects<K>,
+        stored: StoredObjects<K>,
         url: String,
     ) -> Self {
         let failed: fn(kube::Error) -> io::Error = io::Error::other;
@@ -86,9 +86,20 @@ impl<K> ApiWatch<K> {
         let lists = request.streaming_list;
         let unordered = request.from_version == Version::ZERO && !lists;
         // A list in pages is stored before the watch that follows it is opened.
-        let owed = if lists { Vec::new() } else { listing.take() };
+        let unreadable = if lists { Vec::new() } else { listing.take() };
         let line = Vec::new();
-        Self { lines, line, unordered, counter, listing, lists, fed, owed, url, objects: PhantomData }
+        Self {
+            lines,
+            line,
+            unordered,
+            counter,
+            listing,
+            lists,
+            stored,
+            unreadable,
+            url,
+            objects: PhantomData,
+        }
     }
 
     /// Reads the next line; `None` at the end. An end in the middle of a line drops that line: the next watch delivers the event again.
@@ -117,7 +128,7 @@ impl<K: Resource + Send + Sync + 'static> ApiWatch<K> {
                     drop(object_key(object).map(|key| self.listing.remove(&key)));
                 }
                 // The informer stores the list before it polls for the next event.
-                WatchEvent::InitialListEnd(_) => (self.lists, self.owed) = (false, self.listing.take()),
+                WatchEvent::InitialListEnd(_) => (self.lists, self.unreadable) = (false, self.listing.take()),
                 WatchEvent::Bookmark(_) => {}
             }
         }
@@ -125,12 +136,12 @@ impl<K: Resource + Send + Sync + 'static> ApiWatch<K> {
     }
 
     /// Returns the event for an object that could not be decoded: its stored state with the new metadata, or `None` if no older state is stored.
-    async fn renewed(&mut self, key: &NamespacedName, unread: Unreadable) -> Option<WatchEvent<K>> {
-        if !self.fed.is_attached() {
+    async fn with_new_metadata(&mut self, key: &NamespacedName, unread: Unreadable) -> Option<WatchEvent<K>> {
+        if !self.stored.is_attached() {
             return None;
         }
         all_is_stored().await;
-        self.fed.renewed(key, unread)
+        self.stored.with_new_metadata(key, unread)
     }
 }
 
@@ -148,8 +159,8 @@ where
     async fn next(&mut self) -> Option<Result<WatchEvent<K>, SourceError>> {
         let failed = |error| Some(Err(source_error(error)));
         loop {
-            while let Some((key, unread)) = self.owed.pop() {
-                if let Some(event) = self.renewed(&key, unread).await {
+            while let Some((key, unread)) = self.unreadable.pop() {
+                if let Some(event) = self.with_new_metadata(&key, unread).await {
                     return Some(Ok(event));
                 }
             }
@@ -161,19 +172,19 @@ where
             for _ in 0..=self.line.len() / PIECE {
                 consume_budget().await;
             }
-            let (unread, instead) = match decode::line(&self.line) {
+            let (unread, fallback) = match decode::line(&self.line) {
                 Line::Event(event) => return Some(Ok(self.delivered(event))),
                 Line::Failed(status) => return failed(watcher::Error::WatchError(status)),
-                Line::Unreadable(unread, instead) => (unread, instead),
+                Line::Unreadable(unread, fallback) => (unread, fallback),
             };
             self.counter.add(&self.url, &unread);
-            match instead {
+            match fallback {
                 Fallback::Nothing => {}
                 Fallback::Deliver(WatchEvent::Bookmark(version)) => {
                     match unread.key() {
-                        Some(_) if self.lists => self.listing.add(unread, self.fed.is_attached()),
+                        Some(_) if self.lists => self.listing.add(unread, self.stored.is_attached()),
                         Some(key) => {
-                            if let Some(event) = self.renewed(&key, unread).await {
+                            if let Some(event) = self.with_new_metadata(&key, unread).await {
                                 return Some(Ok(event));
                             }
                         }

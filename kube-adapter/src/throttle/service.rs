@@ -3,7 +3,7 @@
 //! | guarded by `idle` | |
 //! |---|---|
 //! | the service | taken out while a request polls it for readiness and calls it, both in one poll, so it runs without a lock |
-//! | `missed` | set if another request was polled in the meantime; that request is woken when the service is put back |
+//! | `polled_again` | set if another request was polled in the meantime; that request is woken when the service is put back |
 //!
 //! | guarded by `wakers` | |
 //! |---|---|
@@ -31,7 +31,7 @@ pub(super) struct SharedService<S> {
 
 struct Idle<S> {
     service: Option<S>,
-    missed: bool,
+    polled_again: bool,
 }
 
 #[derive(Default)]
@@ -45,7 +45,7 @@ impl<S> SharedService<S> {
     pub(super) fn new(service: S) -> Self {
         let waiting = Arc::<Waiting>::default();
         let waker = Waker::from(waiting.clone());
-        Self { idle: Mutex::new(Idle { service: Some(service), missed: false }), waiting, waker }
+        Self { idle: Mutex::new(Idle { service: Some(service), polled_again: false }), waiting, waker }
     }
 
     /// Calls the service with `request` if it is ready; otherwise `waker` is woken when it may be ready.
@@ -61,7 +61,7 @@ impl<S> SharedService<S> {
         loop {
             let mut idle = self.idle.lock();
             let service = idle.service.take();
-            idle.missed |= service.is_none();
+            idle.polled_again |= service.is_none();
             drop(idle);
             if let Some(service) = service {
                 let mut taken = Taken { shared: self, service: Some(service), called: false };
@@ -97,9 +97,9 @@ impl<S> Drop for Taken<'_, S> {
     fn drop(&mut self) {
         let mut idle = self.shared.idle.lock();
         idle.service = self.service.take();
-        let missed = std::mem::take(&mut idle.missed);
+        let polled_again = std::mem::take(&mut idle.polled_again);
         drop(idle);
-        if missed || self.called || std::thread::panicking() {
+        if polled_again || self.called || std::thread::panicking() {
             self.shared.waiting.wake_all();
         }
     }

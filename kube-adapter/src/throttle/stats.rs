@@ -45,7 +45,7 @@ pub(super) struct StatsCounters {
 }
 
 impl StatsCounters {
-    pub(super) fn passed(&self) {
+    pub(super) fn count_request(&self) {
         // Ordering: Relaxed here and below, because the numbers publish no other memory.
         self.requests.fetch_add(1, Ordering::Relaxed);
     }
@@ -53,18 +53,18 @@ impl StatsCounters {
     /// Counts a wait that has ended. Returns whether to log it as too long.
     pub(super) fn waited(&self, waited: Duration, now: Nanos) -> bool {
         let nanos = u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX);
-        self.passed();
+        self.count_request();
         // Ordering: as above.
         self.delayed.fetch_add(1, Ordering::Relaxed);
         // Ordering: as above.
         self.total.fetch_add(nanos, Ordering::Relaxed);
         // Ordering: as above.
         self.longest.fetch_max(nanos, Ordering::Relaxed);
-        waited >= ThrottleLayer::TOO_LONG && self.breaks_the_silence(now)
+        waited >= ThrottleLayer::TOO_LONG && self.may_log(now)
     }
 
-    fn breaks_the_silence(&self, now: Nanos) -> bool {
-        let (now, until) = (now.get(), (now + SILENCE).get());
+    fn may_log(&self, now: Nanos) -> bool {
+        let (now, until) = (now.get(), (now + LOG_INTERVAL).get());
         // Ordering: as above. If several threads get here at once, only one thread's `compare_exchange` succeeds.
         let quiet_until = self.quiet_until.load(Ordering::Relaxed);
         if now < quiet_until {
@@ -86,4 +86,4 @@ impl StatsCounters {
     }
 }
 
-const SILENCE: Duration = Duration::from_secs(10);
+const LOG_INTERVAL: Duration = Duration::from_secs(10);

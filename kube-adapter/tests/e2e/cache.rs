@@ -15,7 +15,7 @@ use kube::runtime::watcher::Config;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde_json::{from_value, json};
 
-use crate::cluster::{Namespace, client, soon};
+use crate::cluster::{Namespace, client, within_limit};
 
 type Cache<K> = Informer<NamespacedName, K>;
 
@@ -25,7 +25,7 @@ fn map(name: &str, value: &str) -> ConfigMap {
 }
 
 /// Selects the config maps of these tests; the cluster puts others into every namespace.
-fn ours() -> Config {
+fn test_config() -> Config {
     Config::default().labels("flyball=cache")
 }
 
@@ -46,7 +46,7 @@ async fn truth(api: &Api<ConfigMap>) -> BTreeMap<String, String> {
 async fn agreed<K: Resource + Send + Sync + 'static>(cache: &Cache<K>, api: &Api<ConfigMap>) {
     let truth = truth(api).await;
     let mut changes = cache.subscribe();
-    soon(async {
+    within_limit(async {
         while known(cache) != truth {
             changes.next().await.unwrap();
         }
@@ -71,7 +71,7 @@ async fn write(api: &Api<ConfigMap>, name: &str, value: &str) -> kube::Result<Co
 async fn synced(client: &Client, namespace: &Namespace, config: Config) -> Cache<ConfigMap> {
     let api = Api::namespaced(client.clone(), &namespace.name);
     let cache = informer(api, config).start().unwrap();
-    soon(cache.synced()).await.unwrap();
+    within_limit(cache.synced()).await.unwrap();
     cache
 }
 
@@ -83,13 +83,13 @@ async fn many_pages_a_stream_and_metadata_alone_are_the_same_list() {
     let namespace = Namespace::fresh(&client).await;
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace.name);
     create(&api, 530).await;
-    let pages = synced(&client, &namespace, ours().page_size(20)).await;
-    let page = synced(&client, &namespace, ours()).await;
-    let any = synced(&client, &namespace, ours().any_semantic()).await;
-    let stream = synced(&client, &namespace, ours().streaming_lists()).await;
+    let pages = synced(&client, &namespace, test_config().page_size(20)).await;
+    let page = synced(&client, &namespace, test_config()).await;
+    let any = synced(&client, &namespace, test_config().any_semantic()).await;
+    let stream = synced(&client, &namespace, test_config().streaming_lists()).await;
     let metadata: Api<PartialObjectMeta<ConfigMap>> = Api::namespaced(client.clone(), &namespace.name);
-    let metadata = informer(metadata, ours().streaming_lists().page_size(50)).start().unwrap();
-    soon(metadata.synced()).await.unwrap();
+    let metadata = informer(metadata, test_config().streaming_lists().page_size(50)).start().unwrap();
+    within_limit(metadata.synced()).await.unwrap();
     assert_eq!(known(&pages).len(), 530);
 
     // From here on changes arrive by watches.
@@ -110,15 +110,15 @@ async fn a_selector_follows_labels_and_fields() {
     let namespace = Namespace::fresh(&client).await;
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace.name);
     create(&api, 3).await;
-    let one = synced(&client, &namespace, ours().fields("metadata.name=map-1")).await;
-    let some = synced(&client, &namespace, ours()).await;
+    let one = synced(&client, &namespace, test_config().fields("metadata.name=map-1")).await;
+    let some = synced(&client, &namespace, test_config()).await;
     assert_eq!((known(&one).len(), known(&some).len()), (1, 3));
     let patch = Patch::Merge(json!({"metadata": {"labels": {"flyball": null}}}));
     api.patch("map-1", &PatchParams::default(), &patch).await.unwrap();
     write(&api, "map-2", "1").await.unwrap();
     agreed(&some, &api).await;
     let mut changes = one.subscribe();
-    soon(async {
+    within_limit(async {
         while !known(&one).is_empty() {
             changes.next().await.unwrap();
         }
@@ -136,7 +136,7 @@ async fn writers_that_read_the_cache_lose_no_write() {
     let namespace = Namespace::fresh(&client).await;
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace.name);
     api.create(&PostParams::default(), &map("counter", "0")).await.unwrap();
-    let cache = synced(&client, &namespace, ours()).await;
+    let cache = synced(&client, &namespace, test_config()).await;
     let key = NamespacedName::new(&namespace.name, "counter").unwrap();
     let writers = (0..WRITERS).map(async |_| {
         let (mut written, mut conflicts) = (0, 0);
@@ -152,7 +152,7 @@ async fn writers_that_read_the_cache_lose_no_write() {
             }
             let mut changes = cache.subscribe();
             while cache.store().get(&key).unwrap().resource_version() == read.resource_version() {
-                soon(changes.next()).await.unwrap();
+                within_limit(changes.next()).await.unwrap();
             }
         }
         conflicts
@@ -176,7 +176,7 @@ async fn ten_thousand_objects() {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace.name);
     create(&api, COUNT).await;
     let took = |what: &str, began: Instant| println!("{COUNT} objects, {what}: {:?}", began.elapsed());
-    for (name, config) in [("pages", ours()), ("a stream", ours().streaming_lists())] {
+    for (name, config) in [("pages", test_config()), ("a stream", test_config().streaming_lists())] {
         for _ in 0..3 {
             let began = now();
             let cache = synced(&client, &namespace, config.clone()).await;
@@ -196,7 +196,7 @@ async fn ten_thousand_objects() {
             running.abort();
         }
     }
-    let cache = synced(&client, &namespace, ours()).await;
+    let cache = synced(&client, &namespace, test_config()).await;
     let changed = stream::iter(0..200).map(async |n| write(&api, &format!("map-{n}"), "1").await.map(drop));
     changed.buffer_unordered(16).collect::<Vec<_>>().await.into_iter().collect::<kube::Result<()>>().unwrap();
     agreed(&cache, &api).await;

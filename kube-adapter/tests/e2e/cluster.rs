@@ -75,7 +75,7 @@ impl Drop for Namespace {
 
 /// Awaits a future that must complete soon, and panics with the caller's location if it does not.
 #[track_caller]
-pub(crate) fn soon<F: Future>(future: F) -> impl Future<Output = F::Output> {
+pub(crate) fn within_limit<F: Future>(future: F) -> impl Future<Output = F::Output> {
     const LIMIT: Duration = Duration::from_secs(60);
     let place = std::panic::Location::caller();
     async move {

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{ListParams, PostParams};
 use kube::{Api, Client};
 
-use crate::cluster::{Namespace, client, soon};
+use crate::cluster::{Namespace, client, within_limit};
 
 fn maps(client: &Client, namespace: &Namespace) -> Api<ConfigMap> {
     Api::namespaced(client.clone(), &namespace.name)
@@ -25,7 +25,7 @@ async fn is_there(api: &Api<ConfigMap>, name: &str) -> bool {
 #[tokio::test]
 #[ignore = "needs an API server: cargo xtask e2e"]
 async fn namespaces_are_apart() {
-    soon(async {
+    within_limit(async {
         let client = client().await;
         let (one, two) = (Namespace::fresh(&client).await, Namespace::fresh(&client).await);
         create(&maps(&client, &one), "a").await;
@@ -42,7 +42,7 @@ mod own_cluster {
     use kube::api::{ListParams, WatchEvent, WatchParams};
 
     use super::{create, is_there};
-    use crate::cluster::{Cluster, client_of, soon};
+    use crate::cluster::{Cluster, client_of, within_limit};
 
     #[tokio::test]
     #[ignore = "needs an API server: cargo xtask e2e"]
@@ -66,14 +66,14 @@ mod own_cluster {
         let start = maps.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
         let mut watch = Box::pin(maps.watch(&WatchParams::default(), &start).await.unwrap());
         create(&maps, "a").await;
-        assert_eq!(soon(added(&mut watch)).await.as_deref(), Some("a"));
+        assert_eq!(within_limit(added(&mut watch)).await.as_deref(), Some("a"));
         front.cut();
-        assert_eq!(soon(added(&mut watch)).await, None, "the watch must end with its connection");
+        assert_eq!(within_limit(added(&mut watch)).await, None, "the watch must end with its connection");
         create(&maps, "b").await;
         // The history is unchanged, so both events are delivered.
         let mut again = Box::pin(maps.watch(&WatchParams::default(), &start).await.unwrap());
         for name in ["a", "b"] {
-            assert_eq!(soon(added(&mut again)).await.as_deref(), Some(name));
+            assert_eq!(within_limit(added(&mut again)).await.as_deref(), Some(name));
         }
     }
 
@@ -90,7 +90,7 @@ mod own_cluster {
 
     #[tokio::test]
     #[ignore = "needs an API server: cargo xtask e2e"]
-    async fn nobody_is_refused() {
+    async fn user_nobody_is_forbidden() {
         let cluster = Cluster::start().unwrap();
         let client = client_of(cluster.kubeconfig(), Some("nobody")).await;
         let maps: Api<ConfigMap> = Api::default_namespaced(client);

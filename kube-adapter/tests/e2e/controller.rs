@@ -19,7 +19,7 @@ use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
-use crate::cluster::{Namespace, client, client_of, soon};
+use crate::cluster::{Namespace, client, client_of, within_limit};
 
 const ORIGIN: &str = "flyball.test/origin";
 
@@ -45,7 +45,7 @@ async fn copy(origin: Arc<ConfigMap>, copying: Arc<Copying>) -> Result<Action, k
     Ok(Action::await_change())
 }
 
-fn again(_: Arc<ConfigMap>, _: &kube::Error, _: Arc<Copying>) -> Action {
+fn error_policy(_: Arc<ConfigMap>, _: &kube::Error, _: Arc<Copying>) -> Action {
     Action::requeue(Duration::from_millis(100))
 }
 
@@ -63,7 +63,7 @@ async fn copier(
         .with_config(config.concurrency(8).backoff(Duration::from_millis(10)..=Duration::from_secs(1)))
         .owns(maps(), watcher::Config::default().labels(&format!("!{ORIGIN}")))
         .graceful_shutdown_on(end)
-        .run(copy, again, copying)
+        .run(copy, error_policy, copying)
         .filter(|result| std::future::ready(result.is_ok()))
         .count()
         .await
@@ -119,9 +119,9 @@ async fn settled(maps: &Api<ConfigMap>) {
 }
 
 /// A random number generator: splitmix64.
-struct Dice(u64);
+struct SplitMix64(u64);
 
-impl Dice {
+impl SplitMix64 {
     fn below(&mut self, n: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let x = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -169,7 +169,7 @@ async fn killed_at_any_point_and_started_again_it_converges() {
     let namespace = Namespace::fresh(&client).await;
     let maps = Api::<ConfigMap>::namespaced(client.clone(), &namespace.name);
     create(&maps, (0..100).map(|n| format!("m{n}"))).await;
-    let mut dice = Dice(0x5eed);
+    let mut dice = SplitMix64(0x5eed);
     let mut killed_in_the_middle = 0;
     for life in 0..8 {
         let process = Process::start(&namespace.name);
@@ -205,7 +205,7 @@ async fn ended_under_load(config: Config) -> (usize, usize, usize) {
     }
     say.send(()).unwrap();
     let before = 300 - values(&maps).await[1].len();
-    let reconciles = soon(running).await.unwrap();
+    let reconciles = within_limit(running).await.unwrap();
     let [originals, copies] = values(&maps).await;
     assert!(copies.iter().all(|(name, value)| originals.get(name) == Some(value)));
     (before, originals.len() - copies.len(), reconciles)
@@ -213,7 +213,7 @@ async fn ended_under_load(config: Config) -> (usize, usize, usize) {
 
 #[tokio::test]
 #[ignore = "needs an API server: cargo xtask e2e"]
-async fn a_shutdown_under_load_leaves_what_waits() {
+async fn a_shutdown_under_load_leaves_queued_keys() {
     let (before, after, reconciles) = ended_under_load(Config::default()).await;
     assert!(before > 100 && after > 50, "{before} copies were missing at the signal, and {after} at the end");
     // The reconciles in flight have ended.
@@ -222,7 +222,7 @@ async fn a_shutdown_under_load_leaves_what_waits() {
 
 #[tokio::test]
 #[ignore = "needs an API server: cargo xtask e2e"]
-async fn a_shutdown_under_load_works_off_what_waits_where_it_drains() {
+async fn a_drain_under_load_reconciles_queued_keys() {
     let (before, after, reconciles) = ended_under_load(Config::default().drain_on_shutdown()).await;
     assert!(before > 100, "{before} copies were missing at the signal");
     // All objects are reconciled. An object is reconciled a second time only if its copy changed before the signal.
@@ -275,7 +275,7 @@ async fn two_that_write_the_same_objects_both_get_their_way() {
         let data = map.data.clone().unwrap_or_default();
         ["left", "right"].iter().all(|mine| data.get(*mine).is_some_and(|n| n == "10"))
     };
-    soon(async {
+    within_limit(async {
         loop {
             let list = maps.list(&ListParams::default().labels(ORIGIN)).await.unwrap();
             if list.items.iter().filter(|map| done(map)).count() == 20 {
@@ -297,7 +297,7 @@ mod own_cluster {
 
     #[tokio::test(flavor = "multi_thread")]
     #[ignore = "needs an API server: cargo xtask e2e"]
-    async fn a_server_that_is_killed_and_forgets_harms_nothing() {
+    async fn a_killed_server_that_loses_its_history_loses_no_change() {
         let mut cluster = Cluster::start().unwrap();
         let client = client_of(cluster.kubeconfig(), None).await;
         let maps = Api::<ConfigMap>::default_namespaced(client.clone());
@@ -310,7 +310,7 @@ mod own_cluster {
         let writer = tokio::spawn({
             let maps = maps.clone();
             async move {
-                let mut dice = Dice(0x5eed);
+                let mut dice = SplitMix64(0x5eed);
                 while end.try_recv().is_err() {
                     set(&maps, &format!("m{}", dice.below(100)), 1 + dice.below(1_000_000)).await;
                 }
@@ -326,7 +326,7 @@ mod own_cluster {
             sleep(Duration::from_secs(1)).await;
         }
         say.send(()).unwrap();
-        soon(writer).await.unwrap();
+        within_limit(writer).await.unwrap();
         settled(&maps).await;
         copying.abort();
     }

@@ -28,7 +28,7 @@ mod own_cluster {
     const QUIET: Duration = Duration::from_millis(1500);
 
     /// Runs the example controllers until the future is dropped.
-    async fn ours(client: Client) {
+    async fn run_examples(client: Client) {
         let (pods, sets) = (program::pods(&client), program::replica_sets(&client));
         let (deployments, services) = (program::deployments(&client), program::services(&client));
         let slices = program::slices(&client);
@@ -47,13 +47,13 @@ mod own_cluster {
     }
 
     /// One namespace, the test's operations in it, and the states that it has settled on.
-    struct Play<'a> {
+    struct Scenario<'a> {
         client: &'a Client,
         namespace: &'a str,
         settled: Vec<(&'static str, Value)>,
     }
 
-    impl Play<'_> {
+    impl Scenario<'_> {
         fn api<K>(&self) -> Api<K>
         where
             K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
@@ -102,7 +102,7 @@ mod own_cluster {
                 let is_there = status.observed_generation == web.metadata.generation
                     && (status.available_replicas.unwrap_or(0), status.replicas.unwrap_or(0))
                         == (available, all);
-                let now = self.picture().await;
+                let now = self.state().await;
                 if !is_there || now != last.0 {
                     last = (now, Instant::now());
                 } else if last.1.elapsed() > QUIET {
@@ -115,7 +115,7 @@ mod own_cluster {
         }
 
         /// Returns the state without the parts that differ in each run: names, uids, versions, times and hashes.
-        async fn picture(&self) -> Value {
+        async fn state(&self) -> Value {
             let sets = self.all::<ReplicaSet>().await;
             let mut by_image = BTreeMap::<String, Value>::new();
             let image_of =
@@ -201,7 +201,7 @@ mod own_cluster {
 
     /// The steps of the test: a deployment, a replica set without a deployment, and a service.
     async fn play(client: &Client, namespace: &str) -> Vec<(&'static str, Value)> {
-        let mut play = Play { client, namespace, settled: Vec::new() };
+        let mut play = Scenario { client, namespace, settled: Vec::new() };
         let template = |app: &str, image: &str| {
             json!({"metadata": {"labels": {"app": app}}, "spec": {"containers": [
                 {"name": "main", "image": image, "ports": [{"name": "http", "containerPort": 8080}]}]}})
@@ -260,7 +260,7 @@ mod own_cluster {
 
     #[tokio::test(flavor = "multi_thread")]
     #[ignore = "needs an API server: cargo xtask e2e"]
-    async fn they_settle_on_what_the_originals_do() {
+    async fn converge_to_the_state_of_the_original_controllers() {
         let mut cluster = Cluster::start().unwrap();
         let client = client_of(cluster.kubeconfig(), None).await;
         let node: Node = from_value(json!({"metadata": {"name": NODE}})).unwrap();
@@ -269,7 +269,7 @@ mod own_cluster {
         let kubelet = tokio::spawn(run_pods(client.clone(), wall_clock(), pods, Some(NODE)));
 
         let here = Namespace::fresh(&client).await;
-        let controllers = tokio::spawn(ours(client.clone()));
+        let controllers = tokio::spawn(run_examples(client.clone()));
         let ours = play(&client, &here.name).await;
         controllers.abort();
 
@@ -283,7 +283,7 @@ mod own_cluster {
         }
         // The original controllers ran in this namespace, too, and must have changed nothing.
         assert_eq!(uids(&client, &here.name).await, before);
-        let mut left = Play { client: &client, namespace: &here.name, settled: Vec::new() };
+        let mut left = Scenario { client: &client, namespace: &here.name, settled: Vec::new() };
         left.settle("left to the originals", 2, 2).await;
         assert_eq!(left.settled[0].1, ours.last().unwrap().1);
         kubelet.abort();

@@ -24,7 +24,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tower::{Layer, Service};
 
-use crate::cluster::{Namespace, client, soon};
+use crate::cluster::{Namespace, client, within_limit};
 
 const LEASE: Duration = Duration::from_secs(4);
 const RENEW: Duration = Duration::from_millis(2500);
@@ -43,11 +43,11 @@ async fn spec(client: &Client, namespace: &Namespace) -> LeaseSpec {
 
 /// The number of candidates that do the leader's work at this moment.
 #[derive(Clone, Default)]
-struct AtWork(Arc<AtomicU32>);
+struct ActiveLeaders(Arc<AtomicU32>);
 
-struct Worker(AtWork);
+struct Worker(ActiveLeaders);
 
-impl AtWork {
+impl ActiveLeaders {
     fn one(&self) -> Worker {
         assert_eq!(self.0.fetch_add(1, Ordering::SeqCst), 0, "two leaders work at once");
         Worker(self.clone())
@@ -100,10 +100,10 @@ impl<R: 'static, S: Service<R, Future: Send> + 'static> Service<R> for CutOff<S>
 #[tokio::test]
 #[ignore = "needs an API server: cargo xtask e2e"]
 async fn a_leader_that_is_cut_off_has_ended_before_another_leads() {
-    soon(async {
+    within_limit(async {
         let client = client().await;
         let namespace = Namespace::fresh(&client).await;
-        let (cut, at_work) = (Arc::<AtomicBool>::default(), AtWork::default());
+        let (cut, at_work) = (Arc::<AtomicBool>::default(), ActiveLeaders::default());
         let mut first = election(client_to_cut(&cut).await, &namespace, "first");
         let (begins, begun) = oneshot::channel();
         let working = at_work.clone();
@@ -151,8 +151,8 @@ async fn a_leader_that_is_cut_off_has_ended_before_another_leads() {
 
 #[tokio::test]
 #[ignore = "needs an API server: cargo xtask e2e"]
-async fn a_lease_is_given_away_at_the_end_and_runs_out_where_nobody_could() {
-    soon(async {
+async fn a_lease_is_released_at_the_end_or_expires() {
+    within_limit(async {
         let client = client().await;
         let namespace = Namespace::fresh(&client).await;
         assert_eq!(
@@ -234,7 +234,7 @@ impl Replica {
 #[tokio::test]
 #[ignore = "needs an API server: cargo xtask e2e"]
 async fn a_rolling_update_replaces_the_leader_by_a_replica_that_was_ready_before() {
-    soon(async {
+    within_limit(async {
         let client = client().await;
         let namespace = Namespace::fresh(&client).await;
         let maps = Api::<ConfigMap>::namespaced(client.clone(), &namespace.name);

@@ -12,7 +12,7 @@ macro_rules! on_a_real_server {
                 #[ignore = "needs an API server: cargo xtask e2e"]
                 async fn $module() {
                     let (_namespace, on) = super::server().await;
-                    crate::cluster::soon(api_scripts::$module::$script(&on)).await;
+                    crate::cluster::within_limit(api_scripts::$module::$script(&on)).await;
                 }
             }
         )*
@@ -31,7 +31,7 @@ api_scripts::each!(on_a_real_server);
 mod own_cluster {
     use api_scripts::Server;
 
-    use crate::cluster::{Cluster, client_without_retries, soon};
+    use crate::cluster::{Cluster, client_without_retries, within_limit};
 
     async fn server(cluster: &Cluster) -> Server {
         Server { client: client_without_retries(cluster.kubeconfig()).await, namespace: "default".to_owned() }
@@ -43,7 +43,7 @@ mod own_cluster {
         let mut cluster = Cluster::start().unwrap();
         cluster.start_controller_manager(&["garbage-collector-controller"]).unwrap();
         let on = server(&cluster).await;
-        soon(api_scripts::collected::all(&on)).await;
+        within_limit(api_scripts::collected::all(&on)).await;
     }
 
     #[tokio::test]
@@ -51,6 +51,6 @@ mod own_cluster {
     async fn forgotten_versions_are_expired() {
         let mut cluster = Cluster::start().unwrap();
         let on = server(&cluster).await;
-        soon(api_scripts::expired::all(&on, async || cluster.expire_history().unwrap())).await;
+        within_limit(api_scripts::expired::all(&on, async || cluster.expire_history().unwrap())).await;
     }
 }

@@ -17,7 +17,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::time::{sleep, timeout};
 
 use crate::log_capture::Lines;
-use crate::world::{Refused, Runs, SECOND, during, map, pod, told};
+use crate::world::{Refused, Runs, SECOND, during, map, outcomes, pod};
 
 type Request = Result<ReconcileRequest<ConfigMap>, std::io::Error>;
 type Item = Result<(ObjectRef<ConfigMap>, Action), Outcome<Refused, std::io::Error>>;
@@ -41,7 +41,7 @@ fn queue() -> (UnboundedSender<Request>, BoxStream<'static, Request>) {
 
 /// Fails once for "bad", and requeues "often"; each reconcile takes 10 ms.
 async fn reconcile(map: Arc<ConfigMap>, runs: Arc<Runs>) -> Result<Action, Refused> {
-    let calls = runs.saw(&*map);
+    let calls = runs.record(&*map);
     sleep(Duration::from_millis(10)).await;
     match &*map.name_any() {
         "bad" if calls == 1 => Err(Refused(None)),
@@ -97,12 +97,12 @@ async fn one_program_does_the_same_on_both() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_in_the_store_and_a_store_without_a_writer_are_the_same_results() {
+async fn missing_objects_and_dropped_writers_have_the_same_results() {
     for flyball in [false, true] {
         let (store, _writer) = stored(&[]);
-        let asked = stream::iter([request("unknown")]).chain(stream::pending());
-        let mut reconciles = both(flyball, &Runs::new(), store, asked, controller::Config::default());
-        assert_eq!(told(&during(&mut reconciles, SECOND).await), ["?unknown"]);
+        let requests = stream::iter([request("unknown")]).chain(stream::pending());
+        let mut reconciles = both(flyball, &Runs::new(), store, requests, controller::Config::default());
+        assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["?unknown"]);
         let (store, writer) = reflector::store();
         let mut reconciles =
             both(flyball, &Runs::new(), store, stream::pending(), controller::Config::default());
@@ -118,14 +118,14 @@ async fn what_is_not_in_the_store_and_a_store_without_a_writer_are_the_same_resu
 
 /// kube-runtime drops the queued objects when its queue ends.
 #[tokio::test(start_paused = true)]
-async fn what_was_asked_for_is_reconciled_though_the_queue_has_ended() {
+async fn requested_objects_are_reconciled_after_the_queue_has_ended() {
     let (store, _writer) = stored(&["good", "bad", "often"]);
-    let asked = stream::iter(["good", "often"].map(request));
+    let requests = stream::iter(["good", "often"].map(request));
     let config = controller::Config::default().concurrency(1).debounce(SECOND);
     let runs = Runs::new();
-    let reconciles = both(true, &runs, store.clone(), asked, config);
+    let reconciles = both(true, &runs, store.clone(), requests, config);
     let items: Vec<_> = timeout(10 * SECOND, reconciles.collect()).await.expect("the stream must end");
-    assert_eq!(told(&items), ["good", "often"]);
+    assert_eq!(outcomes(&items), ["good", "often"]);
     assert_eq!(runs.of("good"), [1_000], "the debounce of kube's configuration must apply");
     // An empty queue, and one that fails and then ends.
     let empty = both(true, &runs, store.clone(), stream::empty(), controller::Config::default());
@@ -133,7 +133,7 @@ async fn what_was_asked_for_is_reconciled_though_the_queue_has_ended() {
     let failing = stream::iter([Err(std::io::Error::other("no"))]);
     let failing = both(true, &runs, store, failing, controller::Config::default());
     assert_eq!(
-        told(&timeout(SECOND, failing.collect::<Vec<_>>()).await.expect("the stream must end")),
+        outcomes(&timeout(SECOND, failing.collect::<Vec<_>>()).await.expect("the stream must end")),
         ["!!"]
     );
 }
@@ -142,10 +142,10 @@ async fn what_was_asked_for_is_reconciled_though_the_queue_has_ended() {
 async fn no_more_than_its_concurrency_run_at_once() {
     let names: Vec<_> = (0..20).map(|number| number.to_string()).collect();
     let (store, _writer) = stored(&names.iter().map(String::as_str).collect::<Vec<_>>());
-    let asked = stream::iter(names.into_iter().map(|name| request(&name))).chain(stream::pending());
+    let requests = stream::iter(names.into_iter().map(|name| request(&name))).chain(stream::pending());
     let runs = Runs::new();
     let config = controller::Config::default().concurrency(2);
-    let mut reconciles = both(true, &runs, store, asked, config);
+    let mut reconciles = both(true, &runs, store, requests, config);
     during(&mut reconciles, SECOND).await;
     let mut times: Vec<_> = runs.all().iter().map(|(_, at)| *at).collect();
     times.dedup();
@@ -164,7 +164,7 @@ async fn triggers_of_kubes_feed_it() {
     let reconcile = async |_: Arc<ConfigMap>, _: Arc<()>| Ok::<_, Refused>(Action::await_change());
     let config = flyball_kube::Config::default().queue_order(flyball_kube::QueueOrder::Fifo);
     let reconciles = applier(reconcile, |_, _, _| unreachable!(), Arc::new(()), store, merged, config);
-    let mut names = told(&reconciles.collect::<Vec<_>>().await);
+    let mut names = outcomes(&reconciles.collect::<Vec<_>>().await);
     names.sort();
     assert_eq!(names, ["a", "b", "c"]);
 }
@@ -201,17 +201,17 @@ async fn the_reason_of_a_request_is_that_of_its_reconcile() {
     for reason in &reasons {
         let obj_ref = ObjectRef::new("a").within("default");
         requests.send(Ok(ReconcileRequest { obj_ref, reason: reason.clone() })).unwrap();
-        assert_eq!(told(&during(&mut reconciles, SECOND).await), ["a"]);
+        assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["a"]);
     }
-    let told = lines.with("called");
-    assert_eq!(told.len(), reasons.len());
-    for (line, reason) in told.iter().zip(&reasons) {
+    let logged = lines.with("called");
+    assert_eq!(logged.len(), reasons.len());
+    for (line, reason) in logged.iter().zip(&reasons) {
         assert!(line.contains(&format!("object.reason={reason} object.reasons=1")), "{line}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_is_known_at_run_time_comes_with_its_requests() {
+async fn a_dynamic_kind_has_its_own_requests() {
     let kind = |kind| ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", kind));
     let mut writer = Writer::<DynamicObject>::new(kind("ConfigMap"));
     let store = writer.as_reader();
@@ -221,14 +221,14 @@ async fn a_kind_that_is_known_at_run_time_comes_with_its_requests() {
     }
     let of =
         |of| Ok::<_, std::io::Error>(ObjectRef::<DynamicObject>::new_with("a", kind(of)).within("default"));
-    let asked = stream::iter([of("ConfigMap"), of("Secret"), of("ConfigMap")]);
+    let requests = stream::iter([of("ConfigMap"), of("Secret"), of("ConfigMap")]);
     let reconcile = async |object: Arc<DynamicObject>, _: Arc<()>| {
         assert_eq!(object.name_any(), "a");
         Ok::<_, Refused>(Action::await_change())
     };
     let config = flyball_kube::Config::default();
-    let reconciles = applier(reconcile, |_, _, _| unreachable!(), Arc::new(()), store, asked, config);
-    assert_eq!(told(&reconciles.collect::<Vec<_>>().await), ["a"]);
+    let reconciles = applier(reconcile, |_, _, _| unreachable!(), Arc::new(()), store, requests, config);
+    assert_eq!(outcomes(&reconciles.collect::<Vec<_>>().await), ["a"]);
 }
 
 /// A reference to a cluster-scoped owner has the namespace of the owned object. Here it arrives before the store has the owner.

@@ -14,27 +14,27 @@ use kube::runtime::controller::{Action, Error as Outcome};
 use kube::runtime::reflector::ObjectRef;
 use tokio::time::sleep;
 
-use crate::world::{Refused, Runs, World, during, in_turn, map, noting, pod, told};
+use crate::world::{Refused, Runs, World, during, fifo_config, map, logging, pod, outcomes};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 #[tokio::test(start_paused = true)]
-async fn what_there_is_what_comes_and_what_changes() {
+async fn reconciles_initial_new_and_changed_objects() {
     let world = World::of([map("default/a"), map("default/b")]);
     let runs = Runs::new();
-    let mut reconciles = noting(Controller::for_shared(&world.informer).with_config(in_turn()), &runs);
-    assert_eq!(told(&during(&mut reconciles, SECOND).await), ["a", "b"]);
+    let mut reconciles = logging(Controller::for_shared(&world.informer).with_config(fifo_config()), &runs);
+    assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["a", "b"]);
 
     world.server.put(map("default/c"));
     world.server.put(map("default/a"));
-    assert_eq!(told(&during(&mut reconciles, SECOND).await), ["c", "a"]);
+    assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["c", "a"]);
     // As in kube-runtime, a deletion does not reconcile the deleted object.
     world.server.delete(&"default/b".parse().unwrap());
-    assert_eq!(told(&during(&mut reconciles, SECOND).await), [""; 0]);
+    assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn changes_that_are_worth_it() {
+async fn filter_changes_accepts_or_drops() {
     let of = |generation| {
         let mut map = map("default/a");
         map.metadata.generation = Some(generation);
@@ -43,24 +43,24 @@ async fn changes_that_are_worth_it() {
     let world = World::of([of(1)]);
     let generations = predicate::changed(|map: &ConfigMap| map.metadata.generation);
     let controller =
-        Controller::for_shared(&world.informer).with_config(in_turn()).filter_changes(generations);
-    let mut reconciles = noting(controller, &Runs::new());
-    assert_eq!(told(&during(&mut reconciles, SECOND).await), ["a"]);
+        Controller::for_shared(&world.informer).with_config(fifo_config()).filter_changes(generations);
+    let mut reconciles = logging(controller, &Runs::new());
+    assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["a"]);
     world.server.put(of(1));
-    assert_eq!(told(&during(&mut reconciles, SECOND).await), [""; 0]);
+    assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), [""; 0]);
     world.server.put(of(2));
-    assert_eq!(told(&during(&mut reconciles, SECOND).await), ["a"]);
+    assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["a"]);
     world.server.delete(&"default/a".parse().unwrap());
-    assert_eq!(told(&during(&mut reconciles, SECOND).await), [""; 0]);
+    assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_time_asked_for_counts_from_the_end() {
+async fn requeue_delay_counts_from_the_end() {
     let world = World::of([map("default/a")]);
     let runs = Runs::new();
     let mut reconciles = Controller::for_shared(&world.informer).run(
         async |map: Arc<ConfigMap>, runs: Arc<Runs>| {
-            runs.saw(&*map);
+            runs.record(&*map);
             sleep(SECOND).await;
             Ok::<_, Refused>(Action::requeue(Duration::from_millis(500)))
         },
@@ -77,23 +77,23 @@ async fn owners_of_before_and_after() {
     let pods = World::of([pod("default/p", &["a", "b"])]);
     let runs = Runs::new();
     let controller =
-        Controller::for_shared(&world.informer).with_config(in_turn()).owns_shared(&pods.informer);
-    let mut reconciles = noting(controller, &runs);
+        Controller::for_shared(&world.informer).with_config(fifo_config()).owns_shared(&pods.informer);
+    let mut reconciles = logging(controller, &runs);
     during(&mut reconciles, SECOND).await;
 
     pods.server.put(pod("default/p", &["b", "c"]));
-    let mut concerned = told(&during(&mut reconciles, SECOND).await);
+    let mut concerned = outcomes(&during(&mut reconciles, SECOND).await);
     concerned.sort();
     assert_eq!(concerned, ["a", "b", "c"]);
     pods.server.delete(&"default/p".parse().unwrap());
-    assert_eq!(told(&during(&mut reconciles, SECOND).await), ["b", "c"]);
+    assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["b", "c"]);
     // A missed deletion: the watch is broken while the object is deleted, and the history is dropped.
     pods.server.put(pod("default/q", &["a"]));
     during(&mut reconciles, SECOND).await;
     pods.server.break_watches(flyball_informer_cache::SourceErrorKind::Other);
     pods.server.delete(&"default/q".parse().unwrap());
     pods.server.compact();
-    assert_eq!(told(&during(&mut reconciles, SECOND * 60).await), ["a"]);
+    assert_eq!(outcomes(&during(&mut reconciles, SECOND * 60).await), ["a"]);
     assert_eq!(pods.informer.status().relists, 1);
 }
 
@@ -108,9 +108,9 @@ async fn an_owner_without_a_namespace_has_one_key() {
     .unwrap();
     let pods = World::of([owned.clone()]);
     let mut reconciles =
-        Controller::for_shared(&nodes.informer).with_config(in_turn()).owns_shared(&pods.informer).run(
+        Controller::for_shared(&nodes.informer).with_config(fifo_config()).owns_shared(&pods.informer).run(
             async |node: Arc<Node>, runs: Arc<Runs>| {
-                runs.saw(&*node);
+                runs.record(&*node);
                 sleep(SECOND).await;
                 Ok::<_, Refused>(Action::await_change())
             },
@@ -121,7 +121,7 @@ async fn an_owner_without_a_namespace_has_one_key() {
     during(&mut reconciles, SECOND / 2).await;
     pods.server.put(owned);
     let items = during(&mut reconciles, SECOND * 5).await;
-    assert_eq!(told(&items), ["n", "n"]);
+    assert_eq!(outcomes(&items), ["n", "n"]);
     assert!(items.iter().all(|item| item.as_ref().is_ok_and(|(node, _)| node.namespace.is_none())));
 }
 
@@ -136,21 +136,21 @@ async fn an_owner_without_a_namespace_is_not_missed_where_its_pods_are() {
         pod
     };
     let pods = World::of(["a/p", "b/p"].map(owned));
-    let config = in_turn().debounce(SECOND);
+    let config = fifo_config().debounce(SECOND);
     let controller = Controller::for_shared(&nodes.informer).with_config(config).owns_shared(&pods.informer);
     let mut reconciles = controller.run(
         async |_: Arc<Node>, _: Arc<()>| Ok::<_, Refused>(Action::await_change()),
         |_, _, _| unreachable!(),
         Arc::new(()),
     );
-    assert_eq!(told(&during(&mut reconciles, SECOND * 5).await), ["?n", "?n"], "no such object exists");
+    assert_eq!(outcomes(&during(&mut reconciles, SECOND * 5).await), ["?n", "?n"], "no such object exists");
     pods.server.put(owned("a/p"));
     nodes.server.put(serde_json::from_value(serde_json::json!({"metadata": {"name": "n"}})).unwrap());
-    assert_eq!(told(&during(&mut reconciles, SECOND * 5).await), ["n"]);
+    assert_eq!(outcomes(&during(&mut reconciles, SECOND * 5).await), ["n"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mapper_is_asked_of_both_states() {
+async fn a_mapper_is_called_for_both_states() {
     let world = World::of([map("default/a"), map("default/b")]);
     let pods = World::of([] as [Pod; 0]);
     let runs = Runs::new();
@@ -160,8 +160,8 @@ async fn a_mapper_is_asked_of_both_states() {
         named.map(|name| ObjectRef::<ConfigMap>::new(name).within("default"))
     };
     let controller =
-        Controller::for_shared(&world.informer).with_config(in_turn()).watches_shared(&pods.informer, of);
-    let mut reconciles = noting(controller, &runs);
+        Controller::for_shared(&world.informer).with_config(fifo_config()).watches_shared(&pods.informer, of);
+    let mut reconciles = logging(controller, &runs);
     during(&mut reconciles, SECOND).await;
     let labelled = |map: &str| {
         let mut pod = pod("default/p", &[]);
@@ -169,19 +169,19 @@ async fn a_mapper_is_asked_of_both_states() {
         pod
     };
     pods.server.put(labelled("a"));
-    assert_eq!(told(&during(&mut reconciles, SECOND).await), ["a"]);
+    assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["a"]);
     pods.server.put(labelled("b"));
-    assert_eq!(told(&during(&mut reconciles, SECOND).await), ["a", "b"]);
+    assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["a", "b"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_change_waits_until_it_is_quiet_but_not_for_ever() {
     let world = World::of([map("default/a")]);
     let runs = Runs::new();
-    let config = in_turn().debounce_with_max_wait(SECOND, SECOND * 5);
-    let mut reconciles = noting(Controller::for_shared(&world.informer).with_config(config), &runs);
+    let config = fifo_config().debounce_with_max_wait(SECOND, SECOND * 5);
+    let mut reconciles = logging(Controller::for_shared(&world.informer).with_config(config), &runs);
     // Initial objects are not debounced.
-    assert_eq!(told(&during(&mut reconciles, SECOND / 10).await), ["a"]);
+    assert_eq!(outcomes(&during(&mut reconciles, SECOND / 10).await), ["a"]);
     // One change per half second, for nine seconds: the maximum wait forces a run after 5 s, and the last run follows one quiet second after the last
     // change.
     for _ in 0..18 {
@@ -195,7 +195,7 @@ async fn a_change_waits_until_it_is_quiet_but_not_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_asked_for_from_outside() {
+async fn reconciles_requested_objects() {
     let world = World::of([map("default/a"), map("default/b")]);
     let runs = Runs::new();
     let (say, said) = tokio::sync::mpsc::unbounded_channel::<&str>();
@@ -205,34 +205,34 @@ async fn what_is_asked_for_from_outside() {
     });
     let all = stream::once(sleep(SECOND * 5));
     let controller = Controller::for_shared(&world.informer)
-        .with_config(in_turn())
+        .with_config(fifo_config())
         .reconcile_on(named)
         .reconcile_all_on(all);
-    let mut reconciles = noting(controller, &runs);
+    let mut reconciles = logging(controller, &runs);
     during(&mut reconciles, SECOND).await;
     say.send("b").unwrap();
     say.send("nobody").unwrap();
-    assert_eq!(told(&during(&mut reconciles, SECOND).await), ["b", "?nobody"]);
+    assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["b", "?nobody"]);
     // The end of one stream does not end the controller.
     drop(say);
-    let mut rest = told(&during(&mut reconciles, SECOND * 5).await);
+    let mut rest = outcomes(&during(&mut reconciles, SECOND * 5).await);
     rest.sort();
     assert_eq!(rest, ["a", "b"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_asked_for_from_outside_is_put_off_as_a_change_is() {
+async fn debounces_requests_like_changes() {
     let world = World::of([map("default/a")]);
     let runs = Runs::new();
     let named = stream::once(sleep(SECOND * 5)).map(|()| ObjectRef::new("a").within("default"));
-    let controller = Controller::for_shared(&world.informer).with_config(in_turn().debounce(SECOND));
-    let mut reconciles = noting(controller.reconcile_on(named), &runs);
+    let controller = Controller::for_shared(&world.informer).with_config(fifo_config().debounce(SECOND));
+    let mut reconciles = logging(controller.reconcile_on(named), &runs);
     during(&mut reconciles, SECOND * 10).await;
     assert_eq!(runs.of("a"), [0, 6_000]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_asked_for_with_a_namespace_it_has_not_is_found() {
+async fn resolves_requests_with_a_wrong_namespace() {
     let node: Node = serde_json::from_value(serde_json::json!({"metadata": {"name": "n"}})).unwrap();
     let nodes = World::of([node]);
     let named = stream::once(sleep(SECOND * 5)).map(|()| ObjectRef::<Node>::new("n").within("default"));
@@ -241,32 +241,32 @@ async fn who_is_asked_for_with_a_namespace_it_has_not_is_found() {
         |_, _, _| unreachable!(),
         Arc::new(()),
     );
-    assert_eq!(told(&during(&mut reconciles, SECOND * 10).await), ["n", "n"]);
+    assert_eq!(outcomes(&during(&mut reconciles, SECOND * 10).await), ["n", "n"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_without_a_pause_keep_nobody_waiting() {
+async fn a_steady_flow_of_requests_starves_no_waiter() {
     let world = World::of([map("default/a")]);
-    let asked = Arc::new(AtomicU32::new(0));
-    let count = asked.clone();
+    let calls = Arc::new(AtomicU32::new(0));
+    let count = calls.clone();
     // The stream is finite, so that the test fails instead of hanging.
     let eager = stream::iter(0..1_000_000).map(move |_| {
         count.fetch_add(1, Relaxed);
     });
-    let controller = Controller::for_shared(&world.informer).with_config(in_turn()).reconcile_all_on(eager);
-    let mut reconciles = noting(controller, &Runs::new());
+    let controller = Controller::for_shared(&world.informer).with_config(fifo_config()).reconcile_all_on(eager);
+    let mut reconciles = logging(controller, &Runs::new());
     assert!(reconciles.next().await.is_some());
-    assert!(asked.load(Relaxed) < 10_000);
+    assert!(calls.load(Relaxed) < 10_000);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_there_is_at_the_start_goes_last() {
+async fn initial_objects_have_the_lowest_priority() {
     let world = World::of((0..20).map(|n| map(&format!("default/old-{n}"))));
     let runs = Runs::new();
     let mut reconciles =
         Controller::for_shared(&world.informer).with_config(Config::default().concurrency(1)).run(
             async |map: Arc<ConfigMap>, runs: Arc<Runs>| {
-                runs.saw(&*map);
+                runs.record(&*map);
                 sleep(SECOND).await;
                 Ok::<_, Refused>(Action::await_change())
             },
@@ -290,7 +290,7 @@ async fn namespaces_take_turns() {
         Config::default().concurrency(4).queue_order(QueueOrder::FairByNamespace { max_in_flight: Some(2) });
     let mut reconciles = Controller::for_shared(&world.informer).with_config(config).run(
         async |map: Arc<ConfigMap>, runs: Arc<Runs>| {
-            runs.saw(&*map);
+            runs.record(&*map);
             sleep(SECOND).await;
             Ok::<_, Refused>(Action::await_change())
         },
@@ -314,7 +314,7 @@ async fn concurrency_is_a_bound_and_zero_is_none() {
             .with_config(Config::default().concurrency(concurrency))
             .run(
                 async |map: Arc<ConfigMap>, runs: Arc<Runs>| {
-                    runs.saw(&*map);
+                    runs.record(&*map);
                     sleep(SECOND).await;
                     Ok::<_, Refused>(Action::await_change())
                 },
@@ -343,11 +343,11 @@ impl flyball_workqueue::QueueMetrics for Counted {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metrics_are_told() {
+async fn reports_metrics() {
     let world = World::of([map("default/a"), map("default/b")]);
     let (of_loop, of_queue) = (Counted::default(), Counted::default());
-    let config = in_turn().controller_metrics(of_loop.clone()).queue_metrics(of_queue.clone());
-    during(&mut noting(Controller::for_shared(&world.informer).with_config(config), &Runs::new()), SECOND)
+    let config = fifo_config().controller_metrics(of_loop.clone()).queue_metrics(of_queue.clone());
+    during(&mut logging(Controller::for_shared(&world.informer).with_config(config), &Runs::new()), SECOND)
         .await;
     assert_eq!((of_loop.0.load(Relaxed), of_queue.0.load(Relaxed)), (2, 2));
 }
@@ -385,9 +385,9 @@ async fn the_store_has_the_names_of_kube() {
 
 /// As in kube-runtime, the references in results identify the object, so that an Event can refer to it.
 #[tokio::test(start_paused = true)]
-async fn results_say_which_object_it_was() {
+async fn results_name_their_object() {
     let world = World::of([map("default/a"), map("default/b")]);
-    let mut reconciles = Controller::for_shared(&world.informer).with_config(in_turn()).run(
+    let mut reconciles = Controller::for_shared(&world.informer).with_config(fifo_config()).run(
         async |map: Arc<ConfigMap>, _: Arc<()>| match &*map.name_any() {
             "a" => Ok(Action::await_change()),
             _ => Err(Refused(None)),
@@ -415,11 +415,11 @@ impl flyball_controller::ControllerMetrics for Most {
 
 #[tokio::test(start_paused = true)]
 async fn no_bound_on_reconciles_is_no_number() {
-    for (config, told) in [(Config::default().concurrency(3), 3), (Config::default(), 0)] {
+    for (config, expected) in [(Config::default().concurrency(3), 3), (Config::default(), 0)] {
         let (world, most) = (World::of([map("default/a")]), Most::default());
         let controller =
             Controller::for_shared(&world.informer).with_config(config.controller_metrics(most.clone()));
-        during(&mut noting(controller, &Runs::new()), SECOND).await;
-        assert_eq!(most.0.load(Relaxed), told);
+        during(&mut logging(controller, &Runs::new()), SECOND).await;
+        assert_eq!(most.0.load(Relaxed), expected);
     }
 }

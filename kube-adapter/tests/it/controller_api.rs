@@ -22,7 +22,7 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use crate::scripted_server::{Answer, Script};
-use crate::world::{Refused, Runs, World, during, in_turn, map, noting, pod, told};
+use crate::world::{Refused, Runs, World, during, fifo_config, logging, map, outcomes, pod};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -103,28 +103,28 @@ async fn finalizers_and_events_of_kube_work_unchanged() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_owned_objects_only_metadata_is_asked_for() {
+async fn owned_objects_are_watched_by_metadata_alone() {
     let server = server();
     let client = server.client();
     for name in ["default/a", "default/b"] {
         server.put(&map(name));
     }
     let mut reconciles = Controller::new(maps(&client), watcher::Config::default())
-        .with_config(in_turn())
+        .with_config(fifo_config())
         .owns(Api::<Pod>::all(client.clone()), watcher::Config::default())
         .run(
             async |map: Arc<ConfigMap>, runs: Arc<Runs>| {
-                runs.saw(&*map);
+                runs.record(&*map);
                 Ok::<_, Refused>(Action::await_change())
             },
             |_, _, _| unreachable!(),
             Runs::new(),
         );
-    assert_eq!(told(&during(&mut reconciles, SECOND).await), ["a", "b"]);
+    assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["a", "b"]);
     server.put(&pod("default/p", &["b"]));
-    assert_eq!(told(&during(&mut reconciles, SECOND).await), ["b"]);
+    assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["b"]);
     server.delete::<Pod>("default", "p");
-    assert_eq!(told(&during(&mut reconciles, SECOND).await), ["b"]);
+    assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["b"]);
     let of_pods = server.requests_matching(&RequestMatcher::any().resource::<Pod>());
     assert!(!of_pods.is_empty() && of_pods.iter().all(|request| request.metadata_only), "{of_pods:?}");
 }
@@ -139,25 +139,25 @@ async fn objects_that_concern_others_are_watched_as_long_as_it_runs() {
     // Returns the map with the name of the pod.
     let of = |pod: Pod| Some(ObjectRef::<ConfigMap>::new(&pod.name_any()).within("default"));
     let mut reconciles = Controller::new(maps(&client), watcher::Config::default())
-        .with_config(in_turn())
+        .with_config(fifo_config())
         .watches(Api::<Pod>::all(client.clone()), watcher::Config::default(), of)
         .run(
             async |_: Arc<ConfigMap>, _: Arc<()>| Ok::<_, Refused>(Action::await_change()),
             |_, _, _| unreachable!(),
             Arc::new(()),
         );
-    assert_eq!(told(&during(&mut reconciles, SECOND).await), ["a", "b"]);
+    assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["a", "b"]);
     server.put(&pod("default/b", &[]));
-    assert_eq!(told(&during(&mut reconciles, SECOND).await), ["b"]);
+    assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["b"]);
     server.delete::<Pod>("default", "b");
-    assert_eq!(told(&during(&mut reconciles, SECOND).await), ["b"]);
+    assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["b"]);
     drop(reconciles);
-    let asked = server.requests_matching(&RequestMatcher::any()).len();
+    let requests = server.requests_matching(&RequestMatcher::any()).len();
     server.close_watches();
     sleep(SECOND * 60).await;
     assert_eq!(
         server.requests_matching(&RequestMatcher::any()).len(),
-        asked,
+        requests,
         "the informers must end with the controller"
     );
 }
@@ -185,7 +185,7 @@ async fn kinds_known_at_run_time_and_streaming_lists() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn trouble_with_a_watch_is_told_and_harms_no_other() {
+async fn reports_watch_failures_and_delays_no_other_watch() {
     let server = server();
     server.put(&map("default/a"));
     server.fail_next(
@@ -238,13 +238,13 @@ async fn conflicts_are_over_when_the_cache_has_caught_up() {
         .with_config(Config::default().concurrency(4))
         .run(count, |_, _, _| Action::requeue(SECOND * 100), Arc::new(client));
     let items = during(&mut reconciles, SECOND * 5).await;
-    assert_eq!(told(&items).iter().filter(|name| name.starts_with('!')).count(), 10);
+    assert_eq!(outcomes(&items).iter().filter(|name| name.starts_with('!')).count(), 10);
     let counted = |map: &ConfigMap| map.data.as_ref().is_some_and(|data| data["n"] == "3");
     assert_eq!(server.list::<ConfigMap>().iter().filter(|map| counted(map)).count(), 10);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_stream_is_what_users_make_of_kubes() {
+async fn the_stream_is_send_and_works_with_futures_adapters() {
     let server = server();
     server.put(&map("default/a"));
     // The stream is sent to another task, and consumed with the adapters of `futures`.
@@ -258,7 +258,7 @@ async fn the_stream_is_what_users_make_of_kubes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_that_cannot_be_read_stop_nobody_and_are_counted() {
+async fn unreadable_objects_are_counted_and_block_no_other() {
     let meta = |name| json!({"name": name, "namespace": "x", "resourceVersion": "1"});
     let list = json!({"metadata": {"resourceVersion": "7"}, "items": [
         {"metadata": meta("a")},
@@ -273,13 +273,13 @@ async fn objects_that_cannot_be_read_stop_nobody_and_are_counted() {
         Controller::new(api(), watcher::Config::default()).watches(api(), watcher::Config::default(), nobody);
     let (monitor, runs) = (controller.monitor(), Runs::new());
     assert_eq!(monitor.unreadable_count(), 0);
-    let mut reconciles = noting(controller, &runs);
-    assert_eq!(told(&during(&mut reconciles, SECOND).await), ["a"]);
+    let mut reconciles = logging(controller, &runs);
+    assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["a"]);
     assert_eq!(monitor.unreadable_count(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn whom_an_object_concerned_hears_of_its_end_though_it_cannot_be_read() {
+async fn deletion_of_an_unreadable_object_adds_related_keys() {
     let meta = |version: &str| json!({"name": "o", "namespace": "x", "uid": "u", "resourceVersion": version});
     let list =
         json!({"metadata": {"resourceVersion": "7"}, "items": [{"metadata": meta("1"), "data": {"a": ""}}]});
@@ -293,12 +293,12 @@ async fn whom_an_object_concerned_hears_of_its_end_though_it_cannot_be_read() {
         names.collect::<Vec<_>>()
     };
     let controller =
-        Controller::for_shared(&world.informer).with_config(in_turn()).watches_shared(&others, concerned);
-    let mut reconciles = noting(controller, &runs);
+        Controller::for_shared(&world.informer).with_config(fifo_config()).watches_shared(&others, concerned);
+    let mut reconciles = logging(controller, &runs);
     during(&mut reconciles, SECOND * 5).await;
     let before = runs.all().len();
-    lines.tell("DELETED", &json!({"metadata": meta("8"), "data": 3}));
-    assert_eq!(told(&during(&mut reconciles, SECOND * 60).await), ["a"]);
+    lines.send("DELETED", &json!({"metadata": meta("8"), "data": 3}));
+    assert_eq!(outcomes(&during(&mut reconciles, SECOND * 60).await), ["a"]);
     assert!(others.snapshot().is_empty());
     assert_eq!(runs.all().len(), before + 1);
 }

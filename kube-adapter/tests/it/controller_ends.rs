@@ -17,7 +17,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::world::{Refused, Runs, World, during, in_turn, map, noting, told};
+use crate::world::{Refused, Runs, World, during, fifo_config, logging, map, outcomes};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -29,7 +29,7 @@ fn slow(
     controller.run(
         async |map: Arc<ConfigMap>, runs: Arc<Runs>| {
             sleep(SECOND).await;
-            runs.saw(&*map);
+            runs.record(&*map);
             Ok(Action::requeue(SECOND * 100))
         },
         |_, _, _| unreachable!(),
@@ -42,11 +42,11 @@ fn ten() -> World<ConfigMap> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_order_nothing_that_waits_for_its_turn_is_lost() {
+async fn a_graceful_shutdown_loses_no_waiting_key() {
     let world = ten();
     let (runs, (end, ended)) = (Runs::new(), oneshot::channel::<()>());
     let controller = Controller::for_shared(&world.informer)
-        .with_config(in_turn().concurrency(2).drain_on_shutdown())
+        .with_config(fifo_config().concurrency(2).drain_on_shutdown())
         .graceful_shutdown_on(async { drop(ended.await) });
     let monitor = controller.monitor();
     assert_eq!((monitor.ready(), monitor.live(SECOND)), (Err(NotReady::NotStarted), Ok(())));
@@ -67,7 +67,7 @@ async fn in_order_nothing_that_waits_for_its_turn_is_lost() {
 
 #[tokio::test(start_paused = true)]
 async fn the_grace_is_a_bound() {
-    let config = || in_turn().concurrency(1).shutdown_grace(SECOND * 2);
+    let config = || fifo_config().concurrency(1).shutdown_grace(SECOND * 2);
     // A drain, reconciles in flight, and reconciles that do not end in time.
     let short = || config().shutdown_grace(SECOND / 4);
     for (config, ended, results) in [
@@ -90,11 +90,11 @@ async fn the_grace_is_a_bound() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn at_once_is_at_once() {
+async fn forceful_shutdown_drops_reconciles() {
     let world = ten();
     let runs = Runs::new();
     let controller = Controller::for_shared(&world.informer)
-        .with_config(in_turn().concurrency(1).drain_on_shutdown())
+        .with_config(fifo_config().concurrency(1).drain_on_shutdown())
         .graceful_shutdown_on(sleep(SECOND))
         .forceful_shutdown_on(sleep(SECOND * 5 / 2));
     let begun = Instant::now();
@@ -112,7 +112,7 @@ async fn the_first_of_several_signals_counts() {
             .forceful_shutdown_on(sleep(SECOND * at_once))
             .forceful_shutdown_on(sleep(SECOND * 1000));
         let begun = Instant::now();
-        noting(controller, &Runs::new()).for_each(|_| std::future::ready(())).await;
+        logging(controller, &Runs::new()).for_each(|_| std::future::ready(())).await;
         assert_eq!(begun.elapsed(), SECOND);
     }
 }
@@ -165,7 +165,7 @@ async fn the_first_signal_ends_it_in_order_and_the_second_at_once() {
 async fn dropping_the_stream_ends_everything() {
     let world = ten();
     let runs = Runs::new();
-    let controller = Controller::for_shared(&world.informer).with_config(in_turn().concurrency(2));
+    let controller = Controller::for_shared(&world.informer).with_config(fifo_config().concurrency(2));
     let monitor = controller.monitor();
     let mut reconciles = slow(controller, &runs);
     during(&mut reconciles, SECOND * 3 / 2).await;
@@ -176,7 +176,7 @@ async fn dropping_the_stream_ends_everything() {
     assert_eq!(Arc::strong_count(&runs), 1, "the controller must drop everything");
     // The shared informer goes on: another controller starts with all of its objects.
     let again = Runs::new();
-    during(&mut noting(Controller::for_shared(&world.informer), &again), SECOND).await;
+    during(&mut logging(Controller::for_shared(&world.informer), &again), SECOND).await;
     assert_eq!(again.all().len(), 10);
 }
 
@@ -184,7 +184,7 @@ async fn dropping_the_stream_ends_everything() {
 async fn never_polled_it_never_begins() {
     let world = ten();
     let runs = Runs::new();
-    let reconciles = noting(Controller::for_shared(&world.informer), &runs);
+    let reconciles = logging(Controller::for_shared(&world.informer), &runs);
     sleep(SECOND * 60).await;
     assert_eq!(runs.all().len(), 0);
     drop(reconciles);
@@ -192,7 +192,7 @@ async fn never_polled_it_never_begins() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_its_store_is_told_that_it_is_gone() {
+async fn store_wait_fails_after_the_controller_is_dropped() {
     let server = ApiServer::new();
     server.register::<ConfigMap>();
     let new = || Controller::new(Api::<ConfigMap>::all(server.client()), watcher::Config::default());
@@ -202,18 +202,18 @@ async fn who_waits_for_its_store_is_told_that_it_is_gone() {
     }
     let stores = [dropped.store(), never_polled.store()];
     drop(dropped);
-    drop(noting(never_polled, &Runs::new()));
+    drop(logging(never_polled, &Runs::new()));
     for store in stores {
         assert!(timeout(SECOND, store.wait_until_ready()).await.unwrap().is_err());
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_goes_on_while_nobody_takes_its_results() {
+async fn buffers_results_up_to_a_limit() {
     let world = World::of((0..1_000).map(|n| map(&format!("default/{n}"))));
     let runs = Runs::new();
     let mut reconciles =
-        noting(Controller::for_shared(&world.informer).with_config(Config::default().concurrency(8)), &runs);
+        logging(Controller::for_shared(&world.informer).with_config(Config::default().concurrency(8)), &runs);
     let first = reconciles.next().await;
     sleep(SECOND).await;
     // 256 results wait in the channel, eight reconciles hold one each, and one was taken. Then the reconciles wait.
@@ -230,14 +230,14 @@ async fn it_begins_when_every_cache_is_filled() {
     let runs = Runs::new();
     let controller = Controller::for_shared(&world.informer).owns_shared(&pods.informer);
     let monitor = controller.monitor();
-    let mut reconciles = noting(controller, &runs);
-    assert_eq!(told(&during(&mut reconciles, SECOND / 2).await), [""; 0]);
+    let mut reconciles = logging(controller, &runs);
+    assert_eq!(outcomes(&during(&mut reconciles, SECOND / 2).await), [""; 0]);
     assert_eq!(monitor.ready(), Err(NotReady::Syncing));
-    assert_eq!(told(&during(&mut reconciles, SECOND * 10).await).len(), 10);
+    assert_eq!(outcomes(&during(&mut reconciles, SECOND * 10).await).len(), 10);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cache_that_never_comes_ends_the_stream() {
+async fn a_cache_that_never_syncs_ends_the_stream() {
     let world = ten();
     let (pods, run) = flyball_informer_cache::Informer::<NamespacedName, ConfigMap>::builder(
         flyball_kube::schema(),
@@ -247,7 +247,7 @@ async fn a_cache_that_never_comes_ends_the_stream() {
     .build()
     .unwrap();
     let runs = Runs::new();
-    let mut reconciles = noting(Controller::for_shared(&world.informer).owns_shared(&pods), &runs);
+    let mut reconciles = logging(Controller::for_shared(&world.informer).owns_shared(&pods), &runs);
     assert_eq!(during(&mut reconciles, SECOND).await.len(), 0);
     drop(run);
     assert!(timeout(SECOND, reconciles.next()).await.unwrap().is_none());

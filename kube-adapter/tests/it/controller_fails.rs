@@ -14,7 +14,7 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use crate::scripted_server::{Answer, Script};
-use crate::world::{Refused, Runs, World, during, in_turn, map, noting, told};
+use crate::world::{Refused, Runs, World, during, fifo_config, logging, map, outcomes};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -24,7 +24,7 @@ async fn tries(config: Config, error: fn() -> Refused, policy: Action) -> Vec<u6
     let runs = Runs::new();
     let mut reconciles = Controller::for_shared(&world.informer).with_config(config).run(
         move |map: Arc<ConfigMap>, runs: Arc<Runs>| async move {
-            runs.saw(&*map);
+            runs.record(&*map);
             Err(error())
         },
         move |_, _, _| policy.clone(),
@@ -43,54 +43,54 @@ fn unknown() -> Refused {
 
 #[tokio::test(start_paused = true)]
 async fn the_longer_of_policy_and_backoff() {
-    let config = || in_turn().backoff(SECOND..=SECOND * 300);
+    let config = || fifo_config().backoff(SECOND..=SECOND * 300);
     let policy = Action::requeue(SECOND * 3);
     assert_eq!(tries(config(), unknown, policy.clone()).await, [0, 3_000, 6_000, 10_000, 18_000, 34_000]);
     assert_eq!(tries(config().without_backoff(), unknown, policy).await.len(), 20);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_policy_that_waits_for_a_change_is_obeyed() {
+async fn policy_may_wait_for_a_change() {
     let conflict = || Refused::status(409, 0);
-    assert_eq!(tries(in_turn(), unknown, Action::await_change()).await, [0]);
-    assert_eq!(tries(in_turn(), conflict, Action::await_change()).await, [0]);
+    assert_eq!(tries(fifo_config(), unknown, Action::await_change()).await, [0]);
+    assert_eq!(tries(fifo_config(), conflict, Action::await_change()).await, [0]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_conflict_is_tried_again_soon() {
     let conflict = || Refused::status(409, 0);
     let policy = Action::requeue(SECOND * 30);
-    let config = in_turn().conflict_backoff(Duration::from_millis(10)..=SECOND * 300);
+    let config = fifo_config().conflict_backoff(Duration::from_millis(10)..=SECOND * 300);
     let scheduled = tries(config.clone(), conflict, policy.clone()).await;
     assert_eq!(scheduled[..5], [0, 10, 30, 70, 150]);
     // The backoff also protects the server if the conflict persists, because another writer owns the field or the name.
     assert_eq!(scheduled.len(), 13);
     // Without a conflict backoff the policy decides.
-    assert_eq!(tries(in_turn(), conflict, policy.clone()).await, [0, 30_000]);
+    assert_eq!(tries(fifo_config(), conflict, policy.clone()).await, [0, 30_000]);
     assert_eq!(tries(config.without_backoff(), conflict, policy.clone()).await, [0, 30_000]);
     assert_eq!(
-        tries(in_turn().classify_status(409, FailureClass::Conflict), conflict, policy).await,
+        tries(fifo_config().classify_status(409, FailureClass::Conflict), conflict, policy).await,
         scheduled
     );
 }
 
 /// The longest possible delay, and the longest delay that a server can request.
 #[tokio::test(start_paused = true)]
-async fn a_time_that_never_comes_is_no_mistake() {
+async fn accepts_a_requeue_delay_without_end() {
     let never = [Duration::MAX, SECOND * u32::MAX];
-    for asked in never {
-        assert_eq!(tries(in_turn(), unknown, Action::requeue(asked)).await, [0]);
+    for delay in never {
+        assert_eq!(tries(fifo_config(), unknown, Action::requeue(delay)).await, [0]);
     }
-    let config = in_turn().respect_retry_after();
+    let config = fifo_config().respect_retry_after();
     assert_eq!(tries(config, || Refused::status(429, u32::MAX), Action::requeue(SECOND)).await, [0]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_takes_no_results_makes_no_timeouts() {
+async fn an_unread_result_is_no_timeout() {
     let world = World::of((0..300).map(|n| map(&format!("default/{n}"))));
     let runs = Runs::new();
-    let config = in_turn().concurrency(4).reconcile_timeout(SECOND);
-    let mut reconciles = noting(Controller::for_shared(&world.informer).with_config(config), &runs);
+    let config = fifo_config().concurrency(4).reconcile_timeout(SECOND);
+    let mut reconciles = logging(Controller::for_shared(&world.informer).with_config(config), &runs);
     assert!(reconciles.next().await.is_some());
     sleep(SECOND * 10).await;
     let rest = during(&mut reconciles, SECOND * 60).await;
@@ -98,9 +98,9 @@ async fn who_takes_no_results_makes_no_timeouts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_server_is_left_alone_for_as_long_as_it_asks() {
+async fn respects_retry_after() {
     let busy = || Refused::status(429, 20);
-    let config = || in_turn().respect_retry_after();
+    let config = || fifo_config().respect_retry_after();
     assert_eq!(tries(config(), busy, Action::requeue(SECOND)).await, [0, 20_000, 40_000]);
     // The delay of the policy applies if it is longer.
     assert_eq!(tries(config(), busy, Action::requeue(SECOND * 25)).await, [0, 25_000, 50_000]);
@@ -116,9 +116,9 @@ async fn the_server_is_left_alone_for_as_long_as_it_asks() {
 async fn panics_and_timeouts_back_off_by_default() {
     let world = World::of([map("default/a")]);
     let runs = Runs::new();
-    let config = in_turn().reconcile_timeout(Duration::from_nanos(1));
+    let config = fifo_config().reconcile_timeout(Duration::from_nanos(1));
     let mut reconciles = Controller::for_shared(&world.informer).with_config(config).run(
-        async |map: Arc<ConfigMap>, runs: Arc<Runs>| match runs.saw(&*map) {
+        async |map: Arc<ConfigMap>, runs: Arc<Runs>| match runs.record(&*map) {
             1 => panic!("a bug in the reconciler"),
             2 => std::future::pending().await,
             3..=5 => panic!("a bug in the reconciler"),
@@ -144,17 +144,17 @@ async fn panics_and_timeouts_back_off_by_default() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn statuses_are_what_they_are_set_to() {
+async fn statuses_have_the_configured_class() {
     let invalid = || Refused::status(422, 0);
     let policy = Action::requeue(SECOND * 10);
-    assert_eq!(tries(in_turn(), invalid, policy.clone()).await.len(), 6);
+    assert_eq!(tries(fifo_config(), invalid, policy.clone()).await.len(), 6);
     assert_eq!(
-        tries(in_turn().classify_status(422, FailureClass::Permanent), invalid, policy.clone()).await,
+        tries(fifo_config().classify_status(422, FailureClass::Permanent), invalid, policy.clone()).await,
         [0]
     );
-    let classified = in_turn().classify(|error| error.is::<Refused>().then_some(FailureClass::Permanent));
+    let classified = fifo_config().classify(|error| error.is::<Refused>().then_some(FailureClass::Permanent));
     assert_eq!(tries(classified, unknown, policy.clone()).await, [0]);
-    let panics = in_turn().classify(|_| panic!("a bug in the classifier"));
+    let panics = fifo_config().classify(|_| panic!("a bug in the classifier"));
     assert_eq!(tries(panics, unknown, policy).await.len(), 6);
 }
 
@@ -162,9 +162,9 @@ async fn statuses_are_what_they_are_set_to() {
 async fn a_success_ends_the_backoff() {
     let world = World::of([map("default/a")]);
     let runs = Runs::new();
-    let config = in_turn().backoff(SECOND..=SECOND * 300);
+    let config = fifo_config().backoff(SECOND..=SECOND * 300);
     let mut reconciles = Controller::for_shared(&world.informer).with_config(config).run(
-        async |map: Arc<ConfigMap>, runs: Arc<Runs>| match runs.saw(&*map) {
+        async |map: Arc<ConfigMap>, runs: Arc<Runs>| match runs.record(&*map) {
             4 => Ok(Action::requeue(SECOND)),
             8.. => Ok(Action::await_change()),
             _ => Err(unknown()),
@@ -174,17 +174,17 @@ async fn a_success_ends_the_backoff() {
     );
     let items = during(&mut reconciles, SECOND * 100).await;
     assert_eq!(runs.of("a"), [0, 1_000, 3_000, 7_000, 8_000, 9_000, 11_000, 15_000]);
-    assert_eq!(told(&items), ["!a", "!a", "!a", "a", "!a", "!a", "!a", "a"]);
+    assert_eq!(outcomes(&items), ["!a", "!a", "!a", "a", "!a", "!a", "!a", "a"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_change_during_a_backoff_is_looked_at_and_makes_it_no_longer() {
     let world = World::of([map("default/a")]);
     let runs = Runs::new();
-    let config = in_turn().backoff(SECOND * 10..=SECOND * 300);
+    let config = fifo_config().backoff(SECOND * 10..=SECOND * 300);
     let mut reconciles = Controller::for_shared(&world.informer).with_config(config).run(
         async |map: Arc<ConfigMap>, runs: Arc<Runs>| {
-            runs.saw(&*map);
+            runs.record(&*map);
             Err(unknown())
         },
         |_, _, _| Action::requeue(Duration::ZERO),
@@ -200,10 +200,10 @@ async fn a_change_during_a_backoff_is_looked_at_and_makes_it_no_longer() {
 async fn a_panic_and_a_hang_are_failures_of_their_object_alone() {
     let world = World::of(["panics", "hangs", "policy", "works"].map(|name| map(&format!("default/{name}"))));
     let runs = Runs::new();
-    let config = in_turn().backoff(SECOND..=SECOND * 300).reconcile_timeout(SECOND);
+    let config = fifo_config().backoff(SECOND..=SECOND * 300).reconcile_timeout(SECOND);
     let mut reconciles = Controller::for_shared(&world.informer).with_config(config).run(
         async |map: Arc<ConfigMap>, runs: Arc<Runs>| {
-            let first = runs.saw(&*map) == 1;
+            let first = runs.record(&*map) == 1;
             match map.metadata.name.as_deref() {
                 Some("panics") if first => panic!("a bug in the reconciler"),
                 Some("hangs") if first => {
@@ -217,7 +217,7 @@ async fn a_panic_and_a_hang_are_failures_of_their_object_alone() {
         |_, _, _| panic!("a bug in the policy"),
         runs.clone(),
     );
-    let mut items = told(&during(&mut reconciles, SECOND * 20).await);
+    let mut items = outcomes(&during(&mut reconciles, SECOND * 20).await);
     items.sort();
     assert_eq!(items, ["hangs", "panics", "policy", "works"]);
     assert_eq!(runs.of("panics"), [0, 1_000]);
@@ -227,7 +227,7 @@ async fn a_panic_and_a_hang_are_failures_of_their_object_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn troubles_of_a_watch_are_told_though_results_never_end() {
+async fn yields_watch_errors_between_results() {
     let (watch, lines) = Answer::watch();
     let empty = Answer::json(&json!({"metadata": {"resourceVersion": "7"}, "items": []}));
     let pods = Api::<Pod>::all(Script::of([empty, watch]).client());
@@ -238,7 +238,7 @@ async fn troubles_of_a_watch_are_told_though_results_never_end() {
         Arc::new(()),
     );
     assert!(reconciles.next().await.unwrap().is_ok());
-    lines.tell(
+    lines.send(
         "ERROR",
         &json!({"kind": "Status", "code": 403, "reason": "Forbidden", "status": "Failure", "message": "no"}),
     );

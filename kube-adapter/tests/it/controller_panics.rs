@@ -14,7 +14,7 @@ use kube::runtime::{controller::Action, watcher};
 use kube::{Api, Resource};
 use serde::{Deserialize, Deserializer};
 
-use crate::world::{Refused, during, map, told};
+use crate::world::{Refused, during, map, outcomes};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -89,7 +89,7 @@ async fn it_ends_with_the_panic_of_its_informer() {
             Arc::new(()),
         );
         if !at_the_start {
-            assert_eq!(told(&during(&mut reconciles, SECOND).await), ["a"]);
+            assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["a"]);
             server.put(&bomb());
         }
         let ended = tokio::spawn(async move { during(&mut reconciles, SECOND * 60).await.len() }).await;

@@ -15,7 +15,7 @@ use tracing::Instrument;
 use tracing::subscriber::set_default;
 
 use crate::log_capture::Lines;
-use crate::world::{Refused, Runs, World, during, in_turn, map, pod};
+use crate::world::{Refused, Runs, World, during, fifo_config, map, pod};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -28,7 +28,7 @@ async fn a_reconcile_is_in_a_span_and_what_has_no_result_is_logged() {
     let _default = set_default(lines.clone());
     let program = async {
         let world = World::of(["works", "panics", "hangs"].map(|name| map(&format!("default/{name}"))));
-        let config = in_turn().backoff(SECOND * 100..=SECOND * 100).reconcile_timeout(SECOND);
+        let config = fifo_config().backoff(SECOND * 100..=SECOND * 100).reconcile_timeout(SECOND);
         let mut reconciles = Controller::for_shared(&world.informer).with_config(config).run(
             async |map: Arc<ConfigMap>, _: Arc<()>| {
                 tracing::info!("called");
@@ -45,8 +45,8 @@ async fn a_reconcile_is_in_a_span_and_what_has_no_result_is_logged() {
         assert_eq!(during(&mut reconciles, SECOND * 20).await.len(), 1);
     };
     program.instrument(tracing::info_span!("program")).await;
-    let mut told = lines.all();
-    told.sort();
+    let mut logged = lines.all();
+    logged.sort();
     let called = |name: &str| {
         let reasons = "object.reason=object updated object.reasons=1";
         format!("program: reconciling object object.ref=ConfigMap.v1./{name}.default {reasons}: INFO called")
@@ -57,16 +57,16 @@ async fn a_reconcile_is_in_a_span_and_what_has_no_result_is_logged() {
     ];
     let mut expected = expected.map(str::to_owned).to_vec();
     expected.extend(["hangs", "panics", "works"].map(called));
-    assert_eq!(told, expected);
+    assert_eq!(logged, expected);
 }
 
 /// By default the number of reconciles is not limited.
 #[tokio::test(start_paused = true)]
 async fn many_reconciles_in_flight_are_warned_of_once_a_minute() {
-    let lines = Lines::ours();
+    let lines = Lines::of_flyball();
     let _default = set_default(lines.clone());
     let world = World::of((0..300).map(|number| map(&format!("default/{number}"))));
-    let controller = Controller::for_shared(&world.informer).with_config(in_turn());
+    let controller = Controller::for_shared(&world.informer).with_config(fifo_config());
     let monitor = controller.monitor();
     let mut reconciles = controller.run(
         async |_: Arc<ConfigMap>, _: Arc<()>| {
@@ -92,7 +92,7 @@ async fn many_reconciles_in_flight_are_warned_of_once_a_minute() {
 
 #[tokio::test(start_paused = true)]
 async fn a_forbidden_kind_is_logged_and_so_is_its_recovery() {
-    let lines = Lines::ours();
+    let lines = Lines::of_flyball();
     let _default = set_default(lines.clone());
     let server = ApiServer::new();
     server.register::<ConfigMap>().register::<Secret>();
@@ -138,14 +138,14 @@ async fn a_forbidden_kind_is_logged_and_so_is_its_recovery() {
     during(&mut reconciles, SECOND * 600).await;
     let caches = monitor.caches();
     assert_eq!((caches[1].synced, caches[1].failures, &caches[1].failure), (true, 10, &None));
-    let told = lines.with("WARN");
-    assert!((3..=7).contains(&told.len()), "once a minute at most: {told:?}");
-    let told = lines.with("INFO");
-    assert_eq!(told.len(), 2, "{told:?}");
+    let logged = lines.with("WARN");
+    assert!((3..=7).contains(&logged.len()), "once a minute at most: {logged:?}");
+    let logged = lines.with("INFO");
+    assert_eq!(logged.len(), 2, "{logged:?}");
     assert!(
-        told.iter().any(|line| line.contains("the cache is up to date again kind=\"Secret\" failures=10"))
+        logged.iter().any(|line| line.contains("the cache is up to date again kind=\"Secret\" failures=10"))
     );
-    assert!(told.iter().any(|line| line.contains("filled=\"Secret\"")));
+    assert!(logged.iter().any(|line| line.contains("filled=\"Secret\"")));
 }
 
 /// The span has kube-runtime's reasons. If several reasons coalesced into one reconcile, it has the first reason and their number.
@@ -158,7 +158,7 @@ async fn the_span_of_a_reconcile_says_why() {
     let world = World::of([map("default/a")]);
     let pods = World::of([pod("default/of-a", &["a"])]);
     let everything = futures_util::stream::once(sleep(SECOND * 60));
-    let config = in_turn().debounce(SECOND);
+    let config = fifo_config().debounce(SECOND);
     let runs = Runs::new();
     let mut reconciles = Controller::for_shared(&world.informer)
         .owns_shared(&pods.informer)
@@ -167,7 +167,7 @@ async fn the_span_of_a_reconcile_says_why() {
         .run(
             async |map: Arc<ConfigMap>, runs: Arc<Runs>| {
                 tracing::info!("called");
-                match runs.saw(&*map) {
+                match runs.record(&*map) {
                     2 => Err(Refused(None)),
                     3 => Ok(Action::requeue(SECOND * 10)),
                     _ => Ok(Action::await_change()),
@@ -184,7 +184,7 @@ async fn the_span_of_a_reconcile_says_why() {
         during(&mut reconciles, SECOND / 10).await;
     }
     during(&mut reconciles, SECOND * 100).await;
-    let told: Vec<String> = lines.with("called");
+    let logged: Vec<String> = lines.with("called");
     let why = |reason, count| {
         format!(
             "reconciling object object.ref=ConfigMap.v1./a.default object.reason={reason} object.reasons={count}: INFO called"
@@ -197,5 +197,5 @@ async fn the_span_of_a_reconcile_says_why() {
         why("reconciler requested retry", 1),
         why("bulk reconcile requested", 1),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(logged, expected);
 }

@@ -15,7 +15,7 @@ use kube::runtime::watcher;
 use kube::{Api, Resource, ResourceExt};
 use serde::{Deserialize, Deserializer};
 
-use crate::world::{Refused, SECOND, during, in_turn, map, pod, told};
+use crate::world::{Refused, SECOND, during, fifo_config, map, outcomes, pod};
 
 fn server() -> ApiServer {
     let server = ApiServer::new();
@@ -27,7 +27,7 @@ fn server() -> ApiServer {
 }
 
 fn controller(server: &ApiServer) -> Controller<ConfigMap> {
-    Controller::new(Api::all(server.client()), watcher::Config::default()).with_config(in_turn())
+    Controller::new(Api::all(server.client()), watcher::Config::default()).with_config(fifo_config())
 }
 
 fn run(controller: Controller<ConfigMap>) -> ReconcileStream<ConfigMap, Refused> {
@@ -40,7 +40,7 @@ fn run(controller: Controller<ConfigMap>) -> ReconcileStream<ConfigMap, Refused>
 
 /// Returns the names of the objects that are reconciled within ten minutes, which is longer than any backoff.
 async fn reconciled(reconciles: &mut ReconcileStream<ConfigMap, Refused>) -> Vec<String> {
-    let mut names = told(&during(reconciles, SECOND * 600).await);
+    let mut names = outcomes(&during(reconciles, SECOND * 600).await);
     names.retain(|name| name != "!!");
     names.sort();
     names.dedup();
@@ -185,7 +185,7 @@ async fn reconciles_owners_from_before_and_after_a_change() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reconciles_what_was_mapped_before_and_after_a_change() {
+async fn reconciles_the_keys_from_before_and_after_a_change() {
     for config in [watcher::Config::default(), watcher::Config::default().streaming_lists()] {
         let server = server();
         let pods = Api::<Pod>::all(server.client());
@@ -213,7 +213,7 @@ async fn a_mapper_finds_the_objects_of_the_controller_from_the_first_list_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mapper_that_panics_stops_nothing_and_loses_nobody_who_was_concerned() {
+async fn a_panicking_mapper_loses_no_related_key() {
     let server = server();
     for name in ["default/p", "default/q"] {
         server.put(&about_maps(name, "a"));
@@ -235,7 +235,7 @@ async fn a_mapper_that_panics_stops_nothing_and_loses_nobody_who_was_concerned()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mapper_that_panics_at_an_end_loses_nobody() {
+async fn a_mapper_that_panics_at_a_deletion_loses_no_key() {
     for changes_first in [false, true] {
         let server = server();
         server.put(&about_maps("default/p", "a"));

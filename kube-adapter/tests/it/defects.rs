@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use serde_json::{from_value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::world::{Refused, told};
+use crate::world::{Refused, outcomes};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -52,7 +52,7 @@ type Run = (String, String, Instant);
 #[derive(Clone, Default)]
 struct Log {
     runs: Arc<Mutex<Vec<Run>>>,
-    told: Arc<Mutex<Vec<String>>>,
+    results: Arc<Mutex<Vec<String>>>,
 }
 
 impl Log {
@@ -70,8 +70,8 @@ impl Log {
     }
 
     /// Returns the items of the stream, and clears them.
-    fn told(&self) -> Vec<String> {
-        std::mem::take(&mut self.told.lock())
+    fn results(&self) -> Vec<String> {
+        std::mem::take(&mut self.results.lock())
     }
 }
 
@@ -84,7 +84,7 @@ where
     F: Future<Output = Action> + Send + 'static,
 {
     let log = Log::default();
-    let noted = log.clone();
+    let own_log = log.clone();
     let reconcile = move |map: Arc<ConfigMap>, log: Arc<Log>| {
         log.runs.lock().push((map.name_any(), value(&map), Instant::now()));
         let work = work(map);
@@ -93,7 +93,7 @@ where
     let policy = |_, _: &Refused, _| Action::requeue(SECOND);
     let results = controller.run(reconcile, policy, Arc::new(log.clone()));
     tokio::spawn(results.for_each(move |result| {
-        noted.told.lock().extend(told(&[result]));
+        own_log.results.lock().extend(outcomes(&[result]));
         std::future::ready(())
     }));
     log

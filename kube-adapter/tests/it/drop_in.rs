@@ -69,7 +69,7 @@ async fn retries_after_the_delay_of_the_error_policy() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn retries_at_once_when_the_error_policy_says_zero() {
+async fn retries_immediately_if_the_error_policy_returns_zero() {
     let left = |engine| {
         let left = Arc::new(Mutex::new(100));
         let reconcile = move |_| {
@@ -87,7 +87,7 @@ async fn retries_at_once_when_the_error_policy_says_zero() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waits_for_a_change_when_the_error_policy_says_so() {
+async fn waits_for_a_change_if_the_error_policy_returns_none() {
     let program = Program::new(async |_| Err(conflict()), |_| Action::await_change());
     let [kube, ours] = on_both(&program, one, 600 * SECOND).await;
     assert_same_times(&kube.of("a"), &ours.of("a"));
@@ -178,7 +178,7 @@ fn three() -> ApiServer {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_forbidden_owned_kind_stops_nothing_else() {
+async fn a_forbidden_owned_kind_blocks_no_other_watch() {
     let mut program = Program::new(async |_| Ok(Action::await_change()), |_| unreachable!());
     program.owns_secrets = true;
     let forbidden = || {

@@ -12,7 +12,7 @@ use kube::runtime::reflector::ObjectRef;
 use kube::runtime::{Predicate, predicates, watcher};
 use kube::{Api, Resource, ResourceExt};
 
-use crate::world::{Refused, SECOND, World, during, in_turn, map, pod, told};
+use crate::world::{Refused, SECOND, World, during, fifo_config, map, outcomes, pod};
 
 fn server() -> ApiServer {
     let server = ApiServer::new();
@@ -24,7 +24,7 @@ fn server() -> ApiServer {
 }
 
 fn controller(server: &ApiServer) -> Controller<ConfigMap> {
-    Controller::new(Api::all(server.client()), watcher::Config::default()).with_config(in_turn())
+    Controller::new(Api::all(server.client()), watcher::Config::default()).with_config(fifo_config())
 }
 
 fn run(controller: Controller<ConfigMap>) -> ReconcileStream<ConfigMap, Refused> {
@@ -36,7 +36,7 @@ fn run(controller: Controller<ConfigMap>) -> ReconcileStream<ConfigMap, Refused>
 }
 
 async fn reconciled(reconciles: &mut ReconcileStream<ConfigMap, Refused>) -> Vec<String> {
-    let mut names = told(&during(reconciles, SECOND * 600).await);
+    let mut names = outcomes(&during(reconciles, SECOND * 600).await);
     // The stream also reports expired versions, in tests that cause them.
     names.retain(|name| name != "!!");
     names.sort();
@@ -54,7 +54,7 @@ fn labelled(owner: &str, label: &str, annotation: &str) -> Pod {
 const NONE: [&str; 0] = [];
 
 /// The same sequence of changes of an owned and of a watched pod. The predicate depends on labels only.
-async fn lives(controller: Controller<ConfigMap>, server: &ApiServer) {
+async fn changes_of_a_pod(controller: Controller<ConfigMap>, server: &ApiServer) {
     let mut reconciles = run(controller);
     assert_eq!(reconciled(&mut reconciles).await, ["a", "b"]);
     let put = |label, annotation| drop(server.put(&labelled("a", label, annotation)));
@@ -98,16 +98,16 @@ async fn lives(controller: Controller<ConfigMap>, server: &ApiServer) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_owned_objects_what_the_predicate_looks_at_counts() {
+async fn owned_objects_are_compared_by_the_predicate() {
     for config in [watcher::Config::default(), watcher::Config::default().streaming_lists()] {
         let server = server();
         let pods = Api::<Pod>::all(server.client());
-        lives(controller(&server).owns_filtered(pods, config, predicates::labels), &server).await;
+        changes_of_a_pod(controller(&server).owns_filtered(pods, config, predicates::labels), &server).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_watched_objects_what_the_predicate_looks_at_counts() {
+async fn watched_objects_are_compared_by_the_predicate() {
     let server = server();
     let pods = Api::<Pod>::all(server.client());
     let owner = |pod: Pod| {
@@ -117,7 +117,7 @@ async fn of_watched_objects_what_the_predicate_looks_at_counts() {
     // The predicate depends on labels, and on nothing that the server changes.
     let labels = predicates::labels.combine(|_: &Pod| None);
     let config = watcher::Config::default();
-    lives(controller(&server).watches_filtered(pods, config, labels, owner), &server).await;
+    changes_of_a_pod(controller(&server).watches_filtered(pods, config, labels, owner), &server).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -127,8 +127,8 @@ async fn an_object_that_the_predicate_has_no_answer_for_passes() {
     let sometimes = |pod: &PartialObjectMeta<Pod>| pod.labels().get("l").filter(|l| !l.is_empty()).map(|_| 7);
     let mut reconciles = run(controller(&server).owns_filtered(pods, watcher::Config::default(), sometimes));
     reconciled(&mut reconciles).await;
-    let lives = [("1", true), ("2", false), ("", true), ("", true), ("3", true), ("4", false)];
-    for (number, (label, passes)) in lives.into_iter().enumerate() {
+    let changes_of_a_pod = [("1", true), ("2", false), ("", true), ("", true), ("3", true), ("4", false)];
+    for (number, (label, passes)) in changes_of_a_pod.into_iter().enumerate() {
         server.put(&labelled("b", label, &number.to_string()));
         let expected: &[&str] = if passes { &["b"] } else { &[] };
         assert_eq!(reconciled(&mut reconciles).await, expected, "{number}: {label:?}");
@@ -216,7 +216,7 @@ async fn a_mapper_of_changes_sees_both_states_and_what_happened() {
         differs.then(|| ObjectRef::new(&owners(change.object())).within("default"))
     };
     let controller = Controller::for_shared(&world.informer)
-        .with_config(in_turn())
+        .with_config(fifo_config())
         .watches_shared_changes(&pods.informer, mapper);
     let mut reconciles = run(controller);
     assert_eq!(reconciled(&mut reconciles).await, ["a", "b"]);

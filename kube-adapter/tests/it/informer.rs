@@ -59,7 +59,7 @@ async fn agreed<K: Resource + Send + Sync + 'static>(cache: &Informer<Namespaced
 }
 
 /// Returns the queries of the requests, without the parameters that all of them have.
-fn asked(server: &ApiServer, verb: Verb) -> Vec<String> {
+fn requests(server: &ApiServer, verb: Verb) -> Vec<String> {
     let short = |(name, value): (&String, &String)| match &**name {
         "timeoutSeconds" | "watch" | "allowWatchBookmarks" => None,
         "continue" => Some("continue".to_owned()),
@@ -87,7 +87,7 @@ async fn a_cache_of_a_server_is_listed_once_and_then_watched() {
     server.put(&object("new", "1"));
     agreed(&cache, &truth(&server)).await;
     assert_eq!(cache.store().by_index(&BY_VALUE, "1").unwrap().len(), 2);
-    assert_eq!((cache.status().relists, asked(&server, Verb::List).len()), (0, 1));
+    assert_eq!((cache.status().relists, requests(&server, Verb::List).len()), (0, 1));
     // After the end of a connection, normal or not, the watch continues from the last version.
     for end in [ApiServer::close_watches, ApiServer::break_watches] {
         tokio::time::advance(Duration::from_secs(5)).await;
@@ -95,7 +95,7 @@ async fn a_cache_of_a_server_is_listed_once_and_then_watched() {
         server.put(&object("new", "2"));
         agreed(&cache, &truth(&server)).await;
     }
-    assert_eq!((cache.status().relists, asked(&server, Verb::List).len()), (0, 1));
+    assert_eq!((cache.status().relists, requests(&server, Verb::List).len()), (0, 1));
     cache.shut_down();
     cache.stopped().await;
     tokio::task::yield_now().await;
@@ -109,8 +109,8 @@ async fn the_pages_of_a_list_are_of_one_version() {
     let cache = informer(Api::<ConfigMap>::all(server.client()), config).start().unwrap();
     cache.synced().await.unwrap();
     assert_eq!(known(&cache), truth(&server));
-    assert_eq!(asked(&server, Verb::List), ["limit=2", "continue&limit=2", "continue&limit=2"]);
-    assert_eq!(asked(&server, Verb::Watch), ["resourceVersion=6"]);
+    assert_eq!(requests(&server, Verb::List), ["limit=2", "continue&limit=2", "continue&limit=2"]);
+    assert_eq!(requests(&server, Verb::Watch), ["resourceVersion=6"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -130,12 +130,13 @@ async fn a_continuation_that_expires_is_followed_by_the_whole_list() {
     let cache = informer(Api::<ConfigMap>::all(script.client()), Config::default()).start().unwrap();
     cache.synced().await.unwrap();
     assert_eq!(known(&cache), ["b@3", "c@3"]);
-    let asked: Vec<_> = script.asked().into_iter().map(|uri| uri.replace("/api/v1/configmaps", "")).collect();
-    assert_eq!(asked[..3], ["?limit=500", "?limit=500&continue=token", ""]);
+    let requests: Vec<_> =
+        script.requests().into_iter().map(|uri| uri.replace("/api/v1/configmaps", "")).collect();
+    assert_eq!(requests[..3], ["?limit=500", "?limit=500&continue=token", ""]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_history_that_is_forgotten_is_followed_by_a_list_not_older_than_what_is_known() {
+async fn an_expired_history_is_followed_by_a_list_no_older_than_the_cache() {
     let server = server(2);
     let cache = informer(Api::<ConfigMap>::all(server.client()), Config::default()).start().unwrap();
     cache.synced().await.unwrap();
@@ -145,7 +146,7 @@ async fn a_history_that_is_forgotten_is_followed_by_a_list_not_older_than_what_i
     server.delete::<ConfigMap>("default", "map-1");
     server.compact();
     agreed(&cache, &truth(&server)).await;
-    assert_eq!(asked(&server, Verb::List), ["limit=500", "resourceVersion=4"]);
+    assert_eq!(requests(&server, Verb::List), ["limit=500", "resourceVersion=4"]);
     assert_eq!(cache.status().relists, 1);
 }
 
@@ -162,7 +163,7 @@ async fn first_list_and_relist(config: Config, page_size: Option<u32>) -> Vec<St
     server.delete::<ConfigMap>("default", "map-1");
     server.compact();
     agreed(&cache, &truth(&server)).await;
-    asked(&server, Verb::List)
+    requests(&server, Verb::List)
 }
 
 #[tokio::test(start_paused = true)]
@@ -215,13 +216,13 @@ async fn a_list_goes_on_as_long_as_its_body_arrives() {
     assert_eq!(known(&cache), ["a@3", "b@3"]);
     assert_eq!(cache.status().last_error, None);
     tokio::task::yield_now().await;
-    let asked: Vec<_> = script.asked();
-    assert!(asked.len() == 2 && asked[1].contains("watch=true"), "{asked:?}");
+    let requests: Vec<_> = script.requests();
+    assert!(requests.len() == 2 && requests[1].contains("watch=true"), "{requests:?}");
     running.abort();
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_stops_arriving_is_asked_for_again() {
+async fn a_stalled_list_is_requested_again() {
     let (list, body) = Answer::watch();
     let script = Script::of([list, Answer::Text(200, HeaderMap::new(), two_maps()), Answer::watch().0]);
     let cache = informer(Api::<ConfigMap>::all(script.client()), Config::default()).start().unwrap();
@@ -251,8 +252,8 @@ async fn a_controller_sets_the_timeout_and_the_pages_of_its_own_lists() {
     let before = tokio::time::Instant::now();
     assert!(matches!(reconciles.next().await, Some(Err(Outcome::QueueError(_)))));
     assert_eq!(before.elapsed().as_secs(), 600);
-    let asked = script.asked();
-    assert!(asked[..2].iter().all(|list| list.contains("limit=50")), "{asked:?}");
+    let requests = script.requests();
+    assert!(requests[..2].iter().all(|list| list.contains("limit=50")), "{requests:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -268,7 +269,7 @@ async fn a_version_the_server_has_not_reached_is_given_up_for_the_most_recent_on
     server.put(&object("map-0", "1"));
     server.compact();
     agreed(&cache, &truth(&server)).await;
-    let lists = asked(&server, Verb::List);
+    let lists = requests(&server, Verb::List);
     assert_eq!(lists.last().unwrap(), "limit=500", "{lists:?}");
 }
 
@@ -283,13 +284,13 @@ async fn a_streaming_list_is_one_watch_and_no_list() {
     agreed(&cache, &truth(&server)).await;
     let initial = "resourceVersion=&resourceVersionMatch=NotOlderThan&sendInitialEvents=true";
     assert_eq!(
-        (asked(&server, Verb::List).len(), asked(&server, Verb::Watch)),
+        (requests(&server, Verb::List).len(), requests(&server, Verb::Watch)),
         (0, vec![initial.to_owned()])
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_knows_no_streaming_lists_is_asked_for_a_plain_one() {
+async fn falls_back_to_a_plain_list_without_streaming_lists() {
     let server = server(5);
     let unknown = Status::failure("sendInitialEvents is forbidden for watch", "Invalid").with_code(422);
     server.fail_next(RequestMatcher::verb(Verb::Watch), 1, unknown);
@@ -297,7 +298,7 @@ async fn a_server_that_knows_no_streaming_lists_is_asked_for_a_plain_one() {
     let cache = informer(Api::<ConfigMap>::all(server.client()), config).start().unwrap();
     cache.synced().await.unwrap();
     assert_eq!(known(&cache), truth(&server));
-    assert_eq!(asked(&server, Verb::List), ["limit=500"]);
+    assert_eq!(requests(&server, Verb::List), ["limit=500"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -344,7 +345,7 @@ async fn a_silent_connection_is_given_up() {
     server.put(&object("map-0", "2"));
     // The paused clock advances to the deadline of the watch.
     agreed(&cache, &truth(&server)).await;
-    assert_eq!((cache.status().relists, asked(&server, Verb::Watch).len()), (0, 2));
+    assert_eq!((cache.status().relists, requests(&server, Verb::Watch).len()), (0, 2));
 }
 
 #[tokio::test(start_paused = true)]
@@ -362,12 +363,12 @@ async fn flow_control_is_obeyed_and_does_not_cost_a_list() {
     let before = tokio::time::Instant::now();
     agreed(&cache, &truth(&server)).await;
     assert!(before.elapsed() >= Duration::from_secs(40), "{:?}", before.elapsed());
-    assert_eq!((cache.status().relists, asked(&server, Verb::List).len()), (0, 1));
+    assert_eq!((cache.status().relists, requests(&server, Verb::List).len()), (0, 1));
 }
 
 /// Random faults, in any number. In the end the cache has the objects of the server.
 #[tokio::test(start_paused = true)]
-async fn any_mixture_of_faults_ends_in_what_is_true() {
+async fn converges_under_any_mixture_of_faults() {
     for seed in 0..60 {
         let mut random = Random::new(seed);
         let server = server(random.below(8) as usize);

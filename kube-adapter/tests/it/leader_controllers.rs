@@ -306,8 +306,8 @@ fn in_random_elections_one_works_and_begins_nothing_after_the_renew_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_standby_does_not_say_that_it_has_begun() {
-    let lines = Lines::ours();
+async fn a_standby_is_not_reported_as_started() {
+    let lines = Lines::of_flyball();
     let _default = tracing::subscriber::set_default(lines.clone());
     let cluster = cluster();
     cluster.register::<Secret>();

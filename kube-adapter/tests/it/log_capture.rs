@@ -21,12 +21,12 @@ impl Lines {
     /// Records the events that the filter accepts.
     pub(crate) fn of(filter: fn(&Metadata<'_>) -> bool) -> Self {
         static UNDECIDED: Once = Once::new();
-        UNDECIDED.call_once(|| _ = set_global_default(Undecided));
+        UNDECIDED.call_once(|| _ = set_global_default(UninterestedSubscriber));
         Self { state: Arc::default(), filter }
     }
 
     /// Records the events of this crate and of kube-runtime.
-    pub(crate) fn ours() -> Self {
+    pub(crate) fn of_flyball() -> Self {
         Self::of(|metadata| {
             ["flyball_kube", "kube_runtime"].iter().any(|of| metadata.target().starts_with(of))
         })
@@ -46,9 +46,9 @@ impl Lines {
 ///
 /// Tests run concurrently. Without it, a call site that a thread without a subscriber reaches first, while another thread sets its subscriber, would
 /// be disabled for both.
-struct Undecided;
+struct UninterestedSubscriber;
 
-impl Subscriber for Undecided {
+impl Subscriber for UninterestedSubscriber {
     fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
         Interest::sometimes()
     }

@@ -37,8 +37,8 @@ impl Answer {
 
     /// Returns a watch, and the end that sends its lines.
     pub(crate) fn watch() -> (Self, Lines) {
-        let (lines, told) = unbounded_channel();
-        (Self::Lines(told), Lines(lines))
+        let (sender, receiver) = unbounded_channel();
+        (Self::Lines(receiver), Lines(sender))
     }
 }
 
@@ -46,7 +46,7 @@ impl Answer {
 pub(crate) struct Lines(UnboundedSender<io::Result<String>>);
 
 impl Lines {
-    pub(crate) fn tell(&self, event: &str, object: &Value) {
+    pub(crate) fn send(&self, event: &str, object: &Value) {
         self.raw(&format!("{}\n", serde_json::json!({"type": event, "object": object})));
     }
 
@@ -65,7 +65,7 @@ pub(crate) struct Script(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    asked: Vec<Request<()>>,
+    requests: Vec<Request<()>>,
     answers: VecDeque<Answer>,
 }
 
@@ -81,7 +81,7 @@ impl Script {
         let service = service_fn(move |request: Request<Body>| {
             let answer = {
                 let mut state = script.0.lock();
-                state.asked.push(request.map(drop));
+                state.requests.push(request.map(drop));
                 state.answers.pop_front()
             };
             async move {
@@ -95,17 +95,17 @@ impl Script {
     }
 
     /// Returns the requests, as path and query.
-    pub(crate) fn asked(&self) -> Vec<String> {
+    pub(crate) fn requests(&self) -> Vec<String> {
         let text = |request: &Request<()>| {
             request.uri().to_string().replace("?&", "?").trim_end_matches('?').to_owned()
         };
-        self.0.lock().asked.iter().map(text).collect()
+        self.0.lock().requests.iter().map(text).collect()
     }
 
     /// Returns a header of the last request.
     pub(crate) fn header(&self, name: &str) -> Option<String> {
         let state = self.0.lock();
-        state.asked.last()?.headers().get(name).map(|value| value.to_str().unwrap().to_owned())
+        state.requests.last()?.headers().get(name).map(|value| value.to_str().unwrap().to_owned())
     }
 }
 
@@ -118,8 +118,9 @@ fn answered(answer: Answer) -> Result<Response<UnsyncBoxBody<Bytes, BoxError>>, 
             *response.headers_mut() = headers;
             response
         }
-        Answer::Lines(told) => {
-            let lines = stream::unfold(told, async |mut told| Some((told.recv().await?, told)));
+        Answer::Lines(receiver) => {
+            let lines =
+                stream::unfold(receiver, async |mut receiver| Some((receiver.recv().await?, receiver)));
             let frames = lines.map(|line| match line {
                 Ok(line) => Ok(Frame::data(Bytes::from(line))),
                 Err(error) => Err(BoxError::from(error)),

@@ -28,7 +28,7 @@ fn labels(random: &mut Random) -> BTreeMap<String, String> {
     (0..count).map(|_| (pick(random, &KEYS).to_owned(), pick(random, &VALUES).to_owned())).collect()
 }
 
-fn ours(random: &mut Random) -> Selector {
+fn random_selector(random: &mut Random) -> Selector {
     (0..random.below(4)).fold(Selector::everything(), |all, _| {
         let key = pick(random, &KEYS);
         match random.below(8) {
@@ -89,7 +89,7 @@ fn conversions_agree_on_random_labels_and_round_trip() {
     let (mut converted, mut refused) = (0, 0);
     for seed in 0..20_000 {
         let random = &mut Random::new(seed);
-        let (selector, kube, spec) = (ours(random), kubes(random), label_selector(random));
+        let (selector, kube, spec) = (random_selector(random), kubes(random), label_selector(random));
         let all_labels: Vec<_> = (0..8).map(|_| labels(random)).collect();
 
         let from_kube = Selector::from_kube(&kube);
@@ -136,7 +136,7 @@ fn conversions_agree_on_random_labels_and_round_trip() {
 }
 
 #[test]
-fn what_has_no_form_is_an_error_that_names_the_label() {
+fn an_unsupported_selector_is_an_error_with_the_label() {
     assert_eq!(Selector::nothing().to_kube(), Err(SelectorError::Nothing));
     let less = Selector::everything().exists("a").less_than("cpu", 7);
     let error = less.to_label_selector().unwrap_err();
@@ -170,7 +170,7 @@ async fn the_server_in_memory_selects_what_the_cache_selects() {
     let (mut selected, mut refused) = (0, 0);
     for _ in 0..4_000 {
         let text = match random.below(2) {
-            0 => ours(random).to_string(),
+            0 => random_selector(random).to_string(),
             _ => (0..random.below(8)).map(|_| pick(random, &pieces)).collect(),
         };
         match (text.parse::<Selector>(), api.list(&ListParams::default().labels(&text)).await) {
@@ -182,14 +182,14 @@ async fn the_server_in_memory_selects_what_the_cache_selects() {
                 assert_eq!(names(&list.items), names(&wanted), "{text:?}");
             }
             (Err(_), Err(kube::Error::Api(status))) if status.code == 400 => refused += 1,
-            (ours, served) => panic!("{text:?}: {ours:?}, {served:?}"),
+            (own, served) => panic!("{text:?}: {own:?}, {served:?}"),
         }
     }
     assert!(selected > 1_000 && refused > 500, "{selected} selected, {refused} refused");
 }
 
 #[test]
-fn what_no_label_can_be_is_refused() {
+fn rejects_invalid_labels() {
     let with = |key: &str, value: &str| LabelSelector {
         match_labels: Some([(key.to_owned(), value.to_owned())].into()),
         match_expressions: None,

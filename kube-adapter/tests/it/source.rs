@@ -49,17 +49,17 @@ fn api_error(error: &SourceError) -> &ApiError {
 }
 
 /// Returns the queries that these list requests send.
-async fn asked_for_lists(config: Config, requests: Vec<ListRequest>) -> Vec<String> {
+async fn list_requests(config: Config, requests: Vec<ListRequest>) -> Vec<String> {
     let script = Script::of(requests.iter().map(|_| Answer::json(&list(&[], 7))));
     let source = source(&script, config);
     for request in requests {
         source.list(request).await.unwrap();
     }
-    script.asked().into_iter().map(|uri| uri.replace("/api/v1/configmaps", "")).collect()
+    script.requests().into_iter().map(|uri| uri.replace("/api/v1/configmaps", "")).collect()
 }
 
 #[tokio::test]
-async fn lists_are_asked_as_client_go_does() {
+async fn list_requests_equal_those_of_client_go() {
     let next = ListRequest {
         min_version: ListVersion::MostRecent,
         limit: Some(500),
@@ -72,7 +72,7 @@ async fn lists_are_asked_as_client_go_does() {
     };
     let recent = ListRequest { min_version: ListVersion::MostRecent, limit: Some(500), continuation: None };
     let requests = vec![any(Some(500)), any(None), at(None), at(Some(20)), recent, next];
-    let asked = asked_for_lists(Config::default(), requests).await;
+    let sent = list_requests(Config::default(), requests).await;
     let expected = [
         "?limit=500&resourceVersion=0",
         "?resourceVersion=0",
@@ -81,11 +81,11 @@ async fn lists_are_asked_as_client_go_does() {
         "?limit=500",
         "?limit=500&continue=a+b",
     ];
-    assert_eq!(asked, expected);
+    assert_eq!(sent, expected);
 }
 
 #[tokio::test]
-async fn watches_are_asked_as_client_go_does() {
+async fn watch_requests_equal_those_of_client_go() {
     let watches = [
         (from(7), Config::default(), "&allowWatchBookmarks=true&resourceVersion=7"),
         (from(0), Config::default().disable_bookmarks(), "&resourceVersion=0"),
@@ -104,7 +104,10 @@ async fn watches_are_asked_as_client_go_does() {
     for (request, config, expected) in watches {
         let script = Script::of([Answer::watch().0]);
         source(&script, config).watch(request).await.unwrap();
-        assert_eq!(script.asked(), [format!("/api/v1/configmaps?watch=true&timeoutSeconds=300{expected}")]);
+        assert_eq!(
+            script.requests(),
+            [format!("/api/v1/configmaps?watch=true&timeoutSeconds=300{expected}")]
+        );
         assert_eq!(script.header("accept-encoding").as_deref(), Some("identity"));
     }
 }
@@ -118,14 +121,14 @@ async fn a_namespace_a_dynamic_kind_and_metadata_alone_have_their_own_requests()
     let one = ApiSource::new(Api::<ConfigMap>::namespaced(client(), "x"), config());
     assert_eq!(names(&one.list(any(None)).await.unwrap().items), ["a"]);
     assert_eq!(
-        script.asked().pop().unwrap(),
+        script.requests().pop().unwrap(),
         "/api/v1/namespaces/x/configmaps?labelSelector=a%3Db&resourceVersion=0"
     );
     assert_eq!(script.header("accept"), None);
 
     let nodes = ApiSource::new(Api::<Node>::all(client()), config());
     assert_eq!(names(&nodes.list(any(None)).await.unwrap().items), ["a"]);
-    assert_eq!(script.asked().pop().unwrap(), "/api/v1/nodes?labelSelector=a%3Db&resourceVersion=0");
+    assert_eq!(script.requests().pop().unwrap(), "/api/v1/nodes?labelSelector=a%3Db&resourceVersion=0");
 
     let kind = ApiResource::erase::<ConfigMap>(&());
     let dynamic = ApiSource::new(Api::<DynamicObject>::all_with(client(), &kind), config());
@@ -154,12 +157,12 @@ async fn a_page_has_the_version_of_the_list_and_its_continuation() {
 }
 
 #[tokio::test]
-async fn a_watch_tells_events_bookmarks_and_the_end_of_the_initial_ones() {
+async fn a_watch_yields_events_bookmarks_and_the_end_of_the_initial_events() {
     let (answer, lines) = Answer::watch();
     let script = Script::of([answer]);
     let mut watch = source(&script, Config::default()).watch(from(7)).await.unwrap();
-    lines.tell("ADDED", &object("a", 8));
-    lines.tell("MODIFIED", &object("a", 9));
+    lines.send("ADDED", &object("a", 8));
+    lines.send("MODIFIED", &object("a", 9));
     let line = format!("{}\n", json!({"type": "DELETED", "object": object("a", 10)}));
     let (first, second) = line.split_at(40);
     lines.raw(first);
@@ -167,23 +170,23 @@ async fn a_watch_tells_events_bookmarks_and_the_end_of_the_initial_ones() {
     let mut bookmark = object("", 11);
     bookmark["kind"] = "ConfigMap".into();
     bookmark["apiVersion"] = "v1".into();
-    lines.tell("BOOKMARK", &bookmark);
+    lines.send("BOOKMARK", &bookmark);
     bookmark["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
-    lines.tell("BOOKMARK", &bookmark);
+    lines.send("BOOKMARK", &bookmark);
     lines.raw("{\"type\":\"ADDED\",\"obj");
     drop(lines);
 
-    let mut told = Vec::new();
+    let mut events = Vec::new();
     while let Some(event) = watch.next().await {
         let object =
             |object: ConfigMap| format!("{} {}", object.name_any(), object.resource_version().unwrap());
-        told.push(event.unwrap().map(object));
+        events.push(event.unwrap().map(object));
     }
     let a = |version: u64| format!("a {version}");
     let (bookmark, end) =
         (WatchEvent::Bookmark(Version::new(11)), WatchEvent::InitialListEnd(Version::new(11)));
     assert_eq!(
-        told,
+        events,
         [WatchEvent::Added(a(8)), WatchEvent::Modified(a(9)), WatchEvent::Deleted(a(10)), bookmark, end]
     );
 }

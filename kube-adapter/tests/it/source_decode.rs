@@ -81,11 +81,11 @@ async fn an_object_keeps_no_room_in_its_metadata() {
         json!([{"apiVersion": "v1", "kind": "K", "name": "o", "uid": "u"}]);
     object["metadata"]["finalizers"] = json!(["test/a"]);
     let (answer, lines) = Answer::watch();
-    lines.tell("ADDED", &object);
+    lines.send("ADDED", &object);
     let source = source::<ConfigMap>([Answer::json(&list(&[object])), answer]);
     let listed = source.list(LIST).await.unwrap().items.pop().unwrap();
-    let told = source.watch(watch(0)).await.unwrap().next().await.unwrap().unwrap();
-    for object in [&listed, told.object().unwrap()] {
+    let event = source.watch(watch(0)).await.unwrap().next().await.unwrap().unwrap();
+    for object in [&listed, event.object().unwrap()] {
         let meta = &object.metadata;
         assert_eq!(meta.managed_fields.as_ref().unwrap().capacity(), 1);
         assert_eq!(meta.owner_references.as_ref().unwrap().capacity(), 1);
@@ -94,7 +94,7 @@ async fn an_object_keeps_no_room_in_its_metadata() {
 }
 
 /// Returns the events that a watch from this version returns for these lines.
-async fn told<K>(from: u64, lines: &[Value]) -> (Vec<Result<WatchEvent<String>, SourceErrorKind>>, u64)
+async fn received<K>(from: u64, lines: &[Value]) -> (Vec<Result<WatchEvent<String>, SourceErrorKind>>, u64)
 where
     K: Resource<DynamicType = ()> + serde::de::DeserializeOwned + Send + Sync + 'static,
 {
@@ -103,15 +103,15 @@ where
     let mut watch = source.watch(watch(from)).await.unwrap();
     lines.iter().for_each(|line| end.raw(&format!("{line}\n")));
     drop(end);
-    let mut told = Vec::new();
+    let mut events = Vec::new();
     while let Some(event) = watch.next().await {
         let failed = event.is_err();
-        told.push(event.map(|event| event.map(|object| object.name_any())).map_err(|error| error.kind()));
+        events.push(event.map(|event| event.map(|object| object.name_any())).map_err(|error| error.kind()));
         if failed {
             break;
         }
     }
-    (told, source.unreadable_counter().get())
+    (events, source.unreadable_counter().get())
 }
 
 fn line(event: &str, object: Value) -> Value {
@@ -132,9 +132,9 @@ async fn an_event_that_cannot_be_read_is_skipped_and_its_version_is_not() {
     ];
     let at = |version| Ok(WatchEvent::Bookmark(Version::new(version)));
     let added = || Ok(WatchEvent::Added("c".to_owned()));
-    assert_eq!(told::<ConfigMap>(7, &lines).await, (vec![at(8), at(9), at(10), at(11), added()], 6));
+    assert_eq!(received::<ConfigMap>(7, &lines).await, (vec![at(8), at(9), at(10), at(11), added()], 6));
     // A watch without a version starts with all objects in no order: the version of a bookmark would hide older ones.
-    assert_eq!(told::<ConfigMap>(0, &lines).await, (vec![added()], 6));
+    assert_eq!(received::<ConfigMap>(0, &lines).await, (vec![added()], 6));
 }
 
 /// A type that cannot be decoded without its data.
@@ -169,25 +169,25 @@ impl Resource for Strict {
 }
 
 #[tokio::test]
-async fn the_end_of_an_object_that_cannot_be_read_is_told_by_its_name_or_by_a_list() {
+async fn the_deletion_of_an_unreadable_object_is_found_by_name_or_by_a_list() {
     let lines = [line("DELETED", bad("a", 8)), line("ADDED", object("c", 12))];
     let added = Ok(WatchEvent::Added("c".to_owned()));
     let gone = Ok(WatchEvent::Deleted("a".to_owned()));
-    assert_eq!(told::<ConfigMap>(7, &lines).await, (vec![gone, added], 1));
-    assert_eq!(told::<Strict>(7, &lines).await, (vec![Err(SourceErrorKind::Other)], 1));
+    assert_eq!(received::<ConfigMap>(7, &lines).await, (vec![gone, added], 1));
+    assert_eq!(received::<Strict>(7, &lines).await, (vec![Err(SourceErrorKind::Other)], 1));
 }
 
 #[tokio::test]
-async fn the_metadata_of_an_object_that_cannot_be_read_is_told_at_its_end() {
+async fn a_deletion_delivers_the_metadata_of_an_unreadable_object() {
     let (answer, end) = Answer::watch();
     let mut gone = with_uid(bad("a", 8), "u");
     gone["metadata"]["ownerReferences"] =
         json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": "u"}]);
     gone["metadata"]["labels"] = json!({"app": "web"});
-    end.tell("DELETED", &gone);
+    end.send("DELETED", &gone);
     // If the metadata cannot be decoded, the cache has to relist.
     gone["metadata"]["labels"] = json!(["app"]);
-    end.tell("DELETED", &gone);
+    end.send("DELETED", &gone);
     let mut watch = source::<ConfigMap>([answer]).watch(watch(7)).await.unwrap();
     let Some(Ok(WatchEvent::Deleted(map))) = watch.next().await else {
         panic!("the deletion was not delivered")
@@ -238,7 +238,7 @@ impl Resource for Watched {
 }
 
 #[tokio::test(flavor = "current_thread")]
-async fn a_large_page_is_read_on_another_thread_while_this_one_goes_on() {
+async fn a_large_page_is_decoded_on_a_blocking_thread() {
     let mut large = object("large", 1);
     large["data"]["a"] = "x".repeat(10 << 20).into();
     let answers =
@@ -267,7 +267,7 @@ async fn turns(events: usize, size: usize) -> usize {
     let mut watch = source::<ConfigMap>([answer]).watch(watch(7)).await.unwrap();
     let mut object = object("a", 8);
     object["data"]["a"] = "x".repeat(size).into();
-    (0..events).for_each(|_| lines.tell("MODIFIED", &object));
+    (0..events).for_each(|_| lines.send("MODIFIED", &object));
     drop(lines);
     let reading = tokio::spawn(async move { while watch.next().await.is_some() {} });
     let mut turns = 0;
@@ -294,15 +294,15 @@ fn stored(name: &str, uid: &str) -> ConfigMap {
     serde_json::from_value(with_uid(object(name, 1), uid)).unwrap()
 }
 
-/// Returns which of these stored objects the source reports as unreadable; `b` is asked for with two uids.
+/// Returns which of these stored objects the source reports as unreadable; `b` is stored_objects for with two uids.
 fn unread(source: &ApiSource<ConfigMap>) -> Vec<String> {
-    let asked = [("a", "u"), ("b", "u"), ("b", "v"), ("c", "u"), ("d", "u")];
-    let there = asked.iter().filter(|(name, uid)| source.is_unreadable(&stored(name, uid)));
+    let stored_objects = [("a", "u"), ("b", "u"), ("b", "v"), ("c", "u"), ("d", "u")];
+    let there = stored_objects.iter().filter(|(name, uid)| source.is_unreadable(&stored(name, uid)));
     there.map(|(name, uid)| format!("{name} {uid}")).collect()
 }
 
 #[tokio::test]
-async fn what_a_list_could_not_read_is_there_until_another_list() {
+async fn unreadable_objects_of_a_list_stay_until_the_next_list() {
     let first = list(&[object("a", 1), with_uid(bad("b", 2), "u")]);
     let mut last = list(&[with_uid(bad("c", 3), "v"), with_uid(bad("d", 3), "u")]);
     last["metadata"]["continue"] = "".into();
@@ -316,7 +316,7 @@ async fn what_a_list_could_not_read_is_there_until_another_list() {
 }
 
 #[tokio::test]
-async fn what_a_streaming_list_could_not_read_is_there_unless_it_ends_meanwhile() {
+async fn unreadable_objects_of_a_streaming_list_stay_unless_they_are_deleted() {
     let (answer, lines) = Answer::watch();
     let source = source::<ConfigMap>([Answer::json(&list(&[with_uid(bad("a", 1), "u")])), answer]);
     source.list(LIST).await.unwrap();
@@ -325,14 +325,14 @@ async fn what_a_streaming_list_could_not_read_is_there_unless_it_ends_meanwhile(
     let mut watch = source.watch(request).await.unwrap();
     assert!(unread(&source).is_empty(), "a new list starts empty");
     for name in ["b", "c", "d"] {
-        lines.tell("ADDED", &with_uid(bad(name, 2), "u"));
+        lines.send("ADDED", &with_uid(bad(name, 2), "u"));
     }
     // One deletion has an unreadable object, the other a readable one.
-    lines.tell("DELETED", &with_uid(bad("c", 3), "u"));
-    lines.tell("DELETED", &with_uid(object("d", 4), "u"));
+    lines.send("DELETED", &with_uid(bad("c", 3), "u"));
+    lines.send("DELETED", &with_uid(object("d", 4), "u"));
     let ends = json!({"k8s.io/initial-events-end": "true"});
     let meta = json!({"resourceVersion": "5", "annotations": ends});
-    lines.tell("BOOKMARK", &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}));
+    lines.send("BOOKMARK", &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}));
     // Three unreadable objects, two deletions, and the end of the list.
     for at in 0..6 {
         let event = watch.next().await.unwrap().unwrap();
@@ -341,13 +341,13 @@ async fn what_a_streaming_list_could_not_read_is_there_unless_it_ends_meanwhile(
     }
     assert_eq!(unread(&source), ["b u"]);
     // After the list, the events alone determine the state.
-    lines.tell("MODIFIED", &with_uid(bad("a", 6), "u"));
+    lines.send("MODIFIED", &with_uid(bad("a", 6), "u"));
     assert!(watch.next().await.unwrap().is_ok());
     assert_eq!(unread(&source), ["b u"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_is_listed_and_cannot_be_read_stays_until_it_is_gone() {
+async fn a_listed_unreadable_object_stays_until_it_is_deleted() {
     let all = |items: &[Value]| {
         let mut list = list(items);
         list["metadata"]["continue"] = "".into();
@@ -365,7 +365,7 @@ async fn an_object_that_is_listed_and_cannot_be_read_stays_until_it_is_gone() {
     informer.synced().await.unwrap();
     let gone =
         json!({"kind": "Status", "code": 410, "reason": "Expired", "status": "Failure", "message": "old"});
-    expired.tell("ERROR", &gone);
+    expired.send("ERROR", &gone);
     let versions = || {
         let snapshot = informer.snapshot();
         let mut versions: Vec<_> = snapshot
@@ -381,16 +381,16 @@ async fn an_object_that_is_listed_and_cannot_be_read_stays_until_it_is_gone() {
         assert!(change.is_ok_and(|change| change.is_some()), "{:?}", versions());
     }
     assert_eq!(skipped.get(), 2);
-    lines.tell("DELETED", &with_uid(bad("b", 9), "u"));
-    let told = loop {
+    lines.send("DELETED", &with_uid(bad("b", 9), "u"));
+    let change = loop {
         let change = tokio::time::timeout(Duration::from_secs(600), changes.next()).await;
         let change = change.ok().flatten().expect("the deletion must be delivered");
         if change.key().as_str() == "x/b" && change.kind().is_deletion() {
             break change;
         }
     };
-    assert_eq!(told.kind(), ChangeKind::Missed);
-    let last = told.object();
+    assert_eq!(change.kind(), ChangeKind::Missed);
+    let last = change.object();
     assert_eq!(
         (last.data.as_ref().unwrap().len(), &*last.resource_version().unwrap()),
         (1, "8"),
@@ -437,7 +437,7 @@ async fn an_object_that_is_too_deep_to_be_read_stops_no_list() {
 }
 
 #[tokio::test]
-async fn the_end_of_an_object_that_is_too_deep_to_be_read_is_found_out_by_a_list() {
+async fn the_deletion_of_an_object_nested_too_deeply_is_found_by_a_list() {
     let (answer, lines) = Answer::watch();
     let mut watch = source::<ConfigMap>([answer]).watch(watch(1)).await.unwrap();
     for event in ["MODIFIED", "DELETED"] {
@@ -448,7 +448,7 @@ async fn the_end_of_an_object_that_is_too_deep_to_be_read_is_found_out_by_a_list
 }
 
 #[tokio::test]
-async fn who_has_lost_an_identity_is_nobody_else() {
+async fn an_object_without_a_uid_keeps_its_identity() {
     let source = source::<ConfigMap>([Answer::json(&list(&[with_uid(bad("a", 1), "u")]))]);
     source.list(LIST).await.unwrap();
     let mut stored = stored("a", "u");
@@ -476,21 +476,21 @@ async fn streaming_lists_keep_what_the_last_of_them_could_not_read() {
     };
     let api = Api::<ConfigMap>::all(Script::of([first, second, third]).client());
     let informer = ApiSource::new(api, Config::default().streaming_lists()).into_informer().start().unwrap();
-    ["a", "b", "c"].iter().for_each(|name| one.tell("ADDED", &with_uid(object(name, 1), "u")));
-    one.tell("BOOKMARK", &ends("5"));
+    ["a", "b", "c"].iter().for_each(|name| one.send("ADDED", &with_uid(object(name, 1), "u")));
+    one.send("BOOKMARK", &ends("5"));
     informer.synced().await.unwrap();
-    one.tell(
+    one.send(
         "ERROR",
         &json!({"kind": "Status", "code": 410, "reason": "Expired", "status": "Failure", "message": "old"}),
     );
     // The stream breaks off, and its objects no longer count.
-    two.tell("ADDED", &with_uid(bad("a", 6), "u"));
+    two.send("ADDED", &with_uid(bad("a", 6), "u"));
     drop(two);
-    three.tell("ADDED", &with_uid(bad("b", 7), "u"));
-    three.tell("ADDED", &with_uid(bad("c", 7), "u"));
-    three.tell("DELETED", &with_uid(bad("c", 8), "u"));
-    three.tell("ADDED", &with_uid(object("d", 7), "u"));
-    three.tell("BOOKMARK", &ends("9"));
+    three.send("ADDED", &with_uid(bad("b", 7), "u"));
+    three.send("ADDED", &with_uid(bad("c", 7), "u"));
+    three.send("DELETED", &with_uid(bad("c", 8), "u"));
+    three.send("ADDED", &with_uid(object("d", 7), "u"));
+    three.send("BOOKMARK", &ends("9"));
     let mut changes = informer.subscribe();
     while informer.store().get("x/d").is_none() {
         let change = tokio::time::timeout(Duration::from_secs(600), changes.next()).await;

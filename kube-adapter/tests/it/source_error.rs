@@ -88,7 +88,7 @@ async fn the_kind_of_an_answer_is_client_gos() {
 }
 
 #[tokio::test]
-async fn flow_control_says_in_a_header_when_to_come_again() {
+async fn respects_the_retry_after_header_of_flow_control() {
     let busy = |words: String, header: &'static str| {
         let headers = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static(header))]);
         Answer::Text(429, headers, words)
@@ -98,14 +98,17 @@ async fn flow_control_says_in_a_header_when_to_come_again() {
         other => panic!("{other:?}"),
     };
     let plain = || "Too many requests, please try again later.\n".to_owned();
-    let told = failure(429, "TooManyRequests", "wait", &json!({"retryAfterSeconds": 3})).to_string();
+    let refusal = failure(429, "TooManyRequests", "wait", &json!({"retryAfterSeconds": 3})).to_string();
     let error = source(busy(plain(), "17")).list(LIST).await.unwrap_err();
     assert_eq!(api_error(&error).status().unwrap().message, plain().trim());
     assert_eq!(retry(error), Some(Duration::from_secs(17)));
     let error = source(busy(plain(), "17")).watch(WATCH).await.err().unwrap();
     assert_eq!(retry(error), Some(Duration::from_secs(17)));
     // The delay in the body takes precedence.
-    assert_eq!(retry(source(busy(told, "17")).list(LIST).await.unwrap_err()), Some(Duration::from_secs(3)));
+    assert_eq!(
+        retry(source(busy(refusal, "17")).list(LIST).await.unwrap_err()),
+        Some(Duration::from_secs(3))
+    );
     let date = "Wed, 21 Oct 2026 07:28:00 GMT";
     assert_eq!(retry(source(busy(plain(), date)).list(LIST).await.unwrap_err()), None);
 }
@@ -127,7 +130,7 @@ async fn no_answer_is_refused_however_deep_it_is_wrapped() {
 
 /// Uses kube's own client over a socket: the server closes the connection of a request in flight, and does not listen for the next one.
 #[tokio::test]
-async fn a_server_that_hangs_up_and_one_that_is_not_there_are_no_answers() {
+async fn a_closed_and_a_missing_server_are_errors() {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let client = Client::try_from(kube::Config::new(url.parse().unwrap())).unwrap();
@@ -183,7 +186,7 @@ async fn a_controller_reports_a_failure_as_kubes_watcher_does() {
         other => panic!("{other:?}"),
     }
     let (answer, lines) = Answer::watch();
-    lines.tell("ERROR", &failure(410, "Expired", "old", &json!({})));
+    lines.send("ERROR", &failure(410, "Expired", "old", &json!({})));
     match first_failure([empty(), answer]).await {
         watcher::Error::WatchError(status) => assert_eq!((status.code, &*status.message), (410, "old")),
         other => panic!("{other:?}"),

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use testkit::random::Random;
 use tokio::time::{sleep, timeout};
 
-use crate::world::{Refused, Runs, SECOND, World, during, map, noting, pod, told};
+use crate::world::{Refused, Runs, SECOND, World, during, logging, map, outcomes, pod};
 
 fn names(store: &Store<ConfigMap>) -> Vec<String> {
     let mut names: Vec<_> = store.state().iter().map(|map| map.name_any()).collect();
@@ -57,7 +57,7 @@ async fn a_store_filled_by_hand_answers_as_an_informer_does() {
 }
 
 #[test]
-fn a_store_without_namespaces_is_asked_under_any() {
+fn a_cluster_scoped_store_ignores_the_namespace() {
     let (store, mut writer) = reflector::store::<Namespace>();
     let object = serde_json::from_value(serde_json::json!({"metadata": {"name": "a"}})).unwrap();
     writer.apply_watcher_event(&Event::Apply(object));
@@ -67,7 +67,7 @@ fn a_store_without_namespaces_is_asked_under_any() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_who_wait_for_a_store_of_kubes_are_woken() {
+async fn all_waiters_for_a_kube_store_are_woken() {
     let (store, mut writer) = reflector::store::<ConfigMap>();
     let store = ControllerStore::from(store);
     let waits: Vec<_> = (0..8)
@@ -110,7 +110,7 @@ async fn a_mirror_has_what_the_informer_has_and_is_made_once() {
     server.put(&map("default/a"));
     let controller = Controller::new(Api::<ConfigMap>::all(server.client()), watcher::Config::default());
     let (first, second) = (controller.store().to_kube(), controller.store().clone().to_kube());
-    let mut reconciles = noting(controller, &Runs::new());
+    let mut reconciles = logging(controller, &Runs::new());
     assert!(timeout(SECOND, first.wait_until_ready()).await.is_err(), "the controller does not run yet");
     during(&mut reconciles, SECOND).await;
     first.wait_until_ready().await.unwrap();
@@ -173,7 +173,7 @@ async fn the_mirror_of_an_informer_that_has_synced_is_ready_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_mirror_of_an_informer_that_never_synced_says_so() {
+async fn the_mirror_of_an_informer_that_never_synced_fails() {
     let server = TestServer::new(schema::<ConfigMap>(), |_: &mut ConfigMap, _, _| {});
     let (informer, run) =
         Informer::builder(schema::<ConfigMap>(), server).timer(TokioTimer::current()).build().unwrap();
@@ -259,7 +259,7 @@ fn a_mirror_never_goes_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_is_known_at_run_time_has_a_mirror_from_its_controller() {
+async fn a_controller_of_a_dynamic_kind_provides_a_mirror() {
     let server = ApiServer::new();
     server.register::<ConfigMap>();
     server.put(&map("default/a"));
@@ -272,7 +272,7 @@ async fn a_kind_that_is_known_at_run_time_has_a_mirror_from_its_controller() {
         |_, _, _| unreachable!(),
         Arc::new(()),
     );
-    assert_eq!(told(&during(&mut reconciles, SECOND).await), ["a"]);
+    assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["a"]);
     assert!(store.get(&ObjectRef::new_with("a", kind).within("default")).is_some());
 }
 

@@ -40,8 +40,8 @@ fn source() -> (Events, StreamSource<ConfigMap>) {
     (sender, StreamSource::new(events))
 }
 
-fn tell(events: &Events, told: impl IntoIterator<Item = Event<ConfigMap>>) {
-    told.into_iter().for_each(|event| events.send(Ok(event)).unwrap());
+fn send_all(events: &Events, items: impl IntoIterator<Item = Event<ConfigMap>>) {
+    items.into_iter().for_each(|event| events.send(Ok(event)).unwrap());
 }
 
 fn fail(events: &Events, code: u16) {
@@ -77,10 +77,10 @@ async fn settled(cache: &Informer<NamespacedName, ConfigMap>, expected: &[&str])
 fn a_list_goes_from_init_to_its_end_and_has_the_version_of_its_newest_object() {
     let (events, source) = source();
     let listed = || now(source.list(LIST)).map(|page| page.unwrap());
-    tell(&events, [Event::Init, Event::InitApply(object("a", 7))]);
+    send_all(&events, [Event::Init, Event::InitApply(object("a", 7))]);
     assert!(listed().is_none());
     // The incomplete list outlives the request that was dropped.
-    tell(
+    send_all(
         &events,
         [Event::InitApply(object("b", 5)), Event::InitApply(ConfigMap::default()), Event::InitDone],
     );
@@ -88,29 +88,29 @@ fn a_list_goes_from_init_to_its_end_and_has_the_version_of_its_newest_object() {
     assert_eq!((page.items, page.version), (vec![object("a", 7), object("b", 5)], Version::new(7)));
 
     // A second `Init` discards the incomplete list.
-    tell(&events, [Event::Init, Event::InitApply(object("a", 7)), Event::Init]);
-    tell(
+    send_all(&events, [Event::Init, Event::InitApply(object("a", 7)), Event::Init]);
+    send_all(
         &events,
         [Event::InitApply(object("c", 6)), Event::Apply(object("d", 5)), Event::InitApply(object("e", 5))],
     );
-    tell(&events, [Event::Delete(object("e", 8)), Event::InitDone]);
+    send_all(&events, [Event::Delete(object("e", 8)), Event::InitDone]);
     let page = listed().unwrap();
     // The version may be lower than before, because the server may have been restored.
     assert_eq!((page.items, page.version), (vec![object("c", 6), object("d", 5)], Version::new(6)));
 
-    tell(&events, [Event::Init, Event::InitDone]);
+    send_all(&events, [Event::Init, Event::InitDone]);
     assert_eq!(listed().unwrap().version, Version::new(1));
 }
 
 #[test]
-fn a_watch_tells_changes_until_the_stream_begins_anew() {
+fn a_watch_yields_changes_until_the_stream_lists_again() {
     let (events, source) = source();
     let open = || now(source.watch(WATCH)).unwrap().unwrap();
     let mut watch = open();
     assert!(now(watch.next()).is_none());
     drop(watch);
-    tell(&events, [Event::Apply(object("a", 7)), Event::Apply(ConfigMap::default())]);
-    tell(
+    send_all(&events, [Event::Apply(object("a", 7)), Event::Apply(ConfigMap::default())]);
+    send_all(
         &events,
         [Event::Delete(object("a", 8)), Event::Init, Event::InitApply(object("b", 5)), Event::InitDone],
     );
@@ -150,22 +150,22 @@ async fn an_informer_goes_on_with_the_same_stream_after_errors() {
         .start()
         .unwrap();
     fail(&events, 403);
-    tell(&events, [Event::Init, Event::InitApply(object("a", 7)), Event::InitDone]);
+    send_all(&events, [Event::Init, Event::InitApply(object("a", 7)), Event::InitDone]);
     cache.synced().await.unwrap();
     // None of these errors leads to a list, which would wait forever.
     for version in 8..20 {
         fail(&events, 500);
-        tell(&events, [Event::Apply(object("a", version))]);
+        send_all(&events, [Event::Apply(object("a", version))]);
         settled(&cache, &[&format!("a@{version}")]).await;
     }
     fail(&events, 410);
-    tell(
+    send_all(
         &events,
         [Event::Init, Event::InitApply(object("b", 5)), Event::InitDone, Event::Apply(object("b", 6))],
     );
     settled(&cache, &["b@6"]).await;
     // The same without a preceding error.
-    tell(&events, [Event::Init, Event::InitDone, Event::Apply(object("c", 3))]);
+    send_all(&events, [Event::Init, Event::InitDone, Event::Apply(object("c", 3))]);
     settled(&cache, &["c@3"]).await;
     assert_eq!(cache.status().relists, 2);
     drop(events);

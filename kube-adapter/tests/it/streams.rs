@@ -25,7 +25,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::log_capture::Lines;
-use crate::world::{Refused, Runs, SECOND, World, during, in_turn, map, noting, pod, told};
+use crate::world::{Refused, Runs, SECOND, World, during, fifo_config, logging, map, outcomes, pod};
 
 type Item<K> = Result<K, watcher::Error>;
 
@@ -68,7 +68,7 @@ fn failed() -> watcher::Error {
 }
 
 fn nothing(controller: Controller<ConfigMap>) -> ReconcileStream<ConfigMap, Refused> {
-    noting(controller.with_config(in_turn()), &Runs::new())
+    logging(controller.with_config(fifo_config()), &Runs::new())
 }
 
 /// Returns the results until the stream ends.
@@ -77,7 +77,7 @@ async fn until_the_end(mut reconciles: ReconcileStream<ConfigMap, Refused>) -> V
     while let Some(item) = timeout(600 * SECOND, reconciles.next()).await.expect("the stream must end") {
         items.push(item);
     }
-    told(&items)
+    outcomes(&items)
 }
 
 #[tokio::test(start_paused = true)]
@@ -87,11 +87,11 @@ async fn the_objects_of_a_reflector_are_reconciled_when_they_change() {
     let maps =
         watcher(all::<ConfigMap>(&server), watcher::Config::default()).reflect(writer).applied_objects();
     let mut reconciles = nothing(Controller::for_stream(maps, reader));
-    assert_eq!(told(&during(&mut reconciles, SECOND).await), ["a", "b", "c"]);
+    assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["a", "b", "c"]);
     server.put(&map("default/b"));
-    assert_eq!(told(&during(&mut reconciles, SECOND).await), ["b"]);
+    assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["b"]);
     server.delete::<ConfigMap>("default", "b");
-    assert_eq!(told(&during(&mut reconciles, SECOND).await), <[&str; 0]>::default());
+    assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), <[&str; 0]>::default());
 }
 
 #[tokio::test(start_paused = true)]
@@ -104,19 +104,19 @@ async fn one_reflector_feeds_several_controllers_by_handles() {
     let mut firsts = nothing(Controller::for_shared_stream(first, reader.clone()));
     let mut seconds = nothing(Controller::for_shared_stream(second, reader));
     for reconciles in [&mut firsts, &mut seconds] {
-        let mut names = told(&during(reconciles, SECOND).await);
+        let mut names = outcomes(&during(reconciles, SECOND).await);
         names.sort();
         assert_eq!(names, ["a", "b", "c"]);
     }
     server.put(&map("default/b"));
     for reconciles in [&mut firsts, &mut seconds] {
-        assert_eq!(told(&during(reconciles, SECOND).await), ["b"]);
+        assert_eq!(outcomes(&during(reconciles, SECOND).await), ["b"]);
     }
 }
 
 /// All kinds of streams of related objects, beside a store and beside an informer.
 #[tokio::test(start_paused = true)]
-async fn owned_and_watched_streams_bring_what_they_concern() {
+async fn owned_and_watched_streams_add_related_keys() {
     let world = World::of(["default/a", "default/b", "default/c"].map(map));
     for over_informer in [true, false] {
         let (owned, owned_stream) = fed::<Item<Pod>>();
@@ -137,16 +137,16 @@ async fn owned_and_watched_streams_bring_what_they_concern() {
         let mut reconciles = nothing(controller);
         during(&mut reconciles, SECOND).await;
         owned.send(Ok(pod("default/p", &["a", "b"]))).unwrap();
-        assert_eq!(told(&during(&mut reconciles, SECOND).await), ["a", "b"]);
+        assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["a", "b"]);
         shared.send(Arc::new(pod("default/p", &["c"]))).unwrap();
-        assert_eq!(told(&during(&mut reconciles, SECOND).await), ["c"]);
+        assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["c"]);
         watched.send(Ok(pod("default/b", &[]))).unwrap();
-        assert_eq!(told(&during(&mut reconciles, SECOND).await), ["b"]);
+        assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["b"]);
         both.send(Arc::new(pod("default/a", &[]))).unwrap();
-        assert_eq!(told(&during(&mut reconciles, SECOND).await), ["a"]);
+        assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["a"]);
         // As in kube-runtime, an object that is not in the store is an error result.
         owned.send(Ok(pod("default/p", &["unknown"]))).unwrap();
-        assert_eq!(told(&during(&mut reconciles, SECOND).await), ["?unknown"]);
+        assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["?unknown"]);
     }
 }
 
@@ -158,7 +158,7 @@ async fn an_owner_without_a_namespace_has_one_key() {
     let (own, own_stream) = fed::<Item<ConfigMap>>();
     let (owned, owned_stream) = fed::<Item<Pod>>();
     let slow = async |map: Arc<ConfigMap>, runs: Arc<Runs>| {
-        runs.saw(&*map);
+        runs.record(&*map);
         sleep(SECOND).await;
         Ok::<_, Refused>(Action::await_change())
     };
@@ -176,7 +176,7 @@ async fn an_owner_without_a_namespace_has_one_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_all_streams_have_ended_what_is_queued_is_reconciled_and_it_ends() {
+async fn reconciles_queued_keys_and_ends_once_all_streams_have_ended() {
     let names = ["default/a", "default/b", "default/c"];
     let (store, _writer) = stored(&names);
     let controller = || {
@@ -185,8 +185,8 @@ async fn when_all_streams_have_ended_what_is_queued_is_reconciled_and_it_ends() 
     };
     assert_eq!(until_the_end(nothing(controller())).await, ["a", "b", "c"]);
     // Debounced keys are queued, too.
-    let debounced = in_turn().debounce(SECOND).concurrency(1);
-    let reconciles = noting(controller().with_config(debounced), &Runs::new());
+    let debounced = fifo_config().debounce(SECOND).concurrency(1);
+    let reconciles = logging(controller().with_config(debounced), &Runs::new());
     assert_eq!(until_the_end(reconciles).await, ["a", "b", "c"]);
     // Requeues of reconciles are not: neither delayed nor immediate ones.
     for delay in [Duration::ZERO, 3600 * SECOND] {
@@ -200,14 +200,14 @@ async fn when_all_streams_have_ended_what_is_queued_is_reconciled_and_it_ends() 
     // The controller goes on while one of its streams does.
     let (_open, related) = fed::<Item<Pod>>();
     let mut reconciles = nothing(controller().owns_stream(related));
-    assert_eq!(told(&during(&mut reconciles, SECOND).await), ["a", "b", "c"]);
+    assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["a", "b", "c"]);
     assert!(timeout(3600 * SECOND, reconciles.next()).await.is_err());
     // It also goes on while it has an informer.
     let server = server();
     let mut reconciles = nothing(controller().owns(all::<Pod>(&server), watcher::Config::default()));
-    assert_eq!(told(&during(&mut reconciles, SECOND).await), ["a", "b", "c"]);
+    assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["a", "b", "c"]);
     server.put(&pod("default/p", &["b"]));
-    assert_eq!(told(&during(&mut reconciles, SECOND).await), ["b"]);
+    assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["b"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -227,7 +227,7 @@ async fn an_object_that_changes_while_it_is_reconciled_is_reconciled_again_befor
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_fails_at_once_is_told_and_waits_alone() {
+async fn an_immediately_failing_stream_is_reported_and_backs_off_alone() {
     let (store, _writer) = stored(&["default/a"]);
     let failing = stream::repeat_with(|| Err::<Pod, _>(failed()));
     let (own, own_stream) = fed::<Item<ConfigMap>>();
@@ -244,31 +244,31 @@ async fn a_stream_that_fails_at_once_is_told_and_waits_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_stream_says_last_is_told() {
+async fn the_last_error_of_a_stream_is_reported() {
     let (store, _writer) = stored(&[]);
     let last = stream::iter([Err(failed())]);
     assert_eq!(until_the_end(nothing(Controller::for_stream(last, store))).await, ["!!"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failing_stream_that_nobody_reads_loses_no_error() {
+async fn an_unread_failing_stream_loses_no_error() {
     let (store, _writer) = stored(&[]);
     let errors = stream::iter((0..500).map(|_| Err(failed())));
-    let asked = Arc::new(AtomicUsize::new(0));
-    let counted = asked.clone();
+    let polls = Arc::new(AtomicUsize::new(0));
+    let counted = polls.clone();
     let errors = errors.inspect(move |_| _ = counted.fetch_add(1, Ordering::Relaxed));
-    let at_once = AtOnce;
+    let at_once = ZeroBackoff;
     let mut reconciles = nothing(Controller::for_stream(errors, store).trigger_backoff(at_once));
     assert!(reconciles.next().await.is_some());
     sleep(SECOND).await;
-    assert!(asked.load(Ordering::Relaxed) < 100, "the stream must wait until its errors are read");
+    assert!(polls.load(Ordering::Relaxed) < 100, "the stream must wait until its errors are read");
     assert_eq!(until_the_end(reconciles).await.len(), 499);
 }
 
 /// A backoff without a wait.
-struct AtOnce;
+struct ZeroBackoff;
 
-impl Iterator for AtOnce {
+impl Iterator for ZeroBackoff {
     type Item = Duration;
 
     fn next(&mut self) -> Option<Duration> {
@@ -276,7 +276,7 @@ impl Iterator for AtOnce {
     }
 }
 
-impl kube::runtime::utils::Backoff for AtOnce {
+impl kube::runtime::utils::Backoff for ZeroBackoff {
     fn reset(&mut self) {}
 }
 
@@ -284,9 +284,9 @@ impl kube::runtime::utils::Backoff for AtOnce {
 async fn reconciles_begin_when_the_store_is_ready() {
     let (store, mut writer) = reflector::store::<ConfigMap>();
     let (own, own_stream) = fed::<Item<ConfigMap>>();
-    let controller = Controller::for_stream(own_stream, store.clone()).with_config(in_turn());
+    let controller = Controller::for_stream(own_stream, store.clone()).with_config(fifo_config());
     let monitor = controller.monitor();
-    let mut reconciles = noting(controller, &Runs::new());
+    let mut reconciles = logging(controller, &Runs::new());
     own.send(Ok(map("default/a"))).unwrap();
     own.send(Ok(map("default/a"))).unwrap();
     writer.apply_watcher_event(&Event::Init);
@@ -297,7 +297,7 @@ async fn reconciles_begin_when_the_store_is_ready() {
     let other = tokio::spawn(async move { store.wait_until_ready().await });
     sleep(SECOND / 10).await;
     writer.apply_watcher_event(&Event::InitDone);
-    assert_eq!(told(&during(&mut reconciles, 2 * SECOND).await), ["a"]);
+    assert_eq!(outcomes(&during(&mut reconciles, 2 * SECOND).await), ["a"]);
     assert_eq!(monitor.ready(), Ok(()));
     drop(other);
 }
@@ -317,12 +317,12 @@ async fn a_store_whose_writer_is_gone_is_the_end() {
     let mut reconciles = nothing(Controller::for_stream(own_stream, store));
     drop(writer);
     own.send(Ok(map("default/a"))).unwrap();
-    assert_eq!(told(&during(&mut reconciles, SECOND).await), ["a"]);
+    assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["a"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_mapper_that_panics_loses_its_change_alone() {
-    let lines = Lines::ours();
+    let lines = Lines::of_flyball();
     let _default = tracing::subscriber::set_default(lines.clone());
     let (store, _writer) = stored(&["default/a"]);
     let (watched, watched_stream) = fed::<Item<Pod>>();
@@ -338,7 +338,7 @@ async fn a_mapper_that_panics_loses_its_change_alone() {
     for name in ["default/bomb", "default/a"] {
         watched.send(Ok(pod(name, &[]))).unwrap();
     }
-    assert_eq!(told(&during(&mut reconciles, SECOND).await), ["a"]);
+    assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["a"]);
     assert_eq!(lines.with("a mapper panicked").len(), 1, "{:?}", lines.all());
     assert!(lines.with("default/bomb")[0].contains("kind=\"Pod\""));
 }
@@ -372,17 +372,17 @@ async fn a_busy_stream_delays_no_other() {
         turns += 1;
         assert!(turns < 10_000, "no other task can run");
     }
-    assert_eq!(told(&first.await.unwrap()), ["a"]);
+    assert_eq!(outcomes(&first.await.unwrap()), ["a"]);
     drop(end);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_ends_it_whatever_the_streams_do() {
+async fn a_shutdown_ends_the_controller_even_with_open_streams() {
     let (store, _writer) = stored(&["default/a"]);
     let (end, ended) = oneshot::channel::<()>();
     let (own, own_stream) = fed::<Item<ConfigMap>>();
     let reconcile = async |map: Arc<ConfigMap>, runs: Arc<Runs>| {
-        runs.saw(&*map);
+        runs.record(&*map);
         sleep(10 * SECOND).await;
         Ok::<_, Refused>(Action::await_change())
     };
@@ -435,9 +435,9 @@ async fn with_all_caches_it_waits_for_the_store_and_for_informers() {
     let controller = Controller::for_stream(own, store)
         .owns(all::<Pod>(&server), watcher::Config::default())
         .with_config(Config::default().wait_for_all_caches());
-    let mut reconciles = noting(controller, &Runs::new());
+    let mut reconciles = logging(controller, &Runs::new());
     assert!(during(&mut reconciles, 19 * SECOND).await.is_empty());
-    assert_eq!(told(&during(&mut reconciles, 2 * SECOND).await), ["a"]);
+    assert_eq!(outcomes(&during(&mut reconciles, 2 * SECOND).await), ["a"]);
 }
 
 /// Items before the standby is elected, at its election, and later.
@@ -450,13 +450,13 @@ async fn a_standby_reconciles_all_objects_of_the_store_when_it_is_elected() {
         let (store, mut writer) = reflector::store::<ConfigMap>();
         let (own, own_stream) = fed::<Item<ConfigMap>>();
         let mut election = Election::builder(server.client(), "default", "l", "a").seed(7).build().unwrap();
-        let controller = Controller::for_stream(own_stream, store).with_config(in_turn());
+        let controller = Controller::for_stream(own_stream, store).with_config(fifo_config());
         let (monitor, runs) = (controller.monitor(), Runs::new());
         let (stop, stopped) = oneshot::channel::<()>();
         let (noted, status) = (runs.clone(), election.status());
         let running = tokio::spawn(async move {
             let work =
-                |leadership| noting(controller.with_leadership(&leadership), &noted).for_each(async |_| {});
+                |leadership| logging(controller.with_leadership(&leadership), &noted).for_each(async |_| {});
             election.run_as_standby(async { drop(stopped.await) }, work).await
         });
         for name in ["default/a", "default/b"] {
@@ -499,12 +499,12 @@ async fn filters_in_front_of_a_stream_filter() {
     let controller =
         Controller::for_stream(maps, reader).filter_changes(|_| unreachable!("there are no changes"));
     let mut reconciles = nothing(controller);
-    assert_eq!(told(&during(&mut reconciles, SECOND).await), ["a", "b", "c"]);
+    assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["a", "b", "c"]);
     server.put(&map("default/a"));
     let mut labelled = map("default/b");
     labelled.labels_mut().insert("new".to_owned(), String::new());
     server.put(&labelled);
-    assert_eq!(told(&during(&mut reconciles, SECOND).await), ["b"]);
+    assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["b"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -518,10 +518,10 @@ async fn bulk_and_named_requests_work_over_a_store() {
     let controller =
         Controller::for_stream(stream::pending(), store).reconcile_all_on(bulk).reconcile_on(named);
     let mut reconciles = nothing(controller);
-    let mut names = told(&during(&mut reconciles, SECOND + SECOND / 2).await);
+    let mut names = outcomes(&during(&mut reconciles, SECOND + SECOND / 2).await);
     names.sort();
     assert_eq!(names, ["a", "b"]);
-    assert_eq!(told(&during(&mut reconciles, SECOND).await), ["b"]);
+    assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["b"]);
 }
 
 /// The reasons of reconciles, in the span and in the debug view.
@@ -555,10 +555,10 @@ async fn each_stream_is_the_reason() {
         during(&mut reconciles, SECOND).await;
         assert_eq!(monitor.in_flight(), []);
     }
-    let told = lines.with("called");
+    let logged = lines.with("called");
     assert!(
-        told.iter().zip(reasons).all(|(line, reason)| line.contains(&format!("object.reason={reason} "))),
-        "{told:?}"
+        logged.iter().zip(reasons).all(|(line, reason)| line.contains(&format!("object.reason={reason} "))),
+        "{logged:?}"
     );
 }
 
@@ -601,7 +601,7 @@ async fn a_reconciler_may_count_and_panic() {
         noted.lock().push((map.name_any(), calls));
         std::future::ready(Ok::<_, Refused>(Action::await_change()))
     };
-    let controller = Controller::for_shared(&world.informer).with_config(in_turn().concurrency(1));
+    let controller = Controller::for_shared(&world.informer).with_config(fifo_config().concurrency(1));
     let mut reconciles = controller.run(reconcile, |_, _, _| unreachable!(), Arc::new(()));
     during(&mut reconciles, 10 * SECOND).await;
     assert_eq!(*seen.lock(), [("a".to_owned(), 1), ("b".to_owned(), 3)]);

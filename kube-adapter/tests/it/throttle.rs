@@ -27,18 +27,18 @@ fn quota(qps: u32, burst: u32) -> Quota {
 
 /// A service that logs the time and the number of each request.
 fn noting(
-    asked: &Rc<RefCell<Vec<(u128, usize)>>>,
+    calls: &Rc<RefCell<Vec<(u128, usize)>>>,
 ) -> impl Service<usize, Response = usize, Error = Infallible, Future: Send> + Clone + use<> {
     let start = Instant::now();
-    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
-    let asked = asked.clone();
+    let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
+    let calls = calls.clone();
     tokio::task::spawn_local(async move {
-        while let Some(note) = told.recv().await {
-            asked.borrow_mut().push(note);
+        while let Some(note) = receiver.recv().await {
+            calls.borrow_mut().push(note);
         }
     });
     service_fn(move |n| {
-        tell.send((start.elapsed().as_millis(), n)).unwrap();
+        sender.send((start.elapsed().as_millis(), n)).unwrap();
         std::future::ready(Ok(n))
     })
 }
@@ -56,11 +56,11 @@ fn local(test: impl Future<Output = ()>) {
 }
 
 #[test]
-fn a_hundred_requests_at_fifty_a_second_keep_their_order_and_wake_nobody_else() {
+fn a_hundred_requests_at_fifty_a_second_keep_their_order_and_wake_one_waiter_each() {
     local(async {
-        let asked = Rc::default();
+        let calls = Rc::default();
         let throttle = ThrottleLayer::new(quota(50, 10));
-        let mut service = throttle.layer(noting(&asked));
+        let mut service = throttle.layer(noting(&calls));
         let polls = Rc::new(RefCell::new(0));
         let mut answers: Vec<_> = (0..100)
             .map(|n| {
@@ -82,10 +82,10 @@ fn a_hundred_requests_at_fifty_a_second_keep_their_order_and_wake_nobody_else() 
         }
         settle().await;
         let expected: Vec<_> = (0..100_usize).map(|n| (n.saturating_sub(9) as u128 * 20, n)).collect();
-        let mut asked = asked.borrow().clone();
+        let mut calls = calls.borrow().clone();
         // The tokens of the burst are granted immediately, in the order of the polls.
-        asked[..10].sort();
-        assert_eq!(asked, expected);
+        calls[..10].sort();
+        assert_eq!(calls, expected);
         assert_eq!(*polls.borrow(), 10 + 90 * 2, "a request is polled to wait and with its token");
         let waits = throttle.stats();
         assert_eq!((waits.requests, waits.delayed), (100, 90));
@@ -97,9 +97,9 @@ fn a_hundred_requests_at_fifty_a_second_keep_their_order_and_wake_nobody_else() 
 #[test]
 fn a_dropped_request_takes_no_token_and_those_behind_it_move_up() {
     local(async {
-        let asked = Rc::default();
+        let calls = Rc::default();
         let throttle = ThrottleLayer::new(quota(10, 1));
-        let mut service = throttle.layer(noting(&asked));
+        let mut service = throttle.layer(noting(&calls));
         let mut answers: Vec<_> = (0..4).map(|n| service.call(n)).collect();
         let last = answers.pop().unwrap();
         let last = tokio::task::spawn_local(last);
@@ -108,7 +108,7 @@ fn a_dropped_request_takes_no_token_and_those_behind_it_move_up() {
         drop(answers.pop()); // it had been granted its token, which is spent
         last.await.unwrap().unwrap();
         settle().await;
-        assert_eq!(*asked.borrow(), [(100, 3)]);
+        assert_eq!(*calls.borrow(), [(100, 3)]);
         assert_eq!(throttle.waiters(), 0);
         // A request that is dropped after it was granted its token returns the token to the next one.
         let granted = service.call(4);
@@ -117,16 +117,16 @@ fn a_dropped_request_takes_no_token_and_those_behind_it_move_up() {
         drop(granted);
         next.await.unwrap();
         settle().await;
-        assert_eq!(asked.borrow()[1..], [(200, 5)]);
+        assert_eq!(calls.borrow()[1..], [(200, 5)]);
     });
 }
 
 #[test]
-fn clones_share_one_bucket_and_the_quota_changes_for_those_who_wait() {
+fn clones_share_one_bucket_and_quota_changes_apply_to_waiting_requests() {
     local(async {
-        let asked = Rc::default();
+        let calls = Rc::default();
         let throttle = ThrottleLayer::new(quota(1, 1));
-        let noting = noting(&asked);
+        let noting = noting(&calls);
         let mut one = throttle.layer(noting.clone());
         let mut two = throttle.clone().layer(noting);
         let mut three = two.clone();
@@ -138,18 +138,18 @@ fn clones_share_one_bucket_and_the_quota_changes_for_those_who_wait() {
             answer.await.unwrap();
         }
         settle().await;
-        assert_eq!(*asked.borrow(), [(0, 0), (10, 1), (20, 2), (30, 3)]);
+        assert_eq!(*calls.borrow(), [(0, 0), (10, 1), (20, 2), (30, 3)]);
     });
 }
 
 /// A service that is not `Clone`, serves one request at a time, and panics if it is called without `poll_ready`.
-struct Picky {
+struct StrictService {
     ready: bool,
     free: Arc<AtomicBool>,
     calls: Arc<AtomicUsize>,
 }
 
-impl Service<()> for Picky {
+impl Service<()> for StrictService {
     type Response = ();
     type Error = &'static str;
     type Future = Pin<Box<dyn Future<Output = Result<(), &'static str>> + Send>>;
@@ -183,7 +183,7 @@ impl Service<()> for Picky {
 async fn the_service_that_was_ready_is_the_one_that_is_called() {
     let (free, calls) = (Arc::new(AtomicBool::new(true)), Arc::<AtomicUsize>::default());
     let throttle = ThrottleLayer::new(quota(1000, 1000));
-    let service = throttle.layer(Picky { ready: false, free, calls: calls.clone() });
+    let service = throttle.layer(StrictService { ready: false, free, calls: calls.clone() });
     let start = Instant::now();
     let clients: Vec<_> = (0..3).map(|_| tokio::spawn(service.clone().oneshot(()))).collect();
     // A request that is dropped while it waits for the inner service blocks no other.
@@ -211,7 +211,7 @@ async fn the_service_that_was_ready_is_the_one_that_is_called() {
 async fn a_request_that_is_kept_and_never_polled_holds_up_no_other() {
     let (free, calls) = (Arc::new(AtomicBool::new(false)), Arc::<AtomicUsize>::default());
     let throttle = ThrottleLayer::new(quota(1000, 1000));
-    let service = throttle.layer(Picky { ready: false, free: free.clone(), calls: calls.clone() });
+    let service = throttle.layer(StrictService { ready: false, free: free.clone(), calls: calls.clone() });
     let mut kept = [service.clone().call(()), service.clone().call(())].map(Box::pin);
     for request in &mut kept {
         let waits = poll_fn(|context| Poll::Ready(request.as_mut().poll(context).is_pending()));
@@ -249,20 +249,20 @@ async fn a_client_of_kube_waits_in_the_order_of_its_requests() {
 }
 
 /// A service that is ready at the fourth `poll_ready`, and from then on for all requests.
-struct Late {
-    asked: u8,
+struct SlowService {
+    polls: u8,
     waker: Option<Waker>,
 }
 
-impl Service<usize> for Late {
+impl Service<usize> for SlowService {
     type Response = usize;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<usize, Infallible>> + Send>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        self.asked += 1;
+        self.polls += 1;
         self.waker = Some(context.waker().clone());
-        if self.asked < 4 { Poll::Pending } else { Poll::Ready(Ok(())) }
+        if self.polls < 4 { Poll::Pending } else { Poll::Ready(Ok(())) }
     }
 
     fn call(&mut self, request: usize) -> Self::Future {
@@ -278,7 +278,7 @@ impl Service<usize> for Late {
 
 #[tokio::test(start_paused = true)]
 async fn two_requests_of_one_task_are_both_woken() {
-    let mut service = ThrottleLayer::new(quota(50, 10)).layer(Late { asked: 0, waker: None });
+    let mut service = ThrottleLayer::new(quota(50, 10)).layer(SlowService { polls: 0, waker: None });
     let (waits, goes, start) = (service.call(2), service.call(1), Instant::now());
     let both = async {
         tokio::select! {

@@ -16,7 +16,7 @@ use kube::runtime::{reflector, watcher};
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
-use crate::world::{Refused, Runs, SECOND, during, in_turn, map, noting, told};
+use crate::world::{Refused, Runs, SECOND, during, fifo_config, logging, map, outcomes};
 
 /// A backoff with these waits, which start again after each reset.
 struct Waits {
@@ -61,7 +61,7 @@ fn forbidden() -> Status {
 }
 
 fn controller(server: &ApiServer) -> Controller<ConfigMap> {
-    Controller::new(Api::all(server.client()), watcher::Config::default()).with_config(in_turn())
+    Controller::new(Api::all(server.client()), watcher::Config::default()).with_config(fifo_config())
 }
 
 /// Returns the times of the errors in the stream, in seconds.
@@ -81,23 +81,23 @@ async fn failed_lists_and_watches_wait_as_it_says() {
     server.fail_next(RequestMatcher::verb(Verb::List), 3, forbidden());
     server.fail_next(RequestMatcher::verb(Verb::Watch), 2, forbidden());
     let (backoff, calls) = Waits::of(&[3, 200, 5, 7, 11]);
-    let mut reconciles = noting(controller(&server).trigger_backoff(backoff), &Runs::new());
+    let mut reconciles = logging(controller(&server).trigger_backoff(backoff), &Runs::new());
     // Each list succeeds, and so resets the backoff.
     let times = errors(&mut reconciles, 1_000 * SECOND).await;
     assert_eq!(times, [0, 3, 203, 208, 211]);
     let calls = calls.lock().clone();
     assert_eq!(&calls[..4], ["next", "next", "next", "reset"]);
     server.put(&map("default/a"));
-    assert_eq!(told(&during(&mut reconciles, SECOND).await), ["a"]);
+    assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["a"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_works_resets_it_as_in_kube_runtime() {
+async fn any_success_resets_the_backoff_as_in_kube_runtime() {
     let server = server();
     server.fail_next(RequestMatcher::any().resource::<Pod>(), u32::MAX, forbidden());
     let (backoff, _) = Waits::of(&[1, 2]);
     let controller = controller(&server).owns(Api::<Pod>::all(server.client()), watcher::Config::default());
-    let mut reconciles = noting(controller.trigger_backoff(backoff), &Runs::new());
+    let mut reconciles = logging(controller.trigger_backoff(backoff), &Runs::new());
     let busy = server.clone();
     tokio::spawn(async move {
         loop {
@@ -118,7 +118,7 @@ async fn streams_wait_as_it_says() {
     let own = stream::iter([Err(failed()), Err(failed()), Ok(map("default/a")), Err(failed())])
         .chain(stream::pending());
     let (backoff, _) = Waits::of(&[10, 20, 40]);
-    let mut reconciles = noting(Controller::for_stream(own, store).trigger_backoff(backoff), &Runs::new());
+    let mut reconciles = logging(Controller::for_stream(own, store).trigger_backoff(backoff), &Runs::new());
     let times = errors(&mut reconciles, 200 * SECOND).await;
     // The third error is for the object, which is in no store.
     assert_eq!(times, [0, 10, 30, 30]);
@@ -130,16 +130,17 @@ async fn a_backoff_that_gives_up_is_the_end() {
     server.fail_next(RequestMatcher::any().resource::<Pod>(), u32::MAX, forbidden());
     let (backoff, _) = Waits::of(&[1, 2]);
     let controller = controller(&server).owns(Api::<Pod>::all(server.client()), watcher::Config::default());
-    let reconciles = noting(controller.trigger_backoff(backoff), &Runs::new());
+    let reconciles = logging(controller.trigger_backoff(backoff), &Runs::new());
     let begun = Instant::now();
     let items: Vec<_> = timeout(60 * SECOND, reconciles.collect()).await.expect("the stream must end");
-    assert_eq!((told(&items).len(), begun.elapsed().as_secs()), (4, 3));
+    assert_eq!((outcomes(&items).len(), begun.elapsed().as_secs()), (4, 3));
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_backoff_of_kubes_is_one() {
     let server = server();
     server.fail_next(RequestMatcher::verb(Verb::List), 2, forbidden());
-    let mut reconciles = noting(controller(&server).trigger_backoff(DefaultBackoff::default()), &Runs::new());
-    assert_eq!(told(&during(&mut reconciles, 60 * SECOND).await), ["!!", "!!", "a"]);
+    let mut reconciles =
+        logging(controller(&server).trigger_backoff(DefaultBackoff::default()), &Runs::new());
+    assert_eq!(outcomes(&during(&mut reconciles, 60 * SECOND).await), ["!!", "!!", "a"]);
 }

@@ -45,7 +45,7 @@ fn list(version: u64, items: &[Value]) -> Answer {
 fn expired(lines: &Lines) {
     let status =
         json!({"kind": "Status", "code": 410, "reason": "Expired", "status": "Failure", "message": "old"});
-    lines.tell("ERROR", &status);
+    lines.send("ERROR", &status);
 }
 
 fn informer(
@@ -81,25 +81,25 @@ async fn a_watch_keeps_the_metadata_of_an_unreadable_object_current() {
     let maps = informer([list(1, &[good(1)]), watch], Config::default());
     settles(&maps, Some((1, 1, false))).await;
     // Both events are read together: each is compared with the one before it.
-    lines.tell("MODIFIED", &good(2));
-    lines.tell("MODIFIED", &bad(3));
+    lines.send("MODIFIED", &good(2));
+    lines.send("MODIFIED", &bad(3));
     settles(&maps, Some((3, 2, true))).await;
     let held = maps.store().get("x/a").unwrap();
     assert!(unreadable_reason(&*held).unwrap().starts_with("invalid type: integer `3`"));
     assert_eq!((held.resource_version().as_deref(), held.meta().generation), (Some("3"), Some(3)));
-    lines.tell("MODIFIED", &ending(bad(4)));
+    lines.send("MODIFIED", &ending(bad(4)));
     settles(&maps, Some((4, 2, true))).await;
     assert!(maps.store().get("x/a").unwrap().metadata.deletion_timestamp.is_some());
     // The same state again is not a change.
-    lines.tell("MODIFIED", &ending(bad(4)));
-    lines.tell("MODIFIED", &good(5));
+    lines.send("MODIFIED", &ending(bad(4)));
+    lines.send("MODIFIED", &good(5));
     settles(&maps, Some((5, 5, false))).await;
     assert!(unreadable_reason(&*held).is_some(), "the old state keeps its mark");
-    lines.tell("MODIFIED", &bad(7));
-    lines.tell("DELETED", &bad(8));
+    lines.send("MODIFIED", &bad(7));
+    lines.send("DELETED", &bad(8));
     settles(&maps, None).await;
-    lines.tell("ADDED", &bad(9));
-    lines.tell("ADDED", &good(10));
+    lines.send("ADDED", &bad(9));
+    lines.send("ADDED", &good(10));
     settles(&maps, Some((10, 10, false))).await;
 }
 
@@ -123,20 +123,20 @@ async fn a_list_does_and_so_does_a_streaming_one() {
 
     let [(first, one), (second, two), (third, three)] = [(); 3].map(|()| Answer::watch());
     let maps = informer([first, second, third], Config::default().streaming_lists());
-    one.tell("ADDED", &good(1));
+    one.send("ADDED", &good(1));
     // The object is readable first, and not any more before the list is complete.
-    one.tell("MODIFIED", &bad(2));
-    one.tell("BOOKMARK", &ends(2));
+    one.send("MODIFIED", &bad(2));
+    one.send("BOOKMARK", &ends(2));
     settles(&maps, Some((2, 1, true))).await;
     expired(&one);
-    two.tell("ADDED", &bad(4));
-    two.tell("BOOKMARK", &ends(4));
+    two.send("ADDED", &bad(4));
+    two.send("BOOKMARK", &ends(4));
     settles(&maps, Some((4, 1, true))).await;
     expired(&two);
     // The object is unreadable first, and readable before the list is complete.
-    three.tell("ADDED", &bad(5));
-    three.tell("MODIFIED", &good(6));
-    three.tell("BOOKMARK", &ends(6));
+    three.send("ADDED", &bad(5));
+    three.send("MODIFIED", &good(6));
+    three.send("BOOKMARK", &ends(6));
     settles(&maps, Some((6, 6, false))).await;
     tokio::time::sleep(SECOND).await;
     assert_eq!(state(&maps), Some((6, 6, false)));
@@ -144,10 +144,10 @@ async fn a_list_does_and_so_does_a_streaming_one() {
 
 /// For example, a new default of a custom resource changes an object without a write.
 #[tokio::test(start_paused = true)]
-async fn what_can_be_read_again_at_the_same_version_is_stored() {
+async fn an_object_that_becomes_readable_at_the_same_version_is_stored() {
     let [(first, one), (second, two)] = [(); 2].map(|()| Answer::watch());
     let maps = informer([list(1, &[good(1)]), first, list(3, &[good(2)]), second], Config::default());
-    one.tell("MODIFIED", &bad(2));
+    one.send("MODIFIED", &bad(2));
     settles(&maps, Some((2, 1, true))).await;
     expired(&one);
     settles(&maps, Some((2, 2, false))).await;
@@ -158,10 +158,10 @@ async fn what_can_be_read_again_at_the_same_version_is_stored() {
 async fn a_watch_that_goes_on_and_a_list_without_the_object() {
     let [(first, one), (second, two), (third, three)] = [(); 3].map(|()| Answer::watch());
     let maps = informer([list(1, &[good(1)]), first, second, list(9, &[]), third], Config::default());
-    one.tell("MODIFIED", &bad(2));
+    one.send("MODIFIED", &bad(2));
     settles(&maps, Some((2, 1, true))).await;
     drop(one);
-    two.tell("MODIFIED", &bad(3));
+    two.send("MODIFIED", &bad(3));
     settles(&maps, Some((3, 1, true))).await;
     expired(&two);
     settles(&maps, None).await;
@@ -169,35 +169,35 @@ async fn a_watch_that_goes_on_and_a_list_without_the_object() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_object_under_the_name_gives_the_known_one_no_metadata() {
+async fn an_object_of_another_uid_does_not_change_metadata() {
     let (watch, lines) = Answer::watch();
     let maps = informer([list(1, &[good(1)]), watch], Config::default());
     let mut other = bad(2);
     other["metadata"]["uid"] = "v".into();
-    lines.tell("MODIFIED", &other);
+    lines.send("MODIFIED", &other);
     tokio::time::sleep(SECOND).await;
     settles(&maps, Some((1, 1, false))).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn metadata_that_cannot_be_read_leaves_the_object_and_marks_it() {
+async fn unreadable_metadata_marks_the_object() {
     let (watch, lines) = Answer::watch();
     let maps = informer([list(1, &[good(1)]), watch], Config::default());
     let mut odd = bad(2);
     odd["metadata"]["labels"] = json!(7);
-    lines.tell("MODIFIED", &odd);
+    lines.send("MODIFIED", &odd);
     settles(&maps, Some((1, 1, true))).await;
     assert_eq!(maps.store().get("x/a").unwrap().resource_version().as_deref(), Some("2"));
-    lines.tell("MODIFIED", &good(3));
+    lines.send("MODIFIED", &good(3));
     settles(&maps, Some((3, 3, false))).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_function_that_is_called_with_the_store_takes_nothing_away() {
+async fn on_build_keeps_the_function_of_the_source() {
     let (watch, lines) = Answer::watch();
     let api = Api::<ConfigMap>::all(Script::of([list(1, &[good(1)]), watch]).client());
     let maps = flyball_kube::informer(api, Config::default()).on_build(|_| {}).start().unwrap();
-    lines.tell("MODIFIED", &bad(2));
+    lines.send("MODIFIED", &bad(2));
     settles(&maps, Some((2, 1, true))).await;
 }
 
@@ -207,7 +207,7 @@ async fn a_source_under_another_one_leaves_an_unreadable_object_as_it_was() {
     let source =
         ApiSource::new(Api::all(Script::of([list(1, &[good(1)]), watch]).client()), Config::default());
     let maps = Informer::builder(flyball_kube::schema(), source).start().unwrap();
-    lines.tell("MODIFIED", &bad(2));
+    lines.send("MODIFIED", &bad(2));
     tokio::time::sleep(SECOND).await;
     settles(&maps, Some((1, 1, false))).await;
     assert_eq!(maps.store().version().get(), 2);
@@ -225,12 +225,12 @@ fn noting(controller: Controller<ConfigMap>) -> (Seen, tokio::task::JoinHandle<(
         noted.lock().push(format!("{}/{size}{marked}", map.labels()["at"]));
         async { Ok::<_, std::convert::Infallible>(Action::await_change()) }
     };
-    let told = seen.clone();
+    let own_seen = seen.clone();
     let results = controller.run(reconcile, |_, error, _| match *error {}, Arc::new(()));
     let running = tokio::spawn(results.for_each(move |result| {
         if let Err(error) = result {
             let Outcome::QueueError(error) = error else { panic!("{error}") };
-            told.lock().push(format!("{:?}", kube_message(&error)));
+            own_seen.lock().push(format!("{:?}", kube_message(&error)));
         }
         async {}
     }));
@@ -257,22 +257,22 @@ async fn an_unreadable_object_is_reported_and_reconciled_only_to_be_deleted() {
     let controller = Controller::new(Api::<ConfigMap>::all(client), Config::default());
     let (noted, running) = noting(controller);
     assert_eq!(seen(&noted).await, ["1/1"]);
-    lines.tell("MODIFIED", &bad(2));
+    lines.send("MODIFIED", &bad(2));
     let reported = seen(&noted).await;
     assert_eq!(reported.len(), 1);
     let expected = "\"ConfigMap.v1./a.x cannot be read: invalid type: integer `3`";
     assert!(reported[0].starts_with(expected), "{reported:?}");
-    lines.tell("MODIFIED", &good(3));
+    lines.send("MODIFIED", &good(3));
     assert_eq!(seen(&noted).await, ["3/3"]);
-    lines.tell("MODIFIED", &bad(4));
+    lines.send("MODIFIED", &bad(4));
     assert_eq!(seen(&noted).await.len(), 1);
-    lines.tell("MODIFIED", &ending(bad(5)));
+    lines.send("MODIFIED", &ending(bad(5)));
     assert_eq!(seen(&noted).await, ["5/3, unreadable"]);
     running.abort();
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_unreadable_passes_every_filter_and_what_was_due_meanwhile_is_made_up_for() {
+async fn unreadable_objects_pass_every_filter_and_missed_changes_are_delivered() {
     let (watch, lines) = Answer::watch();
     let client = Script::of([list(1, &[good(1)]), watch]).client();
     let controller = Controller::new(Api::<ConfigMap>::all(client), Config::default())
@@ -283,13 +283,13 @@ async fn what_is_unreadable_passes_every_filter_and_what_was_due_meanwhile_is_ma
         object
     };
     assert_eq!(seen(&noted).await, ["1/1"]);
-    lines.tell("MODIFIED", &same(good(2)));
+    lines.send("MODIFIED", &same(good(2)));
     assert_eq!(seen(&noted).await.len(), 0);
-    lines.tell("MODIFIED", &same(bad(3)));
+    lines.send("MODIFIED", &same(bad(3)));
     assert_eq!(seen(&noted).await.len(), 1);
-    lines.tell("MODIFIED", &same(good(4)));
+    lines.send("MODIFIED", &same(good(4)));
     assert_eq!(seen(&noted).await, ["4/4"]);
-    lines.tell("MODIFIED", &ending(bad(5)));
+    lines.send("MODIFIED", &ending(bad(5)));
     assert_eq!(seen(&noted).await, ["5/4, unreadable"]);
     running.abort();
 }
@@ -300,7 +300,7 @@ async fn so_does_a_controller_over_a_shared_informer() {
     let maps = informer([list(1, &[good(1)]), watch], Config::default());
     let (noted, running) = noting(Controller::for_shared(&maps));
     assert_eq!(seen(&noted).await, ["1/1"]);
-    lines.tell("MODIFIED", &bad(2));
+    lines.send("MODIFIED", &bad(2));
     let reported = seen(&noted).await;
     assert!(reported.len() == 1 && reported[0].contains("cannot be read"), "{reported:?}");
     running.abort();

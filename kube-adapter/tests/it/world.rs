@@ -68,7 +68,7 @@ impl Runs {
         Arc::new(Self { start: Instant::now(), seen: Mutex::default() })
     }
 
-    pub(crate) fn saw<K: Resource>(&self, object: &K) -> usize {
+    pub(crate) fn record<K: Resource>(&self, object: &K) -> usize {
         let name = object.meta().name.clone().unwrap();
         let mut seen = self.seen.lock();
         seen.push((name.clone(), self.start.elapsed().as_millis() as u64));
@@ -115,13 +115,13 @@ impl std::error::Error for Refused {
 }
 
 /// Runs the controller with a reconcile that only logs.
-pub(crate) fn noting(
+pub(crate) fn logging(
     controller: Controller<ConfigMap>,
     runs: &Arc<Runs>,
 ) -> ReconcileStream<ConfigMap, Refused> {
     controller.run(
         async |map: Arc<ConfigMap>, runs: Arc<Runs>| {
-            runs.saw(&*map);
+            runs.record(&*map);
             Ok(Action::await_change())
         },
         |_, _, _| Action::requeue(Duration::ZERO),
@@ -130,7 +130,7 @@ pub(crate) fn noting(
 }
 
 /// FIFO order, so that tests can assert the order of the reconciles.
-pub(crate) fn in_turn() -> Config {
+pub(crate) fn fifo_config() -> Config {
     Config::default().queue_order(flyball_kube::QueueOrder::Fifo)
 }
 
@@ -145,11 +145,11 @@ pub(crate) async fn during<S: Stream + Unpin>(stream: &mut S, time: Duration) ->
 }
 
 /// A result of a reconcile, as the streams yield it.
-type Told<K, E, Q> = Result<(ObjectRef<K>, Action), Outcome<E, Q>>;
+type ReconcileItem<K, E, Q> = Result<(ObjectRef<K>, Action), Outcome<E, Q>>;
 
 /// Returns the names of the reconciled objects, with a prefix: `!` if the reconcile failed, `?` if the object was not found.
-pub(crate) fn told<K: Resource, E, Q>(items: &[Told<K, E, Q>]) -> Vec<String> {
-    let name = |item: &Told<K, E, Q>| match item {
+pub(crate) fn outcomes<K: Resource, E, Q>(items: &[ReconcileItem<K, E, Q>]) -> Vec<String> {
+    let name = |item: &ReconcileItem<K, E, Q>| match item {
         Ok((object, _)) => object.name.clone(),
         Err(Outcome::ReconcilerFailed(_, object)) => format!("!{}", object.name),
         Err(Outcome::ObjectNotFound(object)) => format!("?{}", object.name),

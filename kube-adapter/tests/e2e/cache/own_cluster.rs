@@ -13,27 +13,30 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::block_in_place;
 
 use super::proxy::Proxy;
-use super::{Cache, agreed, create, informer, map, ours, write};
-use crate::cluster::{Cluster, client_of, soon};
+use super::{Cache, agreed, create, informer, map, test_config, write};
+use crate::cluster::{Cluster, client_of, within_limit};
 
 /// The failures that an informer reported: whether the server answered, and the cause.
-type Told = UnboundedReceiver<(bool, BackoffCause)>;
+type Failures = UnboundedReceiver<(bool, BackoffCause)>;
 
 /// One cache for each way to list, and the failures that they reported.
-fn caches(client: &Client) -> (Vec<Cache<ConfigMap>>, Told) {
-    let (tell, told) = unbounded_channel();
+fn caches(client: &Client) -> (Vec<Cache<ConfigMap>>, Failures) {
+    let (sender, failures) = unbounded_channel();
     let start = |config: Config| {
-        let tell = tell.clone();
+        let sender = sender.clone();
         let api: Api<ConfigMap> = Api::default_namespaced(client.clone());
         let failed = move |failure: &SourceFailure<'_>| {
             let cause = failure.error.and_then(SourceError::cause);
             let error = cause.and_then(|cause| cause.downcast_ref::<ApiError>());
             // A watch that ended too early counts as an answer. `send` fails only after the test has dropped the receiver.
-            _ = tell.send((error.is_none_or(|error| error.status().is_some()), failure.cause));
+            _ = sender.send((error.is_none_or(|error| error.status().is_some()), failure.cause));
         };
         informer(api, config).on_error(failed).start().unwrap()
     };
-    (vec![start(ours()), start(ours().page_size(7)), start(ours().streaming_lists())], told)
+    (
+        vec![start(test_config()), start(test_config().page_size(7)), start(test_config().streaming_lists())],
+        failures,
+    )
 }
 
 /// Writes changes of each kind; the values differ in each round.
@@ -52,16 +55,16 @@ async fn a_server_that_is_killed_and_comes_back() {
     let client = client_of(cluster.kubeconfig(), None).await;
     let api: Api<ConfigMap> = Api::default_namespaced(client.clone());
     create(&api, 50).await;
-    let (caches, mut told) = caches(&client);
+    let (caches, mut failures) = caches(&client);
     for cache in &caches {
-        soon(cache.synced()).await.unwrap();
+        within_limit(cache.synced()).await.unwrap();
     }
     let mut answers = 0;
     for round in 0..2 {
         change(&api, round).await;
         block_in_place(|| cluster.kill_api_server()).unwrap();
         // Waits until a cache has noticed that the server refuses connections.
-        while let (answered, cause) = soon(told.recv()).await.unwrap()
+        while let (answered, cause) = within_limit(failures.recv()).await.unwrap()
             && cause != BackoffCause::Failed(SourceErrorKind::ConnectionRefused)
         {
             answers += u64::from(answered);
@@ -72,7 +75,7 @@ async fn a_server_that_is_killed_and_comes_back() {
             agreed(cache, &api).await;
         }
     }
-    while let Ok((answered, _)) = told.try_recv() {
+    while let Ok((answered, _)) = failures.try_recv() {
         answers += u64::from(answered);
     }
     // A cache that gets no answer need not relist. A server that is starting may give some answers.
@@ -87,9 +90,9 @@ async fn a_history_that_expires_during_changes() {
     let client = client_of(cluster.kubeconfig(), None).await;
     let api: Api<ConfigMap> = Api::default_namespaced(client.clone());
     create(&api, 50).await;
-    let (caches, mut told) = caches(&client);
+    let (caches, mut failures) = caches(&client);
     for cache in &caches {
-        soon(cache.synced()).await.unwrap();
+        within_limit(cache.synced()).await.unwrap();
     }
     change(&api, 0).await;
     block_in_place(|| cluster.expire_history()).unwrap();
@@ -98,7 +101,7 @@ async fn a_history_that_expires_during_changes() {
         agreed(cache, &api).await;
     }
     let mut expired = 0;
-    while let Ok((_, cause)) = told.try_recv() {
+    while let Ok((_, cause)) = failures.try_recv() {
         expired += usize::from(cause == BackoffCause::Failed(SourceErrorKind::Expired));
     }
     assert!(expired >= caches.len());
@@ -115,7 +118,7 @@ async fn a_wire_that_is_cut_again_and_again() {
     create(&direct, 50).await;
     let (caches, _told) = caches(&client);
     for cache in &caches {
-        soon(cache.synced()).await.unwrap();
+        within_limit(cache.synced()).await.unwrap();
     }
     for round in 0..8 {
         change(&direct, round).await;
@@ -140,8 +143,8 @@ async fn watches_that_end_every_second() {
     let client = client_of(cluster.kubeconfig(), None).await;
     let api: Api<ConfigMap> = Api::default_namespaced(client.clone());
     create(&api, 50).await;
-    let cache = informer(api.clone(), ours().timeout(1)).start().unwrap();
-    soon(cache.synced()).await.unwrap();
+    let cache = informer(api.clone(), test_config().timeout(1)).start().unwrap();
+    within_limit(cache.synced()).await.unwrap();
     let mut round = 0;
     while cache.status().watch_restarts < 3 {
         assert!(round < 500, "{:?}", cache.status());

@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::runtime::watcher::Config;
 
-use super::leak_counter::{self, Counted};
+use super::leak_counter::{self, CountedMap};
 use super::{SECOND, idle, map, maps, pass, run, server, value};
 
 fn key(name: &str) -> NamespacedName {
@@ -26,7 +26,7 @@ fn cache(server: &flyball_kube_testing::ApiServer) -> Informer<NamespacedName, C
 
 /// D4: with kube-runtime, a subscriber hangs when it receives an object that was deleted in the meantime, even if more events follow.
 #[tokio::test(start_paused = true)]
-async fn d4_a_delete_before_anybody_ran_stops_nobody() {
+async fn d4_a_quick_deletion_blocks_no_subscriber() {
     let server = server();
     let cache = cache(&server);
     cache.synced().await.unwrap();
@@ -56,7 +56,7 @@ async fn d4_a_delete_before_anybody_ran_stops_nobody() {
 
 /// D5: with kube-runtime, a subscriber that does not poll stops the cache and all other subscribers, once its buffer is full.
 #[tokio::test(start_paused = true)]
-async fn d5_a_subscriber_that_is_idle_stops_nobody() {
+async fn d5_an_idle_subscriber_blocks_no_other() {
     const OBJECTS: usize = 1_000;
     let server = server();
     let cache = cache(&server);
@@ -76,7 +76,7 @@ async fn d5_a_subscriber_that_is_idle_stops_nobody() {
 
 /// D6: with kube-runtime, only one of the tasks that wait for the first list is woken.
 #[tokio::test(start_paused = true)]
-async fn d6_everybody_who_waits_for_the_first_list_is_woken() {
+async fn d6_wakes_all_waiters_of_the_first_list() {
     let server = server();
     server.put(&map("a", ""));
     server.hang(RequestMatcher::verb(Verb::List));
@@ -105,17 +105,17 @@ async fn d13_a_relist_blocks_no_reader_and_keeps_what_stayed() {
         let value = if number % 100 == 0 { "old" } else { "" };
         server.put(&map(&format!("a{number:03}"), value));
     }
-    let api = Api::<Counted>::all(server.client());
+    let api = Api::<CountedMap>::all(server.client());
     let cache = informer(api, Config::default().page_size(100)).start().unwrap();
     cache.synced().await.unwrap();
     leak_counter::reset();
 
     let (reader, (answered, answer)) = (cache.clone(), mpsc::channel());
-    leak_counter::at_end("old", move || {
-        let (tell, told) = mpsc::channel();
-        thread::spawn(move || tell.send(reader.store().get(&key("a001")).is_some()));
+    leak_counter::on_drop("old", move || {
+        let (sender, receiver) = mpsc::channel();
+        thread::spawn(move || sender.send(reader.store().get(&key("a001")).is_some()));
         // This is far longer than a read takes. Only a blocked reader needs it.
-        answered.send(told.recv_timeout(Duration::from_secs(10))).unwrap();
+        answered.send(receiver.recv_timeout(Duration::from_secs(10))).unwrap();
     });
     server.close_watches();
     for number in (0..OBJECTS).step_by(100) {
@@ -134,7 +134,7 @@ async fn d13_a_relist_blocks_no_reader_and_keeps_what_stayed() {
 async fn d14_nothing_is_copied_on_the_way_to_a_reconcile() {
     let server = server();
     server.put(&map("first", ""));
-    let cache = informer(Api::<Counted>::all(server.client()), Config::default()).start().unwrap();
+    let cache = informer(Api::<CountedMap>::all(server.client()), Config::default()).start().unwrap();
     let mut subscription = cache.subscribe();
     cache.synced().await.unwrap();
     for round in 0..3 {

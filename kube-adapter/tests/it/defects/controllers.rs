@@ -74,7 +74,7 @@ async fn d2_a_relist_of_pages_or_a_stream_loses_no_update() {
             "each changed object once, in its newest state, and no unchanged object"
         );
         assert!(
-            log.told().iter().all(|told| !told.starts_with('?')),
+            log.results().iter().all(|results| !results.starts_with('?')),
             "no reconciled object may be missing in the store"
         );
     }
@@ -83,7 +83,7 @@ async fn d2_a_relist_of_pages_or_a_stream_loses_no_update() {
 /// D3: with kube-runtime, no event reports an object that was deleted while the watch was broken, so an owner is not reconciled after the loss of its
 /// only child.
 #[tokio::test(start_paused = true)]
-async fn d3_what_vanished_in_a_gap_is_a_change_of_its_owner() {
+async fn d3_a_missed_deletion_adds_the_owner() {
     let server = server();
     let owner = server.put(&map("a", ""));
     server.put(&map("b", ""));
@@ -113,7 +113,7 @@ async fn d7_a_watch_that_fails_delays_no_other_one() {
     server.fail_next(RequestMatcher::any().resource::<Pod>(), u32::MAX, forbidden);
     server.close_watches_of::<Pod>();
     pass(60 * SECOND).await;
-    assert!(log.told().contains(&"!!".to_owned()), "the stream must report the failure");
+    assert!(log.results().contains(&"!!".to_owned()), "the stream must report the failure");
 
     for change in 0..100_u64 {
         pass(SECOND * 7 + Duration::from_millis(change * 37)).await;
@@ -141,13 +141,13 @@ async fn d8_a_panic_is_a_failure_of_its_object_alone() {
     }
     server.put(&map("a", "cured"));
     pass(60 * SECOND).await;
-    let told = log.told();
-    assert_eq!(told.len(), 11, "all other objects, and the failing one once it succeeds: {told:?}");
+    let results = log.results();
+    assert_eq!(results.len(), 11, "all other objects, and the failing one once it succeeds: {results:?}");
 }
 
 /// D9: with kube-runtime, a key that may run immediately waits for a timer.
 #[tokio::test(start_paused = true)]
-async fn d9_what_may_run_runs_at_once() {
+async fn d9_ready_objects_run_immediately() {
     let server = server();
     let log = run(controller(&server, watcher::Config::default()), idle);
     for change in 0..50 {
@@ -241,7 +241,7 @@ async fn d12_the_end_of_a_reconcile_is_looked_for_where_it_is() {
         Counting(Box::pin(work), counted.clone())
     });
     pass(60 * SECOND).await;
-    assert_eq!(log.told().len(), OBJECTS as usize);
+    assert_eq!(log.results().len(), OBJECTS as usize);
     // Each reconcile is polled at its start, at its end, and possibly once or twice in between.
     let polls = polls.load(Ordering::Relaxed);
     assert!(polls <= 4 * OBJECTS as usize, "{polls} polls of {OBJECTS} reconciles");

@@ -10,19 +10,19 @@ use kube::core::ObjectMeta;
 use serde::{Deserialize, Deserializer};
 
 /// A function that is called once, when an object with this value is dropped.
-type AtEnd = (String, Box<dyn FnOnce()>);
+type DropHook = (String, Box<dyn FnOnce()>);
 
 thread_local! {
     static ALIVE: Cell<usize> = const { Cell::new(0) };
     static MOST: Cell<usize> = const { Cell::new(0) };
     static COPIES: Cell<usize> = const { Cell::new(0) };
-    static AT_END: RefCell<Option<AtEnd>> = const { RefCell::new(None) };
+    static AT_END: RefCell<Option<DropHook>> = const { RefCell::new(None) };
 }
 
 #[derive(Debug)]
-pub(crate) struct Counted(ConfigMap);
+pub(crate) struct CountedMap(ConfigMap);
 
-impl Counted {
+impl CountedMap {
     fn new(object: ConfigMap) -> Self {
         ALIVE.set(ALIVE.get() + 1);
         MOST.set(MOST.get().max(ALIVE.get()));
@@ -46,36 +46,36 @@ pub(crate) fn most() -> usize {
 }
 
 /// Runs `work` when the next object with this value is dropped, on that thread.
-pub(crate) fn at_end(value: &str, work: impl FnOnce() + 'static) {
+pub(crate) fn on_drop(value: &str, work: impl FnOnce() + 'static) {
     AT_END.set(Some((value.to_owned(), Box::new(work))));
 }
 
-impl Clone for Counted {
+impl Clone for CountedMap {
     fn clone(&self) -> Self {
         COPIES.set(COPIES.get() + 1);
         Self::new(self.0.clone())
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountedMap {
     fn drop(&mut self) {
         // An object that was decoded on another thread, or outlives its thread, is not counted.
         let _ = ALIVE.try_with(|alive| alive.set(alive.get().saturating_sub(1)));
         let value = super::value(&self.0);
-        let work = AT_END.try_with(|at_end| at_end.borrow_mut().take_if(|(awaited, _)| *awaited == value));
+        let work = AT_END.try_with(|on_drop| on_drop.borrow_mut().take_if(|(awaited, _)| *awaited == value));
         if let Ok(Some((_, work))) = work {
             work();
         }
     }
 }
 
-impl<'de> Deserialize<'de> for Counted {
+impl<'de> Deserialize<'de> for CountedMap {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         ConfigMap::deserialize(deserializer).map(Self::new)
     }
 }
 
-impl Resource for Counted {
+impl Resource for CountedMap {
     type DynamicType = ();
     type Scope = NamespaceResourceScope;
 

@@ -14,7 +14,7 @@ use kube::runtime::watcher;
 use kube::{Api, ResourceExt};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::world::{Refused, Runs, told};
+use crate::world::{Refused, Runs, outcomes};
 
 pub(super) type Reconciled = Result<Action, Refused>;
 type Reconcile = Arc<dyn Fn(Arc<ConfigMap>) -> BoxFuture<'static, Reconciled> + Send + Sync>;
@@ -44,7 +44,7 @@ pub(super) struct Program {
 pub(super) struct Ran {
     /// The names of the reconciled objects, and the times in milliseconds since the start.
     pub(super) runs: Vec<(String, u64)>,
-    /// The stream's items, as [`told`] writes them.
+    /// The stream's items, as [`outcomes`] writes them.
     pub(super) results: Vec<String>,
     /// When the stream ended, in milliseconds since the start.
     pub(super) ended: Option<u64>,
@@ -107,7 +107,7 @@ impl Program {
             }
         }
         drop(stream);
-        Ran { runs: runs.all(), results: told(&items), ended }
+        Ran { runs: runs.all(), results: outcomes(&items), ended }
     }
 
     fn kube_runtime(&self, server: &ApiServer, runs: Arc<Runs>) -> Pin<Box<dyn Stream<Item = Item> + Send>> {
@@ -127,7 +127,7 @@ impl Program {
         }
         let Self { reconcile, policy, .. } = self.clone();
         let reconcile = move |map: Arc<ConfigMap>, runs: Arc<Runs>| {
-            runs.saw(&*map);
+            runs.record(&*map);
             reconcile(map)
         };
         controller.run(reconcile, move |_, error, _| policy(error), runs).boxed()
@@ -154,7 +154,7 @@ impl Program {
         }
         let Self { reconcile, policy, .. } = self.clone();
         let reconcile = move |map: Arc<ConfigMap>, runs: Arc<Runs>| {
-            runs.saw(&*map);
+            runs.record(&*map);
             reconcile(map)
         };
         controller.run(reconcile, move |_, error, _| policy(error), runs).boxed()

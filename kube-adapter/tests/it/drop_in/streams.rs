@@ -15,7 +15,7 @@ use tokio::time::sleep;
 
 use super::engine::{BOTH, Engine, map, secret, server};
 use super::{SECOND, assert_same_times};
-use crate::world::{Refused, Runs, during, told};
+use crate::world::{Refused, Runs, during, outcomes};
 
 type Item = Result<(ObjectRef<ConfigMap>, Action), Outcome<Refused, watcher::Error>>;
 
@@ -42,7 +42,7 @@ macro_rules! program {
         let mut calls = 0;
         let reconcile = move |map: Arc<ConfigMap>, runs: Arc<Runs>| {
             calls += 1;
-            runs.saw(&*map);
+            runs.record(&*map);
             std::future::ready(if calls == 2 { Err(Refused(None)) } else { Ok(Action::await_change()) })
         };
         let results = <$controller>::for_stream(maps, reader)
@@ -70,32 +70,32 @@ fn start(
 
 #[tokio::test(start_paused = true)]
 async fn a_program_over_streams_does_the_same_on_both() {
-    let mut outcomes = Vec::new();
+    let mut both = Vec::new();
     for engine in BOTH {
         let server = server(["a".to_owned()]);
         let runs = Runs::new();
         let (mut results, driver) = start(engine, &server, &runs);
-        let mut all = told(&during(&mut results, SECOND).await);
+        let mut all = outcomes(&during(&mut results, SECOND).await);
         // A change that is filtered out, and one that is not.
         server.put(&map("a"));
-        all.extend(told(&during(&mut results, SECOND).await));
+        all.extend(outcomes(&during(&mut results, SECOND).await));
         let mut labelled = map("a");
         labelled.labels_mut().insert("new".to_owned(), String::new());
         let owner = server.put(&labelled);
-        all.extend(told(&during(&mut results, 10 * SECOND).await));
+        all.extend(outcomes(&during(&mut results, 10 * SECOND).await));
         // The object is owned, then it gets a related object, then it is deleted.
         let mut owned = secret("s", &owner);
         server.put(&owned);
-        all.extend(told(&during(&mut results, SECOND).await));
+        all.extend(outcomes(&during(&mut results, SECOND).await));
         owned.annotations_mut().insert("about".to_owned(), "unknown".to_owned());
         server.put(&owned);
-        all.extend(told(&during(&mut results, SECOND).await));
+        all.extend(outcomes(&during(&mut results, SECOND).await));
         assert!(server.delete::<Secret>("default", "s"));
-        all.extend(told(&during(&mut results, SECOND).await));
+        all.extend(outcomes(&during(&mut results, SECOND).await));
         driver.abort();
-        outcomes.push((all, runs.of("a")));
+        both.push((all, runs.of("a")));
     }
-    let [(kube, kube_times), (ours, our_times)] = &outcomes[..] else { unreachable!() };
+    let [(kube, kube_times), (ours, our_times)] = &both[..] else { unreachable!() };
     let sorted = |items: &[String]| {
         let mut items = items.to_vec();
         items.sort();
@@ -108,7 +108,7 @@ async fn a_program_over_streams_does_the_same_on_both() {
 
 /// D7: in kube-runtime a failing stream delays all other streams.
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_fails_is_told_by_both_and_delays_nothing_of_ours() {
+async fn both_report_a_failing_stream_which_delays_no_other() {
     for engine in BOTH {
         let server = server(["a".to_owned()]);
         let forbidden = Status::failure("no", "Forbidden").with_code(403);
@@ -120,7 +120,7 @@ async fn a_stream_that_fails_is_told_by_both_and_delays_nothing_of_ours() {
         labelled.labels_mut().insert("new".to_owned(), String::new());
         server.put(&labelled);
         items.extend(during(&mut results, SECOND / 10).await);
-        assert!(told(&items).contains(&"!!".to_owned()), "{engine:?}");
+        assert!(outcomes(&items).contains(&"!!".to_owned()), "{engine:?}");
         if engine == Engine::Flyball {
             assert_eq!(runs.of("a"), [0, 120_000]);
         }
