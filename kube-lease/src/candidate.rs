@@ -105,7 +105,7 @@ enum Phase {
 enum Kind {
     /// A write over the version that was seen last, without reading the Lease first.
     Fast,
-    Look,
+    Read,
     Write,
 }
 
@@ -115,7 +115,7 @@ impl Candidate {
     /// Creates a candidate that campaigns; `seed` is for its jitter.
     #[must_use]
     pub fn new(identity: impl Into<String>, timing: ElectionTiming, seed: u64) -> Self {
-        let phase = Phase::Next(Kind::Look);
+        let phase = Phase::Next(Kind::Read);
         Self {
             identity: identity.into(),
             timing,
@@ -130,7 +130,7 @@ impl Candidate {
     /// Campaigns again, and keeps the record it has seen.
     pub fn campaign(&mut self) {
         self.role = Role::Campaigns;
-        self.phase = Phase::Next(Kind::Look);
+        self.phase = Phase::Next(Kind::Read);
     }
 
     /// Releases the lease. Call this when the work has ended, not before. A candidate that does not lead ends immediately,
@@ -143,13 +143,13 @@ impl Candidate {
             _ if self.leads(now) => Phase::Next(Kind::Fast),
             // Invariant 6: no other candidate could release the lease that this write acquires.
             Phase::Requested { kind: Kind::Fast | Kind::Write, .. } if campaigns => self.phase,
-            _ if campaigns && (own || self.outcome_unknown) => Phase::Next(Kind::Look),
+            _ if campaigns && (own || self.outcome_unknown) => Phase::Next(Kind::Read),
             _ => {
                 (self.role, self.phase) = (Role::Ended, Phase::Rest(Nanos::MAX));
                 return;
             }
         };
-        (self.role, self.phase) = (Role::Releases(TRIES), phase);
+        (self.role, self.phase) = (Role::Releases(RELEASE_RETRIES), phase);
     }
 
     /// Ends a leadership, as if the lease had not been renewed in time.
@@ -190,17 +190,17 @@ impl Candidate {
         let Phase::Requested { kind, sent, .. } = self.phase else { return };
         self.outcome_unknown &= response == LeaseResponse::Failed;
         match (kind, response) {
-            (Kind::Look, LeaseResponse::Found { record, version }) => self.looked(record, version, now),
-            (Kind::Look, LeaseResponse::NotFound) => {
+            (Kind::Read, LeaseResponse::Found { record, version }) => self.on_read(record, version, now),
+            (Kind::Read, LeaseResponse::NotFound) => {
                 self.seen = None;
                 match self.role {
                     Role::Releases(_) => self.role = Role::Ended,
                     _ => self.phase = Phase::Next(Kind::Write),
                 }
-                self.settle();
+                self.end_if_released();
             }
             (Kind::Fast | Kind::Write, LeaseResponse::Found { record, version }) => {
-                self.written(record, version, sent, now)
+                self.on_written(record, version, sent, now)
             }
             (_, LeaseResponse::NotFound | LeaseResponse::Failed) => self.failed(kind, now),
         }
@@ -290,7 +290,7 @@ impl Candidate {
     }
 
     fn request(&mut self, kind: Kind, wall: Timestamp) -> LeaseRequest {
-        if kind == Kind::Look {
+        if kind == Kind::Read {
             return LeaseRequest::Get;
         }
         self.outcome_unknown = true;
@@ -326,7 +326,7 @@ impl Candidate {
         }
     }
 
-    fn looked(&mut self, record: LeaderElectionRecord, version: String, now: Nanos) {
+    fn on_read(&mut self, record: LeaderElectionRecord, version: String, now: Nanos) {
         // A write that changes only a label does not renew a lease.
         let unchanged = self.seen.as_ref().filter(|seen| seen.record == record);
         let since = unchanged.map_or(now, |seen| seen.since);
@@ -343,12 +343,12 @@ impl Candidate {
             Role::Releases(_) if !own => self.role = Role::Ended,
             // Invariant 2.
             _ if free => self.phase = Phase::Next(Kind::Write),
-            _ => self.phase = Phase::Rest(self.tick(now).min(expires)),
+            _ => self.phase = Phase::Rest(self.next_attempt(now).min(expires)),
         }
-        self.settle();
+        self.end_if_released();
     }
 
-    fn written(&mut self, record: LeaderElectionRecord, version: String, sent: Nanos, now: Nanos) {
+    fn on_written(&mut self, record: LeaderElectionRecord, version: String, sent: Nanos, now: Nanos) {
         let own = record.holder_identity == self.identity;
         self.seen = Some(Seen { record, version, since: now });
         match &mut self.role {
@@ -365,30 +365,30 @@ impl Candidate {
                 self.phase = Phase::Rest(sent + self.timing.retry_period);
             }
             // The response came too late, or does not hold the record that was written.
-            _ => self.phase = Phase::Rest(self.tick(now)),
+            _ => self.phase = Phase::Rest(self.next_attempt(now)),
         }
-        self.settle();
+        self.end_if_released();
     }
 
     fn failed(&mut self, kind: Kind, now: Nanos) {
         self.phase = match (&mut self.role, kind) {
-            (_, Kind::Fast) => Phase::Next(Kind::Look),
+            (_, Kind::Fast) => Phase::Next(Kind::Read),
             (Role::Releases(0), _) => {
                 self.role = Role::Ended;
                 Phase::Rest(Nanos::MAX)
             }
             (Role::Releases(tries), _) => {
                 *tries -= 1;
-                Phase::Next(Kind::Look)
+                Phase::Next(Kind::Read)
             }
             (Role::Leads(_), _) => Phase::Rest(now + self.timing.retry_period),
-            _ => Phase::Rest(self.tick(now)),
+            _ => Phase::Rest(self.next_attempt(now)),
         };
     }
 
     /// Returns the first request of an attempt.
     fn first(&self) -> Kind {
-        if matches!(self.role, Role::Leads(_)) { Kind::Fast } else { Kind::Look }
+        if matches!(self.role, Role::Leads(_)) { Kind::Fast } else { Kind::Read }
     }
 
     fn expire(&mut self, now: Nanos) {
@@ -397,14 +397,14 @@ impl Candidate {
         }
     }
 
-    fn settle(&mut self) {
+    fn end_if_released(&mut self) {
         if self.has_ended() {
             self.phase = Phase::Rest(Nanos::MAX);
         }
     }
 
     /// Returns when a candidate that does not lead reads the Lease again.
-    fn tick(&mut self, now: Nanos) -> Nanos {
+    fn next_attempt(&mut self, now: Nanos) -> Nanos {
         let part = u32::try_from(self.random.next() >> 40).unwrap_or_default();
         let most = self.timing.retry_period.saturating_mul(JITTER_PERCENT) / 100;
         now + self.timing.retry_period + most.mul_f64(f64::from(part) / f64::from(1_u32 << 24))
@@ -419,4 +419,4 @@ fn microseconds(time: Timestamp) -> Timestamp {
 const MICROSECOND: Duration = Duration::from_micros(1);
 
 /// How often a release is retried after a conflict or an error.
-const TRIES: u8 = 2;
+const RELEASE_RETRIES: u8 = 2;

@@ -91,11 +91,11 @@ impl<'a> Driver<'a> {
 
     /// Called when the work has ended, so that other candidates may lead without an overlap.
     pub(crate) fn end_of_work(&self) {
-        self.election.status.state.send_modify(|state| state.others_from = None);
+        self.election.status.state.send_modify(|state| state.lease_expiry = None);
     }
 
     fn on_reply(&mut self, mut reply: LeaseReply, now: Nanos) {
-        self.election.lease_api.keep(&mut reply);
+        self.election.lease_api.store(&mut reply);
         match reply.error {
             Some(error) => self.failed(&error.to_string()),
             None => self.election.status.state.send_modify(|state| state.last_error = None),
@@ -135,7 +135,7 @@ impl<'a> Driver<'a> {
             status.state.send_modify(|state| {
                 state.term = Some(self.term.clone());
                 state.last_renewal = last_renewal;
-                state.others_from = last_renewal.map(|sent| sent + timing.lease_duration);
+                state.lease_expiry = last_renewal.map(|sent| sent + timing.lease_duration);
             });
         }
         if let Some(why) = candidate.lost()
@@ -167,6 +167,6 @@ impl<'a> Driver<'a> {
 impl Drop for Driver<'_> {
     fn drop(&mut self) {
         self.term.lose();
-        self.election.status.state.send_modify(|state| (state.term, state.others_from) = (None, None));
+        self.election.status.state.send_modify(|state| (state.term, state.lease_expiry) = (None, None));
     }
 }

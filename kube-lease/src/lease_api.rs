@@ -58,7 +58,7 @@ impl LeaseApi {
     }
 
     /// Stores the Lease of a reply.
-    pub(crate) fn keep(&mut self, reply: &mut LeaseReply) {
+    pub(crate) fn store(&mut self, reply: &mut LeaseReply) {
         if let Some(lease) = reply.lease.take() {
             self.last = Some(lease);
         }

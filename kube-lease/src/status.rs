@@ -57,7 +57,7 @@ pub(crate) struct StatusState {
     /// The time at which the last successful renewal was sent.
     pub(crate) last_renewal: Option<Instant>,
     /// The time from which others may lead, while the work of a term continues.
-    pub(crate) others_from: Option<Instant>,
+    pub(crate) lease_expiry: Option<Instant>,
     pub(crate) times_elected: u64,
     pub(crate) last_error: Option<Arc<str>>,
 }
@@ -106,7 +106,7 @@ impl LeaderStatus {
     /// # Errors
     /// Returns [`LeaseOverrun`] with the time for which others may have led.
     pub fn live(&self, tolerated: Duration) -> Result<(), LeaseOverrun> {
-        match self.state.borrow().others_from.map(|at| at.elapsed()) {
+        match self.state.borrow().lease_expiry.map(|at| at.elapsed()) {
             Some(since) if since > tolerated => Err(LeaseOverrun(since)),
             _ => Ok(()),
         }

@@ -11,14 +11,14 @@ use jiff::Timestamp;
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A candidate with the default periods, and its clocks.
-struct Play {
+struct Scripted {
     candidate: Candidate,
     now: Nanos,
     wall: Timestamp,
     versions: u32,
 }
 
-impl Play {
+impl Scripted {
     fn new(identity: &str) -> Self {
         let candidate = Candidate::new(identity, ElectionTiming::default(), 7);
         // Its monotonic clock does not start at zero.
@@ -31,7 +31,7 @@ impl Play {
         self.candidate.step(self.now, self.wall)
     }
 
-    fn asks(&mut self) -> LeaseRequest {
+    fn request(&mut self) -> LeaseRequest {
         match self.step() {
             CandidateStep::Request(ask) => ask,
             CandidateStep::Wait(until) => panic!("waits for {:?}", until.since(self.now)),
@@ -42,46 +42,46 @@ impl Play {
     fn waits(&mut self) -> Duration {
         match self.step() {
             CandidateStep::Wait(until) => until.since(self.now),
-            CandidateStep::Request(ask) => panic!("asks {ask:?}"),
+            CandidateStep::Request(ask) => panic!("requests {ask:?}"),
         }
     }
 
     /// Returns the record that the candidate writes next.
-    fn writes(&mut self) -> LeaderElectionRecord {
-        match self.asks() {
+    fn expect_write(&mut self) -> LeaderElectionRecord {
+        match self.request() {
             LeaseRequest::Create(record) | LeaseRequest::Update { record, .. } => record,
             LeaseRequest::Get => panic!("the candidate reads the Lease"),
         }
     }
 
-    fn looks(&mut self) {
-        assert_eq!(self.asks(), LeaseRequest::Get);
+    fn expect_get(&mut self) {
+        assert_eq!(self.request(), LeaseRequest::Get);
     }
 
     fn pass(&mut self, time: Duration) {
         self.now = self.now + time;
     }
 
-    fn hears(&mut self, answer: LeaseResponse) {
+    fn respond(&mut self, answer: LeaseResponse) {
         self.candidate.on_response(answer, self.now);
         self.candidate.check(self.now).unwrap();
     }
 
     /// Delivers a record under a new version, as after a write that may have changed only a label.
-    fn hears_of(&mut self, record: &LeaderElectionRecord) {
+    fn respond_record(&mut self, record: &LeaderElectionRecord) {
         self.versions += 1;
-        self.hears(LeaseResponse::Found { record: record.clone(), version: self.versions.to_string() });
+        self.respond(LeaseResponse::Found { record: record.clone(), version: self.versions.to_string() });
     }
 
     /// Returns a candidate that leads by a Lease that it has created.
     fn leading(identity: &str) -> (Self, LeaderElectionRecord) {
-        let mut play = Self::new(identity);
-        play.looks();
-        play.hears(LeaseResponse::NotFound);
-        let record = play.writes();
-        play.hears_of(&record);
-        assert!(play.candidate.leads(play.now));
-        (play, record)
+        let mut scripted = Self::new(identity);
+        scripted.expect_get();
+        scripted.respond(LeaseResponse::NotFound);
+        let record = scripted.expect_write();
+        scripted.respond_record(&record);
+        assert!(scripted.candidate.leads(scripted.now));
+        (scripted, record)
     }
 }
 
@@ -97,28 +97,28 @@ fn held_by(holder: &str, seconds: i32) -> LeaderElectionRecord {
 }
 
 #[test]
-fn after_a_restart_under_its_name_it_goes_on_at_once() {
-    let mut play = Play::new("a");
+fn leads_immediately_after_a_restart_under_the_same_identity() {
+    let mut scripted = Scripted::new("a");
     let before = held_by("a", 15);
-    play.looks();
-    play.hears_of(&before);
-    let renewed = play.writes();
+    scripted.expect_get();
+    scripted.respond_record(&before);
+    let renewed = scripted.expect_write();
     assert_eq!(
         (&renewed.acquire_time, renewed.leader_transitions),
         (&before.acquire_time, 3),
         "the holder has not changed"
     );
-    play.hears_of(&renewed);
-    assert!(play.candidate.leads(play.now));
+    scripted.respond_record(&renewed);
+    assert!(scripted.candidate.leads(scripted.now));
 }
 
 #[test]
 fn a_new_holder_leads_since_now_and_adds_one() {
-    let mut play = Play::new("a");
-    play.looks();
-    play.hears_of(&held_by("b", 0));
-    let taken = play.writes();
-    assert_eq!((taken.acquire_time, taken.renew_time), (Some(play.wall), Some(play.wall)));
+    let mut scripted = Scripted::new("a");
+    scripted.expect_get();
+    scripted.respond_record(&held_by("b", 0));
+    let taken = scripted.expect_write();
+    assert_eq!((taken.acquire_time, taken.renew_time), (Some(scripted.wall), Some(scripted.wall)));
     assert_eq!(
         (&*taken.holder_identity, taken.leader_transitions, taken.lease_duration_seconds),
         ("a", 4, 15)
@@ -126,54 +126,54 @@ fn a_new_holder_leads_since_now_and_adds_one() {
 }
 
 #[test]
-fn what_nobody_holds_is_taken_at_once_however_long_it_says() {
-    let mut play = Play::new("a");
-    play.looks();
-    play.hears_of(&held_by("", 600));
-    assert_eq!(play.writes().holder_identity, "a");
+fn acquires_a_free_lease_immediately() {
+    let mut scripted = Scripted::new("a");
+    scripted.expect_get();
+    scripted.respond_record(&held_by("", 600));
+    assert_eq!(scripted.expect_write().holder_identity, "a");
 }
 
 #[test]
-fn it_looks_when_the_lease_has_run_out_and_not_a_moment_later() {
-    let (mut play, kept) = (Play::new("a"), held_by("b", 7));
+fn reads_the_lease_exactly_when_it_expires() {
+    let (mut scripted, kept) = (Scripted::new("a"), held_by("b", 7));
     let mut waited = Duration::ZERO;
-    play.looks();
+    scripted.expect_get();
     // The response is slow: the record counts as seen when the response arrives, not when the request was sent.
-    play.pass(SECOND);
-    play.hears_of(&kept);
-    while let CandidateStep::Wait(until) = play.step() {
-        let wait = until.since(play.now);
+    scripted.pass(SECOND);
+    scripted.respond_record(&kept);
+    while let CandidateStep::Wait(until) = scripted.step() {
+        let wait = until.since(scripted.now);
         waited += wait;
         assert!(waited <= 7 * SECOND, "a new version with the same record must not count as a change");
-        play.pass(wait);
-        play.looks();
-        play.hears_of(&kept);
+        scripted.pass(wait);
+        scripted.expect_get();
+        scripted.respond_record(&kept);
     }
     assert_eq!(waited, 7 * SECOND);
 }
 
 #[test]
-fn as_long_as_the_record_says_it_counts_from_the_last_change() {
-    let (mut play, mut kept) = (Play::new("a"), held_by("b", 3));
+fn the_lease_duration_counts_from_the_last_observed_change() {
+    let (mut scripted, mut kept) = (Scripted::new("a"), held_by("b", 3));
     for n in 0..20 {
         kept.renew_time = Some("2025-06-01T00:00:00Z".parse::<Timestamp>().unwrap() + n * SECOND);
-        play.looks();
-        play.hears_of(&kept);
-        let wait = play.waits();
+        scripted.expect_get();
+        scripted.respond_record(&kept);
+        let wait = scripted.waits();
         assert!((2 * SECOND..=3 * SECOND).contains(&wait), "{wait:?}");
-        play.pass(wait);
+        scripted.pass(wait);
     }
 }
 
 #[test]
-fn between_two_looks_are_one_to_two_and_a_fifth_retry_periods_by_chance() {
-    let (mut play, kept) = (Play::new("a"), held_by("b", 100_000));
+fn the_interval_of_reads_is_1_to_2_2_retry_periods_at_random() {
+    let (mut scripted, kept) = (Scripted::new("a"), held_by("b", 100_000));
     let mut waits = Vec::new();
     for _ in 0..200 {
-        play.looks();
-        play.hears_of(&kept);
-        waits.push(play.waits());
-        play.pass(waits[waits.len() - 1]);
+        scripted.expect_get();
+        scripted.respond_record(&kept);
+        waits.push(scripted.waits());
+        scripted.pass(waits[waits.len() - 1]);
     }
     let (least, most) = (*waits.iter().min().unwrap(), *waits.iter().max().unwrap());
     assert!((2 * SECOND..SECOND * 22 / 10).contains(&least), "{least:?}");
@@ -182,129 +182,137 @@ fn between_two_looks_are_one_to_two_and_a_fifth_retry_periods_by_chance() {
 
 #[test]
 fn a_leader_renews_each_retry_period_after_the_last_was_sent_and_each_after_a_failure() {
-    let (mut play, mut record) = Play::leading("a");
+    let (mut scripted, mut record) = Scripted::leading("a");
     for _ in 0..5 {
-        assert_eq!(play.waits(), 2 * SECOND);
-        play.pass(2 * SECOND);
-        record = play.writes();
+        assert_eq!(scripted.waits(), 2 * SECOND);
+        scripted.pass(2 * SECOND);
+        record = scripted.expect_write();
         // A slow response.
-        play.pass(SECOND / 2);
-        play.hears_of(&record);
+        scripted.pass(SECOND / 2);
+        scripted.respond_record(&record);
         assert_eq!(
-            play.candidate.leads_until(),
-            Some(play.now + SECOND * 19 / 2),
+            scripted.candidate.leads_until(),
+            Some(scripted.now + SECOND * 19 / 2),
             "the term must count from the time of sending"
         );
-        play.pass(SECOND * 3 / 2);
-        assert_eq!(play.writes().holder_identity, "a", "the renewal must not be late");
-        play.hears_of(&record);
+        scripted.pass(SECOND * 3 / 2);
+        assert_eq!(scripted.expect_write().holder_identity, "a", "the renewal must not be late");
+        scripted.respond_record(&record);
     }
-    play.pass(2 * SECOND);
-    play.writes();
-    play.hears(LeaseResponse::Failed);
-    play.looks();
-    play.hears(LeaseResponse::Failed);
-    assert_eq!(play.waits(), 2 * SECOND);
-    assert_eq!(play.candidate.leader(), Some(&*record.holder_identity));
+    scripted.pass(2 * SECOND);
+    scripted.expect_write();
+    scripted.respond(LeaseResponse::Failed);
+    scripted.expect_get();
+    scripted.respond(LeaseResponse::Failed);
+    assert_eq!(scripted.waits(), 2 * SECOND);
+    assert_eq!(scripted.candidate.leader(), Some(&*record.holder_identity));
 }
 
 #[test]
-fn it_wakes_when_its_leadership_is_over_though_a_request_may_take_longer() {
-    let (mut play, _) = Play::leading("a");
-    let end = play.candidate.leads_until().unwrap();
-    play.pass(9 * SECOND);
-    play.writes();
-    assert_eq!(play.waits(), SECOND, "the wait must end with the leadership, not with the request timeout");
-    play.pass(SECOND);
-    assert_eq!(play.now, end);
-    assert_eq!(play.waits(), SECOND * 5 / 2, "then the candidate waits for the end of its work");
-    assert_eq!(play.candidate.lost(), Some(&LossReason::NotRenewed));
+fn wakes_at_the_deadline_of_the_term_during_a_request() {
+    let (mut scripted, _) = Scripted::leading("a");
+    let end = scripted.candidate.leads_until().unwrap();
+    scripted.pass(9 * SECOND);
+    scripted.expect_write();
+    assert_eq!(
+        scripted.waits(),
+        SECOND,
+        "the wait must end with the leadership, not with the request timeout"
+    );
+    scripted.pass(SECOND);
+    assert_eq!(scripted.now, end);
+    assert_eq!(scripted.waits(), SECOND * 5 / 2, "then the candidate waits for the end of its work");
+    assert_eq!(scripted.candidate.lost(), Some(&LossReason::NotRenewed));
 }
 
 #[test]
 fn a_lost_leadership_counts_the_time_of_its_work_from_the_deadline() {
-    let (mut play, _) = Play::leading("a");
+    let (mut scripted, _) = Scripted::leading("a");
     // The candidate was suspended.
-    play.pass(SECOND * 12);
-    assert_eq!(play.waits(), SECOND / 2);
-    assert!(play.candidate.may_work(play.now));
+    scripted.pass(SECOND * 12);
+    assert_eq!(scripted.waits(), SECOND / 2);
+    assert!(scripted.candidate.may_work(scripted.now));
 }
 
 #[test]
-fn what_it_has_seen_counts_when_it_campaigns_again() {
-    let (mut play, kept) = (Play::new("a"), held_by("b", 15));
-    play.looks();
-    play.hears_of(&kept);
-    play.candidate.release(play.now);
-    assert!(play.candidate.has_ended());
-    play.pass(15 * SECOND);
-    play.candidate.campaign();
-    play.looks();
-    play.hears_of(&kept);
-    assert_eq!(play.writes().holder_identity, "a", "the record was unchanged for its lease duration");
+fn keeps_its_observation_when_it_campaigns_again() {
+    let (mut scripted, kept) = (Scripted::new("a"), held_by("b", 15));
+    scripted.expect_get();
+    scripted.respond_record(&kept);
+    scripted.candidate.release(scripted.now);
+    assert!(scripted.candidate.has_ended());
+    scripted.pass(15 * SECOND);
+    scripted.candidate.campaign();
+    scripted.expect_get();
+    scripted.respond_record(&kept);
+    assert_eq!(
+        scripted.expect_write().holder_identity,
+        "a",
+        "the record was unchanged for its lease duration"
+    );
 }
 
 #[test]
-fn giving_away_is_tried_three_times_and_no_more() {
-    let (mut play, record) = Play::leading("a");
-    play.candidate.release(play.now);
-    assert_eq!(play.writes().holder_identity, "");
-    play.hears(LeaseResponse::Failed);
+fn a_release_is_tried_three_times() {
+    let (mut scripted, record) = Scripted::leading("a");
+    scripted.candidate.release(scripted.now);
+    assert_eq!(scripted.expect_write().holder_identity, "");
+    scripted.respond(LeaseResponse::Failed);
     for _ in 0..2 {
-        play.looks();
-        play.hears_of(&record);
-        assert_eq!(play.writes().holder_identity, "");
-        assert!(!play.candidate.has_ended());
-        play.hears(LeaseResponse::Failed);
+        scripted.expect_get();
+        scripted.respond_record(&record);
+        assert_eq!(scripted.expect_write().holder_identity, "");
+        assert!(!scripted.candidate.has_ended());
+        scripted.respond(LeaseResponse::Failed);
     }
-    play.looks();
-    play.hears(LeaseResponse::Failed);
-    assert!(play.candidate.has_ended());
+    scripted.expect_get();
+    scripted.respond(LeaseResponse::Failed);
+    assert!(scripted.candidate.has_ended());
 }
 
 #[test]
-fn what_is_gone_or_another_has_is_not_given_away() {
+fn a_deleted_or_foreign_lease_is_not_released() {
     let another = LeaseResponse::Found { record: held_by("b", 15), version: "2".into() };
     for found in [LeaseResponse::NotFound, another] {
-        let (mut play, _) = Play::leading("a");
-        play.candidate.release(play.now);
-        play.writes();
-        play.hears(LeaseResponse::Failed);
-        play.looks();
-        play.hears(found);
-        assert!(play.candidate.has_ended());
-        assert_eq!(play.step(), CandidateStep::Wait(Nanos::MAX));
+        let (mut scripted, _) = Scripted::leading("a");
+        scripted.candidate.release(scripted.now);
+        scripted.expect_write();
+        scripted.respond(LeaseResponse::Failed);
+        scripted.expect_get();
+        scripted.respond(found);
+        assert!(scripted.candidate.has_ended());
+        assert_eq!(scripted.step(), CandidateStep::Wait(Nanos::MAX));
     }
 }
 
 #[test]
-fn an_answer_after_the_deadline_makes_no_leader_and_ends_no_campaign() {
-    let mut play = Play::new("a");
-    play.looks();
-    play.hears(LeaseResponse::NotFound);
-    let record = play.writes();
+fn a_response_after_the_deadline_makes_no_leader_and_ends_no_campaign() {
+    let mut scripted = Scripted::new("a");
+    scripted.expect_get();
+    scripted.respond(LeaseResponse::NotFound);
+    let record = scripted.expect_write();
     // The candidate was suspended; the lease that it wrote may have expired in the meantime.
-    play.pass(10 * SECOND);
-    play.hears_of(&record);
-    assert!(!play.candidate.leads(play.now) && !play.candidate.may_work(play.now));
-    assert_eq!(play.candidate.lost(), None, "a candidate that never led has lost nothing");
-    let wait = play.waits();
+    scripted.pass(10 * SECOND);
+    scripted.respond_record(&record);
+    assert!(!scripted.candidate.leads(scripted.now) && !scripted.candidate.may_work(scripted.now));
+    assert_eq!(scripted.candidate.lost(), None, "a candidate that never led has lost nothing");
+    let wait = scripted.waits();
     assert!((2 * SECOND..SECOND * 44 / 10).contains(&wait), "{wait:?}");
-    play.pass(wait);
-    play.looks();
-    play.hears_of(&record);
-    let renewed = play.writes();
-    play.hears_of(&renewed);
-    assert!(play.candidate.leads(play.now));
+    scripted.pass(wait);
+    scripted.expect_get();
+    scripted.respond_record(&record);
+    let renewed = scripted.expect_write();
+    scripted.respond_record(&renewed);
+    assert!(scripted.candidate.leads(scripted.now));
 }
 
 #[test]
 fn a_write_that_was_answered_with_another_holder_makes_no_leader() {
-    let mut play = Play::new("a");
-    play.looks();
-    play.hears(LeaseResponse::NotFound);
-    play.writes();
-    play.hears_of(&held_by("b", 15));
-    assert!(!play.candidate.leads(play.now));
-    assert_eq!(play.candidate.leader(), Some("b"));
+    let mut scripted = Scripted::new("a");
+    scripted.expect_get();
+    scripted.respond(LeaseResponse::NotFound);
+    scripted.expect_write();
+    scripted.respond_record(&held_by("b", 15));
+    assert!(!scripted.candidate.leads(scripted.now));
+    assert_eq!(scripted.candidate.leader(), Some("b"));
 }

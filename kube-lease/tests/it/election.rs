@@ -20,7 +20,7 @@ use serde_json::json;
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::{Instant, advance, sleep};
 
-use crate::lease_server::{LeaseServer, Mood};
+use crate::lease_server::{Connection, LeaseServer};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -37,12 +37,12 @@ fn candidate(client: Client, identity: &str) -> ElectionBuilder {
 }
 
 /// Work that ends when the leadership is over.
-async fn obedient(leadership: Leadership) {
+async fn until_lost(leadership: Leadership) {
     leadership.lost().await;
 }
 
 #[test]
-fn a_leader_writes_the_record_of_client_go_and_renews_it_each_retry_period_and_gives_it_away() {
+fn a_leader_writes_the_record_of_client_go_renews_and_releases_it() {
     local(async {
         let server = LeaseServer::new();
         let mut election = candidate(server.client(), "a").build().unwrap();
@@ -71,7 +71,7 @@ fn a_leader_writes_the_record_of_client_go_and_renews_it_each_retry_period_and_g
             (4000, Method::PUT),
             (5000, Method::PUT),
         ];
-        assert_eq!(server.asked(), expected);
+        assert_eq!(server.requests(), expected);
         let released = server.lease().spec.unwrap();
         assert_eq!(released.holder_identity.as_deref(), Some(""));
         assert_eq!((released.lease_duration_seconds, released.lease_transitions), (Some(1), Some(0)));
@@ -81,7 +81,7 @@ fn a_leader_writes_the_record_of_client_go_and_renews_it_each_retry_period_and_g
 }
 
 #[test]
-fn what_was_given_away_is_taken_at_the_next_look_and_what_was_not_when_it_has_run_out() {
+fn acquires_a_released_lease_at_the_next_read_and_another_after_expiry() {
     for (release, most) in [(true, 4400), (false, 15_000 + 4_400)] {
         local(async {
             let server = LeaseServer::new();
@@ -112,12 +112,17 @@ fn what_was_given_away_is_taken_at_the_next_look_and_what_was_not_when_it_has_ru
 }
 
 #[test]
-fn a_leader_that_is_cut_off_is_told_at_the_deadline_and_its_work_is_dropped_before_others_lead() {
-    for mood in [Mood::Silent, Mood::Mute, Mood::Refuses(500), Mood::Refuses(403)] {
+fn a_disconnected_leader_is_lost_at_the_deadline_and_its_work_is_dropped_before_others_lead() {
+    for connection in [
+        Connection::RequestsLost,
+        Connection::ResponsesLost,
+        Connection::Refuses(500),
+        Connection::Refuses(403),
+    ] {
         local(async {
             let server = LeaseServer::new();
-            let cut: Arc<Mutex<Mood>> = Arc::default();
-            let mut cut_off = candidate(server.moody_client(cut.clone()), "a").build().unwrap();
+            let cut: Arc<Mutex<Connection>> = Arc::default();
+            let mut cut_off = candidate(server.client_with(cut.clone()), "a").build().unwrap();
             let mut other = candidate(server.client(), "b").build().unwrap();
             let start = Instant::now();
             let (told, dropped, led) =
@@ -134,9 +139,9 @@ fn a_leader_that_is_cut_off_is_told_at_the_deadline_and_its_work_is_dropped_befo
                 .run(|leadership| {
                     let (told, dropped) = (told.clone(), dropped.clone());
                     async move {
-                        let _dropped = Note(start, dropped);
+                        let _dropped = RecordsDropTime(start, dropped);
                         sleep(5 * SECOND).await;
-                        *cut.lock() = mood;
+                        *cut.lock() = connection;
                         leadership.lost().await;
                         assert!(!leadership.is_leader());
                         told.set(start.elapsed().as_millis());
@@ -145,17 +150,21 @@ fn a_leader_that_is_cut_off_is_told_at_the_deadline_and_its_work_is_dropped_befo
                 })
                 .await;
             assert_eq!(ended, ElectionOutcome::<()>::Lost(LossReason::NotRenewed, None));
-            // In the mood `Mute`, the renewal at 6 s was executed, but not answered.
+            // With the connection `ResponsesLost`, the renewal at 6 s was executed, but not answered.
             assert_eq!(
                 (told.get(), dropped.get()),
                 (14_000, 16_500),
-                "{mood:?}: the last renewal was sent at 4 s"
+                "{connection:?}: the last renewal was sent at 4 s"
             );
             assert!(status.last_error().is_some());
             assert_eq!(follower.await.unwrap(), ElectionOutcome::Done(()));
             assert!(led.get() >= 19_000, "{} ms", led.get());
             assert!(
-                led.get() <= 15_000 + 4_000 + 4_400 + if mood == Mood::Mute { 10_000 } else { 0 },
+                led.get()
+                    <= 15_000
+                        + 4_000
+                        + 4_400
+                        + if connection == Connection::ResponsesLost { 10_000 } else { 0 },
                 "{} ms",
                 led.get()
             );
@@ -163,9 +172,9 @@ fn a_leader_that_is_cut_off_is_told_at_the_deadline_and_its_work_is_dropped_befo
     }
 }
 
-struct Note(Instant, Rc<Cell<u128>>);
+struct RecordsDropTime(Instant, Rc<Cell<u128>>);
 
-impl Drop for Note {
+impl Drop for RecordsDropTime {
     fn drop(&mut self) {
         self.1.set(self.0.elapsed().as_millis());
     }
@@ -174,7 +183,7 @@ impl Drop for Note {
 #[test]
 fn an_outage_shorter_than_the_deadline_is_survived() {
     local(async {
-        for mood in [Mood::Silent, Mood::Mute, Mood::Refuses(503)] {
+        for connection in [Connection::RequestsLost, Connection::ResponsesLost, Connection::Refuses(503)] {
             let server = LeaseServer::new();
             let mut election = candidate(server.client(), "a").build().unwrap();
             let status = &election.status();
@@ -182,23 +191,23 @@ fn an_outage_shorter_than_the_deadline_is_survived() {
             let ended = election
                 .run(|leadership| async move {
                     sleep(3 * SECOND).await;
-                    server.mood(mood);
+                    server.connection(connection);
                     sleep(6 * SECOND).await;
                     assert!(status.last_error().is_some());
-                    server.mood(Mood::Well);
+                    server.connection(Connection::Ok);
                     sleep(60 * SECOND).await;
                     assert!(leadership.is_leader());
                     assert_eq!(status.last_error(), None);
                 })
                 .await;
-            assert_eq!(ended, ElectionOutcome::Done(()), "{mood:?}");
+            assert_eq!(ended, ElectionOutcome::Done(()), "{connection:?}");
             assert_eq!(server.lease().spec.unwrap().lease_transitions, Some(0));
         }
     });
 }
 
 #[test]
-fn a_conflict_is_looked_at_and_what_else_the_lease_says_stays() {
+fn reads_the_lease_after_a_conflict_and_keeps_other_fields() {
     local(async {
         let server = &LeaseServer::new();
         let mut election = candidate(server.client(), "a").build().unwrap();
@@ -206,7 +215,7 @@ fn a_conflict_is_looked_at_and_what_else_the_lease_says_stays() {
             .run(|leadership| async move {
                 for n in 0..30 {
                     sleep(SECOND).await;
-                    server.edit(|lease| {
+                    server.overwrite(|lease| {
                         lease["metadata"]["labels"] = json!({"n": n.to_string()});
                         lease["spec"]["strategy"] = json!("OldestEmulationVersion");
                     });
@@ -222,7 +231,7 @@ fn a_conflict_is_looked_at_and_what_else_the_lease_says_stays() {
 }
 
 #[test]
-fn a_lease_that_was_taken_by_a_foreign_hand_ends_the_work_at_once() {
+fn the_work_ends_when_another_client_takes_the_lease() {
     for holder in ["b", ""] {
         local(async {
             let server = LeaseServer::new();
@@ -231,7 +240,7 @@ fn a_lease_that_was_taken_by_a_foreign_hand_ends_the_work_at_once() {
             let ended = election
                 .run(|_| async {
                     sleep(3 * SECOND).await;
-                    server.edit(|lease| lease["spec"]["holderIdentity"] = json!(holder));
+                    server.overwrite(|lease| lease["spec"]["holderIdentity"] = json!(holder));
                     pending::<()>().await;
                 })
                 .await;
@@ -261,7 +270,7 @@ fn a_lease_that_was_deleted_is_made_again() {
 }
 
 #[test]
-fn whoever_watches_in_another_task_is_told_in_time_though_the_election_is_held_up() {
+fn lost_completes_in_time_in_another_task() {
     local(async {
         let server = LeaseServer::new();
         let mut election = candidate(server.client(), "a").build().unwrap();
@@ -303,11 +312,11 @@ fn whoever_watches_in_another_task_is_told_in_time_though_the_election_is_held_u
 }
 
 #[test]
-fn a_term_that_somebody_was_told_is_over_is_not_prolonged_by_a_late_answer() {
+fn a_late_response_does_not_prolong_an_ended_term() {
     local(async {
         let server = LeaseServer::new();
         let mut election = candidate(server.client(), "a").build().unwrap();
-        let mut run = pin!(election.run(obedient));
+        let mut run = pin!(election.run(until_lost));
         let mut run = poll_fn(|context| run.as_mut().poll(context));
         for _ in 0..100 {
             assert!((&mut run).now_or_never().is_none());
@@ -319,22 +328,26 @@ fn a_term_that_somebody_was_told_is_over_is_not_prolonged_by_a_late_answer() {
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
-        assert_eq!(server.asked().last(), Some(&(9000, Method::PUT)), "the server has executed the renewal");
+        assert_eq!(
+            server.requests().last(),
+            Some(&(9000, Method::PUT)),
+            "the server has executed the renewal"
+        );
         advance(2 * SECOND).await;
         assert_eq!(run.await, ElectionOutcome::Lost(LossReason::NotRenewed, Some(())));
     });
 }
 
 #[test]
-fn a_term_that_ends_while_an_answer_is_taken_is_not_prolonged_by_it() {
+fn a_response_that_is_processed_at_the_deadline_does_not_prolong_the_term() {
     local(async {
         let server = LeaseServer::new();
-        let mood: Arc<Mutex<Mood>> = Arc::default();
-        let mut election = candidate(server.moody_client(mood.clone()), "a").build().unwrap();
+        let connection: Arc<Mutex<Connection>> = Arc::default();
+        let mut election = candidate(server.client_with(connection.clone()), "a").build().unwrap();
         let status = election.status();
         let run = election.run(|_| {
             // The renewal is sent and executed at 2 s, but its response arrives at 11 s, after the term of 10 s.
-            *mood.lock() = Mood::Takes(9 * SECOND);
+            *connection.lock() = Connection::BlocksClient(9 * SECOND);
             pending::<()>()
         });
         let ended = tokio::time::timeout(60 * SECOND, run).await;
@@ -364,7 +377,7 @@ fn a_work_that_ends_after_its_leadership_has_not_ended_while_it_led() {
 }
 
 #[test]
-fn whoever_waits_for_the_end_waits_as_long_as_the_lease_is_renewed() {
+fn lost_is_pending_while_the_lease_is_renewed() {
     local(async {
         let server = LeaseServer::new();
         let mut election = candidate(server.client(), "a").build().unwrap();
@@ -378,13 +391,13 @@ fn whoever_waits_for_the_end_waits_as_long_as_the_lease_is_renewed() {
 }
 
 #[test]
-fn what_a_work_holds_is_dropped_before_the_lease_is_given_away() {
+fn the_work_is_dropped_before_the_lease_is_released() {
     local(async {
         let server = LeaseServer::new();
         let mut election = candidate(server.client(), "a").build().unwrap();
         let holder = Rc::<RefCell<String>>::default();
         let ended = election.run(|_| {
-            let holds = Holds(server.clone(), holder.clone());
+            let holds = RecordsHolder(server.clone(), holder.clone());
             // Unlike an async block, this future keeps its captured values after it has completed.
             poll_fn(move |_| {
                 let _ = &holds;
@@ -397,16 +410,16 @@ fn what_a_work_holds_is_dropped_before_the_lease_is_given_away() {
 }
 
 /// Records the holder of the lease when it is dropped.
-struct Holds(LeaseServer, Rc<RefCell<String>>);
+struct RecordsHolder(LeaseServer, Rc<RefCell<String>>);
 
-impl Drop for Holds {
+impl Drop for RecordsHolder {
     fn drop(&mut self) {
         self.1.replace(self.0.holder());
     }
 }
 
 #[test]
-fn a_lease_that_cannot_be_given_away_holds_nobody_up_for_ever_and_is_no_overstay() {
+fn a_failed_release_ends_and_is_no_overrun() {
     local(async {
         let server = LeaseServer::new();
         let mut election = candidate(server.client(), "a").build().unwrap();
@@ -420,7 +433,7 @@ fn a_lease_that_cannot_be_given_away_holds_nobody_up_for_ever_and_is_no_overstay
         });
         let ended = election.run(|_| async {
             sleep(9 * SECOND).await;
-            server.mood(Mood::Silent);
+            server.connection(Connection::RequestsLost);
         });
         assert_eq!(ended.await, ElectionOutcome::Done(()));
         // A write and a read, and two more reads, each for half of the renew deadline.
@@ -431,7 +444,7 @@ fn a_lease_that_cannot_be_given_away_holds_nobody_up_for_ever_and_is_no_overstay
 }
 
 #[test]
-fn a_panic_of_the_work_gives_the_lease_away_and_one_of_the_callback_harms_nobody() {
+fn a_panic_of_the_work_releases_the_lease_and_a_panic_of_the_callback_has_no_effect() {
     local(async {
         let server = LeaseServer::new();
         let seen = Arc::<Mutex<Vec<String>>>::default();
@@ -460,10 +473,12 @@ fn a_panic_of_the_work_gives_the_lease_away_and_one_of_the_callback_harms_nobody
 }
 
 #[test]
-fn a_stop_ends_a_candidate_at_once_and_lets_a_leader_end_its_work_with_the_lease_held() {
+fn a_stop_ends_a_candidate_immediately_and_a_leader_after_its_work() {
     local(async {
         let server = LeaseServer::new();
-        server.edit(|lease| lease["spec"] = json!({"holderIdentity": "other", "leaseDurationSeconds": 600}));
+        server.overwrite(|lease| {
+            lease["spec"] = json!({"holderIdentity": "other", "leaseDurationSeconds": 600})
+        });
         let mut election = candidate(server.client(), "a").build().unwrap();
         let start = Instant::now();
         let never = |_: Leadership| pending::<()>();
@@ -492,24 +507,24 @@ fn a_stop_ends_a_candidate_at_once_and_lets_a_leader_end_its_work_with_the_lease
 }
 
 #[test]
-fn a_candidate_that_is_stopped_while_it_takes_the_lease_gives_it_away() {
-    for mood in [Mood::Slow(SECOND / 2), Mood::MuteWrites] {
+fn a_candidate_that_is_stopped_while_it_acquires_releases_the_lease() {
+    for connection in [Connection::Slow(SECOND / 2), Connection::WriteResponsesLost] {
         for taken_over in [false, true] {
             for stop in (0..48).map(|n| SECOND / 4 * n) {
                 local(async {
                     let server = LeaseServer::new();
                     if taken_over {
-                        server.edit(|lease| {
+                        server.overwrite(|lease| {
                             lease["spec"] = json!({"holderIdentity": "b", "leaseDurationSeconds": 1})
                         });
                     }
-                    server.mood(mood);
+                    server.connection(connection);
                     let mut election = candidate(server.client(), "a").build().unwrap();
                     let start = Instant::now();
-                    let ended = election.run_until(sleep(stop), obedient).await;
+                    let ended = election.run_until(sleep(stop), until_lost).await;
                     let took = start.elapsed() - stop;
                     let place = format!(
-                        "{mood:?}, {taken_over}, stopped after {stop:?}, ended in {took:?}: {ended:?}"
+                        "{connection:?}, {taken_over}, stopped after {stop:?}, ended in {took:?}: {ended:?}"
                     );
                     // The open write, a write that releases the lease, and a read that checks the release.
                     assert!(took <= 10 * SECOND, "{place}");
@@ -576,9 +591,9 @@ fn periods_that_do_not_fit_cannot_be_built() {
 }
 
 /// Work that panics when it is dropped.
-struct Clumsy<F>(F);
+struct PanicsOnDrop<F>(F);
 
-impl<F: Future + Unpin> Future for Clumsy<F> {
+impl<F: Future + Unpin> Future for PanicsOnDrop<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
@@ -586,28 +601,28 @@ impl<F: Future + Unpin> Future for Clumsy<F> {
     }
 }
 
-impl<F> Drop for Clumsy<F> {
+impl<F> Drop for PanicsOnDrop<F> {
     fn drop(&mut self) {
         panic!("the drop");
     }
 }
 
 #[test]
-fn a_panic_in_the_drop_of_the_work_gives_the_lease_away_too() {
+fn a_panic_in_the_drop_of_the_work_releases_the_lease() {
     local(async {
         let server = LeaseServer::new();
         let mut election = candidate(server.client(), "a").build().unwrap();
-        let run = election.run(|_| Clumsy(std::future::ready(7)));
+        let run = election.run(|_| PanicsOnDrop(std::future::ready(7)));
         let panic = AssertUnwindSafe(run).catch_unwind().await.unwrap_err();
         assert_eq!((panic.downcast_ref(), &*server.holder()), (Some(&"the drop"), ""));
         // If both panic, the first panic propagates.
-        let run = election.run(|_| Clumsy(Box::pin(async { panic!("the work") })));
+        let run = election.run(|_| PanicsOnDrop(Box::pin(async { panic!("the work") })));
         let panic = AssertUnwindSafe(run).catch_unwind().await.unwrap_err();
         assert_eq!((panic.downcast_ref(), &*server.holder()), (Some(&"the work"), ""));
         // A lease that was lost is not released.
         let run = election.run(|_| {
-            server.edit(|lease| lease["spec"]["holderIdentity"] = "b".into());
-            Clumsy(pending::<()>())
+            server.overwrite(|lease| lease["spec"]["holderIdentity"] = "b".into());
+            PanicsOnDrop(pending::<()>())
         });
         let panic = AssertUnwindSafe(run).catch_unwind().await.unwrap_err();
         assert_eq!((panic.downcast_ref(), &*server.holder()), (Some(&"the drop"), "b"));

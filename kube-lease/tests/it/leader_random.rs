@@ -46,7 +46,7 @@ impl Server {
     }
 }
 
-struct Life {
+struct Simulated {
     candidate: Candidate,
     name: String,
     /// The time of its monotonic clock at the start of the simulation.
@@ -58,11 +58,11 @@ struct Life {
     /// The number of the open request. A restarted candidate has none, so it ignores responses to earlier requests.
     request: u64,
     /// The candidate is suspended until this time.
-    stands: Time,
+    suspended_until: Time,
     /// The candidate is disconnected until this time.
-    cut: Time,
+    disconnected_until: Time,
     /// The responses that arrived while it was suspended, with the numbers of their requests.
-    heard: Vec<(u64, LeaseResponse)>,
+    pending_responses: Vec<(u64, LeaseResponse)>,
     /// The time at which the last renewal was sent that it knows to have succeeded.
     renewed: Option<Time>,
     worked: bool,
@@ -87,7 +87,7 @@ struct World {
     random: Random,
     now: Time,
     server: Server,
-    lives: Vec<Life>,
+    candidates: Vec<Simulated>,
     events: BinaryHeap<Reverse<(Time, u64, usize, Event)>>,
     number: u64,
     /// The requests, and their responses.
@@ -124,7 +124,7 @@ impl World {
             random,
             now: 0,
             server: Server::default(),
-            lives: Vec::new(),
+            candidates: Vec::new(),
             events: BinaryHeap::new(),
             number: 0,
             requests: Vec::new(),
@@ -135,8 +135,8 @@ impl World {
         };
         let count = 2 + world.random.below(3);
         for n in 0..count as usize {
-            let life = world.life(n, format!("candidate-{n}"));
-            world.lives.push(life);
+            let simulated = world.simulated(n, format!("candidate-{n}"));
+            world.candidates.push(simulated);
             let begins = world.random.below(5 * SECOND);
             world.step_at(begins, n);
             world.at(begins, n, Event::Fault);
@@ -144,9 +144,9 @@ impl World {
         world
     }
 
-    fn life(&mut self, n: usize, name: String) -> Life {
+    fn simulated(&mut self, n: usize, name: String) -> Simulated {
         let seed = self.random.next();
-        Life {
+        Simulated {
             candidate: Candidate::new(name.clone(), self.timing, seed),
             name,
             // Time does not go back when a process is killed, but the clock of the new process may start again.
@@ -154,9 +154,9 @@ impl World {
             wall: 1_700_000_000 + n as i64 * 7,
             frozen: self.random.below(4) == 0,
             request: u64::MAX,
-            stands: 0,
-            cut: 0,
-            heard: Vec::new(),
+            suspended_until: 0,
+            disconnected_until: 0,
+            pending_responses: Vec::new(),
             renewed: None,
             worked: false,
             led: false,
@@ -171,36 +171,36 @@ impl World {
     }
 
     fn step_at(&mut self, time: Time, n: usize) {
-        self.lives[n].alarm = time;
+        self.candidates[n].alarm = time;
         self.at(time, n, Event::Step);
     }
 
     fn clock(&self, n: usize) -> Nanos {
-        Nanos::new(self.lives[n].origin + self.now)
+        Nanos::new(self.candidates[n].origin + self.now)
     }
 
     fn step(&mut self, n: usize) {
         let now = self.clock(n);
         loop {
-            let life = &mut self.lives[n];
-            let elapsed = if life.frozen { 0 } else { i64::try_from(self.now / 1000).unwrap() };
-            let wall = jiff::Timestamp::from_microsecond(life.wall * 1_000_000 + elapsed).unwrap();
-            let step = life.candidate.step(now, wall);
-            let over = life.candidate.has_ended()
-                || life.candidate.lost().is_some() && !life.candidate.may_work(now);
+            let simulated = &mut self.candidates[n];
+            let elapsed = if simulated.frozen { 0 } else { i64::try_from(self.now / 1000).unwrap() };
+            let wall = jiff::Timestamp::from_microsecond(simulated.wall * 1_000_000 + elapsed).unwrap();
+            let step = simulated.candidate.step(now, wall);
+            let over = simulated.candidate.has_ended()
+                || simulated.candidate.lost().is_some() && !simulated.candidate.may_work(now);
             match step {
                 CandidateStep::Request(ask) => {
                     let request = self.requests.len() as u64;
                     self.requests.push((ask, None));
                     self.sent.push(self.now);
-                    self.lives[n].request = request;
+                    self.candidates[n].request = request;
                     if let Some(delay) = self.delay(n) {
                         self.at(self.now + delay, n, Event::Arrives(request));
                     }
                 }
                 CandidateStep::Wait(_) if over => {
-                    life.candidate.campaign();
-                    (life.led, life.over) = (false, false);
+                    simulated.candidate.campaign();
+                    (simulated.led, simulated.over) = (false, false);
                     // A candidate that has released the lease may pause, so that others can lead.
                     if self.random.below(2) == 0 {
                         let pause = self.random.below(3 * SECOND);
@@ -210,7 +210,7 @@ impl World {
                 }
                 CandidateStep::Wait(until) => {
                     if until < Nanos::MAX {
-                        let origin = self.lives[n].origin;
+                        let origin = self.candidates[n].origin;
                         self.step_at(until.get() - origin, n);
                     }
                     return;
@@ -224,7 +224,7 @@ impl World {
         if self.calm {
             return Some(1 + self.random.below(50 * MS));
         }
-        if self.now < self.lives[n].cut {
+        if self.now < self.candidates[n].disconnected_until {
             self.seen.lost_answers += 1;
             return None;
         }
@@ -246,32 +246,32 @@ impl World {
         let now = self.clock(n);
         match self.random.below(7) {
             0 => {
-                self.lives[n].wall += self.random.below(3600) as i64 - 600;
+                self.candidates[n].wall += self.random.below(3600) as i64 - 600;
             }
             1 => {
                 self.seen.stood += 1;
-                self.lives[n].stands = self.now + self.random.below(30 * SECOND);
-                let until = self.lives[n].stands;
+                self.candidates[n].suspended_until = self.now + self.random.below(30 * SECOND);
+                let until = self.candidates[n].suspended_until;
                 self.step_at(until, n);
             }
             2 => {
                 // The candidate is killed, and a new one starts, with the same name or another one. Messages that were sent are still delivered.
                 self.seen.died += 1;
                 let name = match self.random.below(2) {
-                    0 => self.lives[n].name.clone(),
-                    _ => format!("{}'", self.lives[n].name),
+                    0 => self.candidates[n].name.clone(),
+                    _ => format!("{}'", self.candidates[n].name),
                 };
-                self.lives[n] = self.life(n, name);
+                self.candidates[n] = self.simulated(n, name);
                 let begins = self.now + self.random.below(10 * SECOND);
                 self.step_at(begins, n);
             }
-            3 => self.lives[n].cut = self.now + self.random.below(40 * SECOND),
+            3 => self.candidates[n].disconnected_until = self.now + self.random.below(40 * SECOND),
             // The work has ended, or the candidate was stopped before it led.
-            4 if self.lives[n].candidate.leads(now) == self.lives[n].candidate.may_work(now)
-                && self.lives[n].stands <= self.now =>
+            4 if self.candidates[n].candidate.leads(now) == self.candidates[n].candidate.may_work(now)
+                && self.candidates[n].suspended_until <= self.now =>
             {
                 self.seen.released += 1;
-                self.lives[n].candidate.release(now);
+                self.candidates[n].candidate.release(now);
                 self.step_at(self.now, n);
             }
             _ => {}
@@ -289,27 +289,28 @@ impl World {
             self.now = time;
             match event {
                 Event::Step => {
-                    if self.lives[n].stands <= self.now && self.lives[n].alarm == self.now {
-                        self.wakes(n);
+                    if self.candidates[n].suspended_until <= self.now && self.candidates[n].alarm == self.now
+                    {
+                        self.resume(n);
                     }
                 }
                 Event::Arrives(request) => self.arrives(n, request),
                 Event::Answered(request) => {
-                    let life = &mut self.lives[n];
-                    if life.request != request {
+                    let simulated = &mut self.candidates[n];
+                    if simulated.request != request {
                         continue;
                     }
                     let answer = self.requests[request as usize].1.clone().unwrap();
-                    life.heard.push((request, answer));
-                    if life.stands <= self.now {
-                        self.wakes(n);
+                    simulated.pending_responses.push((request, answer));
+                    if simulated.suspended_until <= self.now {
+                        self.resume(n);
                     } else {
                         self.seen.written_unheard += 1;
                     }
                 }
                 Event::Fault => self.fault(n),
             }
-            self.judge();
+            self.check();
         }
         self.now = end;
     }
@@ -325,54 +326,59 @@ impl World {
     }
 
     /// After a suspension, the scheduler decides whether the candidate first handles a response or acts.
-    fn wakes(&mut self, n: usize) {
+    fn resume(&mut self, n: usize) {
         let now = self.clock(n);
         if self.random.below(2) == 0 {
             self.step(n);
         }
-        for (request, answer) in std::mem::take(&mut self.lives[n].heard) {
+        for (request, answer) in std::mem::take(&mut self.candidates[n].pending_responses) {
             let (ask, sent) = (&self.requests[request as usize].0, self.sent[request as usize]);
             if !matches!(ask, LeaseRequest::Get)
-                && matches!(&answer, LeaseResponse::Found { record, .. } if record.holder_identity == self.lives[n].name)
+                && matches!(&answer, LeaseResponse::Found { record, .. } if record.holder_identity == self.candidates[n].name)
             {
-                self.lives[n].renewed = Some(sent);
+                self.candidates[n].renewed = Some(sent);
             }
-            let before = self.lives[n].candidate.leads(now);
-            self.lives[n].candidate.on_response(answer, now);
-            if !before && self.lives[n].candidate.leads(now) {
+            let before = self.candidates[n].candidate.leads(now);
+            self.candidates[n].candidate.on_response(answer, now);
+            if !before && self.candidates[n].candidate.leads(now) {
                 self.seen.terms += 1;
             }
         }
         self.step(n);
     }
 
-    fn judge(&mut self) {
+    fn check(&mut self) {
         let mut working = Vec::new();
-        for n in 0..self.lives.len() {
+        for n in 0..self.candidates.len() {
             let now = self.clock(n);
-            let life = &mut self.lives[n];
-            life.candidate.check(now).unwrap();
-            let leads = life.candidate.leads(now);
-            assert!(!(life.over && leads), "a leadership that was over continues after {} ms", self.now / MS);
+            let simulated = &mut self.candidates[n];
+            simulated.candidate.check(now).unwrap();
+            let leads = simulated.candidate.leads(now);
+            assert!(
+                !(simulated.over && leads),
+                "a leadership that was over continues after {} ms",
+                self.now / MS
+            );
             if leads {
                 // A candidate starts work only while it leads.
-                let deadline = life.renewed.map(|sent| sent + self.timing.renew_deadline.as_nanos() as Time);
+                let deadline =
+                    simulated.renewed.map(|sent| sent + self.timing.renew_deadline.as_nanos() as Time);
                 assert!(
                     deadline.is_some_and(|deadline| self.now < deadline),
                     "a reconcile may start after the renew deadline, at {} ms",
                     self.now / MS
                 );
             }
-            life.over |= life.led && !leads;
-            life.led |= leads;
-            if life.candidate.may_work(now) {
-                working.push(life.name.clone());
+            simulated.over |= simulated.led && !leads;
+            simulated.led |= leads;
+            if simulated.candidate.may_work(now) {
+                working.push(simulated.name.clone());
             }
-            let works = life.candidate.may_work(now);
-            if works && !life.worked && life.candidate.leader() == Some(&life.name) {
+            let works = simulated.candidate.may_work(now);
+            if works && !simulated.worked && simulated.candidate.leader() == Some(&simulated.name) {
                 self.seen.takeovers += 1;
             }
-            life.worked = works;
+            simulated.worked = works;
         }
         assert!(
             working.len() < 2,
@@ -382,14 +388,14 @@ impl World {
     }
 
     fn leader(&self) -> Option<usize> {
-        (0..self.lives.len()).find(|&n| self.lives[n].candidate.leads(self.clock(n)))
+        (0..self.candidates.len()).find(|&n| self.candidates[n].candidate.leads(self.clock(n)))
     }
 
     /// Ends the faults: from now on messages are fast, and no candidate is suspended or killed.
-    fn calm_down(&mut self) {
+    fn end_faults(&mut self) {
         self.calm = true;
-        for n in 0..self.lives.len() {
-            self.lives[n].stands = 0;
+        for n in 0..self.candidates.len() {
+            self.candidates[n].suspended_until = 0;
             self.step_at(self.now, n);
         }
         // Messages that have not arrived yet are lost.
@@ -422,14 +428,14 @@ pub(crate) fn seeds(cases: u64) -> impl Iterator<Item = u64> {
 }
 
 #[test]
-fn never_do_two_work_at_once_and_once_faults_stop_somebody_leads_and_stays() {
+fn leaders_never_overlap_and_one_leads_after_the_faults() {
     let mut seen = Seen::default();
     for seed in seeds(1500) {
         eprintln!("repeat with FLYBALL_SEED={seed} FLYBALL_CASES=1");
         let mut world = World::new(seed);
         let length = 60 * SECOND + world.random.below(240 * SECOND);
         world.run_until(length);
-        world.calm_down();
+        world.end_faults();
 
         // Periods that are shorter than the latency of messages cannot be kept.
         if world.timing.renew_deadline < world.timing.retry_period * 6 / 5 + Duration::from_millis(400) {

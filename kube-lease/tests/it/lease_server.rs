@@ -15,21 +15,21 @@ use tower::service_fn;
 
 /// What happens to requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) enum Mood {
+pub(crate) enum Connection {
     #[default]
-    Well,
+    Ok,
     /// Requests do not arrive.
-    Silent,
+    RequestsLost,
     /// Requests are executed, but never answered.
-    Mute,
+    ResponsesLost,
     /// Writes are executed, but never answered.
-    MuteWrites,
+    WriteResponsesLost,
     /// Requests are executed after this delay, and answered after the same delay again.
     Slow(Duration),
     /// Requests are refused with this status.
     Refuses(u16),
     /// Requests are executed, and this time passes while the client handles the response.
-    Takes(Duration),
+    BlocksClient(Duration),
 }
 
 #[derive(Clone)]
@@ -42,7 +42,7 @@ pub(crate) struct LeaseServer {
 struct State {
     lease: Option<Value>,
     version: u64,
-    mood: Mood,
+    connection: Connection,
     log: Vec<(u128, Method, Value)>,
 }
 
@@ -51,20 +51,20 @@ impl LeaseServer {
         Self { state: Arc::default(), start: Instant::now() }
     }
 
-    /// Returns a client whose requests depend on the mood of the server.
+    /// Returns a client whose requests depend on the connection to the server.
     pub(crate) fn client(&self) -> kube::Client {
-        self.moody_client(Arc::default())
+        self.client_with(Arc::default())
     }
 
-    pub(crate) fn moody_client(&self, mood: Arc<Mutex<Mood>>) -> kube::Client {
+    pub(crate) fn client_with(&self, connection: Arc<Mutex<Connection>>) -> kube::Client {
         let this = self.clone();
         let service = service_fn(move |request: Request<Body>| {
-            let (this, mood) = (this.clone(), *mood.lock());
+            let (this, connection) = (this.clone(), *connection.lock());
             // As on a real server, a request is executed even if the client has dropped it.
-            let served = tokio::spawn(async move { this.serve(request, mood).await });
+            let served = tokio::spawn(async move { this.serve(request, connection).await });
             async move {
                 let answer = served.await.unwrap();
-                if let Mood::Takes(time) = mood {
+                if let Connection::BlocksClient(time) = connection {
                     advance(time).now_or_never();
                 }
                 Ok::<_, Infallible>(answer)
@@ -73,25 +73,27 @@ impl LeaseServer {
         ClientBuilder::new(service, "default").build()
     }
 
-    async fn serve(&self, request: Request<Body>, mood: Mood) -> Response<Body> {
+    async fn serve(&self, request: Request<Body>, connection: Connection) -> Response<Body> {
         let (parts, body) = request.into_parts();
         let body = body.collect_bytes().await.unwrap();
         let body: Value = serde_json::from_slice(&body).unwrap_or_default();
-        let mood = if mood == Mood::Well { self.state.lock().mood } else { mood };
-        if mood == Mood::Silent {
+        let connection = if connection == Connection::Ok { self.state.lock().connection } else { connection };
+        if connection == Connection::RequestsLost {
             std::future::pending::<()>().await;
         }
-        if let Mood::Refuses(code) = mood {
-            return status(code, "as told");
+        if let Connection::Refuses(code) = connection {
+            return status(code, "refused");
         }
-        if let Mood::Slow(time) = mood {
+        if let Connection::Slow(time) = connection {
             sleep(time).await;
         }
         let answer = self.answer(&parts.method, body);
-        if let Mood::Slow(time) = mood {
+        if let Connection::Slow(time) = connection {
             sleep(time).await;
         }
-        if mood == Mood::Mute || mood == Mood::MuteWrites && parts.method != Method::GET {
+        if connection == Connection::ResponsesLost
+            || connection == Connection::WriteResponsesLost && parts.method != Method::GET
+        {
             std::future::pending::<()>().await;
         }
         answer
@@ -113,12 +115,12 @@ impl LeaseServer {
         Response::new(Body::from(serde_json::to_vec(state.lease.as_ref().unwrap()).unwrap()))
     }
 
-    pub(crate) fn mood(&self, mood: Mood) {
-        self.state.lock().mood = mood;
+    pub(crate) fn connection(&self, connection: Connection) {
+        self.state.lock().connection = connection;
     }
 
     /// Returns the time of each request in milliseconds, and its method.
-    pub(crate) fn asked(&self) -> Vec<(u128, Method)> {
+    pub(crate) fn requests(&self) -> Vec<(u128, Method)> {
         self.state.lock().log.iter().map(|(at, method, _)| (*at, method.clone())).collect()
     }
 
@@ -135,7 +137,7 @@ impl LeaseServer {
     }
 
     /// Changes the Lease without any rules, like a user.
-    pub(crate) fn edit(&self, edit: impl FnOnce(&mut Value)) {
+    pub(crate) fn overwrite(&self, edit: impl FnOnce(&mut Value)) {
         let state = &mut *self.state.lock();
         let mut lease = state.lease.take().unwrap_or_else(|| json!({"metadata": {"name": "l"}, "spec": {}}));
         edit(&mut lease);
