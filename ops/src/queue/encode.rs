@@ -24,17 +24,17 @@ pub(super) fn encode(encoder: DescriptorEncoder<'_>, series: &[Read]) -> fmt::Re
     page.all(&names::DEPTH, |(_, read)| level(read.depth()))?;
     page.all(&names::ADDS, |(_, read)| ConstCounter::new(read.adds))?;
     page.all(&names::QUEUED, |(own, _)| own.queued.clone())?;
-    page.all(&names::WORKED, |(own, _)| own.worked.clone())?;
+    page.all(&names::WORK_DURATION, |(own, _)| own.work_duration.clone())?;
     page.all(&names::UNFINISHED, |(_, read)| ConstGauge::new(read.unfinished_work.as_secs_f64()))?;
     page.all(&names::LONGEST, |(_, read)| ConstGauge::new(seconds(read.oldest_lease)))?;
     page.all(&names::DELAYS, |(_, read)| ConstCounter::new(read.delayed_adds))?;
     page.all(&names::WAITING, |(_, read)| level(read.waiting + read.leased_waiting))?;
     page.all(&names::LEASED, |(_, read)| level(read.leased))?;
     page.all(&names::OLDEST, |(_, read)| ConstGauge::new(seconds(read.oldest_ready)))?;
-    page.some(&names::ROOM, |(_, read)| read.capacity_left.map(level))?;
-    page.all(&names::LATE, |(own, _)| own.late.clone())?;
+    page.some(&names::CAPACITY_LEFT, |(_, read)| read.capacity_left.map(level))?;
+    page.all(&names::DELAY_LATENCY, |(own, _)| own.delay_latency.clone())?;
     page.all(&names::FAILURES, |(own, _)| own.failures.clone())?;
-    page.all(&names::DEAD, |(own, _)| own.given_up.clone())?;
+    page.all(&names::GIVEN_UP, |(own, _)| own.given_up.clone())?;
     page.by(&names::REFUSED, "reason", |(own, _)| &own.refused)?;
     page.by(&names::ENDED, "outcome", |(own, _)| &own.ended)?;
     page.all(&names::OVERDUE, |(own, _)| own.overdue.clone())

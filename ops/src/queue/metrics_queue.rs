@@ -59,10 +59,10 @@ struct Inner {
     oldest: Gauge,
     /// The gauge of the remaining capacity, registered at the first reading with a capacity; queues without one have no
     /// such series.
-    room: Mutex<Option<Gauge>>,
+    capacity_left: Mutex<Option<Gauge>>,
     queued: Histogram,
-    late: Histogram,
-    worked: Histogram,
+    delay_latency: Histogram,
+    work_duration: Histogram,
     failures: Counter,
     given_up: Counter,
     overdue: Counter,
@@ -126,12 +126,12 @@ impl MetricsQueue {
             unfinished: gauge(&names::UNFINISHED, &labels),
             longest: gauge(&names::LONGEST, &labels),
             oldest: gauge(&names::OLDEST, &labels),
-            room: Mutex::new(None),
+            capacity_left: Mutex::new(None),
             queued: time(&names::QUEUED),
-            late: time(&names::LATE),
-            worked: time(&names::WORKED),
+            delay_latency: time(&names::DELAY_LATENCY),
+            work_duration: time(&names::WORK_DURATION),
             failures: count(&names::FAILURES),
-            given_up: count(&names::DEAD),
+            given_up: count(&names::GIVEN_UP),
             overdue: count(&names::OVERDUE),
             refused: ByLabel::new(REASONS, |value| by(&names::REFUSED, "reason", value)),
             ended: ByLabel::new(OUTCOMES, |value| by(&names::ENDED, "outcome", value)),
@@ -171,17 +171,17 @@ impl Inner {
         self.unfinished.set(read.unfinished_work.as_secs_f64());
         self.longest.set(read.oldest_lease.unwrap_or_default().as_secs_f64());
         self.oldest.set(read.oldest_ready.unwrap_or_default().as_secs_f64());
-        let made = self.room.lock().clone();
-        let room = match (made, read.capacity_left) {
+        let made = self.capacity_left.lock().clone();
+        let gauge = match (made, read.capacity_left) {
             (None, Some(_)) => {
                 // The recorder treats two concurrent registrations as one gauge.
-                let made = gauge(&names::ROOM, &self.labels);
-                *self.room.lock() = Some(made.clone());
+                let made = gauge(&names::CAPACITY_LEFT, &self.labels);
+                *self.capacity_left.lock() = Some(made.clone());
                 Some(made)
             }
             (made, _) => made,
         };
-        if let Some(gauge) = room {
+        if let Some(gauge) = gauge {
             gauge.set(read.capacity_left.unwrap_or(0) as f64);
         }
     }
@@ -206,12 +206,12 @@ impl QueueMetrics for MetricsQueue {
     fn dequeued(&self, queued: Duration, delayed: bool) {
         self.0.queued.record(queued);
         if delayed {
-            self.0.late.record(queued);
+            self.0.delay_latency.record(queued);
         }
     }
 
-    fn lease_ended(&self, outcome: LeaseOutcome, worked: Duration) {
-        self.0.worked.record(worked);
+    fn lease_ended(&self, outcome: LeaseOutcome, work_duration: Duration) {
+        self.0.work_duration.record(work_duration);
         if let Some(counter) = self.0.ended.get(outcome_label(outcome)) {
             counter.increment(1);
         }

@@ -27,7 +27,7 @@ pub(crate) const QUEUED: Metric = metric(
     "workqueue_queue_duration_seconds",
     "Time from when a key became ready or dirty to its hand-out; for a dirty key it includes the rest of the lease.",
 );
-pub(crate) const WORKED: Metric =
+pub(crate) const WORK_DURATION: Metric =
     metric("workqueue_work_duration_seconds", "Time from a key's hand-out to the end of its lease.");
 pub(crate) const UNFINISHED: Metric = metric(
     "workqueue_unfinished_work_seconds",
@@ -43,13 +43,13 @@ pub(crate) const WAITING: Metric = metric("workqueue_waiting", "Keys whose deadl
 pub(crate) const LEASED: Metric = metric("workqueue_leased", "Keys held by a lease.");
 pub(crate) const OLDEST: Metric =
     metric("workqueue_oldest_ready_seconds", "Age of the oldest ready key at the scrape.");
-pub(crate) const ROOM: Metric =
+pub(crate) const CAPACITY_LEFT: Metric =
     metric("workqueue_capacity_left", "Remaining capacity, in keys, of a queue with a capacity.");
-pub(crate) const LATE: Metric =
+pub(crate) const DELAY_LATENCY: Metric =
     metric("workqueue_delay_latency_seconds", "Time from a delayed key's deadline to its hand-out.");
 pub(crate) const FAILURES: Metric =
     metric("workqueue_failures_total", "Failures that the limiter counted: one for each backoff.");
-pub(crate) const DEAD: Metric =
+pub(crate) const GIVEN_UP: Metric =
     metric("workqueue_dead_letters_total", "Keys given up after too many failures.");
 pub(crate) const REFUSED: Metric = metric("workqueue_refused_total", "Adds that were refused, by reason.");
 pub(crate) const ENDED: Metric = metric("workqueue_leases_ended_total", "Leases that ended, by outcome.");

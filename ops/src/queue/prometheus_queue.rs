@@ -50,12 +50,12 @@ impl QueueMetrics for PrometheusQueue {
     fn dequeued(&self, queued: Duration, delayed: bool) {
         self.0.queued.observe(queued.as_secs_f64());
         if delayed {
-            self.0.late.observe(queued.as_secs_f64());
+            self.0.delay_latency.observe(queued.as_secs_f64());
         }
     }
 
-    fn lease_ended(&self, outcome: LeaseOutcome, worked: Duration) {
-        self.0.worked.observe(worked.as_secs_f64());
+    fn lease_ended(&self, outcome: LeaseOutcome, work_duration: Duration) {
+        self.0.work_duration.observe(work_duration.as_secs_f64());
         self.0.ended.get(outcome_label(outcome)).map(Counter::inc);
     }
 

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_is_gone_leaves_its_counts_and_nothing_else() {
+    fn a_dropped_queue_leaves_its_counts_alone() {
         let totals = Arc::new(Totals::default());
         assert!(totals.read().is_none());
         let queue =

@@ -50,8 +50,8 @@ impl QueueMetrics for TracingQueue {
         trace!(target: TARGET, queue = self.queue, queued_seconds, delayed, "a key was handed out");
     }
 
-    fn lease_ended(&self, outcome: LeaseOutcome, worked: Duration) {
-        let worked_seconds = worked.as_secs_f64();
+    fn lease_ended(&self, outcome: LeaseOutcome, work_duration: Duration) {
+        let worked_seconds = work_duration.as_secs_f64();
         if outcome.is_failure() {
             let dropped = outcome == LeaseOutcome::Dropped;
             debug!(target: TARGET, queue = self.queue, dropped, worked_seconds, "a lease failed");

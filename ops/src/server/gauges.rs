@@ -94,15 +94,15 @@ impl Families<'_> {
         &mut self,
         name: &str,
         help: &str,
-        things: &[(String, T)],
+        items: &[(String, T)],
         value: impl Fn(&T) -> M,
     ) -> fmt::Result {
-        let Some((_, first)) = things.first() else { return Ok(()) };
+        let Some((_, first)) = items.first() else { return Ok(()) };
         let kind = value(first).metric_type();
         let (stem, unit) = stem_and_unit(name);
         let mut family = self.0.encode_descriptor(stem, help, unit.as_ref(), kind)?;
-        for (name, thing) in things {
-            value(thing).encode(family.encode_family(&[("name", name.as_str())])?)?;
+        for (name, item) in items {
+            value(item).encode(family.encode_family(&[("name", name.as_str())])?)?;
         }
         Ok(())
     }

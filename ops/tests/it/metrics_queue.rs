@@ -14,12 +14,12 @@ use flyball_sync::ManualClock;
 use flyball_workqueue::Queue;
 
 #[derive(Clone, Default)]
-struct Map {
+struct MapRecorder {
     values: Arc<Mutex<BTreeMap<String, Vec<f64>>>>,
     units: Arc<Mutex<BTreeMap<String, Option<Unit>>>>,
 }
 
-struct Cell(Map, String);
+struct Cell(MapRecorder, String);
 
 impl Cell {
     fn change(&self, change: impl Fn(&mut Vec<f64>)) {
@@ -60,7 +60,7 @@ impl HistogramFn for Cell {
     }
 }
 
-impl Map {
+impl MapRecorder {
     fn cell(&self, key: &Key) -> Arc<Cell> {
         let labels: Vec<_> = key.labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
         Arc::new(Cell(self.clone(), format!("{}{{{}}}", key.name(), labels.join(","))))
@@ -84,7 +84,7 @@ impl Map {
     }
 }
 
-impl Recorder for Map {
+impl Recorder for MapRecorder {
     fn describe_counter(&self, key: KeyName, unit: Option<Unit>, description: SharedString) {
         self.describe(key, unit, description);
     }
@@ -111,15 +111,15 @@ impl Recorder for Map {
 }
 
 #[test]
-fn a_loaded_queue_line_by_line() {
-    let (map, clock) = (Map::default(), ManualClock::new());
-    let facade = with_local_recorder(&map, || MetricsQueue::with_labels("q", [("team", "a")]).unwrap());
+fn scrape_of_a_loaded_queue() {
+    let (map, clock) = (MapRecorder::default(), ManualClock::new());
+    let metrics = with_local_recorder(&map, || MetricsQueue::with_labels("q", [("team", "a")]).unwrap());
     let queue = Queue::builder()
         .timer(clock.timer())
         .limiter(Exponential::new(Duration::from_secs(1)..=Duration::from_secs(8)))
         .capacity(4)
         .give_up_after(std::num::NonZeroU32::new(2).unwrap(), |_, _| {})
-        .metrics(facade.clone())
+        .metrics(metrics.clone())
         .build();
     queue.add_many(["a", "b", "a", "c"]);
     queue.add_after("d", Duration::from_secs(2)).unwrap();
@@ -133,7 +133,7 @@ fn a_loaded_queue_line_by_line() {
     drop(queue.try_get().unwrap()); // b: given up
     queue.add("f").unwrap();
     clock.advance(Duration::from_secs(1));
-    with_local_recorder(&map, || assert!(facade.record()));
+    with_local_recorder(&map, || assert!(metrics.record()));
     let of = |name: &str| map.get(&format!("workqueue_{name}{{name=q,team=a}}"));
     for (name, values) in [
         ("adds_total", vec![6.0]), // a, b, c, f, and d and b by their deadlines
@@ -163,11 +163,11 @@ fn a_loaded_queue_line_by_line() {
 
 /// Each metric is described, with the unit of its name.
 #[test]
-fn everything_is_described() {
-    let map = Map::default();
-    let facade = with_local_recorder(&map, || MetricsQueue::new("q"));
-    let queue = Queue::<&str>::builder().capacity(9).metrics(facade.clone()).build();
-    with_local_recorder(&map, || facade.record());
+fn describes_every_metric_with_its_unit() {
+    let map = MapRecorder::default();
+    let metrics = with_local_recorder(&map, || MetricsQueue::new("q"));
+    let queue = Queue::<&str>::builder().capacity(9).metrics(metrics.clone()).build();
+    with_local_recorder(&map, || metrics.record());
     drop(queue);
     let units = map.units.lock().unwrap();
     assert_eq!(units.len(), 17, "{units:?}");
@@ -178,19 +178,19 @@ fn everything_is_described() {
 
 /// `record` passes on only new counts, also through two handles. Once the queue is dropped, it sets all gauges to zero and returns `false`.
 #[test]
-fn what_is_new_is_recorded_once() {
-    let (map, clock) = (Map::default(), ManualClock::new());
-    let facade = with_local_recorder(&map, || MetricsQueue::new("q"));
-    assert!(!facade.record(), "no queue yet");
-    let queue = Queue::builder().clock(clock.clone()).metrics(facade.clone()).build();
+fn new_totals_are_recorded_once() {
+    let (map, clock) = (MapRecorder::default(), ManualClock::new());
+    let metrics = with_local_recorder(&map, || MetricsQueue::new("q"));
+    assert!(!metrics.record(), "no queue yet");
+    let queue = Queue::builder().clock(clock.clone()).metrics(metrics.clone()).build();
     queue.add("a").unwrap();
-    assert!(facade.record() && facade.clone().record());
+    assert!(metrics.record() && metrics.clone().record());
     assert_eq!(map.get("workqueue_adds_total{name=q}"), [1.0]);
     queue.add_after("b", Duration::from_nanos(9)).unwrap();
-    assert!(facade.record());
+    assert!(metrics.record());
     assert_eq!(map.get("workqueue_retries_total{name=q}"), [1.0]);
     drop(queue);
-    assert!(!facade.record());
+    assert!(!metrics.record());
     assert_eq!(map.get("workqueue_adds_total{name=q}"), [1.0], "a counter must not decrease");
     assert_eq!(map.get("workqueue_depth{name=q}"), [0.0]);
     assert_eq!(map.get("workqueue_waiting{name=q}"), [0.0]);
@@ -199,17 +199,17 @@ fn what_is_new_is_recorded_once() {
 /// Two queues of the same name report their sums to the recorder, as in client-go.
 #[test]
 fn two_queues_of_one_name() {
-    let (map, clock) = (Map::default(), ManualClock::new());
-    let facade = with_local_recorder(&map, || MetricsQueue::new("q"));
-    let queue = || Queue::builder().clock(clock.clone()).metrics(facade.clone()).build();
+    let (map, clock) = (MapRecorder::default(), ManualClock::new());
+    let metrics = with_local_recorder(&map, || MetricsQueue::new("q"));
+    let queue = || Queue::builder().clock(clock.clone()).metrics(metrics.clone()).build();
     let (old, new) = (queue(), queue());
     old.add_many(["a", "b"]);
     new.add("a").unwrap();
-    assert!(facade.record());
+    assert!(metrics.record());
     let adds = || map.get("workqueue_adds_total{name=q}");
     assert_eq!((adds(), map.get("workqueue_depth{name=q}")), (vec![3.0], vec![3.0]));
     drop(old);
     new.add("c").unwrap();
-    assert!(facade.record());
+    assert!(metrics.record());
     assert_eq!((adds(), map.get("workqueue_depth{name=q}")), (vec![4.0], vec![2.0]));
 }

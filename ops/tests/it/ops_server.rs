@@ -65,7 +65,7 @@ async fn other_paths_and_methods_are_refused_and_head_has_no_body() {
 }
 
 #[tokio::test]
-async fn what_is_registered_is_checked_exported_and_shown() {
+async fn registered_items_are_checked_exported_and_shown() {
     let source = ScriptedSource::new();
     let script = source.clone();
     let schema = Schema::new(|n: &u32| *n, |_| Version::ZERO);

@@ -79,7 +79,7 @@ async fn objects_that_a_controller_could_not_read_are_counted() {
 }
 
 #[tokio::test]
-async fn the_debug_view_says_what_is_reconciled_and_why() {
+async fn the_debug_view_contains_running_reconciles_and_reasons() {
     let cluster = ApiServer::new();
     cluster.register::<ConfigMap>();
     let controller = Controller::new(Api::<ConfigMap>::all(cluster.client()), watcher::Config::default());

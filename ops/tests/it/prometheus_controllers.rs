@@ -41,7 +41,7 @@ fn has(registry: &Registry, line: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_busy_controller_line_by_line() {
+async fn scrape_of_a_busy_controller() {
     let prometheus = PrometheusControllers::with_buckets([2.0, 8.0]).unwrap();
     let registry = registered(&prometheus);
     assert_eq!(scrape(&registry), "# EOF\n", "there are no series without a controller");

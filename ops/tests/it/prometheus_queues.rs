@@ -31,7 +31,7 @@ fn registered(prometheus: &PrometheusQueues) -> Registry {
 }
 
 #[test]
-fn a_loaded_queue_line_by_line() {
+fn scrape_of_a_loaded_queue() {
     let clock = ManualClock::new();
     let prometheus = PrometheusQueues::with_buckets([1.0, 10.0]).unwrap();
     let registry = registered(&prometheus);
@@ -207,7 +207,7 @@ fn queues_with_the_same_labels_are_one_series() {
 }
 
 #[test]
-fn the_user_chooses_the_buckets() {
+fn with_buckets_sets_the_bounds() {
     let bounds = |bounds: &[f64]| PrometheusQueues::with_buckets(bounds.iter().copied()).map(drop);
     for bad in [&[][..], &[2.0, 1.0], &[1.0, 1.0], &[1.0, f64::INFINITY], &[f64::NAN]] {
         assert_eq!(bounds(bad), Err(InvalidBuckets), "{bad:?}");
