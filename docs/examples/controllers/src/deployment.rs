@@ -2,8 +2,8 @@
 //!
 //! Cancel safety: a dropped reconcile may leave some writes undone; the next reconcile makes them.
 
-mod fence;
-mod notes;
+mod annotations;
+mod bounds;
 mod rollout;
 mod status;
 mod template;
@@ -20,11 +20,11 @@ use kube::runtime::reflector::ObjectRef;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde_json::json;
 
-pub use self::fence::Fence;
+pub use self::bounds::RolloutBounds;
 pub use self::rollout::{Plan, plan};
 use crate::error::{Error, is_status, unless_gone};
-use crate::holder::{Claim, Holder, adoption, by_holder, claim, controller_of, release, selector_of, uid_of};
 use crate::own_writes::OwnWrites;
+use crate::owner::{Claim, Owner, adoption, by_owner, claim, controller_of, release, selector_of, uid_of};
 use crate::pods::is_over;
 use crate::program::{Clock, retry};
 
@@ -39,7 +39,7 @@ struct Context {
     own_deployments: OwnWrites<Deployment>,
 }
 
-/// Runs a controller of Deployments. The informers of pods and sets need the index [`by_holder`].
+/// Runs a controller of Deployments. The informers of pods and sets need the index [`by_owner`].
 pub fn run(
     controller: Controller<Deployment>,
     client: Client,
@@ -61,14 +61,14 @@ pub fn run(
     controller
         .with_config(Config::recommended())
         .owns_shared(sets)
-        .watches_shared(sets, move |set| who_may_adopt(&candidates, set))
+        .watches_shared(sets, move |set| adopters_of(&candidates, set))
         // With the strategy Recreate, the end of the last old pod allows the first new pod.
         .watches_shared(pods, move |pod| owner_of_owner(&owned, pod))
         .run(reconcile, retry, Arc::new(context))
 }
 
 /// The deployments that may adopt `set`: it has no controller, and their selectors match it.
-fn who_may_adopt(
+fn adopters_of(
     deployments: &Informer<NamespacedName, Deployment>,
     set: &ReplicaSet,
 ) -> Vec<ObjectRef<Deployment>> {
@@ -96,8 +96,8 @@ fn owner_of_owner(sets: &Informer<NamespacedName, ReplicaSet>, pod: &Pod) -> Opt
 }
 
 async fn reconcile(deployment: Arc<Deployment>, context: Arc<Context>) -> Result<Action, Error> {
-    context.own_sets.seen(&*deployment).await?;
-    context.own_deployments.seen(&*deployment).await?;
+    context.own_sets.wait_until_cached(&*deployment).await?;
+    context.own_deployments.wait_until_cached(&*deployment).await?;
     // The waits above may have brought a newer state into the cache.
     let newest = object_key(&*deployment).ok().and_then(|key| context.deployments.store().get(&key));
     let Some(deployment) = newest.filter(|newest| uid_of(&**newest) == uid_of(&*deployment)) else {
@@ -124,8 +124,7 @@ impl Context {
     /// Returns true if a pod of the set may still run.
     fn has_pods(&self, set: &ReplicaSet) -> bool {
         let view = self.pods.snapshot();
-        let mut pods =
-            view.by_index(&by_holder(), &Holder::of_uid(set)).expect("the informer has this index");
+        let mut pods = view.by_index(&by_owner(), &Owner::of_uid(set)).expect("the informer has this index");
         pods.any(|pod| !is_over(pod))
     }
 
@@ -133,30 +132,31 @@ impl Context {
     async fn claim_sets(&self, deployment: &Deployment) -> Result<Vec<Arc<ReplicaSet>>, Error> {
         let selector = selector_of(&deployment.spec.as_ref().ok_or(Error::Invalid("no spec"))?.selector)?;
         let view = self.sets.snapshot();
-        let index = by_holder();
-        let mine = view.by_index(&index, &Holder::of_uid(deployment)).expect("the informer has this index");
-        let free = view.by_index(&index, &Holder::Nobody(deployment.namespace().unwrap_or_default()));
-        let free = free.expect("the informer has this index");
-        let mut held = Vec::new();
+        let index = by_owner();
+        let controlled =
+            view.by_index(&index, &Owner::of_uid(deployment)).expect("the informer has this index");
+        let orphans = view.by_index(&index, &Owner::Orphan(deployment.namespace().unwrap_or_default()));
+        let orphans = orphans.expect("the informer has this index");
+        let mut owned = Vec::new();
         let mut may_adopt = false;
-        for set in mine.chain(free) {
+        for set in controlled.chain(orphans) {
             match claim(deployment, &selector, &**set) {
-                Claim::No => {}
-                Claim::Held => held.push(set.clone()),
+                Claim::Ignore => {}
+                Claim::Owned => owned.push(set.clone()),
                 Claim::Release => {
                     self.patch(deployment, set, release(deployment, &**set)).await?;
                 }
                 Claim::Adopt => {
                     // The cache may not show yet that the deployment is being deleted and its sets become orphans.
-                    may_adopt = may_adopt || self.is_there(deployment).await?;
+                    may_adopt = may_adopt || self.exists_on_server(deployment).await?;
                     if may_adopt {
                         let adopted = self.patch(deployment, set, adoption(deployment, &**set)?).await?;
-                        held.extend(adopted.map(Arc::new));
+                        owned.extend(adopted.map(Arc::new));
                     }
                 }
             }
         }
-        Ok(held)
+        Ok(owned)
     }
 
     async fn patch(
@@ -175,7 +175,7 @@ impl Context {
     }
 
     /// Reads the deployment from the API server. Returns true if it exists and is not being deleted.
-    async fn is_there(&self, deployment: &Deployment) -> Result<bool, Error> {
+    async fn exists_on_server(&self, deployment: &Deployment) -> Result<bool, Error> {
         let fresh = self.deployments_of(deployment).get_opt(&deployment.name_any()).await?;
         Ok(fresh.is_some_and(|fresh| {
             uid_of(&fresh) == uid_of(deployment) && fresh.meta().deletion_timestamp.is_none()
@@ -200,7 +200,7 @@ impl Context {
             let params = DeleteParams { preconditions: Some(this_one), ..DeleteParams::background() };
             unless_gone(api.delete(&set.name_any(), &params).await)?;
         }
-        self.tell(deployment, plan.revision, plan.status).await
+        self.write_status(deployment, plan.revision, plan.status).await
     }
 
     /// Handles the case that the name of a new set exists already. If the existing set is the wanted one, only the cache was behind. Otherwise
@@ -218,31 +218,32 @@ impl Context {
         } else {
             let mut status = deployment.status.clone().unwrap_or_default();
             status.collision_count = Some(status.collision_count.unwrap_or(0) + 1);
-            self.tell(deployment, None, status).await?;
+            self.write_status(deployment, None, status).await?;
         }
         Err(error.into())
     }
 
-    async fn tell(
+    async fn write_status(
         &self,
         deployment: &Deployment,
         revision: Option<String>,
         status: DeploymentStatus,
     ) -> Result<(), Error> {
         let (api, name) = (self.deployments_of(deployment), deployment.name_any());
-        let mut told = deployment.clone();
-        if revision.is_some() && revision.as_ref() != deployment.annotations().get(notes::REVISION) {
-            let patch =
-                json!({"metadata": {"uid": deployment.uid(), "annotations": {notes::REVISION: revision}}});
-            told = api.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await?;
-            self.own_deployments.wrote(deployment, &told);
+        let mut updated = deployment.clone();
+        if revision.is_some() && revision.as_ref() != deployment.annotations().get(annotations::REVISION) {
+            let patch = json!({"metadata": {"uid": deployment.uid(), "annotations": {annotations::REVISION: revision}}});
+            updated = api.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+            self.own_deployments.wrote(deployment, &updated);
         }
-        if told.metadata.generation == deployment.metadata.generation
-            && !told.status.as_ref().is_some_and(|known| status::same(known, &status))
+        if updated.metadata.generation == deployment.metadata.generation
+            && !updated.status.as_ref().is_some_and(|known| status::same(known, &status))
         {
-            told.status = Some(status);
-            if let Some(told) = unless_gone(api.replace_status(&name, &PostParams::default(), &told).await)? {
-                self.own_deployments.wrote(deployment, &told);
+            updated.status = Some(status);
+            if let Some(updated) =
+                unless_gone(api.replace_status(&name, &PostParams::default(), &updated).await)?
+            {
+                self.own_deployments.wrote(deployment, &updated);
             }
         }
         Ok(())

@@ -126,7 +126,7 @@ fn services_of(services: &Informer<NamespacedName, Service>, pod: &Pod) -> Vec<O
 }
 
 async fn reconcile(service: Arc<Service>, context: Arc<Context>) -> Result<Action, Error> {
-    context.own_slices.seen(&*service).await?;
+    context.own_slices.wait_until_cached(&*service).await?;
     let spec = service.spec.as_ref().ok_or(Error::Invalid("no spec"))?;
     let selector = spec.selector.as_ref().filter(|_| spec.type_.as_deref() != Some("ExternalName"));
     // The slices of a service without a selector are written by another program.

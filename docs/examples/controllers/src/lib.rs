@@ -6,8 +6,8 @@
 pub mod deployment;
 pub mod endpointslice;
 pub mod error;
-pub mod holder;
 pub mod own_writes;
+pub mod owner;
 pub mod pods;
 pub mod program;
 pub mod replicaset;

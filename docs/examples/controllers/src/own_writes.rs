@@ -6,7 +6,7 @@
 //! newest version contains all writes. The response to a deletion need not have a version, so deleted objects are stored by name and uid until the
 //! cache no longer contains them.
 //!
-//! Cancel safety: dropping [`OwnWrites::seen`] ends the wait; the stored versions stay.
+//! Cancel safety: dropping [`OwnWrites::wait_until_cached`] ends the wait; the stored versions stay.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -18,10 +18,10 @@ use parking_lot::Mutex;
 use tokio::time::timeout;
 
 use crate::error::Error;
-use crate::holder::uid_of;
+use crate::owner::uid_of;
 
 /// How long a reconcile waits for the cache. Then it fails, so that its worker can run other keys.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CACHE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The writes of a controller to objects of one kind, and the cache that has to contain them.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl<K: Resource + Send + Sync + 'static> OwnWrites<K> {
     ///
     /// # Errors
     /// When the cache does not contain them in time, or has ended.
-    pub async fn seen(&self, owner: &impl Resource) -> Result<(), Error> {
+    pub async fn wait_until_cached(&self, owner: &impl Resource) -> Result<(), Error> {
         let store = self.informer.store();
         self.deleted.lock().retain(|key, uid| store.get(key).is_some_and(|object| uid_of(&*object) == uid));
         let awaited = {
@@ -77,7 +77,7 @@ impl<K: Resource + Send + Sync + 'static> OwnWrites<K> {
             newest.get(uid_of(owner)).copied()
         };
         let Some(version) = awaited else { return Ok(()) };
-        match timeout(PATIENCE, store.wait_for_version(version)).await {
+        match timeout(CACHE_TIMEOUT, store.wait_for_version(version)).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(_)) | Err(_) => Err(Error::Behind),
         }

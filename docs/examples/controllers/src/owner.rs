@@ -10,23 +10,23 @@ use crate::error::Error;
 
 /// The controlling owner of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Holder {
+pub enum Owner {
     /// The controller with this uid.
     Uid(String),
     /// An orphan in this namespace.
-    Nobody(String),
+    Orphan(String),
 }
 
-impl Holder {
+impl Owner {
     /// The controlling owner of `object`.
     pub fn of(object: &impl Resource) -> Self {
         match controller_of(object) {
             Some(owner) => Self::Uid(owner.uid.clone()),
-            None => Self::Nobody(object.namespace().unwrap_or_default()),
+            None => Self::Orphan(object.namespace().unwrap_or_default()),
         }
     }
 
-    /// The value under which an index by holder has the objects that `object` controls.
+    /// The value under which an index by owner has the objects that `object` controls.
     pub fn of_uid(object: &impl Resource) -> Self {
         Self::Uid(uid_of(object).to_owned())
     }
@@ -34,8 +34,8 @@ impl Holder {
 
 /// An index of objects by their controlling owner.
 #[must_use]
-pub fn by_holder<K: Resource>() -> Index<K, Holder> {
-    Index::new("holder", Holder::of)
+pub fn by_owner<K: Resource>() -> Index<K, Owner> {
+    Index::new("owner", Owner::of)
 }
 
 /// The reference to the controller of an object.
@@ -61,46 +61,46 @@ pub fn selector_of(selector: &LabelSelector) -> Result<Selector, Error> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
     /// The controller owns the object.
-    Held,
+    Owned,
     /// The object has no controller and is selected.
     Adopt,
     /// The controller owns the object, which is no longer selected.
     Release,
     /// The controller ignores the object.
-    No,
+    Ignore,
 }
 
-/// Returns the relation of `holder` to `object`. A holder that is being deleted adopts nothing and releases nothing.
-pub fn claim(holder: &impl Resource, selector: &Selector, object: &impl Resource) -> Claim {
+/// Returns the relation of `controller` to `object`. A controller that is being deleted adopts nothing and releases nothing.
+pub fn claim(controller: &impl Resource, selector: &Selector, object: &impl Resource) -> Claim {
     let selected = selector.selects(object);
-    let going = holder.meta().deletion_timestamp.is_some();
+    let deleting = controller.meta().deletion_timestamp.is_some();
     match controller_of(object) {
-        Some(owner) if owner.uid != uid_of(holder) => Claim::No,
-        Some(_) if selected => Claim::Held,
-        Some(_) if !going => Claim::Release,
-        None if selected && !going && object.meta().deletion_timestamp.is_none() => Claim::Adopt,
-        _ => Claim::No,
+        Some(owner) if owner.uid != uid_of(controller) => Claim::Ignore,
+        Some(_) if selected => Claim::Owned,
+        Some(_) if !deleting => Claim::Release,
+        None if selected && !deleting && object.meta().deletion_timestamp.is_none() => Claim::Adopt,
+        _ => Claim::Ignore,
     }
 }
 
-/// The JSON merge patch that makes `holder` the controller of `object`. It contains the `resourceVersion`, so it fails if the object has changed.
+/// The JSON merge patch that makes `controller` the controller of `object`. It contains the `resourceVersion`, so it fails if the object has changed.
 ///
 /// # Errors
-/// When the holder has no uid.
-pub fn adoption<K>(holder: &K, object: &impl Resource) -> Result<Value, Error>
+/// When the controller has no uid.
+pub fn adoption<K>(controller: &K, object: &impl Resource) -> Result<Value, Error>
 where
     K: Resource<DynamicType = ()>,
 {
     let mut owners = object.owner_references().to_vec();
-    owners.retain(|owner| owner.uid != uid_of(holder));
-    owners.push(controller_ref(holder)?);
+    owners.retain(|owner| owner.uid != uid_of(controller));
+    owners.push(controller_ref(controller)?);
     Ok(owners_patch(object, &owners))
 }
 
-/// The JSON merge patch that removes `holder` from the owners of `object`. It contains the `resourceVersion`, so it fails if the object has changed.
-pub fn release(holder: &impl Resource, object: &impl Resource) -> Value {
+/// The JSON merge patch that removes `controller` from the owners of `object`. It contains the `resourceVersion`, so it fails if the object has changed.
+pub fn release(controller: &impl Resource, object: &impl Resource) -> Value {
     let mut owners = object.owner_references().to_vec();
-    owners.retain(|owner| owner.uid != uid_of(holder));
+    owners.retain(|owner| owner.uid != uid_of(controller));
     owners_patch(object, &owners)
 }
 
@@ -109,12 +109,12 @@ fn owners_patch(object: &impl Resource, owners: &[OwnerReference]) -> Value {
     json!({"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version, "ownerReferences": owners}})
 }
 
-/// The owner reference of an object that `holder` controls.
+/// The owner reference of an object that `controller` controls.
 ///
 /// # Errors
-/// When the holder has no uid.
-pub fn controller_ref<K: Resource<DynamicType = ()>>(holder: &K) -> Result<OwnerReference, Error> {
-    holder
+/// When the controller has no uid.
+pub fn controller_ref<K: Resource<DynamicType = ()>>(controller: &K) -> Result<OwnerReference, Error> {
+    controller
         .controller_owner_ref(&())
         .map(|owner| OwnerReference { block_owner_deletion: Some(true), ..owner })
         .ok_or(Error::Invalid("no uid"))
@@ -128,13 +128,13 @@ mod tests {
 
     use super::*;
 
-    fn set(going: bool) -> ReplicaSet {
-        let at = going.then_some("2026-01-01T00:00:00Z");
+    fn set(deleting: bool) -> ReplicaSet {
+        let at = deleting.then_some("2026-01-01T00:00:00Z");
         from_value(json!({"metadata": {"name": "s", "uid": "s1", "deletionTimestamp": at}})).unwrap()
     }
 
-    fn pod(label: &str, owner: Option<&str>, going: bool) -> Pod {
-        let at = going.then_some("2026-01-01T00:00:00Z");
+    fn pod(label: &str, owner: Option<&str>, deleting: bool) -> Pod {
+        let at = deleting.then_some("2026-01-01T00:00:00Z");
         let owners: Vec<_> = owner
             .map(|uid| json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "s", "uid": uid, "controller": true}))
             .into_iter()
@@ -145,19 +145,19 @@ mod tests {
     }
 
     #[test]
-    fn who_is_claimed() {
+    fn classifies_objects_by_owner_and_selector() {
         let selector = Selector::everything().equals("app", "web");
         for (label, owner, pod_goes, set_goes, expected) in [
-            ("web", Some("s1"), false, false, Claim::Held),
-            ("web", Some("s1"), true, true, Claim::Held),
-            ("web", Some("s2"), false, false, Claim::No),
+            ("web", Some("s1"), false, false, Claim::Owned),
+            ("web", Some("s1"), true, true, Claim::Owned),
+            ("web", Some("s2"), false, false, Claim::Ignore),
             ("web", None, false, false, Claim::Adopt),
-            ("web", None, true, false, Claim::No),
-            ("web", None, false, true, Claim::No),
-            ("db", None, false, false, Claim::No),
+            ("web", None, true, false, Claim::Ignore),
+            ("web", None, false, true, Claim::Ignore),
+            ("db", None, false, false, Claim::Ignore),
             ("db", Some("s1"), false, false, Claim::Release),
-            ("db", Some("s1"), false, true, Claim::No),
-            ("db", Some("s2"), false, false, Claim::No),
+            ("db", Some("s1"), false, true, Claim::Ignore),
+            ("db", Some("s2"), false, false, Claim::Ignore),
         ] {
             assert_eq!(
                 claim(&set(set_goes), &selector, &pod(label, owner, pod_goes)),
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_leaves_other_owners() {
+    fn patches_keep_other_owners() {
         let mut pod = pod("web", None, false);
         let other: OwnerReference =
             from_value(json!({"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "o"})).unwrap();
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_selector_is_refused() {
+    fn rejects_an_empty_selector() {
         assert!(selector_of(&LabelSelector::default()).is_err());
     }
 }

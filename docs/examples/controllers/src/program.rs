@@ -30,7 +30,7 @@ pub use self::election::{LeadershipLost, Term, as_leader, election};
 pub use self::options::Options;
 pub use self::probes::Probes;
 use crate::endpointslice::{PODS_BY_LABEL, SLICES_BY_SERVICE, by_namespace};
-use crate::holder::by_holder;
+use crate::owner::by_owner;
 
 /// Returns the current time; tests use virtual time.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -95,7 +95,7 @@ async fn work_by(
 /// # Panics
 /// Outside a tokio runtime.
 pub fn pods(client: &Client) -> Informer<NamespacedName, Pod> {
-    let pods = all(client).index(&by_holder()).index(&by_namespace()).index(&PODS_BY_LABEL);
+    let pods = all(client).index(&by_owner()).index(&by_namespace()).index(&PODS_BY_LABEL);
     pods.start().expect("each index has a different name")
 }
 
@@ -104,7 +104,7 @@ pub fn pods(client: &Client) -> Informer<NamespacedName, Pod> {
 /// # Panics
 /// Outside a tokio runtime.
 pub fn replica_sets(client: &Client) -> Informer<NamespacedName, ReplicaSet> {
-    all(client).index(&by_holder()).start().expect("there is only one index")
+    all(client).index(&by_owner()).start().expect("there is only one index")
 }
 
 /// An informer of all Deployments.

@@ -2,10 +2,10 @@
 //!
 //! Cancel safety: the cache gets the pods that a dropped reconcile has created, and the next reconcile counts them.
 
+mod deletion_order;
 mod plan;
 mod slow_start;
 mod status;
-mod victims;
 
 use std::sync::Arc;
 
@@ -22,8 +22,8 @@ use kube::{Api, Client, Resource, ResourceExt};
 use self::plan::Step;
 pub use self::plan::{min_ready_seconds, replicas};
 use crate::error::{Error, unless_gone};
-use crate::holder::{Claim, Holder, adoption, by_holder, claim, controller_of, release, selector_of, uid_of};
 use crate::own_writes::OwnWrites;
+use crate::owner::{Claim, Owner, adoption, by_owner, claim, controller_of, release, selector_of, uid_of};
 use crate::pods::{is_active, is_over, is_terminating};
 use crate::program::{Clock, retry};
 
@@ -37,7 +37,7 @@ struct Context {
     own_sets: OwnWrites<ReplicaSet>,
 }
 
-/// Runs a controller of ReplicaSets. Both informers need the index [`by_holder`].
+/// Runs a controller of ReplicaSets. Both informers need the index [`by_owner`].
 pub fn run(
     controller: Controller<ReplicaSet>,
     client: Client,
@@ -57,12 +57,12 @@ pub fn run(
     controller
         .with_config(Config::recommended())
         .owns_shared(pods)
-        .watches_shared(pods, move |pod| who_may_adopt(&candidates, pod))
+        .watches_shared(pods, move |pod| adopters_of(&candidates, pod))
         .run(reconcile, retry, Arc::new(context))
 }
 
 /// The sets that may adopt `pod`: it has no controller, and their selectors match it.
-fn who_may_adopt(sets: &Informer<NamespacedName, ReplicaSet>, pod: &Pod) -> Vec<ObjectRef<ReplicaSet>> {
+fn adopters_of(sets: &Informer<NamespacedName, ReplicaSet>, pod: &Pod) -> Vec<ObjectRef<ReplicaSet>> {
     if controller_of(pod).is_some() {
         return Vec::new();
     }
@@ -77,25 +77,25 @@ fn who_may_adopt(sets: &Informer<NamespacedName, ReplicaSet>, pod: &Pod) -> Vec<
 }
 
 async fn reconcile(set: Arc<ReplicaSet>, context: Arc<Context>) -> Result<Action, Error> {
-    context.own_pods.seen(&*set).await?;
-    context.own_sets.seen(&*set).await?;
+    context.own_pods.wait_until_cached(&*set).await?;
+    context.own_sets.wait_until_cached(&*set).await?;
     // The waits above may have brought a newer state into the cache.
     let newest = object_key(&*set).ok().and_then(|key| context.sets.store().get(&key));
     let Some(set) = newest.filter(|newest| uid_of(&**newest) == uid_of(&*set)) else {
         return Ok(Action::await_change());
     };
 
-    let held = context.claim_pods(&set).await?;
-    let terminating = held.iter().filter(|pod| is_terminating(pod)).count();
-    let is_there = |pod: &Arc<Pod>| is_active(pod) && !context.own_pods.is_deleted(pod);
-    let active: Vec<_> = held.into_iter().filter(is_there).collect();
+    let owned = context.claim_pods(&set).await?;
+    let terminating = owned.iter().filter(|pod| is_terminating(pod)).count();
+    let exists = |pod: &Arc<Pod>| is_active(pod) && !context.own_pods.is_deleted(pod);
+    let active: Vec<_> = owned.into_iter().filter(exists).collect();
     let managed = match set.metadata.deletion_timestamp {
         None => context.manage_pods(&set, &active).await,
         Some(_) => Ok(()),
     };
     let now = (context.clock)();
     let failure = managed.as_ref().err().map(Error::to_string);
-    context.tell(&set, status::status(&set, &active, terminating, failure, now)).await?;
+    context.write_status(&set, status::status(&set, &active, terminating, failure, now)).await?;
     managed?;
     Ok(status::changes_in(&set, &active, now).map_or_else(Action::await_change, Action::requeue))
 }
@@ -113,29 +113,29 @@ impl Context {
     async fn claim_pods(&self, set: &ReplicaSet) -> Result<Vec<Arc<Pod>>, Error> {
         let selector = selector_of(&set.spec.as_ref().ok_or(Error::Invalid("no spec"))?.selector)?;
         let view = self.pods.snapshot();
-        let index = by_holder();
-        let mine = view.by_index(&index, &Holder::of_uid(set)).expect("the informer has this index");
-        let free = view.by_index(&index, &Holder::Nobody(set.namespace().unwrap_or_default()));
-        let free = free.expect("the informer has this index");
-        let mut held = Vec::new();
+        let index = by_owner();
+        let controlled = view.by_index(&index, &Owner::of_uid(set)).expect("the informer has this index");
+        let orphans = view.by_index(&index, &Owner::Orphan(set.namespace().unwrap_or_default()));
+        let orphans = orphans.expect("the informer has this index");
+        let mut owned = Vec::new();
         let mut may_adopt = false;
-        for pod in mine.chain(free).filter(|pod| !is_over(pod)) {
+        for pod in controlled.chain(orphans).filter(|pod| !is_over(pod)) {
             match claim(set, &selector, &**pod) {
-                Claim::No => {}
-                Claim::Held => held.push(pod.clone()),
+                Claim::Ignore => {}
+                Claim::Owned => owned.push(pod.clone()),
                 Claim::Release => {
                     self.patch(set, pod, release(set, &**pod)).await?;
                 }
                 Claim::Adopt => {
                     // The cache may not show yet that the set is being deleted and its pods become orphans.
-                    may_adopt = may_adopt || self.is_there(set).await?;
+                    may_adopt = may_adopt || self.exists_on_server(set).await?;
                     if may_adopt {
-                        held.extend(self.patch(set, pod, adoption(set, &**pod)?).await?.map(Arc::new));
+                        owned.extend(self.patch(set, pod, adoption(set, &**pod)?).await?.map(Arc::new));
                     }
                 }
             }
         }
-        Ok(held)
+        Ok(owned)
     }
 
     async fn patch(
@@ -154,7 +154,7 @@ impl Context {
     }
 
     /// Reads the set from the API server. Returns true if it exists and is not being deleted.
-    async fn is_there(&self, set: &ReplicaSet) -> Result<bool, Error> {
+    async fn exists_on_server(&self, set: &ReplicaSet) -> Result<bool, Error> {
         let fresh = self.sets_of(set).get_opt(&set.name_any()).await?;
         Ok(fresh
             .is_some_and(|fresh| uid_of(&fresh) == uid_of(set) && fresh.meta().deletion_timestamp.is_none()))
@@ -180,8 +180,13 @@ impl Context {
                 .await
             }
             Step::Delete(count) => {
-                let victims = victims::victims(active.to_vec(), &self.related(set), count, (self.clock)());
-                let deleted = join_all(victims.iter().map(|pod| self.delete(&api, set, pod))).await;
+                let surplus = deletion_order::pods_to_delete(
+                    active.to_vec(),
+                    &self.related(set),
+                    count,
+                    (self.clock)(),
+                );
+                let deleted = join_all(surplus.iter().map(|pod| self.delete(&api, set, pod))).await;
                 deleted.into_iter().collect()
             }
         }
@@ -205,24 +210,24 @@ impl Context {
         let siblings: Vec<&ReplicaSet> = match controller_of(set) {
             None => vec![set],
             Some(owner) => {
-                let siblings = sets.by_index(&by_holder(), &Holder::Uid(owner.uid.clone()));
+                let siblings = sets.by_index(&by_owner(), &Owner::Uid(owner.uid.clone()));
                 siblings.expect("the informer has this index").map(|set| &**set).collect()
             }
         };
         let pods_of = |set: &ReplicaSet| {
-            let held =
-                pods.by_index(&by_holder(), &Holder::of_uid(set)).expect("the informer has this index");
-            held.cloned().collect::<Vec<_>>()
+            let owned = pods.by_index(&by_owner(), &Owner::of_uid(set)).expect("the informer has this index");
+            owned.cloned().collect::<Vec<_>>()
         };
         siblings.into_iter().flat_map(pods_of).collect()
     }
 
-    async fn tell(&self, set: &ReplicaSet, status: ReplicaSetStatus) -> Result<(), Error> {
+    async fn write_status(&self, set: &ReplicaSet, status: ReplicaSetStatus) -> Result<(), Error> {
         if set.status.as_ref().is_some_and(|old| status::same(old, &status)) {
             return Ok(());
         }
-        let told = ReplicaSet { status: Some(status), ..set.clone() };
-        let answer = self.sets_of(set).replace_status(&set.name_any(), &PostParams::default(), &told).await;
+        let updated = ReplicaSet { status: Some(status), ..set.clone() };
+        let answer =
+            self.sets_of(set).replace_status(&set.name_any(), &PostParams::default(), &updated).await;
         if let Some(set) = unless_gone(answer)? {
             self.own_sets.wrote(&set, &set);
         }

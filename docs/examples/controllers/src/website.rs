@@ -15,7 +15,7 @@ use kube::api::{Patch, PatchParams};
 use kube::core::NamespaceResourceScope;
 use kube::runtime::controller::Action;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
-use kube::runtime::finalizer::{Error as Finalized, Event as Wish, finalizer};
+use kube::runtime::finalizer::{Error as Finalized, Event as FinalizerEvent, finalizer};
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::Serialize;
@@ -62,8 +62,8 @@ pub fn run(
 async fn reconcile(site: Arc<Website>, context: Arc<Context>) -> Result<Action, Finalized<Error>> {
     let sites = Api::<Website>::namespaced(context.client.clone(), &site.namespace().unwrap_or_default());
     finalizer(&sites, FINALIZER, site, async |wish| match wish {
-        Wish::Apply(site) => context.apply(&site, &sites).await,
-        Wish::Cleanup(site) => context.clean_up(&site).await,
+        FinalizerEvent::Apply(site) => context.apply(&site, &sites).await,
+        FinalizerEvent::Cleanup(site) => context.clean_up(&site).await,
     })
     .await
 }
@@ -76,7 +76,7 @@ impl Context {
         let status = status(site, &servers, (self.clock)());
         if site.status.as_ref() != Some(&status) {
             if parts::became_ready(site.status.as_ref(), &status) {
-                self.say(site, "Serving", "Roll").await?;
+                self.publish_event(site, "Serving", "Roll").await?;
             }
             let patch = Patch::Merge(json!({ "status": status }));
             sites.patch_status(&site.name_any(), &PatchParams::default(), &patch).await?;
@@ -86,7 +86,7 @@ impl Context {
 
     /// Publishes an event. The garbage collector deletes the parts with their owner.
     async fn clean_up(&self, site: &Website) -> Result<Action, Error> {
-        self.say(site, "Deleted", "Delete").await?;
+        self.publish_event(site, "Deleted", "Delete").await?;
         Ok(Action::await_change())
     }
 
@@ -104,7 +104,7 @@ impl Context {
         Ok(api.patch(&site.name_any(), &params, &Patch::Apply(part)).await?)
     }
 
-    async fn say(&self, site: &Website, reason: &str, action: &str) -> Result<(), Error> {
+    async fn publish_event(&self, site: &Website, reason: &str, action: &str) -> Result<(), Error> {
         let event = Event {
             type_: EventType::Normal,
             reason: reason.to_owned(),

@@ -5,19 +5,19 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use kube::ResourceExt;
 
-use super::fence::Fence;
+use super::bounds::RolloutBounds;
 
 pub(crate) const REVISION: &str = "deployment.kubernetes.io/revision";
 const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
 const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
-const MOST: &str = "deployment.kubernetes.io/max-replicas";
+const MAX_REPLICAS: &str = "deployment.kubernetes.io/max-replicas";
 /// The annotations that a set does not inherit from its deployment.
 const OWN: [&str; 6] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     REVISION,
     REVISION_HISTORY,
     DESIRED,
-    MOST,
+    MAX_REPLICAS,
     "deprecated.deployment.rollback.to",
 ];
 /// The largest length of the revision history, in bytes.
@@ -34,8 +34,8 @@ pub(crate) fn desired(set: &ReplicaSet) -> Option<i32> {
 }
 
 /// The number of pods that the deployment allowed when the set was last scaled.
-pub(crate) fn most(set: &ReplicaSet) -> Option<i32> {
-    number(set, MOST)
+pub(crate) fn max_replicas(set: &ReplicaSet) -> Option<i32> {
+    number(set, MAX_REPLICAS)
 }
 
 fn number(set: &ReplicaSet, key: &str) -> Option<i32> {
@@ -43,32 +43,32 @@ fn number(set: &ReplicaSet, key: &str) -> Option<i32> {
 }
 
 /// The annotations of a set, with the current size of the deployment.
-pub(crate) fn with_size(set: &ReplicaSet, fence: Fence) -> BTreeMap<String, String> {
-    let mut notes = set.annotations().clone();
-    notes.insert(DESIRED.to_owned(), fence.wanted.to_string());
-    notes.insert(MOST.to_owned(), fence.most().to_string());
-    notes
+pub(crate) fn with_size(set: &ReplicaSet, bounds: RolloutBounds) -> BTreeMap<String, String> {
+    let mut annotations = set.annotations().clone();
+    annotations.insert(DESIRED.to_owned(), bounds.wanted.to_string());
+    annotations.insert(MAX_REPLICAS.to_owned(), bounds.max_existing().to_string());
+    annotations
 }
 
 /// The annotations of the set with the newest template: those of the deployment, and a revision above all others. If the set had a
 /// revision before, because of a rollback, that revision moves to its history.
 pub(crate) fn of_new(deployment: &Deployment, set: &ReplicaSet, newest_old: i64) -> BTreeMap<String, String> {
-    let mut notes = set.annotations().clone();
+    let mut annotations = set.annotations().clone();
     for (key, value) in deployment.annotations() {
         if !OWN.contains(&&**key) {
-            notes.insert(key.clone(), value.clone());
+            annotations.insert(key.clone(), value.clone());
         }
     }
-    let known = set.annotations().get(REVISION);
-    if known.is_some_and(|text| text.parse::<i64>().is_err()) || revision(set) > newest_old {
-        return notes;
+    let current = set.annotations().get(REVISION);
+    if current.is_some_and(|text| text.parse::<i64>().is_err()) || revision(set) > newest_old {
+        return annotations;
     }
-    if let Some(known) = known {
-        let history = notes.remove(REVISION_HISTORY).unwrap_or_default();
-        notes.insert(REVISION_HISTORY.to_owned(), appended(&history, known));
+    if let Some(current) = current {
+        let history = annotations.remove(REVISION_HISTORY).unwrap_or_default();
+        annotations.insert(REVISION_HISTORY.to_owned(), appended(&history, current));
     }
-    notes.insert(REVISION.to_owned(), (newest_old + 1).to_string());
-    notes
+    annotations.insert(REVISION.to_owned(), (newest_old + 1).to_string());
+    annotations
 }
 
 /// Appends a revision to the history, and drops the oldest revisions beyond [`HISTORY`].
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_set_has_the_newest_revision() {
+    fn the_new_set_gets_the_highest_revision() {
         for (annotations, newest_old, expected) in [
             (json!({}), 0, json!({"team": "a", REVISION: "1"})),
             (json!({}), 4, json!({"team": "a", REVISION: "5"})),
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn the_history_ends_somewhere() {
+    fn the_revision_history_is_bounded() {
         let long = vec!["100"; 600].join(",");
         let kept = appended(&long, "7");
         assert!(kept.len() <= HISTORY && kept.len() > HISTORY - 5 && kept.ends_with(",7"));

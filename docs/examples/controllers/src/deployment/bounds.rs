@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 /// The bounds of a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fence {
+pub struct RolloutBounds {
     /// The wanted number of pods.
     pub wanted: i32,
     /// The number of pods that may exist in addition.
@@ -14,7 +14,7 @@ pub struct Fence {
     pub unavailable: i32,
 }
 
-impl Fence {
+impl RolloutBounds {
     /// The bounds of a deployment's rollout. A percentage is rounded up for the surge, and down for the unavailable pods. If both are zero, one pod
     /// may be unavailable: otherwise the rollout could not make progress.
     #[must_use]
@@ -34,13 +34,13 @@ impl Fence {
 
     /// The largest number of pods that may exist.
     #[must_use]
-    pub fn most(&self) -> i32 {
+    pub fn max_existing(&self) -> i32 {
         self.wanted + self.surge
     }
 
     /// The smallest number of pods that have to be available.
     #[must_use]
-    pub fn least(&self) -> i32 {
+    pub fn min_available(&self) -> i32 {
         self.wanted - self.unavailable
     }
 }
@@ -75,15 +75,15 @@ mod tests {
 
     use super::*;
 
-    fn fence(replicas: i32, surge: Value, unavailable: Value) -> [i32; 2] {
+    fn bounds(replicas: i32, surge: Value, unavailable: Value) -> [i32; 2] {
         let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}});
         let spec = json!({"replicas": replicas, "strategy": strategy, "selector": {}, "template": {}});
-        let fence = Fence::of(&from_value(json!({"metadata": {}, "spec": spec})).unwrap());
-        [fence.surge, fence.unavailable]
+        let bounds = RolloutBounds::of(&from_value(json!({"metadata": {}, "spec": spec})).unwrap());
+        [bounds.surge, bounds.unavailable]
     }
 
     #[test]
-    fn shares_are_rounded_so_that_it_goes_on_and_nothing_fails() {
+    fn rounds_percentages_and_always_allows_progress() {
         for (replicas, surge, unavailable, expected) in [
             (10, json!("25%"), json!("25%"), [3, 2]),
             (10, json!(null), json!(null), [3, 2]),
@@ -96,7 +96,7 @@ mod tests {
             (3, json!("100%"), json!("100%"), [3, 3]),
         ] {
             assert_eq!(
-                fence(replicas, surge.clone(), unavailable.clone()),
+                bounds(replicas, surge.clone(), unavailable.clone()),
                 expected,
                 "{replicas}: {surge} {unavailable}"
             );

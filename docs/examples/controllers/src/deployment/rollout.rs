@@ -12,12 +12,12 @@ use k8s_openapi::api::apps::v1::{
 };
 use kube::ResourceExt;
 
-use super::fence::{Fence, is_recreate};
-use super::notes;
+use super::annotations;
+use super::bounds::{RolloutBounds, is_recreate};
 use super::status;
 use super::template::{is_new, new_set};
 use crate::error::Error;
-use crate::holder::uid_of;
+use crate::owner::uid_of;
 use crate::replicaset::replicas;
 
 /// The writes that bring a deployment forward, and its new status.
@@ -53,7 +53,7 @@ pub fn plan(
     let new = sets.iter().position(|set| is_new(deployment, set)).map(|at| sets.remove(at));
     let mut rollout = Rollout {
         deployment,
-        fence: Fence::of(deployment),
+        bounds: RolloutBounds::of(deployment),
         new,
         old: sets,
         delete: Vec::new(),
@@ -61,17 +61,17 @@ pub fn plan(
         now,
     };
     let status = if deployment.metadata.deletion_timestamp.is_some() {
-        rollout.settled()
+        rollout.status_without_progress()
     } else {
         status::note_pause(deployment, &mut rollout.conditions, now);
-        rollout.note_new();
+        rollout.copy_to_new();
         if spec.paused == Some(true) {
             rollout.scale();
-            rollout.forget();
-            rollout.settled()
+            rollout.prune_history();
+            rollout.status_without_progress()
         } else if rollout.is_scaled() {
             rollout.scale();
-            rollout.settled()
+            rollout.status_without_progress()
         } else if is_recreate(spec) {
             rollout.recreate(has_pods)?;
             rollout.progress()
@@ -86,7 +86,7 @@ pub fn plan(
 /// A deployment and its sets, with the planned changes.
 pub(super) struct Rollout<'a> {
     pub(super) deployment: &'a Deployment,
-    pub(super) fence: Fence,
+    pub(super) bounds: RolloutBounds,
     /// The set with the template of the deployment.
     pub(super) new: Option<Arc<ReplicaSet>>,
     /// All other sets, oldest first.
@@ -103,17 +103,17 @@ impl Rollout<'_> {
     }
 
     /// The number of pods that may be created. Pods that a set has not deleted yet still count.
-    fn room(&self) -> i32 {
-        let there = |set: &ReplicaSet| set.status.as_ref().map_or(0, |status| status.replicas);
-        let existing: i32 = self.all().map(|set| replicas(set).max(there(set))).sum();
-        (self.fence.most() - existing).max(0)
+    fn surge_left(&self) -> i32 {
+        let observed = |set: &ReplicaSet| set.status.as_ref().map_or(0, |status| status.replicas);
+        let existing: i32 = self.all().map(|set| replicas(set).max(observed(set))).sum();
+        (self.bounds.max_existing() - existing).max(0)
     }
 
     /// Copies annotations and `minReadySeconds` of the deployment to the new set.
-    fn note_new(&mut self) {
+    fn copy_to_new(&mut self) {
         let Some(new) = &mut self.new else { return };
-        let newest_old = self.old.iter().map(|set| notes::revision(set)).max().unwrap_or(0);
-        let annotations = notes::of_new(self.deployment, new, newest_old);
+        let newest_old = self.old.iter().map(|set| annotations::revision(set)).max().unwrap_or(0);
+        let annotations = annotations::of_new(self.deployment, new, newest_old);
         let min_ready = self.deployment.spec.as_ref().and_then(|spec| spec.min_ready_seconds);
         if annotations != *new.annotations() {
             *Arc::make_mut(new).annotations_mut() = annotations;
@@ -121,7 +121,7 @@ impl Rollout<'_> {
         if min_ready.unwrap_or(0) != crate::replicaset::min_ready_seconds(new) {
             spec_mut(new).min_ready_seconds = min_ready;
         }
-        status::note_found(self.deployment, &mut self.conditions, new, self.now);
+        status::record_found(self.deployment, &mut self.conditions, new, self.now);
     }
 
     /// Plans a new set if no set has the template, with as many pods as the bounds allow.
@@ -130,19 +130,19 @@ impl Rollout<'_> {
             return Ok(());
         }
         let mut new = Arc::new(new_set(self.deployment)?);
-        let newest_old = self.old.iter().map(|set| notes::revision(set)).max().unwrap_or(0);
-        *Arc::make_mut(&mut new).annotations_mut() = notes::of_new(self.deployment, &new, newest_old);
-        *Arc::make_mut(&mut new).annotations_mut() = notes::with_size(&new, self.fence);
-        status::note_made(self.deployment, &mut self.conditions, &new, self.now);
-        spec_mut(&mut new).replicas = Some(self.room().min(self.fence.wanted));
+        let newest_old = self.old.iter().map(|set| annotations::revision(set)).max().unwrap_or(0);
+        *Arc::make_mut(&mut new).annotations_mut() = annotations::of_new(self.deployment, &new, newest_old);
+        *Arc::make_mut(&mut new).annotations_mut() = annotations::with_size(&new, self.bounds);
+        status::record_created(self.deployment, &mut self.conditions, &new, self.now);
+        spec_mut(&mut new).replicas = Some(self.surge_left().min(self.bounds.wanted));
         self.new = Some(new);
         Ok(())
     }
 
     /// The strategy Recreate: scales the old sets to zero, and scales the new set up when the last old pod has ended.
     fn recreate(&mut self, has_pods: impl Fn(&ReplicaSet) -> bool) -> Result<(), Error> {
-        let fence = self.fence;
-        let scaled = self.old.iter_mut().map(|set| scale(set, 0, fence)).filter(|scaled| *scaled).count();
+        let bounds = self.bounds;
+        let scaled = self.old.iter_mut().map(|set| scale(set, 0, bounds)).filter(|scaled| *scaled).count();
         let runs =
             |set: &ReplicaSet| set.status.as_ref().is_some_and(|status| status.replicas > 0) || has_pods(set);
         if scaled > 0 || self.old.iter().any(|set| runs(set)) {
@@ -150,9 +150,9 @@ impl Rollout<'_> {
         }
         self.make_new()?;
         if let Some(new) = &mut self.new {
-            scale(new, fence.wanted, fence);
+            scale(new, bounds.wanted, bounds);
         }
-        self.forget_if_complete();
+        self.prune_history_if_complete();
         Ok(())
     }
 
@@ -163,45 +163,50 @@ impl Rollout<'_> {
     /// counts pods as available that are already deleted.
     fn roll(&mut self) -> Result<(), Error> {
         // A set without a status counts as observed in its first generation, because its size has not changed.
-        let seen =
+        let observed =
             |set: &ReplicaSet| set.status.as_ref().and_then(|status| status.observed_generation).unwrap_or(1);
-        let is_seen = |set: &ReplicaSet| seen(set) >= set.metadata.generation.unwrap_or(1);
-        if !self.all().all(|set| is_seen(set)) {
+        let is_observed = |set: &ReplicaSet| observed(set) >= set.metadata.generation.unwrap_or(1);
+        if !self.all().all(|set| is_observed(set)) {
             return Ok(());
         }
         self.make_new()?;
         if !self.scale_new() && !self.scale_old() {
-            self.forget_if_complete();
+            self.prune_history_if_complete();
         }
         Ok(())
     }
 
     fn scale_new(&mut self) -> bool {
-        let (fence, room) = (self.fence, self.room());
+        let (bounds, surge_left) = (self.bounds, self.surge_left());
         let Some(new) = &mut self.new else { return false };
         let size = replicas(new);
-        scale(new, if size > fence.wanted { fence.wanted } else { fence.wanted.min(size + room) }, fence)
+        scale(
+            new,
+            if size > bounds.wanted { bounds.wanted } else { bounds.wanted.min(size + surge_left) },
+            bounds,
+        )
     }
 
     fn scale_old(&mut self) -> bool {
-        let fence = self.fence;
+        let bounds = self.bounds;
         let before: i32 = self.old.iter().map(|set| replicas(set)).sum();
         // New pods that are not available do not count. Otherwise a template that never works would replace all working pods.
-        let mut spare = before + self.new.as_ref().map_or(0, |new| serving(new)) - fence.least();
+        let mut spare =
+            before + self.new.as_ref().map_or(0, |new| available_capped(new)) - bounds.min_available();
         if spare <= 0 {
             return false;
         }
         // Old pods that are not available are removed first: this does not reduce the number of available pods.
         for set in &mut self.old {
-            let useless = (replicas(set) - serving(set)).clamp(0, spare.max(0));
-            scale(set, replicas(set) - useless, fence);
-            spare -= useless;
+            let unavailable = (replicas(set) - available_capped(set)).clamp(0, spare.max(0));
+            scale(set, replicas(set) - unavailable, bounds);
+            spare -= unavailable;
         }
-        let mut spare = self.all().map(|set| serving(set)).sum::<i32>() - fence.least();
+        let mut spare = self.all().map(|set| available_capped(set)).sum::<i32>() - bounds.min_available();
         for set in &mut self.old {
-            let gone = replicas(set).min(spare.max(0));
-            scale(set, replicas(set) - gone, fence);
-            spare -= gone;
+            let removed = replicas(set).min(spare.max(0));
+            scale(set, replicas(set) - removed, bounds);
+            spare -= removed;
         }
         self.old.iter().map(|set| replicas(set)).sum::<i32>() < before
     }
@@ -209,30 +214,32 @@ impl Rollout<'_> {
     /// Returns true if the wanted number of pods has changed since the sets were last scaled.
     fn is_scaled(&self) -> bool {
         let active = self.all().filter(|set| replicas(set) > 0);
-        active.into_iter().any(|set| notes::desired(set).is_some_and(|desired| desired != self.fence.wanted))
+        active
+            .into_iter()
+            .any(|set| annotations::desired(set).is_some_and(|desired| desired != self.bounds.wanted))
     }
 
     /// Applies a new number of pods. During a rollout each set gets its share, so the progress of the rollout does not change.
     fn scale(&mut self) {
-        let fence = self.fence;
+        let bounds = self.bounds;
         let mut active: Vec<_> =
             self.old.iter_mut().chain(&mut self.new).filter(|set| replicas(set) > 0).collect();
         match &mut *active {
             [] => {
                 if let Some(latest) = self.new.as_mut().or(self.old.last_mut()) {
-                    scale(latest, fence.wanted, fence);
+                    scale(latest, bounds.wanted, bounds);
                 }
                 return;
             }
             [only] => {
-                scale(only, fence.wanted, fence);
+                scale(only, bounds.wanted, bounds);
                 return;
             }
             _ => {}
         }
-        if self.new.as_ref().is_some_and(|new| is_saturated(new, fence)) {
+        if self.new.as_ref().is_some_and(|new| is_saturated(new, bounds)) {
             for set in &mut self.old {
-                scale(set, 0, fence);
+                scale(set, 0, bounds);
             }
             return;
         }
@@ -242,37 +249,38 @@ impl Rollout<'_> {
         let known = self.deployment.status.as_ref().and_then(|status| status.replicas).unwrap_or(0);
         let mut active: Vec<_> =
             self.old.iter_mut().chain(&mut self.new).filter(|set| replicas(set) > 0).collect();
-        share_out(&mut active, fence, known);
+        share_out(&mut active, bounds, known);
     }
 
-    fn forget_if_complete(&mut self) {
+    fn prune_history_if_complete(&mut self) {
         let status = self.deployment.status.clone().unwrap_or_default();
         if status::is_complete(self.deployment, &status) {
-            self.forget();
+            self.prune_history();
         }
     }
 
     /// Plans the deletion of the old sets beyond the limit of the history, the oldest revision first.
-    fn forget(&mut self) {
+    fn prune_history(&mut self) {
         let limit = self.deployment.spec.as_ref().and_then(|spec| spec.revision_history_limit);
         let Some(limit) = limit.filter(|limit| *limit != i32::MAX) else { return };
-        let mut there: Vec<_> =
+        let mut existing: Vec<_> =
             self.old.iter().filter(|set| set.metadata.deletion_timestamp.is_none()).cloned().collect();
-        there.sort_by_key(|set| (notes::revision(set), oldest_first(set)));
-        there.truncate(there.len().saturating_sub(usize::try_from(limit).unwrap_or(0)));
+        existing.sort_by_key(|set| (annotations::revision(set), oldest_first(set)));
+        existing.truncate(existing.len().saturating_sub(usize::try_from(limit).unwrap_or(0)));
         let idle = |set: &Arc<ReplicaSet>| {
             let status = set.status.clone().unwrap_or_default();
             replicas(set) == 0
                 && status.replicas == 0
                 && set.metadata.generation.unwrap_or(0) <= status.observed_generation.unwrap_or(0)
         };
-        self.delete = there.into_iter().filter(idle).collect();
+        self.delete = existing.into_iter().filter(idle).collect();
     }
 
     fn written(self, originals: &[Arc<ReplicaSet>], status: DeploymentStatus) -> Plan {
         let is_as_before =
             |set: &Arc<ReplicaSet>| originals.iter().any(|original| Arc::ptr_eq(original, set));
-        let revision = self.new.as_ref().and_then(|new| new.annotations().get(notes::REVISION).cloned());
+        let revision =
+            self.new.as_ref().and_then(|new| new.annotations().get(annotations::REVISION).cloned());
         let changed =
             self.old.iter().chain(&self.new).filter(|set| !is_as_before(set) && !uid_of(&***set).is_empty());
         let update = changed.map(|set| ReplicaSet::clone(set)).collect();
@@ -282,9 +290,9 @@ impl Rollout<'_> {
 }
 
 /// Distributes a new total over the sets, in proportion to their sizes. The largest set gets the remainder.
-fn share_out(active: &mut [&mut Arc<ReplicaSet>], fence: Fence, known: i32) {
+fn share_out(active: &mut [&mut Arc<ReplicaSet>], bounds: RolloutBounds, known: i32) {
     let total: i32 = active.iter().map(|set| replicas(set)).sum();
-    let allowed = if fence.wanted > 0 { fence.most() } else { 0 };
+    let allowed = if bounds.wanted > 0 { bounds.max_existing() } else { 0 };
     let to_add = allowed - total;
     // Among sets of equal size, newer sets grow first and older sets shrink first.
     active.sort_by_key(|set| oldest_first(set));
@@ -297,46 +305,46 @@ fn share_out(active: &mut [&mut Arc<ReplicaSet>], fence: Fence, known: i32) {
     for set in &*active {
         let share = match to_add {
             0 => 0,
-            1.. => share_of(set, fence, known).min(left),
-            _ => share_of(set, fence, known).max(left),
+            1.. => share_of(set, bounds, known).min(left),
+            _ => share_of(set, bounds, known).max(left),
         };
         left -= share;
         sizes.push(replicas(set) + share);
     }
     sizes[0] = (sizes[0] + left).max(0);
     for (set, size) in active.iter_mut().zip(sizes) {
-        if size != replicas(set) || notes::with_size(set, fence) != *set.annotations() {
-            resize(set, size, fence);
+        if size != replicas(set) || annotations::with_size(set, bounds) != *set.annotations() {
+            resize(set, size, bounds);
         }
     }
 }
 
 /// The change of a set's size for a new total.
-fn share_of(set: &ReplicaSet, fence: Fence, known: i32) -> i32 {
+fn share_of(set: &ReplicaSet, bounds: RolloutBounds, known: i32) -> i32 {
     let size = replicas(set);
-    if fence.wanted == 0 {
+    if bounds.wanted == 0 {
         return -size;
     }
-    let before = notes::most(set).filter(|most| *most > 0).unwrap_or(known);
+    let before = annotations::max_replicas(set).filter(|max| *max > 0).unwrap_or(known);
     if before == 0 {
         return 0;
     }
     // Rounds to the nearest integer, and a half away from zero.
-    let (product, before) = (i64::from(size) * i64::from(fence.most()), i64::from(before));
+    let (product, before) = (i64::from(size) * i64::from(bounds.max_existing()), i64::from(before));
     i32::try_from((2 * product + before) / (2 * before)).unwrap_or(i32::MAX) - size
 }
 
 /// Scales a set if it has another size. Returns true if it had.
-fn scale(set: &mut Arc<ReplicaSet>, size: i32, fence: Fence) -> bool {
+fn scale(set: &mut Arc<ReplicaSet>, size: i32, bounds: RolloutBounds) -> bool {
     let other = replicas(set) != size;
     if other {
-        resize(set, size, fence);
+        resize(set, size, bounds);
     }
     other
 }
 
-fn resize(set: &mut Arc<ReplicaSet>, size: i32, fence: Fence) {
-    *Arc::make_mut(set).annotations_mut() = notes::with_size(set, fence);
+fn resize(set: &mut Arc<ReplicaSet>, size: i32, bounds: RolloutBounds) {
+    *Arc::make_mut(set).annotations_mut() = annotations::with_size(set, bounds);
     spec_mut(set).replicas = Some(size);
 }
 
@@ -349,14 +357,14 @@ pub(super) fn available(set: &ReplicaSet) -> i32 {
 }
 
 /// Available pods, at most the requested replicas: the set's status may still count pods it was scaled down by.
-fn serving(set: &ReplicaSet) -> i32 {
+fn available_capped(set: &ReplicaSet) -> i32 {
     available(set).min(replicas(set))
 }
 
-fn is_saturated(new: &ReplicaSet, fence: Fence) -> bool {
-    replicas(new) == fence.wanted
-        && notes::desired(new) == Some(fence.wanted)
-        && available(new) == fence.wanted
+fn is_saturated(new: &ReplicaSet, bounds: RolloutBounds) -> bool {
+    replicas(new) == bounds.wanted
+        && annotations::desired(new) == Some(bounds.wanted)
+        && available(new) == bounds.wanted
 }
 
 fn oldest_first(set: &ReplicaSet) -> (Option<Timestamp>, String) {

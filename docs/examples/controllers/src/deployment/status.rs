@@ -8,7 +8,7 @@ use k8s_openapi::api::apps::v1::{Deployment, DeploymentCondition, DeploymentStat
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
-use super::fence::wanted;
+use super::bounds::wanted;
 use super::rollout::{Rollout, available};
 use crate::replicaset::replicas;
 
@@ -79,7 +79,7 @@ pub(super) fn note_pause(deployment: &Deployment, conditions: &mut Vec<Deploymen
 }
 
 /// Sets the condition Progressing for a set that exists already.
-pub(super) fn note_found(
+pub(super) fn record_found(
     deployment: &Deployment,
     conditions: &mut Vec<DeploymentCondition>,
     new: &ReplicaSet,
@@ -92,7 +92,7 @@ pub(super) fn note_found(
 }
 
 /// Sets the condition Progressing for a set that is created.
-pub(super) fn note_made(
+pub(super) fn record_created(
     deployment: &Deployment,
     conditions: &mut Vec<DeploymentCondition>,
     new: &ReplicaSet,
@@ -127,14 +127,14 @@ fn is_better(deployment: &Deployment, new: &DeploymentStatus) -> bool {
 
 impl Rollout<'_> {
     /// The status without the progress of a rollout.
-    pub(super) fn settled(&self) -> DeploymentStatus {
+    pub(super) fn status_without_progress(&self) -> DeploymentStatus {
         let sum = |count: fn(&ReplicaSet) -> i32| self.all().map(|set| count(set)).sum::<i32>();
         let existing = |set: &ReplicaSet| set.status.as_ref().map_or(0, |status| status.replicas);
         let ready =
             |set: &ReplicaSet| set.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or(0);
         let available = sum(available);
         let mut conditions = self.conditions.clone();
-        let (status, reason, message) = if available >= self.fence.least() {
+        let (status, reason, message) = if available >= self.bounds.min_available() {
             ("True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
         } else {
             ("False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
@@ -155,7 +155,7 @@ impl Rollout<'_> {
 
     /// The status with the progress of the rollout.
     pub(super) fn progress(&self) -> DeploymentStatus {
-        let mut status = self.settled();
+        let mut status = self.status_without_progress();
         let mut conditions = status.conditions.take().unwrap_or_default();
         let known = find(&self.conditions, PROGRESSING).cloned();
         let is_done = status.replicas == status.updated_replicas
@@ -163,7 +163,7 @@ impl Rollout<'_> {
         match deadline(self.deployment) {
             None => conditions.retain(|condition| condition.type_ != PROGRESSING),
             Some(_) if is_done => {}
-            Some(deadline) => self.note_progress(&status, &mut conditions, known, deadline),
+            Some(deadline) => self.record_progress(&status, &mut conditions, known, deadline),
         }
         match self.failure() {
             Some(failure) => set(&mut conditions, failure),
@@ -173,7 +173,7 @@ impl Rollout<'_> {
         status
     }
 
-    fn note_progress(
+    fn record_progress(
         &self,
         status: &DeploymentStatus,
         conditions: &mut Vec<DeploymentCondition>,

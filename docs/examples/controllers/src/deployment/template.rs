@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 
 use crate::error::Error;
-use crate::holder::controller_ref;
+use crate::owner::controller_ref;
 
 /// The label that distinguishes the pods of different templates.
 const HASH_LABEL: &str = "pod-template-hash";
@@ -107,14 +107,14 @@ mod tests {
     }
 
     #[test]
-    fn a_new_set_is_found_again_and_an_old_one_is_not() {
+    fn finds_the_new_set_and_no_old_one() {
         let set = new_set(&deployment("web", "a", None)).unwrap();
         assert!(is_new(&deployment("web", "a", Some(3)), &set));
         assert!(!is_new(&deployment("web", "b", None), &set));
     }
 
     #[test]
-    fn its_name_depends_on_the_template_and_collisions_only() {
+    fn the_name_depends_on_the_template_and_collisions_only() {
         let name = |image, collisions| new_set(&deployment("web", image, collisions)).unwrap().name_any();
         assert_eq!(name("a", None), name("a", None));
         assert_ne!(name("a", None), name("b", None));
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn its_pods_are_told_from_all_others() {
+    fn the_hash_label_selects_the_pods_of_one_template() {
         let set = new_set(&deployment("web", "a", None)).unwrap();
         let hash = set.labels()[HASH_LABEL].clone();
         let spec = set.spec.unwrap();

@@ -16,12 +16,13 @@ pub(crate) fn endpoint(service: &Service, pod: &Pod, family: Family) -> Option<E
     }
     let spec = pod.spec.clone().unwrap_or_default();
     let (serving, terminating) = (is_ready(pod), pod.metadata.deletion_timestamp.is_some());
-    let whatever = service.spec.as_ref().and_then(|spec| spec.publish_not_ready_addresses) == Some(true);
+    let publish_not_ready =
+        service.spec.as_ref().and_then(|spec| spec.publish_not_ready_addresses) == Some(true);
     let has_name = spec.subdomain.is_some() && spec.subdomain == service.metadata.name;
     Some(Endpoint {
         addresses,
         conditions: Some(EndpointConditions {
-            ready: Some(whatever || (serving && !terminating)),
+            ready: Some(publish_not_ready || (serving && !terminating)),
             serving: Some(serving),
             terminating: Some(terminating),
         }),
@@ -95,8 +96,8 @@ mod tests {
         from_value(json!({"metadata": {"name": "web", "namespace": "n"}, "spec": spec})).unwrap()
     }
 
-    fn pod(ready: bool, going: bool) -> Pod {
-        let at = going.then_some("2026-01-01T00:00:00Z");
+    fn pod(ready: bool, deleting: bool) -> Pod {
+        let at = deleting.then_some("2026-01-01T00:00:00Z");
         from_value(json!({
             "metadata": {"name": "p", "namespace": "n", "uid": "u", "deletionTimestamp": at},
             "spec": {"hostname": "zero", "subdomain": "web", "nodeName": "node", "containers": [{"name": "main", "ports": [
@@ -110,8 +111,8 @@ mod tests {
     }
 
     #[test]
-    fn what_a_pod_is_to_a_service() {
-        for (ready, going, whatever, expected) in [
+    fn conditions_of_endpoint() {
+        for (ready, deleting, publish_not_ready, expected) in [
             (true, false, false, [true, true, false]),
             (false, false, false, [false, false, false]),
             (true, true, false, [false, true, true]),
@@ -119,13 +120,13 @@ mod tests {
             (false, false, true, [true, false, false]),
             (true, true, true, [true, true, true]),
         ] {
-            let service = service(json!({"publishNotReadyAddresses": whatever}));
-            let endpoint = endpoint(&service, &pod(ready, going), Family::V4).unwrap();
+            let service = service(json!({"publishNotReadyAddresses": publish_not_ready}));
+            let endpoint = endpoint(&service, &pod(ready, deleting), Family::V4).unwrap();
             let is = endpoint.conditions.unwrap();
             assert_eq!(
                 [is.ready, is.serving, is.terminating],
                 expected.map(Some),
-                "{ready} {going} {whatever}"
+                "{ready} {deleting} {publish_not_ready}"
             );
         }
     }

@@ -14,7 +14,7 @@ use kube::ResourceExt;
 use super::endpoint::{endpoint, ports};
 use super::{Family, MANAGED_BY, MANAGER, SERVICE_NAME};
 use crate::error::Error;
-use crate::holder::{controller_of, controller_ref, uid_of};
+use crate::owner::{controller_of, controller_ref, uid_of};
 use crate::pods::is_over;
 
 /// The largest number of endpoints in one slice.
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_says_whose_it_is() {
+    fn a_slice_names_its_service() {
         let made = plan(&service(), &pods(0..1), &[]).unwrap().create.remove(0);
         let labels = json!({"team": "a", SERVICE_NAME: "web", MANAGED_BY: MANAGER});
         assert_eq!(json!(made.metadata.labels), labels);
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn few_writes_and_no_slice_too_full() {
+    fn fills_slices_with_few_writes() {
         let mut slices = Vec::new();
         for (numbers, expected_writes, expected_sizes) in [
             (0..250, [3, 0, 0], vec![100, 100, 50]),
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_somebody_elses_or_of_another_family_goes() {
+    fn ignores_foreign_slices_and_deletes_other_families() {
         let mut made = plan(&service(), &pods(0..1), &[]).unwrap().create.remove(0);
         made.metadata.name = Some("web-0".into());
         let six = Arc::new(EndpointSlice { address_type: "IPv6".into(), ..made.clone() });
@@ -347,10 +347,10 @@ mod tests {
             carry_out(&mut slices, next);
             assert_eq!(plan(&service(), &pods, &slices).unwrap(), Plan::default());
             let endpoints = slices.iter().flat_map(|slice| slice.endpoints.clone().unwrap());
-            let mut told: Vec<_> =
+            let mut names: Vec<_> =
                 endpoints.map(|endpoint| endpoint.target_ref.unwrap().name.unwrap()).collect();
-            told.sort_unstable();
-            assert_eq!(told, pods.iter().map(|pod| pod.name_any()).collect::<Vec<_>>());
+            names.sort_unstable();
+            assert_eq!(names, pods.iter().map(|pod| pod.name_any()).collect::<Vec<_>>());
             assert!(sizes(&slices).into_iter().all(|size| size <= MOST));
         }
     }

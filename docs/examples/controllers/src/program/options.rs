@@ -57,12 +57,12 @@ mod tests {
     }
 
     #[test]
-    fn the_flags_make_sense() {
+    fn accepts_valid_flags() {
         Options::command().debug_assert();
     }
 
     #[test]
-    fn nobody_is_elected_unless_asked_for() {
+    fn election_is_off_by_default() {
         for (arguments, expected) in [
             ("", false),
             ("--leader-elect", true),
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_follows_its_flag_or_a_sign() {
+    fn a_value_follows_its_flag_or_an_equals_sign() {
         for arguments in
             ["--leader-elect-namespace a --leader-elect", "--leader-elect --leader-elect-namespace=a"]
         {
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_said() {
+    fn rejects_invalid_flags() {
         for (arguments, expected) in [
             ("--leader-elects", ErrorKind::UnknownArgument),
             ("crd", ErrorKind::UnknownArgument),

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 
-use crate::holder::uid_of;
+use crate::owner::uid_of;
 use crate::pods::{is_active, is_ready, progress, ready_since};
 
 /// The annotation with a pod's deletion cost. Pods with a lower cost are deleted first.
@@ -16,7 +16,7 @@ const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
 /// Selects the `number` of `pods` that are deleted, in the order of kube-controller-manager. `related` are all pods of the owner of
 /// the set: a pod on a node with more of them is deleted earlier.
-pub(crate) fn victims(
+pub(crate) fn pods_to_delete(
     mut pods: Vec<Arc<Pod>>,
     related: &[Arc<Pod>],
     number: usize,
@@ -26,14 +26,14 @@ pub(crate) fn victims(
     for pod in related.iter().filter(|pod| is_active(pod)) {
         *on_node.entry(node(pod)).or_default() += 1;
     }
-    pods.sort_by_cached_key(|pod| Worth::of(pod, &on_node, now));
+    pods.sort_by_cached_key(|pod| DeletionRank::of(pod, &on_node, now));
     pods.truncate(number);
     pods
 }
 
 /// The sort key of a pod; pods with a lower key are deleted first. Earlier fields take precedence, and `false` is less than `true`.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Worth {
+struct DeletionRank {
     assigned: bool,
     progress: u8,
     ready: bool,
@@ -45,7 +45,7 @@ struct Worth {
     age: Age,
 }
 
-impl Worth {
+impl DeletionRank {
     fn of(pod: &Pod, on_node: &HashMap<&str, usize>, now: Timestamp) -> Self {
         let (restarts, sidecar_restarts) = restarts(pod);
         let uid = uid_of(pod);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     /// Pods that differ from a usual pod in one rule. Each is deleted before all pods after it in this table.
-    fn worst_first() -> Vec<(&'static str, Value)> {
+    fn pods_by_rank() -> Vec<(&'static str, Value)> {
         vec![
             ("unassigned", json!({"spec": {"nodeName": null}})),
             ("pending", json!({"status": {"phase": "Pending"}})),
@@ -186,33 +186,39 @@ mod tests {
     }
 
     #[test]
-    fn each_rule_counts_before_the_ones_after_it() {
+    fn earlier_fields_take_precedence() {
         let now = NOW.parse().unwrap();
-        let crowd: Vec<_> = (0..3).map(|_| pod("crowd", &json!({"spec": {"nodeName": "crowded"}}))).collect();
-        let pods: Vec<_> = worst_first().iter().map(|(name, patch)| pod(name, patch)).collect();
+        let related: Vec<_> =
+            (0..3).map(|_| pod("related", &json!({"spec": {"nodeName": "crowded"}}))).collect();
+        let pods: Vec<_> = pods_by_rank().iter().map(|(name, patch)| pod(name, patch)).collect();
         for (at, worse) in pods.iter().enumerate() {
             for better in &pods[at + 1..] {
                 for pair in [[worse, better], [better, worse]] {
                     let pair = pair.map(Arc::clone).to_vec();
-                    let victim = victims(pair, &crowd, 1, now);
-                    assert_eq!(victim[0].name_any(), worse.name_any(), "compared with {}", better.name_any());
+                    let deleted = pods_to_delete(pair, &related, 1, now);
+                    assert_eq!(
+                        deleted[0].name_any(),
+                        worse.name_any(),
+                        "compared with {}",
+                        better.name_any()
+                    );
                 }
             }
         }
     }
 
     #[test]
-    fn a_container_that_runs_once_has_no_say() {
+    fn ignores_containers_that_run_once() {
         let once = pod("a", &restarted("initContainerStatuses", "once"));
         assert_eq!(restarts(&once), (0, 0));
     }
 
     #[test]
-    fn among_those_of_one_age_the_uid_decides() {
+    fn compares_uids_of_pods_of_equal_age() {
         let pods = |a, b| vec![pod("a", &ready_at(a)), pod("b", &ready_at(b))];
-        let victim = |pods| victims(pods, &[], 1, NOW.parse().unwrap())[0].name_any();
+        let deleted = |pods| pods_to_delete(pods, &[], 1, NOW.parse().unwrap())[0].name_any();
         // 11 h and 10 h have the same power of two, in nanoseconds; 11 h and one minute do not.
-        assert_eq!(victim(pods("2026-01-01T01:00:00Z", "2026-01-01T02:00:00Z")), "a");
-        assert_eq!(victim(pods("2026-01-01T01:00:00Z", "2026-01-01T11:59:00Z")), "b");
+        assert_eq!(deleted(pods("2026-01-01T01:00:00Z", "2026-01-01T02:00:00Z")), "a");
+        assert_eq!(deleted(pods("2026-01-01T01:00:00Z", "2026-01-01T11:59:00Z")), "b");
     }
 }

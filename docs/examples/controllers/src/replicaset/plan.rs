@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::error::Error;
-use crate::holder::controller_ref;
+use crate::owner::controller_ref;
 
 /// The largest number of pods that one reconcile creates or deletes.
 const BURST: usize = 500;
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn how_many_are_made_and_unmade() {
+    fn the_step_is_bounded_and_reaches_the_size() {
         for (wanted, active, expected) in [
             (0, 0, Step::Nothing),
             (3, 0, Step::Create(3)),
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_its_template_and_the_sets() {
+    fn a_pod_has_the_template_and_the_owner() {
         let set: ReplicaSet = from_value(json!({
             "metadata": {"name": "web", "namespace": "n", "uid": "u"},
             "spec": {"selector": {}, "template": {

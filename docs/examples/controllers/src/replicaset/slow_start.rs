@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_failure_ends_it_with_its_batch() {
+    async fn a_failure_ends_the_batch_and_the_start() {
         for (count, fails_at, made) in
             [(0, 9, 0), (10, 99, 10), (10, 1, 1), (10, 2, 3), (10, 4, 7), (10, 9, 10), (100, 17, 31)]
         {

@@ -49,10 +49,10 @@ fn conditions(
     failure: Option<String>,
     now: Timestamp,
 ) -> Option<Vec<ReplicaSetCondition>> {
-    let told = conditions.iter().any(|condition| condition.type_ == REPLICA_FAILURE);
+    let has_condition = conditions.iter().any(|condition| condition.type_ == REPLICA_FAILURE);
     match failure {
         None => conditions.retain(|condition| condition.type_ != REPLICA_FAILURE),
-        Some(_) if told => {}
+        Some(_) if has_condition => {}
         Some(message) => conditions.push(ReplicaSetCondition {
             type_: REPLICA_FAILURE.into(),
             status: "True".into(),
@@ -120,23 +120,23 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_once_and_taken_back() {
+    fn reports_a_failure_once_and_removes_the_condition() {
         let mut set = set();
         let [first, later] = [NOW, "2026-01-01T00:02:00Z"].map(|at| at.parse().unwrap());
-        let told = status(&set, &[], 0, Some("quota".into()), first);
-        let condition = &told.conditions.as_ref().unwrap()[0];
+        let status_with_failure = status(&set, &[], 0, Some("quota".into()), first);
+        let condition = &status_with_failure.conditions.as_ref().unwrap()[0];
         assert_eq!(
             (&*condition.type_, condition.reason.as_deref()),
             ("ReplicaFailure", Some("FailedCreate"))
         );
 
-        set.status = Some(told.clone());
-        assert!(same(&told, &status(&set, &[], 0, Some("other words".into()), later)));
+        set.status = Some(status_with_failure.clone());
+        assert!(same(&status_with_failure, &status(&set, &[], 0, Some("other words".into()), later)));
         assert_eq!(status(&set, &[], 0, None, later).conditions, None);
 
         set.status = None;
         let too_many: Vec<_> = (0..10).map(|_| pod("yes", None)).collect();
-        let told = status(&set, &too_many, 0, Some("no".into()), first);
-        assert_eq!(told.conditions.unwrap()[0].reason.as_deref(), Some("FailedDelete"));
+        let status_with_failure = status(&set, &too_many, 0, Some("no".into()), first);
+        assert_eq!(status_with_failure.conditions.unwrap()[0].reason.as_deref(), Some("FailedDelete"));
     }
 }

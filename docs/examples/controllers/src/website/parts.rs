@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::resource::{Website, WebsiteStatus};
 use crate::error::Error;
-use crate::holder::controller_ref;
+use crate::owner::controller_ref;
 
 /// The page, in a ConfigMap.
 ///
@@ -63,12 +63,12 @@ fn part<K: serde::de::DeserializeOwned>(
 #[must_use]
 pub fn status(site: &Website, servers: &Deployment, now: Timestamp) -> WebsiteStatus {
     let known = site.status.clone().unwrap_or_default();
-    let told = servers.status.clone().unwrap_or_default();
-    let is_seen = told.observed_generation >= servers.metadata.generation;
-    let available = told.available_replicas.unwrap_or(0);
-    let all_new = told.updated_replicas.unwrap_or(0) == site.spec.replicas
-        && told.replicas.unwrap_or(0) == site.spec.replicas;
-    let is_ready = is_seen && all_new && available == site.spec.replicas;
+    let observed = servers.status.clone().unwrap_or_default();
+    let is_current = observed.observed_generation >= servers.metadata.generation;
+    let available = observed.available_replicas.unwrap_or(0);
+    let all_new = observed.updated_replicas.unwrap_or(0) == site.spec.replicas
+        && observed.replicas.unwrap_or(0) == site.spec.replicas;
+    let is_ready = is_current && all_new && available == site.spec.replicas;
     let (status, reason) = if is_ready { ("True", "Serving") } else { ("False", "Rolling") };
     let mut condition = Condition {
         type_: "Ready".to_owned(),
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn another_page_means_other_pods() {
+    fn a_new_page_changes_the_pod_template() {
         let template = |html| servers(&site(html)).unwrap().spec.unwrap().template;
         assert_eq!(template("a"), template("a"));
         assert_ne!(template("a"), template("b"));
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn its_parts_are_its_own_and_fit_each_other() {
+    fn parts_have_the_owner_and_matching_selectors() {
         let (servers, address) = (servers(&site("a")).unwrap(), address(&site("a")).unwrap());
         let labels = servers.spec.as_ref().unwrap().template.metadata.as_ref().unwrap().labels.clone();
         assert_eq!(address.spec.as_ref().unwrap().selector, labels);
@@ -138,23 +138,23 @@ mod tests {
     }
 
     #[test]
-    fn it_is_ready_when_all_its_pods_are_new_and_serve() {
+    fn is_ready_when_all_pods_are_updated_and_available() {
         let at = |second| Timestamp::from_second(second).unwrap();
-        let told = |seen, updated, available| -> Deployment {
-            let status = json!({"observedGeneration": seen, "replicas": 2, "updatedReplicas": updated, "availableReplicas": available});
+        let observed = |generation, updated, available| -> Deployment {
+            let status = json!({"observedGeneration": generation, "replicas": 2, "updatedReplicas": updated, "availableReplicas": available});
             from_value(json!({"metadata": {"generation": 5}, "status": status})).unwrap()
         };
         let mut site = site("a");
-        for (seen, updated, available, expected) in
+        for (generation, updated, available, expected) in
             [(5, 2, 2, "True"), (4, 2, 2, "False"), (5, 1, 2, "False"), (5, 2, 1, "False")]
         {
-            let status = status(&site, &told(seen, updated, available), at(1));
-            assert_eq!(status.conditions[0].status, expected, "{seen} {updated} {available}");
+            let status = status(&site, &observed(generation, updated, available), at(1));
+            assert_eq!(status.conditions[0].status, expected, "{generation} {updated} {available}");
         }
-        let first = status(&site, &told(5, 2, 2), at(1));
+        let first = status(&site, &observed(5, 2, 2), at(1));
         assert!(became_ready(None, &first));
         site.status = Some(first.clone());
-        let second = status(&site, &told(5, 2, 2), at(2));
+        let second = status(&site, &observed(5, 2, 2), at(2));
         assert_eq!(first, second, "the transition time changed without the status");
         assert!(!became_ready(Some(&first), &second));
     }

@@ -109,7 +109,7 @@ mod own_cluster {
 
     #[tokio::test]
     #[ignore = "needs an API server: cargo xtask e2e"]
-    async fn one_works_and_another_goes_on() {
+    async fn a_standby_takes_over() {
         let _turn = TURN.lock().await;
         let (client, namespace) = namespace().await;
         let play = Play { client, namespace };
@@ -135,12 +135,12 @@ mod own_cluster {
         let third = play.start("third", LONG);
         until(async || third.output().contains("leads")).await;
         second.terminate().unwrap();
-        let told = Instant::now();
+        let signalled = Instant::now();
         assert_eq!(process::ended(&second).await.code(), Some(0), "{}", second.output());
         play.create_service("three").await;
         until(async || play.is_done("three").await).await;
         assert!(play.leader_is("third").await);
-        assert!(told.elapsed() < Duration::from_secs(30), "{:?}", told.elapsed());
+        assert!(signalled.elapsed() < Duration::from_secs(30), "{:?}", signalled.elapsed());
 
         // Another client takes the lease before it has expired.
         let taken = Patch::Merge(json!({"spec": {"holderIdentity": "thief"}}));

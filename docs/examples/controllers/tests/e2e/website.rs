@@ -125,7 +125,7 @@ mod own_cluster {
 
     #[tokio::test]
     #[ignore = "needs an API server: cargo xtask e2e"]
-    async fn the_definition_is_served_and_says_what_a_website_is() {
+    async fn the_definition_is_established_with_its_schema() {
         let play = Play::new().await;
         let made = play.create("home", json!({"html": "hello"})).await.unwrap();
         assert_eq!(made.data["spec"], json!({"html": "hello", "replicas": 1, "image": "nginx:stable"}));
@@ -140,7 +140,7 @@ mod own_cluster {
 
     #[tokio::test]
     #[ignore = "needs an API server: cargo xtask e2e"]
-    async fn its_parts_are_its_own_and_its_status_follows_them() {
+    async fn owns_its_parts_and_updates_its_status() {
         let mut play = Play::new().await;
         play.run_sites();
         play.create("home", json!({"html": "hello", "replicas": 2})).await.unwrap();
@@ -155,7 +155,7 @@ mod own_cluster {
 
     #[tokio::test]
     #[ignore = "needs an API server: cargo xtask e2e"]
-    async fn a_part_that_somebody_deletes_comes_back() {
+    async fn recreates_a_deleted_part() {
         let mut play = Play::new().await;
         play.run_sites();
         play.run_pods();
@@ -169,7 +169,7 @@ mod own_cluster {
 
     #[tokio::test]
     #[ignore = "needs an API server: cargo xtask e2e"]
-    async fn a_spec_that_changes_is_followed() {
+    async fn applies_spec_changes() {
         let mut play = Play::new().await;
         play.run_sites();
         play.run_pods();
@@ -188,7 +188,7 @@ mod own_cluster {
 
     #[tokio::test]
     #[ignore = "needs an API server: cargo xtask e2e"]
-    async fn a_deletion_waits_for_the_finalizer_and_leaves_nothing() {
+    async fn deletion_waits_for_the_finalizer_and_removes_all_parts() {
         let mut play = Play::new().await;
         let controller = play.run_sites();
         play.run_pods();
@@ -214,7 +214,7 @@ mod own_cluster {
 
     #[tokio::test]
     #[ignore = "needs an API server: cargo xtask e2e"]
-    async fn one_that_cannot_be_read_does_not_stop_the_others() {
+    async fn an_unreadable_object_does_not_block_others() {
         let mut play = Play { client: client().await, namespace: BEFORE.to_owned(), tasks: JoinSet::new() };
         assert!(play.api::<Website>().get(UNREADABLE).await.is_err(), "the website can be decoded");
         let before = play.raw().get(UNREADABLE).await.unwrap();

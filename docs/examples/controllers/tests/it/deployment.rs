@@ -87,7 +87,7 @@ fn revisions(cluster: &Cluster) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn templates_come_and_go() {
+async fn rolls_out_each_template_and_prunes_history() {
     let (cluster, _poke) = start().await;
     cluster.server.put(&web(json!({})));
     cluster.until(|_| is_all(&cluster, "one")).await;
@@ -116,7 +116,7 @@ async fn templates_come_and_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_template_that_never_works_leaves_enough_of_the_old() {
+async fn a_failing_template_keeps_enough_old_pods() {
     let (cluster, _poke) = start().await;
     cluster.server.put(&web(json!({})));
     cluster.until(|_| is_all(&cluster, "one")).await;
@@ -133,7 +133,7 @@ async fn a_template_that_never_works_leaves_enough_of_the_old() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn recreated_ones_wait_for_the_last_that_goes() {
+async fn recreate_waits_for_the_last_old_pod() {
     let (cluster, _poke) = start().await;
     cluster.server.put(&web(json!({"strategy": {"type": "Recreate"}})));
     cluster.until(|_| is_all(&cluster, "one")).await;
@@ -157,7 +157,7 @@ async fn recreated_ones_wait_for_the_last_that_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_set_that_is_there_is_adopted_and_kept() {
+async fn adopts_an_existing_set() {
     let (cluster, _poke) = start().await;
     cluster.server.put(&web(json!({})));
     cluster.until(|_| is_all(&cluster, "one")).await;
@@ -170,7 +170,7 @@ async fn a_set_that_is_there_is_adopted_and_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_that_is_taken_is_not_insisted_on() {
+async fn a_name_collision_changes_the_name() {
     // The first cluster shows the name of the set, which is the same in the second one.
     let (cluster, _poke) = start().await;
     cluster.server.put(&web(json!({})));
@@ -187,7 +187,7 @@ async fn a_name_that_is_taken_is_not_insisted_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_keeps_pods_from_being_made_is_told() {
+async fn reports_failures_to_create_pods() {
     let (cluster, _poke) = start().await;
     let quota = Status::failure("no more", "Forbidden").with_code(403);
     cluster.server.fail_next(RequestMatcher::verb(Verb::Create).resource::<Pod>(), 12, quota);
@@ -198,7 +198,7 @@ async fn what_keeps_pods_from_being_made_is_told() {
 
 /// The watches stall while the set is being created. The cache does not contain the set for minutes then.
 #[tokio::test(start_paused = true)]
-async fn a_cache_that_is_behind_brings_no_set_twice() {
+async fn a_stale_cache_creates_no_second_set() {
     let (cluster, poke) = start().await;
     let one_second = std::time::Duration::from_secs(1);
     cluster.server.set_latency(RequestMatcher::verb(Verb::Create).resource::<ReplicaSet>(), one_second);

@@ -88,7 +88,7 @@ fn holder(cluster: &Cluster) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_works_and_hands_over_when_its_work_is_done() {
+async fn a_leader_releases_the_lease_after_its_work() {
     let cluster = start().await;
     let mut first = process(&cluster);
     (&mut first.begun).await.unwrap();
@@ -117,7 +117,7 @@ async fn one_works_and_hands_over_when_its_work_is_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn told_to_end_before_it_leads_it_has_done_nothing() {
+async fn standby_shuts_down_without_work() {
     let cluster = start().await;
     let first = process(&cluster);
     first.begun.await.unwrap();
@@ -132,7 +132,7 @@ async fn told_to_end_before_it_leads_it_has_done_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_leads_no_more_ends_and_says_why() {
+async fn lost_leader_exits_with_reason() {
     let cluster = start().await;
     for (happens, expected, message) in [
         ("taken", LossReason::Taken("thief".to_owned()), "leads no more: the lease was taken by \"thief\""),

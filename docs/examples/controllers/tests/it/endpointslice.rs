@@ -77,7 +77,7 @@ async fn slices_follow_pods_and_their_labels() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_goes_is_told_of_until_it_is_gone() {
+async fn a_terminating_pod_stays_in_its_slice_until_it_is_deleted() {
     let cluster = start().await;
     cluster.server.put(&service("web", json!({"app": "web"})));
     let mut held = pod("a", "web");
@@ -96,7 +96,7 @@ async fn a_pod_that_goes_is_told_of_until_it_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_pods_are_in_several_slices() {
+async fn splits_many_pods_over_several_slices() {
     let cluster = start().await;
     cluster.server.put(&service("web", json!({"app": "web"})));
     for number in 0..250 {
@@ -112,7 +112,7 @@ async fn many_pods_are_in_several_slices() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_that_selects_nothing_is_left_alone() {
+async fn ignores_a_service_without_a_selector() {
     let cluster = start().await;
     cluster.server.put(&service("by-hand", json!(null)));
     cluster.server.put(&service("web", json!({"app": "web"})));

@@ -48,7 +48,7 @@ fn start(cluster: &mut Cluster) -> mpsc::UnboundedSender<ObjectRef<ReplicaSet>> 
 }
 
 #[tokio::test(start_paused = true)]
-async fn there_are_as_many_pods_as_are_wanted() {
+async fn creates_and_deletes_pods_to_the_wanted_number() {
     let mut cluster = Cluster::new().await;
     cluster.run_pods();
     let _poke = start(&mut cluster);
@@ -69,7 +69,7 @@ async fn there_are_as_many_pods_as_are_wanted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_has_ended_is_replaced_and_stays() {
+async fn replaces_a_finished_pod_and_keeps_it() {
     let mut cluster = Cluster::new().await;
     cluster.run_pods();
     let _poke = start(&mut cluster);
@@ -84,7 +84,7 @@ async fn a_pod_that_has_ended_is_replaced_and_stays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_are_taken_and_let_go_by_their_labels() {
+async fn adopts_and_releases_pods_by_labels() {
     let mut cluster = Cluster::new().await;
     cluster.run_pods();
     let _poke = start(&mut cluster);
@@ -128,7 +128,7 @@ async fn a_pod_is_available_after_min_ready_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_is_told_and_ends_the_batch() {
+async fn reports_refusal_and_stops_batch() {
     let mut cluster = Cluster::new().await;
     cluster.run_pods();
     let refusal = Status::failure("no more", "Forbidden").with_code(403);
@@ -147,7 +147,7 @@ async fn a_refusal_is_told_and_ends_the_batch() {
 
 /// The watches stall while pods are being created or deleted. The cache contains the old number of pods for minutes then.
 #[tokio::test(start_paused = true)]
-async fn a_cache_that_is_behind_brings_no_pod_twice() {
+async fn a_stale_cache_creates_no_second_pod() {
     let mut cluster = Cluster::new().await;
     let poke = start(&mut cluster);
     let web = || ObjectRef::<ReplicaSet>::new("web").within("default");
@@ -181,13 +181,13 @@ async fn a_cache_that_is_behind_brings_no_pod_twice() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_set_that_is_being_deleted_makes_nothing() {
+async fn a_set_that_is_being_deleted_creates_no_pods() {
     let mut cluster = Cluster::new().await;
     cluster.run_pods();
     let _poke = start(&mut cluster);
-    let mut going = set(2, json!({}));
-    going.metadata.finalizers = Some(vec!["test/hold".into()]);
-    cluster.server.put(&going);
+    let mut deleting = set(2, json!({}));
+    deleting.metadata.finalizers = Some(vec!["test/hold".into()]);
+    cluster.server.put(&deleting);
     cluster.until(|_| counts(&cluster) == [2; 4]).await;
     let api = kube::Api::<ReplicaSet>::default_namespaced(cluster.client.clone());
     api.delete("web", &kube::api::DeleteParams::default()).await.unwrap();

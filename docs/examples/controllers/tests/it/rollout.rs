@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use example_controllers::deployment::{Fence, Plan, plan};
+use example_controllers::deployment::{Plan, RolloutBounds, plan};
 use example_controllers::replicaset::replicas;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, ReplicaSetStatus};
@@ -142,7 +142,7 @@ impl World {
     /// Asserts that all pods have the newest template and are available, and that the status reports this.
     #[track_caller]
     fn assert_complete(&self) {
-        let wanted = Fence::of(&self.deployment).wanted;
+        let wanted = RolloutBounds::of(&self.deployment).wanted;
         assert_eq!((self.existing(), self.available()), (wanted, wanted), "{:#?}", self.deployment.status);
         let sizes: Vec<_> = self.pods.values().map(Vec::len).filter(|len| *len > 0).collect();
         assert!(sizes.len() <= 1, "pods of several templates: {sizes:?}");
@@ -180,14 +180,14 @@ fn any_turn(world: &mut World, random: &mut Random) {
 }
 
 #[test]
-fn a_rollout_keeps_within_its_fence() {
+fn a_rollout_stays_within_its_bounds() {
     for seed in 0..300 {
         let mut random = Random::new(seed);
         let replicas = 1 + random.below(12) as i64;
         let mut world = World::new(rolling(replicas, amount(&mut random), amount(&mut random)));
         world.settle();
         world.assert_complete();
-        let fence = Fence::of(&world.deployment);
+        let bounds = RolloutBounds::of(&world.deployment);
         for _ in 0..500 {
             if random.below(40) == 0 {
                 // The image may be that of an existing set, or one that never works.
@@ -195,8 +195,8 @@ fn a_rollout_keeps_within_its_fence() {
             }
             any_turn(&mut world, &mut random);
             let (existing, available) = (world.existing(), world.available());
-            assert!(existing <= fence.most(), "seed {seed}: {existing} exist, {fence:?}");
-            assert!(available >= fence.least(), "seed {seed}: {available} available, {fence:?}");
+            assert!(existing <= bounds.max_existing(), "seed {seed}: {existing} exist, {bounds:?}");
+            assert!(available >= bounds.min_available(), "seed {seed}: {available} available, {bounds:?}");
         }
         world.set_image("last");
         world.settle();
@@ -206,7 +206,7 @@ fn a_rollout_keeps_within_its_fence() {
 }
 
 #[test]
-fn old_and_new_never_run_together_where_they_are_recreated() {
+fn recreate_never_runs_old_and_new_pods_together() {
     for seed in 0..100 {
         let mut random = Random::new(seed);
         let mut world =
@@ -226,7 +226,7 @@ fn old_and_new_never_run_together_where_they_are_recreated() {
 }
 
 #[test]
-fn a_rollout_that_is_scaled_on_the_way_arrives() {
+fn a_rollout_that_is_scaled_completes() {
     for seed in 0..200 {
         let mut random = Random::new(seed);
         let mut world =
@@ -264,7 +264,7 @@ fn shares_are_proportional() {
 }
 
 #[test]
-fn a_rollout_that_gets_nowhere_is_overdue() {
+fn a_rollout_without_progress_exceeds_its_deadline() {
     let mut world = World::new(rolling(4, json!(1), json!(1)));
     world.settle();
     world.set_image("broken");
@@ -280,7 +280,7 @@ fn a_rollout_that_gets_nowhere_is_overdue() {
 }
 
 #[test]
-fn a_pause_stops_rollouts_and_no_scaling() {
+fn a_pause_stops_rollouts_but_not_scaling() {
     let mut world = World::new(rolling(4, json!(1), json!(1)));
     world.settle();
     world.deployment.spec.as_mut().unwrap().paused = Some(true);

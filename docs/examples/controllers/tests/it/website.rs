@@ -60,7 +60,7 @@ fn is_ready(cluster: &Cluster, generation: i64) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_page_is_served_changed_and_taken_down() {
+async fn creates_updates_and_deletes_a_site() {
     let cluster = start().await;
     let sites = Api::<Website>::default_namespaced(cluster.client.clone());
     let site = json!({"apiVersion": "examples.flyball.rs/v1", "kind": "Website", "metadata": {"name": "home"},
