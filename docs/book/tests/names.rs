@@ -42,7 +42,7 @@ fn words() -> BTreeSet<String> {
 }
 
 #[test]
-fn tables_name_what_there_is() {
+fn tables_name_existing_items() {
     let words = words();
     let mut wrong = Vec::new();
     let pages = ["kube-runtime", "client-go", "controller-runtime", "delay-queue", "governor"]
@@ -71,7 +71,7 @@ fn tables_name_what_there_is() {
 
 /// Checks metrics, fields of the debug page and responses of probes.
 #[test]
-fn troubleshooting_looks_at_what_there_is() {
+fn troubleshooting_names_existing_metrics() {
     let mut text = String::new();
     for folder in ["controller", "ops"] {
         sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder).join("src"), &mut text);

@@ -67,7 +67,7 @@ fn included() -> BTreeMap<PathBuf, Vec<PathBuf>> {
 }
 
 #[test]
-fn every_program_prints_what_its_page_says() {
+fn every_program_prints_the_output_of_its_page() {
     let built = Path::new(env!("CARGO_BIN_EXE_book-limiter")).parent().unwrap();
     for name in programs() {
         let binary = format!("book-{}{}", name.replace('_', "-"), std::env::consts::EXE_SUFFIX);
@@ -137,7 +137,7 @@ fn imports(program: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn what_a_reader_is_to_depend_on_exists() {
+fn documented_dependencies_exist() {
     let root = book().join("../..");
     let workspace: Table = read(&root.join("Cargo.toml")).parse().unwrap();
     let versions = workspace["workspace"]["dependencies"].as_table().unwrap();
