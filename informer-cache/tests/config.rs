@@ -27,7 +27,7 @@ fn what_is_written_is_read() {
 }
 
 #[test]
-fn what_nobody_knows_is_refused() {
+fn refuses_unknown_settings() {
     for (file, why) in [
         (r#"{"page_sizes":50}"#, "unknown field `page_sizes`"),
         (r#"{"page_size":0}"#, "nonzero"),

@@ -46,8 +46,8 @@ struct Known {
 }
 
 impl Known {
-    fn hear(&mut self, told: SubscriptionEvent<u32, Pod>) {
-        let change = match told {
+    fn receive(&mut self, received: SubscriptionEvent<u32, Pod>) {
+        let change = match received {
             SubscriptionEvent::Change(change) => change,
             SubscriptionEvent::Restarted => {
                 self.objects.clear();
@@ -64,13 +64,13 @@ impl Known {
         }
     }
 
-    fn hear_all(&mut self, changes: &mut BoundedSubscription<u32, Pod>) {
-        while let Some(told) = changes.try_next().unwrap() {
-            self.hear(told);
+    fn receive_all(&mut self, changes: &mut BoundedSubscription<u32, Pod>) {
+        while let Some(received) = changes.try_next().unwrap() {
+            self.receive(received);
         }
     }
 
-    fn agrees(&self, store: &SharedWriter<u32, Pod>) {
+    fn assert_matches(&self, store: &SharedWriter<u32, Pod>) {
         assert_eq!(self.objects, store.snapshot().iter().map(|(key, pod)| (*key, pod.1)).collect());
     }
 }
@@ -80,14 +80,14 @@ fn up_to_the_bound_it_is_as_any_other() {
     let store = store();
     store.upsert((1, 1));
     let (mut changes, mut known) = (bounded(&store, 2, OverflowPolicy::Restart), Known::default());
-    known.hear_all(&mut changes);
+    known.receive_all(&mut changes);
     for version in 2..1_000 {
         store.upsert((1, version));
         store.upsert((2, version));
         assert_eq!(changes.lag().pending, 2);
     }
-    known.hear_all(&mut changes);
-    known.agrees(&store);
+    known.receive_all(&mut changes);
+    known.assert_matches(&store);
     store.upsert((1, 1_000));
     for version in 0..100 {
         // Added and deleted before the subscriber receives it.
@@ -96,17 +96,17 @@ fn up_to_the_bound_it_is_as_any_other() {
     }
     store.upsert((2, 1_000));
     assert_eq!(changes.lag().pending, 2);
-    known.hear_all(&mut changes);
-    known.agrees(&store);
+    known.receive_all(&mut changes);
+    known.assert_matches(&store);
     assert_eq!(known.restarts, 0);
 }
 
 #[test]
-fn one_too_many_begins_anew() {
+fn restarts_when_the_bound_is_exceeded() {
     let store = store();
     let (mut changes, mut known) = (bounded(&store, 2, OverflowPolicy::Restart), Known::default());
     store.replace([(1, 1), (2, 1)], Version::new(1));
-    known.hear_all(&mut changes);
+    known.receive_all(&mut changes);
     assert!(changes.is_initial_delivered());
     for key in 2..5 {
         store.upsert((key, 2));
@@ -135,22 +135,22 @@ fn one_too_many_begins_anew() {
 }
 
 #[test]
-fn what_is_left_of_a_snapshot_is_not_told_when_it_was_too_much() {
+fn a_restart_discards_the_rest_of_the_snapshot() {
     let store = store();
     for key in 0..10 {
         store.upsert((key, 1));
     }
     let (mut changes, mut known) = (bounded(&store, 2, OverflowPolicy::Restart), Known::default());
-    known.hear(changes.try_next().unwrap().unwrap());
+    known.receive(changes.try_next().unwrap().unwrap());
     for key in 0..10 {
         store.delete(&key, None);
     }
-    known.hear_all(&mut changes);
+    known.receive_all(&mut changes);
     assert_eq!((known.restarts, known.objects.len()), (1, 0));
 }
 
 #[test]
-fn disconnected_it_stays_so_and_holds_nothing() {
+fn stays_disconnected_and_drops_pending_changes() {
     let store = store();
     store.upsert((1, 1));
     let mut changes = bounded(&store, 1, OverflowPolicy::Disconnect);
@@ -180,7 +180,7 @@ fn disconnected_it_stays_so_and_holds_nothing() {
 }
 
 #[test]
-fn a_waiting_consumer_is_woken_once_by_what_is_too_much() {
+fn exceeding_the_bound_wakes_a_consumer_once() {
     let store = store();
     for (overflow, wakers) in [(OverflowPolicy::Restart, true), (OverflowPolicy::Disconnect, false)] {
         let mut changes = bounded(&store, 2, overflow);
@@ -195,9 +195,9 @@ fn a_waiting_consumer_is_woken_once_by_what_is_too_much() {
         store.replace((0..9).map(|key| (key, version)), Version::new(version));
         store.upsert((1, version + 1));
         assert_eq!(counting.wakes(), usize::from(wakers));
-        let told = poll_once(pin!(changes.next()));
-        assert_eq!(matches!(told, Poll::Ready(Ok(Some(SubscriptionEvent::Restarted)))), wakers);
-        assert_eq!(matches!(told, Poll::Ready(Err(_))), !wakers);
+        let received = poll_once(pin!(changes.next()));
+        assert_eq!(matches!(received, Poll::Ready(Ok(Some(SubscriptionEvent::Restarted)))), wakers);
+        assert_eq!(matches!(received, Poll::Ready(Err(_))), !wakers);
     }
     store.check().unwrap();
 }
@@ -212,8 +212,8 @@ fn the_end_of_the_store_after_it_was_too_much() {
     store.close();
     store.upsert((3, 3));
     let mut known = Known::default();
-    known.hear_all(&mut changes);
-    known.agrees(&store);
+    known.receive_all(&mut changes);
+    known.assert_matches(&store);
     assert_eq!(known.restarts, 1);
     assert!(
         matches!(poll_once(pin!(changes.next())), Poll::Ready(Ok(None))),
@@ -246,7 +246,7 @@ fn of_some_objects_only_those_count() {
 
 /// If a panic interrupts a restart, the subscription still restarts.
 #[test]
-fn a_panic_while_it_begins_anew_loses_nothing() {
+fn a_panic_during_a_restart_loses_no_change() {
     struct Object {
         switch: Arc<PanicSwitch>,
         _own: PanickingKey,
@@ -255,10 +255,10 @@ fn a_panic_while_it_begins_anew_loses_nothing() {
     }
     static BY_HALF: Index<Object, PanickingKey> =
         Index::new("half", |object| object.switch.key(object.id % 2));
-    type Heard = Option<Vec<(u32, u64)>>;
-    fn hear(changes: &mut BoundedSubscription<PanickingKey, Object>, known: &mut Heard) {
-        while let Some(told) = changes.try_next().unwrap() {
-            match told {
+    type Known = Option<Vec<(u32, u64)>>;
+    fn receive(changes: &mut BoundedSubscription<PanickingKey, Object>, known: &mut Known) {
+        while let Some(received) = changes.try_next().unwrap() {
+            match received {
                 SubscriptionEvent::Restarted => *known = Some(Vec::new()),
                 SubscriptionEvent::Change(change) => {
                     let known = known.as_mut().expect("a restart comes first");
@@ -294,13 +294,13 @@ fn a_panic_while_it_begins_anew_loses_nothing() {
             }
             switch.arm(point, nth);
             let mut known = None;
-            let panicked = catch_unwind(AssertUnwindSafe(|| hear(&mut changes, &mut known))).is_err();
+            let panicked = catch_unwind(AssertUnwindSafe(|| receive(&mut changes, &mut known))).is_err();
             let unreached = switch.disarm(point);
             panics += u32::from(panicked);
             if !panicked {
                 assert!(unreached, "{point:?} {nth}");
             }
-            hear(&mut changes, &mut known);
+            receive(&mut changes, &mut known);
             let mut known = known.expect("the subscription has restarted");
             known.sort_unstable();
             assert_eq!(known, [(1, 2), (3, 2), (5, 2)], "{point:?} {nth}");
@@ -344,8 +344,8 @@ fn threads() {
         thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
             let mut known = Known::default();
-            while let Some(told) = runtime.block_on(changes.next()).unwrap() {
-                known.hear(told);
+            while let Some(received) = runtime.block_on(changes.next()).unwrap() {
+                known.receive(received);
                 thread::yield_now();
             }
             (known, changes)
@@ -356,7 +356,7 @@ fn threads() {
     }
     store.close();
     let (known, changes) = reader.join().unwrap();
-    known.agrees(&store);
+    known.assert_matches(&store);
     changes.check().unwrap();
     store.check().unwrap();
 }

@@ -51,11 +51,11 @@ fn brief<K: std::fmt::Display, V>(change: &Change<K, V>) -> String {
 fn next<K: Clone + Eq + std::hash::Hash + std::fmt::Display, V>(
     changes: &mut Subscription<K, V>,
 ) -> (String, bool) {
-    let told = changes.try_next().map_or_else(String::new, |change| brief(&change));
-    (told, changes.is_initial_delivered())
+    let received = changes.try_next().map_or_else(String::new, |change| brief(&change));
+    (received, changes.is_initial_delivered())
 }
 
-fn told(text: &str, initial_processed: bool) -> (String, bool) {
+fn received(text: &str, initial_processed: bool) -> (String, bool) {
     (text.to_owned(), initial_processed)
 }
 
@@ -63,28 +63,28 @@ fn told(text: &str, initial_processed: bool) -> (String, bool) {
 fn nothing_has_come_yet() {
     let store = store();
     let mut changes = store.subscribe();
-    assert_eq!(next(&mut changes), told("", false));
+    assert_eq!(next(&mut changes), received("", false));
     // Closing the store does not complete the initial state.
     store.close();
-    assert_eq!(next(&mut changes), told("", false));
+    assert_eq!(next(&mut changes), received("", false));
     assert!(!store.subscribe().is_initial_delivered());
 }
 
 #[test]
-fn what_comes_before_the_list_is_not_of_it() {
+fn events_before_the_list_are_not_initial() {
     let store = store();
     store.upsert((1, 1));
     let mut changes = store.subscribe();
     store.upsert((2, 2));
-    assert_eq!(next(&mut changes), told("=1", false), "an object of the snapshot is not initial");
-    assert_eq!(next(&mut changes), told("+2", false));
+    assert_eq!(next(&mut changes), received("=1", false), "an object of the snapshot is not initial");
+    assert_eq!(next(&mut changes), received("+2", false));
     store.upsert((3, 3));
     list(&store, [1, 2, 3, 4], 9);
     // 3 was added by an event before the list, and is not initial. 4 came with the list, and is.
-    assert_eq!(next(&mut changes), told("+3", false));
-    assert_eq!(next(&mut changes), told("~1", false));
-    assert_eq!(next(&mut changes), told("~2", false));
-    assert_eq!(next(&mut changes), told("=4", true));
+    assert_eq!(next(&mut changes), received("+3", false));
+    assert_eq!(next(&mut changes), received("~1", false));
+    assert_eq!(next(&mut changes), received("~2", false));
+    assert_eq!(next(&mut changes), received("=4", true));
 }
 
 #[test]
@@ -92,21 +92,21 @@ fn an_empty_list_is_a_list() {
     let store = store();
     let mut changes = store.subscribe();
     list(&store, [], 1);
-    assert_eq!(next(&mut changes), told("", true));
+    assert_eq!(next(&mut changes), received("", true));
     assert!(store.subscribe().is_initial_delivered(), "a later subscription is not complete");
 }
 
 #[test]
-fn all_of_the_first_list_has_to_be_told() {
+fn the_whole_first_list_must_be_delivered() {
     let store = store();
     let mut changes = store.subscribe();
     list(&store, [1, 2, 1], 1);
     store.upsert((2, 2));
     store.upsert((3, 3));
     assert!(!changes.is_initial_delivered());
-    assert_eq!(next(&mut changes), told("=1", false), "a key that is listed twice was not delivered once");
-    assert_eq!(next(&mut changes), told("=2", true), "not the newest state was delivered");
-    assert_eq!(next(&mut changes), told("+3", true));
+    assert_eq!(next(&mut changes), received("=1", false), "a key that is listed twice was not delivered once");
+    assert_eq!(next(&mut changes), received("=2", true), "not the newest state was delivered");
+    assert_eq!(next(&mut changes), received("+3", true));
 }
 
 #[test]
@@ -116,8 +116,8 @@ fn a_later_list_is_news() {
     list(&store, [1], 1);
     list(&store, [1, 2], 2);
     let mut late = store.subscribe();
-    assert_eq!([next(&mut early), next(&mut early)], [told("=1", true), told("+2", true)]);
-    let mut snapshot = [next(&mut late), next(&mut late)].map(|told| told.0);
+    assert_eq!([next(&mut early), next(&mut early)], [received("=1", true), received("+2", true)]);
+    let mut snapshot = [next(&mut late), next(&mut late)].map(|received| received.0);
     snapshot.sort_unstable();
     assert_eq!(snapshot, ["=1", "=2"]);
     list(&store, [3], 3);
@@ -128,37 +128,37 @@ fn a_later_list_is_news() {
 /// `TestFIFO_HasSyncedCorrectOnDeletion`: a deletion by the list belongs to the initial state; an object that is deleted before it is
 /// delivered is not waited for.
 #[test]
-fn deletions_count_and_what_vanished_does_not() {
+fn counts_deletions_and_no_vanished_objects() {
     let store = store();
     store.upsert((1, 1));
     let mut changes = store.subscribe();
-    assert_eq!(next(&mut changes), told("=1", false));
+    assert_eq!(next(&mut changes), received("=1", false));
     list(&store, [2, 3], 2);
     for key in [2, 3] {
         store.delete(&key, None);
     }
-    assert_eq!(next(&mut changes), told("-1", true));
-    assert_eq!(next(&mut changes), told("", true));
+    assert_eq!(next(&mut changes), received("-1", true));
+    assert_eq!(next(&mut changes), received("", true));
 }
 
 /// An object of the list is deleted and added again. The new change replaces its initial change, and is not initial.
 #[test]
-fn what_comes_back_is_not_initial() {
+fn a_recreated_object_is_not_initial() {
     let store = store();
     let mut changes = store.subscribe();
     list(&store, [1, 2], 1);
-    assert_eq!(next(&mut changes), told("=1", false));
+    assert_eq!(next(&mut changes), received("=1", false));
     for key in [1, 2] {
         store.delete(&key, None);
         store.upsert((key, 5));
     }
-    assert_eq!(next(&mut changes), told("~1", true), "without an identity, a new object is an update");
-    assert_eq!(next(&mut changes), told("+2", true));
+    assert_eq!(next(&mut changes), received("~1", true), "without an identity, a new object is an update");
+    assert_eq!(next(&mut changes), received("+2", true));
 }
 
 /// The first list of an informer is initial for earlier subscribers, for every way to list. A relist after a lost watch is not initial.
 #[test]
-fn an_informers_first_list_is_initial_for_who_was_there_before_it() {
+fn the_first_list_is_initial_for_earlier_subscribers() {
     for (pages, streaming) in [(0, false), (2, false), (0, true)] {
         let server = server();
         for key in 0..5 {
@@ -173,29 +173,29 @@ fn an_informers_first_list_is_initial_for_who_was_there_before_it() {
         }
         let mut world = World::new(builder);
         let mut changes = world.informer.subscribe();
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let noting = heard.clone();
+        let observed = Arc::new(Mutex::new(Vec::new()));
+        let noting = observed.clone();
         let _observer = world.informer.observe(move |change| noting.lock().push(brief(change)));
         assert!(!changes.is_initial_delivered());
         world.settle();
         assert!(world.informer.is_synced() && !changes.is_initial_delivered());
         let first: Vec<_> = (0..5).map(|_| next(&mut changes)).collect();
         let flags: Vec<_> = ["=0", "=1", "=2", "=3", "=4"].into_iter().map(String::from).collect();
-        assert_eq!(first.iter().map(|told| told.0.clone()).collect::<Vec<_>>(), flags);
-        assert_eq!(first.iter().map(|told| told.1).collect::<Vec<_>>(), [false, false, false, false, true]);
-        assert_eq!(std::mem::take(&mut *heard.lock()), flags);
+        assert_eq!(first.iter().map(|received| received.0.clone()).collect::<Vec<_>>(), flags);
+        assert_eq!(first.iter().map(|received| received.1).collect::<Vec<_>>(), [false, false, false, false, true]);
+        assert_eq!(std::mem::take(&mut *observed.lock()), flags);
         // A change is missed, and is delivered by a list.
         server.break_watches(EXPIRED);
         server.put(object(0, 0));
         server.put(object(5, 0));
         world.advance(std::time::Duration::from_secs(60));
-        assert_eq!([next(&mut changes), next(&mut changes)], [told("~0", true), told("+5", true)]);
-        assert_eq!(*heard.lock(), ["~0", "+5"]);
+        assert_eq!([next(&mut changes), next(&mut changes)], [received("~0", true), received("+5", true)]);
+        assert_eq!(*observed.lock(), ["~0", "+5"]);
     }
 }
 
 /// Returns whether a wait has completed (`true`), failed (`false`), or is pending. Asserts that `is_done` agrees.
-fn stands(initial_processed: &InitialProcessed) -> Option<bool> {
+fn wait_state(initial_processed: &InitialProcessed) -> Option<bool> {
     let now = match poll_once(pin!(initial_processed.clone())) {
         Poll::Ready(Ok(())) => Some(true),
         Poll::Ready(Err(Stopped)) => Some(false),
@@ -207,23 +207,23 @@ fn stands(initial_processed: &InitialProcessed) -> Option<bool> {
 
 /// `TestSingleFile`, `TestBasicLogic`: the list in the store, and the changes that the subscriber has received and processed.
 #[test]
-fn what_was_handed_over_is_processed_when_more_is_asked_for() {
+fn a_change_counts_as_processed_at_the_next_poll() {
     // Without a list in the store, processing changes does not complete the wait.
     let store = store();
     let mut changes = store.subscribe();
     let initial_processed = changes.initial_processed();
-    assert_eq!(stands(&initial_processed), None);
+    assert_eq!(wait_state(&initial_processed), None);
     store.upsert((1, 1));
-    assert_eq!(next(&mut changes), told("+1", false));
-    assert_eq!(next(&mut changes), told("", false));
-    assert_eq!(stands(&initial_processed), None);
+    assert_eq!(next(&mut changes), received("+1", false));
+    assert_eq!(next(&mut changes), received("", false));
+    assert_eq!(wait_state(&initial_processed), None);
     // With a list, each change must be received and processed.
     list(&store, [1, 2, 3], 2);
-    assert_eq!(stands(&initial_processed), None);
+    assert_eq!(wait_state(&initial_processed), None);
     for _ in 0..3 {
         assert!(changes.try_next().is_some());
         assert_eq!(
-            stands(&initial_processed),
+            wait_state(&initial_processed),
             None,
             "a change counts as processed before the next one is requested"
         );
@@ -231,21 +231,21 @@ fn what_was_handed_over_is_processed_when_more_is_asked_for() {
     assert!(changes.is_initial_delivered(), "the initial objects are not delivered");
     // Requesting the next change shows that the last one was processed, even if the next one is not initial.
     store.upsert((9, 9));
-    assert_eq!(stands(&initial_processed), None, "a later change completed the wait");
-    assert_eq!(next(&mut changes), told("+9", true));
-    assert_eq!(stands(&initial_processed), Some(true));
+    assert_eq!(wait_state(&initial_processed), None, "a later change completed the wait");
+    assert_eq!(next(&mut changes), received("+9", true));
+    assert_eq!(wait_state(&initial_processed), Some(true));
     // The wait stays complete.
     store.upsert((8, 10));
     list(&store, [], 11);
-    assert_eq!((stands(&initial_processed), stands(&changes.initial_processed())), (Some(true), Some(true)));
+    assert_eq!((wait_state(&initial_processed), wait_state(&changes.initial_processed())), (Some(true), Some(true)));
     drop(changes);
     store.close();
-    assert_eq!(stands(&initial_processed), Some(true));
+    assert_eq!(wait_state(&initial_processed), Some(true));
 }
 
 /// An empty first list: no change is delivered, but waiters must be woken.
 #[test]
-fn an_empty_first_list_wakes_who_waits() {
+fn an_empty_first_list_wakes_waiters() {
     let store = store();
     let (mut parked, mut asked, idle) = (store.subscribe(), store.subscribe(), store.subscribe());
     let (next, next_waker) = Counting::waker();
@@ -261,32 +261,32 @@ fn an_empty_first_list_wakes_who_waits() {
     assert_eq!(next.wakes(), 1, "`next` was not woken, so its task cannot check `is_initial_delivered`");
     let wakes: Vec<_> = waits.iter().map(|(_, (count, _))| count.wakes()).collect();
     assert_eq!(wakes, [1, 1, 0], "a subscriber that requested no change counts as complete");
-    let over = |wait: &mut Pin<Box<InitialProcessed>>| poll_once(wait.as_mut());
-    assert_eq!(over(&mut waits[0].0), Poll::Ready(Ok(())));
-    assert_eq!(over(&mut waits[1].0), Poll::Ready(Ok(())));
-    assert_eq!(stands(&idle.initial_processed()), None);
+    let has_ended = |wait: &mut Pin<Box<InitialProcessed>>| poll_once(wait.as_mut());
+    assert_eq!(has_ended(&mut waits[0].0), Poll::Ready(Ok(())));
+    assert_eq!(has_ended(&mut waits[1].0), Poll::Ready(Ok(())));
+    assert_eq!(wait_state(&idle.initial_processed()), None);
     let mut idle = idle;
     assert!(idle.try_next().is_none());
     assert_eq!(waits[2].1.0.wakes(), 1);
-    assert_eq!(over(&mut waits[2].0), Poll::Ready(Ok(())));
+    assert_eq!(has_ended(&mut waits[2].0), Poll::Ready(Ok(())));
 }
 
 /// All objects of the first list are deleted before the subscriber requests a change, as if the list were empty.
 #[test]
-fn a_list_that_vanishes_unseen_is_waited_for_by_nobody() {
+fn a_list_whose_objects_vanish_completes_the_wait() {
     let store = store();
     let mut changes = store.subscribe();
     let initial_processed = changes.initial_processed();
     assert!(changes.try_next().is_none());
     list(&store, [1, 2], 1);
     store.delete(&1, None);
-    assert_eq!(stands(&initial_processed), None);
+    assert_eq!(wait_state(&initial_processed), None);
     store.delete(&2, None);
-    assert_eq!(stands(&initial_processed), Some(true));
+    assert_eq!(wait_state(&initial_processed), Some(true));
 }
 
 #[test]
-fn who_comes_after_the_list_has_the_snapshot_to_get_through() {
+fn a_late_subscriber_processes_the_snapshot_first() {
     let store = store();
     list(&store, [1, 2], 1);
     let mut changes = store.subscribe();
@@ -294,11 +294,11 @@ fn who_comes_after_the_list_has_the_snapshot_to_get_through() {
     store.upsert((1, 2));
     for _ in 0..2 {
         assert!(changes.try_next().is_some_and(|change| change.is_initial()));
-        assert_eq!(stands(&initial_processed), None);
+        assert_eq!(wait_state(&initial_processed), None);
     }
     store.upsert((3, 3));
     assert!(changes.try_next().is_some_and(|change| !change.is_initial()));
-    assert_eq!(stands(&initial_processed), Some(true));
+    assert_eq!(wait_state(&initial_processed), Some(true));
 }
 
 #[test]
@@ -317,10 +317,10 @@ fn it_fails_when_it_can_no_longer_happen() {
     let mut changes = store.subscribe();
     let initial_processed = changes.initial_processed();
     store.close();
-    assert_eq!(stands(&initial_processed), None);
-    assert!(changes.try_next().is_some() && stands(&initial_processed).is_none());
+    assert_eq!(wait_state(&initial_processed), None);
+    assert!(changes.try_next().is_some() && wait_state(&initial_processed).is_none());
     assert!(changes.try_next().is_none());
-    assert_eq!(stands(&initial_processed), Some(true));
+    assert_eq!(wait_state(&initial_processed), Some(true));
     // The store is closed before its first list: every wait fails, that of an earlier and that of a later subscription.
     let store = self::store();
     store.upsert((1, 1));
@@ -328,12 +328,12 @@ fn it_fails_when_it_can_no_longer_happen() {
     let initial_processed = changes.initial_processed();
     let dropped = store.clone();
     drop((store, dropped));
-    assert_eq!(stands(&initial_processed), Some(false));
+    assert_eq!(wait_state(&initial_processed), Some(false));
     assert!(changes.try_next().is_some() && changes.try_next().is_none());
-    assert_eq!(stands(&initial_processed), Some(false));
+    assert_eq!(wait_state(&initial_processed), Some(false));
     let store = self::store();
     store.close();
-    assert_eq!(stands(&store.subscribe().initial_processed()), Some(false));
+    assert_eq!(wait_state(&store.subscribe().initial_processed()), Some(false));
 }
 
 /// Dropping a wait, or a waker that panics, does not affect other waits. A resync is not an initial list.

@@ -62,7 +62,7 @@ fn page(items: Vec<Object>, version: u64) -> Page<Object> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Delivery {
     Watch,
     List,
     Stream,
@@ -71,18 +71,18 @@ enum Way {
 #[test]
 fn a_panic_on_one_object_leaves_that_object_as_it_was() {
     for (name, builder) in builders() {
-        for way in [Way::Watch, Way::List, Way::Stream] {
-            let told = Arc::new(Mutex::new(Vec::new()));
+        for delivery in [Delivery::Watch, Delivery::List, Delivery::Stream] {
+            let received = Arc::new(Mutex::new(Vec::new()));
             let source = Source::new();
             let builder = builder(source.clone()).on_error({
-                let told = told.clone();
-                move |failure| told.lock().push((failure.cause, failure.to_string()))
+                let received = received.clone();
+                move |failure| received.lock().push((failure.cause, failure.to_string()))
             });
-            let builder = if way == Way::Stream { builder.streaming_lists() } else { builder };
+            let builder = if delivery == Delivery::Stream { builder.streaming_lists() } else { builder };
             let mut world = World::new(builder);
             source.answer_watch(Ok(()));
-            match way {
-                Way::Stream => {
+            match delivery {
+                Delivery::Stream => {
                     source.send(WatchEvent::Added(object(1, 1)));
                     source.send(WatchEvent::Added(object(2, 2)));
                     source.send(WatchEvent::InitialListEnd(Version::new(5)));
@@ -91,7 +91,7 @@ fn a_panic_on_one_object_leaves_that_object_as_it_was() {
             }
             world.settle();
             assert_eq!(world.stored(), [object(1, 1), object(2, 2)]);
-            if way == Way::Watch {
+            if delivery == Delivery::Watch {
                 for (key, version) in [(1, 12), (2, BAD), (3, 14)] {
                     source.send(WatchEvent::Modified(object(key, version)));
                 }
@@ -99,7 +99,7 @@ fn a_panic_on_one_object_leaves_that_object_as_it_was() {
             } else {
                 source.fail_watch(error(fixture::OTHER));
                 source.answer_watch(Ok(()));
-                if way == Way::Stream {
+                if delivery == Delivery::Stream {
                     for (key, version) in [(1, 12), (2, BAD), (3, 14)] {
                         source.send(WatchEvent::Added(object(key, version)));
                     }
@@ -108,24 +108,24 @@ fn a_panic_on_one_object_leaves_that_object_as_it_was() {
                     source.answer_list(Ok(page(vec![object(1, 12), object(2, BAD), object(3, 14)], 15)));
                 }
                 world.settle();
-                told.lock().clear();
+                received.lock().clear();
                 world.advance_to_alarm();
             }
             let status = world.informer.status();
-            assert_eq!(status.state, InformerState::Watching, "{name} {way:?}");
+            assert_eq!(status.state, InformerState::Watching, "{name} {delivery:?}");
             world.informer.store().check().unwrap();
-            assert_eq!(world.stored(), [object(1, 12), object(2, 2), object(3, 14)], "{name} {way:?}");
+            assert_eq!(world.stored(), [object(1, 12), object(2, 2), object(3, 14)], "{name} {delivery:?}");
             // The panic is reported as a panic and counted; it is not an error of the source.
-            assert_eq!((status.panics, status.last_error), (1, None), "{name} {way:?}");
+            assert_eq!((status.panics, status.last_error), (1, None), "{name} {delivery:?}");
             assert!(status.last_panic.unwrap().message.contains("a bad object"));
-            let told = std::mem::take(&mut *told.lock());
-            assert_eq!(told.len(), 1, "{name} {way:?}: {told:?}");
-            assert_eq!(told[0].0, BackoffCause::Panicked);
-            assert!(told[0].1.contains("a bad object"), "{told:?}");
+            let received = std::mem::take(&mut *received.lock());
+            assert_eq!(received.len(), 1, "{name} {delivery:?}: {received:?}");
+            assert_eq!(received[0].0, BackoffCause::Panicked);
+            assert!(received[0].1.contains("a bad object"), "{received:?}");
             // The next state, on which the function does not panic, is stored.
             source.send(WatchEvent::Modified(object(2, 16)));
             world.settle();
-            assert!(world.stored().contains(&object(2, 16)), "{name} {way:?}");
+            assert!(world.stored().contains(&object(2, 16)), "{name} {delivery:?}");
         }
     }
 }

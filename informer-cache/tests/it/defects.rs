@@ -80,7 +80,7 @@ fn a_list_that_never_ends_does_not_stop_a_thousand_writes() {
 
 /// A list copies all objects under the lock (130961). Here a read allocates nothing for an object, and stops when the caller has enough.
 #[test]
-fn a_look_shares_what_is_stored() {
+fn a_lookup_shares_the_stored_object() {
     let store = filled();
     let view = store.snapshot();
     for _ in 0..100 {
@@ -102,11 +102,11 @@ fn a_selector_asks_no_object() {
     });
     let store = builder().index(&COUNTED).build().unwrap().into_shared();
     store.replace((0..100).map(|id| pod(id, 1)), Version::new(1));
-    let told = TOLD.get();
+    let received = TOLD.get();
     let view = store.snapshot();
     assert_eq!(view.select(&COUNTED, &"app in (web), !tier".parse().unwrap()).unwrap().iter().count(), 50);
     assert_eq!(
-        (told, TOLD.get()),
+        (received, TOLD.get()),
         (100, 100),
         "the label function was not called exactly once for each object"
     );
@@ -260,7 +260,7 @@ fn an_index_that_is_not_there_is_an_error_everywhere() {
 /// full copies (D13). Here unchanged objects stay, the page is dropped immediately, and the relisting thread drops old objects while others
 /// read and write.
 #[test]
-fn a_relist_blocks_nobody_and_keeps_what_stayed() {
+fn a_relist_blocks_no_reader_and_keeps_unchanged_objects() {
     static LIVE: AtomicUsize = AtomicUsize::new(0);
     static GATE: AtomicBool = AtomicBool::new(false);
     type Ports = (mpsc::Sender<()>, mpsc::Receiver<()>);

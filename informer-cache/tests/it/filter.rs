@@ -2,7 +2,7 @@
 //!
 //! client-go's `TestTypedFilteringResourceEventHandler` (add and delete that pass or do not, the four updates) is `the_four_transitions`.
 //! client-go applies the filter to the last state of a deleted object, so a handler may keep an object for ever if its last state does not
-//! pass. Here the state that was delivered counts: `an_end_is_told_to_who_knew_the_object`.
+//! pass. Here the state that was delivered counts: `a_deletion_is_delivered_if_the_object_was`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ fn passing(store: &SharedWriter<u8, Pod>) -> Subscription<u8, Pod> {
 }
 
 /// `=1@2` is initial, `+` an addition, `1@2>3` an update, `1@2!3` a replacement, `-1@2` a deletion, with `?` if it was missed.
-fn told(changes: &mut Subscription<u8, Pod>) -> Vec<String> {
+fn received(changes: &mut Subscription<u8, Pod>) -> Vec<String> {
     let text = |change: Change<u8, Pod>| {
         let object = change.object();
         let old = change.old().map_or(0, |old| old.2);
@@ -49,63 +49,63 @@ fn the_four_transitions() {
     store.upsert(Pod(2, 1, 2, false));
     let mut changes = passing(&store);
     assert_eq!(changes.pending(), 2, "an object was filtered before it was received");
-    assert_eq!(told(&mut changes), ["=1@1"]);
+    assert_eq!(received(&mut changes), ["=1@1"]);
     store.upsert(Pod(3, 1, 3, true));
     store.upsert(Pod(4, 1, 4, false));
-    assert_eq!(told(&mut changes), ["+3@3"], "an added object that passes was not delivered");
+    assert_eq!(received(&mut changes), ["+3@3"], "an added object that passes was not delivered");
     store.upsert(Pod(1, 1, 5, true));
-    assert_eq!(told(&mut changes), ["1@1>5"], "an object that still passes was not updated");
+    assert_eq!(received(&mut changes), ["1@1>5"], "an object that still passes was not updated");
     store.upsert(Pod(1, 1, 6, false));
     assert_eq!(
-        told(&mut changes),
+        received(&mut changes),
         ["-1@5"],
         "an object that ceases to pass is not deleted with the delivered state"
     );
     store.upsert(Pod(1, 1, 7, false));
-    assert!(told(&mut changes).is_empty(), "an object that still does not pass was delivered");
+    assert!(received(&mut changes).is_empty(), "an object that still does not pass was delivered");
     store.upsert(Pod(1, 1, 8, true));
-    assert_eq!(told(&mut changes), ["+1@8"], "an object that begins to pass is not added");
+    assert_eq!(received(&mut changes), ["+1@8"], "an object that begins to pass is not added");
     store.delete(&1, Some(Pod(1, 1, 9, true)));
     store.delete(&2, Some(Pod(2, 1, 9, true)));
-    assert_eq!(told(&mut changes), ["-1@9"], "not exactly the delivered object was deleted");
+    assert_eq!(received(&mut changes), ["-1@9"], "not exactly the delivered object was deleted");
 }
 
 #[test]
-fn what_happened_meanwhile_is_judged_by_both_ends() {
+fn merged_changes_are_filtered_by_both_states() {
     let store = store();
     let mut changes = passing(&store);
     store.upsert(Pod(1, 1, 1, true));
-    assert_eq!(told(&mut changes), ["+1@1"]);
+    assert_eq!(received(&mut changes), ["+1@1"]);
     store.upsert(Pod(1, 1, 2, false));
     store.upsert(Pod(1, 1, 3, true));
     assert_eq!(
-        told(&mut changes),
+        received(&mut changes),
         ["1@1>3"],
         "an object that passes again before it is received is not an update"
     );
     store.upsert(Pod(2, 1, 4, true));
     store.upsert(Pod(2, 1, 5, false));
-    assert!(told(&mut changes).is_empty(), "an object that passed only in between was delivered");
+    assert!(received(&mut changes).is_empty(), "an object that passed only in between was delivered");
     // An object of the snapshot changes before it is delivered.
     let mut late = passing(&store);
     store.upsert(Pod(1, 1, 6, false));
     store.upsert(Pod(2, 1, 7, true));
-    assert_eq!(told(&mut late), ["=2@7"]);
+    assert_eq!(received(&mut late), ["=2@7"]);
 }
 
 #[test]
-fn an_end_is_told_to_who_knew_the_object() {
+fn a_deletion_is_delivered_if_the_object_was() {
     let store = store();
     store.upsert(Pod(1, 1, 1, true));
     let mut changes = passing(&store);
-    told(&mut changes);
+    received(&mut changes);
     store.delete(&1, Some(Pod(1, 1, 2, false)));
-    assert_eq!(told(&mut changes), ["-1@2"]);
+    assert_eq!(received(&mut changes), ["-1@2"]);
     store.upsert(Pod(1, 1, 3, true));
-    told(&mut changes);
+    received(&mut changes);
     store.upsert(Pod(1, 1, 4, false));
     store.delete(&1, None);
-    assert_eq!(told(&mut changes), ["-1@4?"]);
+    assert_eq!(received(&mut changes), ["-1@4?"]);
 }
 
 #[test]
@@ -113,13 +113,13 @@ fn another_object_is_judged_by_itself() {
     let store = store();
     store.upsert(Pod(1, 1, 1, true));
     let mut changes = passing(&store);
-    told(&mut changes);
+    received(&mut changes);
     store.upsert(Pod(1, 2, 2, true));
-    assert_eq!(told(&mut changes), ["1@1!2"]);
+    assert_eq!(received(&mut changes), ["1@1!2"]);
     store.upsert(Pod(1, 3, 3, false));
-    assert_eq!(told(&mut changes), ["-1@2?"]);
+    assert_eq!(received(&mut changes), ["-1@2?"]);
     store.upsert(Pod(1, 4, 4, true));
-    assert_eq!(told(&mut changes), ["+1@4"]);
+    assert_eq!(received(&mut changes), ["+1@4"]);
 }
 
 #[test]
@@ -128,13 +128,13 @@ fn the_first_list_is_initial_as_far_as_it_passes() {
     let mut changes = passing(&store);
     store.replace([Pod(1, 1, 1, true), Pod(2, 1, 1, false)], Version::new(1));
     assert!(!changes.is_initial_delivered());
-    assert_eq!(told(&mut changes), ["=1@1"]);
+    assert_eq!(received(&mut changes), ["=1@1"]);
     assert!(changes.is_initial_delivered());
     store.upsert(Pod(2, 1, 2, true));
-    assert_eq!(told(&mut changes), ["+2@2"], "an object that begins to pass later is initial");
+    assert_eq!(received(&mut changes), ["+2@2"], "an object that begins to pass later is initial");
     changes.resync();
     store.upsert(Pod(1, 1, 3, false));
-    assert_eq!(told(&mut changes), ["-1@1", "2@2>2"], "a resync delivered an object that does not pass");
+    assert_eq!(received(&mut changes), ["-1@1", "2@2>2"], "a resync delivered an object that does not pass");
 }
 
 #[test]
@@ -144,11 +144,11 @@ fn of_several_filters_all_have_to_pass() {
     for key in 0..4 {
         store.upsert(Pod(key, 1, 1, key != 3));
     }
-    assert_eq!(told(&mut changes), ["+2@1"]);
+    assert_eq!(received(&mut changes), ["+2@1"]);
 }
 
 #[test]
-fn it_may_use_the_store_and_is_asked_without_a_lock() {
+fn a_filter_may_use_the_store_and_runs_without_a_lock() {
     let store = store();
     let other = store.clone();
     let mut changes = store
@@ -197,7 +197,7 @@ fn a_change_survives_a_panic_of_the_filter() {
 }
 
 #[test]
-fn who_waits_is_woken_for_nothing_at_most_and_loses_nothing() {
+fn waiters_lose_no_change() {
     let store = store();
     let mut changes = passing(&store);
     for round in 0..100_u64 {
@@ -208,20 +208,20 @@ fn who_waits_is_woken_for_nothing_at_most_and_loses_nothing() {
         store.upsert(Pod(1, 1, 2 * round + 1, false));
         assert_eq!(counting.wakes(), 1);
         assert_eq!(
-            told(&mut changes).len(),
+            received(&mut changes).len(),
             usize::from(round > 0),
             "the object that ceased to pass was not deleted"
         );
         assert!(poll_with(std::pin::pin!(changes.next()), &waker).is_pending());
         store.upsert(Pod(1, 1, 2 * round + 2, true));
         assert_eq!(counting.wakes(), 2);
-        assert_eq!(told(&mut changes), [format!("+1@{}", 2 * round + 2)]);
+        assert_eq!(received(&mut changes), [format!("+1@{}", 2 * round + 2)]);
     }
 }
 
 /// Walking over many objects that do not pass yields to other tasks.
 #[test]
-fn others_have_their_turn_while_nothing_passes() {
+fn filtering_yields_to_other_tasks() {
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = asked.clone();
     let store = Store::builder(Schema::new(|n: &u32| *n, |_| Version::ZERO)).build().unwrap().into_shared();
@@ -236,19 +236,19 @@ fn others_have_their_turn_while_nothing_passes() {
         let mut polls = 0;
         loop {
             let (before, woken) = (asked.load(Ordering::Relaxed), counting.wakes());
-            let told = poll_with(std::pin::pin!(changes.next()), &waker);
+            let received = poll_with(std::pin::pin!(changes.next()), &waker);
             assert!(
                 asked.load(Ordering::Relaxed) - before < 2_000,
                 "{what}: one poll filtered too many objects"
             );
             polls += 1;
-            let told = match told {
+            let received = match received {
                 Poll::Ready(change) => change.map(|change| *change.key()),
                 // The task has woken itself.
                 Poll::Pending if counting.wakes() > woken => continue,
                 Poll::Pending => None,
             };
-            assert_eq!((told, polls > 5), (last, true), "{what}, after {polls} polls");
+            assert_eq!((received, polls > 5), (last, true), "{what}, after {polls} polls");
             break;
         }
         assert_eq!(changes.pending(), 0);

@@ -34,14 +34,14 @@ fn store() -> Objects {
 
 /// The key and the version of each received change, in order; the version is 0 for a deletion.
 #[derive(Clone, Default)]
-struct Heard(Arc<Mutex<Vec<Object>>>);
+struct Observed(Arc<Mutex<Vec<Object>>>);
 
-impl Heard {
+impl Observed {
     fn note(&self) -> impl FnMut(Change<u32, Object>) + Send + 'static {
-        let heard = self.0.clone();
+        let observed = self.0.clone();
         move |change| {
             let version = change.new().map_or(0, |object| object.1);
-            heard.lock().push((*change.key(), version));
+            observed.lock().push((*change.key(), version));
         }
     }
 
@@ -50,17 +50,17 @@ impl Heard {
     }
 
     /// Returns whether the handler function was dropped.
-    fn is_let_go(&self) -> bool {
+    fn is_dropped(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }
 }
 
-fn over(handler: &HandlerRegistration) -> bool {
+fn has_ended(handler: &HandlerRegistration) -> bool {
     poll_once(pin!(handler.unsubscribed())).is_ready()
 }
 
 fn initial_processed(handler: &HandlerRegistration) -> Poll<bool> {
-    poll_once(pin!(handler.initial_processed())).map(|told| told.is_ok())
+    poll_once(pin!(handler.initial_processed())).map(|received| received.is_ok())
 }
 
 fn block_on<F: Future>(future: F) -> F::Output {
@@ -68,29 +68,29 @@ fn block_on<F: Future>(future: F) -> F::Output {
 }
 
 #[test]
-fn changes_are_told_merged_and_at_the_handlers_own_pace() {
-    let (store, heard) = (store(), Heard::default());
+fn handlers_receive_merged_changes_at_their_own_pace() {
+    let (store, observed) = (store(), Observed::default());
     store.upsert((1, 1));
-    let (handler, run) = store.subscribe().for_each(heard.note());
+    let (handler, run) = store.subscribe().for_each(observed.note());
     let mut run = Box::pin(run);
     let (woken, waker) = Counting::waker();
-    assert!(heard.take().is_empty(), "a change was delivered before the first poll");
+    assert!(observed.take().is_empty(), "a change was delivered before the first poll");
     for version in 2..10 {
         store.upsert((1, version));
         store.upsert((2, version));
     }
     assert!(poll_with(run.as_mut(), &waker).is_pending());
-    assert_eq!(heard.take(), [(1, 9), (2, 9)]);
+    assert_eq!(observed.take(), [(1, 9), (2, 9)]);
     store.delete(&2, None);
-    assert_eq!((woken.wakes(), heard.take().len()), (1, 0), "the writer called the function");
+    assert_eq!((woken.wakes(), observed.take().len()), (1, 0), "the writer called the function");
     assert!(poll_with(run.as_mut(), &waker).is_pending());
-    assert_eq!(heard.take(), [(2, 0)]);
+    assert_eq!(observed.take(), [(2, 0)]);
     // Closing the store completes the future, after all pending changes were delivered.
     store.upsert((3, 10));
     store.close();
-    assert!(!over(&handler));
+    assert!(!has_ended(&handler));
     assert_eq!(poll_with(run.as_mut(), &waker), Poll::Ready(HandlerExit::Closed));
-    assert!(over(&handler) && heard.take() == [(3, 10)] && heard.is_let_go());
+    assert!(has_ended(&handler) && observed.take() == [(3, 10)] && observed.is_dropped());
     assert_eq!(
         poll_once(run.as_mut()),
         Poll::Ready(HandlerExit::Closed),
@@ -99,19 +99,19 @@ fn changes_are_told_merged_and_at_the_handlers_own_pace() {
 }
 
 #[test]
-fn a_long_backlog_leaves_others_their_turn() {
-    let (store, heard) = (store(), Heard::default());
+fn a_long_backlog_yields_to_other_tasks() {
+    let (store, observed) = (store(), Observed::default());
     store.replace((0..1_000).map(|key| (key, 1)), Version::new(1));
-    let (_handler, run) = store.subscribe().for_each(heard.note());
+    let (_handler, run) = store.subscribe().for_each(observed.note());
     let mut run = pin!(run);
     let (woken, waker) = Counting::waker();
     let mut polls = 0;
-    while heard.0.lock().len() < 1_000 {
+    while observed.0.lock().len() < 1_000 {
         assert!(poll_with(run.as_mut(), &waker).is_pending());
         polls += 1;
-        assert!(heard.0.lock().len() <= polls * 64);
+        assert!(observed.0.lock().len() <= polls * 64);
         assert!(
-            heard.0.lock().len() == 1_000 || woken.wakes() == polls,
+            observed.0.lock().len() == 1_000 || woken.wakes() == polls,
             "the future yielded without waking itself"
         );
     }
@@ -121,8 +121,8 @@ fn a_long_backlog_leaves_others_their_turn() {
 /// as processed.
 #[test]
 fn a_panic_is_counted_and_its_change_counts_as_processed() {
-    let (store, heard) = (store(), Heard::default());
-    let (calm, quiet) = store.subscribe().for_each(heard.note());
+    let (store, observed) = (store(), Observed::default());
+    let (calm, quiet) = store.subscribe().for_each(observed.note());
     let mut calls = 0;
     let (hostile, loud) = store.subscribe().for_each(move |change| {
         calls += 1;
@@ -137,7 +137,7 @@ fn a_panic_is_counted_and_its_change_counts_as_processed() {
         (initial_processed(&hostile), initial_processed(&calm)),
         (Poll::Ready(true), Poll::Ready(true))
     );
-    assert_eq!(heard.take(), [(1, 1), (2, 1)]);
+    assert_eq!(observed.take(), [(1, 1), (2, 1)]);
     for key in 3..7 {
         store.upsert((key, 2));
     }
@@ -182,14 +182,14 @@ fn held(store: &Objects, then: impl Fn() + Send + 'static) -> Held {
 
 /// `TestRemoveEventHandler_AsynchronousPanic`: `unsubscribe` returns while a call is in progress, which may still panic.
 #[test]
-fn unsubscribing_waits_for_nobody() {
+fn unsubscribe_does_not_wait() {
     let store = store();
     store.replace([(1, 1), (2, 1), (3, 1)], Version::new(1));
     let held = held(&store, || panic!("a hostile handler panics"));
     held.entered.recv().unwrap();
     held.handler.unsubscribe();
     held.handler.unsubscribe();
-    assert!(!over(&held.handler) && !held.dropped.load(Ordering::SeqCst));
+    assert!(!has_ended(&held.handler) && !held.dropped.load(Ordering::SeqCst));
     store.upsert((4, 2));
     held.go_on.send(()).unwrap();
     assert_eq!(held.running.join().unwrap(), HandlerExit::Unsubscribed);
@@ -198,7 +198,7 @@ fn unsubscribing_waits_for_nobody() {
         (1, 0),
         "the function was called again"
     );
-    assert!(over(&held.handler) && held.dropped.load(Ordering::SeqCst));
+    assert!(has_ended(&held.handler) && held.dropped.load(Ordering::SeqCst));
     assert_eq!(initial_processed(&held.handler), Poll::Ready(false));
     store.check().unwrap();
 }
@@ -238,17 +238,17 @@ fn waiting_for_the_end_waits_for_the_call() {
 /// `TestShutDownEventHandler_Lifecycles`: never polled, created before the first list, created after it.
 #[test]
 fn lifecycles() {
-    let (store, heard) = (store(), Heard::default());
+    let (store, observed) = (store(), Observed::default());
     // Never polled: waiters are woken when the future is dropped.
-    let (never, run) = store.subscribe().for_each(heard.note());
+    let (never, run) = store.subscribe().for_each(observed.note());
     never.unsubscribe();
-    assert!(!over(&never));
+    assert!(!has_ended(&never));
     let (woken, waker) = Counting::waker();
     let mut wait = Box::pin(never.unsubscribed());
     assert!(poll_with(wait.as_mut(), &waker).is_pending());
     drop(run);
     assert_eq!(woken.wakes(), 1);
-    assert!(poll_once(wait.as_mut()).is_ready() && heard.is_let_go());
+    assert!(poll_once(wait.as_mut()).is_ready() && observed.is_dropped());
     assert_eq!(initial_processed(&never), Poll::Ready(false));
     for before in [true, false] {
         let store = self::store();
@@ -256,7 +256,7 @@ fn lifecycles() {
         if !before {
             list();
         }
-        let (handler, run) = store.subscribe().for_each(heard.note());
+        let (handler, run) = store.subscribe().for_each(observed.note());
         let mut run = Box::pin(run);
         let (woken, waker) = Counting::waker();
         if before {
@@ -265,13 +265,13 @@ fn lifecycles() {
             list();
         }
         assert!(poll_with(run.as_mut(), &waker).is_pending());
-        assert_eq!((heard.take(), initial_processed(&handler)), (vec![(1, 1)], Poll::Ready(true)));
+        assert_eq!((observed.take(), initial_processed(&handler)), (vec![(1, 1)], Poll::Ready(true)));
         let wakes = woken.wakes();
         store.upsert((2, 2));
         handler.unsubscribe();
         assert_eq!(woken.wakes(), wakes + 2, "not one wake-up for the change and one for `unsubscribe`");
         assert_eq!(poll_with(run.as_mut(), &waker), Poll::Ready(HandlerExit::Unsubscribed));
-        assert!(over(&handler) && heard.take().is_empty() && heard.is_let_go());
+        assert!(has_ended(&handler) && observed.take().is_empty() && observed.is_dropped());
         assert_eq!(
             initial_processed(&handler),
             Poll::Ready(true),
@@ -298,17 +298,17 @@ fn a_function_may_unsubscribe_itself() {
     own.set(handler.clone()).unwrap();
     assert_eq!(block_on(run), HandlerExit::Unsubscribed);
     assert_eq!(calls.load(Ordering::SeqCst), 1);
-    assert!(over(&handler));
+    assert!(has_ended(&handler));
 }
 
 #[test]
 fn the_run_future_may_be_dropped_at_every_poll() {
     for polls in 0..5 {
-        let (store, heard) = (store(), Heard::default());
+        let (store, observed) = (store(), Observed::default());
         store.replace((0..100).map(|key| (key, 1)), Version::new(1));
-        let (handler, run) = store.subscribe().for_each(heard.note());
+        let (handler, run) = store.subscribe().for_each(observed.note());
         let mut run = Box::pin(run);
-        let told = [0, 64, 100, 100, 101][polls];
+        let received = [0, 64, 100, 100, 101][polls];
         for poll in 0..polls {
             if poll == 3 {
                 store.upsert((100, 2));
@@ -316,26 +316,26 @@ fn the_run_future_may_be_dropped_at_every_poll() {
             assert!(poll_once(run.as_mut()).is_pending());
         }
         drop(run);
-        assert!(over(&handler) && heard.is_let_go());
-        assert_eq!(heard.take().len(), told);
+        assert!(has_ended(&handler) && observed.is_dropped());
+        assert_eq!(observed.take().len(), received);
         assert_eq!(initial_processed(&handler), Poll::Ready(polls > 1));
         store.upsert((1, 9));
         store.check().unwrap();
         // A wait may also be dropped at any time.
-        let (handler, run) = store.subscribe().for_each(heard.note());
+        let (handler, run) = store.subscribe().for_each(observed.note());
         let mut wait = Box::pin(handler.unsubscribed());
         for _ in 0..polls {
             assert!(poll_once(wait.as_mut()).is_pending());
         }
         drop(wait);
         drop(run);
-        assert!(over(&handler));
+        assert!(has_ended(&handler));
     }
 }
 
 /// A waker, the drop of the function, and the drop of a change panic: nothing else is affected.
 #[test]
-fn whatever_panics_ends_in_order() {
+fn any_panic_ends_the_handler_in_order() {
     struct Bomb;
     impl Drop for Bomb {
         fn drop(&mut self) {
@@ -360,21 +360,21 @@ fn whatever_panics_ends_in_order() {
     let _ = catch_unwind(AssertUnwindSafe(|| handler.unsubscribe()));
     assert_eq!(poll_once(run.as_mut()), Poll::Ready(HandlerExit::Unsubscribed));
     assert_eq!((woken.wakes(), handler.panic_count()), (1, 1));
-    assert!(over(&handler) && poll_once(initial_processed.as_mut()).is_ready());
+    assert!(has_ended(&handler) && poll_once(initial_processed.as_mut()).is_ready());
     store.check().unwrap();
 }
 
 /// A panic while a change is built propagates from the future; no change is lost.
 #[test]
-fn a_change_that_cannot_be_put_together_is_told_later() {
+fn a_change_whose_merge_panics_is_delivered_later() {
     static ILL: AtomicBool = AtomicBool::new(false);
     let schema =
         Schema::new(|object: &Object| object.0, |object| Version::new(object.1)).with_identity(|a, b| {
             assert!(!ILL.load(Ordering::SeqCst), "a hostile identity panics");
             a.0 == b.0
         });
-    let (store, heard) = (Store::builder(schema).build().unwrap().into_shared(), Heard::default());
-    let (handler, run) = store.subscribe().for_each(heard.note());
+    let (store, observed) = (Store::builder(schema).build().unwrap().into_shared(), Observed::default());
+    let (handler, run) = store.subscribe().for_each(observed.note());
     let mut run = Box::pin(run);
     store.upsert((1, 1));
     assert!(poll_once(run.as_mut()).is_pending());
@@ -387,7 +387,7 @@ fn a_change_that_cannot_be_put_together_is_told_later() {
     }
     ILL.store(false, Ordering::SeqCst);
     assert!(poll_once(run.as_mut()).is_pending());
-    assert_eq!((heard.take(), handler.panic_count()), (vec![(1, 1), (1, 2), (2, 3)], 0));
+    assert_eq!((observed.take(), handler.panic_count()), (vec![(1, 1), (1, 2), (2, 3)], 0));
 }
 
 /// `TestSharedInformerHandlerAbuse`: a hundred handlers are added and removed while a writer writes ten thousand events. Those that stay

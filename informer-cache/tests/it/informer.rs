@@ -34,7 +34,7 @@ fn watching(source: &ScriptedSource<Object>) -> World {
 }
 
 #[test]
-fn converges_whatever_happened_once_faults_stop() {
+fn converges_after_the_faults_have_ended() {
     let pairs = RefCell::new(PairCounts::new(relist::NAMES));
     random::cases("relist", 3_000, 300, |bytes| {
         let mut cases = relist::tally();
@@ -211,14 +211,14 @@ fn the_run_future_may_be_dropped_at_every_poll() {
         assert_eq!(poll_once(stopped.as_mut()), Poll::Ready(()));
         let expected = if was_synced { Ok(()) } else { Err(Stopped) };
         assert_eq!(poll_once(synced.as_mut()), Poll::Ready(expected));
-        let mut told = 0;
+        let mut received = 0;
         while let Poll::Ready(change) = poll_once(pin!(changes.next())) {
             match change {
-                Some(_) => told += 1,
+                Some(_) => received += 1,
                 None => break,
             }
         }
-        assert!(told >= stored.len(), "pending changes were not delivered before the end");
+        assert!(received >= stored.len(), "pending changes were not delivered before the end");
         assert!(matches!(poll_once(pin!(changes.next())), Poll::Ready(None)));
         assert_eq!(world.clock.next_alarm(), None, "an alarm is still set");
         if finished {
@@ -322,7 +322,7 @@ impl Fragile {
 struct FragileWatch {
     calls: Arc<AtomicU64>,
     at: u64,
-    told: u64,
+    received: u64,
 }
 
 impl Source for Fragile {
@@ -336,7 +336,7 @@ impl Source for Fragile {
 
     async fn watch(&self, _: WatchRequest) -> Result<FragileWatch, SourceError> {
         Self::step(&self.calls, self.at);
-        Ok(FragileWatch { calls: self.calls.clone(), at: self.at, told: 0 })
+        Ok(FragileWatch { calls: self.calls.clone(), at: self.at, received: 0 })
     }
 }
 
@@ -345,8 +345,8 @@ impl WatchStream for FragileWatch {
 
     async fn next(&mut self) -> Option<Result<WatchEvent<Object>, SourceError>> {
         Fragile::step(&self.calls, self.at);
-        self.told += 1;
-        Some(Ok(WatchEvent::Modified(object(1, 1 + self.told))))
+        self.received += 1;
+        Some(Ok(WatchEvent::Modified(object(1, 1 + self.received))))
     }
 }
 
@@ -392,7 +392,7 @@ impl Wake for Bomb {
 }
 
 #[test]
-fn hostile_wakers_keep_nobody_from_being_told() {
+fn hostile_wakers_block_no_delivery() {
     let source = ScriptedSource::new();
     let mut world = watching(&source);
     let informer = world.informer.clone();
@@ -421,8 +421,8 @@ fn a_hostile_listener_does_not_break_shut_down() {
     let mut run = world.take_run();
     let bomb: Waker = Arc::new(Bomb).into();
     assert!(run.as_mut().poll(&mut Context::from_waker(&bomb)).is_pending());
-    let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| informer.shut_down()));
-    assert!(told.is_err(), "the panic did not propagate to the caller");
+    let received = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| informer.shut_down()));
+    assert!(received.is_err(), "the panic did not propagate to the caller");
     assert_eq!(poll_once(run.as_mut()), Poll::Ready(()), "the shutdown was lost");
 }
 
@@ -527,28 +527,28 @@ fn a_silent_watch_is_given_up_after_its_time_and_watched_again() {
 /// A streaming list that times out is reported, and a plain list is requested immediately. The end of a wait is not a failure, and neither
 /// is a watch that does not end by itself.
 #[test]
-fn silence_that_is_made_up_for_at_once_is_told() {
+fn a_timeout_with_an_immediate_retry_is_reported() {
     let source = ScriptedSource::new();
-    let told = Arc::new(Mutex::new(Vec::new()));
+    let received = Arc::new(Mutex::new(Vec::new()));
     let builder = Informer::builder(SCHEMA, source.clone()).streaming_lists().on_error({
-        let told = told.clone();
-        move |failure| told.lock().push((failure.cause, failure.at, failure.retry_at.is_some()))
+        let received = received.clone();
+        move |failure| received.lock().push((failure.cause, failure.at, failure.retry_at.is_some()))
     });
     source.answer_watch(Err(fixture::error(fixture::REFUSED)));
     let mut world = World::new(builder);
     world.settle();
     let failed = (BackoffCause::Failed(fixture::REFUSED), world.now(), true);
-    assert_eq!(std::mem::take(&mut *told.lock()), [failed]);
+    assert_eq!(std::mem::take(&mut *received.lock()), [failed]);
     source.answer_watch(Ok(()));
     world.advance_to_alarm();
-    assert_eq!(*told.lock(), [], "the end of the wait was reported as a failure");
+    assert_eq!(*received.lock(), [], "the end of the wait was reported as a failure");
     source.answer_list(first_page(vec![object(1, 1)], 1));
     source.answer_watch(Ok(()));
     world.advance_to_alarm();
-    assert_eq!(std::mem::take(&mut *told.lock()), [(BackoffCause::TimedOut, world.now(), false)]);
+    assert_eq!(std::mem::take(&mut *received.lock()), [(BackoffCause::TimedOut, world.now(), false)]);
     assert_eq!(world.stored(), [object(1, 1)]);
     world.advance_to_alarm();
-    assert_eq!(*told.lock(), []);
+    assert_eq!(*received.lock(), []);
     let status = world.informer.status();
     assert_eq!((status.watch_restarts, status.last_error), (1, None));
 }

@@ -77,7 +77,7 @@ fn list(source: &ScriptedSource<u64>, numbers: &[u64]) {
 }
 
 #[test]
-fn who_asks_for_what_is_there_joins_it() {
+fn a_second_request_shares_the_informer() {
     let world = World::new();
     let source = listing(&[1, 2]);
     let built = Arc::new(AtomicUsize::new(0));
@@ -106,7 +106,7 @@ fn who_asks_for_what_is_there_joins_it() {
 }
 
 #[test]
-fn the_last_who_lets_go_shuts_it_down() {
+fn dropping_the_last_handle_stops_the_informer() {
     let world = World::new();
     let source = listing(&[1]);
     let first = world.get("numbers", &source);
@@ -133,7 +133,7 @@ fn the_last_who_lets_go_shuts_it_down() {
 
 /// A set lives as long as the process, so it must not keep the objects of stopped informers.
 #[test]
-fn what_is_over_is_not_kept() {
+fn stopped_informers_keep_no_objects() {
     let world = World::new();
     let object = Arc::new(7);
     let start = |name: &str| {
@@ -162,7 +162,7 @@ fn what_is_over_is_not_kept() {
 }
 
 #[test]
-fn one_that_is_stopped_is_started_again_for_who_asks() {
+fn a_stopped_informer_is_started_again_on_request() {
     let world = World::new();
     let source = listing(&[1]);
     let (old, other) = (world.get("numbers", &source), world.get("others", &ScriptedSource::new()));
@@ -185,7 +185,7 @@ fn one_that_is_stopped_is_started_again_for_who_asks() {
 }
 
 #[test]
-fn one_that_was_told_to_stop_is_joined_by_nobody() {
+fn a_stopping_informer_is_not_shared() {
     let world = World::new();
     let source = listing(&[1]);
     let old = world.get("numbers", &source);
@@ -229,8 +229,8 @@ fn the_end_of_one_that_was_replaced_is_awaited() {
 #[test]
 fn one_that_failed_is_replaced() {
     /// Panics when it would list 13.
-    struct Grumpy(ScriptedSource<u64>);
-    impl Source for Grumpy {
+    struct PanickingSource(ScriptedSource<u64>);
+    impl Source for PanickingSource {
         type Object = u64;
         type Watch = <ScriptedSource<u64> as Source>::Watch;
         async fn list(&self, request: ListRequest) -> Result<Page<u64>, SourceError> {
@@ -245,7 +245,7 @@ fn one_that_failed_is_replaced() {
     let world = World::new();
     let source = listing(&[13]);
     let get = || {
-        let builder = Informer::builder(NUMBERS, Grumpy(source.clone())).timer(world.clock.timer());
+        let builder = Informer::builder(NUMBERS, PanickingSource(source.clone())).timer(world.clock.timer());
         world.set.get_or_start("numbers", builder).unwrap()
     };
     let failed = get();
@@ -263,7 +263,7 @@ fn one_that_failed_is_replaced() {
 }
 
 #[test]
-fn synced_waits_for_the_slowest_and_wakes_everybody() {
+fn synced_waits_for_the_slowest_and_wakes_all_waiters() {
     let world = World::new();
     assert!(poll_once(Box::pin(world.set.synced()).as_mut()).is_ready(), "an empty set waits");
     let (quick, late) = (listing(&[1]), ScriptedSource::new());
@@ -282,7 +282,7 @@ fn synced_waits_for_the_slowest_and_wakes_everybody() {
 }
 
 #[test]
-fn who_never_synced_is_named() {
+fn the_error_names_informers_that_never_synced() {
     let world = World::new();
     let sources = [ScriptedSource::new(), ScriptedSource::new(), listing(&[1])];
     let names = ["pods", "nodes", "jobs"];
@@ -322,7 +322,7 @@ fn a_set_that_was_shut_down_starts_nothing() {
 }
 
 #[test]
-fn what_builds_and_what_runs_may_call_back() {
+fn builders_and_runners_may_call_the_set() {
     let world = World::new();
     let source = listing(&[1]);
     let (set, quicker) = (world.set.clone(), world.builder(&source));
@@ -353,7 +353,7 @@ fn what_builds_and_what_runs_may_call_back() {
 }
 
 #[test]
-fn a_panic_of_what_builds_or_runs_leaves_no_user_behind() {
+fn a_panic_of_the_builder_or_runner_leaves_no_handle() {
     let world = World::new();
     let source = listing(&[1]);
     let panics =
@@ -370,7 +370,7 @@ fn a_panic_of_what_builds_or_runs_leaves_no_user_behind() {
 
 /// A panic in the waker of one task does not prevent a shutdown of the set from waking the others.
 #[test]
-fn a_waker_that_panics_keeps_no_other_from_being_told() {
+fn a_panicking_waker_blocks_no_other_notification() {
     let world = World::new();
     let users = ["a", "b", "c"].map(|name| world.get(name, &listing(&[1])));
     for run in &mut *world.runs.lock() {

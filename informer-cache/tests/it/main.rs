@@ -8,7 +8,7 @@ mod filter;
 mod handler;
 mod informer;
 mod informer_set;
-mod interest;
+mod selections;
 mod observer;
 mod oracle;
 mod panics_in_user_code;

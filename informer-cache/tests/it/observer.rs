@@ -18,7 +18,7 @@ use testkit::random::cases;
 use testkit::store_op::{Draft, StoreOp, TestObject};
 use testkit::wakers::{Counting, Panicking, poll_once, poll_with};
 
-type Told = OracleChange<u8, TestObject>;
+type Delivered = OracleChange<u8, TestObject>;
 
 const SCHEMA: Schema<u8, TestObject> =
     Schema::new(|thing: &TestObject| thing.key, |thing| Version::new(thing.version))
@@ -34,61 +34,61 @@ fn thing(key: u8, uid: u8, version: u64) -> TestObject {
     TestObject { key, uid, version, tags: Vec::new(), ..TestObject::default() }
 }
 
-fn plain(change: &Change<u8, TestObject>) -> Told {
+fn plain(change: &Change<u8, TestObject>) -> Delivered {
     let key = *change.key();
     let object = TestObject::clone(change.object());
     let old = change.old().map(|old| TestObject::clone(old));
     match (change.kind(), old) {
-        (ChangeKind::Updated, Some(old)) => Told::Updated { key, old, new: object },
-        (ChangeKind::Replaced, Some(last)) => Told::Replaced { key, last, new: object },
-        (ChangeKind::Deleted, Some(last)) => Told::Deleted { key, last, missed: false },
-        (ChangeKind::Missed, Some(last)) => Told::Deleted { key, last, missed: true },
-        (kind, _) => Told::Added { key, object, initial: kind == ChangeKind::Initial },
+        (ChangeKind::Updated, Some(old)) => Delivered::Updated { key, old, new: object },
+        (ChangeKind::Replaced, Some(last)) => Delivered::Replaced { key, last, new: object },
+        (ChangeKind::Deleted, Some(last)) => Delivered::Deleted { key, last, missed: false },
+        (ChangeKind::Missed, Some(last)) => Delivered::Deleted { key, last, missed: true },
+        (kind, _) => Delivered::Added { key, object, initial: kind == ChangeKind::Initial },
     }
 }
 
 /// The changes that an observer has received, in order.
 #[derive(Clone, Default)]
-struct Heard(Arc<Mutex<Vec<Told>>>);
+struct Observed(Arc<Mutex<Vec<Delivered>>>);
 
-impl Heard {
+impl Observed {
     fn of(store: &SharedWriter<u8, TestObject>) -> (Self, Observer<u8, TestObject>) {
-        let heard = Self::default();
-        let noting = heard.clone();
+        let observed = Self::default();
+        let noting = observed.clone();
         let observer = store.observe(move |change| noting.0.lock().push(plain(change)));
-        (heard, observer)
+        (observed, observer)
     }
 
-    fn take(&self) -> Vec<Told> {
+    fn take(&self) -> Vec<Delivered> {
         std::mem::take(&mut self.0.lock())
     }
 }
 
 /// The changes in a short notation.
-fn brief(told: Vec<Told>) -> Vec<String> {
+fn brief(received: Vec<Delivered>) -> Vec<String> {
     let text = |change| match change {
-        Told::Added { object, initial: true, .. } => format!("={}@{}", object.key, object.version),
-        Told::Added { object, .. } => format!("+{}@{}", object.key, object.version),
-        Told::Updated { old, new, .. } => format!("{}@{}>{}", new.key, old.version, new.version),
-        Told::Replaced { last, new, .. } => format!("{}@{}!{}", new.key, last.version, new.version),
-        Told::Deleted { last, missed, .. } => {
+        Delivered::Added { object, initial: true, .. } => format!("={}@{}", object.key, object.version),
+        Delivered::Added { object, .. } => format!("+{}@{}", object.key, object.version),
+        Delivered::Updated { old, new, .. } => format!("{}@{}>{}", new.key, old.version, new.version),
+        Delivered::Replaced { last, new, .. } => format!("{}@{}!{}", new.key, last.version, new.version),
+        Delivered::Deleted { last, missed, .. } => {
             format!("-{}@{}{}", last.key, last.version, if missed { "?" } else { "" })
         }
     };
-    told.into_iter().map(text).collect()
+    received.into_iter().map(text).collect()
 }
 
 /// Converts the steps of the reference store to changes, deletions first.
-fn changes(steps: impl IntoIterator<Item = OracleStep<u8, TestObject>>) -> Vec<Told> {
+fn changes(steps: impl IntoIterator<Item = OracleStep<u8, TestObject>>) -> Vec<Delivered> {
     let (mut deleted, mut rest) = (Vec::new(), Vec::new());
     for step in steps {
         match step {
-            OracleStep::Added { key, new, initial } => rest.push(Told::Added { key, object: new, initial }),
-            OracleStep::Updated { key, old, new } => rest.push(Told::Updated { key, old, new }),
+            OracleStep::Added { key, new, initial } => rest.push(Delivered::Added { key, object: new, initial }),
+            OracleStep::Updated { key, old, new } => rest.push(Delivered::Updated { key, old, new }),
             OracleStep::Deleted { key, last, missed, .. } => {
-                deleted.push(Told::Deleted { key, last, missed })
+                deleted.push(Delivered::Deleted { key, last, missed })
             }
-            OracleStep::Replaced { key, old, new } => rest.push(Told::Replaced { key, last: old, new }),
+            OracleStep::Replaced { key, old, new } => rest.push(Delivered::Replaced { key, last: old, new }),
         }
     }
     deleted.extend(rest);
@@ -97,11 +97,11 @@ fn changes(steps: impl IntoIterator<Item = OracleStep<u8, TestObject>>) -> Vec<T
 
 /// Runs a random operation sequence of a store with one writer. After each write, the observers have received the steps of the reference
 /// store, once and in order.
-fn life(bytes: &[u8], told: &AtomicU64) {
+fn run_sequence(bytes: &[u8], received: &AtomicU64) {
     let mut bytes = Unstructured::new(bytes);
     let (store, mut naive) = (store(), OracleStore::new(RULES));
     let (mut latest, mut serial) = (1, 0);
-    let mut observers = vec![Heard::of(&store)];
+    let mut observers = vec![Observed::of(&store)];
     let mut closed = false;
     for _ in 0..200 {
         let Ok(op) = StoreOp::arbitrary(&mut bytes) else { break };
@@ -136,19 +136,19 @@ fn life(bytes: &[u8], told: &AtomicU64) {
                 relist = Some((store.replace(listed, Version::new(version)), whole, version));
             }
             StoreOp::Subscribe if observers.len() < 4 => {
-                let (heard, observer) = Heard::of(&store);
-                let mut initial = heard.take();
+                let (observed, observer) = Observed::of(&store);
+                let mut initial = observed.take();
                 initial.sort_by_key(|change| *change.key());
                 let objects = naive.objects.iter();
                 let there =
-                    objects.map(|(&key, object)| Told::Added { key, object: object.clone(), initial: true });
+                    objects.map(|(&key, object)| Delivered::Added { key, object: object.clone(), initial: true });
                 assert_eq!(initial, there.collect::<Vec<_>>(), "the initial changes are not one snapshot");
-                observers.push((heard, observer));
+                observers.push((observed, observer));
             }
             StoreOp::Unsubscribe(which) if observers.len() > 1 => {
-                let (heard, observer) = observers.swap_remove(usize::from(which) % observers.len());
+                let (observed, observer) = observers.swap_remove(usize::from(which) % observers.len());
                 drop(observer);
-                assert_eq!(Arc::strong_count(&heard.0), 1, "the function was not dropped with the observer");
+                assert_eq!(Arc::strong_count(&observed.0), 1, "the function was not dropped with the observer");
             }
             StoreOp::Close => {
                 store.close();
@@ -160,9 +160,9 @@ fn life(bytes: &[u8], told: &AtomicU64) {
             expected = changes(listed.publish(&mut naive, version));
             let diff: Vec<_> = diff.iter().map(plain).collect();
             // The order of the deletions is that of the store.
-            let sorted = |mut changes: Vec<Told>| {
+            let sorted = |mut changes: Vec<Delivered>| {
                 let deleted =
-                    changes.iter().take_while(|change| matches!(change, Told::Deleted { .. })).count();
+                    changes.iter().take_while(|change| matches!(change, Delivered::Deleted { .. })).count();
                 changes[..deleted].sort_by_key(|change| *change.key());
                 changes
             };
@@ -172,85 +172,85 @@ fn life(bytes: &[u8], told: &AtomicU64) {
         if closed {
             expected.clear();
         }
-        told.fetch_add(expected.len() as u64, Ordering::Relaxed);
-        for (heard, observer) in &observers {
-            assert_eq!(heard.take(), expected, "the observer did not receive every step once and in order");
+        received.fetch_add(expected.len() as u64, Ordering::Relaxed);
+        for (observed, observer) in &observers {
+            assert_eq!(observed.take(), expected, "the observer did not receive every step once and in order");
             assert_eq!(observer.panic_count(), 0);
-            assert_eq!(Arc::strong_count(&heard.0), if closed { 1 } else { 2 });
+            assert_eq!(Arc::strong_count(&observed.0), if closed { 1 } else { 2 });
         }
         store.check().unwrap();
     }
 }
 
 #[test]
-fn every_step_of_the_naive_store_is_told_once_and_in_order() {
-    let told = AtomicU64::new(0);
-    let lives = if cfg!(debug_assertions) { 3_000 } else { 30_000 };
-    cases("observer", lives, 600, |bytes| life(bytes, &told));
-    assert!(told.into_inner() > lives, "too few changes were observed");
+fn every_change_of_the_oracle_store_is_delivered_once_in_order() {
+    let received = AtomicU64::new(0);
+    let sequences = if cfg!(debug_assertions) { 3_000 } else { 30_000 };
+    cases("observer", sequences, 600, |bytes| run_sequence(bytes, &received));
+    assert!(received.into_inner() > sequences, "too few changes were observed");
 }
 
 #[test]
 fn the_first_list_is_initial_and_no_other() {
     let store = store();
-    let (heard, _observer) = Heard::of(&store);
+    let (observed, _observer) = Observed::of(&store);
     store.upsert(thing(1, 1, 1));
     store.replace([thing(1, 1, 2), thing(2, 1, 2)], Version::new(2));
-    assert_eq!(brief(heard.take()), ["+1@1", "1@1>2", "=2@2"]);
+    assert_eq!(brief(observed.take()), ["+1@1", "1@1>2", "=2@2"]);
     store.replace([thing(2, 1, 2), thing(3, 1, 3)], Version::new(3));
-    assert_eq!(brief(heard.take()), ["-1@2?", "+3@3"]);
+    assert_eq!(brief(observed.take()), ["-1@2?", "+3@3"]);
 }
 
 #[test]
-fn what_came_and_went_unseen_is_told_and_so_is_every_state_in_between() {
+fn observers_receive_every_intermediate_state() {
     let store = store();
     let mut merged = store.subscribe();
-    let (heard, _observer) = Heard::of(&store);
+    let (observed, _observer) = Observed::of(&store);
     store.upsert(thing(1, 1, 1));
     store.delete(&1, None);
     assert!(merged.try_next().is_none(), "a subscription received an object that was added and deleted");
-    assert_eq!(brief(heard.take()), ["+1@1", "-1@1?"]);
+    assert_eq!(brief(observed.take()), ["+1@1", "-1@1?"]);
     for version in 2..5 {
         store.upsert(thing(2, 1, version));
     }
     assert_eq!(merged.try_next().unwrap().object().version, 4);
-    assert_eq!(brief(heard.take()), ["+2@2", "2@2>3", "2@3>4"]);
+    assert_eq!(brief(observed.take()), ["+2@2", "2@2>3", "2@3>4"]);
 }
 
 #[test]
 fn the_objects_there_are_come_first() {
     let store = store();
     store.replace([thing(1, 1, 1), thing(2, 1, 1)], Version::new(1));
-    let (heard, observer) = Heard::of(&store);
-    let mut initial = brief(heard.take());
+    let (observed, observer) = Observed::of(&store);
+    let mut initial = brief(observed.take());
     initial.sort_unstable();
     assert_eq!(initial, ["=1@1", "=2@1"], "the initial changes were not delivered before `observe` returned");
     store.upsert(thing(1, 1, 2));
-    assert_eq!(brief(heard.take()), ["1@1>2"]);
+    assert_eq!(brief(observed.take()), ["1@1>2"]);
     store.close();
-    let (late, after) = Heard::of(&store);
+    let (late, after) = Observed::of(&store);
     assert_eq!(late.take().len(), 2, "an observer of a closed store does not receive its objects");
     assert_eq!(Arc::strong_count(&late.0), 1, "the function was not dropped");
     store.upsert(thing(1, 1, 3));
-    assert!(heard.take().is_empty() && late.take().is_empty());
+    assert!(observed.take().is_empty() && late.take().is_empty());
     drop((observer, after));
 }
 
 #[test]
-fn a_relist_is_told_deletions_first() {
+fn a_relist_delivers_deletions_first() {
     let store = store();
     store.replace([thing(1, 1, 1), thing(2, 1, 1), thing(3, 1, 1), thing(4, 1, 1)], Version::new(1));
-    let (heard, _observer) = Heard::of(&store);
-    heard.take();
+    let (observed, _observer) = Observed::of(&store);
+    observed.take();
     let listed = [thing(5, 1, 2), thing(2, 2, 2), thing(3, 1, 1), thing(4, 1, 2)];
     let diff = store.replace(listed, Version::new(2));
-    let told = heard.take();
-    assert_eq!(told, diff.iter().map(plain).collect::<Vec<_>>());
-    assert_eq!(brief(told), ["-1@1?", "+5@2", "2@1!2", "4@1>2"]);
+    let received = observed.take();
+    assert_eq!(received, diff.iter().map(plain).collect::<Vec<_>>());
+    assert_eq!(brief(received), ["-1@1?", "+5@2", "2@1!2", "4@1>2"]);
 }
 
 #[test]
-fn a_panic_is_counted_and_is_nobody_elses() {
+fn a_panic_is_counted_and_affects_no_other_observer() {
     let store = store();
     store.upsert(thing(0, 1, 1));
     let calls = Arc::new(AtomicU64::new(0));
@@ -261,9 +261,9 @@ fn a_panic_is_counted_and_is_nobody_elses() {
             resume_unwind(Box::new(PanicOnDrop));
         }
     });
-    let (heard, friendly) = Heard::of(&store);
+    let (observed, friendly) = Observed::of(&store);
     assert_eq!(
-        (hostile.panic_count(), heard.take().len()),
+        (hostile.panic_count(), observed.take().len()),
         (1, 1),
         "a panic on an initial object was not counted"
     );
@@ -272,7 +272,7 @@ fn a_panic_is_counted_and_is_nobody_elses() {
     }
     store.replace([thing(0, 2, 3)], Version::new(3));
     assert_eq!((hostile.panic_count(), friendly.panic_count()), (1 + 2 + 2 + 1, 0));
-    assert_eq!((calls.load(Ordering::Relaxed), heard.take().len()), (1 + 4 + 5, 4 + 5));
+    assert_eq!((calls.load(Ordering::Relaxed), observed.take().len()), (1 + 4 + 5, 4 + 5));
     assert!(format!("{hostile:?}").contains("panics: 6"));
     store.check().unwrap();
 }
@@ -287,16 +287,16 @@ impl Drop for PanicOnDrop {
 }
 
 #[test]
-fn a_function_whose_drop_panics_harms_nobody() {
+fn an_observer_whose_drop_panics_affects_no_other() {
     let store = store();
     let held = PanicOnDrop;
     let observer = store.observe(move |_| {
         let _ = &held;
     });
-    let (heard, _friendly) = Heard::of(&store);
+    let (observed, _friendly) = Observed::of(&store);
     store.close();
     assert_eq!(observer.panic_count(), 1);
-    assert_eq!(Arc::strong_count(&heard.0), 1, "the other observers did not end");
+    assert_eq!(Arc::strong_count(&observed.0), 1, "the other observers did not end");
 }
 
 /// Whatever panics in a key, the write takes effect and the next change is delivered.
@@ -308,23 +308,23 @@ fn keys_that_panic_cost_a_change_and_nothing_else() {
         for nth in 1.. {
             let switch = PanicSwitch::new();
             let store = Store::builder(HOSTILE).build().unwrap().into_shared();
-            let heard = Arc::new(AtomicU64::new(0));
-            let noting = heard.clone();
+            let observed = Arc::new(AtomicU64::new(0));
+            let noting = observed.clone();
             let observer = store.observe(move |change| {
                 noting.fetch_add(change.object().2, Ordering::Relaxed);
             });
             switch.arm(point, nth);
             let written = catch_unwind(AssertUnwindSafe(|| store.upsert((switch.clone(), 1, 1)))).is_ok();
             let unreached = switch.disarm(point);
-            let (there, told) = (store.len() as u64, heard.swap(0, Ordering::Relaxed));
+            let (there, received) = (store.len() as u64, observed.swap(0, Ordering::Relaxed));
             assert!(there == 1 || !written, "{point:?} {nth}");
             assert_eq!(
-                told + observer.panic_count(),
+                received + observer.panic_count(),
                 there,
                 "{point:?} {nth}: a change was neither delivered nor counted as a panic"
             );
             store.upsert((switch.clone(), 1, 10));
-            assert_eq!(heard.load(Ordering::Relaxed), 10, "{point:?} {nth}");
+            assert_eq!(observed.load(Ordering::Relaxed), 10, "{point:?} {nth}");
             store.check().unwrap();
             drop((store, observer));
             assert_eq!(switch.live(), 0, "{point:?} {nth}: keys leaked");
@@ -336,10 +336,10 @@ fn keys_that_panic_cost_a_change_and_nothing_else() {
 }
 
 #[test]
-fn a_function_may_use_the_store_that_tells_it() {
+fn an_observer_may_use_the_store() {
     let store = store();
     let (inside, own) = (store.clone(), Arc::new(OnceLock::<Mutex<Option<Observer<u8, TestObject>>>>::new()));
-    let (mine, log) = (own.clone(), Heard::default());
+    let (mine, log) = (own.clone(), Observed::default());
     let noting = log.clone();
     let observer = store.observe(move |change| {
         noting.0.lock().push(plain(change));
@@ -353,7 +353,7 @@ fn a_function_may_use_the_store_that_tells_it() {
                 inside.bookmark(Version::new(9));
             }
             2 => {
-                let (seen, nested) = Heard::of(&inside);
+                let (seen, nested) = Observed::of(&inside);
                 assert_eq!(seen.take().len(), inside.len());
                 drop(nested);
                 drop(inside.subscribe());
@@ -365,26 +365,26 @@ fn a_function_may_use_the_store_that_tells_it() {
         }
     });
     assert!(own.set(Mutex::new(Some(observer))).is_ok());
-    let (heard, _other) = Heard::of(&store);
+    let (observed, _other) = Observed::of(&store);
     store.upsert(thing(1, 1, 1));
-    let told = brief(log.take());
-    assert_eq!(told[..2], ["+1@1", "+2@1"]);
-    assert_eq!(told.last().map(String::as_str), Some("=3@1"), "the observer did not end itself: {told:?}");
+    let received = brief(log.take());
+    assert_eq!(received[..2], ["+1@1", "+2@1"]);
+    assert_eq!(received.last().map(String::as_str), Some("=3@1"), "the observer did not end itself: {received:?}");
     assert_eq!(Arc::strong_count(&log.0), 1, "the function was not dropped");
-    assert!(heard.take().len() > told.len(), "the other observer did not receive the rest");
+    assert!(observed.take().len() > received.len(), "the other observer did not receive the rest");
     store.upsert(thing(1, 1, 9));
-    assert_eq!(brief(heard.take()), ["+1@9"]);
+    assert_eq!(brief(observed.take()), ["+1@9"]);
     store.check().unwrap();
 }
 
 #[test]
-fn an_observer_outlives_its_store_and_keeps_it_from_nothing() {
+fn an_observer_outlives_its_store() {
     let store = store();
-    let (heard, observer) = Heard::of(&store);
+    let (observed, observer) = Observed::of(&store);
     store.upsert(thing(1, 1, 1));
     drop(store);
-    assert_eq!(Arc::strong_count(&heard.0), 1, "the observer keeps the store open");
-    assert_eq!((heard.take().len(), observer.panic_count()), (1, 0));
+    assert_eq!(Arc::strong_count(&observed.0), 1, "the observer keeps the store open");
+    assert_eq!((observed.take().len(), observer.panic_count()), (1, 0));
 }
 
 /// Writers run while observers are added and removed: no observer receives a change twice, and an earlier observer receives every change. A
@@ -393,7 +393,7 @@ fn an_observer_outlives_its_store_and_keeps_it_from_nothing() {
 fn threads() {
     const WRITES: u64 = 2_000;
     let store = store();
-    let early = Heard::of(&store);
+    let early = Observed::of(&store);
     let writers: Vec<_> = (0..2)
         .map(|key| {
             let store = store.clone();
@@ -410,9 +410,9 @@ fn threads() {
             thread::spawn(move || {
                 let (mut kept, mut dropped) = (Vec::new(), 0);
                 for round in 0..50 {
-                    let (heard, observer) = Heard::of(&store);
+                    let (observed, observer) = Observed::of(&store);
                     match round % 2 {
-                        0 => kept.push((heard, observer)),
+                        0 => kept.push((observed, observer)),
                         _ => dropped += observer.panic_count(),
                     }
                 }
@@ -424,26 +424,26 @@ fn threads() {
     for writer in writers {
         writer.join().unwrap();
     }
-    let versions = |told: &[Told], of: u8| -> Vec<u64> {
-        let told = told.iter().filter(|change| *change.key() == of);
-        told.map(|change| match change {
-            Told::Added { object, .. } => object.version,
-            Told::Updated { new, .. } => new.version,
-            Told::Replaced { .. } | Told::Deleted { .. } => panic!("a deletion was reported"),
+    let versions = |received: &[Delivered], of: u8| -> Vec<u64> {
+        let received = received.iter().filter(|change| *change.key() == of);
+        received.map(|change| match change {
+            Delivered::Added { object, .. } => object.version,
+            Delivered::Updated { new, .. } => new.version,
+            Delivered::Replaced { .. } | Delivered::Deleted { .. } => panic!("a deletion was reported"),
         })
         .collect()
     };
     let all: Vec<_> = (1..=WRITES).collect();
-    let told = early.0.take();
+    let received = early.0.take();
     assert_eq!(
-        [versions(&told, 0), versions(&told, 1)],
+        [versions(&received, 0), versions(&received, 1)],
         [all.clone(), all],
         "the changes are not in the order of their writer"
     );
-    for (heard, observer) in observers.into_iter().flat_map(|thread| thread.join().unwrap()) {
-        let told = heard.take();
+    for (observed, observer) in observers.into_iter().flat_map(|thread| thread.join().unwrap()) {
+        let received = observed.take();
         for key in 0..2 {
-            let mut versions = versions(&told, key);
+            let mut versions = versions(&received, key);
             // An initial change may be delivered between other changes.
             versions.sort_unstable();
             assert!(versions.windows(2).all(|pair| pair[0] < pair[1]), "a change was delivered twice");
@@ -455,7 +455,7 @@ fn threads() {
 
 /// An observer whose function blocks in its call until another thread lets it continue.
 struct Held {
-    heard: Heard,
+    observed: Observed,
     observer: Arc<Observer<u8, TestObject>>,
     entered: mpsc::Receiver<()>,
     go_on: mpsc::Sender<()>,
@@ -464,22 +464,22 @@ struct Held {
 fn held(store: &SharedWriter<u8, TestObject>) -> Held {
     let (enter, entered) = mpsc::channel();
     let (go_on, wait) = mpsc::channel();
-    let (heard, wait) = (Heard::default(), Mutex::new(wait));
-    let noting = heard.clone();
+    let (observed, wait) = (Observed::default(), Mutex::new(wait));
+    let noting = observed.clone();
     let observer = store.observe(move |change| {
         enter.send(()).unwrap();
         wait.lock().recv().unwrap();
         noting.0.lock().push(plain(change));
     });
-    Held { heard, observer: Arc::new(observer), entered, go_on }
+    Held { observed, observer: Arc::new(observer), entered, go_on }
 }
 
 /// `TestRemoveEventHandler_AsynchronousPanic` and `…_SynchronousShutdown` for a function that writers call: `unsubscribe` does not wait,
 /// and `unsubscribed` waits for the call in progress.
 #[test]
-fn an_end_waits_for_nobody_and_can_be_waited_for() {
+fn shutdown_does_not_wait_and_can_be_awaited() {
     let store = store();
-    let Held { heard, observer, entered, go_on } = held(&store);
+    let Held { observed, observer, entered, go_on } = held(&store);
     let (woken, waker) = Counting::waker();
     let mut wait = Box::pin(observer.unsubscribed());
     assert!(poll_with(wait.as_mut(), &waker).is_pending());
@@ -496,10 +496,10 @@ fn an_end_waits_for_nobody_and_can_be_waited_for() {
         "the wait completed during the call"
     );
     let waiting = thread::spawn({
-        let (observer, heard) = (observer.clone(), heard.clone());
+        let (observer, observed) = (observer.clone(), observed.clone());
         move || {
             block_on(observer.unsubscribed());
-            assert_eq!((brief(heard.take()), Arc::strong_count(&heard.0)), (vec!["+1@1".to_owned()], 2));
+            assert_eq!((brief(observed.take()), Arc::strong_count(&observed.0)), (vec!["+1@1".to_owned()], 2));
         }
     });
     go_on.send(()).unwrap();
@@ -508,7 +508,7 @@ fn an_end_waits_for_nobody_and_can_be_waited_for() {
     assert_eq!(woken.wakes(), 1);
     assert!(poll_with(wait.as_mut(), &waker).is_ready());
     assert!(
-        heard.take().is_empty() && entered.try_recv().is_err(),
+        observed.take().is_empty() && entered.try_recv().is_err(),
         "the observer received change 2 after it had ended"
     );
 }
@@ -536,7 +536,7 @@ fn waiting_for_an_end_within_a_call_returns_at_once() {
     block_on(other.get().unwrap().unsubscribed());
     assert_eq!(Arc::strong_count(&own), 1, "a function was not dropped");
     // The same in a call with an initial object. Afterwards this thread is in no call.
-    let (_, another) = Heard::of(&store);
+    let (_, another) = Observed::of(&store);
     let at_once = Arc::new(AtomicU64::new(0));
     let _observer = store.observe({
         let (at_once, another) = (at_once.clone(), another);
@@ -546,14 +546,14 @@ fn waiting_for_an_end_within_a_call_returns_at_once() {
         }
     });
     assert_eq!(at_once.load(Ordering::Relaxed), 1);
-    let (_, another) = Heard::of(&store);
+    let (_, another) = Observed::of(&store);
     assert!(poll_once(std::pin::pin!(another.unsubscribed())).is_pending());
 }
 
 #[test]
 fn the_end_of_the_store_ends_observers_too() {
     let store = store();
-    let (heard, observer) = Heard::of(&store);
+    let (observed, observer) = Observed::of(&store);
     let mut waits: Vec<_> = (0..3).map(|_| Box::pin(observer.unsubscribed())).collect();
     let (woken, waker) = Counting::waker();
     for (wait, waker) in waits.iter_mut().zip([&Waker::from(Arc::new(Panicking)), &waker, &waker]) {
@@ -561,17 +561,17 @@ fn the_end_of_the_store_ends_observers_too() {
     }
     drop(waits.pop());
     store.close();
-    assert_eq!((woken.wakes(), Arc::strong_count(&heard.0)), (1, 1));
+    assert_eq!((woken.wakes(), Arc::strong_count(&observed.0)), (1, 1));
     assert!(waits.iter_mut().all(|wait| poll_once(wait.as_mut()).is_ready()));
     // An observer of a closed store has ended from the start.
-    let (_, late) = Heard::of(&store);
+    let (_, late) = Observed::of(&store);
     assert!(poll_once(std::pin::pin!(late.unsubscribed())).is_ready());
     // An observer that is dropped after its store.
     let store = self::store();
-    let (heard, observer) = Heard::of(&store);
+    let (observed, observer) = Observed::of(&store);
     drop(store);
     assert!(poll_once(std::pin::pin!(observer.unsubscribed())).is_ready());
-    assert_eq!(Arc::strong_count(&heard.0), 1);
+    assert_eq!(Arc::strong_count(&observed.0), 1);
     observer.unsubscribe();
 }
 
@@ -594,13 +594,13 @@ fn a_hundred_observers_come_and_go() {
             let store = store.clone();
             thread::spawn(move || {
                 for round in 0..25 {
-                    let (heard, observer) = Heard::of(&store);
+                    let (observed, observer) = Observed::of(&store);
                     if round % 2 == 0 {
                         thread::yield_now();
                     }
                     observer.unsubscribe();
                     block_on(observer.unsubscribed());
-                    assert_eq!(Arc::strong_count(&heard.0), 1);
+                    assert_eq!(Arc::strong_count(&observed.0), 1);
                     assert_eq!(observer.panic_count(), 0);
                 }
             })

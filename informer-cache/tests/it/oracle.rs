@@ -8,7 +8,7 @@ use testkit::oracle::subscription::MergeCells;
 use testkit::random::{cases_in_parallel, thorough};
 
 #[test]
-fn random_lives_agree_with_the_naive_store() {
+fn random_operation_sequences_match_the_oracle_store() {
     let (all, pairs) = (Mutex::new(tally()), Mutex::new(PairCounts::new(NAMES)));
     let (sequences, floor, pair_floor) = floors();
     cases_in_parallel("store", sequences, 1_000, |bytes| {
@@ -33,7 +33,7 @@ fn never_together(a: &str, b: &str) -> bool {
 }
 
 #[test]
-fn the_corpus_agrees_with_the_naive_store() {
+fn the_corpus_matches_the_oracle_store() {
     replay("store_ops", |bytes| run(bytes, &mut MergeCells::default(), &mut tally()));
 }
 

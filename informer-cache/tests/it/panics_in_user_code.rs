@@ -56,9 +56,9 @@ fn drain(changes: &mut Subscription<PanickingKey, Object>, held: &mut Vec<(u32, 
 }
 
 /// An operation on the store. Each operation gets a new store with two objects.
-type Deed = fn(&Hostile, &Arc<PanicSwitch>);
+type Operation = fn(&Hostile, &Arc<PanicSwitch>);
 
-const DEEDS: [(&str, Deed); 9] = [
+const OPERATIONS: [(&str, Operation); 9] = [
     ("update", |store, switch| {
         let _ = store.upsert(object(switch, 1, 9, 2));
     }),
@@ -102,25 +102,25 @@ const DEEDS: [(&str, Deed); 9] = [
 fn a_panic_anywhere_leaves_everything_intact() {
     let mut panics = 0;
     for point in Point::ALL {
-        for (name, deed) in DEEDS {
+        for (name, operation) in OPERATIONS {
             for nth in 1.. {
                 let switch = PanicSwitch::new();
                 let store = Store::builder(SCHEMA).index(&BY_TAG).build().unwrap().into_shared();
                 store.upsert(object(&switch, 1, 1, 1));
-                let (mut early, mut told) = (store.subscribe(), Vec::new());
+                let (mut early, mut received) = (store.subscribe(), Vec::new());
                 let tagged = store.subscription().by_index(&BY_TAG, switch.key(1)).unwrap();
                 let (mut tagged, mut told_tagged) = (tagged.subscribe(), Vec::new());
                 let (mut second, mut told_second) =
                     (store.subscription().for_key(switch.key(2)).subscribe(), Vec::new());
                 store.upsert(object(&switch, 2, 2, 2));
                 // One subscriber has not received an update, another one has received nothing.
-                drain(&mut early, &mut told);
+                drain(&mut early, &mut received);
                 store.upsert(object(&switch, 2, 3, 2));
                 let mut late = store.subscribe();
                 let before = contents(&store);
 
                 switch.arm(point, nth);
-                let panicked = catch_unwind(AssertUnwindSafe(|| deed(&store, &switch))).is_err();
+                let panicked = catch_unwind(AssertUnwindSafe(|| operation(&store, &switch))).is_err();
                 let unreached = switch.disarm(point);
                 panics += u32::from(panicked);
 
@@ -135,8 +135,8 @@ fn a_panic_anywhere_leaves_everything_intact() {
                 switch.arm(point, nth);
                 let _ = catch_unwind(AssertUnwindSafe(|| drain(&mut late, &mut Vec::new())));
                 switch.disarm(point);
-                drain(&mut early, &mut told);
-                assert_eq!(told, after, "{name}, {point:?} {nth}");
+                drain(&mut early, &mut received);
+                assert_eq!(received, after, "{name}, {point:?} {nth}");
                 drain(&mut tagged, &mut told_tagged);
                 let mut with_tag: Vec<_> = store
                     .by_index(&BY_TAG, &switch.key(1))
@@ -173,7 +173,7 @@ fn a_change_survives_a_panic_of_its_delivery() {
         store.upsert(object(&switch, id, 1, 0));
     }
     let mut changes = store.subscribe();
-    let mut told = Vec::new();
+    let mut received = Vec::new();
     for round in 0..100 {
         store.upsert(object(&switch, round % 3, u64::from(round) + 2, 0));
         for point in [Point::Clone, Point::Eq, Point::Drop] {
@@ -181,18 +181,18 @@ fn a_change_survives_a_panic_of_its_delivery() {
             // At most one change is returned; a panic decides whether it is.
             if let Ok(Some(change)) = catch_unwind(AssertUnwindSafe(|| changes.try_next())) {
                 switch.disarm(point);
-                told.retain(|(id, _)| *id != change.key().id());
-                told.push((change.key().id(), change.object().version));
+                received.retain(|(id, _)| *id != change.key().id());
+                received.push((change.key().id(), change.object().version));
             }
             switch.disarm(point);
         }
     }
     while let Some(change) = changes.try_next() {
-        told.retain(|(id, _)| *id != change.key().id());
-        told.push((change.key().id(), change.object().version));
+        received.retain(|(id, _)| *id != change.key().id());
+        received.push((change.key().id(), change.object().version));
     }
-    told.sort_unstable();
-    assert_eq!(told, contents(&store));
+    received.sort_unstable();
+    assert_eq!(received, contents(&store));
 }
 
 #[test]
@@ -205,26 +205,26 @@ fn a_panic_of_an_index_function_is_a_value() {
     let mut store = Store::builder(schema).index(&moody).build().unwrap();
     store.upsert(1);
     assert_eq!(store.upsert(13), WriteOutcome::Added);
-    let told = |store: &Store<u32, u32>| {
+    let received = |store: &Store<u32, u32>| {
         store.check().unwrap();
         let errors = store.index_errors();
         assert!(errors.iter().all(|(key, index, _)| (*key, *index) == (13, "moody")));
         errors.len()
     };
-    assert_eq!((store.len(), told(&store), store.by_index(&moody, &1).unwrap().len()), (2, 1, 1));
+    assert_eq!((store.len(), received(&store), store.by_index(&moody, &1).unwrap().len()), (2, 1, 1));
     store.replace([3, 13, 5], Version::new(1));
-    assert_eq!((store.len(), told(&store), store.by_index(&moody, &1).unwrap().len()), (3, 1, 2));
+    assert_eq!((store.len(), received(&store), store.by_index(&moody, &1).unwrap().len()), (3, 1, 2));
     let mut writes = store.transaction();
     writes.delete(13, None);
     writes.commit();
-    assert_eq!((store.len(), told(&store)), (2, 0));
+    assert_eq!((store.len(), received(&store)), (2, 0));
     let mut writes = store.transaction();
     writes.upsert(13);
     writes.commit();
-    assert_eq!((store.len(), told(&store)), (3, 1));
+    assert_eq!((store.len(), received(&store)), (3, 1));
     store.remove_index(&moody).unwrap();
     store.add_index(&moody).unwrap();
-    assert_eq!((store.len(), told(&store), store.by_index(&moody, &1).unwrap().len()), (3, 1, 2));
+    assert_eq!((store.len(), received(&store), store.by_index(&moody, &1).unwrap().len()), (3, 1, 2));
 }
 
 #[test]
@@ -349,7 +349,7 @@ fn foreign_code_may_call_back() {
 }
 
 #[test]
-fn a_waker_that_panics_keeps_nobody_from_being_woken() {
+fn a_panicking_waker_blocks_no_other_wake_up() {
     let store =
         Store::builder(Schema::new(|number: &u64| *number, |_| Version::ZERO)).build().unwrap().into_shared();
     let (counting, waker) = Counting::waker();
@@ -380,7 +380,7 @@ fn futures_dropped_at_every_poll_lose_nothing() {
     let schema = Schema::new(|pair: &(u8, u64)| pair.0, |pair| Version::new(pair.1));
     let store = Store::builder(schema).build().unwrap().into_shared();
     let mut changes = store.subscribe();
-    let (mut told, mut version) = (0, 0);
+    let (mut received, mut version) = (0, 0);
     for round in 0..200_u64 {
         let (counting, waker) = Counting::waker();
         let mut wait = Box::pin(store.wait_for_version(Version::new(version + 1)));
@@ -404,9 +404,9 @@ fn futures_dropped_at_every_poll_lose_nothing() {
         drop(changes.next());
         while let std::task::Poll::Ready(change) = poll_once(std::pin::pin!(changes.next())) {
             assert_eq!(change.unwrap().object().1, version);
-            told += 1;
+            received += 1;
         }
         store.check().unwrap();
     }
-    assert_eq!(told, 200);
+    assert_eq!(received, 200);
 }

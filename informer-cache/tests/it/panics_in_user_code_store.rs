@@ -200,9 +200,9 @@ fn contents(store: &Store<Word, Object>) -> Vec<(u32, u64, u32)> {
 }
 
 /// An operation with at most one write.
-type Deed = fn(&mut Hostile);
+type Operation = fn(&mut Hostile);
 
-const DEEDS: [(&str, Deed); 9] = [
+const OPERATIONS: [(&str, Operation); 9] = [
     ("upsert", |store| {
         store.upsert(object(1, 9, 2));
     }),
@@ -276,12 +276,12 @@ fn filled() -> Hostile {
 fn a_panic_at_every_call_leaves_store_and_indexes_as_they_were() {
     let mut panics = 0;
     for point in POINTS {
-        for (name, deed) in DEEDS {
+        for (name, operation) in OPERATIONS {
             for nth in 1.. {
                 let mut store = filled();
                 let before = contents(&store);
                 FUSE.set(Some((point, nth)));
-                let panicked = catch_unwind(AssertUnwindSafe(|| deed(&mut store))).is_err();
+                let panicked = catch_unwind(AssertUnwindSafe(|| operation(&mut store))).is_err();
                 let unreached = FUSE.take().is_some();
                 panics += u32::from(!unreached);
                 // A panic while an index function runs is a value, and the write continues.
@@ -385,13 +385,13 @@ const SHARED_DEEDS: [(&str, SharedDeed); 6] = [
 fn every_call_of_foreign_code_may_read_the_store_and_write_it_outside_a_turn() {
     watched(|| {
         let mut called_back = 0;
-        for (name, deed) in SHARED_DEEDS {
+        for (name, operation) in SHARED_DEEDS {
             // A callback runs at each of the first `budget` calls.
             for budget in [1, 2, 5, 20] {
                 let store = filled().into_shared();
                 BACK.with(|slot| *slot.borrow_mut() = Some(store.clone()));
                 BUDGET.set(budget);
-                deed(&store);
+                operation(&store);
                 called_back += budget - BUDGET.replace(0);
                 drop(BACK.with(RefCell::take));
                 store.check().unwrap_or_else(|problem| panic!("{name}, {budget}: {problem}"));
@@ -407,7 +407,7 @@ fn every_call_of_foreign_code_may_read_the_store_and_write_it_outside_a_turn() {
 
 /// An object or a value calls the store when the store drops it.
 #[test]
-fn what_is_dropped_may_use_the_store() {
+fn dropped_objects_may_use_the_store() {
     watched(|| {
         for held in [false, true] {
             let store = filled().into_shared();
@@ -435,17 +435,17 @@ fn what_is_dropped_may_use_the_store() {
 
 /// A value that is not equal to itself, like NaN.
 #[derive(Clone, Copy, Debug)]
-struct Never(u32);
+struct UnequalToItself(u32);
 
-impl PartialEq for Never {
+impl PartialEq for UnequalToItself {
     fn eq(&self, _: &Self) -> bool {
         false
     }
 }
 
-impl Eq for Never {}
+impl Eq for UnequalToItself {}
 
-impl Hash for Never {
+impl Hash for UnequalToItself {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.0.hash(state);
     }
@@ -453,8 +453,9 @@ impl Hash for Never {
 
 #[test]
 fn values_that_equal_nothing_lose_no_object_and_go_with_theirs() {
-    static NEVER: Index<(u32, u32), Never> = Index::many("never", |pair| vec![Never(pair.1), Never(pair.1)]);
-    static ALONE: Index<(u32, u32), Never> = Index::new("alone", |pair| Never(pair.1));
+    static NEVER: Index<(u32, u32), UnequalToItself> =
+        Index::many("never", |pair| vec![UnequalToItself(pair.1), UnequalToItself(pair.1)]);
+    static ALONE: Index<(u32, u32), UnequalToItself> = Index::new("alone", |pair| UnequalToItself(pair.1));
     let schema = Schema::new(|pair: &(u32, u32)| pair.0, |_| Version::ZERO);
     let store = Store::builder(schema).index(&NEVER).index(&ALONE).build().unwrap().into_shared();
     for round in 0..5 {
@@ -475,21 +476,21 @@ fn values_that_equal_nothing_lose_no_object_and_go_with_theirs() {
 
 #[test]
 fn keys_that_equal_nothing_end_with_the_next_list() {
-    let schema = Schema::new(|pair: &(Never, u32)| pair.0, |pair| Version::new(u64::from(pair.1)));
-    let parity = Index::new("parity", |pair: &(Never, u32)| pair.1 % 2);
+    let schema = Schema::new(|pair: &(UnequalToItself, u32)| pair.0, |pair| Version::new(u64::from(pair.1)));
+    let parity = Index::new("parity", |pair: &(UnequalToItself, u32)| pair.1 % 2);
     let mut store = Store::builder(schema).index(&parity).build().unwrap();
     for round in 1..4 {
         for id in 0..10 {
-            store.upsert((Never(id), round));
+            store.upsert((UnequalToItself(id), round));
         }
     }
     assert_eq!((store.len(), store.snapshot().iter().count()), (30, 30), "a key replaced another one");
     assert_eq!(store.by_index(&parity, &1).unwrap().len(), 20);
     let mut writes = store.transaction();
-    writes.upsert((Never(1), 7));
-    writes.delete(Never(1), None);
+    writes.upsert((UnequalToItself(1), 7));
+    writes.delete(UnequalToItself(1), None);
     assert_eq!(writes.commit().len(), 1);
-    assert_eq!(store.replace([(Never(1), 1), (Never(1), 1)], Version::new(1)).len(), 33);
+    assert_eq!(store.replace([(UnequalToItself(1), 1), (UnequalToItself(1), 1)], Version::new(1)).len(), 33);
     assert_eq!((store.len(), store.by_index(&parity, &1).unwrap().len()), (2, 2));
 }
 
@@ -499,9 +500,9 @@ thread_local! {
 
 /// An order that changes from call to call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Contrary(u32);
+struct InconsistentOrder(u32);
 
-impl Ord for Contrary {
+impl Ord for InconsistentOrder {
     fn cmp(&self, _: &Self) -> Ordering {
         let mut state = CONTRARY.get();
         state ^= state << 13;
@@ -512,7 +513,7 @@ impl Ord for Contrary {
     }
 }
 
-impl PartialOrd for Contrary {
+impl PartialOrd for InconsistentOrder {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
@@ -520,8 +521,10 @@ impl PartialOrd for Contrary {
 
 #[test]
 fn an_order_that_contradicts_itself_loses_nothing_but_the_order() {
-    static CONTRARY_ORDER: OrderedIndex<(u32, u32), Contrary> =
-        OrderedIndex::many("contrary", |pair| vec![Contrary(pair.1), Contrary(pair.1 / 2), Contrary(pair.0)]);
+    static CONTRARY_ORDER: OrderedIndex<(u32, u32), InconsistentOrder> =
+        OrderedIndex::many("contrary", |pair| {
+            vec![InconsistentOrder(pair.1), InconsistentOrder(pair.1 / 2), InconsistentOrder(pair.0)]
+        });
     let schema = Schema::new(|pair: &(u32, u32)| pair.0, |_| Version::ZERO);
     let store = Store::builder(schema).index(&CONTRARY_ORDER).build().unwrap().into_shared();
     for round in 0..6 {
@@ -533,7 +536,7 @@ fn an_order_that_contradicts_itself_loses_nothing_but_the_order() {
         }
         let view = store.snapshot();
         let values = view.index_values(&CONTRARY_ORDER).unwrap().len();
-        let all = view.range::<_, Contrary, _>(&CONTRARY_ORDER, ..).unwrap();
+        let all = view.range::<_, InconsistentOrder, _>(&CONTRARY_ORDER, ..).unwrap();
         assert_eq!(all.values(), values, "a value is missing, or in the order twice");
         let mut met: Vec<_> = all.map(|(value, pair)| (value.0, pair.0)).collect();
         met.sort_unstable();
@@ -544,7 +547,7 @@ fn an_order_that_contradicts_itself_loses_nothing_but_the_order() {
         named.sort_unstable();
         named.dedup();
         assert_eq!(met, named);
-        let _ = view.range(&CONTRARY_ORDER, Contrary(9)..).map(Iterator::count);
+        let _ = view.range(&CONTRARY_ORDER, InconsistentOrder(9)..).map(Iterator::count);
         assert!(view.objects().all(|pair| store.get(&pair.0).is_some_and(|stored| *stored == **pair)));
     }
     store.replace([], Version::ZERO);
@@ -558,18 +561,18 @@ thread_local! {
 
 /// A consistent order, until `CONTRADICTS` is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Fickle(u32);
+struct SwitchableOrder(u32);
 
-impl Ord for Fickle {
+impl Ord for SwitchableOrder {
     fn cmp(&self, other: &Self) -> Ordering {
         match CONTRADICTS.get() {
-            true => Contrary(self.0).cmp(&Contrary(other.0)),
+            true => InconsistentOrder(self.0).cmp(&InconsistentOrder(other.0)),
             false => self.0.cmp(&other.0),
         }
     }
 }
 
-impl PartialOrd for Fickle {
+impl PartialOrd for SwitchableOrder {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
@@ -579,9 +582,9 @@ impl PartialOrd for Fickle {
 #[test]
 fn an_order_that_contradicts_itself_may_refuse_an_object_and_changes_nothing_then() {
     type Pair = (u32, u32);
-    static MANY: OrderedIndex<Pair, Fickle> =
-        OrderedIndex::many("many", |pair| (0..90).map(|at| Fickle(pair.1 * 100 + at)).collect());
-    let deeds: [fn(&mut Writer<u32, Pair>); 4] = [
+    static MANY: OrderedIndex<Pair, SwitchableOrder> =
+        OrderedIndex::many("many", |pair| (0..90).map(|at| SwitchableOrder(pair.1 * 100 + at)).collect());
+    let operations: [fn(&mut Writer<u32, Pair>); 4] = [
         |store| {
             store.upsert((1, 7));
         },
@@ -597,13 +600,16 @@ fn an_order_that_contradicts_itself_may_refuse_an_object_and_changes_nothing_the
             let added = catch_unwind(AssertUnwindSafe(|| store.add_index(&MANY).unwrap()));
             CONTRADICTS.set(false);
             if added.is_err() {
-                assert!(store.by_index(&MANY, &Fickle(100)).is_err(), "an incomplete index was published");
+                assert!(
+                    store.by_index(&MANY, &SwitchableOrder(100)).is_err(),
+                    "an incomplete index was published"
+                );
                 store.add_index(&MANY).unwrap();
                 panic!("the index was refused");
             }
         },
     ];
-    for (at, deed) in deeds.into_iter().enumerate() {
+    for (at, operation) in operations.into_iter().enumerate() {
         let mut refusals = 0;
         for _ in 0..20 {
             let schema = Schema::new(|pair: &Pair| pair.0, |_| Version::ZERO);
@@ -611,7 +617,7 @@ fn an_order_that_contradicts_itself_may_refuse_an_object_and_changes_nothing_the
             store.replace([(1, 1), (2, 2)], Version::ZERO);
             let before: Vec<_> = store.snapshot().objects().cloned().collect();
             CONTRADICTS.set(true);
-            let refused = catch_unwind(AssertUnwindSafe(|| deed(&mut store))).is_err();
+            let refused = catch_unwind(AssertUnwindSafe(|| operation(&mut store))).is_err();
             CONTRADICTS.set(false);
             if refused {
                 refusals += 1;
@@ -620,7 +626,7 @@ fn an_order_that_contradicts_itself_may_refuse_an_object_and_changes_nothing_the
             }
             // No lock is held, and no write is half done. All values are removed with their objects, although the order was inconsistent.
             store.upsert((5, 5));
-            assert_eq!(store.by_index(&MANY, &Fickle(589)).unwrap().len(), 1);
+            assert_eq!(store.by_index(&MANY, &SwitchableOrder(589)).unwrap().len(), 1);
             assert_eq!(store.snapshot().index_values(&MANY).unwrap().len(), 90 * store.len());
             store.replace([], Version::ZERO);
             assert_eq!(store.snapshot().index_values(&MANY).unwrap().len(), 0);

@@ -36,9 +36,9 @@ fn contents(store: &Hostile) -> Vec<(u32, u32)> {
 }
 
 /// An operation. Each operation gets a store in which 1 and 2 have expired and were not evicted, and 3 and 4 have not expired.
-type Deed = fn(&Hostile, &Arc<PanicSwitch>);
+type Operation = fn(&Hostile, &Arc<PanicSwitch>);
 
-const DEEDS: [(&str, Deed); 9] = [
+const OPERATIONS: [(&str, Operation); 9] = [
     ("add", |store, switch| {
         let _ = store.upsert(object(switch, 5, 9));
     }),
@@ -74,7 +74,7 @@ const DEEDS: [(&str, Deed); 9] = [
 fn a_panic_anywhere_leaves_everything_intact() {
     let mut panics = 0;
     for point in Point::ALL {
-        for (name, deed) in DEEDS {
+        for (name, operation) in OPERATIONS {
             for nth in 1.. {
                 let (switch, clock) = (PanicSwitch::new(), ManualClock::new());
                 let builder = TtlStore::builder(|object: &TtlEntry<Object>| object.switch.key(object.id));
@@ -91,7 +91,7 @@ fn a_panic_anywhere_leaves_everything_intact() {
                 assert_eq!((before.len(), store.stored_len()), (2, 4));
 
                 switch.arm(point, nth);
-                let panicked = catch_unwind(AssertUnwindSafe(|| deed(&store, &switch))).is_err();
+                let panicked = catch_unwind(AssertUnwindSafe(|| operation(&store, &switch))).is_err();
                 let unreached = switch.disarm(point);
                 panics += u32::from(panicked);
 
@@ -129,8 +129,8 @@ fn a_policy_that_panics_leaves_everything_as_it_was() {
     store.upsert(1);
     clock.advance(2 * TTL);
     for list in [vec![13], vec![2, 13]] {
-        let deed = AssertUnwindSafe(|| drop(store.replace(list)));
-        assert!(catch_unwind(deed).is_err());
+        let operation = AssertUnwindSafe(|| drop(store.replace(list)));
+        assert!(catch_unwind(operation).is_err());
     }
     assert!(catch_unwind(AssertUnwindSafe(|| store.upsert(13))).is_err());
     assert_eq!((store.stored_len(), store.len()), (1, 0));
@@ -140,7 +140,7 @@ fn a_policy_that_panics_leaves_everything_as_it_was() {
 
 /// A panic in the drop of an expired object does not affect a write to its key.
 #[test]
-fn what_has_expired_may_panic_as_it_goes() {
+fn the_drop_of_an_expired_object_may_panic() {
     struct Object(u32, bool);
     impl Drop for Object {
         fn drop(&mut self) {
@@ -200,11 +200,11 @@ fn code_that_calls_back_is_answered() {
     });
     let store = builder.clock(clock.clone()).build().unwrap();
     *STORE.lock() = Some(store.clone());
-    let told = Arc::new(Mutex::new(0));
+    let received = Arc::new(Mutex::new(0));
     let observer = store.observe({
-        let told = told.clone();
+        let received = received.clone();
         move |change: &Change<_, _>| {
-            *told.lock() += 1;
+            *received.lock() += 1;
             call();
             // A nested write: an eviction by a write triggers another write.
             if change.new().is_none() && *change.key() == 1 {
@@ -224,7 +224,7 @@ fn code_that_calls_back_is_answered() {
     clock.advance(10 * TTL);
     drop(store.evict_expired());
     assert_eq!((store.stored_len(), observer.panic_count()), (0, 0));
-    assert!(*told.lock() > 8);
+    assert!(*received.lock() > 8);
     store.check().unwrap();
     *STORE.lock() = None;
 }

@@ -22,7 +22,7 @@ fn every_cell_of_the_merge_table_is_entered_and_agrees() {
 }
 
 #[test]
-fn the_corpus_agrees_with_the_naive_feed() {
+fn the_corpus_matches_the_oracle_subscription() {
     replay("subscription", |bytes| run_subscription(bytes, &mut MergeCells::default()));
 }
 

@@ -25,7 +25,7 @@ fn settled(store: &SharedWriter<u8, (u8, u64)>) -> Option<u64> {
 }
 
 #[test]
-fn every_write_is_seen_from_a_seat() {
+fn a_reader_slot_sees_every_write() {
     let store = store();
     assert_eq!(settled(&store), None);
     store.upsert((1, 1));
@@ -42,7 +42,7 @@ fn every_write_is_seen_from_a_seat() {
 }
 
 #[test]
-fn a_seat_keeps_no_object_and_counts_as_no_snapshot() {
+fn a_reader_slot_keeps_no_object_and_counts_as_no_snapshot() {
     let store = store();
     store.upsert((1, 1));
     thread::scope(|scope| {
@@ -58,38 +58,38 @@ fn a_seat_keeps_no_object_and_counts_as_no_snapshot() {
 }
 
 #[derive(Clone, Debug, Eq)]
-struct Touchy(u8);
+struct PanickingEq(u8);
 
 thread_local! {
     static ANGRY: Cell<bool> = const { Cell::new(false) };
 }
 
-impl PartialEq for Touchy {
+impl PartialEq for PanickingEq {
     fn eq(&self, other: &Self) -> bool {
         assert!(!ANGRY.get(), "a hostile equality panics");
         self.0 == other.0
     }
 }
 
-impl Hash for Touchy {
+impl Hash for PanickingEq {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.0.hash(state);
     }
 }
 
 #[test]
-fn an_equality_that_panics_leaves_the_seat_in_order() {
-    let schema = Schema::new(|object: &(u8, u64)| Touchy(object.0), |object| Version::new(object.1));
+fn a_panic_of_eq_leaves_the_reader_slot_consistent() {
+    let schema = Schema::new(|object: &(u8, u64)| PanickingEq(object.0), |object| Version::new(object.1));
     let store = Store::builder(schema).build().unwrap().into_shared();
     store.upsert((1, 1));
     for _ in 0..MANY {
-        store.get(&Touchy(1));
+        store.get(&PanickingEq(1));
     }
     ANGRY.set(true);
-    assert!(catch_unwind(AssertUnwindSafe(|| store.get(&Touchy(1)))).is_err());
+    assert!(catch_unwind(AssertUnwindSafe(|| store.get(&PanickingEq(1)))).is_err());
     ANGRY.set(false);
-    assert_eq!(store.get(&Touchy(1)).map(|object| object.1), Some(1));
+    assert_eq!(store.get(&PanickingEq(1)).map(|object| object.1), Some(1));
     store.upsert((1, 2));
-    assert_eq!(store.get(&Touchy(1)).map(|object| object.1), Some(2));
+    assert_eq!(store.get(&PanickingEq(1)).map(|object| object.1), Some(2));
     store.check().unwrap();
 }

@@ -235,7 +235,7 @@ static BY_WHICH_MEANWHILE: Index<Named, u8> = Index::new("which", |object| {
 });
 
 /// Runs `first` at the start of the next call of the index function.
-fn meanwhile(first: impl FnOnce() + 'static) {
+fn before_next_call(first: impl FnOnce() + 'static) {
     FIRST.with(|slot| *slot.borrow_mut() = Some(Box::new(first)));
 }
 
@@ -260,7 +260,7 @@ fn an_index_function_that_is_not_pure_put_an_object_in_two_places() {
             store.upsert((2, 5, 1));
             let inside = store.clone();
             // While the index function runs on the first record, that record is removed and added again.
-            meanwhile(move || {
+            before_next_call(move || {
                 assert!(inside.upsert((1, 6, 1)).is_change());
                 assert!(!inside.replace([(1, 5, 1), (2, 5, 1)], version(5)).is_empty());
             });
@@ -282,7 +282,7 @@ fn the_present_state_was_counted_among_those_held() {
     let present = Rc::new(RefCell::new(None));
     let (inside, kept) = (store.clone(), present.clone());
     // Everything that the index is about to be filled with is overwritten, so the state in the snapshot is not the present state.
-    meanwhile(move || {
+    before_next_call(move || {
         inside.upsert((1, 2, 1));
         let snapshot = inside.snapshot();
         let states = inside.retained_snapshots().states;
@@ -301,13 +301,13 @@ fn the_present_state_was_counted_among_those_held() {
 }
 
 /// An object that writes to its store when it is dropped.
-struct Farewell {
+struct WritesOnDrop {
     key: u8,
     version: u64,
     store: Arc<std::sync::OnceLock<SharedWriter<u8, Self>>>,
 }
 
-impl Drop for Farewell {
+impl Drop for WritesOnDrop {
     fn drop(&mut self) {
         if let Some(store) = self.store.get().filter(|_| self.key == 1) {
             store.upsert(Self { key: 2, version: self.version, store: Arc::default() });
@@ -317,19 +317,19 @@ impl Drop for Farewell {
 
 #[test]
 fn an_index_that_was_added_dropped_what_was_overwritten_in_the_turn_of_the_writer() {
-    let itself: Arc<std::sync::OnceLock<SharedWriter<u8, Farewell>>> = Arc::default();
-    let schema = Schema::new(|object: &Farewell| object.key, |object| Version::new(object.version));
+    let itself: Arc<std::sync::OnceLock<SharedWriter<u8, WritesOnDrop>>> = Arc::default();
+    let schema = Schema::new(|object: &WritesOnDrop| object.key, |object| Version::new(object.version));
     let store = Store::builder(schema).build().unwrap().into_shared();
-    store.upsert(Farewell { key: 1, version: 1, store: itself.clone() });
+    store.upsert(WritesOnDrop { key: 1, version: 1, store: itself.clone() });
     assert!(itself.set(store.clone()).is_ok());
     let seen = itself.clone();
     // Each time before the index is brought up to date in the writer's turn, its object is overwritten. Then in that turn only the index
     // holds the last state but one.
-    static BY_VERSION: Index<Farewell, u64> = Index::new("version", |object| object.version);
-    let by_version = BY_VERSION.with_function(move |object: &Farewell| {
+    static BY_VERSION: Index<WritesOnDrop, u64> = Index::new("version", |object| object.version);
+    let by_version = BY_VERSION.with_function(move |object: &WritesOnDrop| {
         if object.key == 1 && object.version <= 3 {
             let version = object.version + 1;
-            seen.get().unwrap().upsert(Farewell { key: 1, version, store: seen.clone() });
+            seen.get().unwrap().upsert(WritesOnDrop { key: 1, version, store: seen.clone() });
         }
         vec![object.version]
     });
@@ -340,30 +340,35 @@ fn an_index_that_was_added_dropped_what_was_overwritten_in_the_turn_of_the_write
 
 /// Equal to its neighbours, so the equality is not transitive; all hashes are equal.
 #[derive(Clone, Copy, Debug)]
-struct Near(i32);
+struct NonTransitive(i32);
 
-impl PartialEq for Near {
+impl PartialEq for NonTransitive {
     fn eq(&self, other: &Self) -> bool {
         (self.0 - other.0).abs() <= 1
     }
 }
 
-impl Eq for Near {}
+impl Eq for NonTransitive {}
 
-impl std::hash::Hash for Near {
+impl std::hash::Hash for NonTransitive {
     fn hash<H: std::hash::Hasher>(&self, _: &mut H) {}
 }
 
 #[test]
 fn an_equality_that_contradicts_itself_took_another_object_out_of_the_index() {
-    static NEAR: Index<(u8, &'static [Near]), Near> = Index::many("near", |object| object.1.to_vec());
-    let schema = Schema::new(|object: &(u8, &'static [Near])| object.0, |_| Version::ZERO);
+    static NEAR: Index<(u8, &'static [NonTransitive]), NonTransitive> =
+        Index::many("near", |object| object.1.to_vec());
+    let schema = Schema::new(|object: &(u8, &'static [NonTransitive])| object.0, |_| Version::ZERO);
     let store = Store::builder(schema).index(&NEAR).build().unwrap().into_shared();
-    store.upsert((1, &[Near(1)]));
+    store.upsert((1, &[NonTransitive(1)]));
     // The new values differ from each other, but each equals the value of the first object.
-    store.upsert((2, &[Near(0), Near(2)]));
+    store.upsert((2, &[NonTransitive(0), NonTransitive(2)]));
     store.check().unwrap();
     store.upsert((2, &[]));
-    assert_eq!(store.by_index(&NEAR, &Near(1)).unwrap().len(), 1, "the first object has lost its value");
+    assert_eq!(
+        store.by_index(&NEAR, &NonTransitive(1)).unwrap().len(),
+        1,
+        "the first object has lost its value"
+    );
     store.check().unwrap();
 }

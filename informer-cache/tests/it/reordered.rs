@@ -95,7 +95,7 @@ fn a_deletion_may_come_before_what_it_deletes() {
 }
 
 #[test]
-fn after_a_bookmark_and_a_list_there_is_nothing_left_to_come_late() {
+fn after_a_bookmark_and_a_list_no_event_is_late() {
     let source = Source::new();
     let mut world = watching(&source, vec![], 10);
     assert_eq!(tell(&source, &mut world, [put(1, 9)]), 1, "an event older than the list was not stale");
@@ -142,7 +142,7 @@ fn a_streaming_list_is_judged_by_key_too() {
 
 /// A source whose watches end immediately after one newer bookmark.
 #[test]
-fn watches_are_opened_apart_though_each_tells_news() {
+fn watches_that_end_with_news_are_reopened_after_a_wait() {
     for news in [true, false] {
         let source = Source::new();
         let mut world = watching(&source, vec![], 1);
@@ -172,11 +172,11 @@ fn a_watch_that_lasted_is_followed_by_another_at_once() {
 #[test]
 fn a_watch_that_does_not_end_by_itself_is_no_error() {
     let source = Source::new();
-    let told = Arc::new(Mutex::new(Vec::new()));
+    let received = Arc::new(Mutex::new(Vec::new()));
     source.answer_list(Ok(Page { items: vec![object(1, 1)], version: Version::new(1), continuation: None }));
     let builder = Informer::builder(SCHEMA, source.clone()).on_error({
-        let told = told.clone();
-        move |failure| told.lock().push(failure.to_string())
+        let received = received.clone();
+        move |failure| received.lock().push(failure.to_string())
     });
     let mut world = World::new(builder);
     for _ in 0..60 {
@@ -186,7 +186,7 @@ fn a_watch_that_does_not_end_by_itself_is_no_error() {
     let status = world.informer.status();
     assert!(status.watch_restarts > 30, "{status:?}");
     assert_eq!((status.last_error, status.relists), (None, 0));
-    assert!(told.lock().is_empty());
+    assert!(received.lock().is_empty());
 }
 
 #[test]
@@ -226,7 +226,7 @@ impl flyball_informer_cache::Source for Polled {
 }
 
 #[test]
-fn polls_that_have_nothing_to_tell_go_on_without_an_error_or_a_list() {
+fn polls_without_events_cause_no_error_and_no_list() {
     let source = Source::new();
     source.answer_list(Ok(Page { items: vec![object(1, 1)], version: Version::new(1), continuation: None }));
     let mut world = World::new(Informer::builder(SCHEMA, Polled(source)));

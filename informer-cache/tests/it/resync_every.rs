@@ -35,7 +35,7 @@ const fn secs(secs: u64) -> Duration {
 }
 
 /// Receives all pending changes, and returns their number.
-fn told(changes: &mut Changes) -> usize {
+fn received(changes: &mut Changes) -> usize {
     std::iter::from_fn(|| changes.try_next()).count()
 }
 
@@ -50,9 +50,9 @@ fn each_has_its_period() {
     let store = store([1, 2]);
     let mut readers =
         [0, 2, 3].map(|period| store.subscription().resync_every(clock.timer(), secs(period)).subscribe());
-    assert_eq!(readers.each_mut().map(told), [2, 2, 2], "not all existing objects were delivered");
+    assert_eq!(readers.each_mut().map(received), [2, 2, 2], "not all existing objects were delivered");
     let (counting, waker) = Counting::waker();
-    let mut heard = Vec::new();
+    let mut observed = Vec::new();
     for second in 1..=6 {
         let before = counting.wakes();
         for reader in &mut readers {
@@ -60,16 +60,16 @@ fn each_has_its_period() {
         }
         clock.advance(secs(1));
         let woken = counting.wakes() - before;
-        let told = readers.each_mut().map(told);
+        let received = readers.each_mut().map(received);
         assert_eq!(
-            told.iter().filter(|told| **told > 0).count(),
+            received.iter().filter(|received| **received > 0).count(),
             woken,
             "not exactly the subscribers with a resync were woken"
         );
-        heard.push((second, told));
+        observed.push((second, received));
     }
     let expected = [[0, 0, 0], [0, 2, 0], [0, 0, 2], [0, 2, 0], [0, 0, 0], [0, 2, 2]];
-    assert_eq!(heard, std::iter::zip(1.., expected).collect::<Vec<_>>());
+    assert_eq!(observed, std::iter::zip(1.., expected).collect::<Vec<_>>());
 }
 
 /// `TestListenerResyncPeriodsDelayed`: a subscriber that receives late gets one resync, and the next one after a period.
@@ -79,34 +79,34 @@ fn periods_that_passed_are_not_made_up_for() {
     let store = store([1]);
     let mut changes = store.subscription().resync_every(clock.timer(), secs(2)).subscribe();
     clock.advance(secs(7));
-    assert_eq!(told(&mut changes), 2, "not the initial object and one resync");
+    assert_eq!(received(&mut changes), 2, "not the initial object and one resync");
     clock.advance(secs(1));
-    assert_eq!(told(&mut changes), 0, "the period did not start at the resync");
+    assert_eq!(received(&mut changes), 0, "the period did not start at the resync");
     clock.advance(secs(1));
-    assert_eq!(told(&mut changes), 1);
+    assert_eq!(received(&mut changes), 1);
 }
 
 /// `TestResyncCheckPeriod`: no subscription changes the period of another one, whichever is first.
 #[test]
-fn nobody_moves_the_period_of_another_one() {
+fn subscriptions_do_not_affect_periods_of_others() {
     let clock = ManualClock::new();
     let store = store([1]);
     let mut known = Vec::new();
     for (period, next) in [(10, 10), (60, 10), (2, 2), (1, 1)] {
         let mut changes = store.subscription().resync_every(clock.timer(), secs(period)).subscribe();
-        assert_eq!(told(&mut changes), 1);
+        assert_eq!(received(&mut changes), 1);
         assert!(poll_with(pin!(changes.next()), Waker::noop()).is_pending());
         known.push(changes);
         assert_eq!(clock.next_alarm(), Some(Nanos::ZERO + secs(next)));
     }
     clock.advance(secs(10));
-    assert_eq!(known.iter_mut().map(told).collect::<Vec<_>>(), [1, 0, 1, 1]);
+    assert_eq!(known.iter_mut().map(received).collect::<Vec<_>>(), [1, 0, 1, 1]);
 }
 
 /// `TestSharedInformerWatchDisruption`: after a gap, a subscription without a resync receives only the changed objects, and one with a
 /// resync also receives all objects at its period.
 #[test]
-fn a_relist_tells_what_changed_and_moves_no_period() {
+fn a_relist_delivers_changes_and_moves_no_period() {
     let server = server();
     for key in 0..4 {
         server.put(object(key, 0));
@@ -141,11 +141,11 @@ fn a_relist_tells_what_changed_and_moves_no_period() {
 }
 
 #[test]
-fn what_changed_comes_first_and_counts() {
+fn changed_objects_come_first_and_count() {
     let clock = ManualClock::new();
     let store = store([1, 2, 3]);
     let mut changes = store.subscription().resync_every(clock.timer(), secs(5)).subscribe();
-    assert_eq!(told(&mut changes), 3);
+    assert_eq!(received(&mut changes), 3);
     store.upsert((1, 2));
     clock.advance(secs(5));
     assert!(changes.try_next().is_some_and(|change| !is_told_again(&change)));
@@ -182,7 +182,7 @@ fn waits_may_be_dropped_at_every_poll_and_wakers_may_panic() {
     let clock = ManualClock::new();
     let store = store([1]);
     let mut changes = store.subscription().resync_every(clock.timer(), secs(1)).subscribe();
-    assert_eq!(told(&mut changes), 1);
+    assert_eq!(received(&mut changes), 1);
     let hostile = Waker::from(Arc::new(Panicking));
     for round in 0..50 {
         drop(changes.next());
@@ -195,36 +195,36 @@ fn waits_may_be_dropped_at_every_poll_and_wakers_may_panic() {
             assert!(poll_with(pin!(changes.next()), Waker::noop()).is_pending());
             clock.advance(secs(1));
         }
-        assert_eq!(told(&mut changes), 1);
+        assert_eq!(received(&mut changes), 1);
     }
 }
 
 /// A clock that advances by a second at each call.
-struct Hasty(AtomicU64);
+struct AdvancingClock(AtomicU64);
 
-impl Clock for Hasty {
+impl Clock for AdvancingClock {
     fn now(&self) -> Nanos {
         Nanos::ZERO + secs(self.0.fetch_add(1, Ordering::Relaxed))
     }
 }
 
-impl Timer for Hasty {
+impl Timer for AdvancingClock {
     fn wake_at(&self, _: Nanos, waker: &Waker) {
         waker.wake_by_ref();
     }
 }
 
 #[test]
-fn a_period_shorter_than_its_resync_keeps_nobody_for_ever() {
+fn a_period_shorter_than_its_resync_returns() {
     let store = store([1, 2]);
-    let hasty = Hasty(AtomicU64::new(0));
-    let mut changes = store.subscription().filter(|_| false).resync_every(hasty, secs(1)).subscribe();
+    let clock = AdvancingClock(AtomicU64::new(0));
+    let mut changes = store.subscription().filter(|_| false).resync_every(clock, secs(1)).subscribe();
     assert!(changes.try_next().is_none());
     let (counting, waker) = Counting::waker();
     assert!(poll_with(pin!(changes.next()), &waker).is_pending());
     assert_eq!(counting.wakes(), 1, "the task did not wake itself");
     // The same with a period of zero.
-    let hasty = Hasty(AtomicU64::new(0));
-    let mut changes = store.subscription().resync_every(hasty, Duration::ZERO).subscribe();
-    assert_eq!(told(&mut changes), 2);
+    let clock = AdvancingClock(AtomicU64::new(0));
+    let mut changes = store.subscription().resync_every(clock, Duration::ZERO).subscribe();
+    assert_eq!(received(&mut changes), 2);
 }

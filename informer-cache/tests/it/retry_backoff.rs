@@ -45,9 +45,9 @@ impl World {
     fn waiting(waits: &[Duration]) -> Self {
         let (clock, source) = (ManualClock::new(), ScriptedSource::new());
         let (retries, calls) = (Arc::<Mutex<Vec<_>>>::default(), Arc::default());
-        let told = retries.clone();
+        let received = retries.clone();
         let (_, prepared) = Informer::builder(SCHEMA, source.clone())
-            .on_error(move |failure| told.lock().push(failure.retry_at))
+            .on_error(move |failure| received.lock().push(failure.retry_at))
             .timer(clock.timer())
             .prepare()
             .unwrap();

@@ -31,7 +31,7 @@ fn tagged(store: &Store<u32, Pod>, tag: u8) -> Subscription<u32, Pod> {
 }
 
 /// `=1@2` is initial, `+` an addition, `1@2>3` an update, `1@2!3` a replacement, `-1@2` a deletion, with `?` if it was missed.
-fn told(changes: &mut Subscription<u32, Pod>) -> Vec<String> {
+fn received(changes: &mut Subscription<u32, Pod>) -> Vec<String> {
     let text = |change: Change<u32, Pod>| {
         let object = change.object();
         let old = change.old().map_or(0, |old| old.2);
@@ -55,31 +55,31 @@ fn objects_come_to_a_value_and_leave_it() {
     store.upsert(pod(3, 3, [7, 8]));
     let mut changes = tagged(&store, 7);
     assert_eq!(changes.lag().initial_remaining, 2, "not the number of objects with the value");
-    assert_eq!(told(&mut changes), ["=1@1", "=3@3"]);
+    assert_eq!(received(&mut changes), ["=1@1", "=3@3"]);
     store.upsert(pod(1, 4, [8, 7]));
-    assert_eq!(told(&mut changes), ["1@1>4"], "an object that keeps the value was not updated");
+    assert_eq!(received(&mut changes), ["1@1>4"], "an object that keeps the value was not updated");
     store.upsert(pod(1, 5, [8]));
     assert_eq!(
-        told(&mut changes),
+        received(&mut changes),
         ["-1@4"],
         "an object that loses the value is not deleted with its last selected state"
     );
     store.upsert(pod(1, 6, []));
     store.delete(&1, None);
     store.upsert(pod(2, 7, [8, 7]));
-    assert_eq!(told(&mut changes), ["+2@7"], "an object that gets the value was not added");
+    assert_eq!(received(&mut changes), ["+2@7"], "an object that gets the value was not added");
     store.delete(&3, Some(pod(3, 8, [])));
-    assert_eq!(told(&mut changes), ["-3@8"], "a deleted object with the value was not delivered");
+    assert_eq!(received(&mut changes), ["-3@8"], "a deleted object with the value was not delivered");
     store.upsert(pod(2, 9, []));
     store.upsert(pod(2, 10, [7]));
     assert_eq!(
-        told(&mut changes),
+        received(&mut changes),
         ["2@7>10"],
         "an object that has the value again before it is received is not an update"
     );
     store.upsert(pod(4, 11, [7]));
     store.upsert(pod(4, 12, []));
-    assert!(told(&mut changes).is_empty(), "an object that had the value only in between was delivered");
+    assert!(received(&mut changes).is_empty(), "an object that had the value only in between was delivered");
     store.check().unwrap();
 }
 
@@ -88,39 +88,39 @@ fn another_object_comes_and_goes_by_itself() {
     let store = store();
     store.upsert(pod(1, 1, [7]));
     let mut changes = tagged(&store, 7);
-    told(&mut changes);
+    received(&mut changes);
     store.upsert(Pod(1, 2, 2, vec![7]));
-    assert_eq!(told(&mut changes), ["1@1!2"]);
+    assert_eq!(received(&mut changes), ["1@1!2"]);
     store.upsert(Pod(1, 3, 3, vec![8]));
     assert_eq!(
-        told(&mut changes),
+        received(&mut changes),
         ["-1@2?"],
         "the replacement by an object without the value is not a missed deletion"
     );
     store.upsert(Pod(1, 4, 4, vec![7]));
-    assert_eq!(told(&mut changes), ["+1@4"]);
+    assert_eq!(received(&mut changes), ["+1@4"]);
 }
 
 #[test]
-fn lists_and_transactions_are_told_as_far_as_they_are_of_interest() {
+fn lists_and_transactions_deliver_selected_objects() {
     let mut store = writer();
     let (mut changes, mut key) = (tagged(&store, 7), store.subscription().for_key(2).subscribe());
     store.replace([pod(1, 1, [7]), pod(2, 1, [8]), pod(3, 1, [7])], Version::new(1));
     assert!(!changes.is_initial_delivered() && !key.is_initial_delivered());
-    assert_eq!(told(&mut changes), ["=1@1", "=3@1"], "the first list is not initial");
-    assert_eq!(told(&mut key), ["=2@1"]);
+    assert_eq!(received(&mut changes), ["=1@1", "=3@1"], "the first list is not initial");
+    assert_eq!(received(&mut key), ["=2@1"]);
     assert!(changes.is_initial_delivered() && key.is_initial_delivered());
     store.replace([pod(3, 2, [8]), pod(2, 2, [7]), pod(4, 2, [7])], Version::new(2));
-    assert_eq!(told(&mut changes), ["-1@1?", "-3@1", "+2@2", "+4@2"]);
-    assert_eq!(told(&mut key), ["2@1>2"]);
+    assert_eq!(received(&mut changes), ["-1@1?", "-3@1", "+2@2", "+4@2"]);
+    assert_eq!(received(&mut key), ["2@1>2"]);
     let mut transaction = store.transaction();
     transaction.upsert(pod(3, 3, [7]));
     transaction.delete(2, None);
     transaction.commit();
-    assert_eq!(told(&mut changes), ["-2@2?", "+3@3"]);
-    assert_eq!(told(&mut key), ["-2@2?"]);
+    assert_eq!(received(&mut changes), ["-2@2?", "+3@3"]);
+    assert_eq!(received(&mut key), ["-2@2?"]);
     changes.resync();
-    assert_eq!(told(&mut changes).len(), 2, "a resync did not deliver exactly the selected objects");
+    assert_eq!(received(&mut changes).len(), 2, "a resync did not deliver exactly the selected objects");
 }
 
 #[test]
@@ -129,27 +129,27 @@ fn an_empty_beginning_is_one() {
     store.replace([pod(1, 1, [8])], Version::new(1));
     for mut changes in [tagged(&store, 7), store.subscription().for_key(2).subscribe()] {
         assert!(changes.is_initial_delivered() && changes.pending() == 0);
-        assert!(told(&mut changes).is_empty());
+        assert!(received(&mut changes).is_empty());
     }
 }
 
 #[test]
-fn a_filter_is_asked_of_what_is_of_interest() {
+fn the_filter_is_called_for_selected_objects_alone() {
     let store = store();
     let mut changes =
         store.subscription().by_index(&BY_TAG, 7).unwrap().filter(|pod| pod.2 % 2 == 0).subscribe();
     store.upsert(pod(1, 2, [8]));
     store.upsert(pod(2, 3, [7]));
     store.upsert(pod(3, 4, [7]));
-    assert_eq!(told(&mut changes), ["+3@4"]);
+    assert_eq!(received(&mut changes), ["+3@4"]);
     store.upsert(pod(3, 5, [7]));
     store.upsert(pod(2, 6, [7]));
-    assert_eq!(told(&mut changes), ["-3@4", "+2@6"]);
+    assert_eq!(received(&mut changes), ["-3@4", "+2@6"]);
     // The object lost the value while the filter did not pass it.
     store.upsert(pod(2, 7, [7]));
-    told(&mut changes);
+    received(&mut changes);
     store.upsert(pod(2, 8, [8]));
-    assert!(told(&mut changes).is_empty());
+    assert!(received(&mut changes).is_empty());
 }
 
 /// kubernetes#102718 and similar issues: objects that no subscription selects cost nothing.
@@ -158,7 +158,7 @@ fn nothing_else_is_pending_held_or_a_reason_to_wake() {
     let store = store();
     store.upsert(pod(1, 1, [7]));
     let (mut of_tag, mut of_key) = (tagged(&store, 7), store.subscription().for_key(1).subscribe());
-    assert_eq!((told(&mut of_tag).len(), told(&mut of_key).len()), (1, 1));
+    assert_eq!((received(&mut of_tag).len(), received(&mut of_key).len()), (1, 1));
     let (counting, waker) = Counting::waker();
     for changes in [&mut of_tag, &mut of_key] {
         assert!(poll_with(std::pin::pin!(changes.next()), &waker).is_pending());
@@ -186,7 +186,7 @@ fn nothing_else_is_pending_held_or_a_reason_to_wake() {
         store.upsert(pod(1, 20_000 + event, [7]));
     }
     assert_eq!((counting.wakes(), of_tag.pending(), of_key.pending()), (2, 1, 1));
-    assert_eq!(told(&mut of_tag), told(&mut of_key));
+    assert_eq!(received(&mut of_tag), received(&mut of_key));
 }
 
 #[test]
@@ -195,27 +195,27 @@ fn it_ends_with_its_index() {
     store.upsert(pod(1, 1, [7]));
     let late = store.subscription().by_index(&BY_TAG, 7).unwrap();
     let (mut first, mut second, mut all) = (tagged(&store, 7), tagged(&store, 7), store.subscribe());
-    assert_eq!(told(&mut first).len(), 1);
+    assert_eq!(received(&mut first).len(), 1);
     let (counting, waker) = Counting::waker();
     assert!(poll_with(std::pin::pin!(first.next()), &waker).is_pending());
     store.upsert(pod(2, 2, [7]));
-    assert_eq!((told(&mut first).len(), counting.wakes()), (1, 1));
+    assert_eq!((received(&mut first).len(), counting.wakes()), (1, 1));
     assert!(poll_with(std::pin::pin!(first.next()), &waker).is_pending());
     store.remove_index(&BY_TAG).unwrap();
     assert_eq!(counting.wakes(), 2, "removing the index did not wake the subscriber");
     store.upsert(pod(3, 3, [7]));
     store.add_index(&BY_TAG).unwrap();
     store.upsert(pod(4, 4, [7]));
-    assert_eq!(told(&mut second), ["=1@1", "+2@2"], "changes before the end were not delivered");
+    assert_eq!(received(&mut second), ["=1@1", "+2@2"], "changes before the end were not delivered");
     for mut ended in [first, second, late.subscribe()] {
         assert!(matches!(poll_once(std::pin::pin!(ended.next())), std::task::Poll::Ready(None)));
         ended.resync();
         assert!(ended.try_next().is_none());
         ended.check().unwrap();
     }
-    assert_eq!(told(&mut all).len(), 4, "another subscription ended");
+    assert_eq!(received(&mut all).len(), 4, "another subscription ended");
     assert_eq!(
-        told(&mut tagged(&store, 7)).len(),
+        received(&mut tagged(&store, 7)).len(),
         4,
         "a subscription to the new index does not have all objects"
     );
@@ -234,25 +234,25 @@ fn a_list_after_the_end_of_a_subscription_does_not_catch_it_up() {
     store.remove_index(&BY_TAG).unwrap();
     store.replace([pod(1, 1, [7])], Version::new(1));
     assert!(!ended.is_initial_delivered());
-    assert!(told(&mut ended).is_empty());
+    assert!(received(&mut ended).is_empty());
     let mut new = store.subscribe();
-    assert_eq!(told(&mut new).len(), 1);
+    assert_eq!(received(&mut new).len(), 1);
     assert!(new.is_initial_delivered());
 }
 
 #[test]
-fn the_last_wish_counts() {
+fn the_last_selection_applies() {
     let store = store();
     store.upsert(pod(1, 1, [7]));
     store.upsert(pod(2, 1, [7]));
     let mut changes = store.subscription().for_key(1).by_index(&BY_TAG, 8).unwrap().for_key(2).subscribe();
-    assert_eq!(told(&mut changes), ["=2@1"]);
+    assert_eq!(received(&mut changes), ["=2@1"]);
     // Many subscriptions to single keys, as in a fan-out: each receives the changes of its own key.
     let mut many: Vec<_> = (0..50).map(|key| store.subscription().for_key(key).subscribe()).collect();
     drop(many.split_off(40));
     store.upsert(pod(7, 2, []));
     store.upsert(pod(45, 2, []));
-    let heard: Vec<_> = many.iter_mut().map(|changes| told(changes).len()).collect();
-    assert_eq!(heard.iter().sum::<usize>(), 3);
-    assert_eq!((heard[1], heard[2], heard[7]), (1, 1, 1));
+    let observed: Vec<_> = many.iter_mut().map(|changes| received(changes).len()).collect();
+    assert_eq!(observed.iter().sum::<usize>(), 3);
+    assert_eq!((observed[1], observed[2], observed[7]), (1, 1, 1));
 }

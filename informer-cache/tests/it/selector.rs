@@ -7,7 +7,7 @@ use drivers::corpus::replay;
 use testkit::random::cases;
 
 #[test]
-fn random_selectors_agree_with_the_naive_one() {
+fn random_selectors_match_the_oracle() {
     let seen = Cell::new(Seen::default());
     cases("selector", CASES, 24, |bytes| {
         let mut now = seen.get();
@@ -20,7 +20,7 @@ fn random_selectors_agree_with_the_naive_one() {
 }
 
 #[test]
-fn the_corpus_agrees_with_the_naive_selector() {
+fn the_corpus_matches_the_oracle_selector() {
     replay("selector", |bytes| run(bytes, &mut Seen::default()));
 }
 

@@ -300,7 +300,7 @@ async fn a_source_that_does_not_answer_is_not_waited_for() {
 }
 
 #[test]
-fn a_violation_says_the_rule_and_what_was_found() {
+fn a_violation_names_the_rule_and_the_input() {
     let checked = flyball_sync::block_on(check_source(
         &mut Log::new(Flaw::ListForgetsTheNewest),
         flyball_informer_cache::ThreadTimer::new(),

@@ -29,7 +29,7 @@ const COUNTED: Schema<u32, Counted> =
 
 /// client-go#1415 and decision 0025: a streaming list is compared as it arrives, too.
 #[test]
-fn a_streamed_object_that_is_known_is_let_go_at_once() {
+fn drops_a_known_streamed_object_immediately() {
     let alive = Arc::new(());
     let counted = |key, version| Counted { key, version, _alive: alive.clone() };
     let source = ScriptedSource::new();
@@ -94,14 +94,15 @@ fn a_key_taken_off_the_list_leaves_no_trace() {
     list.remove("last");
     list.insert(("last", 4));
     let changes = list.publish(Version::new(4));
-    let told: Vec<_> = changes.iter().map(|change| (*change.key(), change.new().map(|new| new.1))).collect();
-    assert_eq!(told[2..], [("new", Some(3)), ("last", Some(4))]);
-    assert_eq!(told.len(), 4, "not exactly two objects were deleted: {told:?}");
+    let received: Vec<_> =
+        changes.iter().map(|change| (*change.key(), change.new().map(|new| new.1))).collect();
+    assert_eq!(received[2..], [("new", Some(3)), ("last", Some(4))]);
+    assert_eq!(received.len(), 4, "not exactly two objects were deleted: {received:?}");
     store.check().unwrap();
 }
 
 #[test]
-fn a_panic_of_who_says_what_to_keep_harms_nobody() {
+fn a_panic_in_keep_stored_has_no_effect() {
     let schema = Schema::new(|object: &(u32, u64)| object.0, |object| Version::new(object.1));
     let mut store = Store::builder(schema).seed(1).build().unwrap();
     store.replace((0..10).map(|key| (key, 1)), Version::new(1));
@@ -166,7 +167,7 @@ fn a_long_page_is_staged_in_turns() {
 }
 
 #[test]
-fn an_end_in_the_midst_of_a_long_page_shows_nothing_of_it() {
+fn a_stop_within_a_long_page_publishes_none_of_it() {
     for dropped in [false, true] {
         let (source, mut world) = long();
         (0..3).for_each(|_| assert!(world.poll()));
@@ -252,7 +253,7 @@ impl Publishing {
     }
 
     /// Asserts that the store, the changes of the observer, and the changes of the subscription agree.
-    fn agrees(&mut self, known: &mut BTreeMap<u32, u64>) {
+    fn assert_matches(&mut self, known: &mut BTreeMap<u32, u64>) {
         while let Some(change) = self.changes.try_next() {
             match change.new() {
                 Some(new) => known.insert(new.0, new.1),
@@ -288,7 +289,7 @@ fn a_long_list_is_published_in_pieces() {
         assert!(turns < 1_000);
     }
     assert_eq!((longest, publishing.calls.load(Ordering::Relaxed)), (256, 500 + LISTED as usize));
-    publishing.agrees(&mut BTreeMap::new());
+    publishing.assert_matches(&mut BTreeMap::new());
 }
 
 #[test]
@@ -304,7 +305,7 @@ fn a_list_that_is_dropped_at_any_turn_is_delivered_or_not_published() {
             1_500 => whole += 1,
             other => panic!("{other} objects"),
         }
-        publishing.agrees(&mut BTreeMap::new());
+        publishing.assert_matches(&mut BTreeMap::new());
         if is_done {
             break;
         }
@@ -327,7 +328,7 @@ fn an_index_that_comes_at_any_turn_of_a_list_shows_all_of_it() {
         }
         let even = publishing.informer.store().by_index(&BY_PARITY, &0).unwrap();
         assert_eq!(even.len(), LISTED as usize / 2);
-        publishing.agrees(&mut BTreeMap::new());
+        publishing.assert_matches(&mut BTreeMap::new());
         if is_done {
             break;
         }
@@ -355,7 +356,7 @@ fn a_subscription_that_comes_at_any_turn_of_a_list_misses_and_repeats_nothing() 
                 assert_eq!(before, change.old().map(|old| old.1));
             }
         }
-        publishing.agrees(&mut known);
+        publishing.assert_matches(&mut known);
         let mut of_digit = BTreeSet::new();
         while let Some(change) = selected.try_next() {
             match change.new() {
@@ -371,7 +372,7 @@ fn a_subscription_that_comes_at_any_turn_of_a_list_misses_and_repeats_nothing() 
 }
 
 #[test]
-fn subscribers_that_come_and_go_do_not_make_a_turn_longer() {
+fn changing_subscribers_do_not_lengthen_a_write() {
     let mut publishing = relist();
     let mut turns = 0;
     while publishing.source.open_watches() == 0 {
@@ -386,7 +387,7 @@ fn subscribers_that_come_and_go_do_not_make_a_turn_longer() {
         turns += 1;
         assert!(turns < 1_000, "the list is never committed");
     }
-    publishing.agrees(&mut BTreeMap::new());
+    publishing.assert_matches(&mut BTreeMap::new());
 }
 
 #[test]
@@ -417,8 +418,8 @@ fn a_subscription_that_ends_under_a_list_receives_nothing_after_its_end() {
 
 #[test]
 fn objects_whose_drops_panic_do_not_abort_the_drop_of_a_list() {
-    struct Grumpy(u32, Arc<AtomicUsize>);
-    impl Drop for Grumpy {
+    struct PanicsOnDrop(u32, Arc<AtomicUsize>);
+    impl Drop for PanicsOnDrop {
         fn drop(&mut self) {
             self.1.fetch_add(1, Ordering::Relaxed);
             std::panic::resume_unwind(Box::new("a drop that panics"));
@@ -427,9 +428,9 @@ fn objects_whose_drops_panic_do_not_abort_the_drop_of_a_list() {
     let dropped = Arc::new(AtomicUsize::new(0));
     let source = ScriptedSource::new();
     let page = |items, version| Page { items, version: Version::new(version), continuation: None };
-    source.answer_list(Ok(page((0..10).map(|key| Grumpy(key, dropped.clone())).collect(), 1)));
+    source.answer_list(Ok(page((0..10).map(|key| PanicsOnDrop(key, dropped.clone())).collect(), 1)));
     source.answer_watch(Ok(()));
-    let schema = Schema::new(|object: &Grumpy| object.0, |_| Version::ZERO);
+    let schema = Schema::new(|object: &PanicsOnDrop| object.0, |_| Version::ZERO);
     let clock = ManualClock::new();
     let (informer, run) = Informer::builder(schema, source.clone()).timer(clock.timer()).build().unwrap();
     let mut run: Pin<Box<dyn Future<Output = ()>>> = Box::pin(run);

@@ -28,7 +28,7 @@ fn pod(key: u32, uid: u32, version: u64) -> Pod {
     Pod { key, uid, version }
 }
 
-fn told(changes: &mut Subscription<u32, Pod>) -> Vec<String> {
+fn received(changes: &mut Subscription<u32, Pod>) -> Vec<String> {
     std::iter::from_fn(|| changes.try_next()).map(text).collect()
 }
 
@@ -53,38 +53,38 @@ fn a_key_recreated_is_a_replacement_or_an_update_by_its_identity() {
     store.upsert(pod(2, 1, 2));
     let mut changes = store.subscribe();
     assert_eq!(changes.pending(), 2);
-    assert_eq!(told(&mut changes).len(), 2);
+    assert_eq!(received(&mut changes).len(), 2);
     for key in [1, 2] {
         store.delete(&key, Some(pod(key, 1, 5)));
     }
     store.upsert(pod(1, 2, 6));
     store.upsert(pod(2, 1, 7));
-    assert_eq!(told(&mut changes), ["1@5!6", "2@2>7"]);
+    assert_eq!(received(&mut changes), ["1@5!6", "2@2>7"]);
     // Replaced by an event, and by a list.
     assert_eq!(store.upsert(pod(1, 3, 8)), WriteOutcome::Replaced);
-    assert_eq!(told(&mut changes), ["1@6!8"]);
+    assert_eq!(received(&mut changes), ["1@6!8"]);
     let diff = store.replace([pod(1, 4, 9), pod(2, 1, 7)], Version::new(9));
     assert_eq!(diff.len(), 1);
-    assert_eq!(told(&mut changes), ["1@8!9"]);
+    assert_eq!(received(&mut changes), ["1@8!9"]);
 }
 
 #[test]
-fn the_end_of_an_object_nobody_heard_of_is_not_mistaken_for_that_of_the_known_one() {
+fn a_deletion_of_an_undelivered_object_is_not_that_of_the_delivered_one() {
     let store = store();
     store.upsert(pod(1, 1, 1));
     let mut changes = store.subscribe();
-    told(&mut changes);
+    received(&mut changes);
     store.delete(&1, Some(pod(1, 1, 2)));
     store.upsert(pod(1, 2, 3));
     store.delete(&1, Some(pod(1, 2, 4)));
-    assert_eq!(told(&mut changes), ["-1@2"]);
+    assert_eq!(received(&mut changes), ["-1@2"]);
     // If the same object is added again, its newest deletion counts.
     store.upsert(pod(1, 5, 5));
-    told(&mut changes);
+    received(&mut changes);
     store.replace([], Version::new(6));
     store.upsert(pod(1, 5, 7));
     store.delete(&1, Some(pod(1, 5, 8)));
-    assert_eq!(told(&mut changes), ["-1@8"]);
+    assert_eq!(received(&mut changes), ["-1@8"]);
 }
 
 #[test]
@@ -96,24 +96,24 @@ fn subscriptions_are_independent_and_end_with_the_store() {
     assert!(late.lag().initial_remaining == 1 && late.lag().pending == 0 && !late.is_initial_delivered());
     store.upsert(pod(1, 1, 2));
     assert_eq!(late.pending(), 2, "not an object of the snapshot and its change");
-    assert_eq!(told(&mut late), ["=1@2"]);
+    assert_eq!(received(&mut late), ["=1@2"]);
     assert!(!late.is_initial_delivered(), "complete without a list");
     assert_eq!(late.lag().delivered_version, Version::new(2));
     assert_eq!(early.lag().delivered_version, Version::ZERO);
     store.upsert(pod(2, 1, 3));
     let (counting, waker) = Counting::waker();
-    assert_eq!(told(&mut late), ["+2@3"]);
+    assert_eq!(received(&mut late), ["+2@3"]);
     assert!(poll_with(std::pin::pin!(late.next()), &waker).is_pending());
     store.close();
     store.close();
     assert_eq!(counting.wakes(), 1);
     store.upsert(pod(3, 1, 4));
     assert!(matches!(poll_once(std::pin::pin!(late.next())), std::task::Poll::Ready(None)));
-    assert_eq!(told(&mut early), ["+1@2", "+2@3"], "pending changes were not delivered after the end");
+    assert_eq!(received(&mut early), ["+1@2", "+2@3"], "pending changes were not delivered after the end");
     assert!(matches!(poll_once(std::pin::pin!(early.next())), std::task::Poll::Ready(None)));
     assert_eq!(store.len(), 3, "the closed store has lost objects");
     let mut after = store.subscribe();
-    assert_eq!(told(&mut after).len(), 3);
+    assert_eq!(received(&mut after).len(), 3);
     assert!(matches!(poll_once(std::pin::pin!(after.next())), std::task::Poll::Ready(None)));
     assert_eq!(
         poll_once(std::pin::pin!(store.wait_for_version(Version::new(9)))),
@@ -132,7 +132,7 @@ fn a_dropped_subscription_holds_nothing() {
     store.delete(&1, None);
     store.upsert(pod(2, 1, 2));
     assert!(held.upgrade().is_none(), "an object that was deleted before it was received is kept");
-    assert_eq!(told(&mut changes), ["+2@2"]);
+    assert_eq!(received(&mut changes), ["+2@2"]);
     let held = Arc::downgrade(&store.get(&2).unwrap());
     store.delete(&2, None);
     assert!(held.upgrade().is_some(), "the deleted object was dropped before its deletion was received");
@@ -155,10 +155,10 @@ fn a_resync_overwrites_nothing() {
     store.replace([pod(1, 1, 1), pod(2, 1, 1), pod(3, 1, 1)], Version::new(1));
     let mut changes = store.subscribe();
     changes.resync();
-    assert_eq!(told(&mut changes).len(), 3, "a resync during the snapshot delivered an object twice");
+    assert_eq!(received(&mut changes).len(), 3, "a resync during the snapshot delivered an object twice");
     store.upsert(pod(1, 1, 2));
     changes.resync();
-    let mut first = told(&mut changes);
+    let mut first = received(&mut changes);
     first[1..].sort_unstable();
     assert_eq!(first, ["1@1>2", "1@2>2", "2@1>1", "3@1>1"]);
     changes.resync();
@@ -166,7 +166,7 @@ fn a_resync_overwrites_nothing() {
     store.upsert(pod(1, 1, 3));
     store.upsert(pod(2, 1, 3));
     store.upsert(pod(3, 1, 3));
-    let rest = told(&mut changes);
+    let rest = received(&mut changes);
     assert_eq!(rest.len(), 3, "{rest:?}");
     assert!(rest.iter().all(|change| change.ends_with(">3")), "{rest:?}");
 }

@@ -57,7 +57,7 @@ fn types_can_be_sent_shared_and_shown() {
 }
 
 #[test]
-fn errors_say_what_is_wrong() {
+fn errors_describe_their_cause() {
     let key = |text: &str| text.parse::<NamespacedName>().unwrap_err().to_string();
     assert_eq!(key(""), "\"\" is not a key `namespace/name` or `name`: the key is empty");
     assert!(key("/name").ends_with("the namespace before the slash is empty"));

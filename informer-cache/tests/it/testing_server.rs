@@ -1,6 +1,6 @@
 //! The test server, used as an informer uses it.
 //!
-//! client-go's `cache/testing` has two tests. `TestRCNumber` is `a_watch_tells_exactly_what_came_after_its_version`. `TestResetWatch` is
+//! client-go's `cache/testing` has two tests. `TestRCNumber` is `a_watch_yields_exactly_the_events_after_its_version`. `TestResetWatch` is
 //! `history_that_was_compacted_expires`: a watch is not reset here, but the server compacts its history, or ends the watch.
 
 use std::pin::pin;
@@ -43,14 +43,14 @@ fn watch(server: &Server, from: u64) -> Result<TestServerWatch<u8, Object>, Sour
     now(server.watch(request(from, false))).expect("an answer").map_err(|error| error.kind())
 }
 
-type Told = Option<Result<WatchEvent<Object>, SourceErrorKind>>;
+type Delivered = Option<Result<WatchEvent<Object>, SourceErrorKind>>;
 
 /// Returns all events of a watch that are available now.
-fn told(watch: &mut TestServerWatch<u8, Object>) -> Vec<Told> {
+fn received(watch: &mut TestServerWatch<u8, Object>) -> Vec<Delivered> {
     let mut all = Vec::new();
-    while let Some(told) = now(watch.next()) {
-        let over = !matches!(told, Some(Ok(_)));
-        all.push(told.map(|told| told.map_err(|error| error.kind())));
+    while let Some(received) = now(watch.next()) {
+        let over = !matches!(received, Some(Ok(_)));
+        all.push(received.map(|received| received.map_err(|error| error.kind())));
         if over {
             break;
         }
@@ -58,24 +58,24 @@ fn told(watch: &mut TestServerWatch<u8, Object>) -> Vec<Told> {
     all
 }
 
-fn added(key: u8, uid: u64, version: u64) -> Told {
+fn added(key: u8, uid: u64, version: u64) -> Delivered {
     Some(Ok(WatchEvent::Added(Object { key, uid, version })))
 }
 
-fn modified(key: u8, uid: u64, version: u64) -> Told {
+fn modified(key: u8, uid: u64, version: u64) -> Delivered {
     Some(Ok(WatchEvent::Modified(Object { key, uid, version })))
 }
 
-fn deleted(key: u8, uid: u64, version: u64) -> Told {
+fn deleted(key: u8, uid: u64, version: u64) -> Delivered {
     Some(Ok(WatchEvent::Deleted(Object { key, uid, version })))
 }
 
-fn bookmark(version: u64) -> Told {
+fn bookmark(version: u64) -> Delivered {
     Some(Ok(WatchEvent::Bookmark(Version::new(version))))
 }
 
 #[test]
-fn a_watch_tells_exactly_what_came_after_its_version() {
+fn a_watch_yields_exactly_the_events_after_its_version() {
     let server = server();
     assert_eq!(server.version(), Version::new(1));
     assert_eq!(server.put(object(7, 0)), Version::new(2));
@@ -85,23 +85,23 @@ fn a_watch_tells_exactly_what_came_after_its_version() {
     let changes = [added(7, 1, 2), modified(7, 1, 3), deleted(7, 1, 4)];
     for from in 1..=4 {
         let mut watch = watch(&server, from).unwrap();
-        assert_eq!(told(&mut watch), changes[usize::try_from(from).unwrap() - 1..], "from {from}");
+        assert_eq!(received(&mut watch), changes[usize::try_from(from).unwrap() - 1..], "from {from}");
     }
     let mut open = watch(&server, 4).unwrap();
     server.put(object(8, 0));
-    assert_eq!(told(&mut open), [added(8, 2, 5)], "a later change was not delivered");
+    assert_eq!(received(&mut open), [added(8, 2, 5)], "a later change was not delivered");
     assert_eq!(watch(&server, 100).unwrap_err(), TOO_LARGE);
 }
 
 #[test]
-fn what_comes_under_a_key_again_has_another_id() {
+fn a_recreated_key_has_another_id() {
     let server = server();
     server.put(object(7, 0));
     assert_eq!(server.update(&7, |_| {}), Some(Version::new(3)));
     assert_eq!(server.update(&8, |_| {}), None);
     let mut watch = watch(&server, 3).unwrap();
     assert_eq!(server.recreate(object(7, 0)), Version::new(5));
-    assert_eq!(told(&mut watch), [deleted(7, 1, 4), added(7, 2, 5)]);
+    assert_eq!(received(&mut watch), [deleted(7, 1, 4), added(7, 2, 5)]);
     assert_eq!(server.get(&7), Some(Object { key: 7, uid: 2, version: 5 }));
     assert_eq!(server.objects(), [server.get(&7).unwrap()]);
 }
@@ -113,22 +113,22 @@ fn history_that_was_compacted_expires() {
     server.put(object(7, 0));
     let mut late = watch(&server, 2).unwrap();
     server.compact();
-    assert_eq!(told(&mut early), [Some(Err(EXPIRED))]);
-    assert_eq!(told(&mut late), [], "a watch without pending events expired");
+    assert_eq!(received(&mut early), [Some(Err(EXPIRED))]);
+    assert_eq!(received(&mut late), [], "a watch without pending events expired");
     assert_eq!(watch(&server, 1).unwrap_err(), EXPIRED);
     server.put(object(7, 0));
-    assert_eq!(told(&mut late), [modified(7, 1, 3)]);
-    assert_eq!(told(&mut watch(&server, 2).unwrap()), [modified(7, 1, 3)]);
+    assert_eq!(received(&mut late), [modified(7, 1, 3)]);
+    assert_eq!(received(&mut watch(&server, 2).unwrap()), [modified(7, 1, 3)]);
 }
 
 #[test]
-fn a_watch_from_no_version_begins_with_what_there_is() {
+fn a_watch_without_a_version_begins_with_existing_objects() {
     let server = server();
     server.put(object(7, 0));
     server.compact();
     let mut watch = watch(&server, 0).unwrap();
     server.put(object(8, 0));
-    assert_eq!(told(&mut watch), [added(7, 1, 2), added(8, 2, 3)]);
+    assert_eq!(received(&mut watch), [added(7, 1, 2), added(8, 2, 3)]);
 }
 
 #[test]
@@ -136,10 +136,13 @@ fn a_streaming_list_ends_unless_it_is_endless() {
     let server = server();
     server.put(object(7, 0));
     let mut stream = now(server.watch(request(0, true))).unwrap().unwrap();
-    assert_eq!(told(&mut stream), [added(7, 1, 2), Some(Ok(WatchEvent::InitialListEnd(Version::new(2))))]);
+    assert_eq!(
+        received(&mut stream),
+        [added(7, 1, 2), Some(Ok(WatchEvent::InitialListEnd(Version::new(2))))]
+    );
     server.set_faults(|faults| faults.endless_streaming_list = true);
     let mut stream = now(server.watch(request(0, true))).unwrap().unwrap();
-    assert_eq!(told(&mut stream), [added(7, 1, 2)]);
+    assert_eq!(received(&mut stream), [added(7, 1, 2)]);
 }
 
 #[test]
@@ -194,44 +197,48 @@ fn a_restored_server_counts_on_and_goes_on_from_nothing_that_was_lost() {
     server.put(object(8, 0));
     let mut open = watch(&server, 3).unwrap();
     server.restore_cached();
-    assert_eq!(told(&mut open), [None]);
+    assert_eq!(received(&mut open), [None]);
     assert_eq!(server.version(), Version::new(2));
     assert_eq!(server.put(object(9, 0)), Version::new(4));
     assert_eq!(watch(&server, 3).unwrap_err(), EXPIRED);
-    assert_eq!(told(&mut watch(&server, 2).unwrap()), [added(9, 3, 4)]);
+    assert_eq!(received(&mut watch(&server, 2).unwrap()), [added(9, 3, 4)]);
 }
 
 #[test]
-fn every_open_watch_is_told_everything_and_every_end() {
+fn every_open_watch_yields_all_events_and_its_end() {
     let server = server();
     let mut watches = [watch(&server, 1).unwrap(), watch(&server, 1).unwrap()];
     assert_eq!(server.open_watches(), 2);
     server.put(object(7, 0));
     for watch in &mut watches {
-        assert_eq!(told(watch), [added(7, 1, 2)]);
+        assert_eq!(received(watch), [added(7, 1, 2)]);
     }
     server.repeat_events();
     server.break_watches(OTHER);
     for watch in &mut watches {
-        assert_eq!(told(watch), [added(7, 1, 2), Some(Err(OTHER))]);
+        assert_eq!(received(watch), [added(7, 1, 2), Some(Err(OTHER))]);
     }
     server.put(object(7, 0));
     server.close_watches();
     server.put(object(7, 0));
-    assert_eq!(told(&mut watches[0]), [modified(7, 1, 3), None], "the watch ended before its pending event");
+    assert_eq!(
+        received(&mut watches[0]),
+        [modified(7, 1, 3), None],
+        "the watch ended before its pending event"
+    );
     drop(watches);
     assert_eq!(server.open_watches(), 0);
     server.set_faults(|faults| faults.repeated_events = true);
     let again = [added(7, 1, 2), modified(7, 1, 3), modified(7, 1, 4)];
     assert_eq!(
-        told(&mut watch(&server, 3).unwrap()),
+        received(&mut watch(&server, 3).unwrap()),
         again,
         "events before the version of the watch were not repeated"
     );
 }
 
 #[test]
-fn a_bookmark_comes_when_everything_up_to_it_was_told() {
+fn a_bookmark_follows_all_earlier_events() {
     let server = server();
     let clock = ManualClock::new();
     server.set_latency(&clock, SECOND);
@@ -243,15 +250,15 @@ fn a_bookmark_comes_when_everything_up_to_it_was_told() {
     server.put(object(7, 0));
     server.send_bookmarks();
     server.put(object(8, 0));
-    assert_eq!(told(&mut watch), [], "an event was delivered before its latency");
+    assert_eq!(received(&mut watch), [], "an event was delivered before its latency");
     clock.advance(SECOND);
-    assert_eq!(told(&mut watch), [added(7, 1, 2), bookmark(2), added(8, 2, 3)]);
+    assert_eq!(received(&mut watch), [added(7, 1, 2), bookmark(2), added(8, 2, 3)]);
     server.send_bookmarks();
-    assert_eq!(told(&mut watch), [bookmark(3)]);
+    assert_eq!(received(&mut watch), [bookmark(3)]);
 }
 
 #[test]
-fn words_take_their_time_and_wake_whoever_waits_for_them() {
+fn responses_have_latency_and_wake_waiters() {
     let (server, clock) = (server(), ManualClock::new());
     server.put(object(7, 0));
     server.set_latency(&clock, 2 * SECOND);
@@ -273,7 +280,7 @@ fn words_take_their_time_and_wake_whoever_waits_for_them() {
     assert!(opening.as_mut().poll(&mut cx).is_pending());
     clock.advance(2 * SECOND);
     let Poll::Ready(Ok(mut watch)) = opening.as_mut().poll(&mut cx) else { panic!("the watch is not open") };
-    assert_eq!(told(&mut watch), [deleted(7, 1, 3)], "an event older than the latency was not delivered");
+    assert_eq!(received(&mut watch), [deleted(7, 1, 3)], "an event older than the latency was not delivered");
     server.put(object(7, 0));
     let mut next = pin!(watch.next());
     assert!(next.as_mut().poll(&mut cx).is_pending());
@@ -284,7 +291,7 @@ fn words_take_their_time_and_wake_whoever_waits_for_them() {
 }
 
 #[test]
-fn it_fails_as_it_is_told_until_it_is_healed() {
+fn injected_faults_last_until_they_are_removed() {
     let server = server();
     let newest = || list(&server, ListVersion::MostRecent, None, None).map(drop);
     server.fail_list(OTHER);
@@ -306,7 +313,7 @@ fn it_fails_as_it_is_told_until_it_is_healed() {
     assert_eq!(wakes.wakes(), 1);
     assert_eq!(newest(), Ok(()));
     assert!(watch(&server, 1).is_ok());
-    assert_eq!(told(&mut open), []);
+    assert_eq!(received(&mut open), []);
 }
 
 /// A shuffled list may repeat an object on each page, but it ends.

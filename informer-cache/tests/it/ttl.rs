@@ -95,7 +95,7 @@ fn a_snapshot_keeps_its_instant() {
 }
 
 #[test]
-fn writing_again_begins_a_new_life() {
+fn a_write_restarts_the_ttl() {
     let (store, clock) = store();
     store.upsert(object(1, 2));
     clock.advance(nanos(10));
@@ -134,9 +134,9 @@ fn a_list_is_written_at_one_instant() {
     clock.advance(nanos(6));
     let mut changes = store.subscribe();
     while changes.try_next().is_some() {}
-    let told = store.replace([object(1, 1), object(2, 1), object(2, 2), object(4, 0)]);
+    let received = store.replace([object(1, 1), object(2, 1), object(2, 2), object(4, 0)]);
     // 1 has expired: it is an addition, because its deletion was delivered when the subscription evicted it.
-    let kinds: Vec<_> = told.iter().map(|change| (*change.key(), change.old().is_some())).collect();
+    let kinds: Vec<_> = received.iter().map(|change| (*change.key(), change.old().is_some())).collect();
     assert_eq!(kinds, [(3, true), (1, false), (2, true), (4, false)]);
     let view = store.snapshot();
     assert!(view.iter().all(|(_, timed)| timed.written_at() == Nanos::new(6)));
@@ -148,12 +148,12 @@ fn a_list_is_written_at_one_instant() {
     store.check().unwrap();
     clock.advance(nanos(11));
     assert_eq!(keys(&store.evict_expired()), [1, 2], "not in the order of the deadlines");
-    drop((told, view, changes));
+    drop((received, view, changes));
     assert!(store.replace([]).len() == 1 && store.is_empty() && store.next_expiry().is_none());
 }
 
 #[test]
-fn what_nobody_reads_does_not_pile_up() {
+fn unread_changes_do_not_accumulate() {
     let (store, clock) = store();
     for id in 0..200 {
         store.upsert(object(id, 1));
@@ -179,7 +179,7 @@ fn what_nobody_reads_does_not_pile_up() {
 }
 
 #[test]
-fn what_a_snapshot_holds_stops_no_sweep() {
+fn a_snapshot_does_not_stop_a_sweep() {
     let (store, clock) = store();
     let mut views = Vec::new();
     for _ in 0..100 {
@@ -225,7 +225,7 @@ fn a_clock_may_jump() {
 }
 
 #[test]
-fn what_lives_for_ever_reads_no_clock() {
+fn an_object_without_ttl_reads_no_clock() {
     struct Broken;
     impl Clock for Broken {
         fn now(&self) -> Nanos {
@@ -266,7 +266,7 @@ fn handles_share_the_store_and_two_indexes_need_two_names() {
 }
 
 #[test]
-fn random_lives_agree_with_a_list_of_them() {
+fn random_operation_sequences_match_a_list_of_changes() {
     let tally = RefCell::new(tally());
     cases("ttl", CASES, 300, |bytes| run(bytes, &mut tally.borrow_mut()));
     let rare = tally.into_inner().below(FLOOR);
@@ -274,7 +274,7 @@ fn random_lives_agree_with_a_list_of_them() {
 }
 
 #[test]
-fn the_corpus_agrees_with_a_list_of_lives() {
+fn the_corpus_matches_a_list_of_changes() {
     replay("ttl_ops", |bytes| run(bytes, &mut tally()));
 }
 

@@ -680,21 +680,21 @@ fn objects_are_transformed_once_whatever_brings_them() {
             source.send(WatchEvent::Deleted(object(3, 2)));
             source.send(WatchEvent::InitialListEnd(Version::new(2)));
         }
-        let told = |changes: &mut Subscription<u8, Object>| -> Vec<_> {
+        let received = |changes: &mut Subscription<u8, Object>| -> Vec<_> {
             let objects =
                 |change: Change<u8, Object>| (change.old().map(|old| **old), change.new().map(|new| **new));
             std::iter::from_fn(|| changes.try_next()).map(objects).collect()
         };
         world.settle();
-        assert_eq!(told(&mut changes), [1, 2].map(|key| (None, Some(slimmed(key)))));
+        assert_eq!(received(&mut changes), [1, 2].map(|key| (None, Some(slimmed(key)))));
         source.send(WatchEvent::Modified(object(1, 5)));
         source.send(WatchEvent::Added(object(4, 6)));
         source.send(WatchEvent::Deleted(object(2, 7)));
         world.settle();
         let [one, two, four] = [1, 2, 4].map(slimmed);
-        assert_eq!(told(&mut changes), [(Some(one), Some(one)), (None, Some(four)), (Some(two), None)]);
+        assert_eq!(received(&mut changes), [(Some(one), Some(one)), (None, Some(four)), (Some(two), None)]);
         changes.resync();
-        assert_eq!(told(&mut changes).len(), 2);
+        assert_eq!(received(&mut changes).len(), 2);
         assert_eq!(world.stored(), [one, four]);
         // TestStoreResourceVersionWithNonMetaTransform: in client-go the version does not advance before the next list. Here it is read
         // before the transformation.
@@ -704,7 +704,7 @@ fn objects_are_transformed_once_whatever_brings_them() {
         lists(&source, vec![object(1, 5), object(4, 9)], 9);
         world.advance(MINUTE);
         assert_eq!(
-            told(&mut changes),
+            received(&mut changes),
             [(Some(four), Some(four))],
             "an unchanged object without a version was delivered again"
         );
@@ -904,7 +904,7 @@ fn the_last_error_and_the_last_success_are_visible() {
 // TestSharedInformerInitializationRace, TestStateSharedInformer, TestAddOnStopped…, TestShutdown: without a task there is no race; these
 // are the states of an informer.
 #[test]
-fn the_states_of_a_life() {
+fn states_of_an_informer() {
     let source = Source::new();
     let mut world = start(&source);
     assert_eq!(world.informer.status().state, InformerState::NotStarted);

@@ -60,19 +60,19 @@ fn brief(change: Change<u8, Object>) -> String {
     }
 }
 
-fn told(changes: &mut Subscription<u8, Object>) -> Vec<String> {
+fn received(changes: &mut Subscription<u8, Object>) -> Vec<String> {
     std::iter::from_fn(|| changes.try_next()).map(brief).collect()
 }
 
 /// The changes that an observer has received.
 #[derive(Clone, Default)]
-struct Heard(Arc<Mutex<Vec<String>>>);
+struct Observed(Arc<Mutex<Vec<String>>>);
 
-impl Heard {
+impl Observed {
     fn of(store: &Objects) -> (Self, Observer<u8, Object>) {
-        let heard = Self::default();
-        let words = heard.clone();
-        (heard, store.observe(move |change| words.0.lock().push(brief(change.clone()))))
+        let observed = Self::default();
+        let words = observed.clone();
+        (observed, store.observe(move |change| words.0.lock().push(brief(change.clone()))))
     }
 
     fn take(&self) -> Vec<String> {
@@ -82,18 +82,18 @@ impl Heard {
 
 /// `TestDeltaFIFO_basic`.
 #[test]
-fn what_each_of_two_writers_wrote_is_told_in_its_order() {
+fn writes_of_two_writers_are_delivered_in_order() {
     let store = store();
-    let (heard, _observer) = Heard::of(&store);
+    let (observed, _observer) = Observed::of(&store);
     thread::scope(|scope| {
         for key in [1, 2] {
             let store = &store;
             scope.spawn(move || (1..=500).for_each(|version| _ = store.upsert(object(key, version))));
         }
     });
-    let heard = heard.take();
+    let observed = observed.take();
     for key in ["1", "2"] {
-        let of_one = heard.iter().filter(|word| word.trim_start_matches('+').starts_with(&format!("{key}@")));
+        let of_one = observed.iter().filter(|word| word.trim_start_matches('+').starts_with(&format!("{key}@")));
         let mut expected = vec![format!("+{key}@1")];
         expected.extend((1..500).map(|version| format!("{key}@{version}>{}", version + 1)));
         assert_eq!(of_one.cloned().collect::<Vec<_>>(), expected);
@@ -106,59 +106,59 @@ fn a_deletion_that_is_pending_survives_the_list_that_has_another_under_its_key()
     let store = store();
     replace(&store, [object(1, 1)], 1);
     let mut changes = store.subscribe();
-    assert_eq!(told(&mut changes), ["=1@1"]);
+    assert_eq!(received(&mut changes), ["=1@1"]);
     store.apply(WatchEvent::Deleted(object(1, 2)));
     replace(&store, [Object { uid: 1, ..object(1, 3) }], 3);
-    assert_eq!(told(&mut changes), ["1@2!3"]);
+    assert_eq!(received(&mut changes), ["1@2!3"]);
 }
 
 /// `TestDeltaFIFOW_ReplaceMakesDeletionsForObjectsOnlyInQueue` (6): an object that was added by an event, and is not in the next list.
 #[test]
-fn what_a_list_has_not_got_is_deleted_once_though_only_an_event_told_of_it() {
+fn a_list_deletes_an_object_known_only_by_an_event() {
     let store = store();
     replace(&store, [], 1);
-    let (heard, _observer) = Heard::of(&store);
+    let (observed, _observer) = Observed::of(&store);
     let mut prompt = store.subscribe();
     let mut late = store.subscribe();
     store.upsert(object(1, 2));
-    assert_eq!(told(&mut prompt), ["+1@2"]);
+    assert_eq!(received(&mut prompt), ["+1@2"]);
     replace(&store, [], 3);
     replace(&store, [], 4);
-    assert_eq!(heard.take(), ["+1@2", "-1@2?"]);
-    assert_eq!(told(&mut prompt), ["-1@2?"]);
-    assert!(told(&mut late).is_empty(), "an object that was deleted before it was received was delivered");
+    assert_eq!(observed.take(), ["+1@2", "-1@2?"]);
+    assert_eq!(received(&mut prompt), ["-1@2?"]);
+    assert!(received(&mut late).is_empty(), "an object that was deleted before it was received was delivered");
     // Deleted by an event: the list deletes nothing.
     store.upsert(object(2, 5));
     store.apply(WatchEvent::Deleted(object(2, 6)));
     replace(&store, [], 7);
-    assert_eq!(heard.take(), ["+2@5", "-2@6"]);
+    assert_eq!(observed.take(), ["+2@5", "-2@6"]);
     // Deleted and added again: the list deletes the new object.
     store.upsert(object(3, 8));
     store.apply(WatchEvent::Deleted(object(3, 9)));
     store.upsert(object(3, 10));
     replace(&store, [], 11);
-    assert_eq!(heard.take(), ["+3@8", "-3@9", "+3@10", "-3@10?"]);
-    assert!(told(&mut prompt).is_empty());
+    assert_eq!(observed.take(), ["+3@8", "-3@9", "+3@10", "-3@10?"]);
+    assert!(received(&mut prompt).is_empty());
     store.check().unwrap();
 }
 
 /// `TestDeltaFIFO_addUpdate`, `…_addReplace`: of three changes the last one is delivered, and of an update and a list the newest state.
 #[test]
-fn what_is_pending_of_a_key_is_one_change_to_the_newest() {
+fn pending_changes_of_a_key_merge_into_one() {
     let store = store();
     replace(&store, [], 1);
     let mut changes = store.subscribe();
     store.upsert(object(1, 2));
     store.upsert(object(1, 3));
     assert_eq!(changes.pending(), 1);
-    assert_eq!(told(&mut changes), ["+1@3"]);
+    assert_eq!(received(&mut changes), ["+1@3"]);
     store.upsert(object(1, 4));
     store.apply(WatchEvent::Deleted(object(1, 5)));
     assert_eq!(changes.pending(), 1);
-    assert_eq!(told(&mut changes), ["-1@5"]);
+    assert_eq!(received(&mut changes), ["-1@5"]);
     store.upsert(object(2, 6));
     replace(&store, [object(2, 7)], 7);
-    assert_eq!(told(&mut changes), ["+2@7"]);
+    assert_eq!(received(&mut changes), ["+2@7"]);
 }
 
 /// `TestDeltaFIFO_enqueueingNoLister`, `…WithLister`: the deletion of an unknown object is not delivered. (client-go's newer queue delivers
@@ -167,46 +167,46 @@ fn what_is_pending_of_a_key_is_one_change_to_the_newest() {
 fn a_deletion_of_what_is_not_there_is_no_news_and_of_what_is_there_it_is() {
     let store = store();
     replace(&store, [object(1, 1)], 1);
-    let (heard, _observer) = Heard::of(&store);
-    assert_eq!(heard.take(), ["=1@1"]);
+    let (observed, _observer) = Observed::of(&store);
+    assert_eq!(observed.take(), ["=1@1"]);
     assert_eq!(store.apply(WatchEvent::Deleted(object(2, 2))), WriteOutcome::Absent);
-    assert!(heard.take().is_empty());
+    assert!(observed.take().is_empty());
     store.apply(WatchEvent::Deleted(object(1, 3)));
-    assert_eq!(heard.take(), ["-1@3"]);
+    assert_eq!(observed.take(), ["-1@3"]);
 }
 
 /// `TestDeltaFIFO_ResyncNonExisting`, `…_Resync`, `…_UpdateResyncRace`, `TestRealFIFO_ResyncAtomic`. (In client-go a resync leaves out the
 /// keys that are pending when it begins. Here it begins when nothing is pending, so it covers all objects.)
 #[test]
-fn a_resync_tells_what_is_there_and_never_instead_of_what_is_pending() {
+fn a_resync_delivers_existing_objects_and_replaces_no_pending_change() {
     let store = store();
     replace(&store, [], 1);
     let mut changes = store.subscribe();
     changes.resync();
-    assert!(told(&mut changes).is_empty());
+    assert!(received(&mut changes).is_empty());
     store.upsert(object(1, 2));
     store.upsert(object(2, 2));
-    assert_eq!(told(&mut changes), ["+1@2", "+2@2"]);
+    assert_eq!(received(&mut changes), ["+1@2", "+2@2"]);
     store.apply(WatchEvent::Deleted(object(1, 3)));
     store.upsert(object(2, 4));
     changes.resync();
-    assert_eq!(told(&mut changes), ["-1@3", "2@2>4", "2@4>4"]);
+    assert_eq!(received(&mut changes), ["-1@3", "2@2>4", "2@4>4"]);
     changes.resync();
-    assert_eq!(told(&mut changes), ["2@4>4"]);
+    assert_eq!(received(&mut changes), ["2@4>4"]);
 }
 
 /// `TestDeltaFIFO_DeleteExistingNonPropagated`: client-go delivers both changes. Here a subscriber that has received neither gets neither,
 /// and an observer gets both.
 #[test]
-fn what_came_and_went_is_two_steps_and_no_change() {
+fn an_insert_and_a_deletion_are_two_events_and_no_change() {
     let store = store();
     replace(&store, [], 1);
-    let (heard, _observer) = Heard::of(&store);
+    let (observed, _observer) = Observed::of(&store);
     let mut changes = store.subscribe();
     store.upsert(object(1, 2));
     store.apply(WatchEvent::Deleted(object(1, 3)));
-    assert_eq!(heard.take(), ["+1@2", "-1@3"]);
-    assert_eq!((changes.pending(), told(&mut changes).len()), (0, 0));
+    assert_eq!(observed.take(), ["+1@2", "-1@3"]);
+    assert_eq!((changes.pending(), received(&mut changes).len()), (0, 0));
 }
 
 /// `TestDeltaFIFO_ReplaceMakesDeletions` (5), `TestReplaceEvents` (3, atomic and not): three known objects, an operation before a list, and
@@ -248,9 +248,9 @@ fn a_list_deletes_first_and_then_goes_through_in_its_order() {
     for (name, before, steps, changes) in scripts {
         let store = store();
         replace(&store, [object(1, 1), object(2, 1), object(3, 1)], 1);
-        let (heard, _observer) = Heard::of(&store);
+        let (observed, _observer) = Observed::of(&store);
         let mut subscription = store.subscribe();
-        assert_eq!((heard.take().len(), told(&mut subscription).len()), (3, 3));
+        assert_eq!((observed.take().len(), received(&mut subscription).len()), (3, 3));
         before(&store);
         replace(&store, [object(1, 9)], 9);
         let sorted = |words: Vec<String>| {
@@ -261,17 +261,17 @@ fn a_list_deletes_first_and_then_goes_through_in_its_order() {
         };
         let steps: Vec<_> = steps.iter().map(|word| (*word).to_owned()).collect();
         let changes: Vec<_> = changes.iter().map(|word| (*word).to_owned()).collect();
-        let (heard, told) = (heard.take(), told(&mut subscription));
-        assert_eq!(heard.last(), steps.last(), "{name}");
-        assert_eq!(told.last(), changes.last(), "{name}");
-        assert_eq!(sorted(heard), sorted(steps), "{name}");
-        assert_eq!(sorted(told), sorted(changes), "{name}");
+        let (observed, received) = (observed.take(), received(&mut subscription));
+        assert_eq!(observed.last(), steps.last(), "{name}");
+        assert_eq!(received.last(), changes.last(), "{name}");
+        assert_eq!(sorted(observed), sorted(steps), "{name}");
+        assert_eq!(sorted(received), sorted(changes), "{name}");
     }
 }
 
 /// `TestReplaceEvents`: when a change is delivered, the store has the whole list already.
 #[test]
-fn what_is_told_of_a_list_is_told_when_all_of_it_is_there() {
+fn changes_of_a_list_are_delivered_after_its_publication() {
     let store = store();
     replace(&store, [object(1, 1), object(2, 1)], 1);
     let seen = Arc::new(Mutex::new(Vec::new()));
@@ -287,7 +287,7 @@ fn what_is_told_of_a_list_is_told_when_all_of_it_is_there() {
 /// `TestDeltaFIFO_detectLineJumpers`: a late subscriber receives the newest state of a key at the position of its first pending change.
 /// After delivery, the next change of the key goes to the end.
 #[test]
-fn a_key_keeps_its_place_until_it_is_told_and_goes_to_the_end_then() {
+fn a_key_keeps_its_place_until_it_is_delivered() {
     let store = store();
     replace(&store, [], 1);
     let mut changes = store.subscribe();
@@ -297,7 +297,7 @@ fn a_key_keeps_its_place_until_it_is_told_and_goes_to_the_end_then() {
     store.upsert(object(1, 3));
     assert_eq!(changes.try_next().map(brief).as_deref(), Some("+1@3"));
     store.upsert(object(1, 4));
-    assert_eq!(told(&mut changes), ["+2@2", "+3@2", "1@3>4"]);
+    assert_eq!(received(&mut changes), ["+2@2", "+3@2", "1@3>4"]);
 }
 
 /// `TestDeltaFIFO_PopShouldUnblockWhenClosed`.
@@ -362,7 +362,7 @@ fn watching(server: &Server) -> World {
 /// `TestUpdate`, `TestHammerController`: hundreds of objects are added, changed and deleted. Only valid transitions are delivered, and
 /// every deletion.
 #[test]
-fn only_lawful_transitions_are_told_and_every_end() {
+fn only_valid_transitions_and_every_deletion_are_delivered() {
     let server = server();
     let mut world = watching(&server);
     let mut followers = [Follower::of(&world), Follower::of(&world), Follower::of(&world)];
@@ -401,7 +401,7 @@ fn only_lawful_transitions_are_told_and_every_end() {
 ///
 /// `TestSharedInformerWatchDisruption`: the list delivers only what has changed; a subscriber receives all other objects only by a resync.
 #[test]
-fn what_was_missed_is_told_and_nothing_else() {
+fn exactly_the_missed_changes_are_delivered() {
     let server = server();
     for key in 1..4 {
         server.put(object(key, 0));
@@ -409,8 +409,8 @@ fn what_was_missed_is_told_and_nothing_else() {
     let mut world = watching(&server);
     let store = world.informer.store();
     let (mut changes, mut resyncing) = (store.subscribe(), store.subscribe());
-    assert_eq!(told(&mut changes), ["=1@2", "=2@3", "=3@4"]);
-    assert_eq!(told(&mut resyncing).len(), 3);
+    assert_eq!(received(&mut changes), ["=1@2", "=2@3", "=3@4"]);
+    assert_eq!(received(&mut resyncing).len(), 3);
     // The run future is not polled during these operations.
     server.put(object(2, 0));
     server.put(object(4, 0));
@@ -419,16 +419,16 @@ fn what_was_missed_is_told_and_nothing_else() {
     server.break_watches(EXPIRED);
     world.advance(std::time::Duration::from_secs(60));
     let expected = ["-3@4?", "2@3>5", "+4@6"];
-    assert_eq!(told(&mut changes), expected);
+    assert_eq!(received(&mut changes), expected);
     resyncing.resync();
-    let mut told = told(&mut resyncing);
-    told.sort_unstable();
-    assert_eq!(told, ["+4@6", "-3@4?", "1@2>2", "2@3>5", "2@5>5", "4@6>6"]);
+    let mut received = received(&mut resyncing);
+    received.sort_unstable();
+    assert_eq!(received, ["+4@6", "-3@4?", "1@2>2", "2@3>5", "2@5>5", "4@6>6"]);
 }
 
 /// `TestStoreResourceVersion`: the store's version is that of each delivered event, also of a deletion.
 #[test]
-fn the_version_of_the_store_is_that_of_what_is_told() {
+fn the_version_of_the_store_matches_the_delivered_change() {
     let store = store();
     replace(&store, [object(1, 1)], 1);
     let versions = Arc::new(Mutex::new(Vec::new()));
@@ -448,12 +448,12 @@ fn the_version_of_the_store_is_that_of_what_is_told() {
 /// `TestAddWhileActive`, `TestRemoveWhileActive`, `TestSharedInformerMultipleRegistration`, `…RemoveHandler`: a late observer receives all
 /// existing objects and then the changes; an observer that has ended receives nothing.
 #[test]
-fn who_comes_late_hears_all_and_who_has_left_nothing() {
+fn a_late_observer_receives_all_objects() {
     let store = store();
     replace(&store, [object(1, 1)], 1);
-    let (first, observer) = Heard::of(&store);
+    let (first, observer) = Observed::of(&store);
     store.upsert(object(2, 2));
-    let (second, _second) = Heard::of(&store);
+    let (second, _second) = Observed::of(&store);
     let mut words = second.take();
     words.sort_unstable();
     assert_eq!(words, ["=1@1", "=2@2"]);
@@ -467,14 +467,14 @@ fn who_comes_late_hears_all_and_who_has_left_nothing() {
 /// `TestSharedInformerInitializationRace` (kubernetes#59822): a subscription that begins while the first list is published receives each
 /// object once. (The model `informer_cache::subscribe_vs_first_list` checks every interleaving.)
 #[test]
-fn who_comes_beside_the_first_list_hears_of_each_object_once() {
+fn a_subscriber_during_the_first_list_receives_each_object_once() {
     for _ in 0..200 {
         let store = store();
         thread::scope(|scope| {
             let listing = scope.spawn(|| replace(&store, (0..20).map(|key| object(key, 1)), 1));
             let mut changes = store.subscribe();
             listing.join().unwrap();
-            let mut words = told(&mut changes);
+            let mut words = received(&mut changes);
             words.sort_unstable();
             words.dedup();
             assert_eq!(words.len(), 20);
@@ -486,7 +486,7 @@ fn who_comes_beside_the_first_list_hears_of_each_object_once() {
 /// `TestSharedInformerErrorHandling`: every failure is reported with the time of the retry. The status shows it by then, and a panic of the
 /// callback is contained.
 #[test]
-fn every_failure_is_told_to_who_asked_for_it() {
+fn every_failure_is_reported_to_its_callback() {
     let server = server();
     server.put(object(1, 0));
     server.fail_list(REFUSED);
@@ -510,14 +510,14 @@ fn every_failure_is_told_to_who_asked_for_it() {
     server.set_faults(|faults| faults.unresponsive = true);
     server.break_watches(EXPIRED);
     world.settle();
-    let told = std::mem::take(&mut *failures.lock());
+    let received = std::mem::take(&mut *failures.lock());
     // If the version is too old, the newest list is requested immediately.
     let expected = [(REFUSED, true), (EXPIRED, false), (OTHER, true), (INTERNAL, true), (EXPIRED, true)];
     let expected = expected.map(|(kind, waits)| (BackoffCause::Failed(kind), true, waits));
-    assert_eq!(told, expected);
+    assert_eq!(received, expected);
     world.advance(20 * minute);
-    let told = std::mem::take(&mut *failures.lock());
-    assert!(told.contains(&(BackoffCause::TimedOut, false, true)), "{told:?}");
+    let received = std::mem::take(&mut *failures.lock());
+    assert!(received.contains(&(BackoffCause::TimedOut, false, true)), "{received:?}");
     assert_eq!(
         world.informer.status().last_error.unwrap().message.as_ref(),
         BackoffCause::TimedOut.to_string()
@@ -527,7 +527,7 @@ fn every_failure_is_told_to_who_asked_for_it() {
 /// client-go's handlers have growing buffers (several kubernetes issues). Here the pending changes of a slow subscriber cost no more than
 /// the live objects, however many changes occur.
 #[test]
-fn what_a_consumer_is_behind_by_is_bounded_by_the_keys() {
+fn pending_changes_are_bounded_by_the_keys() {
     struct Counted {
         key: u8,
         version: u64,

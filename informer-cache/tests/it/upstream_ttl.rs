@@ -38,12 +38,12 @@ fn deletions(changes: &[Change<&'static str, TtlEntry<Object>>]) -> Vec<&'static
 #[test]
 fn expiration_basic() {
     let (store, clock) = store(|_| Some(SECOND));
-    let told = Arc::new(Mutex::new(Vec::new()));
+    let received = Arc::new(Mutex::new(Vec::new()));
     let _observer = store.observe({
-        let told = told.clone();
+        let received = received.clone();
         move |change: &Change<_, _>| {
             if change.new().is_none() {
-                told.lock().push(*change.key());
+                received.lock().push(*change.key());
             }
         }
     });
@@ -51,7 +51,7 @@ fn expiration_basic() {
     clock.advance(2 * SECOND);
     assert_eq!(store.get(&"foo"), None);
     assert_eq!(deletions(&store.evict_expired()), ["foo"]);
-    assert_eq!(*told.lock(), ["foo"]);
+    assert_eq!(*received.lock(), ["foo"]);
     assert_eq!((store.get(&"foo"), store.stored_len()), (None, 0));
     store.check().unwrap();
 }
