@@ -104,7 +104,11 @@ fn the_whole_first_list_must_be_delivered() {
     store.upsert((2, 2));
     store.upsert((3, 3));
     assert!(!changes.is_initial_delivered());
-    assert_eq!(next(&mut changes), received("=1", false), "a key that is listed twice was not delivered once");
+    assert_eq!(
+        next(&mut changes),
+        received("=1", false),
+        "a key that is listed twice was not delivered once"
+    );
     assert_eq!(next(&mut changes), received("=2", true), "not the newest state was delivered");
     assert_eq!(next(&mut changes), received("+3", true));
 }
@@ -182,7 +186,10 @@ fn the_first_list_is_initial_for_earlier_subscribers() {
         let first: Vec<_> = (0..5).map(|_| next(&mut changes)).collect();
         let flags: Vec<_> = ["=0", "=1", "=2", "=3", "=4"].into_iter().map(String::from).collect();
         assert_eq!(first.iter().map(|received| received.0.clone()).collect::<Vec<_>>(), flags);
-        assert_eq!(first.iter().map(|received| received.1).collect::<Vec<_>>(), [false, false, false, false, true]);
+        assert_eq!(
+            first.iter().map(|received| received.1).collect::<Vec<_>>(),
+            [false, false, false, false, true]
+        );
         assert_eq!(std::mem::take(&mut *observed.lock()), flags);
         // A change is missed, and is delivered by a list.
         server.break_watches(EXPIRED);
@@ -237,7 +244,10 @@ fn a_change_counts_as_processed_at_the_next_poll() {
     // The wait stays complete.
     store.upsert((8, 10));
     list(&store, [], 11);
-    assert_eq!((wait_state(&initial_processed), wait_state(&changes.initial_processed())), (Some(true), Some(true)));
+    assert_eq!(
+        (wait_state(&initial_processed), wait_state(&changes.initial_processed())),
+        (Some(true), Some(true))
+    );
     drop(changes);
     store.close();
     assert_eq!(wait_state(&initial_processed), Some(true));

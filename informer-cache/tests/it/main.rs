@@ -8,7 +8,6 @@ mod filter;
 mod handler;
 mod informer;
 mod informer_set;
-mod selections;
 mod observer;
 mod oracle;
 mod panics_in_user_code;
@@ -21,6 +20,7 @@ mod regressions;
 mod reordered;
 mod resync_every;
 mod retry_backoff;
+mod selections;
 mod selector;
 #[cfg(feature = "tokio")]
 mod source_check;

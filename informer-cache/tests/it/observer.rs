@@ -83,7 +83,9 @@ fn changes(steps: impl IntoIterator<Item = OracleStep<u8, TestObject>>) -> Vec<D
     let (mut deleted, mut rest) = (Vec::new(), Vec::new());
     for step in steps {
         match step {
-            OracleStep::Added { key, new, initial } => rest.push(Delivered::Added { key, object: new, initial }),
+            OracleStep::Added { key, new, initial } => {
+                rest.push(Delivered::Added { key, object: new, initial })
+            }
             OracleStep::Updated { key, old, new } => rest.push(Delivered::Updated { key, old, new }),
             OracleStep::Deleted { key, last, missed, .. } => {
                 deleted.push(Delivered::Deleted { key, last, missed })
@@ -140,15 +142,22 @@ fn run_sequence(bytes: &[u8], received: &AtomicU64) {
                 let mut initial = observed.take();
                 initial.sort_by_key(|change| *change.key());
                 let objects = naive.objects.iter();
-                let there =
-                    objects.map(|(&key, object)| Delivered::Added { key, object: object.clone(), initial: true });
+                let there = objects.map(|(&key, object)| Delivered::Added {
+                    key,
+                    object: object.clone(),
+                    initial: true,
+                });
                 assert_eq!(initial, there.collect::<Vec<_>>(), "the initial changes are not one snapshot");
                 observers.push((observed, observer));
             }
             StoreOp::Unsubscribe(which) if observers.len() > 1 => {
                 let (observed, observer) = observers.swap_remove(usize::from(which) % observers.len());
                 drop(observer);
-                assert_eq!(Arc::strong_count(&observed.0), 1, "the function was not dropped with the observer");
+                assert_eq!(
+                    Arc::strong_count(&observed.0),
+                    1,
+                    "the function was not dropped with the observer"
+                );
             }
             StoreOp::Close => {
                 store.close();
@@ -174,7 +183,11 @@ fn run_sequence(bytes: &[u8], received: &AtomicU64) {
         }
         received.fetch_add(expected.len() as u64, Ordering::Relaxed);
         for (observed, observer) in &observers {
-            assert_eq!(observed.take(), expected, "the observer did not receive every step once and in order");
+            assert_eq!(
+                observed.take(),
+                expected,
+                "the observer did not receive every step once and in order"
+            );
             assert_eq!(observer.panic_count(), 0);
             assert_eq!(Arc::strong_count(&observed.0), if closed { 1 } else { 2 });
         }
@@ -369,7 +382,11 @@ fn an_observer_may_use_the_store() {
     store.upsert(thing(1, 1, 1));
     let received = brief(log.take());
     assert_eq!(received[..2], ["+1@1", "+2@1"]);
-    assert_eq!(received.last().map(String::as_str), Some("=3@1"), "the observer did not end itself: {received:?}");
+    assert_eq!(
+        received.last().map(String::as_str),
+        Some("=3@1"),
+        "the observer did not end itself: {received:?}"
+    );
     assert_eq!(Arc::strong_count(&log.0), 1, "the function was not dropped");
     assert!(observed.take().len() > received.len(), "the other observer did not receive the rest");
     store.upsert(thing(1, 1, 9));
@@ -426,12 +443,13 @@ fn threads() {
     }
     let versions = |received: &[Delivered], of: u8| -> Vec<u64> {
         let received = received.iter().filter(|change| *change.key() == of);
-        received.map(|change| match change {
-            Delivered::Added { object, .. } => object.version,
-            Delivered::Updated { new, .. } => new.version,
-            Delivered::Replaced { .. } | Delivered::Deleted { .. } => panic!("a deletion was reported"),
-        })
-        .collect()
+        received
+            .map(|change| match change {
+                Delivered::Added { object, .. } => object.version,
+                Delivered::Updated { new, .. } => new.version,
+                Delivered::Replaced { .. } | Delivered::Deleted { .. } => panic!("a deletion was reported"),
+            })
+            .collect()
     };
     let all: Vec<_> = (1..=WRITES).collect();
     let received = early.0.take();
@@ -499,7 +517,10 @@ fn shutdown_does_not_wait_and_can_be_awaited() {
         let (observer, observed) = (observer.clone(), observed.clone());
         move || {
             block_on(observer.unsubscribed());
-            assert_eq!((brief(observed.take()), Arc::strong_count(&observed.0)), (vec!["+1@1".to_owned()], 2));
+            assert_eq!(
+                (brief(observed.take()), Arc::strong_count(&observed.0)),
+                (vec!["+1@1".to_owned()], 2)
+            );
         }
     });
     go_on.send(()).unwrap();

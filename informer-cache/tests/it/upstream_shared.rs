@@ -93,7 +93,8 @@ fn writes_of_two_writers_are_delivered_in_order() {
     });
     let observed = observed.take();
     for key in ["1", "2"] {
-        let of_one = observed.iter().filter(|word| word.trim_start_matches('+').starts_with(&format!("{key}@")));
+        let of_one =
+            observed.iter().filter(|word| word.trim_start_matches('+').starts_with(&format!("{key}@")));
         let mut expected = vec![format!("+{key}@1")];
         expected.extend((1..500).map(|version| format!("{key}@{version}>{}", version + 1)));
         assert_eq!(of_one.cloned().collect::<Vec<_>>(), expected);
@@ -126,7 +127,10 @@ fn a_list_deletes_an_object_known_only_by_an_event() {
     replace(&store, [], 4);
     assert_eq!(observed.take(), ["+1@2", "-1@2?"]);
     assert_eq!(received(&mut prompt), ["-1@2?"]);
-    assert!(received(&mut late).is_empty(), "an object that was deleted before it was received was delivered");
+    assert!(
+        received(&mut late).is_empty(),
+        "an object that was deleted before it was received was delivered"
+    );
     // Deleted by an event: the list deletes nothing.
     store.upsert(object(2, 5));
     store.apply(WatchEvent::Deleted(object(2, 6)));

@@ -14,7 +14,7 @@ use kube::runtime::controller::{Action, Error as Outcome};
 use kube::runtime::reflector::ObjectRef;
 use tokio::time::sleep;
 
-use crate::world::{Refused, Runs, World, during, fifo_config, map, logging, pod, outcomes};
+use crate::world::{Refused, Runs, World, during, fifo_config, logging, map, outcomes, pod};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -253,7 +253,8 @@ async fn a_steady_flow_of_requests_starves_no_waiter() {
     let eager = stream::iter(0..1_000_000).map(move |_| {
         count.fetch_add(1, Relaxed);
     });
-    let controller = Controller::for_shared(&world.informer).with_config(fifo_config()).reconcile_all_on(eager);
+    let controller =
+        Controller::for_shared(&world.informer).with_config(fifo_config()).reconcile_all_on(eager);
     let mut reconciles = logging(controller, &Runs::new());
     assert!(reconciles.next().await.is_some());
     assert!(calls.load(Relaxed) < 10_000);
