@@ -46,7 +46,7 @@ fn every_removal_of_the_last_key_wakes_idle_waiters() {
         queue.add_after("a", ns(10)).unwrap();
         let mut all: Vec<_> = (0..3).map(|_| Task::waiting(queue.wait_empty())).collect();
         assert!(queue.cancel(&"a"));
-        assert!(all.iter().all(Task::knows), "the cancel did not wake a waiter");
+        assert!(all.iter().all(Task::was_woken), "the cancel did not wake a waiter");
         all.iter_mut().for_each(Task::finish);
 
         queue.add("a").unwrap();

@@ -174,7 +174,10 @@ impl World {
     /// Performs the operation. The key is created before the fuse is armed, and the result is dropped after the fuse is disarmed.
     fn act(&mut self, act: Operation, armed: impl FnOnce(&Self)) -> bool {
         let key = self.switch.key(match act {
-            Operation::Add(key) | Operation::AddAfter(key, _) | Operation::AddLimited(key) | Operation::Cancel(key) => key,
+            Operation::Add(key)
+            | Operation::AddAfter(key, _)
+            | Operation::AddLimited(key)
+            | Operation::Cancel(key) => key,
             Operation::Look(key) | Operation::Forget(key) => key,
             _ => KEYS,
         });
@@ -192,7 +195,9 @@ impl World {
             let (mut taken, mut refused, mut left, mut spare) = (None, None, None, Some(key));
             match act {
                 Operation::Add(_) => refused = queue.add(spare.take().unwrap()).err(),
-                Operation::AddAfter(_, after) => refused = queue.add_after(spare.take().unwrap(), ns(after)).err(),
+                Operation::AddAfter(_, after) => {
+                    refused = queue.add_after(spare.take().unwrap(), ns(after)).err()
+                }
                 Operation::AddLimited(_) => refused = queue.add_rate_limited(spare.take().unwrap()).err(),
                 Operation::TryGet => taken = queue.try_get().ok(),
                 Operation::PollGet => {
@@ -272,7 +277,9 @@ fn allowed(model: &OracleQueue<u32>, act: Operation, now: u64) -> Vec<OracleQueu
     let before = after(model, |model| model.pass_deadlines(now));
     match act {
         Operation::Add(key) => vec![before, after(model, |model| model.add(key, now))],
-        Operation::AddAfter(key, delay) => vec![before, after(model, |model| model.add_after(key, ns(delay), now))],
+        Operation::AddAfter(key, delay) => {
+            vec![before, after(model, |model| model.add_after(key, ns(delay), now))]
+        }
         Operation::AddLimited(key) => vec![before, after(model, |model| model.add_rate_limited(key, now))],
         // The key must not stay leased without a holder. It may have been handed out, and requeued during unwinding.
         Operation::TryGet | Operation::PollGet => vec![
@@ -302,7 +309,8 @@ fn allowed(model: &OracleQueue<u32>, act: Operation, now: u64) -> Vec<OracleQueu
 }
 
 fn operations() -> Vec<Operation> {
-    let mut operations = vec![Operation::TryGet, Operation::PollGet, Operation::ShutDown, Operation::Drain, Operation::Stop];
+    let mut operations =
+        vec![Operation::TryGet, Operation::PollGet, Operation::ShutDown, Operation::Drain, Operation::Stop];
     for key in 0..KEYS {
         operations.extend([
             Operation::Add(key),
@@ -701,7 +709,7 @@ fn a_blocked_thread_that_panics_passes_its_wake_up_on() {
         let timer = HostileTimer { timer: manual.timer(), clock: clock.clone(), alarm: Fuse::default() };
         let queue = Queue::builder().timer(timer).build();
         // A key waits, so the getters read the clock.
-        queue.add_after(mood.key(9), Duration::MAX).unwrap();
+        queue.add_after(switch.key(9), Duration::MAX).unwrap();
         let (report, reports) = mpsc::channel();
         thread::scope(|scope| {
             for _ in 0..GETTERS {

@@ -159,8 +159,8 @@ fn a_thread_that_panics_in_get_passes_its_signal_on() {
                 })
             })
             .collect();
-        mood.arm(Point::Clone, 1);
-        queue.add(mood.key(1)).unwrap();
+        switch.arm(Point::Clone, 1);
+        queue.add(switch.key(1)).unwrap();
         // Returns only if the other thread takes the key.
         let left = queue.blocking_drain();
         assert!(left.ready.is_empty());

@@ -278,9 +278,9 @@ fn a_success_without_failures_hashes_nothing() {
     while let Ok(lease) = queue.try_get() {
         lease.succeed();
     }
-    assert_eq!(mood.calls(Point::Hash), hashes);
-    queue.add_after(mood.key(1), ns(1)).unwrap();
-    assert_eq!(mood.calls(Point::Hash), hashes + 1, "a delayed add did not hash its key exactly once");
+    assert_eq!(switch.calls(Point::Hash), hashes);
+    queue.add_after(switch.key(1), ns(1)).unwrap();
+    assert_eq!(switch.calls(Point::Hash), hashes + 1, "a delayed add did not hash its key exactly once");
 }
 
 /// A key that is retried is not Ready before its backoff is over.

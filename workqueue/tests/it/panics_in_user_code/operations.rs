@@ -372,7 +372,7 @@ fn every_act(what: &str, arm: impl Fn(&World, i64)) -> usize {
                         counts.ready == 0 || queue.stats().paused,
                         "{at}: a key is Ready and the getter was not woken"
                     );
-                    let soonest = (0..11).filter_map(|id| match queue.state(&mood.key(id)) {
+                    let soonest = (0..11).filter_map(|id| match queue.state(&switch.key(id)) {
                         KeyState::Waiting(until) => Some(until),
                         _ => None,
                     });
@@ -422,7 +422,11 @@ fn every_act(what: &str, arm: impl Fn(&World, i64)) -> usize {
                 drop(idler);
                 drop((queue, world));
                 // If a drop within a function panics, Rust leaks the function's return value.
-                assert!(mood.live() == 0 || act == Operation::Detach, "{at}: {} keys leaked", mood.live());
+                assert!(
+                    switch.live() == 0 || act == Operation::Detach,
+                    "{at}: {} keys leaked",
+                    switch.live()
+                );
             }
         }
     }
