@@ -71,17 +71,17 @@ impl Timer for Shared {
     }
 }
 
-fn moody(quota: Quota) -> (ManualClock, Shared, RateLimiter<Shared>) {
+fn faulty(quota: Quota) -> (ManualClock, Shared, RateLimiter<Shared>) {
     let clock = ManualClock::new();
-    let mood = Shared::new(&clock);
-    let bucket = RateLimiter::with_timer(quota, mood.clone());
+    let shared = Shared::new(&clock);
+    let bucket = RateLimiter::with_timer(quota, shared.clone());
     bucket.try_acquire_many(quota.burst_size()).unwrap();
-    (clock, mood, bucket)
+    (clock, shared, bucket)
 }
 
 #[test]
 fn a_panicking_waker_takes_no_token_of_another() {
-    let (clock, _, bucket) = moody(per_second(2, 2));
+    let (clock, _, bucket) = faulty(per_second(2, 2));
     let (mut first, mut second) = (waiter(&bucket), waiter(&bucket));
     let hostile = Waker::from(Arc::new(Panicking));
     let (woken, waker) = Counting::waker();
@@ -97,10 +97,10 @@ fn a_panicking_waker_takes_no_token_of_another() {
 
 #[test]
 fn a_panicking_timer_is_set_again_by_the_first_waiter() {
-    let (clock, mood, bucket) = moody(per_second(1, 1));
+    let (clock, shared, bucket) = faulty(per_second(1, 1));
     let (woken, waker) = Counting::waker();
     let mut future = waiter(&bucket);
-    mood.0.alarm.store(1, Ordering::SeqCst);
+    shared.0.alarm.store(1, Ordering::SeqCst);
     assert!(panics(|| _ = poll_with(future.as_mut(), &waker)));
     assert_eq!((bucket.waiters(), woken.wakes()), (1, 1), "the waiter is queued, and is woken to check");
     assert!(poll_with(future.as_mut(), &waker).is_pending());
@@ -110,19 +110,19 @@ fn a_panicking_timer_is_set_again_by_the_first_waiter() {
 
 #[test]
 fn a_clock_that_panics_takes_nothing_along() {
-    let (clock, mood, bucket) = moody(per_second(1, 1));
+    let (clock, shared, bucket) = faulty(per_second(1, 1));
     let (woken, waker) = Counting::waker();
     let (mut first, mut second) = (waiter(&bucket), waiter(&bucket));
-    mood.0.clock.store(1, Ordering::SeqCst);
+    shared.0.clock.store(1, Ordering::SeqCst);
     assert!(panics(|| _ = poll_with(first.as_mut(), &waker)));
     assert_eq!(bucket.waiters(), 0);
     assert!(poll_with(first.as_mut(), &waker).is_pending());
     assert!(poll_with(second.as_mut(), &waker).is_pending());
-    mood.0.clock.store(1, Ordering::SeqCst);
+    shared.0.clock.store(1, Ordering::SeqCst);
     assert!(panics(|| drop(first)));
     assert_eq!(bucket.waiters(), 1, "the dropped waiter has left, and the other still waits");
     // When the alarm fires and the clock panics, the first waiter is woken to check.
-    mood.0.clock.store(1, Ordering::SeqCst);
+    shared.0.clock.store(1, Ordering::SeqCst);
     assert!(panics(|| clock.advance(SECOND)));
     assert_eq!(woken.wakes(), 1);
     assert!(poll_with(second.as_mut(), &waker).is_ready());
@@ -130,8 +130,8 @@ fn a_clock_that_panics_takes_nothing_along() {
 
 #[test]
 fn a_timer_that_rings_at_once_and_always_is_got_rid_of() {
-    let (clock, mood, bucket) = moody(per_second(1, 1));
-    mood.0.early.store(1, Ordering::SeqCst);
+    let (clock, shared, bucket) = faulty(per_second(1, 1));
+    shared.0.early.store(1, Ordering::SeqCst);
     let (woken, waker) = Counting::waker();
     let mut future = waiter(&bucket);
     for polls in 1..10 {
@@ -144,7 +144,7 @@ fn a_timer_that_rings_at_once_and_always_is_got_rid_of() {
 
 #[test]
 fn a_clock_that_jumps_serves_everybody_in_the_end() {
-    let (clock, _, bucket) = moody(per_second(1, 1));
+    let (clock, _, bucket) = faulty(per_second(1, 1));
     let (woken, waker) = Counting::waker();
     let mut waiters: Vec<_> = (0..5).map(|_| waiter(&bucket)).collect();
     for future in &mut waiters {
@@ -169,7 +169,7 @@ fn a_clock_that_jumps_serves_everybody_in_the_end() {
 fn futures_dropped_at_any_stage_lose_nothing() {
     // Each of three futures is dropped before its first poll, while it waits, after its grant, or not at all.
     for stages in 0..4_usize.pow(3) {
-        let (clock, _, bucket) = moody(per_second(1, 3));
+        let (clock, _, bucket) = faulty(per_second(1, 3));
         let mut waiters: Vec<_> = (0..3).map(|_| Some(waiter(&bucket))).collect();
         let stage = |who: usize| stages / 4_usize.pow(who as u32) % 4;
         let (_, waker) = Counting::waker();
@@ -212,7 +212,7 @@ impl Wake for CallsBack {
 
 #[test]
 fn a_waker_may_call_back() {
-    let (clock, _, bucket) = moody(per_second(1, 1));
+    let (clock, _, bucket) = faulty(per_second(1, 1));
     let mut future = waiter(&bucket);
     assert!(poll_with(future.as_mut(), &Arc::new(CallsBack(bucket.clone())).into()).is_pending());
     clock.advance(SECOND);
