@@ -307,5 +307,5 @@ fn a_violation_names_the_rule_and_the_input() {
         Duration::from_secs(1),
     ));
     let text = checked.unwrap_err().to_string();
-    assert_eq!(text, "a list has every object, and no other: it has [0, 1, 2], and there are [0, 1, 2, 3]");
+    assert_eq!(text, "a list has every object, and no other: the list has [0, 1, 2], not [0, 1, 2, 3]");
 }
