@@ -11,7 +11,7 @@ pub fn bucket_math(bytes: &[u8]) {
     token_bucket::run(bytes);
 }
 
-/// Compares a bucket with a wait queue with a list of all requests that it ever received.
+/// Compares a rate limiter, which is a bucket with a wait queue, with a list of all requests that it ever received.
 pub fn bucket_ops(bytes: &[u8]) {
     wait_queue::run(bytes);
 }

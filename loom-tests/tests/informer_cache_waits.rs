@@ -101,7 +101,7 @@ fn blocking_wait_for_vs_close() {
     });
 }
 
-/// The timeout never elapses: a clock has no interleavings.
+/// The timeout never elapses, because the models have no time.
 #[test]
 fn wait_for_timeout_vs_upsert() {
     let claim = Model {

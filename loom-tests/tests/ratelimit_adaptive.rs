@@ -1,5 +1,5 @@
-//! Models of the adaptive limiter: permits are never lost and never granted twice. And of a policy that is changed in
-//! use.
+//! Models of the adaptive limiter, in which permits are never lost and never granted twice, and of a policy that is
+//! changed while it is in use.
 
 use std::num::NonZeroU32;
 use std::task::Poll;

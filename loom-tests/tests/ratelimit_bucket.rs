@@ -1,7 +1,6 @@
 //! Models of the buckets that threads and tasks share.
 //!
-//! Time is an operation of a model thread: it advances the manual clock, because a condition variable never times out
-//! in a model.
+//! A thread of the model advances a manual clock, because a condition variable never times out in a model.
 
 use std::num::NonZeroU32;
 use std::time::Duration;

@@ -1,7 +1,6 @@
 //! Models of the work queue.
 //!
-//! Time is an operation of a model thread: it advances the manual clock, because a condition variable never times out
-//! in a model.
+//! A thread of the model advances a manual clock, because a condition variable never times out in a model.
 
 use std::pin::pin;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Models of waits for room and for the end of a pause, and of a getter that is stopped; of batches, and of detached
+//! Models of waits for room and for the end of a pause, of getters that are stopped, of batches, and of detached
 //! leases.
 
 use std::pin::pin;

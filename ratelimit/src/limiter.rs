@@ -7,7 +7,7 @@
 //!
 //! | outside the lock | |
 //! |---|---|
-//! | reading the clock | before locking. So failures may be counted in another order than their clock readings: policies handle such small jumps back |
+//! | reading the clock | before locking. So a failure with an earlier reading may be counted after one with a later reading: policies handle such small jumps back |
 //! | dropping keys and reservations | after unlocking, even if a panic unwinds: `Drop` is user code |
 
 use std::fmt;
@@ -139,7 +139,7 @@ impl<K, P: Policy<K>, C: Clock> Limiter<K, P, C> {
         self.change(|state| change(&mut state.policy, now))
     }
 
-    /// Runs `work` on the policy, and takes the keys that the policy evicts, even if it panics: otherwise the next operation
+    /// Runs `work` on the policy, and takes the keys that the policy evicts, even if `work` panics: otherwise the next operation
     /// would drop them under the lock.
     fn change<R>(&self, work: impl FnOnce(&mut State<P>) -> R) -> R {
         // Declared before the guard, so that keys are dropped after it.

@@ -101,14 +101,15 @@ pub trait Policy<K: ?Sized> {
     /// failure stays counted.
     fn cancel(&mut self, reservation: Self::Reservation, now: Nanos) -> bool;
 
-    /// The number of keys with stored state. Zero promises that [`forget`](Self::forget) would do nothing.
+    /// The number of keys with stored state. If it is zero, [`forget`](Self::forget) has no effect.
     fn tracked_keys(&self) -> usize;
 
     /// Moves the keys whose state the policy has dropped (forgotten, expired or evicted) to the end of `evicted`.
     ///
     /// The owner calls this under its lock after [`record_failure`](Self::record_failure) and [`forget`](Self::forget),
-    /// and drops `evicted` after unlocking, so that no key's `Drop` runs under a lock. A policy drops keys that are not
-    /// taken in a later call, so ignoring this method leaks nothing. A policy without keys need not implement it.
+    /// and drops `evicted` after unlocking, so that no key's `Drop` runs under a lock. If the owner does not take the
+    /// keys, the policy drops them in a later call, so an owner that never calls this method leaks nothing. A policy
+    /// without keys need not implement it.
     ///
     /// # Examples
     /// ```

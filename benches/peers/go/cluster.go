@@ -21,7 +21,7 @@ import (
 // fields that the controllers need, as in the Rust program. The last values that the controllers stored must match the
 // final state of the recorded cluster.
 //
-// Waits count from the handler that adds a key to the worker that gets it. CPU time is that of the pass; memory is the
+// A wait begins when a handler adds the key, and ends when a worker gets it. CPU time is that of the pass; memory is the
 // peak of the process during the passes.
 func cluster(options Options) Figures {
 	recorded := readTrace(options.Trace, options.Scale)

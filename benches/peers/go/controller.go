@@ -183,7 +183,7 @@ func (c *changes) until(count int, most time.Duration) {
 }
 
 // controllerThroughput: all objects change; when a reconcile has seen each change, all change again. So no two changes
-// are coalesced, and every party runs the same number of reconciles.
+// are coalesced, and every implementation runs the same number of reconciles.
 func controllerThroughput(options Options) Figures {
 	all := keys(options.Keys)
 	rounds := options.Adds / options.Keys

@@ -97,8 +97,8 @@ func informerEvents(options Options) Figures {
 	}
 }
 
-// informerSlowHandler: the latency of a listener beside another one that is too slow for all changes, and the memory
-// that the slow one costs.
+// informerSlowHandler: the latency of a listener beside another one that is too slow to handle every change, and the
+// memory that the slow listener costs.
 func informerSlowHandler(options Options) Figures {
 	slow := time.Duration(options.Work) * time.Millisecond
 	options.Work = 0

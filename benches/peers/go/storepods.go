@@ -19,7 +19,7 @@ type Pod struct {
 }
 
 // fleet returns `count` pods at version 1: 100 per node, in the given number of namespaces, two labels each (200 pods
-// per `app`, ten `stage`s), a unique uid. Objects with the same value share its text.
+// per `app`, ten `stage`s), a unique uid. Objects with the same value share its string.
 func fleet(count, namespaces int) []*Pod {
 	texts := func(what string, count int) []string {
 		all := make([]string, max(count, 1))

@@ -3,7 +3,7 @@
 //! Kubernetes' API server keeps its watch cache in a copy-on-write B-tree. Cilium's statedb keeps its tables in
 //! persistent radix trees, where an index is an ordered map of value and primary key. Here, nodes store up to 64 items;
 //! a write copies the nodes on its path that a snapshot shares. Ranges and prefixes need no extra structure; every
-//! search compares texts.
+//! search compares strings.
 //!
 //! Not implemented: a node that loses items is not merged with another before it is empty.
 

@@ -1,5 +1,5 @@
-//! The measured designs are correct: random operations are compared with a map that is scanned, while snapshots are
-//! kept.
+//! Checks the measured designs: applies random operations to each design and to a plain map, and compares the results,
+//! also those of older snapshots.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

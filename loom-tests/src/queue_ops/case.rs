@@ -56,8 +56,8 @@ impl Case {
         scene.end()
     }
 
-    /// Runs the case with threads that block. Stopping the queue ends all waits at the latest. If a thread must return
-    /// earlier, the case joins it before the stop, so that the stop does not hide a lost wake-up.
+    /// Runs the case with threads that block. At the end the queue is stopped, which ends all remaining waits. If a
+    /// thread must return earlier, the case joins it before the stop, so that the stop does not hide a lost wake-up.
     fn block(&self) -> String {
         let mut scene = Scene::new(self.start, &self.ops, false);
         let mut threads = Vec::new();

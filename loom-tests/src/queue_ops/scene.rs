@@ -82,7 +82,7 @@ impl Scene {
         match start {
             Start::Ready => drop(queue.add(1).unwrap()),
             Start::Leased => waiters.extend([For::Key, For::Idle]),
-            // A refused adder updates the waiters again, which would hide the lost wake-up of another adder.
+            // An adder that is refused updates the waiters again. This would hide that the wake-up of another adder was lost.
             Start::Full if ops.iter().any(|op| op.waits_for() == For::Room) => {}
             Start::Full => waiters.push(For::Room),
             Start::Soon => drop(queue.add_after(1, SECOND).unwrap()),

@@ -1,8 +1,8 @@
 //! EDGE. The future that waits for a permit.
 //!
-//! Cancel safety: the future holds a ticket from its first poll on. Dropped while it waits, it leaves the wait queue.
-//! Dropped after it was given a slot and before it was polled, it passes the slot on, so no wake-up is lost. A future
-//! that is kept and not polled loses its slot after [`SLOT_RESERVATION`].
+//! Cancel safety: the future holds a ticket from its first poll on. A future that is dropped while it waits leaves the
+//! wait queue. A future that is dropped after it was given a slot and before it is polled passes the slot to the next
+//! waiter, so no wake-up is lost. A future that is kept and not polled loses its slot after [`SLOT_RESERVATION`].
 
 use std::fmt;
 use std::future::Future;

@@ -1,8 +1,8 @@
 //! PURE. The rule of the concurrency limit: additive increase, multiplicative decrease (AIMD).
 //!
 //! The rule is that of Chiu and Jain ("Analysis of the increase and decrease algorithms for congestion avoidance",
-//! 1989), known from TCP: of the linear rules, only this one leads the clients of a server to equal shares. Congestion
-//! is a share of failed answers, or a median latency, above a bound.
+//! 1989), known from TCP. Among the linear rules, only AIMD makes the clients of a server converge to equal shares. A
+//! round counts as congested if its share of failed answers, or its median latency, is above a bound.
 //!
 //! # Invariants
 //! 1. 1 ≤ least ≤ limit ≤ most.
@@ -75,7 +75,7 @@ struct Round {
     answers: u32,
     failures: u32,
     slow: u32,
-    /// Whether the limit was reached in this round: a start used the last slot, or was refused.
+    /// Whether the limit was reached in this round: an operation took the last slot, or was refused.
     full: bool,
 }
 

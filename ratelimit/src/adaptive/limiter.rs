@@ -6,7 +6,7 @@
 //! | `waiting` | the waiters for a slot in FIFO order, with increasing tickets; empty while a slot is free |
 //! | `handed_over` | the waiters that were given a slot and have not been polled since, with the time of the wake-up; entries without a time are last |
 //! | `next_ticket` | unique |
-//! | `seen` | the latest clock reading: threads may lock in another order than they read the clock |
+//! | `seen` | the latest clock reading; a thread that read the clock earlier than another may lock later |
 //!
 //! | outside the lock | |
 //! |---|---|
@@ -19,12 +19,13 @@
 //!
 //! A slot that was given to a waiter stays reserved for [`SLOT_RESERVATION`] until the waiter is polled; after that the next call
 //! takes the slot back, for the next waiter or for itself. So a future that is kept and never polled delays the others
-//! by [`SLOT_RESERVATION`] and does not cost the slot. If it is polled after all, it is first in the wait queue, because its ticket
-//! is the oldest; if there was no other call in between, it still has its slot.
+//! by [`SLOT_RESERVATION`], and the slot is not lost. If the future is polled after all, it is first in the wait queue,
+//! because its ticket is the oldest; if there was no other call in between, it still has its slot.
 //!
-//! This time is measured from the wake-up. So every end of an operation reads the clock, although only a success needs the
-//! time for its latency: with an older reading, a slot could be overdue when it is given. If the clock cannot be read, in a drop during
-//! unwinding, the time is measured from the next call that reads the clock.
+//! The reservation starts at the wake-up. So the end of every operation reads the clock, although only a success has a
+//! latency to measure: with an older reading, a slot could be overdue when it is given. If the clock panics, or if a
+//! permit is dropped while its thread unwinds, there is no reading, and the reservation starts at the next call that
+//! reads the clock.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -207,8 +208,8 @@ impl<C: Clock> ConcurrencyLimiter<C> {
 }
 
 impl State {
-    /// If the time is known, advances it and takes back slots whose waiters were not polled in time. Then gives free slots to
-    /// the waiters in FIFO order; the caller must wake them after unlocking.
+    /// If `now` is given, advances `seen` to it and takes back slots whose waiters were not polled in time. Then gives
+    /// free slots to the waiters in FIFO order. The caller must wake the returned wakers after unlocking.
     fn grant_slots(&mut self, now: Option<Nanos>) -> Vec<Waker> {
         if let Some(now) = now {
             self.seen = self.seen.max(now);
@@ -323,8 +324,8 @@ impl<C: Clock> Shared<C> {
         self.clock.now()
     }
 
-    /// Reads the clock for callers that use the time only to take back overdue slots; a panic of the clock is ignored,
-    /// because calls that need the time will panic themselves.
+    /// Reads the clock for callers that use the time only to take back overdue slots. If the clock panics, the panic is
+    /// ignored: calls that need the time resume it.
     pub(crate) fn now_unless_it_panics(&self) -> Option<Nanos> {
         if thread::panicking() {
             return None;
@@ -339,7 +340,7 @@ impl<C: Clock> Shared<C> {
         }
     }
 
-    /// Ends an operation. For a success, `now` is known.
+    /// Ends an operation. `now` is `Some` for a success.
     pub(crate) fn end(&self, operation: Started, outcome: Outcome, now: Option<Nanos>) {
         let mut state = self.state.lock();
         let at = now.unwrap_or(state.seen);

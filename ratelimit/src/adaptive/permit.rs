@@ -11,8 +11,8 @@ use crate::{Clock, Monotonic, Outcome};
 
 /// A permit for an operation in flight under a [`ConcurrencyLimiter`](crate::ConcurrencyLimiter).
 ///
-/// A permit that is dropped without an outcome counts as a failure: timeouts, dropped futures and panics drop it that
-/// way, and the first two are signs of a server that is too slow. The latency is measured from the time at which the permit
+/// A permit that is dropped without an outcome counts as a failure. Timeouts, dropped futures and panics drop permits;
+/// the first two are signs of a server that is too slow. The latency is measured from the time at which the permit
 /// was handed out.
 ///
 /// # Examples

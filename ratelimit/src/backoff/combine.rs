@@ -4,7 +4,7 @@
 //! 1. Each part counts each failure, and `forget` and `cancel` apply to all parts.
 //! 2. Each part has its own random numbers, derived from the number that the combination receives.
 //!
-//! Both are nested by type, so they cost no allocation and no dynamic call.
+//! The combinators are generic over the policies that they wrap, so they need no allocation and no dynamic call.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::{Nanos, Policy};
 ///
 /// Both policies count each failure, whichever wait is longer. So a bucket's token is spent even if the other policy's wait
 /// is longer, and the retries after such waits may run in larger bursts than the bucket allows. That is client-go's
-/// rule; [`RetryBudget`](crate::RetryBudget) takes the token for the end of the longer wait.
+/// rule; [`RetryBudget`](crate::RetryBudget) takes the token that is due when the key's own wait ends.
 ///
 /// # Examples
 /// ```
@@ -105,7 +105,7 @@ impl<K: ?Sized, A: Policy<K>, B: Policy<K>> Policy<K> for MaxOf<A, B> {
 
 /// A policy that limits the waits of another policy to a cap.
 ///
-/// The inner policy is charged in full, so a capped bucket lets more through than its rate.
+/// The inner policy counts each failure in full, so a capped bucket lets more retries through than its rate.
 ///
 /// # Examples
 /// ```

@@ -10,8 +10,9 @@ use crate::{Capped, Exponential, MaxOf, Quota, TokenBucket};
 #[doc(alias = "DefaultControllerRateLimiter")]
 pub type ControllerDefault<K> = MaxOf<Exponential<K>, TokenBucket>;
 
-/// The default policy of Kubernetes controllers: the longer wait of 5 ms doubling to 1000 s for each key, and 10
-/// retries a second with a burst of 100 over all keys.
+/// The default policy of Kubernetes controllers: the longer of two waits. One is the key's exponential backoff, which
+/// doubles from 5 ms to 1000 s. The other is the wait for a token of a bucket that all keys share, with 10 tokens a
+/// second and a burst of 100.
 ///
 /// # Examples
 /// ```

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. 0 < base ≤ cap.
-//! 2. A wait is at most the cap, whatever the number of failures: the doubling saturates, the count saturates.
+//! 2. A wait is at most the cap, whatever the number of failures: both the doubling and the count saturate.
 //!
 //! The invariants of the state per key (`per_key.rs`) hold, too.
 
@@ -164,8 +164,8 @@ impl<K> Exponential<K> {
     /// itself.
     ///
     /// Beyond that, a new key replaces the key whose last failure is the oldest; if the replaced key fails again, it
-    /// starts from zero failures. So choose more keys than can be failing at the same time. In a queue, the keys that
-    /// are in it do not count.
+    /// starts from zero failures. So choose more keys than can be failing at the same time. If a queue uses this
+    /// policy, the keys in the queue do not count.
     ///
     /// # Examples
     /// ```

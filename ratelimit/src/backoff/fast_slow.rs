@@ -65,7 +65,7 @@ impl<K> FastSlow<K> {
     }
 
     /// Limits the number of keys whose failures are kept: 2²⁰ by default. Beyond that, a new key replaces the key whose
-    /// last failure is the oldest. In a queue, the keys that are in it do not count.
+    /// last failure is the oldest. If a queue uses this policy, the keys in the queue do not count.
     #[must_use]
     pub fn max_keys(self, most: NonZeroU32) -> Self {
         Self { failures: self.failures.max_keys(most), ..self }

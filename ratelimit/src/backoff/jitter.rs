@@ -1,6 +1,6 @@
 //! PURE. Jitter, which spreads waits so that keys which failed together are not retried together.
 
-/// The jitter of a backoff: how it spreads its waits. No kind exceeds the cap.
+/// The jitter of a backoff: how the backoff spreads its waits. No variant exceeds the cap.
 ///
 /// Names and comparison: Marc Brooker, "Exponential Backoff and Jitter", AWS Architecture Blog, 2015.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -23,8 +23,8 @@ pub enum Jitter {
 impl Jitter {
     /// Returns the wait after a wait of `last`; `random` is uniform over `u64`.
     pub(crate) fn wait(self, doubled: u64, last: u64, base: u64, cap: u64, random: u64) -> u64 {
-        // Each kind is uniform over a range; the cap limits the end of the range and not the random value: decision
-        // 0011.
+        // Each variant is uniform over a range. The cap limits the end of the range and not the random value (decision
+        // 0011).
         let (least, most) = match self {
             Self::None => return doubled,
             Self::Full => (0, doubled),

@@ -178,7 +178,7 @@ impl<K, V> PerKey<K, V> {
         }
     }
 
-    /// Evicts up to two expired keys, unless they are in use. Returns the index of `slot`, which is not expired, after that.
+    /// Evicts up to two expired keys, unless they are in use. `slot` is not expired; returns its index after the evictions.
     fn sweep(&mut self, now: Nanos, mut slot: u32, mut in_use: impl FnMut(&K) -> bool) -> u32 {
         for _ in 0..2 {
             let oldest = self.oldest;
@@ -242,7 +242,7 @@ impl<K, V> PerKey<K, V> {
         }
     }
 
-    /// The last slot has moved into a gap: updates all references to it.
+    /// Updates all references to the last slot, which has moved into a gap.
     fn renumber(&mut self, from: u32, to: u32) {
         let Slot { hash, older, newer, .. } = self.slots[to as usize];
         if let Some(entry) = self.index.find_mut(hash, |&other| other == from) {

@@ -1,8 +1,9 @@
-//! PURE. Records which tokens of a steady stream are taken, for any future time, in any order.
+//! PURE. A schedule of tokens that arrive at a steady rate. Tokens can be taken for any future time, in any order.
 //!
-//! A token bucket is one number, the end of its debt, so a reservation for a later time delays all reservations made
-//! after it. Here the tokens are numbered, and each is taken or free. Token n arrives when time × rate reaches n + 1 −
-//! burst, and is available until time × rate has passed n: so at any time exactly `burst` tokens are in this state, taken or free.
+//! A token bucket stores only the time at which it is full again, so a reservation for a later time delays all
+//! reservations made after it. Here the tokens are numbered, and each is taken or free. Token n arrives when time ×
+//! rate reaches n + 1 −
+//! burst, and is available until time × rate has passed n: so at any time exactly `burst` tokens have arrived and are not past, taken or free.
 //!
 //! # Invariants
 //! 1. No number is taken twice.

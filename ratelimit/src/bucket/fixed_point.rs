@@ -3,7 +3,7 @@
 //! A nanosecond has as many *parts* as a period has tokens, and a token costs as many parts as the period has
 //! nanoseconds; both are divided by their greatest common divisor, so that the numbers stay small. Only two values are
 //! rounded, both up: a result in nanoseconds, and the missing parts when a quota changes. So no fraction of a token is
-//! ever gained.
+//! ever gained. A bucket is in *debt* while tokens are taken that have not arrived yet.
 
 use std::num::NonZeroU32;
 
@@ -53,7 +53,7 @@ impl FixedPointRate {
         self.cost(self.burst.into())
     }
 
-    /// The maximum debt: its last token is due at [`Nanos::MAX`]. Below 2^97.
+    /// The maximum `full_at`, at which the last token of the debt is due at [`Nanos::MAX`]. Below 2^97.
     pub(crate) fn horizon(&self) -> u128 {
         self.parts(Nanos::MAX) + self.capacity()
     }
@@ -112,8 +112,8 @@ impl FixedPointRate {
         (self.capacity().saturating_sub(missing) / u128::from(self.token)) as u32
     }
 
-    /// Returns the `full_at` under the quota `new`: available tokens stay available, up to the new burst; debts stay
-    /// debts of as many tokens; a larger burst fills up at the new rate.
+    /// Returns the `full_at` under the quota `new`: available tokens stay available, up to the new burst; a bucket in
+    /// debt owes as many tokens as before; a larger burst fills up at the new rate.
     pub(crate) fn carry(&self, full_at: u128, now: Nanos, new: &Self) -> u128 {
         let missing = full_at.saturating_sub(self.parts(now));
         let (old_token, new_token) = (u128::from(self.token), u128::from(new.token));

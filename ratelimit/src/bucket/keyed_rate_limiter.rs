@@ -19,14 +19,14 @@ use foldhash::fast::RandomState;
 use crate::bucket::keyed_shard::{Evicted, Shard};
 use crate::{Clock, InsufficientCapacity, Monotonic, NotYet, Quota, Reservation, TryAcquireError};
 
-/// The number of locks, unless fewer keys are allowed.
+/// The number of locks; fewer if [`max_keys`](KeyedRateLimiter::max_keys) is smaller.
 const SHARDS: usize = 64;
 
 /// A token bucket for each key, for example to limit each client.
 ///
 /// The state of a key is one number, and a key whose bucket is full again needs no state. Each new key checks two
 /// stored keys and evicts those whose bucket is full, so no call pauses for a sweep, and you need not remove keys.
-/// There are at most [`max_keys`](Self::max_keys) keys. If that many buckets are not full, a new key replaces the key
+/// At most [`max_keys`](Self::max_keys) keys are stored. If that many buckets are not full, a new key replaces the key
 /// with the fullest bucket among those checked. The replaced key starts with a full bucket when it is used again: this
 /// is the only way in which a key can exceed its quota.
 ///
@@ -39,7 +39,7 @@ const SHARDS: usize = 64;
 /// The bucket of a key with reservations that are not due yet is not full. The key is kept until they are due, and is among the last to be
 /// replaced.
 ///
-/// A new key is cloned. If the clock jumps back, a key that was evicted as full meanwhile is full again.
+/// A new key is cloned. If the clock jumps back, a key whose full bucket was evicted since then starts with a full bucket.
 ///
 /// # Examples
 /// ```

@@ -4,8 +4,8 @@
 //! 1. Slots and index entries are one to one, and an entry lies under its slot's hash.
 //! 2. There are at most `most` slots.
 //! 3. A reservation made at the current `change` count, whose tokens are not due yet, is included in its key's number:
-//!    each event that loses a number also closes the reservation. A full bucket has no outstanding tokens; a change of
-//!    the quota, and the removal of a bucket that is not full, increment the count.
+//!    if the number is lost, the reservation can no longer be cancelled. A full bucket that is evicted has no
+//!    outstanding tokens. A change of the quota, and the eviction of a bucket that is not full, increment the count.
 //! 4. User code (`Eq`, `Clone`) has run before the first change of an operation, so a panic in it leaves 1 to 3 intact.
 //!    Growing the index hashes nothing: slots keep their hash.
 //!
@@ -21,7 +21,7 @@ use hashbrown::HashTable;
 use crate::bucket::fixed_point::FixedPointRate;
 use crate::{InsufficientCapacity, Nanos, Quota, Reservation, TryAcquireError};
 
-/// The number of slots among which the fullest bucket is replaced by a new key.
+/// A new key replaces the fullest bucket among this many slots.
 const CANDIDATES: usize = 8;
 /// The number of slots that are checked for each new key.
 const SWEPT: usize = 2;
@@ -34,8 +34,8 @@ pub(crate) struct Shard<K> {
     most: usize,
     quota: Quota,
     scale: FixedPointRate,
-    /// The number of changes to stored numbers other than by time and tokens; a reservation stores the count at which
-    /// it was made.
+    /// The number of changes of the quota, and of evictions because the shard was full. A reservation stores the count
+    /// at which it was made.
     change: u64,
 }
 

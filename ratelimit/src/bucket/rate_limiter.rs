@@ -24,8 +24,8 @@ use crate::{
 /// overtakes them, not even [`try_acquire`](Self::try_acquire). So a request for a whole burst is granted even if many
 /// small requests come after it.
 ///
-/// **Exact.** Of the tokens granted and not given back, no span of `d` nanoseconds holds more than `burst` + rate ×
-/// `d`. A waiter is granted its tokens when the timer fires for their due time. A timer that fires late, as tokio's
+/// **Exact.** Any span of `d` nanoseconds contains at most `burst` + rate × `d` tokens that are granted and not given
+/// back. A waiter is granted its tokens when the timer fires for their due time. A timer that fires late, as tokio's
 /// does by up to a millisecond, delays that grant, but not the next ones, as long as the bucket does not fill up
 /// meanwhile: so give a bucket with a rate above one token per millisecond a burst of a few tokens.
 ///

@@ -17,7 +17,7 @@
 //! # FIFO order
 //! While there are waiters, only the first one takes tokens. Waiters are served before and after each change: before it, so that tokens that
 //! are due by now go to the waiters first, and after it. The first waiter is granted its tokens when they are due,
-//! whether it is polled or not; so a waiter that is never polled costs the others only its tokens.
+//! whether it is polled or not; so a waiter that is never polled delays the others only by the tokens that it is granted.
 
 mod effects;
 mod state;
@@ -43,7 +43,7 @@ pub(crate) struct Shared<T> {
     pub(crate) cell: PackedBucket,
     state: Mutex<State<T>>,
     time: T,
-    /// Settles this bucket; passed to the timer.
+    /// The waker that is passed to the timer. Waking it settles this bucket.
     alarm: Waker,
 }
 

@@ -26,8 +26,8 @@ use crate::{InsufficientCapacity, Nanos, NotYet, Policy, Quota, Reservation, Try
 
 /// A token bucket: a steady rate, and a burst after an idle time.
 ///
-/// The bucket starts full. Tokens can be reserved ahead of time: each reservation adds one token's time to a debt
-/// without a bound, so that reservations are served in the order of the calls. As a [`Policy`] the bucket is one budget
+/// The bucket starts full. Tokens can be reserved ahead of time: there is no limit on their number, and reservations
+/// become due in the order of the calls. As a [`Policy`] the bucket is one budget
 /// shared by all keys, and counts nothing per key.
 ///
 /// The rate is exact: any span of `d` nanoseconds contains at most `burst` + rate × `d` tokens that are granted and not
@@ -143,8 +143,9 @@ impl TokenBucket {
 
     /// Changes rate and burst from `now` on.
     ///
-    /// Available tokens stay available, up to the new burst; a larger burst fills up at the new rate. Debts stay debts
-    /// of as many tokens, which then arrive at the new rate. Tokens reserved before keep their times.
+    /// Available tokens stay available, up to the new burst; a larger burst fills up at the new rate. A bucket from
+    /// which tokens were reserved ahead still owes as many tokens, which then arrive at the new rate. The reservations
+    /// themselves keep their times.
     ///
     /// # Examples
     /// ```
@@ -203,12 +204,12 @@ impl TokenBucket {
         self.full_at = full_at;
     }
 
-    /// Returns `back` parts of granted tokens that were not used: the bucket is, and counts as having always been,
-    /// fuller by that amount.
+    /// Gives back `back` parts of granted tokens that were not used. The bucket becomes fuller by that amount, as if it
+    /// had always been.
     ///
     /// Earlier reservations keep their times, which `full_at` no longer determines. So none of them can be cancelled
-    /// from now on: the last of them would count as later than all others and be removed before one that is used later,
-    /// and at the due time of that one the bucket would count as full although it is not.
+    /// from now on: `cancel` would take the last of them for the latest reservation, even if another one is due later.
+    /// When that other one is due, the bucket would count as full although it is not.
     pub(crate) fn refund(&mut self, back: u128) {
         self.full_at -= back;
         self.change += u64::from(back > 0);

@@ -1,10 +1,10 @@
 //! PURE. How many tokens of an unused grant can still be given back.
 //!
 //! A waiter is granted its tokens when they are due, whether it is polled or not. If it is dropped before it is polled,
-//! the tokens go back. To compute how many, compare with a bucket from which they were never taken: everything else is
-//! the same, and that bucket would be full earlier by their cost, *unless* it was full in between, in which case the
-//! overflow is lost. The difference between the two buckets is the minimum that was missing to a full bucket, over all
-//! changes since the grant. Tokens that were reserved ahead meanwhile are such a change, at their due time.
+//! the tokens go back. To compute how many, compare the bucket with a hypothetical one from which they were never
+//! taken. The hypothetical bucket is full earlier by their cost, *unless* it was full in between: then the overflow is
+//! lost. The difference between the two buckets is the minimum that was missing to a full bucket, over all
+//! changes since the grant. A token that was reserved ahead counts as a change at its due time.
 //!
 //! One `slack` serves all grants of a *round*: the minimum that was missing since the oldest of them, which never
 //! exceeds the correct value for each. When it reaches zero, the bucket has been full, and a new round begins: grants
@@ -40,7 +40,7 @@ impl UnclaimedGrants {
         self.round
     }
 
-    /// Records that `missing` parts are missing to a full bucket, just before a change.
+    /// Observes the bucket just before a change; `missing` is the number of parts that are missing to a full bucket.
     pub(crate) fn observe(&mut self, missing: u128) {
         if self.open > 0 {
             self.slack = self.slack.min(missing);
@@ -50,14 +50,14 @@ impl UnclaimedGrants {
         }
     }
 
-    /// Records that a grant was used.
+    /// Closes a grant whose tokens were used.
     pub(crate) fn used(&mut self, round: u64) {
         if round == self.round {
             self.open -= 1;
         }
     }
 
-    /// Records that a grant was not used. Returns how much of its cost goes back.
+    /// Closes a grant whose tokens were not used. Returns how much of its cost goes back.
     pub(crate) fn give_back(&mut self, round: u64, cost: u128) -> u128 {
         if round != self.round {
             return 0;
@@ -68,7 +68,7 @@ impl UnclaimedGrants {
         back
     }
 
-    /// Records that the bucket is, and counts as having always been, fuller by `by` parts.
+    /// Lowers the slack, because the bucket is fuller by `by` parts, as if it had always been.
     pub(crate) fn lower(&mut self, by: u128) {
         self.slack = self.slack.saturating_sub(by);
     }

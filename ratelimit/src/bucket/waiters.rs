@@ -110,7 +110,7 @@ impl WaitQueue {
         self.serve(self.list.first_slot()?, served)
     }
 
-    /// Takes the waker of the first waiter, to wake it so that it checks; when it is polled it stores another waker.
+    /// Takes the waker of the first waiter. The caller wakes the waiter, which is then polled and stores another waker.
     pub(crate) fn take_first_waker(&mut self) -> Option<Waker> {
         Some(std::mem::replace(&mut self.list.first_mut()?.waker, Waker::noop().clone()))
     }

@@ -77,7 +77,7 @@ fn a_slot_that_is_passed_on_is_reserved_from_then_on() {
     assert!(poll(&mut second).is_ready());
 }
 
-/// No other call has taken the slot in between.
+/// A waiter that is polled late keeps its slot if no other call has taken the slot in between.
 #[test]
 fn a_late_poll_still_gets_the_slot() {
     let (limiter, clock) = limiter();
@@ -116,7 +116,7 @@ fn a_slot_whose_waiter_is_not_polled_is_taken_back_whatever_ended_before() {
     }
 }
 
-/// An end that is not a success reads the clock only for the waiters, so a panic of the clock does not affect it.
+/// Ending an operation without a success reads the clock only for the waiters, so a panic of the clock has no effect on the operation.
 #[test]
 fn a_panicking_clock_affects_no_outcome_without_a_time() {
     /// A clock that panics while it is broken.

@@ -25,7 +25,7 @@ fn at(after: u64) -> Nanos {
     Nanos::ZERO + secs(after)
 }
 
-/// A policy in which each key is its own wait in seconds.
+/// A policy that uses the key as the wait, in seconds.
 #[derive(Debug)]
 struct AsTheKeySays;
 

@@ -172,7 +172,7 @@ fn all_grants_of_one_batch_go_back_when_dropped() {
     assert_eq!(bucket.available_tokens(), 40);
 }
 
-/// Each wake-up advances the clock and reads the bucket, so this also happens between two batches of one grant.
+/// Each wake-up advances the clock and reads the bucket, so the clock also advances between two batches of one grant.
 #[test]
 fn all_grants_of_one_batch_go_back_when_dropped_with_reads_between_batches() {
     struct Looks(ManualClock, RateLimiter<ManualTimer>);

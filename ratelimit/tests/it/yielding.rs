@@ -51,7 +51,7 @@ fn a_task_that_is_always_served_lets_others_run() {
     assert!((10..=100).contains(&many), "{many} polls for 2000 permits");
 }
 
-/// As in a `select!` in a loop, with one future that is never ready and one that always is.
+/// Like a `select!` in a loop: each iteration polls one future that is never ready and one that is always ready.
 #[test]
 fn a_pending_future_in_the_same_task_does_not_prevent_yielding() {
     let (full, empty) = (&bucket(true), &bucket(false));
@@ -84,7 +84,7 @@ fn a_pending_future_in_the_same_task_does_not_prevent_yielding() {
     }
 }
 
-/// Futures that are served between its polls do not delay it.
+/// Other futures that are served between two polls of the yielded future do not delay it.
 #[test]
 fn a_future_that_yielded_is_served_at_its_next_poll() {
     let full = bucket(true);

@@ -100,7 +100,7 @@ impl TokioTimer {
 
     /// Sets the alarm in `sleep` or in a new one. Runs without the lock.
     ///
-    /// An alarm that is due is dropped: if it were kept, it would keep its waker, and wake it when the alarm is set the next time.
+    /// A `Sleep` that is due is dropped: it would otherwise keep its waker, and wake that waker when the alarm is set the next time.
     fn arm(&self, at: Nanos, waker: &Waker, sleep: Option<Pin<Box<Sleep>>>) -> Armed {
         // `rang` is read before the clock: otherwise an alarm that fires on time in between would look as if it had fired early.
         let rang = sleep.as_ref().is_some_and(|sleep| sleep.is_elapsed());

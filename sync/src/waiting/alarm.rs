@@ -58,7 +58,7 @@ impl Alarm {
         Some(at)
     }
 
-    /// Records that the alarm has fired, so that no alarm is set. Returns the time that it was set for.
+    /// Marks the alarm as fired: no alarm is set any more. Returns the time for which it was set.
     pub fn fired(&mut self) -> Option<Nanos> {
         self.armed.take()
     }
@@ -69,13 +69,12 @@ impl Alarm {
         self.arming
     }
 
-    /// Records that no alarm is set, and no thread is in a call of the timer.
+    /// Resets the state: no alarm is set, and no thread is in a call of the timer.
     pub fn reset(&mut self) {
         *self = Self::default();
     }
 
-    /// Records that the timer has returned. Returns the time to call it with again, if an earlier alarm was requested
-    /// meanwhile.
+    /// Ends a call of the timer. If an earlier alarm was requested during the call, returns the time for the next call.
     fn armed(&mut self) -> Option<Nanos> {
         let again = self.armed.filter(|_| self.again);
         self.again = false;

@@ -140,7 +140,7 @@ mod on_tokio {
         Builder::new_current_thread().enable_time().start_paused(true).build().unwrap()
     }
 
-    /// Waits like the primitives of the family: reads the clock, and sets the alarm if the deadline has not passed.
+    /// Waits as the crates of the family do: reads the clock, and sets the alarm if the deadline has not passed.
     async fn reach(timer: &TokioTimer, deadline: Nanos) {
         poll_fn(|context| {
             if timer.now() >= deadline {
@@ -300,7 +300,7 @@ mod on_tokio {
             timer.set(TokioTimer::current()).unwrap();
             let again = Arc::new(SetsAgain(timer.clone(), at(20), next));
             sleep(SECOND).await;
-            // Already past: woken inside this call, or by tokio; either way the alarm for 20 s stays set.
+            // This alarm is already due, so the waker is woken inside this call or by tokio. In both cases the alarm for 20 s stays set.
             timer.get().unwrap().wake_at(at(0), &again.into());
             sleep(SECOND * 18).await;
             assert_eq!(counter.wakes(), 0);

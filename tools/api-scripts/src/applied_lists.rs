@@ -6,7 +6,7 @@ use crate::applies::{HERE, apply, empty, is_conflict, managers};
 use crate::definitions::Definition;
 use crate::server::{Server, deployment};
 
-/// Those with keys and sets; others are replaced.
+/// Server-side apply merges lists with keys and sets, and replaces other lists.
 pub async fn an_apply_merges_lists_by_their_keys(on: &Server) {
     let here = "apps/v1/deployments/web";
     let config = |spec: Value| {
@@ -62,7 +62,7 @@ pub async fn an_apply_merges_lists_by_their_keys(on: &Server) {
         (&json!("image"), &json!(["x"]), vec![json!("A"), json!("B")])
     );
     assert_eq!(main["ports"].as_array().unwrap().len(), 2);
-    // What only the second manager has applied is removed with its configuration.
+    // Fields that only the second manager has applied are removed when its configuration no longer contains them.
     let fewer = config(json!({"containers": [{"name": "main", "env": [{"name": "C", "value": "3"}]}]}));
     let merged = apply(on, here, "two", fewer).await.ok();
     assert_eq!(names(&spec(&merged)["containers"]), ["main"]);
@@ -95,7 +95,7 @@ pub async fn metadata_and_services_have_lists_with_keys(on: &Server) {
         config["metadata"]["ownerReferences"] = owners;
         config
     };
-    // Its kind is not known, so the garbage collector cannot look the owner up.
+    // The garbage collector cannot look up this owner, because the server does not serve its kind.
     let none = owner("x", "00000000-0000-4000-8000-00000000000a");
     let first = apply(on, HERE, "one", owned(json!([none]))).await.ok();
     let fields = json!({"f:metadata": {"f:ownerReferences": {"k:{\"uid\":\"00000000-0000-4000-8000-00000000000a\"}": {}}}});
@@ -188,7 +188,7 @@ pub async fn custom_resources_merge_by_their_schema(on: &Server) {
     assert_eq!((twice.code, twice.body["message"].as_str().unwrap()), (500, &*failed(why)));
 }
 
-/// Their objects are merged, and their lists are replaced.
+/// If the definition has no schema for a field, objects are merged and lists are replaced.
 pub async fn custom_resources_without_a_schema_have_atomic_lists(on: &Server) {
     let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let sites = Definition::new(on, "Site").property("spec", open).create(on).await;

@@ -21,7 +21,7 @@ pub(crate) fn map(data: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data})
 }
 
-/// The managers of an object and their fields, without times, which pass at another rate on each server.
+/// The managers of an object and their fields, without the times, which differ from server to server.
 pub(crate) fn managers(object: &Value) -> Vec<Value> {
     let entries = object["metadata"]["managedFields"].as_array().into_iter().flatten();
     let entry = |entry: &Value| {
@@ -52,7 +52,7 @@ pub(crate) fn is_conflict(reply: &Reply, manager: &str, fields: &[&str]) {
     assert_eq!(reply.body["details"]["causes"][0]["message"], format!("conflict with {manager}"));
 }
 
-/// And is not written if it changes nothing.
+/// An apply that changes nothing writes nothing.
 pub async fn an_apply_creates_an_object_or_merges_into_it(on: &Server) {
     let mut config = map(json!({"x": "1"}));
     config["metadata"]["labels"] = json!({"l": "1"});
@@ -72,7 +72,7 @@ pub async fn an_apply_creates_an_object_or_merges_into_it(on: &Server) {
     assert_eq!(on.watch("v1/configmaps?fieldSelector=metadata.name=a").await, ["ADDED a"]);
 }
 
-/// Unless it forces them.
+/// An apply that sets a field of another manager is refused, unless it has `force=true`.
 pub async fn an_apply_conflicts_with_other_managers(on: &Server) {
     let mut config = map(json!({"x": "1"}));
     config["metadata"]["labels"] = json!({"l": "1"});
@@ -90,7 +90,7 @@ pub async fn an_apply_conflicts_with_other_managers(on: &Server) {
     assert_eq!(managers(&forced), [labels, json!(["two", "Apply", null, {"f:data": {"f:x": {}}}])]);
 }
 
-/// Without force, and each keeps it from being removed.
+/// Two managers can apply the same value of a field without force. The field is removed when neither applies it any more.
 pub async fn managers_share_a_field_with_one_value(on: &Server) {
     apply(on, HERE, "one", map(json!({"x": "1", "y": "1"}))).await.ok();
     let shared = apply(on, HERE, "two", map(json!({"x": "1"}))).await.ok();
@@ -100,7 +100,7 @@ pub async fn managers_share_a_field_with_one_value(on: &Server) {
         managers(&shared),
         [json!(["one", "Apply", null, both]), json!(["two", "Apply", null, fields])]
     );
-    // It changes no value, so the entry has no time yet.
+    // The second apply has changed no value, so its entry has no time yet.
     let entries = shared["metadata"]["managedFields"].as_array().unwrap();
     let times: Vec<_> =
         entries.iter().map(|entry| (&entry["manager"], entry.get("time").is_some())).collect();
@@ -114,7 +114,7 @@ pub async fn managers_share_a_field_with_one_value(on: &Server) {
     assert_eq!(dropped["data"].get("x"), None);
 }
 
-/// If nobody else has it.
+/// The field is removed only if no other manager owns it.
 pub async fn a_field_that_is_no_longer_applied_is_removed(on: &Server) {
     let mut config = map(json!({"x": "1", "y": "1"}));
     config["metadata"]["annotations"] = json!({"n": "1"});
@@ -130,7 +130,7 @@ pub async fn a_field_that_is_no_longer_applied_is_removed(on: &Server) {
     assert_eq!(managers(&left), [json!(["merging", "Update", null, {"f:data": {"f:z": {}}}])]);
 }
 
-/// Creates, updates and patches, also before the first apply.
+/// The server records a manager for creates, updates and patches, also before the first apply.
 pub async fn other_writes_have_managers(on: &Server) {
     on.create("v1/configmaps?fieldManager=creator", config_map("a", "1")).await;
     on.merge(&format!("{HERE}?fieldManager=merging"), json!({"data": {"m": "1", "n": "1"}})).await.ok();
@@ -144,7 +144,7 @@ pub async fn other_writes_have_managers(on: &Server) {
     let message = "Apply failed with 3 conflicts: conflicts with \"creator\" using v1:\n- .data.value\n\
                    conflicts with \"editor\" using v1:\n- .data.n\nconflicts with \"merging\" using v1:\n- .data.m";
     refused.is_error(409, "Conflict", message);
-    // A manager that applies is another than one of the same name that updates.
+    // A manager that applies and a manager of the same name that updates are different managers.
     let refused = apply(on, HERE, "creator", map(json!({"value": "2"}))).await;
     is_conflict(&refused, "\"creator\" using v1", &[".data.value"]);
 
@@ -173,12 +173,12 @@ pub async fn other_writes_have_managers(on: &Server) {
     );
     let forced = apply(on, HERE, "one&force=true", map(json!({"value": "1"}))).await.ok();
     assert_eq!(forced["data"], json!({"value": "1", "m": "1"}));
-    // An update that changes nothing takes nothing.
+    // An update that changes nothing does not make its manager the owner of any field.
     let same = on.merge(&format!("{HERE}?fieldManager=idle"), json!({"data": {"value": "1"}})).await.ok();
     assert_eq!(same, forced);
 }
 
-/// Or sets them: with one empty entry, the managers of all fields are forgotten.
+/// A client can write `managedFields`: null has no effect, a list replaces the entries, and a list with one empty entry removes all entries.
 pub async fn a_client_clears_managers(on: &Server) {
     let made = apply(on, HERE, "one", map(json!({"x": "1"}))).await.ok();
     let without = json!({"metadata": {"managedFields": null}, "data": {"y": "1"}});
@@ -195,7 +195,7 @@ pub async fn a_client_clears_managers(on: &Server) {
     is_conflict(&refused, "\"before-first-apply\" using v1", &[".data.x"]);
 }
 
-/// With managers of their own; the object itself ignores the status, and the status the rest.
+/// The status has its own managers. An apply to the object ignores the status, and an apply to `/status` ignores the other fields.
 pub async fn a_status_is_applied_apart(on: &Server) {
     let sites = Definition::new(on, "Site").property("status", conditions()).create(on).await;
     let here = format!("{}/s", sites.path());
@@ -258,7 +258,7 @@ fn conditions() -> Value {
     }}})
 }
 
-/// Before anything is merged.
+/// The server checks a configuration before it merges it.
 pub async fn configurations_are_checked(on: &Server) {
     let refused = apply(on, HERE, "one", json!({"metadata": {"name": "a"}})).await;
     refused.is_error(400, "BadRequest", "invalid object type: /, Kind=");
@@ -289,7 +289,7 @@ pub async fn configurations_are_checked(on: &Server) {
     assert_eq!(on.get(HERE).await.code, 404);
 }
 
-/// The version and the uid, if the configuration has them.
+/// If the configuration contains a version or a uid, they must match the stored object.
 pub async fn an_apply_has_preconditions(on: &Server) {
     let with = |field: &str, value: &str| {
         let mut config = map(json!({"x": "2"}));
@@ -314,7 +314,7 @@ pub async fn an_apply_has_preconditions(on: &Server) {
     assert_eq!(told["data"]["x"], "2");
 }
 
-/// Also of one that would create the object.
+/// This includes an apply that would create the object.
 pub async fn a_dry_run_of_an_apply_stores_nothing(on: &Server) {
     let made = apply(on, HERE, "one&dryRun=All", map(json!({"x": "1"}))).await.ok();
     assert_eq!((&made["data"]["x"], managers(&made).len()), (&json!("1"), 1));

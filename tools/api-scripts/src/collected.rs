@@ -32,7 +32,7 @@ fn is_terminating(object: &Value) -> bool {
     object["metadata"]["deletionTimestamp"].is_string()
 }
 
-/// Runs all of them, one after another.
+/// Runs all scripts of this file, one after the other.
 pub async fn all(on: &Server) {
     dependents_go_in_the_background(on).await;
     an_owner_in_the_foreground_waits_for_those_that_block_it(on).await;
@@ -58,7 +58,7 @@ async fn an_owner_in_the_foreground_waits_for_those_that_block_it(on: &Server) {
     on.create(MAPS, owned("other", &[(&owner, false)], &["flyball.test/a"])).await;
     let left = delete(on, "owner", "Foreground").await;
     assert_eq!(left["metadata"]["finalizers"], json!(["foregroundDeletion"]));
-    // Both are deleted, and one is waited for.
+    // Both dependents are deleted, and the owner waits only for the first.
     for name in ["blocks", "other"] {
         on.until(&format!("{MAPS}/{name}"), |reply| is_terminating(&reply.body)).await;
     }
@@ -108,7 +108,7 @@ async fn references_to_owners_that_are_gone_are_removed_while_others_are_there(o
     gone(on, "two").await;
 }
 
-/// Also where another object has their name, or they are in another namespace.
+/// An owner counts as missing also if another object has its name, or if it is in another namespace.
 async fn owners_that_do_not_exist_are_gone(on: &Server) {
     let mut never = config_map("never", "1");
     never["metadata"]["uid"] = json!("00000000-1111-4111-8111-000000000000");
@@ -128,14 +128,14 @@ async fn owners_that_do_not_exist_are_gone(on: &Server) {
     on.ask("DELETE", &format!("{uri}/elsewhere"), Value::Null).await.ok();
 }
 
-/// Whether they exist cannot be looked up.
+/// The garbage collector keeps a dependent whose owner it cannot look up.
 async fn owners_of_unknown_kinds_are_not(on: &Server) {
     let mut child = owned("child", &[(&json!({"metadata": {"name": "x", "uid": "x"}}), true)], &[]);
     let owner = &mut child["metadata"]["ownerReferences"][0];
     owner["apiVersion"] = json!("unknown.example.com/v1");
     owner["kind"] = json!("Unknown");
     on.create(MAPS, child).await;
-    // What comes after it is collected.
+    // Dependents that are created later are still collected.
     let mut never = config_map("never", "1");
     never["metadata"]["uid"] = json!("00000000-1111-4111-8111-000000000002");
     on.create(MAPS, owned("later", &[(&never, true)], &[])).await;

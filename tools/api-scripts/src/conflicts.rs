@@ -1,4 +1,4 @@
-//! Versions, uids and names: what a create or an update is refused for.
+//! Versions, uids and names for which the server refuses a create or an update.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::server::{Server, config_map, deployment, uid, version};
 const STALE: &str =
     "the object has been modified; please apply your changes to the latest version and try again";
 
-/// Optimistic concurrency.
+/// Optimistic concurrency: an update with a version is refused if the object has changed since that version.
 pub async fn a_stale_update_is_a_conflict_and_one_without_a_version_is_not(on: &Server) {
     let first = on.create("v1/configmaps", config_map("a", "1")).await;
     let mut next = first.clone();
@@ -29,12 +29,12 @@ pub async fn a_stale_update_is_a_conflict_and_one_without_a_version_is_not(on: &
 
     let third = on.ask("PUT", "v1/configmaps/a", config_map("a", "4")).await.ok();
     assert_eq!((&third["data"]["value"], uid(&third)), (&json!("4"), uid(&first)));
-    // A write that changes nothing is none.
+    // A write that changes nothing does not create a new version.
     let again = on.ask("PUT", "v1/configmaps/a", third.clone()).await.ok();
     assert_eq!(version(&again), version(&third));
 }
 
-/// Neither is stored.
+/// The server stores neither of the two refused objects.
 pub async fn a_create_is_refused_with_a_version_or_a_name_that_is_taken(on: &Server) {
     let made = on.create("v1/configmaps", config_map("a", "1")).await;
     let refused = on.ask("POST", "v1/configmaps", config_map("a", "2")).await;
@@ -45,7 +45,7 @@ pub async fn a_create_is_refused_with_a_version_or_a_name_that_is_taken(on: &Ser
     let refused = on.ask("POST", "v1/configmaps", versioned).await;
     assert_eq!(refused.body["message"], "resourceVersion should not be set on objects to be created");
     assert_eq!(on.get("v1/configmaps/b").await.code, 404);
-    // What the server sets, clients do not.
+    // Clients cannot set the fields that the server sets.
     let mut wished = config_map("c", "1");
     wished["metadata"]["uid"] = json!("mine");
     wished["metadata"]["creationTimestamp"] = json!("2001-01-01T00:00:00Z");
@@ -57,7 +57,7 @@ pub async fn a_create_is_refused_with_a_version_or_a_name_that_is_taken(on: &Ser
     assert_eq!((made["metadata"].get("deletionTimestamp"), made["metadata"].get("selfLink")), (None, None));
 }
 
-/// By name, namespace, uid, kind and version.
+/// The name, namespace, uid, kind and API version of the object must match the path and the stored object.
 pub async fn an_update_is_of_the_object_that_the_path_names(on: &Server) {
     let made = on.create("v1/configmaps", config_map("a", "1")).await;
     let here = "v1/configmaps/a";
@@ -88,7 +88,7 @@ pub async fn an_update_is_of_the_object_that_the_path_names(on: &Server) {
     assert_eq!(on.ask("PUT", here, object).await.code, 400);
 }
 
-/// Their updates name a version.
+/// An update of these kinds must contain a version.
 pub async fn custom_resources_and_leases_are_updated_with_a_version(on: &Server) {
     let sites = Definition::new(on, "Site").create(on).await;
     let site = sites.object("s", json!({"color": "red"}));
@@ -106,7 +106,7 @@ pub async fn custom_resources_and_leases_are_updated_with_a_version(on: &Server)
     refused.is_error(422, "Invalid", &format!("leases.coordination.k8s.io \"l\" is invalid: {why}"));
 }
 
-/// Some kinds of Kubernetes are created by an update of what does not exist.
+/// For some kinds of Kubernetes, an update of an object that does not exist creates it.
 pub async fn leases_and_roles_are_created_by_an_update(on: &Server) {
     let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "l"}, "spec": {}});
     let made = on.ask("PUT", "coordination.k8s.io/v1/leases/l", lease).await.ok();
@@ -116,7 +116,7 @@ pub async fn leases_and_roles_are_created_by_an_update(on: &Server) {
     assert_eq!(on.ask("PUT", "apps/v1/deployments/web", deployment("web", 1)).await.code, 404);
 }
 
-/// From a stem, five characters longer.
+/// The server generates a name by appending five characters to `generateName`.
 pub async fn names_are_generated(on: &Server) {
     let stem =
         |stem: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": stem}});
@@ -124,13 +124,13 @@ pub async fn names_are_generated(on: &Server) {
         (on.create("v1/configmaps", stem("made-")).await, on.create("v1/configmaps", stem("made-")).await);
     let [one, two] = [one, two].map(|made| made["metadata"]["name"].as_str().unwrap().to_owned());
     assert!(one.starts_with("made-") && one.len() == 10 && one != two, "{one} {two}");
-    // A name is not replaced.
+    // If the object has a name, `generateName` is ignored.
     let mut named = stem("made-");
     named["metadata"]["name"] = json!("a");
     assert_eq!(on.create("v1/configmaps", named).await["metadata"]["name"], "a");
 }
 
-/// Subdomains, labels, or segments of a path.
+/// A name must be a DNS subdomain, a DNS label or a path segment, depending on the kind.
 pub async fn names_are_validated(on: &Server) {
     let nameless = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}});
     let refused = on.ask("POST", "v1/configmaps", nameless).await;
@@ -168,7 +168,7 @@ pub async fn names_are_validated(on: &Server) {
     assert_eq!(on.ask("POST", "v1/configmaps", mismatched).await.code, 400);
 }
 
-/// Labels, owners, and finalizers of Kubernetes' own kinds.
+/// The server validates labels and owners, and finalizers of Kubernetes' own kinds.
 pub async fn other_metadata_is_validated(on: &Server) {
     let sites = Definition::new(on, "Site").create(on).await;
     let with = |field: &str, value: &Value| {

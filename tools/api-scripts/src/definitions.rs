@@ -67,7 +67,7 @@ impl Definition {
         format!("{ALL}/{}.{}", self.plural, self.group)
     }
 
-    /// Creates it, and waits until its kind is served.
+    /// Creates the definition, and waits until its kind is served.
     pub(crate) async fn create(self, on: &Server) -> Self {
         on.create(ALL, self.object.clone()).await;
         let is_established = |object: &Value| {
@@ -93,7 +93,7 @@ impl Definition {
         format!("{}/{version}/{}", self.group, self.plural)
     }
 
-    /// The name in messages.
+    /// The name of the kind in error messages.
     pub(crate) fn title(&self) -> String {
         format!("{}.{}", self.plural, self.group)
     }
@@ -104,7 +104,7 @@ impl Definition {
     }
 }
 
-/// It has its conditions and names, and objects of its kind can be made.
+/// The definition has conditions and accepted names, and objects of its kind can be created.
 pub async fn a_definition_is_established_and_serves_its_kind(on: &Server) {
     let sites = Definition::new(on, "Site");
     assert_eq!(on.get(&sites.path()).await.code, 404);
@@ -132,7 +132,7 @@ pub async fn a_definition_is_established_and_serves_its_kind(on: &Server) {
     on.create(&sites.path(), sites.object("s", json!({"color": "red"}))).await;
     let list = on.get(&sites.path()).await.ok();
     assert_eq!((list["kind"].as_str(), names(&list)), (Some("SiteList"), vec!["s"]));
-    // Items of custom resources say what they are.
+    // Unlike other list items, custom resources contain their kind.
     assert_eq!(list["items"][0]["kind"], "Site");
 
     let mut misnamed = sites.object.clone();
@@ -142,14 +142,14 @@ pub async fn a_definition_is_established_and_serves_its_kind(on: &Server) {
     refused.has_causes(&[("metadata.name", "FieldValueInvalid")]);
 }
 
-/// Deleted, it is made again, and starts empty.
+/// A definition that is deleted and created again starts without objects.
 pub async fn a_deleted_definition_takes_its_objects_and_watches_with_it(on: &Server) {
     let sites = Definition::new(on, "Site").create(on).await;
     on.create(&sites.path(), sites.object("s", json!({}))).await;
     let path = sites.path();
     let began = Instant::now();
     let delete = async {
-        // When the watch is there.
+        // By then the watch is open.
         tokio::time::sleep(Duration::from_millis(500)).await;
         sites.delete(on).await;
     };
@@ -164,7 +164,7 @@ pub async fn a_deleted_definition_takes_its_objects_and_watches_with_it(on: &Ser
     assert_eq!(on.watch(&sites.path()).await, ["ADDED t"]);
 }
 
-/// Until they are gone, nothing is created.
+/// A deleted definition stays until these objects are removed, and no object of its kind can be created meanwhile.
 pub async fn objects_with_finalizers_hold_their_definition(on: &Server) {
     let sites = Definition::new(on, "Site").create(on).await;
     let mut held = sites.object("s", json!({}));
@@ -181,7 +181,7 @@ pub async fn objects_with_finalizers_hold_their_definition(on: &Server) {
     on.until(&sites.here(), |reply| reply.code == 404).await;
 }
 
-/// Only their `apiVersion` differs.
+/// The objects in the two versions differ only in `apiVersion`.
 pub async fn a_definition_in_two_versions_serves_the_same_objects(on: &Server) {
     let mut sites = Definition::new(on, "Site");
     let mut second = sites.version().clone();

@@ -10,7 +10,7 @@ fn held(name: &str, finalizers: &[&str]) -> Value {
     map
 }
 
-/// It is marked, stays writable, and takes no new finalizers.
+/// A deletion sets the deletion timestamp. Until it is removed, the object can be written, but no new finalizer can be added.
 pub async fn an_object_stays_until_its_last_finalizer_is_removed(on: &Server) {
     on.create("v1/configmaps", held("a", &["flyball.test/a", "flyball.test/b"])).await;
     let here = "v1/configmaps/a";
@@ -30,7 +30,7 @@ pub async fn an_object_stays_until_its_last_finalizer_is_removed(on: &Server) {
                finalizers []string{\"flyball.test/c\"}";
     assert_eq!((refused.code, refused.body["reason"].as_str()), (422, Some("Invalid")));
     assert!(refused.body["message"].as_str().unwrap().contains(why), "{}", refused.body);
-    // Neither undone nor hidden.
+    // A patch cannot remove the deletion timestamp, and can still change the data.
     let told =
         on.merge(here, json!({"metadata": {"deletionTimestamp": null}, "data": {"value": "2"}})).await.ok();
     assert_eq!((&told["metadata"]["deletionTimestamp"], &told["data"]["value"]), (deleted_at, &json!("2")));
@@ -44,7 +44,7 @@ pub async fn an_object_stays_until_its_last_finalizer_is_removed(on: &Server) {
     assert_eq!(events, ["DELETED a"]);
 }
 
-/// Of a uid and of a version.
+/// A deletion can require a uid and a version.
 pub async fn a_deletion_has_preconditions(on: &Server) {
     let made = on.create("v1/configmaps", config_map("a", "1")).await;
     let here = "v1/configmaps/a";
@@ -65,7 +65,7 @@ pub async fn a_deletion_has_preconditions(on: &Server) {
     on.ask("DELETE", here, options(both)).await.ok();
 }
 
-/// The others answer with a status.
+/// Deletions of pods and service accounts return the object, those of other kinds a status.
 pub async fn some_deletions_answer_with_the_object(on: &Server) {
     let made = on.create("v1/configmaps", config_map("a", "1")).await;
     let told = on.ask("DELETE", "v1/configmaps/a", Value::Null).await.ok();
@@ -80,7 +80,7 @@ pub async fn some_deletions_answer_with_the_object(on: &Server) {
     }
 }
 
-/// Where it is bound to a node and not over.
+/// Only a pod that is bound to a node and has not ended has a grace period.
 pub async fn a_pod_has_a_grace_period(on: &Server) {
     let bound = on.create("v1/pods", pod("a", json!({"nodeName": "node"}))).await;
     let here = "v1/pods/a";
@@ -88,7 +88,7 @@ pub async fn a_pod_has_a_grace_period(on: &Server) {
     let grace = |object: &Value| object["metadata"]["deletionGracePeriodSeconds"].as_i64();
     let left = on.ask("DELETE", here, Value::Null).await.ok();
     assert_eq!((grace(&left), &left["metadata"]["generation"]), (Some(30), &json!(2)));
-    // It is only made shorter.
+    // A later deletion can only shorten the grace period.
     let longer = on.ask("DELETE", here, json!({"gracePeriodSeconds": 60})).await.ok();
     assert_eq!((grace(&longer), version(&longer)), (Some(30), version(&left)));
     let shorter = on.ask("DELETE", here, json!({"gracePeriodSeconds": 5})).await.ok();
@@ -96,7 +96,7 @@ pub async fn a_pod_has_a_grace_period(on: &Server) {
     assert!(
         shorter["metadata"]["deletionTimestamp"].as_str() < left["metadata"]["deletionTimestamp"].as_str()
     );
-    // Without finalizers it stays all the same, whatever is written.
+    // The pod stays until its grace period is over although it has no finalizers, also after a write.
     on.merge(here, json!({"metadata": {"labels": {"a": "b"}}})).await.ok();
     assert_eq!(on.ask("DELETE", here, json!({"gracePeriodSeconds": 0})).await.ok()["kind"], "Pod");
     assert_eq!(on.get(here).await.code, 404);
@@ -110,7 +110,7 @@ pub async fn a_pod_has_a_grace_period(on: &Server) {
     assert_eq!(on.get("v1/pods/c").await.code, 404);
 }
 
-/// As clients see them while no controller runs: a dependent holds its owner.
+/// Without a running controller manager, the finalizer that a propagation policy adds stays on the object.
 pub async fn policies_are_finalizers(on: &Server) {
     for (policy, finalizers) in [("Foreground", "foregroundDeletion"), ("Orphan", "orphan")] {
         let path = "v1/configmaps/owner";
@@ -127,7 +127,7 @@ pub async fn policies_are_finalizers(on: &Server) {
     on.merge("v1/configmaps/owner", json!({"metadata": {"finalizers": null}})).await.ok();
 }
 
-/// Of the first version of jobs, as ever.
+/// `batch/v1` jobs have the default policy `Orphan`, for compatibility.
 pub async fn jobs_orphan_their_pods_unless_told_otherwise(on: &Server) {
     let template =
         json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "image"}]}});
@@ -143,7 +143,7 @@ pub async fn jobs_orphan_their_pods_unless_told_otherwise(on: &Server) {
     on.merge("batch/v1/jobs/a", json!({"metadata": {"finalizers": null}})).await.ok();
 }
 
-/// By labels and fields; those with finalizers stay.
+/// Selectors by labels and fields choose the deleted objects. Objects with finalizers stay.
 pub async fn a_collection_is_deleted_by_selectors(on: &Server) {
     for (name, app) in [("a", "x"), ("b", "y"), ("c", "x")] {
         on.create("v1/configmaps", labelled(name, json!({"app": app}))).await;
@@ -161,7 +161,7 @@ pub async fn a_collection_is_deleted_by_selectors(on: &Server) {
     on.merge("v1/configmaps/d", json!({"metadata": {"finalizers": null}})).await.ok();
 }
 
-/// The answer is that of the real thing.
+/// The response to a dry run is that of the real request.
 pub async fn a_dry_run_stores_nothing(on: &Server) {
     let made = on.ask("POST", "v1/configmaps?dryRun=All", config_map("dry", "1")).await.ok();
     assert_eq!((made["metadata"].get("resourceVersion"), made["metadata"]["uid"].is_string()), (None, true));
@@ -179,7 +179,7 @@ pub async fn a_dry_run_stores_nothing(on: &Server) {
     on.merge("v1/configmaps/a", json!({"metadata": {"finalizers": null}})).await.ok();
 }
 
-/// Each with the kind of options that it is.
+/// The error names the kind of options of the request.
 pub async fn unknown_options_are_refused(on: &Server) {
     on.create("v1/configmaps", config_map("a", "1")).await;
     let dry = "dryRun: Unsupported value: [\"x\"]: supported values: \"All\"";

@@ -1,4 +1,4 @@
-//! Discovery, by kube's own clients of it.
+//! Discovery with kube's discovery clients.
 
 use kube::core::GroupVersionKind;
 use kube::core::discovery::Scope;
@@ -11,7 +11,7 @@ fn gvk(group: &str, kind: &str) -> GroupVersionKind {
     GroupVersionKind::gvk(group, "v1", kind)
 }
 
-/// What is asked for group by group.
+/// Discovery with one request per group.
 pub async fn groups_and_kinds_are_discovered(on: &Server) {
     let sites = Definition::new(on, "Site").create(on).await;
     let group = format!("{}.example.com", on.namespace);
@@ -50,7 +50,7 @@ pub async fn groups_and_kinds_are_discovered(on: &Server) {
     assert_eq!(on.get("/apis/none.example.com").await.code, 404);
 }
 
-/// As `Discovery::run_aggregated` asks for it.
+/// Aggregated discovery, which `Discovery::run_aggregated` requests.
 pub async fn kinds_are_discovered_in_one_answer(on: &Server) {
     let all = Discovery::new(on.client.clone()).run_aggregated().await.unwrap();
     for (group, kind, plural) in [("", "ConfigMap", "configmaps"), ("apps", "Deployment", "deployments")] {
@@ -63,7 +63,7 @@ pub async fn kinds_are_discovered_in_one_answer(on: &Server) {
     assert!(all.has_group("apps") && !all.has_group("none.example.com"));
 }
 
-/// That of the API server.
+/// The server reports the version of the API server.
 pub async fn the_version_is_told(on: &Server) {
     let version = on.client.apiserver_version().await.unwrap();
     assert_eq!((version.major.as_str(), version.minor.as_str()), ("1", "36"));

@@ -1,10 +1,10 @@
-//! Versions whose history is gone.
+//! Requests for versions whose history was discarded.
 
 use serde_json::json;
 
 use crate::server::{Server, labelled, names, version};
 
-/// Asks for what `forget` makes unknowable.
+/// Calls `forget`, which discards the history, and then requests pages and versions that need it.
 pub async fn all(on: &Server, forget: impl AsyncFnOnce()) {
     let first = on.create("v1/configmaps", labelled("a", json!({"app": "x"}))).await;
     for name in ["b", "c"] {

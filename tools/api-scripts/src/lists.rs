@@ -16,7 +16,7 @@ async fn list(on: &Server, query: &str) -> Reply {
     on.get(&format!("v1/configmaps?labelSelector=app&{query}")).await
 }
 
-/// Whatever is written between pages.
+/// Writes between two pages of a list do not change the later pages.
 pub async fn a_list_continues_at_its_version(on: &Server) {
     three(on).await;
     let first = list(on, "limit=2").await.ok();
@@ -37,7 +37,7 @@ pub async fn a_list_continues_at_its_version(on: &Server) {
     assert_eq!(left + 1, i64::try_from(total).unwrap());
 }
 
-/// An exact version, one not older than it, any version.
+/// A list can request an exact version, a version that is not older than the given one, or any version.
 pub async fn lists_are_of_a_version(on: &Server) {
     let made = three(on).await;
     let old = version(&made[1]);
@@ -73,7 +73,7 @@ pub async fn lists_are_of_a_version(on: &Server) {
     assert_eq!(list(on, "resourceVersion=nonsense").await.code, 400);
 }
 
-/// As options of a list.
+/// The error names the kind `ListOptions`.
 pub async fn parameters_that_contradict_each_other_are_refused(on: &Server) {
     let forbidden = "resourceVersionMatch: Forbidden: resourceVersionMatch";
     for (query, why) in [

@@ -11,7 +11,7 @@ async fn patch(on: &Server, path: &str, kind: &str, patch: Value) -> Reply {
     on.ask_as("PATCH", path, kind, "application/json", patch).await
 }
 
-/// Operations in order, all or none.
+/// A JSON patch applies all its operations in order, or none.
 pub async fn a_json_patch_edits_or_is_refused(on: &Server) {
     on.create("v1/configmaps", config_map("a", "1")).await;
     let edit =
@@ -38,7 +38,7 @@ pub async fn a_json_patch_edits_or_is_refused(on: &Server) {
     assert_eq!(version(&unchanged), version(&good));
 }
 
-/// Null removes, lists are replaced.
+/// A null value removes a field, and a list is replaced as a whole.
 pub async fn a_merge_patch_merges(on: &Server) {
     on.create("v1/configmaps", config_map("a", "1")).await;
     let told = on.merge("v1/configmaps/a", json!({"data": {"value": null, "other": "2"}})).await.ok();
@@ -61,7 +61,7 @@ pub async fn a_merge_patch_merges(on: &Server) {
     renamed.is_error(400, "BadRequest", "the name of the object (b) does not match the name on the URL (a)");
 }
 
-/// A patch may name the version that it is of.
+/// A patch may contain the version to which it applies.
 pub async fn a_patch_with_a_stale_version_is_a_conflict(on: &Server) {
     let first = on.create("v1/configmaps", config_map("a", "1")).await;
     on.merge("v1/configmaps/a", json!({"data": {"value": "2"}})).await.ok();
@@ -74,7 +74,7 @@ pub async fn a_patch_with_a_stale_version_is_a_conflict(on: &Server) {
     other.is_error(422, "Invalid", &format!("ConfigMap \"a\" is invalid: {why}"));
 }
 
-/// Those that Kubernetes' types declare.
+/// Kubernetes' types declare the keys of their lists.
 pub async fn a_strategic_merge_patch_merges_lists_by_their_keys(on: &Server) {
     on.create("apps/v1/deployments", deployment("web", 1)).await;
     let here = "apps/v1/deployments/web";
@@ -116,7 +116,7 @@ pub async fn a_strategic_merge_patch_merges_lists_by_their_keys(on: &Server) {
     on.merge(here, finalizers(Value::Null)).await.ok();
 }
 
-/// Their lists have no keys that the server knows.
+/// Strategic merge needs keys that Kubernetes' types declare, which custom resources do not have.
 pub async fn custom_resources_have_no_strategic_merge_patch(on: &Server) {
     let sites = Definition::new(on, "Site").create(on).await;
     on.create(&sites.path(), sites.object("s", json!({}))).await;
@@ -130,7 +130,7 @@ pub async fn custom_resources_have_no_strategic_merge_patch(on: &Server) {
     assert_eq!(refused.code, 415);
 }
 
-/// Before anything is patched.
+/// The server checks the options before it applies the patch.
 pub async fn options_of_patches_are_checked(on: &Server) {
     on.create("v1/configmaps", config_map("a", "1")).await;
     let refused = on.merge("v1/configmaps/a?force=true", json!({})).await;

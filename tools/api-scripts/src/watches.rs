@@ -6,7 +6,7 @@ use crate::server::{Server, config_map, labelled, version};
 
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
-/// In order, to the end of its time.
+/// A watch sends later events in order until it times out.
 pub async fn a_watch_sends_what_follows_its_version(on: &Server) {
     let made = on.create("v1/configmaps", config_map("a", "1")).await;
     on.merge("v1/configmaps/a", json!({"data": {"value": "2"}})).await.ok();
@@ -16,7 +16,7 @@ pub async fn a_watch_sends_what_follows_its_version(on: &Server) {
     assert_eq!(on.watch(&path).await, ["MODIFIED a", "ADDED b", "DELETED a"]);
     let events = on.watch_events(&path, "application/json").await;
     let last = &events[2]["object"];
-    // With what was there, and a version of its own.
+    // The deletion event contains the last state of the object, with the version of the deletion.
     assert_eq!(last["data"]["value"], "2");
     assert!(version(last).parse::<u64>().unwrap() > version(&events[1]["object"]).parse().unwrap());
     let path = format!("v1/configmaps?fieldSelector=metadata.name%3Db&resourceVersion={}", version(&made));
@@ -24,7 +24,7 @@ pub async fn a_watch_sends_what_follows_its_version(on: &Server) {
     assert_eq!(on.watch(&format!("v1/configmaps?resourceVersion={}", version(last))).await, [""; 0]);
 }
 
-/// In any order; then come changes.
+/// The existing objects come first, in any order, and then their changes.
 pub async fn a_watch_without_a_version_begins_with_what_exists(on: &Server) {
     on.create("v1/configmaps", labelled("a", json!({"app": "x"}))).await;
     on.create("v1/configmaps", labelled("b", json!({"app": "x"}))).await;
@@ -35,7 +35,7 @@ pub async fn a_watch_without_a_version_begins_with_what_exists(on: &Server) {
     }
 }
 
-/// Where bookmarks are allowed.
+/// The bookmark is sent only if the request allows bookmarks.
 pub async fn initial_events_end_with_a_bookmark(on: &Server) {
     on.create("v1/configmaps", labelled("a", json!({"app": "x"}))).await;
     let path = "v1/configmaps?labelSelector=app&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
@@ -50,7 +50,7 @@ pub async fn initial_events_end_with_a_bookmark(on: &Server) {
     assert_eq!(on.watch(&format!("{path}&resourceVersion={}", version(bookmark))).await, [""; 0]);
 }
 
-/// They are added and deleted, with the labels that they left with.
+/// A selecting watch sends an addition when an object starts to match, and a deletion with its last matching state when it stops.
 pub async fn objects_enter_and_leave_a_selection(on: &Server) {
     let made = on.create("v1/configmaps", labelled("a", json!({"app": "other"}))).await;
     let label = |app: &str| json!({"metadata": {"labels": {"app": app}}});
@@ -68,7 +68,7 @@ pub async fn objects_enter_and_leave_a_selection(on: &Server) {
     assert_eq!((&gone["metadata"]["labels"]["app"], version(gone)), (&json!("x"), version(&left)));
 }
 
-/// Without the rest of the object.
+/// A watch can request only the metadata of each object.
 pub async fn metadata_is_watched(on: &Server) {
     on.create("v1/configmaps", labelled("a", json!({"app": "x"}))).await;
     let path = "v1/configmaps?labelSelector=app&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
@@ -80,7 +80,7 @@ pub async fn metadata_is_watched(on: &Server) {
     }
 }
 
-/// As options of a list.
+/// The error names the kind `ListOptions`.
 pub async fn parameters_of_watches_are_checked(on: &Server) {
     let requires = "resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
     for (query, why) in [
@@ -96,7 +96,7 @@ pub async fn parameters_of_watches_are_checked(on: &Server) {
     assert_eq!(on.get("v1/configmaps?watch=true&fieldSelector=data%3Dx").await.code, 400);
 }
 
-/// The streaming list is answered, and then ends with an error; what follows a version is awaited.
+/// A streaming list from a future version responds with an error event and ends. A plain watch from a future version waits.
 pub async fn a_version_that_is_not_reached_yet_is_an_error_or_awaited(on: &Server) {
     let made = on.create("v1/configmaps", config_map("a", "1")).await;
     let future = version(&made).parse::<u64>().unwrap() + 1_000_000;

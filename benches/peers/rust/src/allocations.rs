@@ -7,8 +7,8 @@ use crate::keys::{Key, keys};
 use crate::options::Options;
 use crate::peer::Peer;
 
-/// Live heap of a queue that stores the keys. Neither the text of a key, which is allocated before, nor one pointer and
-/// length per key counts.
+/// Live heap of a queue that stores the keys. Not counted: the string of a key, which is allocated before, and one
+/// pointer and length per key.
 pub(crate) fn bytes<P: Peer>(options: &Options) -> Figures {
     let keys = keys(options.keys);
     let (queue, bytes, _) = growth(|| {

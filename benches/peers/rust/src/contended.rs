@@ -5,7 +5,7 @@
 //! number of adds, so it includes all work that an add causes. Adds of a queued key are deduplicated: if the consumers
 //! are slow, fewer keys are handed out. The figures therefore include the number of keys handed out per add.
 //!
-//! Each side is a thread in Rust and a goroutine in Go, as an adopter would use them. A goroutine waits in user space.
+//! Each producer and each consumer is a thread in Rust and a goroutine in Go, as in a real program. A goroutine waits in user space.
 
 use std::sync::Barrier;
 use std::thread;

@@ -4,10 +4,10 @@
 //! |---|---|
 //! | ours, kube | the controllers |
 //! | changes | changes of objects, as fast as they are reconciled or at a fixed rate |
-//! | turns | keys that are requeued after every reconcile, more of them than the workers can handle |
+//! | overload | keys that are requeued after every reconcile, more of them than the workers can handle |
 //!
 //! In Rust, a task on the runtime of the informer, the queue and the workers sends the changes into the watch; in Go
-//! all of them are goroutines. No side decodes objects from the wire. A reconcile looks its object up in the cache,
+//! all of them are goroutines. Neither program decodes objects from the wire. A reconcile looks its object up in the cache,
 //! then sleeps for the configured time without using the CPU, like a call to an API server. No timer is exact, so the
 //! figures include the time a reconcile actually slept.
 
@@ -42,7 +42,7 @@ trait Work: Send + Sync + 'static {
     fn reconcile(self: Arc<Self>, state: State) -> impl Future<Output = Option<Duration>> + Send + 'static;
 }
 
-/// Returns `None` if the party does not have this run.
+/// Returns `None` if this run does not exist for `party`.
 pub(crate) fn run(options: &Options, run: Run, party: Party) -> Option<Figures> {
     let figures = match (run, party) {
         (

@@ -41,8 +41,8 @@ pub(crate) fn add<D: Delaying>(options: &Options) -> Figures {
     ns(time, keys.len())
 }
 
-/// Live heap of a queue with waiting keys. Neither the text of a key, which is allocated before, nor one pointer and
-/// length per key counts.
+/// Live heap of a queue with waiting keys. Not counted: the string of a key, which is allocated before, and one pointer
+/// and length per key.
 pub(crate) fn bytes<D: Delaying>(options: &Options) -> Figures {
     let (keys, delays) = (keys(options.keys), far(options.keys));
     let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");

@@ -19,7 +19,7 @@ use crate::Figures;
 use crate::controller::runtime;
 use crate::options::{Options, Party, Run};
 
-/// Returns `None` if the party does not have this run.
+/// Returns `None` if this run does not exist for `party`.
 pub(crate) fn run(options: &Options, run: Run, party: Party) -> Option<Figures> {
     match (run, party) {
         (Run::InformerEvents | Run::InformerSlowHandler | Run::InformerRelist, Party::Ours | Party::Kube)

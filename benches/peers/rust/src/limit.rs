@@ -45,7 +45,7 @@ impl Clock for Stored {
     }
 }
 
-/// The same for flyball: its clocks are shared between threads.
+/// A clock for flyball that returns a stored time. It is atomic, because flyball's clocks are shared between threads.
 #[derive(Default)]
 struct ManualTime(AtomicU64);
 
@@ -111,8 +111,8 @@ pub(crate) fn bucket(options: &Options, party: Party) -> Figures {
             let mut bucket = NaiveBucket::new(f64::from(RATE.get()), f64::from(BURST.get()));
             checks(options, |now| bucket.try_acquire(now as f64 / 1e9))
         }
-        // It reads a clock with millisecond resolution. The run calls it as fast as possible and counts the granted
-        // tokens.
+        // leaky-bucket reads a clock with millisecond resolution. The run calls it as fast as possible and counts the
+        // granted tokens.
         Party::LeakyBucket => {
             let bucket = leaky_bucket::RateLimiter::builder()
                 .max(BURST.get() as usize)

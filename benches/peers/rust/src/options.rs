@@ -1,4 +1,4 @@
-//! The command line: the run, the party and the sizes.
+//! The command line: the run, the party (the implementation to measure) and the sizes.
 
 use std::process::exit;
 

@@ -35,7 +35,7 @@ use crate::store::kube::Kube;
 use crate::store::maps::{Dash, Papaya};
 use crate::store::ours::{Collected, Ours};
 
-/// Returns `None` if the party does not have this run.
+/// Returns `None` if this run does not exist for `party`.
 pub(crate) fn run(options: &Options, run: Run, party: Party) -> Option<Figures> {
     match (party, run) {
         (Party::Ours, Run::StoreReaders) => Some(readers::readers(options)),

@@ -1,8 +1,9 @@
 //! Maps a hash to the numbers with this hash: linear hashing (Litwin, 1980) with pages of sorted words.
 //!
 //! A word is the upper half of the hash, followed by the number. The low bits of that half select the page, so a page
-//! can be split without computing hashes. Words of a page are sorted, so by the high bits of that half. These are
-//! uniformly distributed, so a search starts at the proportional position (interpolation search). Every `LOAD` added
+//! can be split without computing hashes. The words of a page are sorted, and therefore ordered by the high bits of
+//! that half. These bits are uniformly distributed, so a search starts at the proportional position (interpolation
+//! search). Every `LOAD` added
 //! words split one page, in round-robin order; a page has `LOAD` to `2 * LOAD` words on average.
 
 use super::radix::Radix;

@@ -20,8 +20,8 @@ pub(crate) struct State<T> {
     pub(super) waiters: WaitQueue,
     pub(super) unclaimed: UnclaimedGrants,
     pub(super) alarm: Alarm,
-    /// The slot of the thread that covers the alarm, and the time until which it sleeps. It wakes up when the first waiter's tokens
-    /// are due.
+    /// The slot of the blocked thread that covers the alarm, and the time until which the thread sleeps: like an alarm
+    /// of the timer, the thread wakes up when the first waiter's tokens are due.
     alarm_thread: Option<(u32, Nanos)>,
     /// The latest time that was seen: used if the clock panics.
     latest_now: Nanos,

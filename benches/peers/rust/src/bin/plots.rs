@@ -29,7 +29,7 @@ struct Plot {
     up: &'static str,
 }
 
-/// The points of each party. Positions on the x axis are numbered; `labels` has their names.
+/// The points of each implementation. Positions on the x axis are numbered; `labels` has their names.
 struct Lines {
     labels: Vec<String>,
     of: BTreeMap<String, Vec<(f64, f64)>>,

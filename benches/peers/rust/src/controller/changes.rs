@@ -121,7 +121,7 @@ impl Work for Changes {
 }
 
 /// All objects change; when a reconcile has seen each change, all change again. So no two changes are coalesced, and
-/// every party runs the same number of reconciles.
+/// every implementation runs the same number of reconciles.
 pub(crate) async fn throughput(options: &Options, party: Party, begin: Instant) -> Figures {
     let objects = options.keys;
     let rounds = options.adds / objects;

@@ -141,8 +141,8 @@ impl Handler for Beside {
     }
 }
 
-/// The latency of a listener beside another one that is too slow for all changes, and the memory that the slow one
-/// costs.
+/// The latency of a listener beside another one that is too slow to handle every change, and the memory that the slow
+/// listener costs.
 pub(super) async fn slow_handler(options: &Options, party: Party, begin: Instant) -> Figures {
     let mut quick = options.clone();
     quick.work = 0;

@@ -1,6 +1,6 @@
 //! Updates by one thread, alone and beside a thread that lists all objects in a loop. A store with snapshots iterates
-//! over a whole snapshot, because the other stores iterate to build the list. The lister does not read the objects:
-//! reading would let the writer run where a list blocks it.
+//! over a whole snapshot, because the other stores iterate to build the list. The lister does not read the objects,
+//! because a writer that a list blocks could run during the reads.
 //!
 //! No index value changes. A write is timed from the end of the previous one, so the time includes every delay. The
 //! figures include the complete lists per second: without them, a starved lister would make the writer look fast.

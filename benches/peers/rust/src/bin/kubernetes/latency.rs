@@ -1,6 +1,6 @@
 //! The time from a write to the start of a reconcile that sees it.
 //!
-//! The clock starts when the request is sent, so the time includes the server's. It is the same for all parties.
+//! The clock starts when the request is sent, so the measured time includes that of the server, which is the same for all implementations.
 
 use std::env::current_exe;
 use std::process::Stdio;

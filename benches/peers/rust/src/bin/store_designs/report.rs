@@ -1,4 +1,4 @@
-//! A table of figures by name, one column per party.
+//! A table of figures by name, one column per implementation.
 
 use std::collections::BTreeMap;
 
