@@ -10,7 +10,7 @@ fn held(name: &str, finalizers: &[&str]) -> Value {
     map
 }
 
-/// A deletion sets the deletion timestamp. Until it is removed, the object can be written, but no new finalizer can be added.
+/// A deletion sets the deletion timestamp. The object can then still be written, but no finalizer can be added.
 pub async fn an_object_stays_until_its_last_finalizer_is_removed(on: &Server) {
     on.create("v1/configmaps", held("a", &["flyball.test/a", "flyball.test/b"])).await;
     let here = "v1/configmaps/a";
@@ -96,7 +96,7 @@ pub async fn a_pod_has_a_grace_period(on: &Server) {
     assert!(
         shorter["metadata"]["deletionTimestamp"].as_str() < left["metadata"]["deletionTimestamp"].as_str()
     );
-    // The pod stays until its grace period is over although it has no finalizers, also after a write.
+    // Although the pod has no finalizers, a write during its grace period does not remove it.
     on.merge(here, json!({"metadata": {"labels": {"a": "b"}}})).await.ok();
     assert_eq!(on.ask("DELETE", here, json!({"gracePeriodSeconds": 0})).await.ok()["kind"], "Pod");
     assert_eq!(on.get(here).await.code, 404);

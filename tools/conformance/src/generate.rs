@@ -1,7 +1,7 @@
 //! PURE. Generates scripts from a seed.
 //!
-//! There are few keys and few different delays, so that operations interact. Each script has its own weights: some are
-//! mostly deadlines, others mostly unpaired `done`s (swarm testing, Groce et al. 2012).
+//! There are few keys and few different delays, so that operations interact. Each script has its own weights: some
+//! scripts consist mostly of deadlines, others mostly of unpaired `done`s (swarm testing, Groce et al. 2012).
 
 mod store;
 
@@ -51,7 +51,7 @@ struct QueueScript<'a> {
     keys: &'static [&'static str],
     delays: Vec<u64>,
     lines: Vec<String>,
-    /// Runs along with the script, so that most `done`s are for keys that were handed out.
+    /// Answers each line when it is generated, so that most `done`s are for keys that were handed out.
     reference: Box<dyn Answering>,
     held: Vec<String>,
     unpaired: bool,
@@ -66,7 +66,7 @@ impl<'a> QueueScript<'a> {
         let mut delays: Vec<u64> = (0..1 + random.below(4)).map(|_| pick(random, &DELAYS)).collect();
         let config = (!one_in(random, 4)).then(|| backoff(random));
         if one_in(random, 6) {
-            // A delay at the limit after which failures expire: they just expire, or just do not.
+            // A delay near the time after which failures expire: the failures either just expire or are just kept.
             let (_, most) = config.unwrap_or((5, 1_000_000));
             delays.push(most + most.max(600_000) + random.below(2));
         }

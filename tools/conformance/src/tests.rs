@@ -43,8 +43,8 @@ fn without_rules_the_reference_answers_as_client_go_does() {
     }
 }
 
-/// A rule that no script needs would not be tested. Flipped alone, each rule must break each comparison in several
-/// scripts.
+/// A rule that no script needs would not be tested. If a single rule is flipped, several scripts must differ in each
+/// comparison.
 #[test]
 fn each_rule_is_needed_for_both_equalities() {
     const ENOUGH: usize = 10;

@@ -8,7 +8,7 @@ use testkit::client_go::{Answer, LimiterConfig, LimiterLine, QueueLine, StoreLin
 
 const MOST_MS: u64 = i64::MAX as u64 / 1_000_000;
 
-/// The error for an invalid line.
+/// A parsed line, or the reason why it is invalid.
 pub(crate) type Parsed<L> = Result<L, String>;
 
 pub(crate) fn queue_line(text: &str) -> Parsed<QueueLine> {

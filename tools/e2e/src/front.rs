@@ -39,7 +39,7 @@ impl Front {
         credentials: &Credentials,
         authority: &Path,
     ) -> Result<Self> {
-        // Not from the range of server ports: this port is known before a client connects, and stays in use.
+        // Any port will do: unlike a server's port, it stays in use from now on, so no client can get it as its local port.
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("a front")?;
         let port = listener.local_addr()?.port();
         let kubeconfig = folder.join(format!("kubeconfig-{port}"));
@@ -94,7 +94,7 @@ fn connect(client: TcpStream, behind: u16, shared: &Shared) -> io::Result<()> {
     let server = TcpStream::connect((Ipv4Addr::LOCALHOST, behind))?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
-    // Before the first byte is forwarded: if a test has received data from a connection, it can be cut.
+    // Stored before the first byte is forwarded, so that `cut` cuts every connection from which a test has received data.
     shared.open.lock().extend([client.try_clone()?, server.try_clone()?]);
     copy(client.try_clone()?, server.try_clone()?);
     copy(server, client);

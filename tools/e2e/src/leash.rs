@@ -1,6 +1,6 @@
 //! A server process that is killed when this process ends, however it ends.
 //!
-//! A few lines of shell start a server, hold the read end of a pipe, and kill the server when the pipe closes. Only
+//! A few lines of shell, the *keeper*, start a server, hold the read end of a pipe, and kill the server when the pipe closes. Only
 //! this process has the write end. `kill -9`, a panic, or the end of `main` with the server in a static all close it,
 //! and killing the server on purpose works the same way. (`PR_SET_PDEATHSIG` would need `unsafe`, Linux, and a thread
 //! that never ends.)

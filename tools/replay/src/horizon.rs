@@ -1,4 +1,4 @@
-//! SHELL. The position in the trace that the cluster has reached: watches deliver no event beyond it.
+//! SHELL. The *horizon*: the position in the trace that the cluster has reached. Watches deliver no event beyond it.
 //!
 //! | guarded by `gate` | |
 //! |---|---|
@@ -61,8 +61,8 @@ impl Horizon {
         self.announce(Some(place));
     }
 
-    /// Records that the watch of a resource has delivered every event before `next` (`usize::MAX`: it has no more
-    /// events).
+    /// Called when the watch of a resource has delivered every event before `next`; `usize::MAX` if it has no more
+    /// events.
     pub(crate) fn reached(&self, resource: usize, next: usize) {
         let mut gate = self.gate.lock();
         gate.next[resource] = next;

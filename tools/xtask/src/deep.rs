@@ -1,5 +1,5 @@
-//! `cargo xtask deep`: runs the checks that take hours, one rung after the other, and writes the page with their
-//! results.
+//! `cargo xtask deep`: runs the checks that take hours, called *rungs*, one after the other, and writes the page with
+//! their results.
 //!
 //! The result of each rung is stored in the target directory, so a killed run resumes with the first rung that has not
 //! passed at this commit. `docs/evidence.md` is generated from these results only.

@@ -1,7 +1,7 @@
 //! `cargo xtask peers`: measures flyball and its peers alternately in one invocation.
 //!
-//! Only the ratios are meaningful: all parties run on the same machine, and other load affects all alike. Each figure
-//! is the median of several processes, and the parties' processes alternate.
+//! Only the ratios are meaningful: all implementations run on the same machine, and other load affects all of them
+//! alike. Each figure is the median of several processes, and the processes of the implementations alternate.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -117,7 +117,7 @@ impl Options {
     }
 }
 
-/// Runs all parties alternately, `rounds` times. A run that fails has no sample, which leads to a missing row.
+/// Runs all implementations alternately, `rounds` times. A run that fails has no sample, which leads to a missing row.
 fn measure(programs: &Programs, measurement: &Measurement, rounds: usize) -> BTreeMap<Party, Vec<Sample>> {
     let parties = measurement.ours.iter().chain(measurement.peers);
     let mut samples: BTreeMap<Party, Vec<Sample>> = parties.map(|party| (*party, Vec::new())).collect();

@@ -10,8 +10,7 @@ use testkit::random::Random;
 use super::{one_in, op, pick, weighted};
 use crate::kind::{Answering, Kind};
 
-/// Texts whose order or equality is not the visible one: é as one code point and as two, and a code point outside of
-/// the basic plane.
+/// Strings that are easy to compare wrongly: é as one code point and as two, and a character of three bytes.
 const KEYS: [&str; 8] = ["a", "b", "ns/a", "ns/b", "", "é", "e\u{301}", "字"];
 
 const NAMES: [&str; 5] = ["i", "j", "I", "node name", "é"];
@@ -50,7 +49,7 @@ pub(super) struct StoreScript<'a> {
     /// The largest number of values of an object in one index.
     most: u64,
     lines: Vec<String>,
-    /// Runs along with the script, so that the number of objects is known.
+    /// Answers each line when it is generated, so that the number of objects is known.
     reference: Box<dyn Answering>,
 }
 

@@ -13,7 +13,7 @@ fn run(arguments: &[&str], script: &[u8]) -> (i32, String, String) {
         .spawn()
         .expect("the program does not start");
     let mut stdin = child.stdin.take().expect("no pipe");
-    // The program may have rejected its arguments, and does not read then.
+    // A program that has rejected its arguments does not read, so an error of the write is ignored.
     drop(stdin.write_all(script));
     drop(stdin);
     let Output { status, stdout, stderr } = child.wait_with_output().expect("the program cannot be awaited");

@@ -273,7 +273,7 @@ impl Checker {
         }
     }
 
-    /// Records that the source refused the version of a list or streaming list: the most recent version is listed next, once.
+    /// Handles a list or streaming list whose version the source refused: the next list requests the most recent version, once.
     fn most_recent(&mut self) {
         (self.spent, self.unusable) = (true, true);
         self.row += 1;

@@ -161,7 +161,7 @@ struct UnreadableSource {
     unreadable: Arc<Mutex<BTreeSet<u8>>>,
     /// Unreadable keys of the current list, with their identities.
     unread: Arc<Mutex<BTreeMap<u8, u64>>>,
-    /// Keys with a deletion whose version could not be read. Such a deletion applies even where a server that replays events delivered it before.
+    /// Keys with a deletion whose version could not be read. Such a deletion applies even if a server that replays events has delivered it before.
     ended: Arc<Mutex<BTreeSet<u8>>>,
     /// Whether the source reorders events of several objects that it delivers together.
     reorders: bool,
@@ -441,7 +441,7 @@ impl Follower {
     }
 }
 
-/// Runs the bytes. Panics if a store or a consumer does not converge. The counted cases are those of this sequence.
+/// Runs the bytes. Panics if a store or a consumer does not converge. Counts the cases of this sequence in `tally`.
 pub fn run(bytes: &[u8], tally: &mut Happened) {
     PANICKING_FUNCTION.set(NONE);
     let mut input = Unstructured::new(bytes);

@@ -79,7 +79,7 @@ const BRITTLE: usize = 6;
 const LABEL: usize = 7;
 const INDEXES: usize = 8;
 
-/// The indexes of the store.
+/// Which of the indexes the store has.
 type Present = [bool; INDEXES];
 
 fn tags(thing: &TestObject) -> Vec<u8> {
@@ -274,7 +274,7 @@ enum ListStep {
 /// The writes of a transaction, which the driver also collects and runs together.
 enum TransactionStep {
     Upsert(Draft),
-    /// With or without a last state.
+    /// A deletion, with or without the last state of the object.
     Delete(Draft, bool),
 }
 
@@ -316,7 +316,7 @@ struct World<'a> {
     tag_indexes: u64,
 }
 
-/// Runs the operations decoded from the bytes, at most 200. The counted cases are those of this sequence.
+/// Runs the operations decoded from the bytes, at most 200. Counts the cases of this sequence in `tally`.
 pub fn run(bytes: &[u8], cells: &mut MergeCells, tally: &mut Happened) {
     let mut bytes = Unstructured::new(bytes);
     let (present, bits) = (u8::arbitrary(&mut bytes), u8::arbitrary(&mut bytes));
@@ -876,8 +876,9 @@ impl Reader {
         }
     }
 
-    /// Takes a change from the subscription and from the oracle, and compares them. `objects`: the store's contents, unless it is closed;
-    /// `again`: its contents in any case, and whether there was a list. Returns whether the subscription restarted.
+    /// Takes a change from the subscription and from the oracle, and compares them. `objects` is the content of the
+    /// store, or `None` if the store is closed. `again` returns the content of the store in both cases, and whether the
+    /// store has been listed. Returns whether the subscription restarted.
     fn take(
         &mut self,
         cells: &mut MergeCells,

@@ -94,7 +94,7 @@ fn drive<P: Policy<Key>>(
             break;
         }
     }
-    // After the clock has jumped back, the same times pass again, and may have as many grants again.
+    // After the clock has jumped back, the same times pass a second time, and each may have its full number of grants again.
     if !run.jumped {
         assert_eq!(run.oracle.within_rate(), Ok(()), "more than burst + rate x time");
     }

@@ -65,13 +65,13 @@ pub enum LimiterConfig {
         /// The longest wait.
         max_ms: u64,
     },
-    /// Two waits.
+    /// A wait for the first failures of a key, and another one for all later failures.
     FastSlow {
         /// The wait of the first failures.
         fast_ms: u64,
         /// The wait of all other failures.
         slow_ms: u64,
-        /// The number of first failures.
+        /// The number of failures that wait `fast_ms`.
         fast: u32,
     },
     /// The longest wait of these limiters.

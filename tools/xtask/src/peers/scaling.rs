@@ -251,11 +251,11 @@ fn measure(workspace: &Workspace, programs: &Programs, rounds: usize, family: &F
     process::run(Command::new(programs.plots()).arg(file).arg(workspace.root.join(PLOTS)))
 }
 
-/// Runs all parties alternately at one size.
+/// Runs all implementations alternately at one size.
 fn point(programs: &Programs, sweep: &Sweep, rounds: usize, x: u64) -> Result<Vec<(Party, Vec<Sample>)>> {
     let (grows, adds) = (format!("--{}={x}", sweep.grows), format!("--adds={}", (sweep.adds)(x)));
     let words: Vec<&str> = sweep.run.iter().copied().chain([grows.as_str(), adds.as_str()]).collect();
-    // Ten million keys take half a minute per party, and further rounds differ little.
+    // Ten million keys take half a minute per implementation, and further rounds differ little.
     let rounds = if sweep.grows == "keys" && x > 1_000_000 { 1 } else { rounds };
     let mut all: Vec<(Party, Vec<Sample>)> = sweep.parties.iter().map(|party| (*party, Vec::new())).collect();
     for _ in 0..rounds {

@@ -14,7 +14,7 @@ pub(super) enum Target {
     Ratio(f64),
     /// The largest figure of flyball; the peer's does not matter.
     Ours(f64),
-    /// No target: the party does less work, or the target does not apply to it. The row has a separate name.
+    /// No target: the peer does less work, or the target does not apply to it. The row has a separate name.
     Shown,
 }
 
@@ -23,7 +23,7 @@ pub(super) enum Target {
 pub(super) struct Measurement {
     pub(super) groups: &'static [Group],
     pub(super) run: &'static [&'static str],
-    /// The first party is the row's; the others are shown beside it.
+    /// The first variant of flyball is compared with the peers; the figures of the other variants are shown beside it.
     pub(super) ours: &'static [Party],
     pub(super) peers: &'static [Party],
     pub(super) rows: &'static [Row],
@@ -119,7 +119,7 @@ macro_rules! cluster {
                 ratio(concat!("cluster", $row), "ns/event", "ns", &[(ClientGo, THIRD)]),
                 ratio(concat!("cluster-cpu", $row), "ns/event", "cpu", &[]),
                 ratio(concat!("cluster-peak-memory", $row), "MiB", "peak", &[]),
-                // Each party runs at its own full speed, so the loads differ.
+                // Each implementation runs at its own full speed, so the loads differ.
                 shown(concat!("cluster-queued-p50", $row), "us", "p50"),
                 shown(concat!("cluster-queued-p99", $row), "us", "p99"),
                 shown(concat!("cluster-queued-longest", $row), "us", "max"),

@@ -39,7 +39,7 @@ pub(super) struct Source {
 
 impl Source {
     /// # Errors
-    /// If the text is not a valid Rust file.
+    /// Returns an error if the text is not a valid Rust file.
     pub(super) fn read(path: &str, text: &str) -> syn::Result<Self> {
         let tokens: TokenStream = syn::parse_str(text)?;
         let mut split = Split { text, at: 0, lines: vec![Line::default()] };

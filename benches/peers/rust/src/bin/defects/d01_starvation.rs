@@ -13,7 +13,7 @@ use crate::world::{Log, SECOND, config_map, name, pass, paused, server};
 pub(crate) const DEFECT: Defect = Defect {
     id: "D1",
     is: "starvation under a bound on concurrency",
-    measured: "2000 objects, 10 at once, 49 ms each, again after 5 s: how many never ran in a minute",
+    measured: "2000 objects, 10 concurrent reconciles of 49 ms each, each requeued after 5 s: objects that are not reconciled within a minute",
     theirs: program::<KubeRuntime>,
     ours: program::<Flyball>,
 };

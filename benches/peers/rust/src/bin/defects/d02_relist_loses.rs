@@ -12,7 +12,7 @@ use crate::world::{Log, SECOND, config_map, in_pages, name, pass, paused, server
 pub(crate) const DEFECT: Defect = Defect {
     id: "D2",
     is: "a relist loses updates",
-    measured: "one object changed and one created while the watch was away; a list of pages: how many of the two are never reconciled as they are",
+    measured: "one object is changed and one created while the watch is disconnected; the list has several pages: how many of the two are never reconciled in their newest state",
     theirs: program::<KubeRuntime>,
     ours: program::<Flyball>,
 };

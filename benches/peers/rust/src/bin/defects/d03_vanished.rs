@@ -9,8 +9,8 @@ use crate::world::{Log, SECOND, config_map, name, pass, paused, pod_of, server};
 
 pub(crate) const DEFECT: Defect = Defect {
     id: "D3",
-    is: "objects that vanish in a gap of the watch raise nothing",
-    measured: "the only child of an owner is deleted while the watch of children was away: reconciles of the owner in five minutes after",
+    is: "objects that are deleted while the watch is disconnected cause no reconcile",
+    measured: "the only child of an owner is deleted while the watch of children is disconnected: reconciles of the owner in the five minutes after that",
     theirs: program::<KubeRuntime>,
     ours: program::<Flyball>,
 };

@@ -12,7 +12,7 @@ use crate::world::{Log, SECOND, config_map, config_maps, pass, paused, server};
 pub(crate) const DEFECT: Defect = Defect {
     id: "D4",
     is: "shared subscribers hang for ever",
-    measured: "an object created and deleted before a subscriber ran; which of two later ones it receives",
+    measured: "an object is created and deleted before a subscriber is polled; then two objects are created: how many of the two the subscriber receives",
     theirs: program::<KubeRuntime<ConfigMap>>,
     ours: program::<Flyball<ConfigMap>>,
 };

@@ -9,8 +9,8 @@ use crate::world::{SECOND, config_map, config_maps, pass, paused, server};
 
 pub(crate) const DEFECT: Defect = Defect {
     id: "D5",
-    is: "an idle subscriber stops the cache for everybody",
-    measured: "1000 objects created beside a subscriber that does not ask: how many are in the cache a minute later",
+    is: "an idle subscriber blocks the cache",
+    measured: "1000 objects are created while one subscriber is not polled: objects in the cache a minute later",
     theirs: program::<KubeRuntime<ConfigMap>>,
     ours: program::<Flyball<ConfigMap>>,
 };

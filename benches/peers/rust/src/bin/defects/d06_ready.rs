@@ -10,8 +10,8 @@ use crate::world::{Log, SECOND, config_maps, pass, paused, server};
 
 pub(crate) const DEFECT: Defect = Defect {
     id: "D6",
-    is: "of those who wait for the first list, one is woken",
-    measured: "8 tasks wait until the cache is ready: how many are woken in a minute after it is",
+    is: "the first list wakes only one of its waiters",
+    measured: "8 tasks wait until the cache is ready: tasks that are woken in the minute after it is ready",
     theirs: program::<KubeRuntime<ConfigMap>>,
     ours: program::<Flyball<ConfigMap>>,
 };

@@ -15,7 +15,7 @@ use crate::world::{Log, SECOND, config_map, pass, paused, server, value};
 pub(crate) const DEFECT: Defect = Defect {
     id: "D7",
     is: "one failing watch delays all watches",
-    measured: "the watch of owned pods becomes forbidden; 20 changes of the main kind, two minutes apart: the longest time to their reconcile",
+    measured: "the watch of owned pods becomes forbidden; 20 changes of the main kind, two minutes apart: the longest time from a change to its reconcile",
     theirs: program::<KubeRuntime>,
     ours: program::<Flyball>,
 };

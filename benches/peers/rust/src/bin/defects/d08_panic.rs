@@ -11,7 +11,7 @@ use crate::world::{Log, SECOND, config_map, name, pass, paused, server, value};
 pub(crate) const DEFECT: Defect = Defect {
     id: "D8",
     is: "a panic in one reconcile ends the controller",
-    measured: "one reconcile panics; reconciles of ten other objects that change afterwards",
+    measured: "one reconcile panics: reconciles of ten other objects that change afterwards",
     theirs: program::<KubeRuntime>,
     ours: program::<Flyball>,
 };

@@ -12,7 +12,7 @@ use crate::world::{Log, MILLISECOND, SECOND, config_map, name, pass, paused, ser
 pub(crate) const DEFECT: Defect = Defect {
     id: "D10",
     is: "last in, first out within a millisecond",
-    measured: "objects 0 to 9 are created in this order, 5 ms after another one: the order of their reconciles",
+    measured: "an object is created, and 5 ms later the objects 0 to 9, in this order: the order of their reconciles",
     theirs: program::<KubeRuntime>,
     ours: program::<Flyball>,
 };

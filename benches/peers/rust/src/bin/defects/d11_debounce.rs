@@ -12,7 +12,7 @@ use crate::world::{Log, SECOND, config_map, pass, paused, server};
 pub(crate) const DEFECT: Defect = Defect {
     id: "D11",
     is: "a debounce can starve an object for ever",
-    measured: "debounce of 100 ms, a change every 50 ms for 30 s: when it is reconciled first",
+    measured: "debounce of 100 ms, a change every 50 ms for 30 s: the time of the first reconcile",
     theirs: program::<KubeRuntime>,
     ours: program::<Flyball>,
 };

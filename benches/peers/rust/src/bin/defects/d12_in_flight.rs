@@ -12,8 +12,8 @@ use crate::world::{Log, MILLISECOND, SECOND, config_map, name, pass, paused, ser
 
 pub(crate) const DEFECT: Defect = Defect {
     id: "D12",
-    is: "an end of a reconcile costs a look at all in flight",
-    measured: "CPU time for each end with 2000 and with 10000 in flight that end one after the other",
+    is: "the end of a reconcile takes time proportional to the number in flight",
+    measured: "CPU time per end of a reconcile, with 2000 and with 10000 in flight that end one after the other",
     theirs: program::<KubeRuntime>,
     ours: program::<Flyball>,
 };

@@ -13,8 +13,8 @@ use crate::world::{Log, SECOND, config_map, in_pages, pass, paused, server};
 
 pub(crate) const DEFECT: Defect = Defect {
     id: "D13",
-    is: "the end of a relist blocks all readers, and everything is held twice",
-    measured: "relist of 1000 objects in pages of 100, 10 of them changed: is a reader answered within half a second while an old object is dropped; the most objects alive",
+    is: "the end of a relist blocks all readers, and all objects are in memory twice",
+    measured: "relist of 1000 objects in pages of 100, 10 of them changed: whether a read returns within half a second while an old object is dropped; the largest number of objects in memory",
     theirs: program::<KubeRuntime<Counted>>,
     ours: program::<Flyball<Counted>>,
 };

@@ -11,7 +11,7 @@ use crate::world::{SECOND, config_map, pass, paused, server};
 pub(crate) const DEFECT: Defect = Defect {
     id: "D14",
     is: "every event copies its object",
-    measured: "100 changes: copies made of the objects, each with all it holds",
+    measured: "100 changes: deep copies of objects",
     theirs: program::<KubeRuntime<Counted>>,
     ours: program::<Flyball<Counted>>,
 };

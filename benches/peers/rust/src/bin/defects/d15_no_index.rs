@@ -15,8 +15,8 @@ use crate::world::{SECOND, config_map, config_maps, pass, paused, server, value}
 
 pub(crate) const DEFECT: Defect = Defect {
     id: "D15",
-    is: "no index: a question scans everything",
-    measured: "10 objects of one node among 10000: objects looked at for the answer",
+    is: "no index: a query scans all objects",
+    measured: "10 objects of one node among 10000: objects visited by the query",
     theirs: program::<Scanned>,
     ours: program::<Indexed>,
 };

@@ -20,8 +20,8 @@ use crate::world::config_map;
 
 pub(crate) const DEFECT: Defect = Defect {
     id: "D16",
-    is: "an entry's key has copies of four strings of the object",
-    measured: "what an entry adds to its object, what its key is of that, and which of uid and version are in it",
+    is: "the key of a cache entry has copies of four strings of the object",
+    measured: "memory of an entry in addition to its object; the part of it that the key takes; how many of uid and version the key contains",
     theirs: program::<Writer<Shared>>,
     ours: program::<flyball::Store<NamespacedName, Shared>>,
 };

@@ -31,7 +31,7 @@ impl Defect {
     pub(crate) fn show(&self) -> bool {
         let (theirs, ours) = ((self.theirs)(), (self.ours)());
         let verdict = match (theirs.defective, ours.defective) {
-            (true, false) => "shown, and not in ours",
+            (true, false) => "shown, and not in flyball",
             (false, false) => "**not shown**",
             (_, true) => "**in ours, too**",
         };

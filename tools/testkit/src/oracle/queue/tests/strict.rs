@@ -57,7 +57,7 @@ fn a_later_deadline_holds_and_is_a_backoff_still() {
 #[test]
 fn a_shorter_one_leaves_the_cap_as_well() {
     let mut queue = failed();
-    // Debounced: until 10, at most until 10.
+    // The wait becomes debounced. Its deadline and its cap are 10.
     queue.add_after_with('a', ns(50), Mode::Latest(Delay(ns(50))), 0).unwrap();
     queue.add_after_with('a', ns(50), Mode::Replace, 0).unwrap();
     queue.add_after_with('a', ns(50), Mode::Latest(Delay(ns(60))), 0).unwrap();
