@@ -14,7 +14,7 @@ use loom_tests::{Arc, Model, block_on, model, thread};
 type Object = (u8, u64);
 
 /// A store and a queue, joined by an observer, with the versions of key 1 that were reported and read. The counters are
-/// not the model's atomics, so that recording adds no scheduling point; loom runs all threads on one.
+/// not the model's atomics, so that recording adds no scheduling point; loom runs all threads of a model on one thread.
 #[derive(Clone)]
 struct Pipeline {
     store: SharedWriter<u8, Object>,

@@ -10,7 +10,7 @@ type Object = (u8, u64);
 type Objects = SharedWriter<u8, Object>;
 
 /// The sum of all reports: additions of version 1 and of version 2, initial or not, and the update between them. It is
-/// not the model's atomic, so that counting adds no scheduling point; loom runs all threads on one.
+/// not the model's atomic, so that counting adds no scheduling point; loom runs all threads of a model on one thread.
 #[derive(Clone, Default)]
 struct Sum(Arc<AtomicU64>);
 

@@ -8,7 +8,7 @@ use flyball_sync::{Clock, Nanos};
 use loom_tests::{Arc, Model, model, thread};
 
 /// A clock that returns a set time, and advances by `by` at each reading. It is not the model's atomic, so that reading
-/// adds no scheduling point; loom runs all threads on one.
+/// adds no scheduling point; loom runs all threads of a model on one thread.
 #[derive(Clone, Default)]
 struct Ticking {
     now: Arc<AtomicU64>,

@@ -1,7 +1,7 @@
 //! Every pair of public operations of the work queue, from every initial state that matters.
 //!
-//! The two operations run concurrently. Their results, and the later states of the queue, must equal those of running
-//! the operations sequentially in some order of their steps: so nothing is lost, duplicated or forgotten. Tasks are
+//! The two operations run concurrently. Their results, and the later states of the queue, must equal those of some
+//! sequential order of their steps. So nothing is lost, duplicated or forgotten. Tasks are
 //! polled only when they are woken.
 
 use loom_tests::queue_ops::Op::{self, *};

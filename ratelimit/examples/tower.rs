@@ -49,7 +49,7 @@ impl<R, S: Service<R>> Service<R> for RateLimited<S> {
     type Error = S::Error;
     type Future = S::Future;
 
-    /// Dropping the service instead of polling it again removes it from the wait queue and returns a token that was granted there.
+    /// Dropping the service instead of polling it again removes the service from the wait queue and gives back a token that was granted to it there.
     /// A token that the service has taken and not used is lost: the rate is then below the quota, never above it.
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         loop {

@@ -97,8 +97,8 @@ func storeByIndex(options Options) Figures {
 	return Figures{"ns": perOp(start, lookups)}
 }
 
-// storeList: one view of all objects after a write (`snapshot`, µs); the same and an iteration over it (`walk`, ns per
-// object); the same and a read of each object (`read`).
+// storeList: after a write, takes a view of all objects (`snapshot`, µs), takes a view and iterates over it (`walk`, ns
+// per object), or takes a view and reads each object (`read`).
 func storeList(options Options) Figures {
 	pods := fleet(options.Keys, namespaces)
 	store, version := filledStore(options.Indexes, pods), uint64(1)

@@ -1,8 +1,8 @@
 //! Design 2: copy-on-write shards of plain hash tables.
 //!
 //! Bits of the hash select a shard, an `Arc` of hashbrown's table. A write to a shard that a snapshot shares copies the
-//! whole shard. The number of shards doubles when they have `FULL` items on average, up to `MOST` shards: the first
-//! write after a snapshot copies the vector of shards, so it stays small. The index values, and the records of each
+//! whole shard. The number of shards doubles when they have `FULL` items on average. It is at most `MOST`, because the
+//! first write after a snapshot copies the vector of shards. The index values, and the records of each
 //! value, are stored in the same way.
 //!
 //! Not implemented: the number of shards never shrinks.

@@ -274,7 +274,7 @@ impl<C: Clock> Shared<C> {
         let now = self.clock.now();
         let waker = waker.clone();
         let mut state = self.state.lock();
-        // Taken before the time advances: otherwise two waiters that are polled late would take the slot from each other for ever.
+        // The slot is taken before the time advances: otherwise two waiters that are polled late would take the slot from each other for ever.
         let kept = ticket.is_some_and(|own| state.take_handed_over(own));
         let admitted = state.grant_slots(Some(now));
         // No waiter is overtaken, because there is no waiter while a slot is free. A waiter that lost its slot returns
@@ -324,8 +324,8 @@ impl<C: Clock> Shared<C> {
         self.clock.now()
     }
 
-    /// Reads the clock for callers that use the time only to take back overdue slots. If the clock panics, the panic is
-    /// ignored: calls that need the time resume it.
+    /// Reads the clock for callers that use the time only to take back overdue slots. Returns `None` if the clock
+    /// panics. Calls that need the time use `now` instead, and panic.
     pub(crate) fn now_unless_it_panics(&self) -> Option<Nanos> {
         if thread::panicking() {
             return None;

@@ -97,7 +97,7 @@ impl AtomicTokenBucket {
         self.locked(now, |bucket| bucket.reserve(now))
     }
 
-    /// Takes the next `count` tokens that are not reserved; all of them are due when the last one is.
+    /// Takes the next `count` tokens that are not reserved. All of them are due at the due time of the last one.
     ///
     /// # Errors
     /// Returns [`InsufficientCapacity`] for more tokens than the burst; nothing is reserved in that case.

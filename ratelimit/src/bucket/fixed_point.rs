@@ -72,8 +72,8 @@ impl FixedPointRate {
         if after_now == 0 {
             return now;
         }
-        // A division of 128 bits is the most expensive step; few debts need one, and a rate that divides a nanosecond,
-        // which is the usual case, needs none.
+        // A division of 128 bits is the most expensive step, and only very large debts need it. With the usual rates,
+        // which divide a nanosecond, no debt that fits into 64 bits needs a division.
         let wait = match u64::try_from(after_now) {
             Ok(near) if self.rate == 1 => near,
             Ok(near) => near.div_ceil(self.rate.into()),

@@ -3,7 +3,7 @@
 //! | what | guarded by |
 //! |---|---|
 //! | the buckets of the keys, by hash | one of `shards` |
-//! | the invariant that all shards get the same, latest quota | `changing`, taken before their locks |
+//! | changes of the quota, so that all shards get the latest one | `changing`, taken before their locks |
 //!
 //! `Eq` and `Clone` of a key run under a shard's lock, before anything is changed. All other user code (`Hash`, `Drop`, the clock)
 //! runs outside the lock.
@@ -219,7 +219,7 @@ impl<K: Hash + Eq + Clone, C: Clock> KeyedRateLimiter<K, C> {
         }
     }
 
-    /// Takes the next `count` tokens of `key` that are not reserved; all of them are due when the last one is.
+    /// Takes the next `count` tokens of `key` that are not reserved. All of them are due at the due time of the last one.
     ///
     /// # Errors
     /// Returns [`InsufficientCapacity`] for more tokens than the burst; nothing is reserved in that case.

@@ -296,7 +296,7 @@ impl<T: Clock> RateLimiter<T> {
         }
     }
 
-    /// Takes the next `count` tokens ahead of time; all of them are due when the last one is: see
+    /// Takes the next `count` tokens ahead of time. All of them are due at the due time of the last one. See
     /// [`reserve`](Self::reserve).
     ///
     /// # Errors

@@ -1,7 +1,8 @@
 //! PURE. A token bucket in exact integers.
 //!
-//! Virtual scheduling, one of the two forms of the generic cell rate algorithm (ITU-T Recommendation I.371): instead
-//! of a level and the time it was taken, the bucket is **one number**, the time at which it would be full again, in the
+//! Virtual scheduling, one of the two forms of the generic cell rate algorithm (ITU-T Recommendation I.371): instead of
+//! a level and the time of its measurement, the bucket is **one number**, the time at which it would be full again, in
+//! the
 //! parts of [`FixedPointRate`].
 //!
 //! # Invariants
@@ -76,7 +77,7 @@ impl TokenBucket {
         self.reserve_fitting(NonZeroU32::MIN, now)
     }
 
-    /// Takes the next `count` tokens that are not reserved; all of them are due when the last one is.
+    /// Takes the next `count` tokens that are not reserved. All of them are due at the due time of the last one.
     ///
     /// # Errors
     /// Returns [`InsufficientCapacity`] for more tokens than the burst; nothing is reserved in that case.

@@ -168,7 +168,8 @@ fn a_reservation_from_before_its_key_was_evicted_is_not_given_back() {
     }
 }
 
-/// Only the eviction of a bucket that is not full closes reservations; a full bucket has no reservation that is due later.
+/// Reservations can no longer be cancelled after the eviction of a bucket that is not full. A full bucket has no
+/// reservation that is due later, so its eviction has no such effect.
 #[test]
 fn keys_that_come_and_go_do_not_close_reservations() {
     let clock = ManualClock::new();

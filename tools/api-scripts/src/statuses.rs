@@ -45,7 +45,7 @@ pub async fn a_status_write_changes_only_the_status(on: &Server) {
     }
 }
 
-/// Metadata and status do not raise the generation, and clients do not write it.
+/// Metadata and status do not raise the generation, and clients cannot write it.
 pub async fn generations_rise_with_the_spec(on: &Server) {
     let sites = Definition::new(on, "Site").create(on).await;
     let path = sites.path();

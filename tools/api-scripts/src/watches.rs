@@ -50,7 +50,7 @@ pub async fn initial_events_end_with_a_bookmark(on: &Server) {
     assert_eq!(on.watch(&format!("{path}&resourceVersion={}", version(bookmark))).await, [""; 0]);
 }
 
-/// A selecting watch sends an addition when an object starts to match, and a deletion with its last matching state when it stops.
+/// A watch with a selector sends an addition when an object starts to match, and a deletion with its last matching state when it stops.
 pub async fn objects_enter_and_leave_a_selection(on: &Server) {
     let made = on.create("v1/configmaps", labelled("a", json!({"app": "other"}))).await;
     let label = |app: &str| json!({"metadata": {"labels": {"app": app}}});

@@ -129,7 +129,7 @@ func done(err error) answer {
 	return ok
 }
 
-// list sorts the texts, because client-go returns keys and values in no order.
+// list sorts the strings, because client-go returns keys and values in no order.
 func list(texts []string) answer {
 	slices.Sort(texts)
 	text, _ := json.Marshal(map[string][]string{"l": texts})

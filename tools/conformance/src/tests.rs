@@ -74,8 +74,8 @@ fn there_are_a_few_thousand_scripts() {
     }
 }
 
-/// The page is correct: flyball and the reference for client-go answer as it states, and exactly the differing answers
-/// are bold.
+/// The page is correct: flyball and the reference for client-go answer as the page states, and exactly the differing
+/// answers are bold.
 #[test]
 fn the_page_of_differences_holds() {
     for example in examples::all() {

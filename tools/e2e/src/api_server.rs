@@ -53,7 +53,7 @@ impl ApiServer {
         format!("https://127.0.0.1:{}", self.port)
     }
 
-    /// The certificate that the server generated, followed by its signer's. It exists once the server has been ready.
+    /// The certificate that the server generated, followed by the certificate of its signer. It exists once the server has been ready.
     pub(crate) fn certificate(&self) -> PathBuf {
         self.folder.join("certificates").join("apiserver.crt")
     }

@@ -25,7 +25,7 @@ use crate::leash::Leash;
 /// The servers are killed when the `Cluster` is dropped, and when the process ends in any way. Dropping the `Cluster` deletes its data and keeps its logs.
 #[derive(Debug)]
 pub struct Cluster {
-    // In the order in which the servers are killed: a server is killed before the servers on which it depends.
+    // The fields are in the order in which the servers are killed: a server is killed before the servers on which it depends.
     controller_manager: Option<Leash>,
     api_server: ApiServer,
     etcd: Etcd,

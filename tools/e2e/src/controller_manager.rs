@@ -16,7 +16,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 pub(crate) fn start(program: &Path, folder: &Path, kubeconfig: &Path, controllers: &[&str]) -> Result<Leash> {
     ensure!(!controllers.is_empty(), "a controller manager without controllers");
     let port = ports::free()?;
-    // The certificate of an earlier process must not be mistaken for this one's.
+    // The certificate of an earlier process must not be mistaken for that of the new process.
     let certificates = folder.join("controller-manager");
     match fs::remove_dir_all(&certificates) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),

@@ -27,7 +27,7 @@ pub(crate) struct Credentials {
     pub(crate) tokens: PathBuf,
     /// The private key for service accounts, as PEM.
     pub(crate) signing_key: PathBuf,
-    /// The public key for the private one: Kubernetes derives it only from private keys in older formats.
+    /// The public key that belongs to the private key. Kubernetes can derive a public key only from private keys in older formats.
     pub(crate) public_key: PathBuf,
 }
 

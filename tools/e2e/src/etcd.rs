@@ -18,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(crate) struct Etcd {
     server: Server,
-    // In the order in which they are dropped.
+    // The fields are in the order in which they have to be dropped.
     _process: Leash,
     _data: Data,
 }

@@ -56,7 +56,7 @@ impl Server {
         Ok(Reply { status, body: String::from_utf8_lossy(&body).into_owned() })
     }
 
-    /// An agent without connection pooling: a kept connection may be to a server that was killed since.
+    /// An agent without connection pooling: a pooled connection may lead to a server that was killed in the meantime.
     fn agent(&self) -> Agent {
         let config = Agent::config_builder()
             .tls_config(self.tls.clone().unwrap_or_default())

@@ -46,7 +46,7 @@ impl Endpoints {
 
     /// The Services that select the pod, or selected it before the change.
     ///
-    /// A Service that is not cached yet is not missed: its own change reconciles it later, with all pods stored then.
+    /// A Service that is not cached yet needs no entry here: when it is cached, its own change causes a reconcile with all pods that are stored then.
     pub(crate) fn selecting(&self, change: &Change<Arc<str>, Arc<Pod>>) -> Vec<Key> {
         let (old, new) = (change.old(), change.new());
         // A pod never moves to another namespace, since it would then have another key.

@@ -11,7 +11,7 @@ pub(crate) struct Interned {
     labels: HashSet<Labels>,
     replicasets: HashMap<Arc<str>, Key>,
     services: HashMap<Arc<str>, Key>,
-    /// The number of texts after the last sweep.
+    /// The number of strings after the last sweep.
     #[cfg(feature = "kube")]
     swept: usize,
 }
@@ -50,7 +50,7 @@ impl Interned {
         key(&mut self.services, name)
     }
 
-    /// Removes unused texts when the number of texts has doubled. Without this, memory grows during a run on a live
+    /// Removes unused strings when the number of strings has doubled. Without this, memory grows during a run on a live
     /// cluster.
     #[cfg(feature = "kube")]
     pub(crate) fn sweep(&mut self) {
@@ -58,7 +58,7 @@ impl Interned {
         if self.texts.len() < (2 * self.swept).max(FEW) {
             return;
         }
-        // Keys and labels refer to texts, so texts are removed last.
+        // Keys and labels refer to strings, so strings are removed last.
         self.replicasets.retain(|_, key| key.is_shared());
         self.services.retain(|_, key| key.is_shared());
         self.labels.retain(|labels| Arc::strong_count(labels) > 1);
@@ -90,10 +90,10 @@ mod tests {
         assert_eq!(interned.texts.len(), 3, "{:?}", interned.texts);
         assert!(Arc::ptr_eq(&interned.text("a/held"), &held));
         assert!(Arc::ptr_eq(&interned.labels([("app", "x")].into_iter()), &labels));
-        // The same key, so that the queue has one entry for it.
+        // Interning the name again returns the same key, so the queue has one entry for it.
         assert!(interned.replicaset(held).is_shared() && key.is_shared());
         interned.text("new");
         interned.sweep();
-        assert!(interned.texts.contains("new"), "it was swept before the number of texts doubled");
+        assert!(interned.texts.contains("new"), "it was swept before the number of strings doubled");
     }
 }

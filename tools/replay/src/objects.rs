@@ -156,12 +156,12 @@ impl Key {
         &self.0.name
     }
 
-    /// Records that the key is about to be added to the queue, unless it is queued already.
+    /// Stores the time at which the key is added to the queue, unless it is queued already.
     pub(crate) fn queued_at(&self, now: Nanos) {
         self.0.queued.set_first(now);
     }
 
-    /// Records that this object caused the add.
+    /// Stores when this object changed, unless the time of an earlier change is stored.
     pub(crate) fn changed_by(&self, object: &impl Object) {
         if let Some(at) = object.meta().happened.get() {
             self.0.changed.set_first(at);

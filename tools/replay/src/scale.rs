@@ -117,7 +117,7 @@ impl Copier {
         Self { number, copies, texts: HashMap::new(), replicasets: HashMap::new(), services: HashMap::new() }
     }
 
-    /// Versions are spread: those of the copies are distinct and stay between the same neighbours.
+    /// Spreads the versions, so that the versions of the copies are distinct and stay between the same neighbours.
     fn version(&self, version: Version) -> Version {
         Version::new(version.get() * self.copies as u64 + self.number as u64)
     }

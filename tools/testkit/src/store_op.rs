@@ -30,11 +30,11 @@ pub struct TestObject {
     pub serial: u64,
 }
 
-/// Sorted texts, some of which are prefixes of others.
+/// Sorted strings, some of which are prefixes of others.
 pub const PATHS: [&str; 6] = ["", "a", "a/b", "a/c", "ab", "é/b"];
 
 impl TestObject {
-    /// Values of an ordered index of texts: any number, possibly with repetitions.
+    /// Values of an ordered index of strings: any number, possibly with repetitions.
     #[must_use]
     pub fn paths(&self) -> Vec<String> {
         let path = |tag: &u8| PATHS[usize::from(tag + self.rank) % PATHS.len()].to_owned();

@@ -141,7 +141,7 @@ fn log(workspace: &Workspace, rung: &Rung) -> PathBuf {
     workspace.target.join("deep").join(format!("{}.log", rung.name))
 }
 
-/// The commit of the code: the last one that changed another file than the page.
+/// The last commit that changed a file other than the page.
 fn code(workspace: &Workspace) -> Result<String> {
     let not_the_page = format!(":(exclude){PAGE}");
     let commit = git(workspace, &["log", "-1", "--format=%h", "--abbrev=12", "--", ".", &not_the_page])?;

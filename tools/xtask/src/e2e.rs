@@ -1,6 +1,6 @@
 //! `cargo xtask e2e`: the tests that need a real Kubernetes API server.
 //!
-//! `cargo test` ignores them, because they need Go, etcd and minutes. `tools/e2e` reads the location of the servers
+//! `cargo test` ignores them, because they need Go and etcd, and take minutes. `tools/e2e` reads the location of the servers
 //! from the environment.
 
 use std::env;

@@ -23,7 +23,7 @@ pub(crate) struct Options {
 /// The largest number of crates in the default build of a primitive, itself included. To allow more, change this
 /// constant.
 const MOST_CRATES: usize = 13;
-/// Adapters of a primitive: they may have one crate more than it.
+/// Adapters of a primitive: they may have one crate more than a primitive.
 const ADAPTERS: [&str; 1] = ["flyball-ops"];
 /// Crates that must not be in the default build of a primitive.
 const NOT_BY_DEFAULT: [&str; 5] = ["tokio", "serde", "tracing", "metrics", "prometheus-client"];

@@ -7,9 +7,9 @@ use testkit::oracle::selector::{Labels, OracleSelector, Rule, Term};
 /// Counts of the cases in the bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Texts that were parsed.
+    /// Selector texts that were parsed.
     pub read: u64,
-    /// Texts that were refused.
+    /// Selector texts that were refused.
     pub refused: u64,
     /// Selectors that were built by methods.
     pub spelled: u64,
@@ -99,7 +99,7 @@ fn spelled(u: &mut Unstructured<'_>, seen: &mut Seen) -> arbitrary::Result<()> {
     Ok(())
 }
 
-/// Checks selectors with arbitrary texts as keys and values: the printed selector parses to the same selector, or does not parse.
+/// Checks selectors with arbitrary strings as keys and values: the printed selector parses to the same selector, or does not parse.
 fn foreign(text: &str, seen: &mut Seen) {
     let mut words = text.split('|').map(str::to_owned);
     let (key, value) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());

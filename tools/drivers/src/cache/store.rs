@@ -312,7 +312,7 @@ struct World<'a> {
     /// The number of objects that arrived at the store; each is transformed if the store has a transformation.
     arrived: u64,
     transforms: bool,
-    /// How often the index of tags was added: an upper bound on its calls per object.
+    /// How often the index of tags was added: an upper bound on the calls of its function per object.
     tag_indexes: u64,
 }
 

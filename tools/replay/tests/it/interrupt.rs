@@ -16,7 +16,7 @@ fn interrupted(args: &[&str]) -> String {
     let mut child = command.spawn().expect("the program starts");
     // Stays open without data.
     let _stdin = child.stdin.take();
-    // A channel without a sender's message: `recv_timeout` waits in real time.
+    // No message is sent on this channel, so `recv_timeout` waits in real time.
     let (_never, moment) = mpsc::channel::<()>();
     assert!(moment.recv_timeout(Duration::from_millis(400)).is_err());
 
@@ -35,10 +35,10 @@ fn interrupted(args: &[&str]) -> String {
 #[test]
 fn ctrl_c_ends_a_run_in_order_within_a_second() {
     let path = written("interrupted.jsonl", &small());
-    // Waiting for the next event, otherwise idle.
+    // The program waits for the next event, and is otherwise idle.
     let waiting = interrupted(&[&path, "--speed", "0.001"]);
     assert!(waiting.contains("interrupted after 1 of 3 places; 0 keys were left"), "{waiting}");
-    // Under full load, with pending retries and panics.
+    // The program is under full load, with pending retries and panics.
     let args = [
         "--scale",
         "100",
@@ -54,7 +54,7 @@ fn ctrl_c_ends_a_run_in_order_within_a_second() {
     ];
     let busy = interrupted(&[&[&*path], &args[..]].concat());
     assert!(busy.contains("replay: interrupted after "), "{busy}");
-    // Blocked in a read of a pipe without a writer, where the stop request is not checked.
+    // The program is blocked in a read of a pipe without a writer, where it does not check for a stop request.
     let reading = interrupted(&["/dev/stdin"]);
     assert!(reading.contains("interrupted while the trace was read"), "{reading}");
 }

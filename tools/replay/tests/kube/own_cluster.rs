@@ -150,7 +150,7 @@ fn missing_permission_is_reported() {
 fn ctrl_c_ends_it_in_order_within_a_second() {
     let cluster = Cluster::start().unwrap();
     let child = replay(cluster.kubeconfig(), &[]);
-    // A channel without a sender's message: `recv_timeout` waits in real time.
+    // No message is sent on this channel, so `recv_timeout` waits in real time.
     let (_never, moment) = std::sync::mpsc::channel::<()>();
     assert!(moment.recv_timeout(Duration::from_secs(3)).is_err());
     let begin = Monotonic.now();

@@ -9,7 +9,7 @@ use super::{Answer, LimiterConfig, QueueLine, Rule, Rules};
 /// Executes the lines of a script for queues.
 ///
 /// client-go stores a key in up to four places: in `line` if it can be handed out, in `dirty` if it has to be processed, in
-/// `processing` while a worker processes it, and in the `waits`. In client-go, a loop moves due keys; here `advance` moves them at
+/// `processing` while a worker processes it, and in `waits` if it has a deadline. In client-go, a loop moves due keys; here `advance` moves them at
 /// each deadline. Both give the same results if each line is answered before the next one is read.
 #[derive(Clone, Debug)]
 pub struct ReferenceQueue {

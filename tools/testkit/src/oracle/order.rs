@@ -124,7 +124,7 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
         true
     }
 
-    /// The priority of a key: that of an add while the key was leased, if any, otherwise its current priority.
+    /// The priority of a key. If an add was made while the key was leased, this is the priority of the add.
     pub fn priority(&self, key: K) -> Option<i8> {
         let place = self.places.iter().find(|place| place.key == key)?;
         Some(place.add_priority.unwrap_or(place.priority))

@@ -228,7 +228,7 @@ fn value(text: &str) -> Option<String> {
     is_word(text).then(|| text.to_owned())
 }
 
-/// Whether a text is a label value: empty, or at most 63 characters with a valid first and last one.
+/// Whether a string is a label value: empty, or at most 63 characters with a valid first and last one.
 fn is_word(text: &str) -> bool {
     let inner = text.trim_matches(|c: char| c.is_ascii_alphanumeric());
     let ends = text.is_empty() || text.starts_with(inside) && text.ends_with(inside);

@@ -271,7 +271,7 @@ impl<K: Ord + Clone, V: Clone> OracleSubscription<K, V> {
         self.walk.len() + self.order.len() + self.ready.len() + self.lost.unwrap_or(0)
     }
 
-    /// Records that the store has published a list, after the steps of the list.
+    /// Call this after the steps of a list that the store has published.
     pub fn listed(&mut self) {
         if self.awaited.is_none() {
             self.awaited = Some(self.order.iter().cloned().collect());

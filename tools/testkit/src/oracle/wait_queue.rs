@@ -249,7 +249,7 @@ impl OracleWaitQueue {
         self.settle(now);
     }
 
-    /// Records that the clock has jumped back: earlier grants no longer count for the rate.
+    /// Call this after the clock has jumped back: earlier grants no longer count for the rate.
     pub fn jumped(&mut self, now: u64) {
         for grant in &mut self.grants {
             grant.at = u64::MAX;
@@ -347,7 +347,8 @@ impl OracleWaitQueue {
             }
             self.waiters[index].state = WaiterState::Granted;
             match promised {
-                // Promised tokens count as used at their due time. Those of an earlier quota do not count for the rate of this one.
+                // Promised tokens count as used at their due time. Tokens that were promised under an earlier quota do
+                // not count for the current rate.
                 Some(promise) if promise.changes == self.changes => _ = self.log(promise.due, count, false),
                 Some(_) => {}
                 None => self.waiters[index].grant = Some(self.log(now, count, true)),

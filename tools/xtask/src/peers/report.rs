@@ -107,7 +107,7 @@ impl Verdict {
         })
     }
 
-    /// flyball's figure divided by the peer's. It is 0 if flyball's figure is 0, even if the peer's is 0, too.
+    /// flyball's figure divided by the peer's. If flyball's figure is 0, the ratio is 0, even if the peer's figure is also 0.
     fn ratio(&self) -> f64 {
         if self.ours.median == 0.0 { 0.0 } else { self.ours.median / self.theirs.median }
     }

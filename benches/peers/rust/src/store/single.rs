@@ -63,8 +63,8 @@ pub(crate) fn by_index<C: Writes, R: Lists>(options: &Options, reader: impl Fn(&
     ns(time, lookups)
 }
 
-/// One view of all objects after a write, so that no older view can be reused (`snapshot`, µs); the same and an
-/// iteration over it (`walk`, ns per object); the same and a read of each object (`read`).
+/// After a write, so that no older view can be reused: takes a view of all objects (`snapshot`, µs), takes a view and
+/// iterates over it (`walk`, ns per object), or takes a view and reads each object (`read`).
 pub(crate) fn list<C: Writes<Reader: Lists>>(options: &Options) -> Figures {
     let pods = fleet(options.keys, NAMESPACES);
     let mut cache: C = filled(options.indexes, &pods);

@@ -93,7 +93,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
             (Some(State::Leased), NextRun::At(until)) => {
                 self.set(key, State::Waiting(Wait::fixed(until, order)), ());
             }
-            // The run after the backoff also serves the dirty mark.
+            // The run after the backoff also covers the adds that made the key dirty.
             (Some(State::Leased | State::LeasedDirty), NextRun::Backoff(until)) => {
                 self.set(key, State::Waiting(Wait::backoff(until, order)), ());
             }

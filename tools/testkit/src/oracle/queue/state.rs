@@ -96,7 +96,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         self.lines.room_of(group)
     }
 
-    /// The priority of a key: that of an add while the key was leased, if any, otherwise its current priority.
+    /// The priority of a key. If an add was made while the key was leased, this is the priority of the add.
     #[must_use]
     pub fn priority(&self, key: K) -> Option<i8> {
         self.lines.priority(key)

@@ -29,7 +29,7 @@ fn program<E: Engine>() -> Finding {
         pass(SECOND).await;
         let mut shortest = Duration::MAX;
         for change in 0..20 {
-            // Not at a whole millisecond: real changes do not arrive at one.
+            // The change does not arrive at a whole millisecond, because real changes arrive at any time.
             advance(Duration::from_micros(137)).await;
             let put = Instant::now();
             server.put(&config_map("a", &change.to_string()));

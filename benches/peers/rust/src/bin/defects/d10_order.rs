@@ -32,7 +32,7 @@ fn program<E: Engine>() -> Finding {
         server.put(&config_map("before", ""));
         pass(5 * MILLISECOND).await;
         log.take();
-        // Not at a whole millisecond: real changes do not arrive at one.
+        // The changes do not arrive at a whole millisecond, because real changes arrive at any time.
         advance(Duration::from_micros(137)).await;
         for number in 0..10 {
             server.put(&config_map(&number.to_string(), ""));

@@ -1,4 +1,4 @@
-//! D12: each reconcile that completes costs a scan of all reconciles in flight.
+//! D12: each end of a reconcile causes a scan of all reconciles in flight.
 
 use std::time::Duration;
 
@@ -21,8 +21,8 @@ pub(crate) const DEFECT: Defect = Defect {
 fn program<E: Engine>() -> Finding {
     let (few, many) = (end::<E>(2_000), end::<E>(10_000));
     let micros = |time: Duration| time.as_nanos() as f64 / 1e3;
-    // With five times as many in flight, each completion costs five times as much if all are scanned, and the same if
-    // not.
+    // With five times as many reconciles in flight, the end of one takes five times as long if it scans all of them,
+    // and as long as before if it does not.
     Finding::new(format!("{:.1} and {:.1} µs", micros(few), micros(many)), many > few * 5 / 2)
 }
 

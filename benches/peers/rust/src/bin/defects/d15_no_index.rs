@@ -76,7 +76,7 @@ fn program<N: Nodes>() -> Finding {
         LOOKED_AT.set(0);
         let found = nodes.on("node-7").len();
         assert_eq!(found, 10, "the answer");
-        // The returned objects were looked at, too.
+        // A query visits at least the objects that it returns.
         let looked_at = LOOKED_AT.get().max(found);
         Finding::new(looked_at.to_string(), looked_at > found)
     })

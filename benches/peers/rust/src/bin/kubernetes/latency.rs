@@ -29,7 +29,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 const SENT: &str = "sent";
 
 struct Changes {
-    /// By object: the time of sending that its last reconcile saw; `None` before the first reconcile.
+    /// By object: the time in the field `sent` that its last reconcile read; `None` before the first reconcile.
     seen: Mutex<Vec<Option<Duration>>>,
     left: AtomicUsize,
     all: Notify,

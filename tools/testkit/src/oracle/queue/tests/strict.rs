@@ -69,7 +69,7 @@ fn a_shorter_one_leaves_the_cap_as_well() {
 
 #[test]
 fn a_failure_makes_any_wait_a_backoff() {
-    // An earlier wait: the backoff replaces it.
+    // The wait ends earlier than the backoff, which replaces it.
     let mut queue = OracleQueue::new(strict());
     queue.add_after('a', ns(4), 0).unwrap();
     assert_eq!(queue.add_rate_limited('a', 0), Ok(Outcome::Merged));
@@ -80,7 +80,7 @@ fn a_failure_makes_any_wait_a_backoff() {
     queue.add_after('a', ns(10), 0).unwrap();
     queue.add_rate_limited('a', 0).unwrap();
     assert_eq!(queue.add('a', 0), Ok(Outcome::Merged));
-    // A later wait: the earlier deadline applies, which is that of the backoff.
+    // The wait ends later than the backoff, so the deadline of the backoff applies.
     let mut queue = OracleQueue::new(strict());
     queue.add_after('a', ns(40), 0).unwrap();
     queue.add_rate_limited('a', 0).unwrap();
