@@ -25,8 +25,8 @@ fn starts(ops: &[Op]) -> &'static [Start] {
     use Start::*;
     match ops.iter().find(|op| op.blocks()).map(|op| op.waits_for()) {
         None => &[Ready, Leased, Full, Soon, Waiting, Paused, Ending],
-        // With blocking threads the shutdown is explored, too. So only the states that matter for their condition are
-        // used.
+        // With blocking threads, the model also explores the shutdown. So it uses only the states that matter for the
+        // condition of the wait.
         Some(For::Key) => &[Ready, Leased, Soon, Paused],
         Some(For::Room) => &[Full],
         Some(For::Drained) => &[Ready, Leased, Soon],

@@ -21,7 +21,7 @@ macro_rules! ops {
         pub enum Op { $($op),* }
 
         impl Op {
-            /// All operations. A pair is checked in the group of the operation that comes first here.
+            /// All operations. A pair is checked in the group of the operation that comes first in this list.
             pub const ALL: &'static [Self] = &[$(Self::$op),*];
         }
     };

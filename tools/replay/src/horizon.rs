@@ -73,7 +73,7 @@ impl Horizon {
 
     fn announce(&self, place: Option<usize>) {
         if let Some(place) = place {
-            // Notifications may be sent in another order than the changes under the lock.
+            // Notifications may be sent in an order that differs from that of the changes under the lock.
             self.moved.send_if_modified(|now| {
                 let ahead = place > *now;
                 *now = place.max(*now);

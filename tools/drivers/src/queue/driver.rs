@@ -54,7 +54,7 @@ pub fn unlimited_held(bytes: &[u8]) -> Cells {
     unlimited_by(*choice, held(ops))
 }
 
-/// Drives a queue without delays: an operation that needs a clock becomes the most similar operation that needs none.
+/// Drives a queue without delays: an operation that needs a clock is replaced by the most similar operation without one.
 pub fn timeless(bytes: &[u8]) -> Cells {
     let Some((choice, ops)) = bytes.split_first() else { return Cells::default() };
     timeless_by(*choice, operations(ops, MOST))

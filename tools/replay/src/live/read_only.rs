@@ -21,7 +21,7 @@ const ASKED: [&str; 4] = [
 pub(super) const NEEDED: &str = "--kube needs the verbs `list` and `watch`, in all namespaces, of the kinds pods, services, \
     replicasets.apps and endpointslices.discovery.k8s.io";
 
-/// A client of the current context of the kubeconfig, or of the cluster in which this runs.
+/// Creates a client for the current context of the kubeconfig or, without a kubeconfig, for the cluster in which the program runs.
 pub(crate) async fn client() -> anyhow::Result<Client> {
     let config = Config::infer().await.context("no cluster: neither a kubeconfig nor a service account")?;
     let builder = ClientBuilder::try_from(config).context("the current context cannot be used")?;

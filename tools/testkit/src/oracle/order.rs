@@ -366,7 +366,8 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
         line.into_iter().map(|place| place.key).collect()
     }
 
-    /// All Ready keys: first those that can be handed out, in that order, then the others in no order; and the number of the former.
+    /// All Ready keys, and how many of them can be handed out. The keys that can be handed out come first, in the order
+    /// of hand-out; the others follow in no order.
     pub fn dequeue_order(&self) -> (Vec<K>, usize) {
         let mut left = self.clone();
         let mut line = Vec::new();

@@ -83,7 +83,7 @@ impl Source {
     }
 }
 
-/// Splits a text: tokens become the code of their lines, the text between them the comments.
+/// Splits a source file: tokens become the code of their lines, and the text between tokens becomes the comments.
 struct Split<'a> {
     text: &'a str,
     at: usize,
