@@ -1,8 +1,8 @@
 //! Every pair of public operations of the work queue, from every initial state that matters.
 //!
 //! The two operations run concurrently. Their results, and the later states of the queue, must equal those of some
-//! sequential order of their steps. So nothing is lost, duplicated or forgotten. Tasks are
-//! polled only when they are woken.
+//! sequential order of their steps. So nothing is lost, duplicated or forgotten. Tasks are polled only when they are
+//! woken.
 
 use loom_tests::queue_ops::Op::{self, *};
 use loom_tests::queue_ops::{Case, For, Start};

@@ -212,7 +212,7 @@ func controllerThroughput(options Options) Figures {
 	return figures
 }
 
-// pace: changes of objects drawn at random, at random moments, at a given average rate. The sender checks every
+// pace is a plan of changes: of objects drawn at random, at random moments, at a given average rate. The sender checks every
 // millisecond which changes are due.
 type pace struct {
 	keys    []string

@@ -78,7 +78,7 @@ func lateness(options Options) Figures {
 		queue.AddAfter(key, offsets[key]-time.Since(start))
 	}
 	if time.Since(start) > lead {
-		panic("the adds took longer than the first deadline is away")
+		panic("the adds took longer than the time until the first deadline")
 	}
 	for range all {
 		key, _ := queue.Get()

@@ -8,8 +8,7 @@
 //!
 //! Each key is looked up twice, here and in the inner policy, so a failure takes 0.93 thousand instructions; with the
 //! controller default alone it takes 0.44 thousand. Rejected: one entry for both. A policy may have no entry (a
-//! bucket), or
-//! several (a max-of), and each would have to store waits that it does not return.
+//! bucket), or several (a max-of), and each would have to store waits that it does not return.
 
 use std::fmt;
 use std::hash::Hash;

@@ -2,8 +2,8 @@
 //!
 //! A token bucket stores only the time at which it is full again, so a reservation for a later time delays all
 //! reservations made after it. Here the tokens are numbered, and each is taken or free. Token n arrives when time ×
-//! rate reaches n + 1 −
-//! burst, and is available until time × rate has passed n: so at any time exactly `burst` tokens have arrived and are not past, taken or free.
+//! rate reaches n + 1 − burst, and is available until time × rate has passed n: so at any time exactly `burst` tokens
+//! have arrived and are not past, taken or free.
 //!
 //! # Invariants
 //! 1. No number is taken twice.

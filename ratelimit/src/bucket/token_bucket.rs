@@ -2,8 +2,7 @@
 //!
 //! Virtual scheduling, one of the two forms of the generic cell rate algorithm (ITU-T Recommendation I.371): instead of
 //! a level and the time of its measurement, the bucket is **one number**, the time at which it would be full again, in
-//! the
-//! parts of [`FixedPointRate`].
+//! the parts of [`FixedPointRate`].
 //!
 //! # Invariants
 //! 1. `full_at` never lies beyond the horizon, the largest debt: its last token is due at [`Nanos::MAX`] (never).
@@ -28,8 +27,8 @@ use crate::{InsufficientCapacity, Nanos, NotYet, Policy, Quota, Reservation, Try
 /// A token bucket: a steady rate, and a burst after an idle time.
 ///
 /// The bucket starts full. Tokens can be reserved ahead of time: there is no limit on their number, and reservations
-/// become due in the order of the calls. As a [`Policy`] the bucket is one budget
-/// shared by all keys, and counts nothing per key.
+/// become due in the order of the calls. As a [`Policy`] the bucket is one budget shared by all keys, and counts
+/// nothing per key.
 ///
 /// The rate is exact: any span of `d` nanoseconds contains at most `burst` + rate × `d` tokens that are granted and not
 /// given back. If a clock jumps back, tokens are late by the jump, and never early, except as described at

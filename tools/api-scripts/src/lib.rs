@@ -6,7 +6,7 @@
 //! [`each!`] lists all scripts, so that each is a separate test on both servers.
 
 #![forbid(unsafe_code)]
-#![expect(clippy::missing_panics_doc, reason = "every script panics where an answer is another one")]
+#![expect(clippy::missing_panics_doc, reason = "a script panics if a response differs from the expected one")]
 
 pub mod applied_lists;
 pub mod applies;

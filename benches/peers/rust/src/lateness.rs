@@ -64,7 +64,7 @@ impl Plan {
         for key in &self.keys {
             add(key.clone(), self.deadlines[key].saturating_sub(self.start.elapsed()));
         }
-        assert!(self.start.elapsed() < LEAD, "the adds took longer than the first deadline is away");
+        assert!(self.start.elapsed() < LEAD, "the adds took longer than the time until the first deadline");
     }
 
     fn received(&mut self, key: &Key) {

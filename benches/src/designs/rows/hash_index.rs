@@ -3,8 +3,8 @@
 //! A word is the upper half of the hash, followed by the number. The low bits of that half select the page, so a page
 //! can be split without computing hashes. The words of a page are sorted, and therefore ordered by the high bits of
 //! that half. These bits are uniformly distributed, so a search starts at the proportional position (interpolation
-//! search). Every `LOAD` added
-//! words split one page, in round-robin order; a page has `LOAD` to `2 * LOAD` words on average.
+//! search). Every `LOAD` added words split one page, in round-robin order; a page has `LOAD` to `2 * LOAD` words on
+//! average.
 
 use super::radix::Radix;
 

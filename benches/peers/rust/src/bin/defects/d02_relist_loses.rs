@@ -1,4 +1,4 @@
-//! D2: after a relist, reconciles read the store from before the relist, and no later reconcile follows.
+//! D2: after a relist, reconciles read the objects from before the relist, and no later reconcile follows.
 
 use kube::runtime::controller::Action;
 use std::time::Duration;

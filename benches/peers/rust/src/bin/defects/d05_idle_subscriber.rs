@@ -1,4 +1,4 @@
-//! D5: a subscriber that does not poll stops the cache.
+//! D5: a subscriber that is not polled blocks the cache.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::runtime::watcher;
