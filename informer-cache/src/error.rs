@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::Version;
 
-/// The error of parsing a text that is not a key of the form `namespace/name` or `name`.
+/// The error returned by the parser for a string that is not a key of the form `namespace/name` or `name`.
 ///
 /// # Examples
 /// ```
@@ -53,7 +53,7 @@ impl fmt::Display for ParseNamespacedNameError {
 
 impl Error for ParseNamespacedNameError {}
 
-/// The error of parsing a text that is not a version: a decimal number below 2⁶⁴.
+/// The error returned by the parser for a string that is not a version. A version is a decimal number below 2⁶⁴.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseVersionError {
     text: String,
@@ -92,7 +92,7 @@ impl Error for ParseVersionError {}
 /// let (key, index, error) = &store.index_errors()[0];
 /// assert_eq!((*key, *index), ("b", "port"));
 /// assert_eq!(error.source().unwrap().to_string(), "no port");
-/// assert_eq!(store.snapshot().index_errors().count(), 1); // the same without a copy
+/// assert_eq!(store.snapshot().index_errors().count(), 1); // counts the errors without copying them
 /// # Ok::<(), Box<dyn Error>>(())
 /// ```
 #[derive(Debug)]
@@ -101,7 +101,7 @@ pub struct IndexError {
 }
 
 impl IndexError {
-    /// Creates an error with this cause, for example a text.
+    /// Creates an error with this cause, for example a string.
     pub fn new(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { cause: cause.into() }
     }
@@ -119,7 +119,7 @@ impl Error for IndexError {
     }
 }
 
-/// The error of an operation on an index that the store does not have.
+/// The error returned by an operation on an index that the store does not have.
 ///
 /// # Examples
 /// ```
@@ -153,7 +153,7 @@ impl fmt::Display for MissingIndex {
 
 impl Error for MissingIndex {}
 
-/// The error of building a store with two indexes of the same name.
+/// The error returned when a second index with the same name is added to a store or its builder.
 ///
 /// # Examples
 /// ```
@@ -187,7 +187,7 @@ impl fmt::Display for DuplicateIndex {
 
 impl Error for DuplicateIndex {}
 
-/// The error of a wait for a version that ended before the store reached the version.
+/// The reason why a wait for a version ended before the store reached that version.
 ///
 /// # Examples
 /// ```
@@ -230,7 +230,7 @@ impl fmt::Display for WaitForError {
 
 impl Error for WaitForError {}
 
-/// The error of a wait whose time limit has passed. No change was taken.
+/// The error returned by a wait when its time limit has passed. No change was taken from the subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimedOut;
 

@@ -17,15 +17,15 @@ pub use labels::LabelIndex;
 pub use ordered::OrderedIndex;
 pub use selector::{ParseSelectorError, Selector, SelectorOperator, SelectorRequirement};
 
-/// A typed handle of an index, by which objects are found by a value other than their key.
+/// A typed handle of an index. A query of an index finds objects by a value other than their key.
 ///
 /// The same handle is passed to the store's builder and to its queries. A store identifies an index by its name and the type of its values, so another handle
 /// with the same name and type finds the same index.
 ///
-/// The function runs **once per object version**, outside every lock, before anything changes; its values are stored beside the objects. It must be
-/// pure. A panic in the function is an error of that object, as if the index were [`fallible`](Self::fallible). An object may have several values. An
-/// object without a value is not in the index. A value that the function returns twice for an object counts once. A tuple of several values makes a
-/// compound index.
+/// The function returns the values of an object. It runs **once per object version**, outside every lock, before the store changes, and the store
+/// keeps the values. It must be pure. A panic in the function is an error of that object, as if the index were [`fallible`](Self::fallible). An
+/// object may have several values. An object without a value is not in the index. A value that the function returns twice for an object counts once.
+/// A tuple of several values makes a compound index.
 ///
 /// # Examples
 /// ```
@@ -45,7 +45,7 @@ pub use selector::{ParseSelectorError, Selector, SelectorOperator, SelectorRequi
 /// assert_eq!(store.by_index(&BY_NODE, "node-8")?.len(), 0);
 /// assert_eq!(store.by_index(&BY_OWNER, &71)?.len(), 1);
 ///
-/// // A cache cannot reject an object of its source: a unique index stores a violation, and reports it.
+/// // A cache cannot reject an object of its source. So both objects are stored, and the unique index reports the violation.
 /// store.upsert(Pod { name: "default/b".parse()?, uid: 1, node: "node-7".into(), owners: vec![] });
 /// assert_eq!(store.snapshot().unique_violations(&BY_UID)?.map(|(uid, pods)| (*uid, pods.len())).collect::<Vec<_>>(), [(1, 2)]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

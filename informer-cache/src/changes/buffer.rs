@@ -9,10 +9,10 @@
 //! | `awaits_merge` | the subscriber waits for the end of the merge in progress, whether that merge makes a change pending or not |
 //! | `until` | the ticket below which every change is part of the initial state; `None` until the store has had its first list |
 //! | `idle` | the subscriber's last request found no pending change |
-//! | `signal_pending` | the `initial_processed` signal has no outcome yet; the code that unsets this field sets the outcome, under this lock or, for a request of the subscriber, after it |
+//! | `signal_pending` | the `initial_processed` signal has no outcome yet; the code that clears this field also sets the outcome: under this lock or, if a request of the subscriber clears the field, after unlocking |
 //! | `ended` | no more changes will come; the subscriber still receives the pending ones |
 //! | `detached` | the subscriber was dropped; changes are ignored |
-//! | `lost` | capacity was exceeded: the changes pending at that moment, which the subscriber drops; changes are ignored until it restarts |
+//! | `lost` | set when the capacity was exceeded, to the changes that were pending at that moment; the subscriber drops them. While it is set, new changes are ignored; a restart of the subscriber clears it |
 //!
 //! Two fields never change and need no lock: `selection`, the filter of the buffer, and `most`, the maximum number of pending keys.
 //!
@@ -68,7 +68,8 @@ struct BufferState<K, V> {
 }
 
 impl<K, V> BufferState<K, V> {
-    /// Records that the subscriber has processed every received change and asks for the next. Returns whether this completes the initial state.
+    /// Called when the subscriber asks for the next change, which means that it has processed every change it received. Returns whether this
+    /// completes the initial state.
     fn record_request(&mut self) -> bool {
         self.idle = self.pending.is_empty();
         self.take_initial_complete()
@@ -278,7 +279,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
         true
     }
 
-    /// Takes the oldest pending change. The call means that the subscriber has processed every change it received before.
+    /// Takes the oldest pending change. A call means that the subscriber has processed every change it received before.
     pub(crate) fn pop(&self) -> Popped<K, V> {
         let mut state = self.state.lock();
         let initial_processed = state.record_request();

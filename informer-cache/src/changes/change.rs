@@ -1,14 +1,15 @@
-//! PURE. A change of the object of one key.
+//! PURE. A change to the object under one key.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::table::record::Name;
 
-/// A change of the object of one key, since the last change that the subscriber received for that key.
+/// A change to the object under one key, since the last change that the subscriber received for that key.
 ///
-/// A change is built once per write and shared: a clone costs one reference count, whatever the key and the object are. A subscription may coalesce several
-/// writes into one change; then [`old`](Self::old) is the state that this subscriber received last, and [`new`](Self::new) is the newest state.
+/// A change is built once per write and shared: cloning it increments one reference count and clones neither the key nor the object. A subscription
+/// may coalesce several writes into one change; then [`old`](Self::old) is the state that this subscriber received last, and [`new`](Self::new) is
+/// the newest state.
 ///
 /// | [`kind`](Self::kind) | [`old`](Self::old) | [`new`](Self::new) |
 /// |---|---|---|
@@ -71,7 +72,7 @@ pub enum ChangeKind {
     /// The object was deleted, and the source delivered the deletion with the last state.
     Deleted,
     /// The object was deleted, and the source did not deliver the deletion; for example, a relist did not contain the object any more. The last known
-    /// state may be older than the last state.
+    /// state may be older than the state that was deleted.
     #[doc(alias = "DeletedFinalStateUnknown")]
     Missed,
 }
@@ -154,7 +155,7 @@ impl<K, V> Change<K, V> {
         &self.parts.name
     }
 
-    /// Creates another change of the same key.
+    /// Creates another change to the object under the same key.
     pub(crate) fn with(&self, kind: ChangeKind, before: Option<Arc<V>>, after: Arc<V>) -> Self {
         Self::of(self.parts.name.clone(), kind, before, after)
     }
@@ -215,7 +216,7 @@ impl<K, V> Change<K, V> {
         Self::of(Arc::new(Name { hash: 0, key }), ChangeKind::Replaced, Some(last), new)
     }
 
-    /// Creates a deletion of an object, whose last known state is `last`. `missed` says that the source did not deliver the deletion itself.
+    /// Creates a deletion of an object, whose last known state is `last`. If `missed` is true, the source did not deliver the deletion itself.
     #[must_use]
     pub fn deleted(key: K, last: Arc<V>, missed: bool) -> Self {
         let kind = if missed { ChangeKind::Missed } else { ChangeKind::Deleted };

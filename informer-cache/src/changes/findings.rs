@@ -11,7 +11,8 @@ use crate::signal::wakers::Wakers;
 use crate::table::{KeyWrite, Table};
 
 /// The effects of a write on each subscription, found before the write commits. Empty if every subscription covers all objects and the write adds no
-/// object. Only an addition looks for its pending entry by comparing keys; the entry of any other change has the same name (the same `Arc`).
+/// object. Keys are compared only to find the pending entry of an addition. For any other change, the pending entry has the same name (the same
+/// `Arc<Name>`) as the change.
 #[derive(Default)]
 pub(crate) struct Findings(Vec<Option<Finding>>);
 
@@ -82,7 +83,7 @@ impl Findings {
         self.0 = now.iter().map(of).collect();
     }
 
-    /// Returns the number of changes that the subscription at position `at` receives from a write of `changes` changes.
+    /// Returns the number of changes that the subscription at position `at` receives from a write that makes `changes` changes.
     pub(crate) fn count(&self, at: usize, changes: usize) -> usize {
         let crossings = self.0.get(at).and_then(|finding| finding.as_ref()?.crossings.as_ref());
         crossings.map_or(changes, Vec::len)

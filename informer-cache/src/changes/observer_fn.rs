@@ -4,7 +4,7 @@
 //! |---|---|
 //! | the list of observers | the store's `published`; replaced as a whole: a writer clones it in the critical section of its commit, and calls the functions after it has released every lock |
 //! | `panics` | itself, an atomic counter; it publishes no other memory |
-//! | `unsubscribed` | itself, an atomic; set once, when the observer ends. A thread that has read it before still reports one more change |
+//! | `unsubscribed` | itself, an atomic; set once, when the observer ends. A thread that read the flag before it was set still reports one more change |
 //! | `ended` | itself; set when the [`ObserverFn`] is dropped: from then on no list contains the function, and no thread calls it |
 //! | `NOTIFY_DEPTH` | a thread-local: the nesting depth of observer calls on this thread |
 //!
@@ -67,7 +67,7 @@ pub(crate) type ObserverFns<K, V> = Arc<[Arc<ObserverFn<K, V>>]>;
 impl<K, V> ObserverFn<K, V> {
     pub(crate) fn call(&self, call: impl FnOnce(&dyn Fn(&Change<K, V>))) {
         let Some(function) = &self.function else { return };
-        // Ordering: Relaxed, because the flag publishes no other memory. A call that is about to begin may miss it.
+        // Ordering: Relaxed, because the flag publishes no other memory. A call that is about to begin may read the flag before it is set.
         if !self.state.unsubscribed.load(Ordering::Relaxed) && caught(|| call(function)).is_none() {
             self.panicked();
         }

@@ -12,9 +12,9 @@
 //! | Replaced(o; e; a) | | Replaced(o; e; n) | Deleted(o; e; l) | Replaced(o; e, p; n) | = |
 //!
 //! `=`: no effect. Blank: cannot happen, since the store delivers changes of one key in order, and a resync begins only when nothing is pending. `o`
-//! is the state that the subscriber holds, `n` the newest state, `p` the state that `n` replaced, `l` the last state of a deleted object. `e` holds
-//! ends of objects under this key, each with the object's last state: the first end, which is the end of `o`, and the latest end before the newest
-//! state. The subscriber never receives an object that was added and deleted in between.
+//! is the state that the subscriber holds, `n` the newest state, `p` the state that `n` replaced, `l` the last state of a deleted object. An end is
+//! the deletion or the replacement of an object, with the object's last state. `e` holds two ends under this key: the first, which is the end of `o`,
+//! and the latest before the newest state. The subscriber never receives an object that was added and deleted in between.
 //!
 //! A pending change with ends is undecided, because `n` may be a newer state of the object that the subscriber holds.
 //! [`Pending::deliver`](Merged::deliver) compares the identities, outside every lock. If `o` and `n` are the same object, the subscriber receives
@@ -31,11 +31,11 @@
 //! 3. Let `t` be [`next`](Pending::next) at some moment. Once [`oldest`](Pending::oldest) is not below `t`, every entry that was pending at that moment has
 //!    been taken, or was cancelled by a deletion. (By 2, and because no ticket is used twice.)
 //!
-//! 4. The name of an entry is the name (the same `Arc`) of the latest change of its key. So only an addition can find an entry of its key with
-//!    another name: the latest change of that entry is a deletion.
+//! 4. An entry and the latest change of its key share the name, an `Arc<Name>`. So a new change and the entry of its key have different names only if
+//!    the change is an addition, and the latest change before it a deletion.
 //!
-//! Hence keys are delivered in FIFO order even if one of them changes all the time, and memory is O(keys). An entry of a single write shares its
-//! change with every other subscriber and the writer.
+//! Hence keys are delivered in FIFO order even if one of them changes all the time, and memory is O(keys). An entry that comes from a single write
+//! shares its change with every other subscriber and the writer.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ use crate::{Change, ChangeKind, Schema};
 /// Pending changes in the order of the first change of each key.
 pub(crate) struct Pending<K, V> {
     entries: HashTable<Entry<K, V>>,
-    /// Tickets and hashes, which together find entries without comparing keys.
+    /// Tickets and hashes. A ticket and its hash find an entry without comparing keys.
     order: VecDeque<(Ticket, u64)>,
     next: Ticket,
 }
@@ -293,7 +293,7 @@ impl<K, V> Merged<K, V> {
         };
         let state = latest.and_then(|end| self.ended(end));
         if !Arc::ptr_eq(self.change.name(), incoming.name()) {
-            // Invariant 4. The former name may hold the last reference to its key.
+            // Invariant 4: the names may differ. The former one is returned with its change, because it may hold the last reference to the key.
             let change = incoming.with(kind, self.change.held().cloned(), incoming.object().clone());
             return Dropped { change: Some(std::mem::replace(&mut self.change, change)), state };
         }
@@ -302,7 +302,8 @@ impl<K, V> Merged<K, V> {
         Dropped { change: None, state }
     }
 
-    /// Makes a replacement undecided that the writer had decided, because the object that the subscriber holds may be added again.
+    /// Makes the replacement undecided, although the writer has compared the identities, because the object that the subscriber holds may be added
+    /// again.
     fn make_undecided(&mut self) {
         if let (None, Some(held)) = (&self.ends, self.change.held()) {
             let first = End { object: held.clone(), kind: ChangeKind::Missed };
@@ -310,7 +311,7 @@ impl<K, V> Merged<K, V> {
         }
     }
 
-    /// Records the end of an object under the key. Returns the object of the previous latest end, which is no longer needed.
+    /// Adds the end of an object under the key. Returns the object of the previous latest end, which is no longer needed.
     fn ended(&mut self, end: End<V>) -> Option<Arc<V>> {
         match &mut self.ends {
             Some(ends) => ends.latest.replace(end).map(|end| end.object),

@@ -5,7 +5,8 @@
 //! | is selected | the change as it is | Deleted |
 //! | is not selected, or does not exist | Added | nothing |
 //!
-//! These changes alone give a subscriber exactly the selected objects, and their number bounds its pending changes.
+//! These changes alone give a subscriber exactly the selected objects. Only keys of objects that are selected, or that the subscriber holds, are
+//! pending.
 //!
 //! The decision compares keys and index values, so a write makes it before it commits. The index function is not run again, because the table holds the values
 //! of the old object, and the write holds the values of the new one.

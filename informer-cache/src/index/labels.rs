@@ -10,8 +10,8 @@ use crate::table::definition::Definition;
 
 /// A handle of an index of labels, which answers selectors: see [`Snapshot::select`](crate::Snapshot::select).
 ///
-/// The function calls its second argument with each label of an object, as `each(key, value)`. It must follow the rules of any
-/// [index](crate::Index) function. If a key is passed twice, the last value counts.
+/// The function calls its second argument with each label of an object, as `each(key, value)`. It must follow the same rules as the function of an
+/// [`Index`](crate::Index). If a key is passed twice, the last value counts.
 ///
 /// # Examples
 /// ```

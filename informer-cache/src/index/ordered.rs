@@ -17,7 +17,7 @@ use crate::table::definition::Definition;
 /// With an inconsistent `Ord`, the order of the values is wrong, or a write panics without changing the store: a sort may panic if it detects the
 /// inconsistency.
 ///
-/// In all other respects it is like [`Index`], to which it derefs.
+/// In all other respects an `OrderedIndex` works like an [`Index`], to which it derefs.
 ///
 /// # Examples
 /// ```

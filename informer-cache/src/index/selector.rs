@@ -29,15 +29,15 @@ pub use requirement::{SelectorOperator, SelectorRequirement};
 /// | [`not_in`](Self::not_in) | `k notin (v,w)` | with none of them: with another value, or without the key |
 /// | [`exists`](Self::exists) | `k` | with the key, whatever its value |
 /// | [`does_not_exist`](Self::does_not_exist) | `!k` | without the key |
-/// | [`greater_than`](Self::greater_than), [`less_than`](Self::less_than) | `k>7`, `k<7` | with the key and a value that is such a whole number |
+/// | [`greater_than`](Self::greater_than), [`less_than`](Self::less_than) | `k>7`, `k<7` | with the key and a value that is a whole number above, or below, the bound |
 ///
-/// Keys and values are compared byte by byte. Requirements of one key do not replace each other: all have to hold.
+/// Keys and values are compared byte by byte. Several requirements on one key do not replace each other: all have to hold.
 ///
-/// A text is parsed if, and only if, Kubernetes' own parser accepts it (except for NUL bytes, which end a text there and are rejected here). Keys
-/// are `name` or `prefix/name`. Values have at most 63 letters, digits, `-`, `_` and `.`, or are empty; a missing value is the
+/// The parser accepts a string if, and only if, the parser of Kubernetes accepts it. The one exception is a NUL byte, which ends the string there and
+/// is an error here. Keys are `name` or `prefix/name`. Values have at most 63 letters, digits, `-`, `_` and `.`, or are empty; a missing value is the
 /// empty value, also between two commas. A selector prints in its shortest form, sorted by key, and parsing that text returns an equal selector. Some
-/// selectors have no such text (keys and values that are not Kubernetes labels, negative bounds, and [`nothing`](Self::nothing)); they print a text that the
-/// parser rejects, never the text of another selector.
+/// selectors have no such text (keys and values that are not Kubernetes labels, negative bounds, and [`nothing`](Self::nothing)); they print a text
+/// that the parser rejects, never the text of another selector.
 ///
 /// # Examples
 /// ```

@@ -1,9 +1,9 @@
-//! PURE. The error of parsing a selector.
+//! PURE. The error that the parser of selectors returns.
 
 use std::error::Error;
 use std::fmt;
 
-/// The error of parsing a text that is not a [`Selector`](crate::Selector).
+/// The error returned by the parser for a string that is not a [`Selector`](crate::Selector).
 ///
 /// # Examples
 /// ```
@@ -22,13 +22,13 @@ pub struct ParseSelectorError {
 }
 
 impl ParseSelectorError {
-    /// Returns the part of the text that could not be parsed.
+    /// Returns the string that could not be parsed.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Returns the position of the error, in bytes from the start; the length of the text if the text ends too early.
+    /// Returns the position of the error, in bytes from the start; the length of the string if it ends too early.
     #[must_use]
     pub fn position(&self) -> usize {
         self.position

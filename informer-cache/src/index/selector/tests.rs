@@ -229,7 +229,7 @@ fn nothing_matches_no_object_and_does_not_parse() {
         assert!(!selector.matches(label) && !selector.matches(|_| None));
         assert_eq!(selector, nothing);
     }
-    // Kubernetes prints this selector as the empty text, which selects everything.
+    // Kubernetes prints this selector as the empty string, which selects everything.
     assert!(nothing.to_string().parse::<Selector>().is_err());
 }
 
