@@ -116,7 +116,8 @@ where
     /// Returns an error if the store has an index of this name.
     ///
     /// # Panics
-    /// Panics only if a function of the index or of its values panics; the index is not added, and nothing else is changed in that case.
+    /// Panics only if a trait method of the index values (such as `Eq` or `Ord`) panics. In that case the index is not added, and nothing else is
+    /// changed.
     pub fn add_index(&self, index: &impl AnyIndex<V>) -> Result<(), DuplicateIndex> {
         self.shared.writer.add_index(index)
     }
@@ -146,7 +147,8 @@ where
         self.shared.writer.remove_index(index)
     }
 
-    /// Returns a writer to the store beside the source, for tests of code that follows the store. Use it only while no list is in progress.
+    /// Returns a writer that changes the store independently of the source, for tests of code that follows the store. Use it only while no list is in
+    /// progress.
     #[cfg(feature = "testing")]
     #[doc(hidden)]
     #[must_use]
@@ -285,7 +287,7 @@ where
         self.shared.stop.is_requested()
     }
 
-    /// Returns the signal that the run future has ended.
+    /// Returns the signal that is set when the run future has ended.
     pub(crate) fn ended_signal(&self) -> Arc<Synced> {
         self.shared.stopped.clone()
     }

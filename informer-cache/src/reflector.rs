@@ -19,7 +19,8 @@
 //! silent watch and a streaming list end by a deadline.
 //!
 //! # Invariants
-//! 1. A response without a pending request changes nothing, nor does time before the deadline. Every state has a deadline.
+//! 1. A response without a pending request changes nothing, and neither does a call of `deadline_reached` before the deadline. Every state has a
+//!    deadline.
 //! 2. Only the publication of a list lowers the version: `listed ≤ version`.
 //! 3. A partial list exists only in Listing after a first page and in Streaming. It is published or discarded as a whole.
 //! 4. A plain watch starts only after a list was published, and at the version known at that time.
@@ -138,7 +139,8 @@ struct Watching {
     opened: Nanos,
     /// The watch delivered an event that is newer than the store.
     news: bool,
-    /// Whether the versions ascend. They do not while a watch that starts at any state delivers the existing objects, in no order.
+    /// Whether the versions of the events ascend. They do not while a watch that started without a version delivers the existing objects, in
+    /// arbitrary order.
     ordered: bool,
 }
 

@@ -208,9 +208,9 @@ where
         self
     }
 
-    /// Calls `f` with the store, once, when the informer is built and before it runs, for a source that depends on the stored objects. Several functions are
-    /// called in the order in which they were added. (An [`InformerSet`](crate::InformerSet) may discard the informer that it built, if a concurrent request
-    /// was quicker.)
+    /// Calls `f` with the store, once, when the informer is built and before it runs, for a source that depends on the stored objects. Several
+    /// functions are called in the order in which they were added. (An [`InformerSet`](crate::InformerSet) may discard the informer that it built, if
+    /// a concurrent request registered its informer first.)
     ///
     /// # Examples
     /// ```
@@ -311,7 +311,7 @@ impl<K, V, S, T> fmt::Debug for InformerBuilder<K, V, S, T> {
     }
 }
 
-/// The error of building an informer.
+/// The reason why an informer cannot be built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InformerBuildError {
     /// The configuration of the reflector is invalid.

@@ -11,7 +11,7 @@ use crate::{Reflector, ReflectorPhase};
 /// [`PreparedInformer::with_backoff`](crate::PreparedInformer::with_backoff).
 ///
 /// # Panics
-/// A panic of this backoff is caught; the informer waits as the configuration of the reflector specifies.
+/// A panic in one of these methods is caught. If [`failed`](Self::failed) panics, the informer waits as the configuration of the reflector specifies.
 pub trait RetryBackoff: Send + Sync + 'static {
     /// Called after a request failed. Returns the wait before the next request.
     fn failed(&mut self) -> Duration;

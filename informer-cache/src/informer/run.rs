@@ -262,7 +262,7 @@ where
         }
     }
 
-    /// Handles a deadline that has passed. A response that did not arrive in time is a failure, even if another request replaces it immediately.
+    /// Handles a deadline that has passed. A response that did not arrive in time is a failure, even if the next request is sent immediately.
     fn late(&mut self) -> Result<(), Stop> {
         let (now, random) = self.now_and_random();
         let is_open = matches!(self.reflector.step(), ReflectorRequest::Read);

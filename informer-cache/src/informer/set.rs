@@ -368,7 +368,7 @@ impl Slot {
 }
 
 impl State {
-    /// Records that these informers are shutting down, and removes the signals of informers that have ended.
+    /// Adds the signals of these informers, which are shutting down, to `stopping`, and removes the signals of informers that have ended.
     fn track_stopping<'a>(&mut self, stopping: impl Iterator<Item = &'a Slot>) {
         self.stopping.retain(|end| !end.is_set());
         self.stopping.extend(stopping.map(|slot| slot.member.ended_signal()));

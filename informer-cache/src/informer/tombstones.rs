@@ -1,7 +1,7 @@
 //! PURE. Decides which events of absent objects are stale.
 //!
-//! The store compares an event with the stored object of its key. Without a stored object, the event is a new object, a late event of a deleted object, or
-//! older than the last list. The rules:
+//! The store compares an event with the stored object of its key. If no object is stored, the event may report a new object, it may be a late event
+//! of a deleted object, or it may be older than the last list. The rules:
 //!
 //! | nothing is stored under the key, and the event's version is | the event is |
 //! |---|---|
@@ -11,14 +11,16 @@
 //! | anything else | applied |
 //!
 //! The floor is the version up to which the source has delivered every change: the version of the last list or of a newer bookmark. A deletion is
-//! remembered until the floor reaches it. Above the maximum number of deletions, the older half is forgotten and the floor rises above them. So an
-//! addition that arrives after at least half the maximum of newer deletions counts as stale, but a deleted object never reappears.
+//! remembered until the floor reaches it. If there are more than the maximum number of deletions, the older half is forgotten and the floor rises
+//! above them. So an addition may also count as stale because many newer deletions, at least half the maximum number, arrived before it. But a
+//! deleted object never reappears.
 //!
-//! A deletion at *d* of an object stored at *s* accepts later events at *d*, because one write of the source may delete one object and create another under its
-//! key, but rejects events at *s*: some sources give a deletion the version of the last update.
+//! After the deletion at version *d* of an object stored at version *s*, an event at *d* is applied if *d* is above *s*, because one write of the
+//! source may delete one object and create another under its key. An event at *s* is stale even if *d* equals *s*, because some sources give a
+//! deletion the version of the last update.
 //!
 //! # Invariants
-//! 1. A deletion is remembered only if it rejects a version that the floor accepts.
+//! 1. A deletion is remembered only if some version is stale because of this deletion and not because of the floor.
 //! 2. `highest` is the highest version of a remembered deletion, or the floor if no remembered deletion is higher.
 //! 3. At most `most` deletions are remembered.
 
@@ -44,13 +46,13 @@ impl<K: Eq + Hash> Tombstones<K> {
         Self { floor: Version::ZERO, deletions: HashMap::default(), highest: Version::ZERO, most }
     }
 
-    /// Records that a list is stored, or has begun (then `version` is zero). Earlier deletions no longer matter.
+    /// Sets the floor to the version of a list that is stored, or to zero for a list that has begun. Forgets all deletions.
     pub(super) fn listed(&mut self, version: Version) {
         self.deletions.clear();
         (self.floor, self.highest) = (version, version);
     }
 
-    /// Records that the source has delivered every change up to this version.
+    /// Raises the floor to this version, because the source has delivered every change up to it.
     pub(super) fn complete(&mut self, version: Version) {
         if version > self.floor {
             self.floor = version;

@@ -13,7 +13,7 @@ use crate::ReflectorBackoff;
 pub(crate) struct Backoff {
     config: ReflectorBackoff,
     failures: u32,
-    /// The end of the last wait. (client-go uses its start, so a cap above `reset_after` causes a reset after every wait.)
+    /// The end of the last wait. (client-go stores the start of the wait instead, so a cap above `reset_after` causes a reset after every wait.)
     rested: Nanos,
 }
 

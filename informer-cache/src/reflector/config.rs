@@ -20,7 +20,7 @@ pub struct ReflectorBackoff {
     /// The longest wait, before jitter.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub max: Duration,
-    /// The random part added on top, in percent of the wait.
+    /// The maximum random time that is added to the wait, in percent of the wait.
     pub jitter_percent: u32,
     /// Failures are forgotten once this much time has passed since the end of the last wait.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
@@ -42,7 +42,7 @@ impl Default for ReflectorBackoff {
 /// Every period and size of a reflector; the defaults are client-go's where it has one.
 ///
 /// With the feature `serde` it can be read from a configuration file: a missing field has its default, an unknown field is an error, and durations
-/// are texts, `"800ms"` or `"5m"`. It is [validated](Self::validate) when a reflector is built.
+/// are strings, such as `"800ms"` or `"5m"`. It is [validated](Self::validate) when a reflector is built.
 ///
 /// # Examples
 /// ```
@@ -73,8 +73,8 @@ pub struct ReflectorConfig {
     /// The grace period after the timeout of a watch. If the source has not ended the watch by then, the informer ends it.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub watch_timeout_grace: Duration,
-    /// The time limit for opening a watch, and the time for which a page may make no [progress](crate::Source::list_progress): no part of it
-    /// arrives. If a source does not report progress, this is the limit for a whole page.
+    /// The time limit for opening a watch, and for a page without [progress](crate::Source::list_progress), that is, while no part of it arrives. If
+    /// a source does not report progress, this is the limit for a whole page.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub request_timeout: Duration,
     /// The minimum time between the starts of two watches. A watch that ends within this time without a new event is a failure, unless the
@@ -171,7 +171,7 @@ impl ReflectorConfig {
     }
 }
 
-/// The error of an invalid setting.
+/// The error returned for an invalid setting.
 ///
 /// # Examples
 /// ```

@@ -14,10 +14,11 @@ use crate::{ListRequest, Page, SourceError, WatchEvent, WatchRequest};
 /// 3. versions are comparable across objects (several objects may share one);
 /// 4. a bookmark of *v* is delivered after every change up to *v*.
 ///
-/// Changes should be delivered in the order of versions, but the stored objects do not depend on this order: an event is compared with the stored object of its
-/// key. An event changes nothing, and is counted as [stale](crate::InformerStatus::stale_events), if it is repeated, or older than the stored object or than
-/// the deletion of an absent object. Every other event is applied. There are two limits. An addition at or below the version of the last list or bookmark is
-/// stale if the object is absent. And at most 1024 deletions since then are remembered; beyond that, an addition that is older than 512 of them is stale, too.
+/// Changes should be delivered in the order of versions, but the stored objects do not depend on this order: an event is compared with the stored
+/// object of its key. An event changes nothing, and is counted as [stale](crate::InformerStatus::stale_events), if it is repeated, or older than the
+/// stored object or than the deletion of an absent object. Every other event is applied. There are two limits. An addition at or below the version of
+/// the last list or bookmark is stale if the object is absent. And at most 1024 deletions since that list or bookmark are remembered: with more
+/// deletions, an addition that is older than 512 of them is stale, too.
 ///
 /// The following depends on the order of versions across objects:
 /// - The next watch begins at the newest delivered version, so a source that merges several streams has to keep the position of each
@@ -134,13 +135,13 @@ pub trait Source: Send + Sync + 'static {
     /// Returns a counter that changes whenever a part of the response to [`list`](Self::list) arrives: bytes, or objects.
     ///
     /// The informer reads the counter each time the future of a list is pending. As long as the counter changes, the list continues: its deadline,
-    /// [`request_timeout`](crate::ReflectorConfig::request_timeout), counts from the last change. With the default, a constant, it counts from the request. A
-    /// source that wraps another one returns the counter of the wrapped source.
+    /// [`request_timeout`](crate::ReflectorConfig::request_timeout), counts from the last change. With the default, a constant, the deadline counts
+    /// from the request. A source that wraps another one returns the counter of the wrapped source.
     fn list_progress(&self) -> u64 {
         0
     }
 
-    /// Returns whether this stored object exists although the list that was just completed does not contain it.
+    /// Returns whether this stored object still exists in the source, although the list that was just completed does not contain it.
     ///
     /// For a source that may fail to decode an object: with `true`, the stored object stays unchanged. Called at the end of a list or of a streaming
     /// list, for each stored object that the list does not contain; `false`, the default, deletes the object. A source that wraps another one

@@ -38,7 +38,7 @@ impl fmt::Display for SourceErrorKind {
     }
 }
 
-/// The error of a list or a watch.
+/// An error that a list or a watch returned.
 ///
 /// # Examples
 /// ```

@@ -35,7 +35,7 @@ pub enum ListVersion {
 /// ```
 /// use flyball_informer_cache::{ListRequest, ListVersion, Page, Version};
 ///
-/// /// Answers from memory, in pages. The token is the place of the next object.
+/// /// Answers from memory, in pages. The token is the position of the next object.
 /// fn page(objects: &[u64], request: &ListRequest) -> Page<u64> {
 ///     let start = request.continuation.as_ref().map_or(0, |token| token.parse().expect("a token of ours"));
 ///     let end = request.limit.map_or(objects.len(), |limit| objects.len().min(start + limit as usize));

@@ -31,7 +31,7 @@ where
             Ok(seen) => seen,
             Err(panic) => {
                 match event {
-                    // Staging runs into the same panic, reports it, and keeps the stored object.
+                    // Staging calls the same function, which panics again. That panic is reported, and the stored object is listed unchanged.
                     WatchEvent::Added(object) | WatchEvent::Modified(object)
                         if self.reflector.has_partial_list() =>
                     {
@@ -201,8 +201,8 @@ where
     }
 }
 
-/// Applies an event. Returns whether it was stale. A deletion is applied even if a user's function panics on its last state; the message of the panic
-/// is then the error.
+/// Applies an event. Returns whether it was stale. A deletion is applied even if a user's function panics on the last state of the object; the error
+/// is then the message of the panic.
 fn apply_event<K, V>(
     store: &SharedWriter<K, V>,
     schema: &Schema<K, V>,

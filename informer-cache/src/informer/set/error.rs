@@ -1,11 +1,11 @@
-//! PURE. The errors of a request for an informer of a set.
+//! PURE. The errors of an informer set.
 
 use std::error::Error;
 use std::fmt;
 
 use crate::{InformerBuildError, InformerName};
 
-/// The error of a request for an informer of a set.
+/// The reason why [`InformerSet::get_or_start`](crate::InformerSet::get_or_start) returned no informer.
 ///
 /// # Examples
 /// ```
@@ -76,7 +76,7 @@ impl fmt::Display for InformerStartError {
 
 impl Error for InformerStartError {}
 
-/// The error of waiting for informers that ended before their first list.
+/// The error returned by [`InformerSet::synced`](crate::InformerSet::synced) if informers ended before their first list.
 ///
 /// # Examples
 /// ```

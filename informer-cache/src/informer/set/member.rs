@@ -18,10 +18,10 @@ pub(super) trait Member: Send + Sync {
     fn shut_down(&self);
     fn synced(&self) -> Wait<'_, Result<(), Stopped>>;
 
-    /// Returns the signal that the informer has ended. The signal does not keep the informer alive.
+    /// Returns the signal that is set when the informer has ended. The signal does not keep the informer alive.
     fn ended_signal(&self) -> Arc<Synced>;
 
-    /// Returns whether a shutdown was requested, or the informer has stopped. A request does not share such an informer.
+    /// Returns whether a shutdown was requested, or the informer has stopped. Later requests for its name do not share such an informer.
     fn is_stopping(&self) -> bool;
 }
 

@@ -25,7 +25,7 @@ impl InformerName {
         Self { kind: kind.into(), selection: "".into() }
     }
 
-    /// Sets the selection, as any text: a selector or a namespace, for example. An empty text means all objects.
+    /// Sets the selection, which may be any string: a selector or a namespace, for example. An empty string means all objects.
     #[must_use]
     pub fn with_selection(self, selection: impl Into<Arc<str>>) -> Self {
         Self { selection: selection.into(), ..self }
