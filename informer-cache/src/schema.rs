@@ -42,20 +42,20 @@ impl<K, V> Schema<K, V> {
         Self { key, version, same: |_, _| true, equal: |_, _| true }
     }
 
-    /// Sets the function that returns whether two objects of one key are the same object at two points in time; `false` if one was deleted and the other
-    /// created under the same key. In Kubernetes: whether the `uid` is equal.
+    /// Sets the function that returns whether two objects under one key are the same object at two points in time. It returns `false` if one was
+    /// deleted and the other created under the same key. In Kubernetes: whether the `uid` is equal.
     #[must_use]
     pub const fn with_identity(mut self, same: fn(&V, &V) -> bool) -> Self {
         self.same = same;
         self
     }
 
-    /// Sets the function that returns whether two objects of one key and version have the same content. Without it they count as equal.
+    /// Sets the function that returns whether two objects with the same key and version have the same content. Without it they count as equal.
     ///
     /// A source may return other content without a new version: a Kubernetes API server applies new defaults of a custom resource, or converts it to
     /// another version of its schema, on each read. A watch does not deliver such a change, but a list does: every relist (after an expired version,
     /// for example) calls the function for each object whose listed version equals the stored one, and updates the object if the function returns
-    /// `false`. So the function costs a relist one comparison per object, and costs an event nothing. Its arguments are objects as they are stored,
+    /// `false`. So the function adds up to one comparison per object to a relist, and none to an event. Its arguments are objects as they are stored,
     /// [transformed](crate::StoreBuilder::transform).
     ///
     /// # Examples
@@ -92,13 +92,13 @@ impl<K, V> Schema<K, V> {
         (self.version)(object)
     }
 
-    /// Returns whether two objects of one key are the same object at two points in time.
+    /// Returns whether two objects under one key are the same object at two points in time.
     #[must_use]
     pub fn same_identity(&self, a: &V, b: &V) -> bool {
         (self.same)(a, b)
     }
 
-    /// Returns whether two objects of one key and version have the same content.
+    /// Returns whether two objects with the same key and version have the same content.
     ///
     /// # Examples
     /// ```

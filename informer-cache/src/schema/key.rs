@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use crate::ParseNamespacedNameError;
 
-/// The key of an object by name: `namespace/name`, or `name` alone where there are no namespaces.
+/// The key of an object that has a name: `namespace/name`, or `name` alone for an object without a namespace.
 ///
-/// A shared string: a clone costs one reference count, and a store with these keys can be queried by `&str`. Keys compare and hash like their text.
+/// The key is a shared string: cloning it increments one reference count, and a store with these keys can be queried by `&str`. Keys are compared and
+/// hashed like their strings.
 ///
 /// # Examples
 /// ```

@@ -93,8 +93,8 @@ where
         self
     }
 
-    /// Sets the number of reader slots, by default some for each core, and the number of reads without a write after which a slot is filled. For loom
-    /// models.
+    /// Sets the number of reader slots, and the number of reads without a write after which a slot is filled. By default, there are 8 to 32 slots,
+    /// depending on the number of cores. For loom models.
     #[doc(hidden)]
     pub fn reader_slots(mut self, slots: usize, lookups_to_fill: u32) -> Self {
         self.options = ReaderSlotOptions { slots, lookups_to_fill };

@@ -1,5 +1,5 @@
-//! SHELL. The work of a write of one key that runs after the store's locks are released, and the delivery of changes to subscribers and observers: pending
-//! entries are found before the commit, changes are merged after it, and observers are called while no lock is held.
+//! SHELL. The work of a single-key write that runs after the store's locks are released, and the delivery of changes to subscribers and observers:
+//! pending entries are found before the commit, changes are merged after it, and observers are called while no lock is held.
 //!
 //! The step numbers are those of a write ([`StoreInner`](crate::store::inner::StoreInner)). Each function takes the locks of the subscriptions one after the
 //! other.

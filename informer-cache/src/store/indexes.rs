@@ -90,7 +90,7 @@ fn is_new<K, V>(table: &Table<K, V>, index: &Definition<V>) -> Result<(), Duplic
     }
 }
 
-/// A removed index, to be dropped after `turn` is released, because its values have destructors of the user.
+/// A removed index, to be dropped after `turn` is released, because dropping its values runs user code.
 pub(super) type Removed<V> = (Arc<Column>, Arc<IndexSet<V>>, Arc<Definition<V>>);
 
 impl<K, V: 'static> WriterCore<K, V> {

@@ -89,7 +89,7 @@ impl<K, V> StoreInner<K, V> {
     ) -> (Snapshot<K, V>, Arc<SubscriptionBuffer<K, V>>) {
         let mut published = self.published.write();
         let snapshot = Snapshot { table: published.table.clone(), reader: self.reader };
-        // In one critical section with the table, which decides whether a list is in the snapshot or still to be delivered.
+        // Read in the same critical section as the table, so that the first list is either in the snapshot or still to be delivered.
         let (listed, closed) = (published.listed, published.closed);
         let ended = closed || selection.as_ref().is_some_and(|of| !of.is_valid(&snapshot.table.index_set));
         let buffer = Arc::new(SubscriptionBuffer::new(&snapshot.table, listed, ended, selection, most));
@@ -100,7 +100,7 @@ impl<K, V> StoreInner<K, V> {
             std::mem::replace(&mut published.buffers, buffers)
         });
         drop(published);
-        // After unlocking, because a buffer holds its selection, which may have a destructor of the user.
+        // After unlocking, because a buffer holds its selection, whose drop may run user code.
         drop(former);
         (snapshot, buffer)
     }

@@ -1,4 +1,5 @@
-//! SHELL. A write of many keys: built beside the store, swapped in, and then delivered, all in pieces, between which other tasks may run.
+//! SHELL. A write of many keys. Its table is built beside the store and swapped in, and then its changes are delivered. The work is done in pieces,
+//! and other tasks may run between two pieces.
 //!
 //! Guards nothing. The steps are those of a write ([`StoreInner`](crate::store::inner::StoreInner)). The stages:
 //!
@@ -31,7 +32,7 @@ use crate::table::index_set::IndexSet;
 use crate::table::{KeyWrite, Plan, Table};
 use crate::{Change, ChangeKind, Store, Version, WaitForError};
 
-/// Checking this many writes for a subscription with a selection counts like finding one entry of a subscription to all objects.
+/// Comparing this many writes with a selection counts as much work as finding one entry of a subscription to all objects.
 const SELECTED: usize = 16;
 
 /// The stage of a publication.
@@ -168,7 +169,7 @@ impl<K, V> Publication<K, V> {
             return done;
         }
         if !self.writes.is_empty() {
-            // The table and the changes hold the objects, too, but these may be the last references to index values.
+            // The table and the changes hold the objects, too, but the writes may hold the last references to index values.
             let from = self.writes.len().saturating_sub(most);
             let done = self.writes.len() - from;
             caught(|| drop_each(self.writes.drain(from..)));

@@ -1,8 +1,8 @@
 //! PURE. Queries with several conditions, answered from the indexes.
 //!
-//! A condition is a list of groups of one column, or all rows outside of them. The query iterates over the rows of the condition with the fewest objects, and
-//! checks for each row the groups in the other columns, by comparing a few numbers. So only the groups are collected, and an intersection costs as much as
-//! its smallest condition.
+//! A condition is a list of groups of one column. It selects the rows in these groups or, for an exclusion, all other rows. The query iterates over
+//! the rows of the condition with the fewest objects, and checks for each row the groups in the other columns, by comparing a few numbers. So only
+//! the groups are collected, and an intersection costs as much as its smallest condition.
 
 use std::borrow::Borrow;
 use std::fmt;

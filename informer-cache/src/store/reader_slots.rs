@@ -99,7 +99,7 @@ impl<T> ReaderSlots<T> {
         if self.filled.load(Ordering::Relaxed) & bit == 0 {
             return Err(read);
         }
-        // `try_lock`, because another thread may hold the slot, or an outer call of this thread.
+        // `try_lock`, because another thread, or an outer call on this thread, may hold the slot.
         let Some(state) = slot.try_lock() else { return Err(read) };
         match &state.held {
             Some(held) => Ok(read(held)),

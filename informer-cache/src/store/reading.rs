@@ -14,12 +14,12 @@ where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
-    /// Creates a builder of a store whose objects are read by this schema.
+    /// Creates a builder for a store, which reads the keys and versions of its objects with this schema.
     pub fn builder(schema: Schema<K, V>) -> StoreBuilder<K, V> {
         StoreBuilder::new(schema)
     }
 
-    /// Returns the object of a key.
+    /// Returns the object under a key.
     pub fn get<Q>(&self, key: &Q) -> Option<Arc<V>>
     where
         K: Borrow<Q>,
@@ -29,7 +29,7 @@ where
         self.inner.published.with_table(|table| table.object(hash, |known| known.borrow() == key))
     }
 
-    /// Returns the version of the object of a key.
+    /// Returns the version of the object under a key.
     pub(crate) fn stored_version(&self, key: &K) -> Option<Version> {
         let hash = self.inner.reader.seed.hash_one(key);
         self.inner.published.with_table(|table| Some(table.record(hash, |known| known == key)?.version))

@@ -50,11 +50,12 @@ where
         Self { writer, draft }
     }
 
-    /// Lists one object. Runs the schema's functions and the transformation, once, and the index functions if the object differs from the stored one.
+    /// Adds an object to the list. Runs the schema's functions and the transformation once, and the index functions if the object differs from the
+    /// stored one.
     ///
     /// # Panics
-    /// Panics only if one of these functions or a function of the key panics; nothing is changed in that case. A panic of an index function does not
-    /// propagate; it becomes an index error of this object.
+    /// Panics only if one of these functions, or a trait method of the key, panics; nothing is changed in that case. A panic of an index function
+    /// does not propagate; it becomes an index error of this object.
     pub fn insert(&mut self, object: V) {
         self.draft.insert(object);
     }
@@ -84,8 +85,8 @@ where
         self.draft.remove(key);
     }
 
-    /// Lists every stored object for which `keep` returns true and whose key is not listed, with its stored state. For objects that are known to exist
-    /// but whose current state is unknown.
+    /// Adds stored objects to the list, in their stored state: every object whose key is not listed yet and for which `keep` returns true. Use this
+    /// for objects that are known to exist, but whose current state is unknown.
     ///
     /// O(stored) if some stored object is not listed yet, otherwise O(changes).
     ///
@@ -118,8 +119,8 @@ where
     /// Readers read the old state until the new one is published. O(changes), and O(stored) for objects that are not listed.
     ///
     /// # Panics
-    /// Panics only if a function of the schema, an index or a key panics; nothing is changed in that case. Replaced objects are dropped last: a panic of
-    /// their drop propagates after all changes are delivered.
+    /// Panics only if a function of the schema, or a trait method of a key or an index value, panics; nothing is changed in that case. Replaced
+    /// objects are dropped last: a panic of their drop propagates after all changes are delivered.
     pub fn publish(self, version: Version) -> Vec<Change<K, V>> {
         let Self { writer, draft } = self;
         writer.publish(draft, version)
@@ -175,7 +176,7 @@ where
     /// Like [`insert`](Self::insert), but returns an error if a user's function panics on the object. In that case the stored object of its key is listed
     /// unchanged; if the key function panics, publishing deletes no stored objects except those that were removed from the list.
     ///
-    /// `late` may reject the object, by its key and the version listed under that key. Returns whether it did.
+    /// `late` decides, from the key and the version listed under that key, whether to reject the object. Returns whether the object was rejected.
     pub(crate) fn try_insert_unless(
         &mut self,
         object: V,
@@ -349,8 +350,8 @@ where
         }
     }
 
-    /// Like [`keep_stored`](Relist::keep_stored). If the key function panicked on an object, also keeps every stored object that is not listed, because each
-    /// may be that object, except those that were removed from the list.
+    /// Like [`keep_stored`](Relist::keep_stored). If the key function panicked on an object, also keeps every other stored object that is not listed,
+    /// because each of them may be that object. Objects that were removed from the list are not kept.
     pub(crate) fn keep_unreadable(&mut self, mut keep: impl FnMut(&V) -> bool) {
         let key_fn_panicked = self.key_fn_panicked;
         let mut removed_rows = std::mem::take(&mut self.removed_rows);

@@ -1,7 +1,7 @@
 //! SHELL. The earlier states of a store that snapshots still hold.
 //!
 //! A lock of its own, the last in the lock order, guards a list of weak references. The writer adds one when it copies a table because a snapshot
-//! holds that table. So taking a snapshot registers nothing, and a snapshot of the current state, which costs nothing, is not counted.
+//! holds that table. So taking a snapshot registers nothing. A snapshot of the current state is not counted.
 
 use std::sync::{Arc, Weak};
 
@@ -13,7 +13,7 @@ use crate::table::Table;
 /// The number of earlier states of a store that are still held, and the age of the oldest; returned by
 /// [`Store::retained_snapshots`](crate::Store::retained_snapshots).
 ///
-/// Each state costs the memory of the later changes. A snapshot of the current state costs nothing, and is not counted.
+/// Each earlier state keeps in memory what later writes have replaced. A snapshot of the current state needs no such memory, and is not counted.
 ///
 /// # Examples
 /// ```

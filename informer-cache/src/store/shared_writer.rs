@@ -29,10 +29,10 @@ use crate::{
 /// A [`Writer`] for several threads, tasks and observers; made by [`Writer::into_shared`]. A handle: clones share the writer, and dropping the last one
 /// closes the store.
 ///
-/// A lock serialises the writes. The key, version and transformation functions run before the lock is taken, and observers are called after it is released.
-/// So these run concurrently on several threads, and may write. Functions that run under the lock must not write this store, and panic if they do: the
-/// schema's identity, index functions, and the traits of keys and index values; in [`replace`](Self::replace) also the key, version and transformation
-/// functions, and the drop of listed objects that are stored already, or are listed again.
+/// A lock serialises the writes. The key, version and transformation functions run before the lock is taken, and observers are called after it is
+/// released. So these run concurrently on several threads, and may write. Other functions run under the lock, must not write this store, and panic if
+/// they do: the schema's identity function, the index functions, and the trait methods of keys and index values. In [`replace`](Self::replace), the
+/// key, version and transformation functions also run under the lock, as does the drop of a listed object that is stored already or listed again.
 ///
 /// # Examples
 /// ```
@@ -135,7 +135,8 @@ where
     /// Like [`Writer::upsert`].
     ///
     /// # Panics
-    /// Panics like [`Writer::upsert`], and if a function that runs under the lock of this writer calls it; nothing is changed in that case, either.
+    /// Panics like [`Writer::upsert`]. Also panics if it is called by a function that runs under the lock of this writer; nothing is changed in that
+    /// case, either.
     pub fn upsert(&self, object: V) -> WriteOutcome {
         let arrived = self.inner.read(object);
         self.write(|core, effects| core.upsert(arrived, effects))

@@ -17,8 +17,8 @@ pub use order::RangeIter;
 
 /// A consistent view of a store: its objects, all its indexes and its version, at one instant.
 ///
-/// Taking or cloning a snapshot is O(1). It blocks no reader or writer, and none blocks it; it costs the memory of the later changes. Unless
-/// documented otherwise, objects are returned in unspecified order.
+/// Taking or cloning a snapshot is O(1). A snapshot blocks no reader or writer, and no reader or writer blocks it. While it is held, it keeps in
+/// memory what later writes replace. Unless documented otherwise, objects are returned in unspecified order.
 ///
 /// # Examples
 /// ```
@@ -94,8 +94,8 @@ impl<K, V> Snapshot<K, V> {
         self.table.rows.iter().map(|(_, record)| record.key())
     }
 
-    /// Returns all objects as the [initial](ChangeKind::Initial) changes that an observer of this view would receive. For a resync in pieces, which
-    /// maps every object again. A change costs an allocation, and clones neither key nor object.
+    /// Returns all objects as the [initial](ChangeKind::Initial) changes that an observer of this view would receive. Use this for a resync that
+    /// processes every object again, in pieces. Each change is one allocation; neither the key nor the object is cloned.
     ///
     /// # Examples
     /// ```
@@ -134,7 +134,7 @@ impl<K, V> Snapshot<K, V> {
 }
 
 impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
-    /// Returns the object of a key.
+    /// Returns the object under a key.
     pub fn get<Q>(&self, key: &Q) -> Option<&Arc<V>>
     where
         K: Borrow<Q>,
@@ -144,7 +144,7 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
         self.table.record(hash, |known| known.borrow() == key).map(|record| &record.object)
     }
 
-    /// Returns whether there is an object of this key.
+    /// Returns whether there is an object under this key.
     pub fn contains_key<Q>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,

@@ -21,7 +21,8 @@ where
         }
     }
 
-    /// Returns the memory of the current state; `weigh` returns how many bytes an object takes. O(objects), on a snapshot: readers and writers do not wait.
+    /// Returns the memory of the current state; `weigh` returns how many bytes an object takes. O(objects). Uses a snapshot, so readers and writers
+    /// do not wait.
     pub fn memory_usage(&self, weigh: impl Fn(&K, &V) -> usize) -> MemoryUsage {
         self.snapshot().memory_usage(weigh)
     }

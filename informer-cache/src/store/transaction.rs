@@ -17,8 +17,8 @@ use crate::{Change, ChangeKind, Version, Writer};
 
 /// Writes of several objects that are published at once; made by [`Writer::transaction`](crate::Writer::transaction).
 ///
-/// Readers see no part of it before [`commit`](Self::commit); dropping it writes nothing. Of several writes of one key the last one counts. The commit compares
-/// each write with the stored object by the rules of [`Writer::upsert`](crate::Writer::upsert) and
+/// Readers see no part of it before [`commit`](Self::commit); dropping it writes nothing. If a key is written several times, the last write counts.
+/// The commit compares each write with the stored object by the rules of [`Writer::upsert`](crate::Writer::upsert) and
 /// [`Writer::delete`](crate::Writer::delete), and ignores stale writes.
 ///
 /// # Examples
@@ -75,7 +75,7 @@ where
         Self { writer, writes: Vec::new(), places: HashTable::new(), version: Version::ZERO }
     }
 
-    /// Stores an object at the commit.
+    /// Adds a write to the transaction: the commit stores this object.
     pub fn upsert(&mut self, object: V) {
         let (new, _) = self.writer.inner.read(object).after(None);
         let version = new.version;
@@ -83,7 +83,7 @@ where
         self.version = self.version.max(version);
     }
 
-    /// Deletes the object of a key at the commit. `last` is its last state, if known.
+    /// Adds a write to the transaction: the commit deletes the object under this key. `last` is the last state of the object, if known.
     ///
     /// # Examples
     /// ```

@@ -1,8 +1,8 @@
 //! EDGE. Read-your-writes: a wait for a version, then a lookup of one key.
 //!
-//! Every event, including a deletion, raises the store to its version. So if events arrive in the order of versions, a store that has reached the
-//! version of a write shows this write, or a later update or deletion of the object. A list may contain an object that is newer than the list; a wait
-//! for that object's version still ends only when the store reaches the version.
+//! Every event, including a deletion, raises the store's version to the version of the event. So if events arrive in the order of versions, a store
+//! that has reached the version of a write shows this write, or a later update or deletion of the object. A list may contain an object that is newer
+//! than the list; a wait for that object's version still ends only when the store reaches the version.
 //!
 //! Cancel safety: the same as for [`WaitForVersion`].
 

@@ -56,7 +56,7 @@ where
         self.core.store.clone()
     }
 
-    /// Converts the writer to one for several threads, with a lock that serialises their calls.
+    /// Converts the writer to a [`SharedWriter`] for several threads. A lock serialises their calls.
     #[must_use]
     pub fn into_shared(self) -> SharedWriter<K, V> {
         SharedWriter::new(self)
@@ -79,29 +79,29 @@ where
 
     /// Stores a new or newer object.
     ///
-    /// An object never goes back in time: if the same object is stored at this version or a newer one, the write is [stale](WriteOutcome::Stale), unless one
-    /// of the two has no version. Another object under the key, by the schema's identity, replaces the stored one unless its version is older.
-    /// The store's version rises to that of the object, also if the write is stale.
+    /// An object never goes back in time: if the same object is stored at this version or a newer one, the write is [stale](WriteOutcome::Stale),
+    /// unless one of the two has no version. An object with another identity (see [`Schema::with_identity`](crate::Schema::with_identity)) replaces
+    /// the stored object, unless its version is older. The store's version rises to that of the object, also if the write is stale.
     ///
-    /// Events of different objects may arrive in any order. The store keeps nothing of a deleted object to compare with, so a late event of that object adds
-    /// it again. (An [`Informer`](crate::Informer) remembers deletions and ignores such an event.)
+    /// Events of different objects may arrive in any order. The store keeps no record of a deleted object, so a late event of that object adds it
+    /// again. (An [`Informer`](crate::Informer) remembers deletions and ignores such an event.)
     ///
     /// # Panics
-    /// Panics only if a function of the schema, an index or a key panics; nothing is changed in that case. This call may also drop the replaced object: a
-    /// panic of that drop propagates after the write is complete.
+    /// Panics only if the transformation, a function of the schema, or a trait method of a key or an index value panics; nothing is changed in that
+    /// case. This call may also drop the replaced object: a panic of that drop propagates after the write is complete.
     pub fn upsert(&mut self, object: V) -> WriteOutcome {
         let arrived = self.inner.read(object);
         self.write(|core, effects| core.upsert(arrived, effects))
     }
 
-    /// Deletes the object of a key. `last` is its last state, if known. Without it, the change carries the stored state and has the kind
+    /// Deletes the object under a key. `last` is its last state, if known. Without it, the change carries the stored state and has the kind
     /// [`Missed`](crate::ChangeKind::Missed), because the store may have missed later states.
     ///
     /// A `last` that is older than the stored object is [stale](WriteOutcome::Stale). The store's version rises to that of `last` in any case.
     ///
     /// # Panics
-    /// Panics only if a function of the schema or of a key panics; nothing is changed in that case. As with [`upsert`](Self::upsert), a panic in the drop of
-    /// the stored object propagates after the write is complete.
+    /// Panics only if the transformation, a function of the schema, or a trait method of a key panics; nothing is changed in that case. As with
+    /// [`upsert`](Self::upsert), a panic in the drop of the stored object propagates after the write is complete.
     pub fn delete<Q>(&mut self, key: &Q, last: Option<V>) -> WriteOutcome
     where
         K: Borrow<Q>,
@@ -158,7 +158,8 @@ where
     /// Returns an error if the store has an index of this name.
     ///
     /// # Panics
-    /// Panics only if a function of the index or of its values panics; the index is not added, and nothing else is changed in that case.
+    /// Panics only if a trait method of the index values (such as `Eq` or `Ord`) panics. In that case the index is not added, and nothing else is
+    /// changed.
     pub fn add_index(&mut self, index: &impl AnyIndex<V>) -> Result<(), DuplicateIndex> {
         let mut build = IndexBuild::new(index.define(), &self.core.store)?;
         build.catch_up(self.inner.table());
@@ -193,7 +194,7 @@ where
         Ok(())
     }
 
-    /// Ends every subscription after its pending changes, and every wait. Idempotent.
+    /// Ends every subscription once its pending changes are delivered, and ends every wait. Idempotent.
     ///
     /// The store itself stays readable and writable, but writes are not reported to subscriptions or observers. Dropping the writer closes the store, too.
     ///

@@ -16,7 +16,8 @@ use crate::table::{Column, RowNumbers, Table};
 use crate::{MissingIndex, OrderedIndex};
 
 impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
-    /// Returns the objects whose values are in a range, in the order of the values; objects of one value in unspecified order. O(log values + hits).
+    /// Returns the objects whose values are in a range, in the order of the values. Objects with the same value are in unspecified order. O(log
+    /// values + hits).
     ///
     /// # Errors
     /// Returns an error if the store has no such index.
@@ -59,8 +60,8 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
         Ok(RangeIter::new(&self.table, column, order, from, to.max(from)))
     }
 
-    /// Returns the objects whose values are in a contiguous range. `place` returns whether a value is before the range (`Less`), in it
-    /// (`Equal`), or after it (`Greater`). For example for the first part of a compound value: `|(namespace, _)| namespace.cmp("default")`.
+    /// Returns the objects whose values are in a contiguous range. `place` returns whether a value is before the range (`Less`), in it (`Equal`), or
+    /// after it (`Greater`). For example, to query by the first part of a compound value: `|(namespace, _)| namespace.cmp("default")`.
     ///
     /// # Errors
     /// Returns an error if the store has no such index.
@@ -90,7 +91,7 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
         Ok(RangeIter::new(&self.table, column, order, from, to.max(from)))
     }
 
-    /// Returns the objects whose values begin with `prefix`, in the order of the values, which must be the order of their texts.
+    /// Returns the objects whose values begin with `prefix`, in the order of the values, which must be the order of their strings.
     ///
     /// # Errors
     /// Returns an error if the store has no such index.
