@@ -4,9 +4,9 @@
 //! each index holds, for every value, the rows that have it, and for every row, its values. So a state of an object is stored in one
 //! place, however many indexes there are, and an update with the same index values changes only that place.
 //!
-//! **Plan, then commit.** Planning may run the equality and the order of keys and index values, which are the user's and may
-//! panic; it changes nothing. Committing runs no user code and cannot fail halfway. (The caller still holds the values that the commit replaces, or
-//! receives them, so the commit drops none either.)
+//! **Plan, then commit.** Planning compares keys and index values. These comparisons are user code and may panic, so planning changes nothing.
+//! Committing runs no user code and cannot fail halfway. (The caller still holds the values that the commit replaces, or receives them, so the commit
+//! does not drop them either.)
 //!
 //! # Invariants
 //! 1. Keys are distinct; a row is found by the hash and key of its record.
@@ -122,7 +122,7 @@ impl<K, V> Table<K, V> {
         }
     }
 
-    /// Commits a plan made for this very table. Returns the object that was stored.
+    /// Commits a plan made for this very table. Returns the object that was stored under the key before.
     pub(crate) fn commit(
         &mut self,
         write: &KeyWrite<K, V>,

@@ -5,7 +5,8 @@
 //!
 //! [`check_source`] checks that a source of your own keeps the contract.
 //!
-//! Both implement [`Source`](crate::Source). On a [`ManualClock`](flyball_sync::ManualClock), time passes only when the test advances it.
+//! A [`TestServer`] and a [`ScriptedSource`] implement [`Source`](crate::Source). On a [`ManualClock`](flyball_sync::ManualClock), time passes only
+//! when the test advances it.
 
 mod check;
 mod scripted;

@@ -8,7 +8,8 @@
 //! # Invariants
 //! 1. Reads compare deadlines with the clock, so their result at a given instant does not depend on sweeps.
 //! 2. Each write takes a ticket, greater than all earlier ones, and the ticket is the version of the object. So the later of two writes of a key
-//!    wins, and a sweep deletes only the expired object that it found, never an object written since: for the store that would be a stale deletion.
+//!    wins, and a sweep deletes only the expired object that it found, never an object written since: the store ignores the deletion of a newer
+//!    object as stale.
 //! 3. Every stored object with a deadline is in the expiry queue. It enters the queue before it is published, and leaves when it is dropped, or when
 //!    a sweep has handled it; a sweep skips objects whose write is not complete.
 //!
@@ -50,8 +51,9 @@ use crate::{
 /// Use it for objects that this process owns: each write counts as newer than the writes before, and objects have no versions of
 /// a source. For objects with such versions, use [`Store`](crate::Store).
 ///
-/// If the clock is set back, objects live longer by that time, and expired objects that were not swept become visible again; if it jumps ahead,
-/// they expire sooner. Times to live and deadlines saturate: after 584 years an object never expires.
+/// If the clock is set back, objects live longer by the same amount, and expired objects that were not swept become visible again; if it jumps ahead,
+/// they expire sooner. Times to live and deadlines saturate: an object whose deadline is more than 584 years after the start of the clock never
+/// expires.
 ///
 /// # Examples
 /// ```
@@ -130,7 +132,7 @@ where
         Self { store, shared: Arc::new(Shared { key, policy, clock, expiry: Arc::default() }) }
     }
 
-    /// Returns the object of a key.
+    /// Returns the object under a key.
     pub fn get<Q>(&self, key: &Q) -> Option<Arc<V>>
     where
         K: Borrow<Q>,
@@ -234,14 +236,14 @@ where
     V: Send + Sync + 'static,
     C: Clock,
 {
-    /// Stores an object with the time to live of the policy. The outcome is [added](WriteOutcome::Added) if the key has expired, and updated if it has not;
-    /// in both cases the time to live starts now.
+    /// Stores an object with the time to live of the policy. The outcome is [added](WriteOutcome::Added) if there is no object under the key or it
+    /// has expired, and [updated](WriteOutcome::Updated) otherwise. In both cases the time to live starts now.
     ///
     /// The outcome is [stale](WriteOutcome::Stale) only if another thread started a later write of the key and completed it first.
     ///
     /// # Panics
-    /// Panics only if the policy, the clock, or a function of a key or an index panics; nothing is changed in that case. Panics in the sweep of other objects
-    /// are ignored.
+    /// Panics only if the policy, the clock, the key function, or a trait method of a key or an index value panics; nothing is changed in that case.
+    /// Panics in the sweep of other objects are ignored.
     pub fn upsert(&self, object: V) -> WriteOutcome {
         let ttl = (self.shared.policy)(&object);
         self.upsert_with_ttl(object, ttl)
@@ -264,10 +266,10 @@ where
         outcome
     }
 
-    /// Deletes the object of a key, and returns it; `None` also if it has expired.
+    /// Deletes the object under a key, and returns it. Returns `None` if there is no object or it has expired.
     ///
     /// # Panics
-    /// Panics only if a function of a key or the clock panics; nothing is changed in that case.
+    /// Panics only if the clock or a trait method of a key panics; nothing is changed in that case.
     pub fn delete<Q>(&self, key: &Q) -> Option<Arc<V>>
     where
         K: Borrow<Q>,
@@ -293,7 +295,8 @@ where
     /// Expired objects are swept first, so they are reported as deleted, not as updated, and are not among the returned changes.
     ///
     /// # Panics
-    /// Panics only if the policy, the clock, or a function of a key or an index panics; nothing of the list is stored in that case.
+    /// Panics only if the policy, the clock, the key function, or a trait method of a key or an index value panics; nothing of the list is stored in
+    /// that case.
     pub fn replace(&self, items: impl IntoIterator<Item = V>) -> Vec<Change<K, TtlEntry<V>>> {
         let now = self.shared.clock.now();
         // The iterator and the policy run before anything changes.
@@ -314,7 +317,8 @@ where
     /// Returns an error if the store has an index of this name, or one is being added.
     ///
     /// # Panics
-    /// Panics only if a function of the index or of its values panics; the index is not added, and nothing else is changed in that case.
+    /// Panics only if a trait method of the index values (such as `Eq` or `Ord`) panics. In that case the index is not added, and nothing else is
+    /// changed.
     pub fn add_index(&self, index: &impl AnyIndex<TtlEntry<V>>) -> Result<(), DuplicateIndex> {
         self.store.add_index(index)
     }
@@ -344,7 +348,8 @@ where
         self.store.remove_index(index)
     }
 
-    /// Ends every subscription, after its pending changes. The store itself stays readable and writable, and no later change is reported.
+    /// Ends every subscription once its pending changes are delivered. The store itself stays readable and writable, but later changes are not
+    /// reported.
     pub fn close(&self) {
         self.store.close();
     }
@@ -370,7 +375,7 @@ impl<K, V, C> fmt::Debug for TtlStore<K, V, C> {
     }
 }
 
-/// Creates the schema of the entries. All objects of a key count as the same object, and the ticket is the version.
+/// Creates the schema of the entries. All objects under a key count as the same object, and the ticket is the version.
 fn schema<K, V>(key: fn(&TtlEntry<V>) -> K) -> Schema<K, TtlEntry<V>> {
     Schema::new(key, |timed| Version::new(timed.place().ticket))
 }

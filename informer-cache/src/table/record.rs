@@ -10,7 +10,7 @@ use crate::{IndexError, Version};
 /// A record has no allocation of its own. A new version of an object shares its name with the version before, so an update allocates only the object
 /// and its index values, and a row points directly to name and object.
 ///
-/// So a record may hold the key of an earlier version, and keeps alive any text that this key shares with that version.
+/// So a record may hold the key of an earlier version. Then it keeps alive any string that the key shares with that version.
 pub(crate) struct Record<K, V> {
     /// The first field: its word also encodes whether an `Option` of a record is `None`, so iterating over the objects reads one word per row.
     pub(crate) object: Arc<V>,

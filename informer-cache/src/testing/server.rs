@@ -30,8 +30,8 @@ use crate::{ListRequest, Page, Schema, Source, SourceError, SourceErrorKind, Ver
 /// [compacted](Self::compact), and fails on demand. So a test changes the objects of the server and checks the result: an informer converges to
 /// [`objects`](Self::objects) once the [faults are cleared](Self::clear_faults), whatever failed before.
 ///
-/// It assigns a version to every object that is [put](Self::put), and a new id if the key is new: the
-/// `stamp` writes both into the object. Versions begin at 1, the version of the empty server.
+/// The server assigns a version to every object that is [put](Self::put), and a new id if the key is new. The function `stamp` writes both into the
+/// object. Versions begin at 1, the version of the empty server.
 ///
 /// # Examples
 /// Breaks a watch, and makes a change that the informer receives only by a new list:

@@ -9,8 +9,8 @@ use flyball_sync::Nanos;
 
 use super::deadlines::{ExpiryQueue, Leave, Position};
 
-/// An object in a [`TtlStore`](crate::TtlStore), with its times. Derefs to the object, so functions of a key or an index are written as for
-/// the object alone.
+/// An object in a [`TtlStore`](crate::TtlStore), with its times. Derefs to the object, so key functions and index functions can be written as if they
+/// received the object itself.
 ///
 /// # Examples
 /// ```

@@ -89,7 +89,7 @@ impl<K, V> TtlSnapshot<K, V> {
 }
 
 impl<K: Eq + Hash, V: 'static> TtlSnapshot<K, V> {
-    /// Returns the object of a key.
+    /// Returns the object under a key.
     pub fn get<Q>(&self, key: &Q) -> Option<&Arc<V>>
     where
         K: Borrow<Q>,
@@ -98,7 +98,7 @@ impl<K: Eq + Hash, V: 'static> TtlSnapshot<K, V> {
         self.entry(key).map(TtlEntry::object)
     }
 
-    /// Returns the object of a key, with its times.
+    /// Returns the object under a key, with its times.
     pub fn entry<Q>(&self, key: &Q) -> Option<&TtlEntry<V>>
     where
         K: Borrow<Q>,
@@ -107,7 +107,7 @@ impl<K: Eq + Hash, V: 'static> TtlSnapshot<K, V> {
         self.view.get(key).map(|timed| &**timed).filter(|timed| timed.is_alive_at(self.at))
     }
 
-    /// Returns whether there is an object of this key.
+    /// Returns whether there is an object under this key.
     pub fn contains_key<Q>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,

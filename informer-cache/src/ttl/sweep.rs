@@ -57,7 +57,7 @@ where
         self.shared.expiry.first().map(|deadline| deadline + Duration::from_nanos(1))
     }
 
-    /// Deletes the object of a key if it has expired. Returns whether there was an expired object, even if another thread deletes it first.
+    /// Deletes the object under a key if it has expired. Returns whether there was an expired object, even if another thread deletes it first.
     pub(super) fn take_expired<Q>(&self, key: &Q, now: Nanos) -> bool
     where
         K: Borrow<Q>,

@@ -16,8 +16,8 @@ where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
-    /// Subscribes to the stored objects and every later change. O(subscriptions), and one reference count for every 2048 objects. Waits for at most one
-    /// commit, and holds the lock no longer than a commit does.
+    /// Subscribes to the stored objects and every later change. Costs O(subscriptions), and increments one reference count for every 2048 objects.
+    /// Waits for at most one commit, and holds the lock no longer than a commit does.
     #[must_use]
     pub fn subscribe(&self) -> Subscription<K, V> {
         let (snapshot, buffer) = self.inner.subscribe(None, usize::MAX);

@@ -36,7 +36,7 @@ struct Shared {
     initial_processed: InitialProcessed,
 }
 
-/// The reason for the end of a [`HandlerFuture`].
+/// The reason why a [`HandlerFuture`] ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandlerExit {
     /// The store was closed, or the [index](crate::SubscriptionBuilder::by_index) of the subscription was removed, and every change was delivered.
@@ -103,7 +103,7 @@ where
 }
 
 impl HandlerRegistration {
-    /// Stops the calls. Does not wait for a call in progress; a call that another thread is about to make still begins. Pending changes are not
+    /// Stops the calls. Does not wait for a call in progress; a call that another thread is about to make may still begin. Pending changes are not
     /// delivered. Idempotent.
     ///
     /// The function and the subscription are dropped when the run future is next polled, or dropped.

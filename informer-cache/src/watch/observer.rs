@@ -45,10 +45,10 @@ impl<K, V> Observer<K, V> {
         self.state.panics.load(Ordering::Relaxed)
     }
 
-    /// Stops the calls. Does not wait for calls in progress; a call that another thread is about to make still begins. Idempotent.
+    /// Stops the calls. Does not wait for calls in progress; a call that another thread is about to make may still begin. Idempotent.
     pub fn unsubscribe(&self) {
-        // Ordering: Relaxed, because the flag publishes no other memory. A thread reads its own store, so it does not call a function again that has
-        // ended its own observer.
+        // Ordering: Relaxed, because the flag publishes no other memory. A thread reads the value that it stored itself. So after a function has
+        // unsubscribed its own observer, the same thread does not call it again.
         self.state.unsubscribed.store(true, Ordering::Relaxed);
         let Some(store) = self.store.upgrade() else { return };
         let mut published = store.published.write();

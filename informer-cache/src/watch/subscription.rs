@@ -40,11 +40,12 @@ use self::resync::ResyncTimer;
 
 /// The objects of a store, then every later change, coalesced per key.
 ///
-/// A subscription begins with the objects of one snapshot as [initial](Change::is_initial) additions. If the store's first list comes later, its objects are
-/// initial, too. Then it delivers changes, in the order in which their keys became pending, so changes of different objects may be delivered in another
-/// order than they were written. Undelivered changes of one key are merged, so a slow subscriber costs memory for keys, never for events, and delays no
-/// writer or other subscriber. Applied in order, the changes lead from an empty state to the store's state: an addition is always of a key that the
-/// subscriber does not have, an update or deletion of a key that it has. When a change is received, the store shows that state or a newer one.
+/// A subscription begins with the objects of one snapshot as [initial](Change::is_initial) additions. If the store's first list comes later, its
+/// objects are initial, too. Then it delivers changes, in the order in which their keys became pending, so changes of different objects may be
+/// delivered in another order than they were written. Undelivered changes of one key are merged, so the memory for a slow subscriber is bounded by
+/// the number of keys, not of events. A slow subscriber delays no writer and no other subscriber. Applied in order, the changes lead from an empty
+/// state to the store's state: the key of an addition is always one that the subscriber does not hold, and the key of an update or a deletion is
+/// always one that it holds. When a change is received, the store shows that state or a newer one.
 ///
 /// Several subscriptions are independent. Dropping a subscription ends it. [`Store::subscription`](crate::Store::subscription) builds a subscription to some
 /// objects only, or one that delivers all objects again periodically.

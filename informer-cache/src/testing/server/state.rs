@@ -48,7 +48,7 @@ pub(super) struct Stored<V> {
 }
 
 struct HistoryEntry<V> {
-    /// On the clock of the latency.
+    /// The time of the change, on the clock that measures the latency.
     at: Nanos,
     version: u64,
     event: WatchEvent<V>,

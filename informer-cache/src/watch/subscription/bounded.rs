@@ -21,9 +21,9 @@ use crate::{Change, Version};
 
 /// A [`Subscription`] whose pending keys are bounded; made by [`SubscriptionBuilder::bounded`](crate::SubscriptionBuilder::bounded).
 ///
-/// Every subscription merges pending changes per key, so the pending keys are at most those of the stored objects and of deleted ones that the
-/// subscriber has received. Use a `BoundedSubscription` for a lower bound: a subscriber that exceeds the bound restarts, or ends with an error,
-/// instead of receiving every change. Neither of these blocks the writer or adds work to it.
+/// Every subscription merges pending changes per key, so only keys of stored objects, and of deleted objects that the subscriber has received, are
+/// pending. Use a `BoundedSubscription` for a lower bound: a subscriber that exceeds the bound restarts, or ends with an error, instead of receiving
+/// every change. Neither of these blocks the writer or adds work to it.
 ///
 /// # Examples
 /// ```
@@ -200,7 +200,8 @@ where
         self.changes.forget();
         let table = store.restart_buffer(&self.changes.buffer);
         self.changes.begin(&table);
-        // Dropped before the restart is complete, because each may hold the last references to objects, and their drop may panic.
+        // The table and the store are dropped before the restart counts as complete: each may hold the last references to objects, whose drop may
+        // panic.
         drop(table);
         drop(store);
         self.restarting = false;

@@ -59,9 +59,9 @@ where
     /// is an addition that is not [initial](crate::Change::is_initial); when an object loses the value, its change is a deletion, with the state that had
     /// the value. The deletion of an object carries its last state, whatever value that state has in the index.
     ///
-    /// The writer decides whether a write is selected, by comparing the object's values in the index. So starting costs O(objects of the value), and
-    /// other objects are neither pending nor kept alive, and wake no task. If an index and a filter are both possible, the index costs less than the
-    /// [`filter`](Self::filter).
+    /// The writer decides whether a write is selected, by comparing the object's values in the index. So starting the subscription costs O(objects
+    /// with the value). Other objects are neither pending nor kept alive, and their changes wake no task. If an index and a filter are both possible,
+    /// the index costs less than the [`filter`](Self::filter).
     ///
     /// The subscription ends when the index is removed from the store.
     ///
@@ -139,7 +139,8 @@ where
         self
     }
 
-    /// Delivers only objects whose labels a selector matches: a [`filter`](Self::filter) by the function of this index, which the store need not have.
+    /// Delivers only objects whose labels a selector matches: a [`filter`](Self::filter) that runs the function of this label index. The store does
+    /// not need to have the index.
     ///
     /// # Examples
     /// ```
