@@ -1,5 +1,5 @@
-//! The configuration of a reflector in JSON: it survives a round trip, unknown fields and malformed values are refused, and for each rule of
-//! `validate` one file breaks it.
+//! The configuration of a reflector in JSON. It survives a round trip, and unknown fields and malformed values are refused. For each rule of
+//! `validate` there is one file that breaks the rule.
 //!
 //! This is a separate binary: with `serde_json` in scope, the type of an empty list is ambiguous in the other tests.
 

@@ -1,10 +1,10 @@
 //! The initial objects, as each subscriber receives them: which changes are initial, and when all of them were delivered.
 //!
-//! Counterparts of client-go's tests, one named case each: `TestFIFO_HasSynced` (7) and `…_HasSyncedCorrectOnDeletion` of its queue, the
-//! two levels of `TestAddWhileActive` (the store has its list, the subscriber has received it), and the flags of `TestResetWatch`. Of its
-//! `synctrack`: `TestSingleFile` (6) and `TestBasicLogic` (6); a subscriber processes one change at a time, so there is one kind of
-//! tracker. `…SingleFileCounting` has no counterpart, because nothing is counted; `…AsyncLocking` is loom's `caught_up_vs_two_waiters`.
-//! kubernetes#113763: whether *my* handler has processed the initial list.
+//! Counterparts of client-go's tests, one named case each: `TestFIFO_HasSynced` (7) and `…_HasSyncedCorrectOnDeletion` of its queue, the two levels
+//! of `TestAddWhileActive` (the store has its list, the subscriber has received it), and the flags of `TestResetWatch`. Of the tests of `synctrack`:
+//! `TestSingleFile` (6) and `TestBasicLogic` (6); a subscriber processes one change at a time, so there is one kind of tracker. `…SingleFileCounting`
+//! has no counterpart, because nothing is counted; `…AsyncLocking` is loom's `caught_up_vs_two_waiters`. kubernetes#113763 asks for a way to find out
+//! whether one particular handler has processed the initial list.
 
 use drivers::cache::fixture::{EXPIRED, SCHEMA, World, object};
 use drivers::cache::server::server;
@@ -80,7 +80,7 @@ fn events_before_the_list_are_not_initial() {
     assert_eq!(next(&mut changes), received("+2", false));
     store.upsert((3, 3));
     list(&store, [1, 2, 3, 4], 9);
-    // 3 was added by an event before the list, and is not initial. 4 came with the list, and is.
+    // Object 3 was added by an event before the list, so it is not initial. Object 4 came with the list, so it is initial.
     assert_eq!(next(&mut changes), received("+3", false));
     assert_eq!(next(&mut changes), received("~1", false));
     assert_eq!(next(&mut changes), received("~2", false));
@@ -107,9 +107,9 @@ fn the_whole_first_list_must_be_delivered() {
     assert_eq!(
         next(&mut changes),
         received("=1", false),
-        "a key that is listed twice was not delivered once"
+        "a key that is listed twice was not delivered exactly once"
     );
-    assert_eq!(next(&mut changes), received("=2", true), "not the newest state was delivered");
+    assert_eq!(next(&mut changes), received("=2", true), "the newest state was not delivered");
     assert_eq!(next(&mut changes), received("+3", true));
 }
 
@@ -160,7 +160,7 @@ fn a_recreated_object_is_not_initial() {
     assert_eq!(next(&mut changes), received("+2", true));
 }
 
-/// The first list of an informer is initial for earlier subscribers, for every way to list. A relist after a lost watch is not initial.
+/// The first list of an informer is initial for earlier subscribers, with every kind of list request. A relist after a lost watch is not initial.
 #[test]
 fn the_first_list_is_initial_for_earlier_subscribers() {
     for (pages, streaming) in [(0, false), (2, false), (0, true)] {
@@ -191,7 +191,7 @@ fn the_first_list_is_initial_for_earlier_subscribers() {
             [false, false, false, false, true]
         );
         assert_eq!(std::mem::take(&mut *observed.lock()), flags);
-        // A change is missed, and is delivered by a list.
+        // The watch misses a change, and the next list delivers it.
         server.break_watches(EXPIRED);
         server.put(object(0, 0));
         server.put(object(5, 0));
@@ -331,7 +331,7 @@ fn it_fails_when_it_can_no_longer_happen() {
     assert!(changes.try_next().is_some() && wait_state(&initial_processed).is_none());
     assert!(changes.try_next().is_none());
     assert_eq!(wait_state(&initial_processed), Some(true));
-    // The store is closed before its first list: every wait fails, that of an earlier and that of a later subscription.
+    // The store is closed before its first list: every wait fails, whether its subscription began before or after the end.
     let store = self::store();
     store.upsert((1, 1));
     let mut changes = store.subscribe();
@@ -403,7 +403,7 @@ fn a_subscription_is_a_stream() {
         Pin::new(stream).poll_next(&mut std::task::Context::from_waker(waker))
     }
 
-    /// Not `Unpin`, which keys are allowed to be.
+    /// A key type that is not `Unpin`. The store does not require `Unpin` of keys.
     #[derive(Clone, PartialEq, Eq, Hash)]
     struct Pinned(u32, std::marker::PhantomPinned);
 

@@ -87,7 +87,7 @@ fn a_lookup_shares_the_stored_object() {
         assert!(view.objects().zip(store.snapshot().objects()).all(|(a, b)| Arc::ptr_eq(a, b)));
     }
     let one = view.by_index(&BY_NODE, &3).unwrap().next().unwrap();
-    // One reference, in the store. A list of references would hold more.
+    // The store holds the only reference: the lookup has cloned no `Arc`.
     assert_eq!(Arc::strong_count(one), 1);
     assert_eq!(ASKED.get(), 0);
 }
@@ -112,7 +112,7 @@ fn a_selector_asks_no_object() {
     );
 }
 
-/// Compound queries (109329) need an index for each combination. Here an intersection starts with its smallest part.
+/// Compound queries (109329) need an index for each combination. Here an intersection starts with the condition that has the fewest objects.
 #[test]
 fn several_indexes_answer_one_question() {
     let store = filled();
@@ -166,7 +166,7 @@ fn an_index_function_runs_once_for_each_version() {
     store.delete(&2, None);
     assert_eq!(ASKED.take(), 0, "the index function was called for a known object");
     store.replace((0..1_000).map(|id| pod(id, if id == 1 { 2 } else { 1 })), Version::new(3));
-    assert_eq!(ASKED.take(), 1, "the index function was not called only for the object that is new");
+    assert_eq!(ASKED.take(), 1, "the index function was not called exactly once, for the new object");
 }
 
 /// Empty sets of an index stay for ever (84959).
@@ -241,7 +241,7 @@ fn a_view_keeps_its_indexes() {
     view.check().unwrap();
 }
 
-/// The values of a missing index are an empty list, its objects an error (4.10.12). Here both are errors.
+/// For a missing index, a query for values returns an empty list, and a query for objects returns an error (4.10.12). Here both return an error.
 #[test]
 fn an_index_that_is_not_there_is_an_error_everywhere() {
     let store = builder().build().unwrap().into_shared();

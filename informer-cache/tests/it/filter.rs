@@ -67,7 +67,11 @@ fn the_four_transitions() {
     assert_eq!(received(&mut changes), ["+1@8"], "an object that begins to pass is not added");
     store.delete(&1, Some(Pod(1, 1, 9, true)));
     store.delete(&2, Some(Pod(2, 1, 9, true)));
-    assert_eq!(received(&mut changes), ["-1@9"], "not exactly the delivered object was deleted");
+    assert_eq!(
+        received(&mut changes),
+        ["-1@9"],
+        "the only change is not the deletion of the delivered object"
+    );
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! Functions that a future calls with coalesced changes: their pace, their end, and their panics.
 //!
-//! Counterparts of client-go's tests, one named case each: `TestEventPanics` (2) and kubernetes#129024,
-//! `TestRemoveEventHandler_AsynchronousPanic` and `…_SynchronousShutdown` (client-go#1167, kubernetes#111122, #139755),
-//! `TestShutDownEventHandler_Lifecycles` (3), `TestSharedInformerHandlerAbuse`, `TestSharedInformerRemoveHandler`. `…RemoveForeignHandler`:
-//! by its type, a handle belongs to its own handler. `…MultipleRegistration`: two handlers have two handles.
+//! Counterparts of client-go's tests, one named case each: `TestEventPanics` (2) and kubernetes#129024, `TestRemoveEventHandler_AsynchronousPanic`
+//! and `…_SynchronousShutdown` (client-go#1167, kubernetes#111122, #139755), `TestShutDownEventHandler_Lifecycles` (3),
+//! `TestSharedInformerHandlerAbuse`, `TestSharedInformerRemoveHandler`. `…RemoveForeignHandler`: a handle can only remove the handler that it belongs
+//! to. `…MultipleRegistration`: two handlers have two handles.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -156,7 +156,7 @@ struct Held {
     dropped: Arc<AtomicBool>,
 }
 
-/// Records that the function was dropped.
+/// A capture of the function. Its drop sets the flag, which shows that the function was dropped.
 struct Gone(Arc<AtomicBool>);
 
 impl Drop for Gone {
@@ -269,7 +269,11 @@ fn lifecycles() {
         let wakes = woken.wakes();
         store.upsert((2, 2));
         handler.unsubscribe();
-        assert_eq!(woken.wakes(), wakes + 2, "not one wake-up for the change and one for `unsubscribe`");
+        assert_eq!(
+            woken.wakes(),
+            wakes + 2,
+            "there were not two wake-ups, for the change and for `unsubscribe`"
+        );
         assert_eq!(poll_with(run.as_mut(), &waker), Poll::Ready(HandlerExit::Unsubscribed));
         assert!(has_ended(&handler) && observed.take().is_empty() && observed.is_dropped());
         assert_eq!(
@@ -448,7 +452,7 @@ fn a_hundred_handlers_come_and_go() {
                             ending.unsubscribe();
                             block_on(ending.unsubscribed());
                             assert_eq!(Arc::strong_count(&known), 1, "the function was not dropped");
-                            // Or the store was closed first.
+                            // The store may have been closed first.
                             running.join().unwrap();
                         }
                         _ => staying.push((thread::spawn(move || block_on(run)), known)),

@@ -42,9 +42,9 @@ fn converges_after_the_faults_have_ended() {
         pairs.borrow_mut().count_sequence(&cases);
     });
     if std::env::var_os("FLYBALL_CASES").is_some() {
-        return; // not the number of cases the floor is for
+        return; // the floor is for another number of cases
     }
-    // Every pair of settings and events occurs in one operation sequence.
+    // Every pair of settings and events occurs together in some operation sequences.
     let rare = pairs.into_inner().below(5, |_, _| false);
     assert!(rare.is_empty(), "rare in one operation sequence: {rare:?}");
 }
@@ -176,7 +176,7 @@ fn scenario(source: &ScriptedSource<Object>, world: &mut World, turns: usize) ->
                 break;
             }
         }
-        // A wait after a failure ends with the clock; a wait for the source does not.
+        // A wait after a failure ends when the clock advances; a wait for the source does not.
         if matches!(world.informer.status().state, InformerState::Waiting { .. }) {
             let alarm = world.clock.next_alarm().unwrap();
             world.clock.set(alarm);

@@ -1,6 +1,6 @@
-//! Shared informers. Counterparts of upstream's tests by name: `TestWaitFor` (empty, some late, cancelled, all late) and `TestSyncResult`;
-//! of the factory: `Start` once for each informer, and `Shutdown` that waits. Also what the factory cannot do: stop one informer, and start
-//! it again.
+//! Shared informers. Counterparts of client-go's tests, by name: `TestWaitFor` (empty, some late, cancelled, all late) and `TestSyncResult`. Of the
+//! tests of its factory: `Start` starts each informer once, and `Shutdown` waits. Other tests cover what the factory cannot do: to stop one informer,
+//! and to start it again.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -312,7 +312,7 @@ fn an_observer_whose_drop_panics_affects_no_other() {
     assert_eq!(Arc::strong_count(&observed.0), 1, "the other observers did not end");
 }
 
-/// Whatever panics in a key, the write takes effect and the next change is delivered.
+/// Whichever method of a key panics, the write takes effect and the next change is delivered.
 #[test]
 fn keys_that_panic_cost_a_change_and_nothing_else() {
     const HOSTILE: Schema<PanickingKey, (Arc<PanicSwitch>, u32, u64)> =
@@ -637,7 +637,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
 }
 
-/// `synced` completes once observers have received the first list; also if an observer closes the store during this.
+/// `synced` completes once observers have received the first list, even if an observer closes the store while it receives the list.
 #[test]
 fn a_store_that_an_observer_closes_under_its_first_list_has_synced() {
     let store = store();

@@ -18,7 +18,7 @@ fn random_operation_sequences_match_the_oracle_store() {
         pairs.lock().count_sequence(&cases);
     });
     if std::env::var_os("FLYBALL_CASES").is_some() {
-        return; // not the number of cases the floors are for
+        return; // the floors are for another number of cases
     }
     let rare = all.into_inner().below(floor);
     assert!(rare.is_empty(), "rare: {rare:?}");
@@ -26,7 +26,7 @@ fn random_operation_sequences_match_the_oracle_store() {
     assert!(rare.is_empty(), "rare in one operation sequence: {rare:?}");
 }
 
-/// Pairs that cannot occur in one operation sequence.
+/// Returns whether two events cannot occur in the same operation sequence.
 fn never_together(a: &str, b: &str) -> bool {
     let transforms = matches!(a, "transformed" | "stored: transformed");
     transforms && b == "stored: as it came"

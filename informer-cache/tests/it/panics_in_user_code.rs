@@ -178,7 +178,7 @@ fn a_change_survives_a_panic_of_its_delivery() {
         store.upsert(object(&switch, round % 3, u64::from(round) + 2, 0));
         for point in [Point::Clone, Point::Eq, Point::Drop] {
             switch.arm(point, 1);
-            // At most one change is returned; a panic decides whether it is.
+            // At most one change is returned, or none if the call panics.
             if let Ok(Some(change)) = catch_unwind(AssertUnwindSafe(|| changes.try_next())) {
                 switch.disarm(point);
                 received.retain(|(id, _)| *id != change.key().id());

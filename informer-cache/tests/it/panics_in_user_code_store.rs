@@ -317,7 +317,7 @@ fn a_panic_at_every_call_leaves_store_and_indexes_as_they_were() {
 
 static MEANWHILE: Index<Object, Word> = Index::new("meanwhile", |object| word(object.tag));
 
-/// Calls every operation of the store from inside it. A function that runs in the writer's turn may read, but not write.
+/// Calls every operation of the store from user code that the store runs. A function that runs under the writer's `turn` may read, but not write.
 fn call_back() {
     if BUDGET.get() == 0 || thread::panicking() {
         return;
@@ -465,7 +465,11 @@ fn values_that_equal_nothing_lose_no_object_and_go_with_theirs() {
     }
     assert_eq!(store.snapshot().iter().count(), 50);
     assert!((0..50).all(|id| store.get(&id).is_some()));
-    assert_eq!(store.snapshot().index_values(&ALONE).unwrap().len(), 50, "not one value for each object");
+    assert_eq!(
+        store.snapshot().index_values(&ALONE).unwrap().len(),
+        50,
+        "there is not one value for each object"
+    );
     assert_eq!(store.snapshot().index_values(&NEVER).unwrap().len(), 100);
     for id in 0..50 {
         store.delete(&id, None);
@@ -751,7 +755,11 @@ fn questions_at_the_edge() {
     assert_eq!(select(all()), [11, 12, 21, 22, 30]);
     assert_eq!(select(all().equals("app", "")), [12]);
     assert_eq!(select(all().equals("", "x")), [12]);
-    assert_eq!(select(all().equals("app", "web")), [22], "not the last of two labels with one key counts");
+    assert_eq!(
+        select(all().equals("app", "web")),
+        [22],
+        "the last of two labels with one key does not count"
+    );
     assert_eq!(select(all().equals("app", "web").equals("app", "db")), [0; 0]);
     assert_eq!(select("app in (web, web, db)".parse().unwrap()), [21, 22]);
     assert_eq!(select("app notin (web), !tier".parse().unwrap()), [11, 12, 21]);

@@ -1,4 +1,5 @@
-//! Compares the merge table of pending changes with a reference that keeps every change: every cell, and the corpus of the fuzz target.
+//! Compares the merge table of pending changes with a reference implementation that keeps every change. The inputs cover every cell of the table, and
+//! include the corpus of the fuzz target.
 
 use std::cell::RefCell;
 

@@ -1,4 +1,4 @@
-//! A thread gets a reader slot after some reads without a write. Results must not depend on it.
+//! A thread gets a reader slot after some reads without a write. The results of reads must not depend on the slot.
 
 use std::cell::Cell;
 use std::hash::{Hash, Hasher};

@@ -281,7 +281,7 @@ fn the_present_state_was_counted_among_those_held() {
     store.upsert((1, 1, 1));
     let present = Rc::new(RefCell::new(None));
     let (inside, kept) = (store.clone(), present.clone());
-    // Everything that the index is about to be filled with is overwritten, so the state in the snapshot is not the present state.
+    // Overwrites every object that the index is about to be filled with, so that the state in the snapshot is no longer the current state.
     before_next_call(move || {
         inside.upsert((1, 2, 1));
         let snapshot = inside.snapshot();
@@ -290,11 +290,11 @@ fn the_present_state_was_counted_among_those_held() {
     });
     store.add_index(&BY_WHICH_MEANWHILE).unwrap();
     let (snapshot, states) = present.take().unwrap();
-    assert_eq!(states, 1, "not only the state that the index is filled from is counted");
+    assert_eq!(states, 1, "the count includes more than the state that the index is filled from");
     assert_eq!(
         store.retained_snapshots().states,
         1,
-        "not only the state before the index was added is counted"
+        "the count includes more than the state before the index was added"
     );
     drop(snapshot);
     assert_eq!(store.retained_snapshots().states, 0);
@@ -323,8 +323,8 @@ fn an_index_that_was_added_dropped_what_was_overwritten_in_the_turn_of_the_write
     store.upsert(WritesOnDrop { key: 1, version: 1, store: itself.clone() });
     assert!(itself.set(store.clone()).is_ok());
     let seen = itself.clone();
-    // Each time before the index is brought up to date in the writer's turn, its object is overwritten. Then in that turn only the index
-    // holds the last state but one.
+    // The object is overwritten each time before the index is brought up to date. So while the index is brought up to date under the writer's `turn`,
+    // only the index still holds the state before the last one.
     static BY_VERSION: Index<WritesOnDrop, u64> = Index::new("version", |object| object.version);
     let by_version = BY_VERSION.with_function(move |object: &WritesOnDrop| {
         if object.key == 1 && object.version <= 3 {
@@ -335,7 +335,7 @@ fn an_index_that_was_added_dropped_what_was_overwritten_in_the_turn_of_the_write
     });
     store.add_index(&by_version).unwrap();
     assert_eq!(store.by_index(&BY_VERSION, &4).unwrap().len(), 1);
-    assert_eq!(store.get(&2).unwrap().version, 3, "not the last dropped object has written");
+    assert_eq!(store.get(&2).unwrap().version, 3, "the object that was dropped last has not written");
 }
 
 /// Equal to its neighbours, so the equality is not transitive; all hashes are equal.

@@ -43,7 +43,7 @@ fn is_told_again<K, V>(change: &Change<K, V>) -> bool {
     change.kind() == ChangeKind::Updated && change.old().is_some_and(|old| Arc::ptr_eq(old, change.object()))
 }
 
-/// `TestListenerResyncPeriods`: periods of none, two and three seconds.
+/// `TestListenerResyncPeriods`: one subscription without a period, and two with periods of two and three seconds.
 #[test]
 fn each_has_its_period() {
     let clock = ManualClock::new();

@@ -62,7 +62,7 @@ impl World {
         }
     }
 
-    /// Returns the time until the next request, which the failure has announced, and that request.
+    /// Advances the clock to the retry that the failure has announced. Returns the wait before the retry, and its request.
     fn retry(&mut self) -> (Duration, SourceRequest) {
         self.settle();
         let failed_at = self.clock.now();

@@ -54,7 +54,11 @@ fn objects_come_to_a_value_and_leave_it() {
     store.upsert(pod(2, 2, [8]));
     store.upsert(pod(3, 3, [7, 8]));
     let mut changes = tagged(&store, 7);
-    assert_eq!(changes.lag().initial_remaining, 2, "not the number of objects with the value");
+    assert_eq!(
+        changes.lag().initial_remaining,
+        2,
+        "the snapshot does not have exactly the objects with the value"
+    );
     assert_eq!(received(&mut changes), ["=1@1", "=3@3"]);
     store.upsert(pod(1, 4, [8, 7]));
     assert_eq!(received(&mut changes), ["1@1>4"], "an object that keeps the value was not updated");

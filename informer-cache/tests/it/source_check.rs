@@ -12,7 +12,7 @@ use flyball_informer_cache::{
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-/// The flaw of a source, one for each rule; two variants have no flaw.
+/// The flaws of a source, at least one for each rule. Sources with the variants `None` and `Polls` keep the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flaw {
     None,

@@ -1,4 +1,4 @@
-//! Lists that are being staged: their cost until they are complete, and the turns of the run future.
+//! Lists that are being staged: their cost until they are complete, and the polls of the run future in which they are staged.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -157,10 +157,10 @@ fn a_long_page_is_staged_in_turns() {
     while !world.informer.is_synced() {
         let before = READ.get();
         assert!(world.poll(), "the future yielded without waking itself");
-        assert!(READ.get() - before <= 256, "one turn took too many objects");
+        assert!(READ.get() - before <= 256, "one poll handled too many objects");
         turns += 1;
     }
-    // 256 keys are built and published in one turn, and delivered in the next.
+    // 256 keys are built and published in one poll, and delivered in the next.
     assert_eq!((turns, READ.get()), (10_000_usize.div_ceil(256) + 2, 10_000));
     assert_eq!(world.stored().len(), 256);
     drop(source);
@@ -283,7 +283,7 @@ fn a_long_list_is_published_in_pieces() {
         let (indexed, called) = (INDEXED.get(), publishing.calls.load(Ordering::Relaxed));
         publishing.turn();
         let called = publishing.calls.load(Ordering::Relaxed) - called;
-        assert!(INDEXED.get() - indexed <= 256 && called <= 256, "one turn took too many objects");
+        assert!(INDEXED.get() - indexed <= 256 && called <= 256, "one poll handled too many objects");
         longest = longest.max(called);
         turns += 1;
         assert!(turns < 1_000);
@@ -377,13 +377,13 @@ fn changing_subscribers_do_not_lengthen_a_write() {
     let mut turns = 0;
     while publishing.source.open_watches() == 0 {
         let (indexed, called) = (INDEXED.get(), publishing.calls.load(Ordering::Relaxed));
-        // The set of subscriptions changes at every turn.
+        // The set of subscriptions changes at every poll.
         let passing = publishing.informer.subscribe();
         let selected = publishing.informer.subscription().for_key(turns).subscribe();
         publishing.turn();
         drop((passing, selected));
         let called = publishing.calls.load(Ordering::Relaxed) - called;
-        assert!(INDEXED.get() - indexed <= 256 && called <= 256, "one turn took too many objects");
+        assert!(INDEXED.get() - indexed <= 256 && called <= 256, "one poll handled too many objects");
         turns += 1;
         assert!(turns < 1_000, "the list is never committed");
     }

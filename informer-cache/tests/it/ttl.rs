@@ -143,11 +143,11 @@ fn a_list_is_written_at_one_instant() {
     assert_eq!(
         view.entry(&2).and_then(|timed| timed.expires_at()),
         Some(Nanos::new(16)),
-        "not the last of two objects with one key counts"
+        "the last of two objects with one key does not count"
     );
     store.check().unwrap();
     clock.advance(nanos(11));
-    assert_eq!(keys(&store.evict_expired()), [1, 2], "not in the order of the deadlines");
+    assert_eq!(keys(&store.evict_expired()), [1, 2], "the evictions are not in the order of the deadlines");
     drop((received, view, changes));
     assert!(store.replace([]).len() == 1 && store.is_empty() && store.next_expiry().is_none());
 }
@@ -168,7 +168,7 @@ fn unread_changes_do_not_accumulate() {
         assert_eq!(store.delete(&201), None);
         assert_eq!(store.stored_len(), 200 - 2 * round + 1);
     }
-    // This continues for ever: the store holds no more than the live objects and those of one write.
+    // However long this continues, the store holds no more than the live objects and those of one write.
     for _ in 0..1000 {
         clock.advance(nanos(6));
         store.upsert(object(7, 1));

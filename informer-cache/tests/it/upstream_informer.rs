@@ -60,7 +60,7 @@ fn page(source: &Source, items: Vec<Object>, version: u64, next: &str) {
     source.answer_list(Ok(Page { items, version: Version::new(version), continuation: Some(next.into()) }));
 }
 
-/// The requests as text: `list any`, `list 10`, `list newest`, `watch 10`, `stream 10`; pages are `more`.
+/// The requests as strings: `list any`, `list 10`, `list newest`, `watch 10`, `stream 10`; pages are `more`.
 fn asked(source: &Source) -> Vec<String> {
     let words = |asked: SourceRequest| match asked {
         SourceRequest::List(ListRequest { continuation: Some(_), .. }) => "more".into(),

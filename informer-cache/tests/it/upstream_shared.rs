@@ -4,8 +4,7 @@
 //!
 //! Tests that are elsewhere, or have no counterpart:
 //! - `TestDeltaFIFO_transformer`, `TestTransformingInformer` and its race, `TestSharedInformerTransformer`, `…NonMetaTransform`:
-//!   `objects_are_transformed_once_whatever_brings_them` in `upstream_informer.rs`; the version is read from the object that is
-//!   transformed.
+//!   `objects_are_transformed_once_whatever_brings_them` in `upstream_informer.rs`; the version is read before the object is transformed.
 //! - `TestDeltaFIFO_ReplaceMakesDeletionsReplaced`, `…ReplaceDeltaType`: there is one kind of replacement. `TestDeltaFIFO_KeyOf`, and all
 //!   tests about the type of tombstones: a deletion always has an object, the last known one.
 //! - `TestDeltaFIFO_HasSynced` (7), `…HasSyncedCorrectOnDeletion`, the second half of `TestAddWhileActive`: `caught_up.rs`.
@@ -146,7 +145,8 @@ fn a_list_deletes_an_object_known_only_by_an_event() {
     store.check().unwrap();
 }
 
-/// `TestDeltaFIFO_addUpdate`, `…_addReplace`: of three changes the last one is delivered, and of an update and a list the newest state.
+/// `TestDeltaFIFO_addUpdate`, `…_addReplace`: three pending changes are delivered as one, with the state of the last change; an update and a list are
+/// delivered as one change, with the newest state.
 #[test]
 fn pending_changes_of_a_key_merge_into_one() {
     let store = store();

@@ -4,7 +4,7 @@
 //! - `TestKeyError`: the key is a total function of the object; parsing a key may fail (`surface`).
 //! - `TestWithStoreMetricsDefaulting`: the store has no metrics.
 //! - `TestTypedIndexersToIndexers`: every index is typed, and there is no other kind to convert to.
-//! - `TestObjectNames`: `surface` and `key` test keys and their texts.
+//! - `TestObjectNames`: `surface` and `key` test keys and their strings.
 //! - `TestDeletionHandlingObjectToName`, `TestDeletedObjectGetObjectName`, `TestDeletedObjectGetKey`: a change has its key, and a deletion
 //!   always has its object.
 
@@ -270,7 +270,7 @@ fn a_transaction_stores_what_an_index_fails_on() {
     }
 }
 
-/// TestThreadSafeStoreRV of a transaction: upstream sets the version of the last object, here the newest version is set.
+/// TestThreadSafeStoreRV for a transaction: client-go sets the version of the last object, this store the newest version.
 #[test]
 fn the_version_after_a_transaction() {
     let mut store = writer();
