@@ -1,4 +1,4 @@
-//! SHELL. A store whose objects expire. It has no lock of its own: objects are behind a [`SharedWriter`], deadlines in an `ExpiryQueue`.
+//! SHELL. A store whose objects expire. It has no lock of its own: its objects are in a [`SharedWriter`], and its deadlines are in an `ExpiryQueue`.
 //!
 //! | | where | |
 //! |---|---|---|

@@ -182,7 +182,8 @@ impl<K, V> SubscriptionBuffer<K, V> {
         &self.initial_processed
     }
 
-    /// Returns the ticket of each of these keys; skips a key that is `None`. Compares keys and changes nothing.
+    /// Appends to `found`, for each of these keys, the ticket of its pending entry. Appends `None` if there is no entry, or if the key is `None`.
+    /// Compares keys, and does not change the buffer.
     pub(crate) fn find<'a>(
         &self,
         names: impl IntoIterator<Item = Option<&'a Arc<Name<K>>>>,

@@ -1,4 +1,4 @@
-//! SHELL. The effects of a write on each subscription: found before the write commits, and merged with the pending changes after the commit.
+//! SHELL. The effects of a write on each subscription. They are found before the write commits, and merged with the pending changes after the commit.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! PURE. The changes that one subscriber has not received yet, coalesced per key, so that their number is bounded by keys and not by events.
+//! PURE. The changes that one subscriber has not received yet, coalesced per key, so that their number is bounded by the number of keys, not of
+//! events.
 //!
 //! The last change that a subscriber received for a key determines the state that the subscriber holds. The pending change leads from that state to the
 //! newest state, so one change per key is enough:
@@ -67,7 +68,7 @@ impl<K, V> Entry<K, V> {
     }
 }
 
-/// The pending change of one key, by the table in the [module](self).
+/// The pending change of one key, merged by the rules of the table in the [module](self).
 pub(crate) struct Merged<K, V> {
     change: Change<K, V>,
     ends: Option<Box<Ends<V>>>,

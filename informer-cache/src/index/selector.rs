@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. Requirements are sorted and distinct, and so are the values of each: selectors with the same requirements are equal.
-//! 2. No list of values is empty. `in` of no values is [`Selector::nothing`]; `notin` of no values is no requirement.
+//! 2. No list of values is empty. An `in` without values makes the selector [`Selector::nothing`]. A `notin` without values adds no requirement.
 //! 3. A selector that matches nothing still matches nothing after a requirement is added.
 
 use std::fmt;

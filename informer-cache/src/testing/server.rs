@@ -171,14 +171,14 @@ impl<K: Ord + Clone, V: Clone> TestServer<K, V> {
         self.change(State::bookmark);
     }
 
-    /// Drops the history. This expires every open watch that has not delivered the whole history, every list with pages that are not requested yet,
-    /// and later watches from an earlier version.
+    /// Drops the history. Then open watches expire unless they have delivered the whole history. Lists with pages that were not requested yet expire,
+    /// too, and so do later watches from an earlier version.
     pub fn compact(&self) {
         self.change(State::compact);
     }
 
-    /// Caches the current state: from now on, lists that need not be the newest return this state, until the next call,
-    /// like the cache in front of a real server.
+    /// Caches the current state, like the cache in front of a real server. Until the next call, every list that does not have to be the newest
+    /// returns this state.
     pub fn cache_state(&self) {
         self.change(|state| state.cached = Some((state.version, state.objects.clone())));
     }

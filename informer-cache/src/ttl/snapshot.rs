@@ -12,8 +12,8 @@ use crate::{Index, IndexError, MissingIndex, OrderedIndex, Query, Snapshot, TtlE
 
 /// A consistent view of a [`TtlStore`](crate::TtlStore): the objects that are visible at one instant. They do not expire in the snapshot.
 ///
-/// Taking or cloning one is O(1), like a [`Snapshot`]. Objects that had expired at its instant are skipped, so counting is O(stored) and the
-/// iterators have no exact length.
+/// Taking or cloning a `TtlSnapshot` is O(1), as for a [`Snapshot`]. Objects that had expired at its instant are skipped, so counting is O(stored)
+/// and the iterators have no exact length.
 ///
 /// # Examples
 /// ```

@@ -1,7 +1,8 @@
 //! Defects of other stores, each with a test that shows that this store does not have it. The tests count calls, allocations and
 //! references; they measure no time.
 //!
-//! Numbers in parentheses are issues of kubernetes/kubernetes; D13 to D16 are those of kube-runtime 5.0.0.
+//! A number in parentheses is an issue of kubernetes/kubernetes about client-go. D13 to D16 are defects of kube-runtime 5.0.0; `docs/comparison.md`
+//! describes them.
 //!
 //! Defects of other parts are tested there: errors of the process loop in the `controller` crate; updates to the same version after a
 //! relist, stalls by a late handler, and pending changes at the end in `subscription`, `observer` and `informer`; errors within a watch,
@@ -62,7 +63,7 @@ fn filled_writer() -> Writer<u32, Pod> {
     store
 }
 
-/// Readers that list all the time starve the writer (130767). Here a reader in the middle of a list holds no lock.
+/// In client-go, readers that list all the time starve the writer (130767). Here a reader in the middle of a list holds no lock.
 #[test]
 fn a_list_that_never_ends_does_not_stop_a_thousand_writes() {
     let store = filled();
@@ -78,7 +79,8 @@ fn a_list_that_never_ends_does_not_stop_a_thousand_writes() {
     assert!(store.snapshot().objects().all(|pod| pod.version == 2));
 }
 
-/// A list copies all objects under the lock (130961). Here a read allocates nothing for an object, and stops when the caller has enough.
+/// In client-go, a list copies all objects under the lock (130961). Here a read allocates nothing for an object, and stops when the caller has
+/// enough.
 #[test]
 fn a_lookup_shares_the_stored_object() {
     let store = filled();
@@ -92,7 +94,7 @@ fn a_lookup_shares_the_stored_object() {
     assert_eq!(ASKED.get(), 0);
 }
 
-/// Selectors scan all objects, and labels have no index (4817, 132396). Here a selector is evaluated without reading an object.
+/// In client-go, selectors scan all objects, and labels have no index (4817, 132396). Here a selector is evaluated without reading an object.
 #[test]
 fn a_selector_asks_no_object() {
     thread_local! { static TOLD: Cell<usize> = const { Cell::new(0) }; }
@@ -112,7 +114,8 @@ fn a_selector_asks_no_object() {
     );
 }
 
-/// Compound queries (109329) need an index for each combination. Here an intersection starts with the condition that has the fewest objects.
+/// In client-go, a compound query needs an index for each combination (109329). Here an intersection starts with the condition that has the fewest
+/// objects.
 #[test]
 fn several_indexes_answer_one_question() {
     let store = filled();
@@ -133,8 +136,8 @@ fn several_indexes_answer_one_question() {
     assert_eq!(ASKED.get(), 0);
 }
 
-/// An error of an index function panics the process (50555), and leaves store and index inconsistent (4.10.4). Here an error is a value,
-/// and so is a panic.
+/// In client-go, an error that an index function returns becomes a panic (50555), and leaves the store and the index inconsistent. Here both an error
+/// and a panic of an index function are stored as values.
 #[test]
 fn an_index_error_is_a_value_and_so_is_a_panic() {
     static MOODY: Index<Pod, u32> = Index::fallible("moody", |pod| match pod.node {
@@ -155,8 +158,8 @@ fn an_index_error_is_a_value_and_so_is_a_panic() {
     store.check().unwrap();
 }
 
-/// Index functions run twice for an update, for the old and the new object. Here they run once for each version, and not at all for an
-/// unchanged object.
+/// In client-go, the index functions run twice for an update: for the old and for the new object. Here they run once for each version, and not at all
+/// for an unchanged object.
 #[test]
 fn an_index_function_runs_once_for_each_version() {
     let store = filled();
@@ -169,7 +172,7 @@ fn an_index_function_runs_once_for_each_version() {
     assert_eq!(ASKED.take(), 1, "the index function was not called exactly once, for the new object");
 }
 
-/// Empty sets of an index stay for ever (84959).
+/// In client-go, the empty sets of an index were never removed (84959). Here a value is removed with its last object.
 #[test]
 fn values_that_nothing_has_are_gone() {
     let store = builder().index(&BY_VERSION).build().unwrap().into_shared();
@@ -184,7 +187,8 @@ fn values_that_nothing_has_are_gone() {
     assert_eq!(store.snapshot().index_values(&BY_VERSION).unwrap().len(), 0);
 }
 
-/// Indexes cannot be added to a running informer (117046), adding one blocks until it is complete, and none can be removed.
+/// In client-go, indexes cannot be added to a running informer (117046), adding an index to a store blocks all other calls until the index is
+/// complete, and no index can be removed.
 #[test]
 fn indexes_come_and_go_while_others_write() {
     let store = filled();
@@ -210,7 +214,8 @@ fn indexes_come_and_go_while_others_write() {
     store.check().unwrap();
 }
 
-/// An event takes the store's version back, and a batch sets it to that of its last object (4.10.3).
+/// In client-go, an event can lower the store's version, and a batch sets the version to that of its last object. Here only a list lowers the
+/// version.
 #[test]
 fn the_version_does_not_go_back_with_events() {
     let mut store = filled_writer();
@@ -227,8 +232,8 @@ fn the_version_does_not_go_back_with_events() {
     assert_eq!(store.version(), Version::new(12));
 }
 
-/// The map of index functions is handed out without a lock (4.10.5). Here a handle exposes no internal state, and a snapshot keeps the
-/// indexes that it was taken with.
+/// In client-go, a getter returns the map of index functions itself, without a lock. Here a handle exposes no internal state, and a snapshot keeps
+/// the indexes that it was taken with.
 #[test]
 fn a_view_keeps_its_indexes() {
     let store = filled();
@@ -241,7 +246,8 @@ fn a_view_keeps_its_indexes() {
     view.check().unwrap();
 }
 
-/// For a missing index, a query for values returns an empty list, and a query for objects returns an error (4.10.12). Here both return an error.
+/// In client-go, a query for the values of a missing index returns an empty list, and a query for its objects returns an error. Here both return an
+/// error.
 #[test]
 fn an_index_that_is_not_there_is_an_error_everywhere() {
     let store = builder().build().unwrap().into_shared();
@@ -256,8 +262,8 @@ fn an_index_that_is_not_there_is_an_error_everywhere() {
     assert!(store.remove_index(&BY_NODE).is_err());
 }
 
-/// A relist rebuilds everything, holds the lock throughout (4.10.11), blocks all readers while the old objects are dropped, and holds two
-/// full copies (D13). Here unchanged objects stay, the page is dropped immediately, and the relisting thread drops old objects while others
+/// In client-go, a relist rebuilds everything under the lock. In kube-runtime, it blocks all readers while the old objects are dropped, and two full
+/// copies are in memory (D13). Here unchanged objects stay, the page is dropped immediately, and the relisting thread drops old objects while others
 /// read and write.
 #[test]
 fn a_relist_blocks_no_reader_and_keeps_unchanged_objects() {
@@ -347,7 +353,7 @@ fn a_reader_beside_relists_sees_whole_lists() {
     store.check().unwrap();
 }
 
-/// Every event copies its object (D14). Here an object need not be `Clone`, is moved in, and is shared by all receivers.
+/// In kube-runtime, every event copies its object (D14). Here an object need not be `Clone`, is moved in, and is shared by all receivers.
 #[test]
 fn nothing_is_copied_on_the_way_in_or_out() {
     let store = filled();
@@ -362,8 +368,8 @@ fn nothing_is_copied_on_the_way_in_or_out() {
     assert!(store.by_index(&BY_NODE, &7).unwrap().iter().any(|found| Arc::ptr_eq(found, &stored)));
 }
 
-/// Without a secondary index, a query scans all objects under the lock (D15); field indexes are slow and take twice the memory (4.10.14).
-/// Here a query compares with one value, and an index holds row numbers.
+/// In kube-runtime, a query scans all objects under the lock, because there is no secondary index (D15). Here a query compares only the value it
+/// searches for, and an index holds row numbers.
 #[test]
 fn a_question_to_an_index_looks_at_its_hits_only() {
     thread_local! { static COMPARED: Cell<usize> = const { Cell::new(0) }; }
@@ -392,8 +398,8 @@ fn a_question_to_an_index_looks_at_its_hits_only() {
     assert!(COMPARED.get() <= 8, "{}", COMPARED.get());
 }
 
-/// A key copies the names of the object, and keeps the version of its first object (D16). Here the schema defines the key, and version and
-/// object are replaced together.
+/// In kube-runtime, a key copies the names of the object, and keeps the version that the object had when it was first stored (D16). Here the schema
+/// defines the key, and version and object are replaced together.
 #[test]
 fn key_version_and_object_go_together() {
     let store = filled();
