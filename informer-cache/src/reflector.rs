@@ -15,8 +15,8 @@
 //!
 //! Blank: no such request is pending, so the call changes nothing. With streaming lists enabled, Waiting (list) continues with Opening (streaming
 //! list). The rules are client-go's (`tools/cache/reflector.go`) where users depend on them. Intentional differences: after a watch that expires at
-//! the very version just listed, the next list is the most recent one (kubernetes#133810); no failed request is repeated immediately without limit; a
-//! silent watch and a streaming list end by a deadline.
+//! the very version just listed, the next list is the most recent one (kubernetes#133810); the number of immediate retries of failed requests is
+//! limited; a silent watch and a streaming list are ended at a deadline.
 //!
 //! # Invariants
 //! 1. A response without a pending request changes nothing, and neither does a call of `deadline_reached` before the deadline. Every state has a
@@ -95,7 +95,7 @@ pub struct Reflector {
     paged: bool,
     /// A streaming list missed its deadline.
     stream_missed: bool,
-    /// The one immediate list after an unusable version has been requested.
+    /// The one immediate retry after an unusable version, which requests the most recent list, has been used.
     retried: bool,
     /// The number of failed requests since the last wait or published list. Only for `check`.
     failures_without_wait: u8,
@@ -301,7 +301,7 @@ impl Reflector {
         self.state = State::Waiting { cause, then };
     }
 
-    /// Sets the length of the wait that has begun to `wait`, or to the time that the source has asked for if that is longer.
+    /// Sets the length of the current wait: `wait`, or the time that the source has asked for if that is longer.
     pub(crate) fn wait_for(&mut self, wait: Duration, now: Nanos) {
         if let State::Waiting { cause, .. } = &self.state {
             self.deadline = now + wait.max(requested_wait(*cause));

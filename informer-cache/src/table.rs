@@ -97,8 +97,8 @@ impl<K, V> Table<K, V> {
 
     /// Loads into the cache of the CPU what a write of this row reads next: the object and, in each index, its groups.
     ///
-    /// These loads do not depend on each other, so their cache misses overlap. Later they would not: the index functions run one after the other, and most
-    /// clone an `Arc`, before which the CPU waits for all earlier loads.
+    /// These loads do not depend on each other, so their cache misses overlap. Without the early loads they would not overlap: the index functions
+    /// run one after the other, and most clone an `Arc`, before which the CPU waits for all earlier loads.
     pub(crate) fn prefetch(&self, row: u32) {
         if let Some(record) = self.rows.get(row) {
             prefetch(&record.object);

@@ -250,7 +250,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
                 wakers.extend(state.waker.take());
             }
             if state.pending.len() > self.most {
-                // The subscriber drops these changes, so that the writer does not pay for the drops.
+                // The subscriber drops these changes, so that their drops do not delay the writer.
                 let lost = state.pending.take_all();
                 state.lost = Some(lost);
             }

@@ -8,7 +8,7 @@
 //! | `ended` | itself; set when the [`ObserverFn`] is dropped: from then on no list contains the function, and no thread calls it |
 //! | `NOTIFY_DEPTH` | a thread-local: the nesting depth of observer calls on this thread |
 //!
-//! Each call of a function, and its drop, runs without a lock. A panic is caught and counted; the writer continues with the next call.
+//! A function is called, and dropped, without a lock. A panic is caught and counted; the writer continues with the next call.
 
 use std::cell::Cell;
 use std::sync::Arc;

@@ -12,10 +12,10 @@
 //! | Deleted(o; e; l) | Replaced(o; e, l; n) | | | | = |
 //! | Replaced(o; e; a) | | Replaced(o; e; n) | Deleted(o; e; l) | Replaced(o; e, p; n) | = |
 //!
-//! `=`: no effect. Blank: cannot happen, since the store delivers changes of one key in order, and a resync begins only when nothing is pending. `o`
-//! is the state that the subscriber holds, `n` the newest state, `p` the state that `n` replaced, `l` the last state of a deleted object. An end is
-//! the deletion or the replacement of an object, with the object's last state. `e` holds two ends under this key: the first, which is the end of `o`,
-//! and the latest before the newest state. The subscriber never receives an object that was added and deleted in between.
+//! `=`: no effect. A blank cell cannot occur, because the store delivers changes of one key in order, and a resync begins only when nothing is
+//! pending. `o` is the state that the subscriber holds, `n` the newest state, `p` the state that `n` replaced, `l` the last state of a deleted
+//! object. An end is the deletion or the replacement of an object, with the object's last state. `e` holds two ends under this key: the first, which
+//! is the end of `o`, and the latest before the newest state. The subscriber never receives an object that was added and deleted in between.
 //!
 //! A pending change with ends is undecided, because `n` may be a newer state of the object that the subscriber holds.
 //! [`Pending::deliver`](Merged::deliver) compares the identities, outside every lock. If `o` and `n` are the same object, the subscriber receives

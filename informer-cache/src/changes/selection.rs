@@ -8,8 +8,8 @@
 //! These changes alone give a subscriber exactly the selected objects. Only keys of objects that are selected, or that the subscriber holds, are
 //! pending.
 //!
-//! The decision compares keys and index values, so a write makes it before it commits. The index function is not run again, because the table holds the values
-//! of the old object, and the write holds the values of the new one.
+//! The decision compares keys and index values, so it is made before the write commits. The index function is not run again, because the table holds
+//! the values of the old object, and the write holds the values of the new one.
 
 use std::sync::Arc;
 
@@ -91,7 +91,7 @@ impl<K, V> Selection<K, V> {
     }
 }
 
-/// The way a change crosses the selection of a subscriber.
+/// Whether a change moves an object into the selection of a subscriber or out of it.
 #[derive(Clone, Copy)]
 pub(crate) enum Crossing {
     /// The object is selected before and after: the change is delivered unchanged.

@@ -25,7 +25,7 @@ use crate::{
 /// The number of deletions that are remembered until a list or a bookmark covers them.
 const TOMBSTONES: usize = 1024;
 
-/// The type of an [`InformerBuilder`]'s timer before one is set.
+/// The timer type of an [`InformerBuilder`] for which no timer is set yet.
 ///
 /// # Examples
 /// An informer without a timer cannot be built:

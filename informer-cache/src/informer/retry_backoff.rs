@@ -25,7 +25,7 @@ pub trait RetryBackoff: Send + Sync + 'static {
 pub(super) struct ChosenBackoff(pub(super) Option<Box<dyn RetryBackoff>>);
 
 impl ChosenBackoff {
-    /// Sets the length of a wait that has begun to the value of the user-defined backoff.
+    /// If a wait has begun, sets its length to the value of the user-defined backoff.
     pub(super) fn failed(&mut self, reflector: &mut Reflector, now: Nanos) {
         if let (Some(backoff), ReflectorPhase::Waiting { .. }) = (&mut self.0, reflector.phase())
             && let Some(wait) = caught(|| backoff.failed())

@@ -52,8 +52,8 @@ pub struct InformerStatus {
     pub last_error: Option<ErrorRecord>,
     /// The number of events that changed nothing, because they were older than the known state of their object, or repeated it.
     pub stale_events: u64,
-    /// The number of caught panics of the user's functions while the informer applied an object or a list. After a panic on an object, the store
-    /// leaves the object out or keeps its stored state; after a panic on a list, the informer lists again.
+    /// The number of panics that the informer caught in the user's functions while it applied an object or a list. After a panic on an object, the
+    /// store leaves the object out or keeps its stored state; after a panic on a list, the informer lists again.
     pub panics: u64,
     /// The last of these panics.
     pub last_panic: Option<ErrorRecord>,

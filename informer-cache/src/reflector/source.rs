@@ -23,8 +23,8 @@ use crate::{ListRequest, Page, SourceError, WatchEvent, WatchRequest};
 /// The following depends on the order of versions across objects:
 /// - The next watch begins at the newest delivered version, so a source that merges several streams has to keep the position of each
 ///   stream itself.
-/// - [`Store::version`](crate::Store::version), and a wait for a version, guarantee that every change up to the version is stored only if the order holds,
-///   or at the version of a list or a bookmark.
+/// - [`Store::version`](crate::Store::version) and a wait for a version guarantee that every change up to the version is stored, but only if the
+///   order holds, or if the version is that of a list or a bookmark.
 ///
 /// # Examples
 /// A source whose objects never change:

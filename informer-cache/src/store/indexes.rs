@@ -1,8 +1,8 @@
 //! SHELL. Indexes that are added and removed while the store runs.
 //!
-//! A new index is built beside the store, from a table that the builder holds, and then updated with the later writes; the parts that two tables share are
-//! skipped. Once the index is up to date with the published table, under the writer's `turn`, it is installed in that table. Until then no reader can see
-//! the index.
+//! A new index is built beside the store, from a table that the builder holds, and then updated with the later writes; the parts that two tables
+//! share are skipped. The last update runs under the writer's `turn`, and then the index is installed in the published table. Until then no reader
+//! can see the index.
 
 use std::hash::Hash;
 use std::sync::Arc;

@@ -200,7 +200,7 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
         Self::new(store.clone(), draft.list.base, VersionAdvance::List(version), writes)
     }
 
-    /// Performs a piece of at most `most` keys of the current stage, except the commit. Returns the number of keys in the piece.
+    /// Performs one piece of the current stage, with at most `most` keys. Does not perform the commit. Returns the number of keys in the piece.
     pub(crate) fn advance(&mut self, most: usize) -> usize {
         drop(self.former.take());
         match self.stage {

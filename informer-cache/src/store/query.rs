@@ -52,7 +52,7 @@ pub struct Query<'a, K, V> {
     conditions: Vec<Condition<'a>>,
 }
 
-/// Groups of one column, ascending. A row fulfils the condition if it is in one of them; for an exclusion, if it is in none.
+/// Groups of one column, ascending. A row fulfils the condition if it is in one of these groups; for an exclusion, if it is in none of them.
 #[derive(Clone)]
 struct Condition<'a> {
     column: &'a Column,

@@ -30,9 +30,10 @@ use crate::{
 /// closes the store.
 ///
 /// A lock serialises the writes. The key, version and transformation functions run before the lock is taken, and observers are called after it is
-/// released. So these run concurrently on several threads, and may write. Other functions run under the lock, must not write this store, and panic if
-/// they do: the schema's identity function, the index functions, and the trait methods of keys and index values. In [`replace`](Self::replace), the
-/// key, version and transformation functions also run under the lock, as does the drop of a listed object that is stored already or listed again.
+/// released. So these functions and the observers run concurrently on several threads, and may write. Other functions run under the lock, must not
+/// write this store, and panic if they do: the schema's identity function, the index functions, and the trait methods of keys and index values. In
+/// [`replace`](Self::replace), the key, version and transformation functions also run under the lock, as does the drop of a listed object that is
+/// stored already or listed again.
 ///
 /// # Examples
 /// ```

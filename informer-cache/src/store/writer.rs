@@ -20,8 +20,8 @@ use crate::{
 
 /// The only writer of a store; made by [`StoreBuilder::build`](crate::StoreBuilder::build).
 ///
-/// Before a call returns, every [`Store`] handle shows its write, and every subscription has it pending. A writer derefs to [`Store`] for reading;
-/// [`store`](Self::store) returns a handle for others. Dropping the writer [closes](Self::close) the store.
+/// Before a call returns, every [`Store`] handle shows its write, and the change is pending in every subscription. A writer derefs to [`Store`] for
+/// reading; [`store`](Self::store) returns a handle for others. Dropping the writer [closes](Self::close) the store.
 ///
 /// There is no concurrent writer, so the results of its lookups still hold when it writes. The functions of the schema and of indexes run in its
 /// calls, under no lock. Several threads write through a [`SharedWriter`].
@@ -252,7 +252,7 @@ where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
-    /// Returns the hash, the last state as it would be stored, and the version of a deletion.
+    /// Returns, for a deletion, the hash of the key, the last state in the form in which it would be stored, and the version.
     pub(super) fn deletion<Q>(&self, key: &Q, last: Option<V>) -> (u64, Option<Arc<V>>, Version)
     where
         Q: Hash + ?Sized,

@@ -75,7 +75,7 @@ impl Plan {
         }
     }
 
-    /// Plans the changes of one column for a row that gets these values, which are not [kept](Values::Kept). Without values, the row is removed.
+    /// Plans the changes of one column for a row that gets these values. They must not be [kept](Values::Kept). Without values, the row is removed.
     pub(super) fn column<V: 'static>(
         &mut self,
         at: usize,

@@ -28,7 +28,8 @@ where
         self.sweep_at(self.shared.clock.now())
     }
 
-    /// Returns the instant from which on [`evict_expired`](Self::evict_expired) is expected to find an object; `None` if no stored object expires.
+    /// Returns the earliest instant at which [`evict_expired`](Self::evict_expired) is expected to find an expired object; `None` if no stored object
+    /// expires.
     ///
     /// The instant may be too early, because it may belong to an object that was written again, or that only a snapshot holds.
     ///

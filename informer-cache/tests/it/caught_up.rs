@@ -1,10 +1,10 @@
 //! The initial objects, as each subscriber receives them: which changes are initial, and when all of them were delivered.
 //!
-//! Counterparts of client-go's tests, one named case each: `TestFIFO_HasSynced` (7) and `…_HasSyncedCorrectOnDeletion` of its queue, the two levels
-//! of `TestAddWhileActive` (the store has its list, the subscriber has received it), and the flags of `TestResetWatch`. Of the tests of `synctrack`:
-//! `TestSingleFile` (6) and `TestBasicLogic` (6); a subscriber processes one change at a time, so there is one kind of tracker. `…SingleFileCounting`
-//! has no counterpart, because nothing is counted; `…AsyncLocking` is loom's `caught_up_vs_two_waiters`. kubernetes#113763 asks for a way to find out
-//! whether one particular handler has processed the initial list.
+//! Counterparts of client-go's tests, each named at its case: `TestFIFO_HasSynced` (7) and `…_HasSyncedCorrectOnDeletion` of its queue, the two
+//! levels of `TestAddWhileActive` (the store has its list, the subscriber has received it), and the flags of `TestResetWatch`. Of the tests of
+//! `synctrack`: `TestSingleFile` (6) and `TestBasicLogic` (6); a subscriber processes one change at a time, so there is one kind of tracker.
+//! `…SingleFileCounting` has no counterpart, because nothing is counted; `…AsyncLocking` is loom's `caught_up_vs_two_waiters`. kubernetes#113763 asks
+//! for a way to find out whether one particular handler has processed the initial list.
 
 use drivers::cache::fixture::{EXPIRED, SCHEMA, World, object};
 use drivers::cache::server::server;
@@ -129,8 +129,8 @@ fn a_later_list_is_news() {
     assert_eq!(next(&mut early).0, next(&mut late).0);
 }
 
-/// `TestFIFO_HasSyncedCorrectOnDeletion`: a deletion by the list belongs to the initial state; an object that is deleted before it is
-/// delivered is not waited for.
+/// `TestFIFO_HasSyncedCorrectOnDeletion`: a deletion by the list belongs to the initial state; the wait ignores an object that is deleted before it
+/// is delivered.
 #[test]
 fn counts_deletions_and_no_vanished_objects() {
     let store = store();

@@ -1,8 +1,8 @@
 //! Subscriptions with a filter, like client-go's `FilteringResourceEventHandler`: objects begin to pass the filter and cease to pass it.
 //!
-//! client-go's `TestTypedFilteringResourceEventHandler` (add and delete that pass or do not, the four updates) is `the_four_transitions`.
-//! client-go applies the filter to the last state of a deleted object, so a handler may keep an object for ever if its last state does not
-//! pass. Here the state that was delivered counts: `a_deletion_is_delivered_if_the_object_was`.
+//! client-go's `TestTypedFilteringResourceEventHandler` (additions and deletions that pass the filter or do not, and the four kinds of update)
+//! corresponds to `the_four_transitions`. client-go applies the filter to the last state of a deleted object, so a handler may keep an object for
+//! ever if its last state does not pass. Here the state that was delivered counts: `a_deletion_is_delivered_if_the_object_was`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -223,7 +223,7 @@ fn waiters_lose_no_change() {
     }
 }
 
-/// Walking over many objects that do not pass yields to other tasks.
+/// A subscription that skips many objects yields to other tasks.
 #[test]
 fn filtering_yields_to_other_tasks() {
     let asked = Arc::new(AtomicUsize::new(0));

@@ -1,6 +1,6 @@
 //! Functions that a future calls with coalesced changes: their pace, their end, and their panics.
 //!
-//! Counterparts of client-go's tests, one named case each: `TestEventPanics` (2) and kubernetes#129024, `TestRemoveEventHandler_AsynchronousPanic`
+//! Counterparts of client-go's tests, each named at its case: `TestEventPanics` (2) and kubernetes#129024, `TestRemoveEventHandler_AsynchronousPanic`
 //! and `…_SynchronousShutdown` (client-go#1167, kubernetes#111122, #139755), `TestShutDownEventHandler_Lifecycles` (3),
 //! `TestSharedInformerHandlerAbuse`, `TestSharedInformerRemoveHandler`. `…RemoveForeignHandler`: a handle can only remove the handler that it belongs
 //! to. `…MultipleRegistration`: two handlers have two handles.

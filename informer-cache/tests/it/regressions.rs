@@ -338,7 +338,7 @@ fn an_index_that_was_added_dropped_what_was_overwritten_in_the_turn_of_the_write
     assert_eq!(store.get(&2).unwrap().version, 3, "the object that was dropped last has not written");
 }
 
-/// Equal to its neighbours, so the equality is not transitive; all hashes are equal.
+/// A value equals its neighbours, so the equality is not transitive. All hashes are equal.
 #[derive(Clone, Copy, Debug)]
 struct NonTransitive(i32);
 

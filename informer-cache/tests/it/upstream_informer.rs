@@ -1,4 +1,4 @@
-//! Counterparts of client-go's tests of its reflector, one named case each. `upstream_shared.rs` has those of the parts behind it.
+//! Counterparts of client-go's tests of its reflector. Each case names its counterpart. `upstream_shared.rs` has those of the parts behind it.
 //!
 //! Tests without a counterpart:
 //! - `TestCloseWatchChannelOnError`, `TestRunUntil`, `TestReflectorHandleWatchStoppedBefore/After`, `…WatchResultChanClosedBefore/After`:
@@ -236,7 +236,7 @@ fn converges_through_list_and_watch_errors() {
             }
         }
         assert!(world.informer.status().last_error.is_some());
-        // The wait passes; the next list is requested and has no response yet.
+        // After the wait, the next list is requested. It has no response yet.
         world.advance_to_alarm();
     }
 }

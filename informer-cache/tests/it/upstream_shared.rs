@@ -1,6 +1,6 @@
-//! Counterparts of client-go's tests of the queue between its reflector and its handlers (`DeltaFIFO`, `RealFIFO`), of its controller, and
-//! of its shared informer, one named case each. There is no such queue here: the store is written first, and subscribers receive what
-//! changed. So each case checks what is received: an observer receives each step, a subscription the coalesced changes.
+//! Counterparts of client-go's tests of the queue between its reflector and its handlers (`DeltaFIFO`, `RealFIFO`), of its controller, and of its
+//! shared informer; each case names its counterpart. There is no such queue here: the store is written first, and subscribers receive what changed.
+//! So each case checks what is received: an observer receives each step, a subscription the coalesced changes.
 //!
 //! Tests that are elsewhere, or have no counterpart:
 //! - `TestDeltaFIFO_transformer`, `TestTransformingInformer` and its race, `TestSharedInformerTransformer`, `…NonMetaTransform`:
@@ -245,7 +245,7 @@ fn a_list_deletes_first_and_then_goes_through_in_its_order() {
                 store.upsert(object(3, 6));
             },
             &["-3@5", "+3@6", "-2@1?", "-3@6?", "1@1>9"],
-            // The subscriber knew the first object; the second one was added and deleted before it was received.
+            // The subscriber had received the first object; the second one was added and deleted before it was received.
             &["-3@6?", "-2@1?", "1@1>9"],
         ),
     ];

@@ -1,4 +1,4 @@
-//! Counterparts of client-go's tests of its store and indexes, one named case each.
+//! Counterparts of client-go's tests of its store and indexes. Each case names its counterpart.
 //!
 //! Tests without a counterpart:
 //! - `TestKeyError`: the key is a total function of the object; parsing a key may fail (`surface`).

@@ -1,4 +1,4 @@
-//! Counterparts of client-go's tests of its store with expiry, one named case each.
+//! Counterparts of client-go's tests of its store with expiry. Each case names its counterpart.
 //!
 //! client-go removes expired objects lazily, when they are read. Here an eviction removes them, and no read returns them before.
 

@@ -76,7 +76,7 @@ impl Sorted {
         }
     }
 
-    /// Returns how many numbers at the start of the list fulfil `before`. After a number that does not, no number may fulfil it.
+    /// Returns how many numbers at the start of the list fulfil `before`. If a number does not fulfil `before`, no later number may fulfil it.
     pub(crate) fn partition_point(&self, mut before: impl FnMut(u32) -> bool) -> usize {
         let (mut node, mut passed) = (&*self.root, 0);
         loop {
@@ -332,7 +332,7 @@ impl Branch {
         self.firsts.append(&mut other.firsts);
     }
 
-    /// Merges a node that has become too small with its neighbour, or moves items from the neighbour to it.
+    /// Merges a node that has become too small with its neighbour, or moves items from the neighbour into the node.
     fn refill(&mut self, child: usize) {
         let (filled, full) = self.nodes[child].filling();
         if filled == 0 {
