@@ -49,13 +49,13 @@ const DEBOUNCES: u32 = 10;
 ///     .concurrency(8)
 ///     .queue_order(QueueOrder::FairByNamespace { max_in_flight: Some(4) })
 ///     .debounce_with_max_wait(millis(100), secs(2)) // `debounce(millis(100))` has 1 s
-///     // What happens to those that fail.
+///     // When a reconcile fails, and when its object is retried.
 ///     .reconcile_timeout(secs(60))
 ///     .backoff(millis(100)..=secs(60))
 ///     .conflict_backoff(millis(10)..=secs(60))
 ///     .respect_retry_after()
 ///     .classify_status(422, FailureClass::Permanent)
-///     // Its lists and watches.
+///     // The controller's lists and watches.
 ///     .request_timeout(secs(30))
 ///     .page_size(NonZeroU32::new(200).unwrap())
 ///     // A shutdown takes 25 s at most.
@@ -98,9 +98,9 @@ pub(crate) struct Debounce {
 pub enum QueueOrder {
     /// FIFO.
     Fifo,
-    /// Objects from the initial list get the lowest priority: an object that changes in the meantime is reconciled before
-    /// them. Each priority is FIFO. While both priorities have waiting objects, one of five reconciles is of the initial
-    /// list, so no object starves.
+    /// Objects from the initial list get the lowest priority: an object that changes in the meantime is reconciled before them. Each
+    /// priority is FIFO. While both priorities have waiting objects, one of five reconciles is for an object from the initial list, so no
+    /// object starves.
     Priority {
         /// The priority of objects from the initial list; changes have priority 0. A change raises the priority of its
         /// object for one reconcile.
@@ -190,9 +190,9 @@ impl Config {
     /// Sets a backoff for each object: the wait after consecutive failures starts at the lower bound and doubles up to the
     /// upper bound. None by default.
     ///
-    /// An object waits for the longer of this backoff and the delay of the error policy. Its first success resets the
-    /// backoff. An object has one open wait: if it changes, is reconciled before the wait is over and fails again, neither
-    /// the count nor the end of the wait changes. Panics and timeouts count, too.
+    /// An object waits for the longer of this backoff and the delay of the error policy. The first success of an object resets its backoff.
+    /// An object has at most one pending wait: if the object changes, is reconciled during the wait and fails again, the failure count and
+    /// the end of the wait stay the same. Panics and timeouts count, too.
     ///
     /// A lower bound of zero is replaced by 1 ns, and an upper bound below the lower one by the lower one.
     pub fn backoff(self, waits: RangeInclusive<Duration>) -> Self {
@@ -225,8 +225,8 @@ impl Config {
     /// [`backoff_policy`](Self::backoff_policy), [`conflict_backoff`](Self::conflict_backoff) and
     /// [`respect_retry_after`](Self::respect_retry_after).
     ///
-    /// A reconcile that panics, or [times out](Self::reconcile_timeout), has no error that the policy could be called with:
-    /// its object waits from 5 ms to 5 minutes, doubling with each consecutive failure.
+    /// The error policy is not called for a reconcile that panics or [times out](Self::reconcile_timeout), because there is no error to
+    /// pass. The object of such a reconcile waits for 5 ms; each consecutive failure doubles the wait, up to 5 minutes.
     ///
     /// # Examples
     /// ```
@@ -252,8 +252,8 @@ impl Config {
         self
     }
 
-    /// Sets the class of errors whose request was answered with this status, such as 403, 404 or 422. By default all of
-    /// them are [transient](FailureClass::Transient), and the object waits for the delay of the error policy.
+    /// Sets the class of errors for requests that the API server answered with this status, such as 403, 404 or 422. By default all of them
+    /// are [transient](FailureClass::Transient), and the object waits for the delay of the error policy.
     ///
     /// | class | retried |
     /// |---|---|
@@ -265,10 +265,10 @@ impl Config {
         self
     }
 
-    /// Sets the class of a reconcile's error, as described at [`classify_status`](Self::classify_status); where `of`
-    /// returns `None`, the status decides.
+    /// Sets a function that returns the class of a reconcile's error; [`classify_status`](Self::classify_status) describes the classes.
+    /// Where `of` returns `None`, the status of the answer decides.
     ///
-    /// A panic of `of` counts as `None`.
+    /// If `of` panics, the result counts as `None`.
     ///
     /// # Examples
     /// ```
@@ -292,8 +292,9 @@ impl Config {
     /// doubles up to the upper bound, whatever the error policy returns. None by default: a conflict is an error like any
     /// other.
     ///
-    /// A conflict of versions is over when the cache has the next version. A conflict of field managers, or of names, persists. A change is
-    /// reconciled immediately; if that reconcile conflicts again, neither the count nor the end of the wait changes.
+    /// A conflict between versions ends when the cache has received the newer version. A conflict between field managers, or over a name,
+    /// remains. An object that changes during the wait is reconciled immediately; if that reconcile ends in a conflict, too, the count and
+    /// the end of the wait stay the same.
     pub fn conflict_backoff(mut self, waits: RangeInclusive<Duration>) -> Self {
         self.classifier.conflicts = true;
         let first = (*waits.start()).max(Duration::from_nanos(1));
@@ -314,9 +315,9 @@ impl Config {
     /// owned objects.
     ///
     /// By default reconciles start when the cache of the controller's own objects and the informers that are
-    /// [shared](crate::Controller::owns_shared) with the program have synced, because reconciles read no others. Objects of
-    /// the other caches add their keys when they arrive, and after five seconds a warning names the kinds that have not
-    /// synced. With this option, a kind that the controller may not list keeps all objects from being reconciled.
+    /// [shared](crate::Controller::owns_shared) with the program have synced, because reconciles read only these caches. Objects of the
+    /// other caches add their keys when they arrive, and after five seconds a warning names the kinds that have not synced. With this
+    /// option, a kind that the controller may not list keeps all objects from being reconciled.
     pub fn wait_for_all_caches(mut self) -> Self {
         self.waits_for_all_caches = true;
         self
@@ -326,7 +327,7 @@ impl Config {
     /// [grace](Self::shutdown_grace). Set a grace, because there is none by default. Without this option the objects are left in the queue,
     /// as in kube-runtime: the next process lists all objects anyway.
     ///
-    /// Delayed objects, including retries, are left in either case.
+    /// Delayed objects, including retries, are not reconciled in either case.
     pub fn drain_on_shutdown(mut self) -> Self {
         self.drains = true;
         self
@@ -343,8 +344,8 @@ impl Config {
         self
     }
 
-    /// Sets how long a list of the controller's own caches may make no progress, and how long opening a watch may take;
-    /// after that the request is retried, after a wait. 2 minutes by default; zero means no limit.
+    /// Sets how long a list of the controller's own caches may make no progress, and how long opening a watch may take. After this time the
+    /// request is cancelled, and is retried after a wait. 2 minutes by default; zero means no limit.
     ///
     /// A list whose bytes keep arriving is never cancelled. For an informer of your own, see
     /// [`ReflectorConfig::request_timeout`].
@@ -381,7 +382,7 @@ impl Config {
         self
     }
 
-    /// Reports the queue to these metrics: depth, latency and the others of client-go.
+    /// Reports the queue to these metrics: depth, latency and the other queue metrics of client-go.
     ///
     /// # Examples
     /// flyball-ops has adapters for Prometheus, `metrics` and `tracing`. A sink of your own implements only the methods it

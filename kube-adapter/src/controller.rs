@@ -1,6 +1,6 @@
 //! EDGE. kube-runtime's `Controller`, over flyball's caches, queue and loop.
 //!
-//! Cancel safety: nothing runs before the stream of [`Controller::run`] is polled; its docs describe the effect of dropping the
+//! Cancel safety: nothing runs before the stream of [`Controller::run`] is polled; the docs of `run` describe the effect of dropping the
 //! stream.
 
 mod action;
@@ -64,10 +64,10 @@ use flyball_kube_lease::Leadership;
 /// Runs a function for objects of a kind when they, or objects related to them, change: kube-runtime's `Controller`, with the
 /// same user functions and the same results, over caches that lose no change and a queue that starves no object.
 ///
-/// To migrate from kube-runtime, change the import; `reconcile` and `error_policy` stay as they are and keep their meaning: the
-/// delay of the error policy, the number of concurrent reconciles, and the reconciles that a shutdown waits for.
-/// [`Config::recommended`] sets the options that are better beyond that. The [crate's
-/// documentation](crate#coming-from-kube-runtime) lists the differences.
+/// To migrate from kube-runtime, change the import; `reconcile` and `error_policy` stay as they are. The delay of the error policy, the
+/// number of concurrent reconciles, and the reconciles that a shutdown waits for are the same as in kube-runtime. [`Config::recommended`]
+/// sets options that are better than these defaults for most programs. The [crate's documentation](crate#coming-from-kube-runtime) lists
+/// the differences.
 ///
 /// # Examples
 /// ```
@@ -164,7 +164,7 @@ where
     /// Creates a controller of the objects that `api` lists and `config` selects.
     ///
     /// # Panics
-    /// Panics outside a tokio runtime with time enabled, which the informer uses. Nothing runs yet.
+    /// Panics outside a tokio runtime with time enabled, because the informer needs one. The informer starts with the controller.
     #[track_caller]
     pub fn new(api: Api<K>, config: watcher::Config) -> Self
     where
@@ -349,13 +349,13 @@ where
         self
     }
 
-    /// Sets the wait of the controller's own lists, watches and streams after a failure: `backoff` replaces the default of
-    /// 800 ms to 30 s with jitter for each of them. If the server requests a longer wait, that applies. A shared informer
-    /// has its own backoff.
+    /// Sets the backoff of the controller's own lists, watches and streams. By default each list, watch and stream has a backoff of its
+    /// own, from 800 ms to 30 s with jitter. If the server requests a longer wait, the longer wait applies. A shared informer has its own
+    /// backoff.
     ///
-    /// All of them share one backoff, as in kube-runtime: each failure takes the next wait of the backoff, and any list, event or item that arrives
-    /// [resets](Backoff::reset) it. Only the list, watch or stream that failed waits. When the backoff has no further wait, the controller [shuts
-    /// down](Self::graceful_shutdown_on). The backoff is called under a lock.
+    /// All of the controller's lists, watches and streams share `backoff`, as in kube-runtime: each failure takes its next wait, and any
+    /// list, event or item that arrives [resets](Backoff::reset) it. Only the list, watch or stream that failed waits. When the backoff has
+    /// no further wait, the controller [shuts down](Self::graceful_shutdown_on). The backoff is called under a lock.
     ///
     /// # Examples
     /// A controller that ends when lists and watches have failed three times in a row:

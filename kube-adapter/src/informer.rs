@@ -10,7 +10,8 @@ use serde::de::DeserializeOwned;
 
 use crate::{ApiSource, schema};
 
-/// kube's limit in seconds: a watch must end before the client's read timeout of 295 s treats its silence as a lost connection.
+/// kube's maximum duration of a watch, in seconds. A watch must end before the client's read timeout, because the client treats a
+/// connection that is silent for 295 s as lost.
 const LONGEST_WATCH: u32 = 290;
 
 /// Returns a builder of an informer of the objects of an `Api` that the configuration selects: an [`ApiSource`] with the
@@ -62,11 +63,10 @@ where
 ///   paging off.
 /// - `list_semantic`: applies to the first list only. Later lists must be at least as new as the state in the cache, and a server answers them from
 ///   its own cache.
-/// - `timeout`: how long a watch may last, 290 s by default. Each watch lasts a random time between half of this and all of it,
-///   so that watches do not end together. The client's `read_timeout`, 295 s by default, must be longer, because the client
-///   treats a watch without events as a lost connection. Zero leaves the duration to the server, which ends watches within an
-///   hour.
-/// - `initial_list_strategy`: streaming lists, or plain lists; plain lists are also used where a streaming list fails.
+/// - `timeout`: how long a watch may last, 290 s by default. Each watch lasts a random time between half of the timeout and the whole
+///   timeout, so that watches do not end together. The client's `read_timeout`, 295 s by default, must be longer, because the client treats
+///   a watch without events as a lost connection. Zero leaves the duration to the server, which ends watches within an hour.
+/// - `initial_list_strategy`: streaming lists or plain lists. Plain lists are also used where a streaming list fails.
 ///
 /// # Examples
 /// ```

@@ -9,10 +9,10 @@ pub use flyball_controller::predicate::{changed, generation_unobserved};
 use flyball_informer_cache::{Change, ChangeKind};
 use kube::runtime::Predicate;
 
-/// Returns whether an update changed the part of the object that a predicate of kube-runtime hashes: its hash differs, or the
-/// predicate returns none.
+/// Converts a predicate of kube-runtime to a filter of changes. The filter accepts an update if the hashes that the predicate returns for
+/// the two states differ, or if the predicate returns `None`.
 ///
-/// Returns `true` for additions, too, and if another object has replaced the one with the same name.
+/// The filter also accepts additions, deletions, and changes in which another object replaces the one with the same name.
 ///
 /// # Examples
 /// ```

@@ -124,7 +124,7 @@ impl SelectorExt for Selector {
                 _ => Err(SelectorError::Operator { key: key.to_owned(), operator: operator.clone() }),
             }
         })?;
-        // The parser accepts only valid labels; others would not be parsed as they are written.
+        // The parser accepts only valid labels. A selector with an invalid label does not survive formatting and parsing.
         let text = selector.to_string();
         match selector.is_nothing() || text.parse().is_ok_and(|read: Self| read == selector) {
             true => Ok(selector),

@@ -44,16 +44,16 @@ const INLINE: usize = 64 * 1024;
 /// The objects of a [`kube::Api`], to be listed and watched by an informer: typed ones, dynamic ones or, for an
 /// `Api<PartialObjectMeta<K>>`, metadata only; of one namespace or of all; all objects or those a selector selects.
 ///
-/// Requests are those of client-go's reflector. Only the first list differs, if the configuration requests the [most
-/// recent](watcher::ListSemantic::MostRecent) one, which is kube's default: it is read from storage, not from the server's
+/// Requests are those of client-go's reflector, except for the first list: if the configuration requests the [most
+/// recent](watcher::ListSemantic::MostRecent) state, which is kube's default, the first list is read from storage, not from the server's
 /// cache. Later lists are read from the cache.
 ///
-/// An object that cannot be decoded, or that has no name, is logged, [counted](Self::unreadable_counter) and skipped. The cache
-/// does not have it, unless an earlier state was decoded: the object then keeps that state, gets its new metadata, so that a
-/// `deletionTimestamp` is visible, and is marked: [`unreadable_reason`](crate::unreadable_reason) returns the mark. (A transformation runs again on this object. The cache of a source that wraps this one keeps the object
-/// unchanged.) The source finds the object in the cache by its name, so this does not work with a transformation that removes
-/// the name. If the object is deleted while it cannot be decoded, its last known state is delivered, with the kind
-/// [`Missed`](flyball_informer_cache::ChangeKind::Missed); in a cache with a custom [schema](crate::schema) that does not
+/// An object that cannot be decoded, or that has no name, is logged, [counted](Self::unreadable_counter) and skipped. If an earlier state
+/// of the object was decoded, the cache keeps that state, with the new metadata, so that a `deletionTimestamp` is visible. The object is
+/// marked; [`unreadable_reason`](crate::unreadable_reason) returns the mark. A transformation runs again on the marked object. The cache of
+/// a source that wraps this one keeps the object unchanged. The source finds the object in the cache by its name, so none of this works
+/// with a transformation that removes the name. If the object is deleted while it cannot be decoded, its last known state is delivered,
+/// with the kind [`Missed`](flyball_informer_cache::ChangeKind::Missed); in a cache with a custom [schema](crate::schema) that does not
 /// compare the `uid`, only its metadata is delivered.
 ///
 /// A large page is decoded on a blocking thread of tokio, so it delays neither the informers nor other tasks of the runtime.
@@ -201,7 +201,7 @@ where
         self.listing.has(key, uid)
     }
 
-    /// Lists a page, and converts each object by `map` before the next one is decoded.
+    /// Lists a page, and converts each object with `map` before the next one is decoded.
     pub(crate) async fn list_as<V: Send + 'static>(
         &self,
         request: ListRequest,

@@ -26,17 +26,16 @@ pub use throttled::{Throttled, ThrottledFuture};
 /// Limits the rate and the burst of a client's requests: a tower layer for
 /// [`ClientBuilder::with_layer`](kube::client::ClientBuilder::with_layer), and the handle to observe and change the limit.
 ///
-/// kube has no limit of its own. client-go has one for every client, [`CLIENT_GO_DEFAULT`](Self::CLIENT_GO_DEFAULT) unless
-/// configured; controller-runtime has turned it off, because an API server has priority and fairness. A limit still protects a
-/// server from a bug in a controller, and one part of a program from another. So it is opt-in here, and its quota must be set
-/// explicitly.
+/// kube has no limit of its own. client-go has a limit for every client, [`CLIENT_GO_DEFAULT`](Self::CLIENT_GO_DEFAULT) unless configured;
+/// controller-runtime has turned it off, because an API server has priority and fairness. A limit still protects a server from a bug in a
+/// controller, and one part of a program from another. So the limit is opt-in here, and its quota must be set explicitly.
 ///
 /// A request costs one token when it is called, however long its answer takes: a watch costs one, as in client-go. The layer
 /// does not see work of outer layers, such as kube's retry of a request: add this layer last, so that it is the outermost.
 ///
-/// **FIFO** over all clients that share the layer: clones are handles to the same bucket. **Exact**: no span of `d` contains
-/// more than `burst` + rate × `d` requests. **No thundering herd**: a waiting request is woken once, with its token. A request
-/// that does not have to wait takes one atomic compare-and-exchange.
+/// **FIFO** over all clients that share the layer: clones are handles to the same bucket. **Exact**: no interval of length `d` contains
+/// more than `burst` + rate × `d` requests. **No thundering herd**: a waiting request is woken once, with its token. A request that does
+/// not have to wait performs one atomic compare-and-exchange.
 ///
 /// # Events
 /// Target `flyball_kube`. A request that waited for 50 ms or more is logged at the level debug. A request that waited for a
@@ -122,8 +121,7 @@ impl ThrottleLayer {
         self.shared.tally.read()
     }
 
-    /// Takes a token, or joins the wait queue immediately: tokens are granted in the order of the calls, not of the first
-    /// polls.
+    /// Takes a token, or joins the wait queue immediately. So tokens are granted in the order of the calls, not of the first polls.
     fn join(&self) -> Option<Waiting> {
         let bucket = self.shared.bucket.clone();
         if bucket.try_acquire().is_ok() {

@@ -1,4 +1,4 @@
-//! PURE. A type-erased limiter of the user.
+//! PURE. A retry policy of the user with its type erased.
 
 use std::any::Any;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use flyball_informer_cache::NamespacedName;
 use flyball_ratelimit::Policy;
 use flyball_sync::Nanos;
 
-/// Any policy over the keys of a controller. Costs a virtual call, and a box for each failure that takes from a budget.
+/// Any retry policy for the keys of a controller. Each call is a virtual call, and each failure boxes its reservation.
 pub(crate) struct BoxedPolicy(Box<dyn Erased>);
 
 type Reservation = Box<dyn Any + Send>;

@@ -59,7 +59,7 @@ pub struct WatchFailure {
     pub failing_for: Duration,
 }
 
-/// All caches of one controller. A clone costs a reference count.
+/// All caches of one controller. Cloning increments a reference count.
 #[derive(Clone, Default)]
 pub(crate) struct Caches(Arc<Shared>);
 
@@ -99,7 +99,7 @@ struct Current {
     request: &'static str,
     message: String,
     at: Nanos,
-    /// The time of the first check for a recovery: the failed request is retried before it.
+    /// The time of the first check for a recovery. It is after the retry of the failed request.
     next: Instant,
     warned: bool,
 }
@@ -199,8 +199,8 @@ impl Cache {
         CacheStatus { kind: self.kind.clone(), synced, failures: failures.failures, failure }
     }
 
-    /// Records a failed request. It is logged as a failure, except if the version is too old or not available yet: that is part of the normal
-    /// operation of watches.
+    /// Records a failed request, and logs it as a failure. If the version is too old or not available yet, the request is only logged at
+    /// the debug level, because this is part of the normal operation of watches.
     pub(crate) fn failed(&self, failure: &SourceFailure<'_>, error: &watcher::Error) {
         use SourceErrorKind::{Expired, VersionTooLarge};
         let (request, message) = (request(failure, error), failure.to_string());
@@ -237,7 +237,7 @@ impl Cache {
         drop(failures);
         self.caches.0.failed.notify_one();
         let kind = &*self.kind;
-        let what = "a request of a cache failed and is retried; until then the cache stays as it is, and changes are not seen";
+        let what = "a request of a cache failed; the cache does not change until a retry succeeds";
         if warns {
             tracing::warn!(target: TARGET, kind, request, error = message, failures = consecutive, ?retry_in, "{what}");
         } else {

@@ -1,7 +1,7 @@
 //! EDGE. A running controller with the user's types erased, so that it is compiled once for each queue order, and not again for
 //! each controller of a program.
 //!
-//! Cancel safety: dropping [`Engine::run`] stops all of its parts: its own informers, workers, streams of requests.
+//! Cancel safety: dropping [`Engine::run`] stops all of its parts: its own informers, workers and streams of requests.
 
 use std::future::pending;
 use std::panic::resume_unwind;
@@ -41,7 +41,8 @@ pub(crate) type Reconcile = Arc<
 /// The outcome of a key.
 pub(crate) enum Reconciled {
     Done(Action),
-    /// The object has another key. The key that was added has a namespace, and the object has none: the key was added before the object was known.
+    /// The object has another key than the one that was added. The added key has a namespace, and the object has none, because the key was
+    /// added before the object was known.
     HasKey(NamespacedName, Reason),
 }
 
@@ -52,7 +53,7 @@ pub(crate) struct Engine {
     pub(crate) triggers: Vec<Box<dyn Trigger>>,
     pub(crate) required: Vec<BoxFuture<'static, Result<(), Stopped>>>,
     pub(crate) streams: Vec<StreamTrigger>,
-    /// Waits for the controller's own objects, and returns all their keys, if they are in a store of kube.
+    /// Waits for the controller's own objects, and returns the keys of all of them; `None` unless the objects are in a store of kube.
     pub(crate) all_keys: Option<BoxFuture<'static, Vec<NamespacedName>>>,
     pub(crate) reasons: Arc<Reasons>,
     pub(crate) informers: Vec<OwnInformer>,
@@ -225,8 +226,8 @@ fn add_all<O: OrderedLoop>(keys: Vec<NamespacedName>, queue: &Keys<O>, options: 
     }
 }
 
-/// Waits until all of these tasks have ended, and propagates their panics. Informers and streams do not end by themselves: if a panic of one were
-/// ignored, its cache would never change again.
+/// Waits until all of these tasks have ended, and propagates their panics. Informers and streams do not end by themselves. If the panic of
+/// an informer were ignored, its cache would never change again.
 async fn watched(tasks: &mut JoinSet<()>) {
     while let Some(ended) = tasks.join_next().await {
         if let Err(error) = ended

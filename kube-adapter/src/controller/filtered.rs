@@ -18,7 +18,7 @@ use super::{Controller, rows};
 use crate::ApiSource;
 use crate::keys::reference_key;
 
-/// Owned and watched kinds, with a filter of their changes.
+/// Owned and watched kinds, with a filter for their changes.
 impl<K> Controller<K>
 where
     K: Resource + Clone + Send + Sync + 'static,
@@ -27,12 +27,12 @@ where
     /// Like [`owns`](Self::owns), but only changes that change the result of the predicate cause a reconcile. The predicate is one of kube-runtime's,
     /// as for its `predicate_filter`.
     ///
-    /// A change is accepted if the object is new, was deleted, or was replaced by another one with the same name, if the
-    /// hash of the predicate differs from that of the state before, or if the predicate returns none. Unlike kube-runtime's
-    /// filter it accepts every deletion, forgets nothing after an hour, and stores nothing for deleted objects.
+    /// A change is accepted in three cases. The object is new, was deleted, or was replaced by another object with the same name; or the
+    /// hash of the predicate differs from its hash of the previous state; or the predicate returns `None`. Unlike kube-runtime's filter,
+    /// this filter accepts every deletion, keeps the hash of an object for longer than an hour, and stores nothing for deleted objects.
     ///
-    /// Only metadata is requested, so the predicate receives a `PartialObjectMeta`. It is called where the object is
-    /// decoded; a panic in it is handled like one in a [mapper](Self::watches), and the change is accepted.
+    /// Only metadata is requested, so the predicate receives a `PartialObjectMeta`. The predicate is called where the object is decoded. If
+    /// it panics, the panic is handled like one in a [mapper](Self::watches), and the change is accepted.
     ///
     /// # Panics
     /// Panics outside a tokio runtime.
@@ -160,7 +160,7 @@ where
     }
 }
 
-/// Returns the keys of these references, without those that no API server accepts.
+/// Returns the keys of these references, except for references that no API server accepts.
 fn keys<K: Resource>(references: impl IntoIterator<Item = ObjectRef<K>>) -> Vec<NamespacedName> {
     references.into_iter().filter_map(|reference| reference_key(&reference).ok()).collect()
 }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use flyball_sync::locks::Mutex;
 
-/// The number of reconciles in flight from which a warning is logged.
+/// If at least this many reconciles are in flight, a warning is logged.
 const MANY: usize = 256;
 /// The minimum time between two warnings.
 const WARNS_EVERY: Duration = Duration::from_secs(60);

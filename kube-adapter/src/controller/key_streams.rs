@@ -85,7 +85,7 @@ where
         .boxed()
 }
 
-/// Returns the keys that an item of a stream is mapped to, and the item as the reason; none if the mapper panics.
+/// Returns the keys that an item of a stream is mapped to, and the item as the reason. If the mapper panics, there are no keys.
 pub(crate) fn related<K, O, T, I, F>(
     main: &Objects<K>,
     dyntype: &O::DynamicType,

@@ -16,14 +16,14 @@ use tokio::task::yield_now;
 use crate::keys::{object_key, version_of};
 use crate::{ApiSource, ApiWatch};
 
-/// The stored form of one related object.
+/// The stored form of one related object, a row of the cache.
 pub(crate) struct MappedObject {
     key: NamespacedName,
     uid: Option<Box<str>>,
     version: Version,
-    /// The hash of the predicate; `None` without a predicate, or if the predicate returns none.
+    /// The hash of the predicate; `None` if there is no predicate, or if the predicate returned `None`.
     property: Option<u64>,
-    /// The keys that its last state mapped to.
+    /// The keys to which the newest state of the object maps.
     pub(crate) keys: Box<[NamespacedName]>,
 }
 
@@ -39,7 +39,7 @@ impl MappedObject {
         Schema::new(|row: &Self| row.key.clone(), |row| row.version).with_identity(|a, b| a.uid == b.uid)
     }
 
-    /// Returns whether a change causes a reconcile: not if the hash of the predicate is known to be equal.
+    /// Returns whether a change causes a reconcile. It causes none if the predicate returned the same hash for both states.
     pub(crate) fn passes(change: &Change<NamespacedName, Self>) -> bool {
         let old = change.old().filter(|_| change.kind() == ChangeKind::Updated);
         old.is_none_or(|old| change.object().property.is_none_or(|now| old.property != Some(now)))
@@ -84,7 +84,7 @@ fn row<K: Resource>(object: K, map: &impl Fn(K) -> MappedKeys) -> Result<MappedO
     }
 }
 
-/// Adds the keys of the stored row, if it is one of the same object.
+/// Adds the keys of the stored row to `row`, if both rows have the same `uid`.
 fn as_before(row: MappedObject, stored: &Stored) -> MappedObject {
     let before = stored.get().and_then(|store| store.get(&row.key)).filter(|before| before.uid == row.uid);
     MappedObject { keys: before.map(|before| before.keys.clone()).unwrap_or_default(), ..row }

@@ -16,8 +16,8 @@ use crate::controller::reconcile_reasons::{Reasons, ReconcileInFlight};
 use crate::controller::trigger::{Keys, OrderedLoop};
 
 /// Reports the state of a controller, for probes and debug views. Created before the run by
-/// [`Controller::monitor`](crate::Controller::monitor); until the run starts it reports that the controller is alive and not
-/// ready. A clone costs a reference count.
+/// [`Controller::monitor`](crate::Controller::monitor); until the run starts it reports that the controller is alive and not ready. Cloning
+/// increments a reference count.
 ///
 /// # Examples
 /// ```
@@ -111,8 +111,8 @@ impl Monitor {
         self.watched.get().map_or(Ok(()), |watched| watched.health.live(longest))
     }
 
-    /// Returns how many objects are ready, are delayed, and are being reconciled, and the age of the oldest of each; `None`
-    /// before the run.
+    /// Returns how many objects are ready, are delayed, and are being reconciled, and the age of the oldest object in each of these states;
+    /// `None` before the run.
     #[must_use]
     pub fn stats(&self) -> Option<QueueStats> {
         self.watched.get().map(|watched| (watched.stats)())
@@ -120,8 +120,8 @@ impl Monitor {
 
     /// Returns the running reconciles with their reasons, the longest-running first. For debug views.
     ///
-    /// Reasons are recorded from the first call on, and while a subscriber of `tracing` enables the span of a reconcile: a
-    /// reconcile that was queued before has the reason "unknown", and one that started before is not listed.
+    /// Reasons are recorded after the first call of this method, and while a subscriber of `tracing` enables the span of a reconcile. A
+    /// reconcile that was queued before the recording began has the reason "unknown"; a reconcile that started before it is not listed.
     ///
     /// # Examples
     /// ```
@@ -152,8 +152,8 @@ impl Monitor {
         self.unreadable.get()
     }
 
-    /// Returns the status of each of the controller's own caches, that of its objects first: whether they have synced, and
-    /// which lists and watches fail, and why. Reports kinds that the controller may not list.
+    /// Returns the status of each of the controller's own caches, with the cache of the reconciled objects first: whether it has synced,
+    /// whether its lists or watches fail, and why. This includes kinds that the controller may not list.
     #[must_use]
     pub fn caches(&self) -> Vec<CacheStatus> {
         self.caches.states()

@@ -82,8 +82,8 @@ where
     pub(crate) fn get(&self, key: &NamespacedName) -> Option<Arc<K>> {
         match self {
             Self::Informer { informer, .. } => informer.store().get(key),
-            // kube's store finds an object without a namespace also by a reference that has one, which would give
-            // one object two keys.
+            // kube's store also finds an object without a namespace by a reference that has a namespace, which would give one object two
+            // keys.
             Self::Kube { store, .. } => store.get(&self.reference(key)).filter(|object| {
                 object.meta().namespace.as_deref().filter(|it| !it.is_empty()) == key.namespace()
             }),

@@ -13,13 +13,13 @@ use crate::UnknownAction;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReconcileFailed {
     pub(crate) class: FailureClass,
-    /// The requested delay; `None` if there is none, or it cannot be read.
+    /// The requested delay; `None` if no delay was requested, or if it cannot be parsed.
     pub(crate) delay: Option<Duration>,
 }
 
 impl ReconcileFailed {
-    /// Creates the failure for the `action` that the error policy returned. `server` is the delay that the server requests, if it is to be respected:
-    /// the longer of both delays applies, unless the policy waits for a change.
+    /// Creates the failure for the `action` that the error policy returned. `server` is the delay that the server requests; `None` if there
+    /// is none, or if the configuration ignores it. The longer of both delays applies, unless the policy waits for a change.
     pub(crate) fn new(
         action: Result<Option<Duration>, UnknownAction>,
         class: FailureClass,

@@ -80,7 +80,7 @@ pub(crate) struct Reasons {
 struct PendingReason {
     reason: Reason,
     count: u32,
-    /// Whether the reason is for a delayed key: the reason of an earlier change replaces it.
+    /// Whether the reason is that of a retry, for which the key is delayed. The reason of a change replaces it.
     later: bool,
 }
 
@@ -105,7 +105,7 @@ impl Reasons {
         }
     }
 
-    /// Records the reason of a retry, unless the key has a reason to run earlier.
+    /// Records the reason of a retry, unless a reason is already recorded for the key.
     pub(crate) fn note_retry(&self, key: &NamespacedName, reason: Reason) {
         if self.wanted() {
             let noted = PendingReason { reason, count: 1, later: true };

@@ -78,8 +78,8 @@ impl<K: Resource, E, Q> Stream for ReconcileStream<K, E, Q> {
             State::Begin(run) => State::Running(tokio::spawn(run.in_current_span())),
             state => state,
         };
-        // Errors are polled first, because they are few, and results may never pause. Once all senders of errors are dropped, the results alone
-        // determine the end of the stream.
+        // Errors are polled first: they are few, and would otherwise wait as long as results keep arriving. Once all senders of errors are
+        // dropped, the results alone determine the end of the stream.
         if let Poll::Ready(Some(error)) = self.watch_errors.poll_recv(context) {
             return Poll::Ready(Some(Err(Outcome::QueueError(error))));
         }

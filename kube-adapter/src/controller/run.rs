@@ -62,11 +62,11 @@ where
     /// [`ObjectNotFound`](Outcome::ObjectNotFound), and a failure of one of the controller's own watches is a
     /// [`QueueError`](Outcome::QueueError). Neither ends the controller.
     ///
-    /// An object that becomes unreadable, because its JSON does not fit its type any more, is not reconciled: each time it
-    /// would be, the stream returns a `QueueError` that names it. While such an object is being deleted, it is still
-    /// reconciled, so that finalizers run: with its new metadata, and the rest of the state that was decoded last.
-    /// [`unreadable_reason`](crate::unreadable_reason) returns why an object is unreadable. Once it can be decoded again it
-    /// is reconciled, whatever [`filter_changes`](Self::filter_changes) returns.
+    /// An object that becomes unreadable, because its JSON does not fit its type any more, is not reconciled. Instead of each reconcile the
+    /// stream returns a `QueueError` with the name of the object. While such an object is being deleted, it is still reconciled, so that
+    /// finalizers run: with its new metadata, and the rest of the state that was decoded last.
+    /// [`unreadable_reason`](crate::unreadable_reason) returns why an object is unreadable. Once the object can be decoded again it is
+    /// reconciled, whatever [`filter_changes`](Self::filter_changes) returns.
     ///
     /// Each reconcile has a `tracing` span, within the span in which the stream is polled first: `reconciling object`,
     /// under kube-runtime's own target `kube_runtime::controller`, with `object.ref`, `object.reason` (if several reasons
@@ -79,10 +79,10 @@ where
     /// it should do little before it returns the future. An `error_policy` that changes state, such as a counter, needs an atomic.
     ///
     /// # Panics
-    /// The stream panics if it is polled for the first time outside a tokio runtime, if a stream of
-    /// [`reconcile_on`](Self::reconcile_on), [`reconcile_all_on`](Self::reconcile_all_on) or of [objects](Self::for_stream)
-    /// panics, and if one of the controller's own informers panics, for example when it decodes an object: no change would
-    /// become a key any more.
+    /// The stream panics if it is polled for the first time outside a tokio runtime, or if a stream of
+    /// [`reconcile_on`](Self::reconcile_on), [`reconcile_all_on`](Self::reconcile_all_on) or of [objects](Self::for_stream) panics. It also
+    /// panics if one of the controller's own informers panics, for example when it decodes an object, because its changes would add no more
+    /// keys.
     ///
     /// # Cancel safety
     /// Dropping the stream stops the controller immediately.
@@ -277,7 +277,8 @@ where
             object.reason = %reason,
             object.reasons = reasons
         );
-        // An async lock, because it does not block the thread: `reconcile` may block before it returns its future, and wait for another task.
+        // An async lock does not block the thread of a waiting task. A `reconcile` that holds the lock may block before it returns its
+        // future, until another task makes progress.
         let mut reconcile = self.reconcile.lock().await;
         let run = span.in_scope(|| reconcile(object.clone(), self.context.clone()));
         drop(reconcile);

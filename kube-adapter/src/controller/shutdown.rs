@@ -82,15 +82,14 @@ where
         self
     }
 
-    /// Reconciles only while this process leads. The caches sync before that, and the controller is
-    /// [ready](crate::Monitor::ready) then. When this process is elected, all objects are reconciled; when the election is
-    /// stopped, or the leadership is lost, the controller [shuts down](Self::graceful_shutdown_on). No reconcile starts
-    /// after the [renew deadline](flyball_kube_lease::ElectionBuilder::renew_deadline) of the lease, even if objects are
-    /// queued.
+    /// Reconciles only while this process leads. The caches sync before the election, and the controller is [ready](crate::Monitor::ready)
+    /// once they have synced. When this process is elected, all objects are reconciled; when the election is stopped, or the leadership is
+    /// lost, the controller [shuts down](Self::graceful_shutdown_on). No reconcile starts after the [renew
+    /// deadline](flyball_kube_lease::ElectionBuilder::renew_deadline) of the lease, even if objects are queued.
     ///
-    /// Use it in the function passed to [`Election::run_as_standby`](flyball_kube_lease::Election::run_as_standby), or to
-    /// the other methods. Requests of [`reconcile_on`](Self::reconcile_on) before this process leads are dropped, because
-    /// all objects are reconciled later. The last leadership that was set applies.
+    /// Call this method in the work function of [`Election::run_as_standby`](flyball_kube_lease::Election::run_as_standby), or of another
+    /// `run` method of the election. Requests of [`reconcile_on`](Self::reconcile_on) that arrive before this process leads are dropped,
+    /// because all objects are reconciled later. A later call replaces the leadership.
     ///
     /// # Examples
     /// ```
@@ -128,8 +127,8 @@ where
     /// [Shuts down gracefully](Self::graceful_shutdown_on) on the first Ctrl+C or SIGTERM, and stops immediately on the
     /// second.
     ///
-    /// The signals are caught from the start of the run on, and for the rest of the process: other code in the process must
-    /// end by itself.
+    /// The signals are caught from the start of the run until the process exits, and no longer end the process: its other parts must end by
+    /// themselves.
     pub fn shutdown_on_signal(mut self) -> Self {
         let (first, graceful) = tokio::sync::oneshot::channel();
         self.shutdown.graceful.push(graceful.map(|_| ()).boxed());

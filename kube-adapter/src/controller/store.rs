@@ -15,8 +15,8 @@ use super::kube_mirror::KubeMirror;
 use super::objects::Objects;
 use crate::keys::reference_key;
 
-/// The objects a controller reads, with the methods of kube-runtime's `Store`: the same names and meanings. A clone costs a
-/// reference count.
+/// The objects a controller reads, with the methods of kube-runtime's `Store`: the same names and meanings. Cloning increments a reference
+/// count.
 ///
 /// A `ControllerStore` is a handle to an informer, or to a `Store` of kube-runtime:
 ///
@@ -26,8 +26,8 @@ use crate::keys::reference_key;
 /// | an informer | `ControllerStore::from(informer)` |
 /// | a store of kube | `ControllerStore::from(store)`: for a store that a test fills, for example |
 ///
-/// [`informer`](Self::informer) has the rest: consistent snapshots that block no writer, indexes, labels, changes, the status
-/// of the watch. [`to_kube`](Self::to_kube) is for signatures with kube's type.
+/// [`informer`](Self::informer) returns the informer, which has more: consistent snapshots that block no writer, indexes, labels, changes,
+/// the status of the watch. [`to_kube`](Self::to_kube) is for signatures with kube's type.
 ///
 /// # Examples
 /// Tests a mapper that looks up its objects in a store, without an informer:
@@ -120,14 +120,13 @@ where
     /// Returns the same objects as a store of kube-runtime: the one that this handle was created from, or one that mirrors
     /// the informer.
     ///
-    /// The first call creates the mirror, once for all clones of this handle. The mirror lives as long as the informer's
-    /// store, not as long as the handle: keep one handle, and do not create one by `ControllerStore::from(informer)` for
-    /// each call. While the informer has not synced, a task of the current runtime completes the mirror. Each change is
-    /// written to it where the informer publishes it, before the controllers that were started later are notified. That
-    /// costs two clones of the object and an entry with the strings of its name, namespace, `uid` and version (D14 and D16
-    /// of the [crate's documentation](crate#coming-from-kube-runtime)). The store has the limits of kube's:
-    /// `wait_until_ready` wakes one of several waiters (D6), a `find` or `state_filter` of a reader blocks the informer
-    /// (D13), and there is no index (D15).
+    /// The first call creates the mirror, once for all clones of this handle. The mirror lives as long as the informer's store, not as long
+    /// as the handle: keep one handle, and do not create one by `ControllerStore::from(informer)` for each call. While the informer has not
+    /// synced, a task of the current runtime completes the mirror. Each change is written to the mirror where the informer publishes the
+    /// change, before controllers that were started after the mirror was created are notified. That costs two clones of the object and an
+    /// entry with the strings of its name, namespace, `uid` and version (D14 and D16 of the [crate's
+    /// documentation](crate#coming-from-kube-runtime)). The mirror has the limits of kube's store: `wait_until_ready` wakes one of several
+    /// waiters (D6), a `find` or `state_filter` of a reader blocks the informer (D13), and there is no index (D15).
     ///
     /// The store is ready when the first list is complete. A controller starts to reconcile its own objects after that; for
     /// a shared informer, await `wait_until_ready` of the mirror first.
@@ -160,12 +159,12 @@ where
         }
     }
 
-    /// Waits until the first list is complete. Any number of tasks may wait for an informer, and all are woken; a store of
-    /// kube wakes the last waiter, and the others are woken a second later.
+    /// Waits until the first list is complete. Any number of tasks may wait. An informer wakes all of them; a store of kube wakes only the
+    /// last waiter, and the others are woken up to a second later.
     ///
     /// # Errors
-    /// Returns an error if the informer ended before, for example because its controller was dropped, or if the writer of
-    /// kube's store was dropped.
+    /// Returns an error if the informer ended before its first list was complete, for example because its controller was dropped, or if the
+    /// writer of kube's store was dropped.
     ///
     /// # Cancel safety
     /// Dropping the future ends the wait and has no other effect.

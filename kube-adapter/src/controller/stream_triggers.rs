@@ -21,14 +21,14 @@ use crate::keys::object_key;
 
 /// Controllers over streams and stores of kube-runtime, with the same methods as there.
 ///
-/// A stream and a store lose the changes that kube-runtime loses; an informer does not. See the [crate's
+/// A stream and a store lose the changes that they lose in kube-runtime; an informer loses none. See the [crate's
 /// documentation](crate#streams-and-stores-of-kube-runtime).
 ///
 /// Each stream is polled in a task of its own while the controller runs. An error is a
-/// [`QueueError`](kube::runtime::controller::Error::QueueError) in the stream of results, and the stream is polled again after
-/// a wait, by default kube-runtime's; no other stream waits. A change whose mapper panics is logged and lost, other changes are
-/// not affected. When all streams have ended, and the controller has no informer, it reconciles the queued objects and ends;
-/// delayed requeues of reconciles are left.
+/// [`QueueError`](kube::runtime::controller::Error::QueueError) in the stream of results. The stream that failed is polled again after a
+/// wait, by default that of kube-runtime; no other stream waits. A change whose mapper panics is logged and lost; other changes are not
+/// affected. When all streams have ended, and the controller has no informer, it reconciles the queued objects and ends; delayed requeues
+/// that reconciles returned are dropped.
 impl<K> Controller<K>
 where
     K: Resource + Clone + Send + Sync + 'static,
@@ -42,7 +42,7 @@ where
     /// [`filter_changes`](Self::filter_changes) has no effect, because a stream has no change to compare; filter the stream
     /// instead.
     ///
-    /// [`new`](Self::new), or [`for_shared`](Self::for_shared) with an informer, loses no change.
+    /// [`new`](Self::new) and [`for_shared`](Self::for_shared) use an informer, which loses no change.
     ///
     /// # Examples
     /// ```
@@ -149,7 +149,7 @@ where
     ///
     /// let watch = watcher(Api::<ConfigMap>::all(client), watcher::Config::default());
     /// tokio::spawn(watch.default_backoff().reflect_shared(writer).for_each(|_| async {}));
-    /// // And those of secrets and nodes.
+    /// // The streams that write the stores of secrets and nodes are polled in the same way.
     /// # }
     /// ```
     pub fn for_shared_stream(
@@ -206,7 +206,7 @@ where
     /// returns deleted objects, as kube-runtime's `touched_objects` does; a deletion that the stream misses adds no key.
     ///
     /// # Examples
-    /// Streams for owned objects, and for objects that map to those of the controller:
+    /// Streams of owned objects, and of objects that map to the controller's own objects:
     /// ```
     /// # use flyball_kube::Controller;
     /// # use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret};
@@ -274,8 +274,8 @@ where
         self
     }
 
-    /// Like [`watches`](Self::watches), but for a stream of related objects. The mapper is called for the objects that the
-    /// stream returns, and not for the state before a change.
+    /// Like [`watches`](Self::watches), but for a stream of related objects. The mapper is called for the objects that the stream returns,
+    /// but not for their previous states.
     pub fn watches_stream<Other, I>(
         self,
         trigger: impl Stream<Item = Result<Other, watcher::Error>> + Send + 'static,

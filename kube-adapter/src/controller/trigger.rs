@@ -31,7 +31,7 @@ pub(crate) trait Trigger: Send {
 struct Mapped<V, F> {
     informer: Informer<NamespacedName, V>,
     keys: F,
-    /// The kind of its objects; `None` if they are the reconciled objects themselves.
+    /// The kind of the informer's objects; `None` if these are the reconciled objects themselves.
     related: Option<Arc<str>>,
 }
 
@@ -70,8 +70,8 @@ where
     }
 }
 
-/// Creates the trigger of the reconciled objects: every change that passes the filter adds the key, except deletions. To act on
-/// deletions, use a finalizer, or own the remaining objects.
+/// Creates the trigger of the reconciled objects: every change that passes the filter adds the key, except deletions. To act on deletions,
+/// use a finalizer, or own the objects that remain after the deletion.
 pub(crate) fn own<K>(
     informer: &Informer<NamespacedName, K>,
     filter: impl Fn(&Change<NamespacedName, K>) -> bool + Send + Sync + 'static,
@@ -116,8 +116,7 @@ where
     child.owner_references().iter().filter_map(owner).collect()
 }
 
-/// Creates the trigger of objects of which only the related keys are kept: maps to the keys of the state before a change and of
-/// the state after it.
+/// Creates the trigger of objects of which only the related keys are kept: each change maps to the keys of both its states.
 pub(crate) fn related_keys<K>(
     informer: &Informer<NamespacedName, MappedObject>,
     main: &Objects<K>,
@@ -189,7 +188,7 @@ fn states<W>(change: &Change<NamespacedName, W>) -> impl Iterator<Item = &Arc<W>
 
 /// The queue of every controller of this crate, with one of three orders.
 pub(crate) type Keys<O> = Queue<NamespacedName, O, BoxedPolicy, WithTimer<TokioTimer>>;
-/// The loop over the queue. Its types do not depend on the user's, so it is compiled once for each order, here.
+/// The loop over the queue. Its types do not depend on the user's types, so it is compiled here, once for each order.
 pub(crate) type Loop<O> =
     flyball_controller::Controller<NamespacedName, O, BoxedPolicy, WithTimer<TokioTimer>>;
 /// Namespaces as groups; objects without a namespace are one group.

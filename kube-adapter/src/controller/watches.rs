@@ -29,9 +29,9 @@ where
     /// default every change of the controller's own objects causes a reconcile, including a status write of the reconcile
     /// itself; a deletion never does.
     ///
-    /// [`predicate`](crate::predicate) has the usual predicates, and accepts those of kube-runtime. The informer calls the
-    /// filter; a change at which it panics is lost. The last filter that was set applies. It has no effect on a controller
-    /// [over a stream](Self::for_stream), which has no changes to compare.
+    /// [`predicate`](crate::predicate) has the usual predicates, and accepts those of kube-runtime. The informer calls the filter; if the
+    /// filter panics for a change, the change is lost. A later call replaces the filter. The filter has no effect on a controller [over a
+    /// stream](Self::for_stream), which has no changes to compare.
     ///
     /// # Examples
     /// ```
@@ -98,8 +98,8 @@ where
         self.owns_where(api, &dyntype, config, |_| None)
     }
 
-    /// Like [`owns`](Self::owns), for an informer that is shared with other code. The informer runs and ends independently
-    /// of the controller. Reconciles start when it has synced.
+    /// Like [`owns`](Self::owns), for an informer that is shared with other code. The informer runs and ends independently of the
+    /// controller. Reconciles start when the informer has synced.
     pub fn owns_shared<C>(mut self, informer: &Informer<NamespacedName, C>) -> Self
     where
         C: Resource + Send + Sync + 'static,
@@ -109,18 +109,17 @@ where
         self
     }
 
-    /// Reconciles the objects that `mapper` returns for related objects: when a related object is created, changed or
-    /// deleted, the objects that the mapper returns for its state are reconciled, and those that it returned for the state
-    /// before.
+    /// Reconciles the objects that `mapper` returns for related objects. When a related object is created, changed or deleted, the objects
+    /// that the mapper returns for its newest state are reconciled, and so are the objects that the mapper returned for the previous state.
     ///
-    /// The mapper is called when a state of an object is decoded, also for the last state of an object whose deletion is
-    /// received, and again for each object of a later list. The first list is decoded when the [store](Self::store) of this
-    /// controller has synced, so a mapper may read the store. Of each object only its name, its version and its last keys
-    /// are kept: if a deletion was missed while the watch was down, the objects of those keys are reconciled.
-    /// [`watches_shared`](Self::watches_shared) keeps the objects, and maps the state before as well as the one after.
+    /// The mapper is called for each state of an object that is decoded, including the last state in a deletion event, and for each object
+    /// of a relist. The first list is decoded when the [store](Self::store) of this controller has synced, so a mapper may read the store.
+    /// Of each object only its name, its version and its last keys are kept: if a deletion was missed while the watch was down, the objects
+    /// of those keys are reconciled. [`watches_shared`](Self::watches_shared) keeps the objects, and calls the mapper for both states of a
+    /// change.
     ///
-    /// The informer, or a blocking thread, calls the mapper. If the mapper panics, the panic is logged with the name of the
-    /// object: the objects of its last keys are reconciled, and it is mapped again when it changes.
+    /// The mapper runs in the task of the informer, or on a blocking thread. If the mapper panics, the panic is logged with the name of the
+    /// object. The objects of the last keys are then reconciled, and the mapper is called again when the object changes.
     ///
     /// # Panics
     /// Panics outside a tokio runtime.
@@ -179,9 +178,9 @@ where
         self.watches_where(api, &dyntype, config, |_| None, mapper)
     }
 
-    /// Like [`watches`](Self::watches), for an informer that is shared with other code. The informer runs and ends
-    /// independently of the controller. The mapper is called at each change, for the state before and the one after it.
-    /// Reconciles start when the informer has synced.
+    /// Like [`watches`](Self::watches), for an informer that is shared with other code. The informer runs and ends independently of the
+    /// controller. For each change the mapper is called with the state before the change and the state after it. Reconciles start when the
+    /// informer has synced.
     pub fn watches_shared<W, I>(
         mut self,
         informer: &Informer<NamespacedName, W>,
@@ -196,8 +195,8 @@ where
         self
     }
 
-    /// Like [`watches_shared`](Self::watches_shared), but the mapper receives the change: its kind, the state before and
-    /// the one after it. The mapper returns all objects to reconcile, for both states.
+    /// Like [`watches_shared`](Self::watches_shared), but the mapper receives the whole change: its kind, and the states before and after
+    /// it. The mapper returns all objects to reconcile, for both states.
     ///
     /// # Examples
     /// Pods that become ready, or are deleted:
@@ -235,19 +234,19 @@ where
         self
     }
 
-    /// Reconciles every object each time `trigger` returns an item. The end of the stream ends nothing else, unless all
-    /// triggers are [streams](Self::for_stream).
+    /// Reconciles every object each time `trigger` returns an item. When the stream ends, the controller continues, unless all triggers are
+    /// [streams](Self::for_stream) and all of them have ended.
     pub fn reconcile_all_on(mut self, trigger: impl Stream<Item = ()> + Send + 'static) -> Self {
         let main = self.main.clone();
         self.streams.push(infallible(trigger, move |()| (main.keys(), Reason::BulkReconcile)));
         self
     }
 
-    /// Reconciles each object that `trigger` returns. The end of the stream ends nothing else, unless all triggers are
-    /// [streams](Self::for_stream).
+    /// Reconciles each object that `trigger` returns. When the stream ends, the controller continues, unless all triggers are
+    /// [streams](Self::for_stream) and all of them have ended.
     ///
     /// # Examples
-    /// Reconciles that an external source requests, and one of all objects each hour:
+    /// Reconciles objects that an external source requests, and all objects once an hour:
     /// ```
     /// # use flyball_kube_testing::ApiServer;
     /// use flyball_kube::{Action, Controller};

@@ -35,8 +35,7 @@ use crate::config::classify::DEEPEST_CAUSE;
 #[derive(Clone, Debug)]
 pub struct ApiError {
     error: Arc<watcher::Error>,
-    /// Whether another error wraps this one and names the failed request, so that this one displays the client's error
-    /// alone.
+    /// Whether another error wraps this one and names the failed request. If so, this error displays only the client's error.
     within: bool,
 }
 
@@ -82,8 +81,7 @@ impl ApiError {
         }
     }
 
-    /// Returns the client's error, if it is the only information. kube's prefix for an error of a service is displayed by
-    /// the error that wraps this one.
+    /// Returns the client's error, if it is the only information. The error that wraps this one displays kube's prefix for service errors.
     fn within(&self) -> Option<&(dyn StdError + 'static)> {
         match self.kube_error().filter(|_| self.within)? {
             kube::Error::Service(error) => Some(&**error),

@@ -1,4 +1,4 @@
-//! PURE. Decodes bytes to pages and events. Objects that cannot be decoded are returned separately, and do not fail the others.
+//! PURE. Decodes bytes to pages and events. Objects that cannot be decoded are returned separately, so the other objects are still decoded.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -49,7 +49,7 @@ pub(super) enum Fallback<K> {
 struct List<T> {
     #[serde(default)]
     metadata: ListMeta,
-    /// May be null, but not missing: another kind of answer is not an empty list.
+    /// May be null, but not missing: an answer without items is not a list, not even an empty one.
     #[serde(deserialize_with = "or_null", bound(deserialize = "T: Deserialize<'de>"))]
     items: Vec<T>,
 }
@@ -169,7 +169,7 @@ struct Other<'a> {
     object: Option<&'a RawValue>,
 }
 
-/// Decodes a line that is not an event of the type.
+/// Decodes a line that cannot be decoded as an event with an object of the type.
 fn other_line<K: Resource + DeserializeOwned>(bytes: &[u8], error: serde_json::Error) -> Line<K> {
     let Other { kind, event, object } = serde_json::from_slice(bytes).unwrap_or_default();
     if kind == "Status"

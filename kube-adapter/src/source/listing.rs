@@ -1,7 +1,7 @@
 //! EDGE. The objects of the current list that could not be decoded: they still exist, so the end of the list must not delete
 //! them.
-//! An informer requests one list at a time, in pages or as a stream. After a list it asks the source about the stored objects that are missing in it.
-//! Each list starts empty.
+//! An informer requests one list at a time, in pages or as a stream. After a list, the informer asks the source about each stored object
+//! that the list lacks. Each list starts empty.
 
 use std::collections::HashMap;
 use std::sync::Arc;

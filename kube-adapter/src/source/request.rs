@@ -1,4 +1,5 @@
-//! EDGE. One request and its response. kube's own client works alike, but drops the delay that a server requests, and decodes the body as text.
+//! EDGE. One request and its response. kube's own client works in the same way, but drops the delay that a server requests, and decodes the
+//! body as text.
 
 use http::header::{ACCEPT_ENCODING, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, Request, StatusCode};
@@ -43,8 +44,7 @@ pub(super) async fn read(mut body: Body, arrived: &AtomicU64) -> Result<Vec<u8>,
     Ok(bytes)
 }
 
-/// Returns the status of a response. The server's flow control rejects requests in plain text, and gives the delay in a header
-/// alone.
+/// Returns the status of a response. The server's flow control rejects requests in plain text, and sends the delay only in a header.
 fn status(code: StatusCode, headers: &HeaderMap, words: &[u8]) -> Status {
     let mut status = serde_json::from_slice::<Status>(words).unwrap_or_else(|_| {
         Status::failure(String::from_utf8_lossy(words).trim(), "Failed to parse error data")

@@ -1,7 +1,7 @@
 //! EDGE. A stream of kube's `watcher()` as a source of an informer.
 //!
-//! Cancel safety: the stream and the incomplete list are stored in the source, and items of the stream are stored there or
-//! returned without an await in between. So a dropped future or watch loses nothing; the next one continues where it was.
+//! Cancel safety: the stream and the incomplete list are stored in the source. An item of the stream is stored there or returned without an
+//! await in between. So a dropped future or watch loses nothing; the next one continues at the same item.
 
 use std::fmt;
 use std::pin::Pin;
@@ -124,8 +124,8 @@ impl<K: Resource + Send + Sync + 'static> Source for StreamSource<K> {
             let event = state.events.next().await.ok_or_else(over)?;
             let items = state.collect(event.map_err(source_error)?);
             if let Some(items) = items {
-                // The version of this list alone: if the server was restored to an earlier version, the cache must follow. It is never zero, because
-                // zero requests a watch from any state.
+                // The version of this list alone counts, even if it is lower than before: if the server was restored to an earlier version,
+                // the cache must follow. The version is never zero, because zero requests a watch from any state.
                 let newest = items.iter().map(version_of).max().unwrap_or_default();
                 return Ok(Page { items, version: newest.max(Version::new(1)), continuation: None });
             }
@@ -197,7 +197,7 @@ impl<K: Resource + Send + Sync + 'static> WatchStream for StreamWatch<K> {
     }
 }
 
-/// Handles an error in the middle of a watch. The stream continues as a watch, unless the error is an expired version.
+/// Handles an error in the middle of a watch. The same watch continues after it, unless the error is an expired version.
 fn failed(error: watcher::Error) -> SourceError {
     let restarts = matches!(error, watcher::Error::WatchError(_));
     let error = ApiError::from(error);

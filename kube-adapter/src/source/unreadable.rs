@@ -1,9 +1,9 @@
 //! EDGE. Objects whose newest state cannot be decoded: the last state that was decoded, with the newest metadata and a mark.
 //!
-//! The mark is part of the object, so that it belongs to exactly one state in every copy, and so that a list in which the object can be decoded replaces it at
-//! the same version. It is stored in `metadata.selfLink`: API servers have not set that since 1.20, and clear it at every write, so the mark hides no value and
-//! is never persisted. Rejected: an annotation, which a client that replaces the object would write to the server; a table beside the cache, which would change
-//! earlier or later than the cache.
+//! The mark is part of the object, so that it belongs to exactly one state in every copy, and so that a list in which the object can be
+//! decoded replaces it at the same version. It is stored in `metadata.selfLink`: API servers have not set this field since 1.20, and clear
+//! it at every write, so the mark hides no value and is never persisted. Two alternatives were rejected. A client that replaces the object
+//! would write an annotation to the server. A table beside the cache would change earlier or later than the cache.
 //!
 //! Cancel safety: nothing here waits.
 
@@ -17,11 +17,10 @@ use crate::keys::version_of;
 
 const MARK: &str = "unreadable: ";
 
-/// Returns why the newest state of this object cannot be decoded, such as "missing field `spec`"; `None` if it can be decoded.
-/// An object that cannot be decoded has its newest metadata, and otherwise the state that was decoded last.
+/// Returns why the newest state of this object cannot be decoded, such as "missing field `spec`"; `None` if it can be decoded. An object
+/// that cannot be decoded has its newest metadata; its other fields are those of the state that was decoded last.
 ///
-/// Caches that are stored by an [`ApiSource`](crate::ApiSource) hold such objects after an object that was decoded becomes
-/// unreadable.
+/// The cache of an [`ApiSource`](crate::ApiSource) contains such an object after an object that was decoded becomes unreadable.
 ///
 /// # Examples
 /// ```
@@ -88,8 +87,8 @@ impl<K: Resource + Send + Sync + 'static> StoredObjects<K> {
         self.0.get().is_some()
     }
 
-    /// Returns the stored object with its new metadata and the mark; `None` if no object with this `uid` is stored, or it has this
-    /// version or a newer one. All delivered events must be stored before the call.
+    /// Returns the stored object with its new metadata and the mark. Returns `None` if no object with this `uid` is stored, or if the
+    /// stored object has this version or a newer one. All delivered events must be stored before the call.
     pub(super) fn with_new_metadata(
         &self,
         key: &NamespacedName,

@@ -6,12 +6,12 @@ use flyball_sync::locks::{AtomicU64, Ordering};
 
 use super::decode::Unreadable;
 
-/// The number of objects that a source could not decode. A handle: clones share the counter, and it outlives the source.
+/// The number of objects that a source could not decode. Clones share one counter, which outlives the source.
 #[derive(Clone, Debug, Default)]
 pub struct UnreadableCounter(Arc<AtomicU64>);
 
 impl UnreadableCounter {
-    /// Returns the number since the source was created: an object that is listed again is counted again.
+    /// Returns the number of objects since the source was created. An object that is listed again is counted again.
     #[must_use]
     pub fn get(&self) -> u64 {
         // Ordering: Relaxed, because the counter publishes no other memory.

@@ -57,13 +57,13 @@ type Lines = IntoAsyncRead<MapErr<BodyDataStream<Body>, fn(kube::Error) -> io::E
 pub struct ApiWatch<K> {
     lines: Lines,
     line: Vec<u8>,
-    /// The watch starts with all existing objects in no order, so the version of one object implies nothing about the
-    /// others.
+    /// Whether the watch starts with all existing objects in no order. Then the version of one object implies nothing about the other
+    /// objects.
     unordered: bool,
     counter: UnreadableCounter,
     /// The list before this watch, or the streaming list at its start.
     listing: Listing,
-    /// Whether a streaming list is incomplete.
+    /// Whether the watch starts with a streaming list that is not complete yet.
     lists: bool,
     stored: StoredObjects<K>,
     /// Objects that the list could not decode; handled once the list is stored.
@@ -102,7 +102,8 @@ impl<K> ApiWatch<K> {
         }
     }
 
-    /// Reads the next line; `None` at the end. An end in the middle of a line drops that line: the next watch delivers the event again.
+    /// Reads the next line; `None` at the end. If the body ends in the middle of a line, that line is dropped; the next watch delivers its
+    /// event again.
     async fn line(&mut self) -> Option<Result<(), io::Error>> {
         self.line.clear();
         self.line.shrink_to(PIECE);
@@ -145,7 +146,7 @@ impl<K: Resource + Send + Sync + 'static> ApiWatch<K> {
     }
 }
 
-/// Yields once. The informer stores all received events when its watch is pending, so at the next poll all delivered events are stored.
+/// Yields once. The informer stores all received events when its watch is pending, so all delivered events are stored at the next poll.
 async fn all_is_stored() {
     yield_now().await;
 }

@@ -9,9 +9,9 @@
 //! |---|---|
 //! | the wakers of requests that wait for readiness | when the service may be ready, all are taken out, and woken after unlocking |
 //!
-//! A waiting request is a waker in a list, so a request that is kept and never polled again blocks no other. Rejected: an async
-//! mutex, which assigns the lock to the first waiter whether or not it is polled. Cost: all requests that wait for an inner
-//! service are polled when it becomes ready.
+//! A waiting request is a waker in a list, so a request that is kept and never polled again blocks no other. An async mutex was rejected:
+//! it assigns the lock to the first waiter even if that waiter is not polled. The cost of the list is that all requests that wait for an
+//! inner service are polled when it becomes ready.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -67,7 +67,8 @@ impl<S> SharedService<S> {
                 let mut taken = Taken { shared: self, service: Some(service), called: false };
                 let Some(service) = taken.service.as_mut() else { return Poll::Ready(None) };
                 if let Poll::Ready(ready) = service.poll_ready(&mut Context::from_waker(&self.waker)) {
-                    // If the waker of this request is registered, it stays so until all are woken: another request of the same task may wait with it.
+                    // A registered waker of this request stays registered until all wakers are woken, because another request of the same
+                    // task may wait with it.
                     taken.called = true;
                     return Poll::Ready(match ready {
                         Ok(()) => request.take().map(|request| Ok(service.call(request))),

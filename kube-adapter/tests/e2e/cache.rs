@@ -24,7 +24,7 @@ fn map(name: &str, value: &str) -> ConfigMap {
         .unwrap()
 }
 
-/// Selects the config maps of these tests; the cluster puts others into every namespace.
+/// Selects the config maps of these tests; the cluster creates other config maps in every namespace.
 fn test_config() -> Config {
     Config::default().labels("flyball=cache")
 }
@@ -75,7 +75,8 @@ async fn synced(client: &Client, namespace: &Namespace, config: Config) -> Cache
     cache
 }
 
-/// An API server on an etcd before 3.4.31 or 3.5.13 refuses streaming lists. With such a server, this tests that a plain list follows.
+/// An API server on an etcd before 3.4.31 or 3.5.13 refuses streaming lists. With such a server, this tests that the cache falls back to a
+/// plain list.
 #[tokio::test]
 #[ignore = "needs an API server: cargo xtask e2e"]
 async fn many_pages_a_stream_and_metadata_alone_are_the_same_list() {
@@ -92,7 +93,7 @@ async fn many_pages_a_stream_and_metadata_alone_are_the_same_list() {
     within_limit(metadata.synced()).await.unwrap();
     assert_eq!(known(&pages).len(), 530);
 
-    // From here on changes arrive by watches.
+    // From this line on, changes arrive by watches.
     write(&api, "map-7", "1").await.unwrap();
     api.delete("map-8", &DeleteParams::default()).await.unwrap();
     api.create(&PostParams::default(), &map("new", "0")).await.unwrap();

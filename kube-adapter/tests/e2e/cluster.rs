@@ -35,8 +35,8 @@ async fn config_of(kubeconfig: &Path, context: Option<&str>) -> Config {
     Config::from_custom_kubeconfig(kubeconfig, &options).await.expect("a usable kubeconfig")
 }
 
-/// A namespace of its own for a test, on the shared cluster. Dropping it deletes the namespace on a cluster of the user, and only logs a failure; a
-/// cluster that the tests started is removed as a whole.
+/// A separate namespace for one test, on the shared cluster. On a cluster of the user, dropping it deletes the namespace, and a failure is
+/// only logged. A cluster that the tests started is removed as a whole.
 #[derive(Debug)]
 pub(crate) struct Namespace {
     pub(crate) name: String,

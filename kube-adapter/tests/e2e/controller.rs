@@ -1,5 +1,5 @@
-//! A controller on a real API server. It is killed and shut down, its server is killed, and its watches are cut: in the end every object is
-//! reconciled.
+//! A controller on a real API server. The controller is killed and shut down, its server is killed, and its watches are cut. In the end
+//! every object is reconciled.
 
 use std::collections::BTreeMap;
 use std::process::{Child, Command};
@@ -89,7 +89,7 @@ async fn set(maps: &Api<ConfigMap>, name: &str, value: u64) {
     }
 }
 
-/// Returns the values by name: those of the originals, and those of the copies.
+/// Returns the values of the originals by name, and the values of the copies by name.
 async fn values(maps: &Api<ConfigMap>) -> [BTreeMap<String, String>; 2] {
     let list = maps.list(&ListParams::default()).await.unwrap();
     let mut values = [BTreeMap::new(), BTreeMap::new()];
@@ -130,7 +130,7 @@ impl SplitMix64 {
     }
 }
 
-/// Not a test: the process that a test starts and kills. It copies until then.
+/// Not a test: the process that a test starts and kills. It copies config maps until it is killed.
 #[tokio::test]
 #[ignore = "needs an API server: cargo xtask e2e"]
 async fn process_of_a_copier() {
@@ -142,7 +142,7 @@ async fn process_of_a_copier() {
     copier(client, &namespace, Duration::from_millis(20), Config::default(), std::future::pending()).await;
 }
 
-/// The process is also killed when this is dropped.
+/// A child process that is killed when this value is dropped.
 struct Process(Child);
 
 impl Process {
@@ -186,8 +186,8 @@ async fn killed_at_any_point_and_started_again_it_converges() {
     settled(&maps).await;
 }
 
-/// Shuts a controller down in the middle of 300 reconciles. Returns how many copies were missing at the signal and at the end, and the number of
-/// reconciles.
+/// Shuts a controller down in the middle of 300 reconciles. Returns how many copies were missing at the signal, how many were missing at
+/// the end, and the number of reconciles.
 async fn ended_under_load(config: Config) -> (usize, usize, usize) {
     let client = client().await;
     let namespace = Namespace::fresh(&client).await;
@@ -216,7 +216,7 @@ async fn ended_under_load(config: Config) -> (usize, usize, usize) {
 async fn a_shutdown_under_load_leaves_queued_keys() {
     let (before, after, reconciles) = ended_under_load(Config::default()).await;
     assert!(before > 100 && after > 50, "{before} copies were missing at the signal, and {after} at the end");
-    // The reconciles in flight have ended.
+    // The reconciles that were in flight at the signal have ended.
     assert!(before - after <= 24 && reconciles < 300, "{before} {after} {reconciles}");
 }
 
@@ -232,7 +232,7 @@ async fn a_drain_under_load_reconciles_queued_keys() {
 #[tokio::test]
 #[ignore = "needs an API server: cargo xtask e2e"]
 async fn two_that_write_the_same_objects_both_get_their_way() {
-    // Each controller counts to ten in a key of its own, by replacing the object that it read.
+    // Each controller counts to ten in a separate key of the object, by replacing the object that it read.
     async fn count(
         map: Arc<ConfigMap>,
         (client, mine): (Client, &'static str),

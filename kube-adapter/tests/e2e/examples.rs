@@ -46,7 +46,7 @@ mod own_cluster {
         );
     }
 
-    /// One namespace, the test's operations in it, and the states that it has settled on.
+    /// One namespace, the operations of the test in it, and the settled states that were recorded.
     struct Scenario<'a> {
         client: &'a Client,
         namespace: &'a str,

@@ -1,4 +1,5 @@
-//! Elections on a real API server, in real time, with periods of seconds. The tests assert that nothing happens too early, and tolerate delays.
+//! Elections on a real API server, in real time, with periods of seconds. The tests assert that nothing happens too early, and tolerate
+//! late events.
 
 use std::future::{Future, pending};
 use std::pin::Pin;
@@ -127,7 +128,7 @@ async fn a_leader_that_is_cut_off_has_ended_before_another_leads() {
             };
             second.run(work).await
         });
-        // Longer than the duration of a lease: the first candidate renews it.
+        // The wait is longer than the lease duration, so the first candidate renews the lease in the meantime.
         tokio::select! {
             _ = &mut begun => panic!("the first candidate still leads"),
             () = tokio::time::sleep(LEASE + RETRY) => {}

@@ -1,8 +1,9 @@
 //! Tests on a real API server: `cargo xtask e2e` (tools/e2e/README.md). One binary for all tests, so that they share one cluster.
 //!
-//! Each test has its own namespace on the shared cluster ([`cluster::Namespace`]), which may be a cluster of the user. A test that kills servers, or
-//! needs a feature of its own cluster, is in a module `own_cluster` and starts a [`cluster::Cluster`]. The methods of `Cluster` block, so such a test
-//! has `#[tokio::test(flavor = "multi_thread")]` and calls them in `tokio::task::block_in_place` if other tasks must run meanwhile.
+//! Each test has its own namespace on the shared cluster ([`cluster::Namespace`]), which may be a cluster of the user. A test that kills
+//! servers, or that needs a feature of its own cluster, is in a module `own_cluster` and starts a [`cluster::Cluster`]. The methods of
+//! `Cluster` block. So such a test has `#[tokio::test(flavor = "multi_thread")]`, and calls the methods in `tokio::task::block_in_place` if
+//! other tasks must run meanwhile.
 
 #![forbid(unsafe_code)]
 

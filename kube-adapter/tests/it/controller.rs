@@ -154,7 +154,7 @@ async fn a_mapper_is_called_for_both_states() {
     let world = World::of([map("default/a"), map("default/b")]);
     let pods = World::of([] as [Pod; 0]);
     let runs = Runs::new();
-    // Returns the map that the label of a pod names.
+    // Returns the map whose name is in the label of a pod.
     let of = |pod: &Arc<Pod>| {
         let named = pod.metadata.labels.as_ref().and_then(|labels| labels.get("map"));
         named.map(|name| ObjectRef::<ConfigMap>::new(name).within("default"))

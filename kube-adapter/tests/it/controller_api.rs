@@ -219,7 +219,7 @@ async fn conflicts_are_over_when_the_cache_has_caught_up() {
     for n in 0..10 {
         server.put(&map(&format!("default/{n}")));
     }
-    // Each reconcile counts up to three, with the version that it read. Before the first step another writer changes the object.
+    // Each reconcile counts up to three, and writes with the version that it read. Before the first step another writer changes the object.
     async fn count(map: Arc<ConfigMap>, client: Arc<Client>) -> Result<Action, kube::Error> {
         let api = maps(&client);
         let read = map.data.as_ref().and_then(|data| data.get("n")).map_or(0, |n| n.parse().unwrap());

@@ -123,7 +123,7 @@ async fn the_first_of_several_signals_counts() {
 async fn the_first_signal_ends_it_in_order_and_the_second_at_once() {
     use tokio::signal::unix::{SignalKind, signal};
 
-    // From here on the signals do not end the test process.
+    // From here on the signals do not terminate the test process.
     let mut terminate = signal(SignalKind::terminate()).unwrap();
     let mut interrupt = signal(SignalKind::interrupt()).unwrap();
     let send = |name: &str| {
@@ -216,7 +216,7 @@ async fn buffers_results_up_to_a_limit() {
         logging(Controller::for_shared(&world.informer).with_config(Config::default().concurrency(8)), &runs);
     let first = reconciles.next().await;
     sleep(SECOND).await;
-    // 256 results wait in the channel, eight reconciles hold one each, and one was taken. Then the reconciles wait.
+    // 256 results wait in the channel, each of eight reconciles waits with one result, and the test has taken one result.
     assert_eq!(runs.all().len(), 256 + 8 + 1);
     let rest = during(&mut reconciles, SECOND).await;
     assert_eq!((first.is_some(), rest.len()), (true, 999));

@@ -111,7 +111,8 @@ async fn respects_retry_after() {
     assert_eq!(tries(config().without_backoff(), busy, Action::requeue(SECOND * 5)).await.len(), 12);
 }
 
-/// The error policy is not called for panics and timeouts, so they have a backoff by default. A burst of changes does not increase it.
+/// The error policy is not called for panics and timeouts, so they have a backoff by default. A burst of changes does not increase the
+/// backoff.
 #[tokio::test(start_paused = true)]
 async fn panics_and_timeouts_back_off_by_default() {
     let world = World::of([map("default/a")]);

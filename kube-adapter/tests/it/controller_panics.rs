@@ -71,10 +71,11 @@ fn bomb() -> ConfigMap {
     ConfigMap { data: Some([("bomb".to_owned(), "lit".to_owned())].into()), ..map("default/bomb") }
 }
 
-/// The stream panics, too, as in kube-runtime: a controller must not go on with a cache that is no longer updated.
+/// As in kube-runtime, the stream panics, too: a controller must not continue with a cache that is no longer updated.
 #[tokio::test(start_paused = true)]
 async fn it_ends_with_the_panic_of_its_informer() {
-    // Repeated for a panic at the start: whether the controller notices the panic or the missing cache first is random.
+    // The case of a panic at the start is repeated, because it is random whether the controller notices the panic or the missing cache
+    // first.
     for at_the_start in [[true; 20].as_slice(), &[false]].concat() {
         let server = ApiServer::new();
         server.register::<ConfigMap>();

@@ -1,4 +1,4 @@
-//! Watched objects: which objects they map to, and which data of them is kept.
+//! Watched objects: to which objects they map, and which of their data is kept.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -107,7 +107,7 @@ impl Resource for Counted {
     }
 }
 
-/// Returns the maps that a label of the pod names.
+/// Returns the maps whose names are in a label of the pod.
 fn about<P: Resource>(pod: &P) -> Vec<ObjectRef<ConfigMap>> {
     let names = pod.labels().get("about").cloned().unwrap_or_default();
     names
@@ -229,7 +229,7 @@ async fn a_panicking_mapper_loses_no_related_key() {
     assert_eq!(reconciled(&mut reconciles).await, ["a"]);
     server.put(&about_maps("default/q", "b"));
     assert_eq!(reconciled(&mut reconciles).await, ["a", "b"]);
-    // `a` runs, too: the panicking state kept the keys of the state before.
+    // `a` is reconciled, too, because the row of the state that panicked kept the keys of the previous state.
     server.put(&about_maps("default/p", "c"));
     assert_eq!(reconciled(&mut reconciles).await, ["a", "c"]);
 }

@@ -25,7 +25,7 @@ use crate::world::Refused;
 const SECOND: Duration = Duration::from_secs(1);
 const MILLI: Duration = Duration::from_millis(1);
 
-/// Asserts that both have the same number of attempts, at times that differ by a few milliseconds per preceding attempt.
+/// Asserts that both lists have the same number of attempts, at times that differ by a few milliseconds per preceding attempt.
 fn assert_same_times(kube: &[u64], ours: &[u64]) {
     assert_eq!(kube.len(), ours.len(), "kube-runtime: {kube:?}, ours: {ours:?}");
     for (number, (kube, ours)) in kube.iter().zip(ours).enumerate() {
@@ -94,7 +94,8 @@ async fn waits_for_a_change_if_the_error_policy_returns_none() {
     assert_eq!(ours.of("a"), [0]);
 }
 
-/// Another writer changes the object twenty times in 400 ms, and each reconcile in between conflicts. Returns when the object is reconciled.
+/// Another writer changes the object twenty times in 400 ms, and each reconcile during that time conflicts. Returns the time of the first
+/// reconcile without a conflict.
 async fn after_a_burst_of_conflicts(engine: Engine, config: Config) -> u64 {
     let (server, over) = (one(), Instant::now() + 400 * MILLI);
     let reconcile = move |_| async move {

@@ -1,4 +1,4 @@
-//! Predicates on owned, watched and own kinds.
+//! Predicates for the changes of owned, watched and reconciled objects.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -81,7 +81,8 @@ async fn changes_of_a_pod(controller: Controller<ConfigMap>, server: &ApiServer)
     put("4", "4");
     server.compact();
     assert_eq!(reconciled(&mut reconciles).await, ["a"]);
-    // The object is deleted, once received by the watch and once missed, and another object of the same name is created.
+    // The object is deleted twice, and each time another object of the same name is created. The watch receives the first deletion and
+    // misses the second one.
     assert!(server.delete::<Pod>("default", "p"));
     assert_eq!(reconciled(&mut reconciles).await, ["a"]);
     put("4", "4");

@@ -204,7 +204,7 @@ async fn a_list_goes_on_as_long_as_its_body_arrives() {
     let script = Script::of([list, watch]);
     let api = Api::<ConfigMap>::all(script.client());
     let (cache, run) = informer(api, Config::default()).timer(TokioTimer::current()).build().unwrap();
-    // The time before the informer runs does not count.
+    // The time before the informer starts does not count.
     tokio::time::sleep(Duration::from_secs(300)).await;
     let running = tokio::spawn(run);
     for piece in two_maps().as_bytes().chunks(16) {

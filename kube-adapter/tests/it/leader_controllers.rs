@@ -1,4 +1,5 @@
-//! Controllers of which one replica is the leader, on tokio's paused clock: rolling updates, and reconciles around the renew deadline.
+//! Several replicas of a controller, of which one is the leader, on tokio's paused clock: rolling updates, and reconciles around the renew
+//! deadline.
 
 use std::future::pending;
 use std::io;
@@ -125,7 +126,7 @@ impl Replica {
         false
     }
 
-    /// Stops the replica like SIGTERM, and returns the outcome of its election.
+    /// Stops the replica as SIGTERM does, and returns the outcome of its election.
     async fn stop(mut self) -> ElectionOutcome<()> {
         self.stop.take();
         self.ended.await.unwrap()
@@ -136,7 +137,7 @@ type Context = (String, Arc<Work>, LeaderStatus, Duration);
 
 async fn reconcile(map: Arc<ConfigMap>, context: Arc<Context>) -> Result<Action, Refused> {
     let (replica, work, status, takes) = &*context;
-    // A panic here would only fail the object, so the violation is recorded.
+    // A panic here would only fail the object, so the test records the violation instead.
     let others = work.at_work.fetch_add(1, Ordering::SeqCst);
     let (object, renewed) = (map.name_any(), status.since_last_renewal().unwrap());
     work.log.lock().push(Begun { replica: replica.clone(), object, at: Instant::now(), renewed, others });
@@ -247,8 +248,8 @@ fn seeds(cases: u64) -> impl Iterator<Item = u64> {
     first..first + number("FLYBALL_CASES").unwrap_or(cases)
 }
 
-/// Several replicas lose and regain their connection to the Lease, and are stopped and started. One works at a time, and no reconcile starts after a
-/// renew deadline.
+/// Several replicas lose and regain their connection to the Lease, and are stopped and started. Only one replica works at a time, and no
+/// reconcile starts after a renew deadline.
 #[test]
 fn in_random_elections_one_works_and_begins_nothing_after_the_renew_deadline() {
     let (mut begun, mut terms, mut lost) = (0, 0, 0);

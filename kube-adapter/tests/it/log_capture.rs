@@ -42,10 +42,11 @@ impl Lines {
     }
 }
 
-/// The default subscriber of all threads. It records nothing, and keeps `tracing` from caching that no subscriber is interested.
+/// The default subscriber of all threads. It records nothing. It keeps `tracing` from caching the result that no subscriber enables a call
+/// site.
 ///
-/// Tests run concurrently. Without it, a call site that a thread without a subscriber reaches first, while another thread sets its subscriber, would
-/// be disabled for both.
+/// Tests run concurrently. A thread without a subscriber may reach a call site first, while another thread sets its subscriber. Without
+/// this default subscriber, the call site would then be disabled for both threads.
 struct UninterestedSubscriber;
 
 impl Subscriber for UninterestedSubscriber {

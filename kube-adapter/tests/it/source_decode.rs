@@ -133,7 +133,7 @@ async fn an_event_that_cannot_be_read_is_skipped_and_its_version_is_not() {
     let at = |version| Ok(WatchEvent::Bookmark(Version::new(version)));
     let added = || Ok(WatchEvent::Added("c".to_owned()));
     assert_eq!(received::<ConfigMap>(7, &lines).await, (vec![at(8), at(9), at(10), at(11), added()], 6));
-    // A watch without a version starts with all objects in no order: the version of a bookmark would hide older ones.
+    // A watch without a version starts with all objects in no order. If it took the version of a bookmark, older objects would be missed.
     assert_eq!(received::<ConfigMap>(0, &lines).await, (vec![added()], 6));
 }
 
@@ -261,7 +261,7 @@ async fn a_large_page_is_decoded_on_a_blocking_thread() {
     assert_eq!(THREADS.lock().drain(..).collect::<Vec<_>>(), [thread::current().id()]);
 }
 
-/// Returns how many times another task of the thread runs while a watch is read that always has more data.
+/// Returns how many times another task of the thread runs during the read of a watch that always has more data.
 async fn turns(events: usize, size: usize) -> usize {
     let (answer, lines) = Answer::watch();
     let mut watch = source::<ConfigMap>([answer]).watch(watch(7)).await.unwrap();
@@ -294,7 +294,7 @@ fn stored(name: &str, uid: &str) -> ConfigMap {
     serde_json::from_value(with_uid(object(name, 1), uid)).unwrap()
 }
 
-/// Returns which of these stored objects the source reports as unreadable; `b` is stored_objects for with two uids.
+/// Returns which of these stored objects the source reports as unreadable. The stored objects include `b` with two uids.
 fn unread(source: &ApiSource<ConfigMap>) -> Vec<String> {
     let stored_objects = [("a", "u"), ("b", "u"), ("b", "v"), ("c", "u"), ("d", "u")];
     let there = stored_objects.iter().filter(|(name, uid)| source.is_unreadable(&stored(name, uid)));
@@ -327,7 +327,7 @@ async fn unreadable_objects_of_a_streaming_list_stay_unless_they_are_deleted() {
     for name in ["b", "c", "d"] {
         lines.send("ADDED", &with_uid(bad(name, 2), "u"));
     }
-    // One deletion has an unreadable object, the other a readable one.
+    // The object of one deletion is unreadable, that of the other one is readable.
     lines.send("DELETED", &with_uid(bad("c", 3), "u"));
     lines.send("DELETED", &with_uid(object("d", 4), "u"));
     let ends = json!({"k8s.io/initial-events-end": "true"});
@@ -399,7 +399,7 @@ async fn a_listed_unreadable_object_stays_until_it_is_deleted() {
     assert_eq!(versions(), ["a@8"]);
 }
 
-/// Returns an object as text, nested deeper than the decoder accepts, in its metadata or beside it.
+/// Returns an object as JSON text that is nested deeper than the decoder accepts, in its metadata or beside it.
 fn deep(name: &str) -> String {
     let deep = format!("{}1{}", r#"{"f:a":"#.repeat(200), "}".repeat(200));
     let meta = r#""namespace":"x","uid":"u","resourceVersion":"6","managedFields":"#;
@@ -483,7 +483,7 @@ async fn streaming_lists_keep_what_the_last_of_them_could_not_read() {
         "ERROR",
         &json!({"kind": "Status", "code": 410, "reason": "Expired", "status": "Failure", "message": "old"}),
     );
-    // The stream breaks off, and its objects no longer count.
+    // The stream breaks off before the list is complete, so its objects do not count any more.
     two.send("ADDED", &with_uid(bad("a", 6), "u"));
     drop(two);
     three.send("ADDED", &with_uid(bad("b", 7), "u"));

@@ -200,7 +200,7 @@ async fn a_store_that_is_ready_has_a_complete_mirror() {
     assert_eq!(names(&kube), ["a"]);
 }
 
-/// The objects that the mirror's function holds are dropped with the informer's store.
+/// The function that feeds the mirror holds objects. They are dropped with the informer's store.
 #[tokio::test(start_paused = true)]
 async fn a_mirror_outlives_its_handles_and_leaks_nothing() {
     let world = World::of([map("default/a")]);
@@ -276,7 +276,7 @@ async fn a_controller_of_a_dynamic_kind_provides_a_mirror() {
     assert!(store.get(&ObjectRef::new_with("a", kind).within("default")).is_some());
 }
 
-/// The usual case: an informer beside the controller, and lookups of its objects by kube's type.
+/// The usual case: an informer beside the controller, and lookups of the informer's objects through kube's type.
 #[tokio::test(start_paused = true)]
 async fn a_mirror_of_a_shared_informer_is_awaited_as_kubes_store_is() {
     let server = ApiServer::new();

@@ -164,7 +164,7 @@ async fn an_informer_goes_on_with_the_same_stream_after_errors() {
         [Event::Init, Event::InitApply(object("b", 5)), Event::InitDone, Event::Apply(object("b", 6))],
     );
     settled(&cache, &["b@6"]).await;
-    // The same without a preceding error.
+    // The events of a list without a preceding error.
     send_all(&events, [Event::Init, Event::InitDone, Event::Apply(object("c", 3))]);
     settled(&cache, &["c@3"]).await;
     assert_eq!(cache.status().relists, 2);

@@ -188,7 +188,7 @@ async fn reconciles_queued_keys_and_ends_once_all_streams_have_ended() {
     let debounced = fifo_config().debounce(SECOND).concurrency(1);
     let reconciles = logging(controller().with_config(debounced), &Runs::new());
     assert_eq!(until_the_end(reconciles).await, ["a", "b", "c"]);
-    // Requeues of reconciles are not: neither delayed nor immediate ones.
+    // Requeues that reconciles return are not reconciled, whether delayed or immediate.
     for delay in [Duration::ZERO, 3600 * SECOND] {
         let reconcile =
             move |_: Arc<ConfigMap>, _: Arc<()>| std::future::ready(Ok::<_, Refused>(Action::requeue(delay)));
@@ -197,12 +197,12 @@ async fn reconciles_queued_keys_and_ends_once_all_streams_have_ended() {
         assert!(until_the_end(reconciles).await.len() >= 3);
         assert!(begun.elapsed() < SECOND);
     }
-    // The controller goes on while one of its streams does.
+    // The controller continues while one of its streams does.
     let (_open, related) = fed::<Item<Pod>>();
     let mut reconciles = nothing(controller().owns_stream(related));
     assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["a", "b", "c"]);
     assert!(timeout(3600 * SECOND, reconciles.next()).await.is_err());
-    // It also goes on while it has an informer.
+    // It also continues while it has an informer.
     let server = server();
     let mut reconciles = nothing(controller().owns(all::<Pod>(&server), watcher::Config::default()));
     assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["a", "b", "c"]);
@@ -440,7 +440,7 @@ async fn with_all_caches_it_waits_for_the_store_and_for_informers() {
     assert_eq!(outcomes(&during(&mut reconciles, 2 * SECOND).await), ["a"]);
 }
 
-/// Items before the standby is elected, at its election, and later.
+/// Items that arrive before the standby is elected, at its election, and later.
 #[tokio::test(start_paused = true)]
 async fn a_standby_reconciles_all_objects_of_the_store_when_it_is_elected() {
     for ends_before in [false, true] {
@@ -580,7 +580,7 @@ async fn reasons_are_noted_from_the_first_question_on() {
         assert_eq!(monitor.in_flight().len(), shown);
         during(&mut reconciles, SECOND).await;
     }
-    // The same if the reconcile is dropped.
+    // The reconcile is also removed from the view if it is dropped.
     own.send(Ok(map("default/a"))).unwrap();
     during(&mut reconciles, SECOND / 4).await;
     drop(reconciles);

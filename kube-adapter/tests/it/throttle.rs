@@ -291,7 +291,7 @@ async fn two_requests_of_one_task_are_both_woken() {
     assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
 }
 
-/// A service that is ready when `ready` is set, and panics when it is called.
+/// A service that becomes ready when `ready` is set, and panics when it is called.
 struct Panics {
     ready: Arc<AtomicBool>,
     waker: Arc<Mutex<Option<Waker>>>,

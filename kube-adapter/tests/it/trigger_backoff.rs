@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::world::{Refused, Runs, SECOND, during, fifo_config, logging, map, outcomes};
 
-/// A backoff with these waits, which start again after each reset.
+/// A backoff with these waits. A reset restarts it at the first wait.
 struct Waits {
     all: Vec<Duration>,
     left: VecDeque<Duration>,
@@ -120,7 +120,7 @@ async fn streams_wait_as_it_says() {
     let (backoff, _) = Waits::of(&[10, 20, 40]);
     let mut reconciles = logging(Controller::for_stream(own, store).trigger_backoff(backoff), &Runs::new());
     let times = errors(&mut reconciles, 200 * SECOND).await;
-    // The third error is for the object, which is in no store.
+    // The third error is that of the reconciled object, which is in no store.
     assert_eq!(times, [0, 10, 30, 30]);
 }
 

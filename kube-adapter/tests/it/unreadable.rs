@@ -80,7 +80,7 @@ async fn a_watch_keeps_the_metadata_of_an_unreadable_object_current() {
     let (watch, lines) = Answer::watch();
     let maps = informer([list(1, &[good(1)]), watch], Config::default());
     settles(&maps, Some((1, 1, false))).await;
-    // Both events are read together: each is compared with the one before it.
+    // Both events are read together. Each event is compared with the state before it.
     lines.send("MODIFIED", &good(2));
     lines.send("MODIFIED", &bad(3));
     settles(&maps, Some((3, 2, true))).await;
@@ -90,7 +90,7 @@ async fn a_watch_keeps_the_metadata_of_an_unreadable_object_current() {
     lines.send("MODIFIED", &ending(bad(4)));
     settles(&maps, Some((4, 2, true))).await;
     assert!(maps.store().get("x/a").unwrap().metadata.deletion_timestamp.is_some());
-    // The same state again is not a change.
+    // An event with the same state is not a change.
     lines.send("MODIFIED", &ending(bad(4)));
     lines.send("MODIFIED", &good(5));
     settles(&maps, Some((5, 5, false))).await;
@@ -124,7 +124,7 @@ async fn a_list_does_and_so_does_a_streaming_one() {
     let [(first, one), (second, two), (third, three)] = [(); 3].map(|()| Answer::watch());
     let maps = informer([first, second, third], Config::default().streaming_lists());
     one.send("ADDED", &good(1));
-    // The object is readable first, and not any more before the list is complete.
+    // The object is readable at first, and becomes unreadable before the list is complete.
     one.send("MODIFIED", &bad(2));
     one.send("BOOKMARK", &ends(2));
     settles(&maps, Some((2, 1, true))).await;
@@ -133,7 +133,7 @@ async fn a_list_does_and_so_does_a_streaming_one() {
     two.send("BOOKMARK", &ends(4));
     settles(&maps, Some((4, 1, true))).await;
     expired(&two);
-    // The object is unreadable first, and readable before the list is complete.
+    // The object is unreadable at first, and becomes readable before the list is complete.
     three.send("ADDED", &bad(5));
     three.send("MODIFIED", &good(6));
     three.send("BOOKMARK", &ends(6));

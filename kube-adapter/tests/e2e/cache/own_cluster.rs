@@ -1,4 +1,4 @@
-//! The same tests while servers are killed and connections break.
+//! Tests of the same caches while servers are killed and connections break.
 
 use std::path::Path;
 
@@ -28,7 +28,7 @@ fn caches(client: &Client) -> (Vec<Cache<ConfigMap>>, Failures) {
         let failed = move |failure: &SourceFailure<'_>| {
             let cause = failure.error.and_then(SourceError::cause);
             let error = cause.and_then(|cause| cause.downcast_ref::<ApiError>());
-            // A watch that ended too early counts as an answer. `send` fails only after the test has dropped the receiver.
+            // A watch that ended too early counts as answered. `send` fails only after the test has dropped the receiver.
             _ = sender.send((error.is_none_or(|error| error.status().is_some()), failure.cause));
         };
         informer(api, config).on_error(failed).start().unwrap()
@@ -78,7 +78,7 @@ async fn a_server_that_is_killed_and_comes_back() {
     while let Ok((answered, _)) = failures.try_recv() {
         answers += u64::from(answered);
     }
-    // A cache that gets no answer need not relist. A server that is starting may give some answers.
+    // A cache whose requests are not answered need not relist. A server that is starting may answer some requests.
     let relists: u64 = caches.iter().map(|cache| cache.status().relists).sum();
     assert!(relists <= answers, "{relists} lists after {answers} failures");
 }

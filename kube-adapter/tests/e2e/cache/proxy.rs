@@ -8,7 +8,7 @@ use tokio::sync::watch;
 /// Forwards connections of a local port. Dropping it cuts them.
 pub(super) struct Proxy {
     pub(super) port: u16,
-    /// The number of cuts: a connection that began before the last cut is over.
+    /// The number of cuts. A connection that began before the last cut is closed.
     cut: watch::Sender<u64>,
 }
 

@@ -29,7 +29,7 @@ pub(super) enum Engine {
 
 pub(super) const BOTH: [Engine; 2] = [Engine::KubeRuntime, Engine::Flyball];
 
-/// The settings of a program. A setting that is not set has the default of the engine.
+/// The settings of a program. For a setting that is absent, the default of the engine applies.
 #[derive(Clone)]
 pub(super) struct Program {
     reconcile: Reconcile,

@@ -19,8 +19,8 @@ use crate::world::{Refused, Runs, during, outcomes};
 
 type Item = Result<(ObjectRef<ConfigMap>, Action), Outcome<Refused, watcher::Error>>;
 
-/// The usual setup of published programs: a reflector of the own objects with a filter, owned objects by a stream, and related objects by handles of
-/// one reflector.
+/// The usual setup of published programs: a filtered reflector for the own objects, a stream for the owned objects, and handles of one
+/// reflector for the related objects.
 macro_rules! program {
     ($controller:ty, $server:expr, $runs:expr) => {{
         let client = $server.client();
@@ -76,7 +76,7 @@ async fn a_program_over_streams_does_the_same_on_both() {
         let runs = Runs::new();
         let (mut results, driver) = start(engine, &server, &runs);
         let mut all = outcomes(&during(&mut results, SECOND).await);
-        // A change that is filtered out, and one that is not.
+        // One change that is filtered out, and one change that passes the filter.
         server.put(&map("a"));
         all.extend(outcomes(&during(&mut results, SECOND).await));
         let mut labelled = map("a");
