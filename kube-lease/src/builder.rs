@@ -29,7 +29,7 @@ use crate::status::LeaderStatus;
 /// use std::time::Duration;
 /// # use flyball_kube_testing::ApiServer;
 ///
-/// The settings of all elections of a program: a failover takes 6 s instead of 15 s.
+/// /// The settings of all elections of a program: a failover takes 6 s instead of 15 s.
 /// fn quick(builder: ElectionBuilder) -> ElectionBuilder {
 ///     builder
 ///         .lease_duration(Duration::from_secs(6))
@@ -96,28 +96,28 @@ impl ElectionBuilder {
         self
     }
 
-    /// Sets the time between two attempts: exact for a leader; other candidates add a random time of up to 1.2 times this.
+    /// Sets the time between two attempts: exact for a leader; other candidates add a random time of up to 1.2 retry periods.
     pub fn retry_period(mut self, period: Duration) -> Self {
         self.timing.retry_period = period;
         self
     }
 
-    /// Sets how long the work may continue after its leadership is over, to stop gracefully; after this time it is dropped.
+    /// Sets how long the work may continue after the leadership is over, to stop gracefully; after this time it is dropped.
     pub fn stop_grace(mut self, stop_grace: Duration) -> Self {
         self.stop_grace = Some(stop_grace);
         self
     }
 
-    /// Sets whether the lease is released when the work has ended, so that other candidates need not wait for it to expire.
-    /// On by default, unlike client-go's `ReleaseOnCancel`, because the work is known to have ended here.
+    /// Sets whether the lease is released when the work has ended, so that other candidates need not wait for it to expire. On by default,
+    /// unlike client-go's `ReleaseOnCancel`, because a lease is never released here before the work has ended.
     #[doc(alias = "ReleaseOnCancel")]
     pub fn release_on_exit(mut self, release: bool) -> Self {
         self.release = release;
         self
     }
 
-    /// Calls a function with the identity of every new leader, including this candidate's. It runs in the task of the
-    /// election and must not block. A panic in it is caught and logged.
+    /// Calls a function with the identity of every new leader, including this candidate's. The function runs in the task of the election
+    /// and must not block. If it panics, the panic is caught and logged.
     pub fn on_new_leader(mut self, call: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.on_new_leader = Some(Arc::new(call));
         self
@@ -169,8 +169,8 @@ impl fmt::Debug for ElectionBuilder {
     }
 }
 
-/// Returns an identity that no other process has: `prefix`, an underscore and random digits. With the name of the pod or the host as the prefix, the
-/// Lease shows the leader.
+/// Returns an identity that no other process has: `prefix`, an underscore and random digits. If the prefix is the name of the pod or the
+/// host, the Lease shows where the leader runs.
 ///
 /// # Examples
 /// ```

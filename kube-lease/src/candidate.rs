@@ -12,11 +12,11 @@
 //!    is stopped while it acquires the lease does not leave it to expire.
 //!
 //! # Never two leaders at once
-//! Let A lead by a write that it sent at s, that was executed at w ≥ s, and of which the server stored the record R. Another
-//! candidate B overwrites R only if B has seen R unchanged for the lease duration (invariants 2, 5): from o ≥ w on. So B leads
-//! no earlier than o + lease duration > s + renew deadline + stop grace, when A's work is over (invariant 1). All of these are
-//! durations, measured by clocks that need to agree only on the length of a second; no wall clock is compared. client-go
-//! measures the deadline from the response on, so with a slow response two candidates can lead.
+//! Let A lead by a write that it sent at s, that was executed at w ≥ s, and of which the server stored the record R. Another candidate B
+//! overwrites R only if B has seen R unchanged for the lease duration (invariants 2, 5), counted from a time o ≥ w. So B leads no earlier
+//! than o + lease duration > s + renew deadline + stop grace, when A's work is over (invariant 1). All of these are durations, measured by
+//! clocks that need to agree only on the length of a second; no wall clock is compared. client-go measures the deadline from the response
+//! on, so with a slow response two candidates can lead.
 //!
 //! The proof assumes what every lease assumes: the lease is not deleted or overwritten by hand, the server does not return to
 //! an old state, identities are unique, and dropped work has no further effect.
@@ -85,7 +85,7 @@ struct Seen {
 #[derive(Clone, Debug)]
 enum Role {
     Campaigns,
-    /// Leads by a write that was sent at this time.
+    /// Leads. The last successful write was sent at this time.
     Leads(Nanos),
     /// Has lost its leadership; its work may continue until this time.
     Lost(LossReason, Nanos),

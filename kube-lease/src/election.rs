@@ -95,13 +95,13 @@ impl Election {
     /// Campaigns until this candidate leads, then runs the work, and renews the lease while the work runs. The future
     /// completes when the work or the leadership ends; the election can be run again.
     ///
-    /// [`Leadership::lost`] completes when the leadership is over. The work is dropped a [stop
-    /// grace](ElectionBuilder::stop_grace) later, before others can lead, or immediately if another candidate already
-    /// leads. After that the work is not polled, even if its process was suspended in the meantime. A thread that computes
-    /// is not interrupted, and tasks that the work spawned continue: end them by [`Leadership::lost`]. A request that was
-    /// sent cannot be recalled: guard it by `resourceVersion`, or by an owner in the object.
+    /// [`Leadership::lost`] completes when the leadership is over. The work is dropped a [stop grace](ElectionBuilder::stop_grace) later,
+    /// before others can lead, or immediately if another candidate already leads. After that the work is not polled, even if its process
+    /// was suspended in the meantime. Work that computes without an await point is not interrupted, and tasks that the work spawned
+    /// continue: end them by [`Leadership::lost`]. A request that was sent cannot be recalled: guard it by `resourceVersion`, or by an
+    /// owner in the object.
     ///
-    /// Work that blocks its thread prevents the renewal of its own lease, and loses it.
+    /// Work that blocks its thread also blocks the renewal of the lease, and so loses the leadership.
     ///
     /// # Panics
     /// Panics if the work panics; the lease is released first.
@@ -147,7 +147,7 @@ impl Election {
     /// **The work itself has to wait for the leadership.** A controller of flyball-kube does, with
     /// `Controller::with_leadership`; other work awaits [`Leadership::elected`], or uses `run_until`.
     ///
-    /// The work is dropped if `stop` completes before this candidate has led. Once it leads, everything is as in
+    /// The work is dropped if `stop` completes before this candidate has led. Once the candidate leads, this method behaves like
     /// `run_until`.
     ///
     /// # Panics
@@ -189,7 +189,7 @@ impl Election {
         self.take_part(true, stop, work).await
     }
 
-    /// If `standby` is set, the work starts before the candidate leads.
+    /// Takes part in the election. If `standby` is set, the work starts before the candidate leads.
     async fn take_part<T, F>(
         &mut self,
         standby: bool,

@@ -16,8 +16,8 @@ use tokio::time::{Instant, sleep_until};
 
 /// The term of a candidate as the leader, for its work. Clones share the term.
 ///
-/// For the work of [`run_as_standby`](crate::Election::run_as_standby) the term starts later. A controller of flyball-kube
-/// reconciles only during the term with `Controller::with_leadership`.
+/// The work of [`run_as_standby`](crate::Election::run_as_standby) starts before the term does. A controller of flyball-kube reconciles
+/// only during the term with `Controller::with_leadership`.
 ///
 /// # Examples
 /// Work that waits for its election, and stops gracefully:
@@ -95,8 +95,8 @@ impl Leadership {
     /// grace](crate::ElectionBuilder::stop_grace) to end gracefully, and is dropped after it; after a stop the work may
     /// continue as long as the candidate leads.
     ///
-    /// Pass it to a controller's `graceful_shutdown_on`. The future has a timer of its own: awaited in another task, it
-    /// completes in time even while the task of the election is blocked.
+    /// Pass the future to a controller's `graceful_shutdown_on`. It has a timer of its own: if it is awaited in another task, it completes
+    /// in time even while the task of the election is blocked.
     pub fn lost(&self) -> impl Future<Output = ()> + Send + use<> + 'static {
         let this = self.clone();
         async move {

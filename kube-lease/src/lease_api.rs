@@ -19,7 +19,7 @@ pub(crate) struct LeaseApi {
     last: Option<Lease>,
 }
 
-/// A response, its Lease, and its error except for conflicts.
+/// A response, the Lease that it contains, and its error. A conflict has no error.
 pub(crate) struct LeaseReply {
     pub(crate) response: LeaseResponse,
     pub(crate) lease: Option<Lease>,
@@ -65,7 +65,8 @@ impl LeaseApi {
     }
 }
 
-/// `may_be_missing`: a 404 means that there is no Lease, not that there is no namespace.
+/// Converts a result to a reply. If `may_be_missing` is set, the status 404 means that the Lease is missing; otherwise it means that the
+/// namespace is.
 fn reply(may_be_missing: bool, result: kube::Result<Lease>) -> LeaseReply {
     match result {
         Ok(lease) => {
@@ -76,7 +77,7 @@ fn reply(may_be_missing: bool, result: kube::Result<Lease>) -> LeaseReply {
         Err(kube::Error::Api(status)) if status.code == 404 && may_be_missing => {
             LeaseReply { response: LeaseResponse::NotFound, lease: None, error: None }
         }
-        // Another candidate was faster, which is not logged as a warning.
+        // Another candidate has written the Lease first. This is not logged as a warning.
         Err(kube::Error::Api(status)) if status.code == 409 => {
             LeaseReply { response: LeaseResponse::Failed, lease: None, error: None }
         }

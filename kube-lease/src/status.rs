@@ -14,7 +14,8 @@ use tokio::time::Instant;
 
 use crate::leadership::Leadership;
 
-/// The status of an election, seen from one candidate; see [`Election::status`](crate::Election::status). A clone costs a reference count.
+/// The status of an election, seen from one candidate; see [`Election::status`](crate::Election::status). Cloning increments a reference
+/// count.
 ///
 /// # Examples
 /// ```
@@ -93,7 +94,7 @@ impl LeaderStatus {
         self.state.borrow().last_renewal.map(|at| at.elapsed())
     }
 
-    /// Returns the error of the last request; `None` once one has succeeded.
+    /// Returns the error of the last request; `None` if the last request succeeded.
     #[must_use]
     pub fn last_error(&self) -> Option<Arc<str>> {
         self.state.borrow().last_error.clone()
@@ -122,7 +123,7 @@ impl fmt::Debug for LeaderStatus {
     }
 }
 
-/// The error for work of a leader that has continued for this long after others may lead.
+/// The error if the work of a leader continues although other candidates may lead. It contains the time for which they may have led.
 ///
 /// # Examples
 /// ```
@@ -133,7 +134,7 @@ impl fmt::Debug for LeaderStatus {
 /// fn healthz(status: &LeaderStatus) -> (u16, String) {
 ///     match status.live(Duration::from_secs(5)) {
 ///         Ok(()) => (200, "ok".into()),
-///         Err(LeaseOverrun(since)) => (503, format!("blocked: others may lead since {since:?}")),
+///         Err(LeaseOverrun(since)) => (503, format!("blocked: others may have led for {since:?}")),
 ///     }
 /// }
 /// ```
@@ -142,7 +143,7 @@ pub struct LeaseOverrun(pub Duration);
 
 impl fmt::Display for LeaseOverrun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the work of a leader goes on, though others may lead since {:?}", self.0)
+        write!(f, "the work of a leader continues, although others may have led for {:?}", self.0)
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) const JITTER_PERCENT: u32 = 120;
 // === impl ElectionTiming ===
 
 impl ElectionTiming {
-    /// Checks the periods. The stop grace is half of the difference of lease duration and renew deadline.
+    /// Creates the periods, and checks them. The stop grace is half of the difference between lease duration and renew deadline.
     ///
     /// # Errors
     /// Returns [`InvalidElectionConfig`] if the periods do not fit together.

@@ -436,7 +436,7 @@ fn a_failed_release_ends_and_is_no_overrun() {
             server.connection(Connection::RequestsLost);
         });
         assert_eq!(ended.await, ElectionOutcome::Done(()));
-        // A write and a read, and two more reads, each for half of the renew deadline.
+        // A write, and then three reads, each of which hangs for half of the renew deadline.
         assert_eq!(start.elapsed(), (9 + 20) * SECOND);
         probe.await.unwrap();
         assert_eq!(server.holder(), "a");
@@ -577,7 +577,7 @@ fn periods_that_do_not_fit_cannot_be_built() {
         assert_eq!(built(|b| b.stop_grace(Duration::ZERO)), Ok(()));
         let nobody = candidate(server.client(), "").build().map(drop);
         assert_eq!(nobody, Err(InvalidElectionConfig::Identity));
-        // A Lease has whole seconds. The duration is rounded up, so that others never wait too short.
+        // A Lease stores whole seconds. The duration is rounded up, so that other candidates never lead too early.
         let short = candidate(server.client(), "a")
             .retry_period(SECOND / 10)
             .renew_deadline(SECOND / 5)

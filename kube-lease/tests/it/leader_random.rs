@@ -437,7 +437,7 @@ fn leaders_never_overlap_and_one_leads_after_the_faults() {
         world.run_until(length);
         world.end_faults();
 
-        // Periods that are shorter than the latency of messages cannot be kept.
+        // A candidate cannot meet periods that are shorter than the latency of messages.
         if world.timing.renew_deadline < world.timing.retry_period * 6 / 5 + Duration::from_millis(400) {
             continue;
         }

@@ -136,7 +136,7 @@ impl LeaseServer {
         self.state.lock().lease.as_ref()?["spec"]["holderIdentity"].as_str().map(str::to_owned)
     }
 
-    /// Changes the Lease without any rules, like a user.
+    /// Changes the Lease without checking any rule, as a user can.
     pub(crate) fn overwrite(&self, edit: impl FnOnce(&mut Value)) {
         let state = &mut *self.state.lock();
         let mut lease = state.lease.take().unwrap_or_else(|| json!({"metadata": {"name": "l"}, "spec": {}}));
