@@ -1,4 +1,4 @@
-//! kube-runtime's Controller through an outage of five minutes, on virtual time: it takes milliseconds.
+//! kube-runtime's Controller during an outage of five minutes. On virtual time the example takes milliseconds.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::{from_value, json};
 use tokio::time::sleep;
 
-/// What is under test.
+/// The reconciler under test.
 async fn reconcile(map: Arc<ConfigMap>, client: Arc<Client>) -> Result<Action, kube::Error> {
     if !map.annotations().contains_key("seen") {
         let maps = Api::<ConfigMap>::default_namespaced(Client::clone(&client));
@@ -51,7 +51,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     sleep(Duration::from_secs(1)).await;
     assert!(is_seen("a"));
 
-    // Connections are broken and refused. What is put on the server meanwhile, a client cannot see.
+    // Connections are broken and refused. Until they are accepted again, the client does not receive changes that the test makes on the
+    // server.
     server.refuse_connections();
     server.put(&map("b"));
     sleep(Duration::from_secs(300)).await;

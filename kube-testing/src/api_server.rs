@@ -40,17 +40,17 @@ use crate::state::watches::Next;
 
 /// An API server in memory.
 ///
-/// Clones are handles to the same server: create a [`client`](Self::client), and change and inspect the server beside that
-/// client.
+/// Clones are handles to the same server. Create a [`client`](Self::client) for the code under test, and change and inspect the server
+/// directly.
 ///
-/// The server is deterministic: versions count from 1, uids and the suffixes of generated names are counted, and its clock
-/// starts at 2026-01-01 and follows tokio's, so paused time pauses it.
+/// The server is deterministic. Versions count from 1, and uids and the suffixes of generated names come from counters. The clock of the
+/// server starts at 2026-01-01 and follows tokio's clock, so it stops while tokio's time is paused.
 ///
-/// The crate's documentation has a table of the behaviour that matches a real server, and of requests that are refused as not
-/// implemented. Implemented behaviour is tested by scripts of requests that run against this server and a kube-apiserver 1.36,
-/// and must have the same responses. In addition to that table:
+/// The crate's documentation has a table of the behaviour that matches a real server, and of requests that are refused as not implemented.
+/// Scripts of requests test the implemented behaviour: they run against this server and a kube-apiserver 1.36, and both must send the same
+/// responses. In addition to that table:
 ///
-/// - A read always sees every write: there are no stale caches.
+/// - A read always returns the newest state: there are no stale caches.
 /// - Garbage collection, and serving the definitions of custom resources, happens within the write that causes it, right after
 ///   its response.
 /// - Bookmarks are sent only at the end of a watch, and by [`send_bookmarks`](Self::send_bookmarks).
@@ -98,7 +98,7 @@ pub(crate) struct Inner {
 
 /// Setup.
 impl ApiServer {
-    /// Creates a server without kinds.
+    /// Creates a server without registered kinds.
     #[must_use]
     pub fn new() -> Self {
         let inner = Inner {
@@ -117,7 +117,7 @@ impl ApiServer {
     /// gives it; a custom kind has those that [`Registration::of`] describes.
     ///
     /// # Panics
-    /// Panics for a second version of a built-in kind, because its versions are not converted.
+    /// Panics for a second version of a built-in kind, because objects are not converted between the versions of such a kind.
     #[track_caller]
     pub fn register<K>(&self) -> &Self
     where

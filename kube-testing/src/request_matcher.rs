@@ -26,7 +26,7 @@ pub enum Verb {
     DeleteCollection,
 }
 
-/// Selects requests. Starts with all of them ([`any`](Self::any)) or those of a [`verb`](Self::verb); each method narrows the
+/// Selects requests. [`any`](Self::any) selects all requests, and [`verb`](Self::verb) those with one verb; each further method narrows the
 /// selection.
 ///
 /// # Examples
@@ -95,7 +95,7 @@ impl RequestMatcher {
         Self { namespace: Some(namespace.into()), ..self }
     }
 
-    /// Matches only requests for the object of this name. The name of a create is in its body, which is not matched.
+    /// Matches only requests for the object of this name. A create has the name in its body, which is not matched.
     #[must_use]
     pub fn name(self, name: impl Into<String>) -> Self {
         Self { name: Some(name.into()), ..self }

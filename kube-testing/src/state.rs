@@ -49,7 +49,7 @@ pub(crate) struct State {
     pub(crate) history: History,
     pub(crate) watches: Watches,
     pub(crate) version: u64,
-    /// A dry run: a write is answered, and not stored.
+    /// Whether the request is a dry run, which is answered, but not stored.
     pub(crate) dry: bool,
     /// The manager of the fields that the current request writes; `None` for an apply, which sets the managers itself, for deletions and
     /// for the controllers of the server.
@@ -172,7 +172,7 @@ impl State {
         let now = match (&after, &before) {
             (Some(after), _) => after.clone(),
             (None, Some(before)) => Arc::new(metadata::with_version(before, version)),
-            (None, None) => unreachable!("only what is there is deleted"),
+            (None, None) => unreachable!("only an existing object is deleted"),
         };
         let writer = self.writer.clone();
         self.history.push(Change { version, kind: kind_id, key, before, after, writer });
@@ -190,7 +190,7 @@ impl State {
         self.uids += 1;
         let kind = &self.kinds[kind_id].kind;
         kind.store_types(object);
-        // A `uid` in a client's request is removed before.
+        // A `uid` in a client's request was removed before.
         if metadata::text(object, "uid").is_none() {
             metadata::set(object, "uid", format!("00000000-0000-4000-8000-{:012x}", self.uids));
         }
@@ -205,7 +205,7 @@ impl State {
     pub(crate) fn ending(&mut self) -> String {
         const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
         self.names += 1;
-        // The factor is coprime to 27^5, so consecutive names differ and none is repeated.
+        // The factor is coprime to 27^5, so consecutive names differ and no name is repeated.
         let mut number = self.names.wrapping_mul(7_368_787);
         let letter = |_| {
             let letter = LETTERS[(number % 27) as usize];

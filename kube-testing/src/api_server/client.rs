@@ -76,7 +76,7 @@ impl ApiServer {
 fn whole(answer: Answer) -> Response<ApiBody> {
     match answer {
         Answer::Whole(code, body) => respond(code, ApiBody::whole(body)),
-        Answer::Stream(_) => unreachable!("a stream is no whole"),
+        Answer::Stream(_) => unreachable!("a stream has no whole body"),
     }
 }
 

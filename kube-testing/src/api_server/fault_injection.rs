@@ -18,8 +18,8 @@ impl ApiServer {
         self.inject(Failure { requests, left: times, status, carried_out: false });
     }
 
-    /// Executes the next `times` of these requests, but answers them with this status, so the client does not learn that
-    /// its request succeeded.
+    /// Executes the next `times` of these requests, but answers them with this status: the client receives an error although its request
+    /// succeeded.
     ///
     /// # Examples
     /// A create that times out only for the client:
@@ -200,8 +200,8 @@ impl ApiServer {
         self.each_watch(|watch| watch.bookmark_due = watch.bookmarks);
     }
 
-    /// Drops the history: watches from an earlier version, and lists that continue one, are answered with 410. Open watches
-    /// continue.
+    /// Drops the history. Watches from an earlier version, and requests for the next page of a list at an earlier version, are answered
+    /// with 410. Open watches continue.
     ///
     /// # Examples
     /// A list whose second page is requested too late:

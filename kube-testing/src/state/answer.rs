@@ -99,7 +99,7 @@ impl State {
         })
     }
 
-    /// Checks the media type of the body and the options of a write, and returns those in the body of a deletion.
+    /// Checks the media type of the body and the options of a write. Returns the options in the body of a deletion.
     fn options(&mut self, request: &RecordedRequest, body: &[u8]) -> Result<Value, Box<Status>> {
         let sends = matches!(request.verb, Verb::Create | Verb::Update);
         if sends && !["", "application/json"].contains(&request.media_type()) {

@@ -69,7 +69,7 @@ impl State {
             let (kind, name) = (self.kind(kind_id), metadata::name(&object));
             return Err(status_error::conflict(&kind.title(), kind, name, &why));
         }
-        // A version of an object that does not exist is no precondition on a real server.
+        // A real server ignores the version in a configuration if the object does not exist.
         metadata::of(&mut object).remove("resourceVersion");
         self.create(kind_id, request, object, Some(managers), now).map(Updated::Created)
     }

@@ -12,7 +12,7 @@ use crate::state::update::SERVER_FIELDS;
 use crate::state::{State, metadata, status_error, validation};
 
 impl State {
-    /// Creates an object. `managers` are those of its fields, after an apply.
+    /// Creates an object. For an apply, `managers` are the managers of its fields.
     pub(crate) fn create(
         &mut self,
         kind_id: usize,
@@ -64,7 +64,7 @@ impl State {
         object: &mut Value,
     ) -> Result<(), Box<Status>> {
         if !object.is_object() {
-            return Err(status_error::bad_request("the body is no object"));
+            return Err(status_error::bad_request("the body is not an object"));
         }
         let given = metadata::text(object, "namespace");
         if !self.kind(kind_id).namespaced {

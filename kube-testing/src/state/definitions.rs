@@ -105,7 +105,7 @@ impl State {
         }
     }
 
-    /// Deletes the objects of a definition that is being deleted, and the definition after them.
+    /// Deletes the objects of a definition that is being deleted, and then the definition.
     fn clean_up(&mut self, definitions: usize, key: String, definition: &Value, now: Timestamp) {
         let (group, plural) = (&definition["spec"]["group"], &definition["spec"]["names"]["plural"]);
         let names = group.as_str().zip(plural.as_str());

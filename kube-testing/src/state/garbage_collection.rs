@@ -191,7 +191,7 @@ impl State {
             () => Dependents::Background,
         };
         if waits && own.iter().any(|(kind_id, key)| self.owners.waiting.contains(&(*kind_id, key.clone()))) {
-            // A cycle: one of its dependents waits for it. The object no longer blocks its owners.
+            // A cycle: a dependent of the object waits for the object. The object no longer blocks its owners.
             let mut unblocked = Value::clone(object);
             let references = unblocked["metadata"]["ownerReferences"].as_array_mut();
             references.into_iter().flatten().for_each(|owner| owner["blockOwnerDeletion"] = false.into());

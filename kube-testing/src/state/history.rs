@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! 1. Versions of changes increase.
-//! 2. No change is missing that a watch can still request: those after `floor`, and those that an open watch has not sent.
+//! No change is dropped that a watch can still request or send: all changes after `floor`, and those that an open watch has not sent, are
+//! kept.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -24,7 +24,7 @@ pub(crate) struct Kind {
     /// The versions of the same objects, in the order of registration.
     pub(crate) versions: Vec<String>,
     pub(crate) namespaced: bool,
-    /// Whether a custom kind has the `status` subresource. Built-in kinds have it where Kubernetes has it.
+    /// Whether a custom kind has the `status` subresource. For built-in kinds, the rules of Kubernetes decide.
     pub(crate) custom_status: bool,
     /// The selectable fields of a custom kind: JSON paths without the leading dot.
     pub(crate) selectable_fields: Vec<String>,
@@ -81,7 +81,7 @@ impl Kind {
         })
     }
 
-    /// Returns the fields that a write does not change, and that get no managers by it.
+    /// Returns the fields that a write neither changes nor gives to a manager.
     pub(crate) fn reset_fields(&self, to_status: bool) -> FieldSet {
         if !to_status {
             return if self.has_status() { FieldSet::of_fields(&[&["status"]]) } else { FieldSet::default() };
@@ -99,7 +99,7 @@ impl Kind {
         !self.is_built_in() || self.is(BuiltIn::Generation)
     }
 
-    /// Returns whether the difference of two objects raises the generation.
+    /// Returns whether the difference between two objects raises the generation.
     pub(crate) fn is_new_generation(&self, before: &Value, after: &Value) -> bool {
         let counts = |name: &str| match name {
             "metadata" | "apiVersion" | "kind" => false,
@@ -158,7 +158,7 @@ impl Kind {
         NameRule::of(&self.resource.group, &self.resource.plural)
     }
 
-    /// Returns the path in objects of a field of a field selector.
+    /// Returns the path, within objects, of the field that a field selector names.
     pub(crate) fn selectable(&self, field: &str) -> Result<String, Box<Status>> {
         let found = match field {
             "metadata.name" => Some(field),
@@ -217,7 +217,7 @@ impl Kind {
         }
     }
 
-    /// Returns the key of an object. As in etcd, so that lists have the order of a real server.
+    /// Returns the key of an object. It has the form of a key in etcd, so that lists have the order of a real server.
     pub(crate) fn key(&self, namespace: Option<&str>, name: &str) -> String {
         match namespace {
             Some(namespace) if self.namespaced => format!("{namespace}/{name}"),

@@ -69,7 +69,7 @@ impl FromStr for LabelSelector {
     }
 }
 
-/// Words and symbols; the empty one marks the end.
+/// The words and symbols of a selector; an empty one marks the end.
 struct Tokens<'a>(std::vec::IntoIter<&'a str>);
 
 impl<'a> Tokens<'a> {
@@ -183,7 +183,7 @@ pub(crate) fn is_name(text: &str) -> bool {
         && text.bytes().all(|byte| alphanumeric(byte) || b"-_.".contains(&byte))
 }
 
-/// Returns whether the text is not empty, and its first and last bytes are of this kind.
+/// Returns whether the text is not empty, and `kind` accepts its first and its last byte.
 fn framed(text: &str, kind: impl Fn(u8) -> bool) -> bool {
     let ends = text.bytes().next().zip(text.bytes().next_back());
     ends.is_some_and(|(first, last)| kind(first) && kind(last))

@@ -141,7 +141,7 @@ fn check_match(request: &RecordedRequest) -> Result<(), Box<Status>> {
 }
 
 impl Place {
-    /// Returns a continue token. Without a version, the list continues with the objects of that time.
+    /// Returns a continue token. Without a version, the next page has the objects that exist when it is requested.
     fn token(version: Option<u64>, after: &str) -> String {
         let version = version.map_or("-1".to_owned(), |version| version.to_string());
         format!("{version}/{after}")

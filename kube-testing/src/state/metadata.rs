@@ -75,7 +75,7 @@ pub(crate) fn take_managers(object: &mut Value) -> Option<Value> {
     of(object).remove("managedFields")
 }
 
-/// Sets the managers of fields; an object without any has no such field.
+/// Sets the managers of fields. An object without managers has no such field.
 pub(crate) fn set_managers(object: &mut Value, managers: &Managers) {
     take_managers(object);
     if !managers.is_empty() {

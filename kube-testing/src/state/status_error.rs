@@ -104,7 +104,7 @@ pub(crate) fn modified(kind: &Kind, name: &str) -> Box<Status> {
     )
 }
 
-/// An object with invalid fields; the text of each starts with its kind of error.
+/// An object with invalid fields. Each text starts with the kind of the error.
 pub(crate) fn invalid(kind: &Kind, name: &str, wrong: &[(impl AsRef<str>, String)]) -> Box<Status> {
     let details = StatusDetails { kind: kind.resource.kind.clone(), ..of(kind, name) };
     refused(&kind.qualified_kind(), details, wrong)

@@ -40,7 +40,7 @@ impl State {
         self.update(kind_id, request, object, None).map(Updated::Changed)
     }
 
-    /// Updates an object. `managers` are those of its fields, after an apply.
+    /// Updates an object. For an apply, `managers` are the managers of its fields.
     pub(crate) fn update(
         &mut self,
         kind_id: usize,
@@ -107,14 +107,14 @@ impl State {
             && !metadata::has_finalizers(&after)
             && !metadata::has_grace(&after)
         {
-            // The last event has the previous state; the response has the written one.
+            // The deletion event has the previous state; the response has the state that was written.
             self.commit(kind_id, key, None);
             return Ok(Arc::new(after));
         }
         Ok(self.commit(kind_id, key, Some(after)))
     }
 
-    /// Writes an object unchanged, status included, without the rules for clients.
+    /// Writes an object as it is, status included, without the rules for clients.
     pub(crate) fn put(&mut self, kind_id: usize, object: Value, now: Timestamp) -> Arc<Value> {
         self.writer = Some(Writer::direct(self.kind(kind_id), now));
         let object = self.put_unchecked(kind_id, object, now);
@@ -145,7 +145,7 @@ impl State {
             && !metadata::has_finalizers(&object)
             && !metadata::has_grace(&object);
         if is_over && self.objects(kind_id).contains_key(&key) {
-            // The last finalizer was removed, as by a client.
+            // The last finalizer was removed, which deletes the object, as after a client's write.
             self.commit(kind_id, key, None);
             return Arc::new(object);
         }
@@ -173,7 +173,7 @@ fn check_version(
     let name = metadata::name(before);
     let uid = metadata::text(before, "uid").unwrap_or_default();
     let other_uid = metadata::text(object, "uid").filter(|given| *given != uid);
-    // For an update the `uid` is a precondition, for a patch it is a change.
+    // In an update the `uid` is a precondition, in a patch it is a change.
     if let Some(given) = other_uid.filter(|_| request.verb == Verb::Update) {
         let why = format!(
             "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: \

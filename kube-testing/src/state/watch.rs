@@ -41,16 +41,16 @@ pub(crate) struct Watch {
     pub(crate) api_version: String,
     pub(crate) metadata_only: bool,
     pub(crate) bookmarks: bool,
-    /// All events up to this version are sent, or not selected.
+    /// All selected events up to this version are sent.
     pub(crate) sent: u64,
     /// Events that are sent before those of the history.
     pub(crate) first: VecDeque<Event>,
     pub(crate) bookmark_due: bool,
-    /// Ends when all events are sent.
+    /// Whether the watch ends when all events are sent.
     pub(crate) closing: bool,
-    /// Has ended; events that were not sent are lost.
+    /// How the watch has ended; events that were not sent are lost.
     pub(crate) ended: Option<End>,
-    /// Sends nothing any more, not even its end.
+    /// Whether the watch is stalled: it sends nothing any more, not even its end.
     pub(crate) stalled: bool,
 }
 

@@ -43,7 +43,7 @@ async fn a_typed_object_is_applied_and_watched() {
     assert_eq!(events.next().await.unwrap().unwrap(), made);
     api.patch("a", &params, &config("1")).await.unwrap();
     let changed = api.patch("a", &params, &config("2")).await.unwrap();
-    // The apply that changes nothing has no event.
+    // An apply that changes nothing causes no event.
     assert_eq!(events.next().await.unwrap().unwrap(), changed);
     assert_eq!(managers(&changed), ["one"]);
 }

@@ -1,4 +1,4 @@
-//! PURE. The fields of a value, and the difference of two values.
+//! PURE. The fields of a value, and the difference between two values.
 
 use serde_json::Value;
 
@@ -36,7 +36,7 @@ impl Comparison {
     }
 }
 
-/// The same below one field.
+/// The fields that differ below one field.
 #[derive(Default)]
 struct Changed {
     added: Node,
@@ -54,7 +54,7 @@ impl Changed {
             (None, _) => changed.added.is_member = true,
             (_, None) => changed.removed.is_member = true,
             (Some(a), Some(b)) => {
-                // Null is an empty object or list.
+                // Null counts as an empty object or an empty list.
                 let is_same_type = a.is_null()
                     || b.is_null()
                     || (of.is_granular(a) && of.is_granular(b) && a.is_array() == b.is_array());
@@ -99,7 +99,7 @@ impl FieldSet {
         set
     }
 
-    /// Returns the set with the declared fields that have members below them.
+    /// Returns the set, extended by each declared field that has members below it.
     pub(crate) fn with_parents(&self, of: FieldType<'_>) -> Self {
         let mut set = Self::default();
         for (element, node) in self.nodes() {

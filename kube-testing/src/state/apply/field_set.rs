@@ -49,7 +49,7 @@ impl FieldSet {
         self.0.iter().map(|(element, node)| (element.as_str(), node))
     }
 
-    /// Adds a node; one without members has no effect.
+    /// Adds a node; a node without members is ignored.
     pub(crate) fn insert(&mut self, element: Element, node: Node) {
         if node.is_member || !node.children.is_empty() {
             self.0.insert(element, node);
@@ -64,7 +64,7 @@ impl FieldSet {
         self.combine(other, &|a, b| a && b)
     }
 
-    /// Returns the set without the members of the other; children of those stay.
+    /// Returns the set without the members of `other`; children of these members stay.
     pub(crate) fn difference(&self, other: &Self) -> Self {
         self.combine(other, &|a, b| a && !b)
     }
@@ -82,7 +82,7 @@ impl FieldSet {
         combined
     }
 
-    /// Returns the set without the members of the other and without all fields below them.
+    /// Returns the set without the members of `other`, and without all fields below these members.
     pub(crate) fn without(&self, other: &Self) -> Self {
         let mut left = Self::default();
         for (element, node) in &self.0 {
@@ -123,7 +123,7 @@ impl FieldSet {
     }
 
     fn paths_below(&self, parent: &str, paths: &mut Vec<String>) {
-        // The members of a level come before those below them.
+        // The members of a level come before the members of the levels below.
         let members = self.0.iter().filter(|(_, node)| node.is_member);
         paths.extend(members.map(|(element, _)| format!("{parent}{}", Self::path_of(element))));
         for (element, node) in &self.0 {
@@ -146,7 +146,7 @@ impl FieldSet {
         self.0.iter().map(field).collect()
     }
 
-    /// Reads a set; `None` if an element has another form.
+    /// Reads a set; `None` if an element has an unknown form.
     pub(crate) fn from_json(json: &Value) -> Option<Self> {
         let mut set = Self::default();
         for (element, below) in json.as_object()?.iter().filter(|(element, _)| *element != ".") {

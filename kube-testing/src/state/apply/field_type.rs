@@ -80,7 +80,7 @@ impl<'a> FieldType<'a> {
         }
     }
 
-    /// Returns the type of what an element of a path leads to.
+    /// Returns the type of the field, the entry or the item that an element of a path names.
     pub(crate) fn at(self, element: &'a str) -> Self {
         element.strip_prefix("f:").map_or_else(|| self.item(), |name| self.field(name))
     }
@@ -204,7 +204,7 @@ impl<'a> FieldType<'a> {
         }
     }
 
-    /// Returns the value of a built-in kind before a client has set anything: the objects that its type always contains.
+    /// Returns the value of a field of a built-in kind before any client has set it: the objects that its type always contains.
     pub(crate) fn initial(self, value: &Value) -> Value {
         let Self::BuiltIn { .. } = self else { return Value::Object(serde_json::Map::new()) };
         let fields = value.as_object().into_iter().flatten();

@@ -79,7 +79,8 @@ impl Random {
                 json!({"er": {(if self.often() { "x" } else { "y" }): self.text()}}),
             );
         }
-        // An empty list has no manager, and an empty object is a field of its own, here and on a real server: the laws do not hold for them.
+        // The laws do not hold for an empty list, which has no manager, and for an empty object, which is a field of its own, here and on a
+        // real server.
         spec.retain(|_, value| value != &json!([]) && value != &json!({}));
         let mut configuration = json!({"metadata": {"name": "a"}});
         if !spec.is_empty() {
@@ -149,7 +150,7 @@ fn comparisons_separate_added_modified_and_removed_fields() {
     }
 }
 
-/// Each manager applies, forces or updates; after every step, what the managers have applied is in the object.
+/// Each manager applies, forces or updates. After every step, the object has the values that the managers have applied.
 #[test]
 fn applied_values_stay_until_another_manager_takes_them() {
     let schema = schema();
@@ -178,10 +179,10 @@ fn applied_values_stay_until_another_manager_takes_them() {
                     assert_eq!(
                         (&same, &again),
                         (&object, &managers),
-                        "{case}: an apply of the same changes nothing"
+                        "{case}: the same apply again changes nothing"
                     );
                     if force {
-                        // Forced values replace those of the others.
+                        // Forced values replace the values of other managers.
                         let differs = |other: &Value| {
                             Comparison::of(&object, &merge(&object, other, of), of) != Comparison::default()
                         };

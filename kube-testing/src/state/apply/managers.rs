@@ -10,7 +10,7 @@ use crate::state::apply::field_set::FieldSet;
 use crate::state::apply::field_type::FieldType;
 use crate::state::apply::merge::{merge, remove, remove_nulls};
 
-/// The number of managers with the operation `Update` that an object keeps apart.
+/// The maximum number of separate managers with the operation `Update` in one object.
 const MAX_UPDATERS: usize = 10;
 
 /// Fields that have no managers.
@@ -41,7 +41,7 @@ pub(crate) enum Operation {
 pub(crate) struct Manager {
     pub(crate) name: String,
     pub(crate) operation: Operation,
-    /// Empty for `Apply`: a manager applies in one version after the other.
+    /// Empty for `Apply`: applies in different versions have the same manager.
     pub(crate) api_version: String,
     /// Empty for the object itself.
     pub(crate) subresource: String,
@@ -54,7 +54,7 @@ struct Owned {
     fields: FieldSet,
 }
 
-/// A write: who writes, in which version, and when.
+/// A write: its manager, its version and its time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Writer {
     pub(crate) manager: Manager,
@@ -62,7 +62,7 @@ pub(crate) struct Writer {
     pub(crate) time: String,
 }
 
-/// Fields that other managers have with other values.
+/// Fields to which other managers have given other values.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Conflicts(pub(crate) Vec<(Manager, FieldSet)>);
 
@@ -94,7 +94,7 @@ impl Managers {
         entries.into_iter().map(|(manager, owned)| entry(manager, owned)).collect()
     }
 
-    /// Returns whether the managers have the same fields, whenever they got them.
+    /// Returns whether the managers have the same fields, regardless of when they got them.
     pub(crate) fn have_same_fields(&self, other: &Self) -> bool {
         let fields = |managers: &Self| -> Vec<_> {
             let all = managers.0.iter();
@@ -104,7 +104,7 @@ impl Managers {
         fields(self) == fields(other)
     }
 
-    /// Records a write that is no apply: the writer gets the fields that it changes, all others lose them.
+    /// Records a write that is not an apply: the writer gets the fields that it changes, and all other managers lose them.
     pub(crate) fn update(
         &mut self,
         writer: &Writer,
@@ -178,7 +178,7 @@ impl Managers {
         let all = fields(merged);
         let kept = fields(&without(&last)).union(&managed.with_parents(of));
         let pruned = fields(&without(&all.difference(&kept)));
-        // Fields that this manager has never set stay, although nobody owns them.
+        // Fields that this manager has never set stay, even if no manager owns them.
         without(&all.difference(&pruned).intersection(&last))
     }
 
@@ -194,7 +194,7 @@ impl Managers {
         self.0.retain(|manager, owned| Some(manager) == except || !owned.fields.is_empty());
     }
 
-    /// Merges the oldest entries of updates of each version, as the number of entries is limited.
+    /// Limits the number of entries: merges the oldest entries of updates of each version.
     fn cap(&mut self) {
         let updaters = self.0.iter().filter(|(manager, _)| manager.operation == Operation::Update);
         let mut updaters: Vec<_> =

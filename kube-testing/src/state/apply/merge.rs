@@ -94,7 +94,7 @@ pub(crate) fn remove(value: &Value, fields: &FieldSet, of: FieldType<'_>) -> Val
     }
 }
 
-/// Removes fields that are null, which the types of built-in kinds do not contain.
+/// Removes fields whose value is null, because the types of built-in kinds cannot contain null.
 pub(crate) fn remove_nulls(value: &mut Value) {
     match value {
         Value::Object(fields) => {

@@ -1,4 +1,4 @@
-//! PURE. The managers that writes other than apply give to fields.
+//! PURE. The managers of fields after writes that are not applies.
 //!
 //! An object has `managedFields` from its first apply on. The managers of earlier writes are derived from the history at that time, so
 //! objects that are never applied cost nothing.
@@ -59,7 +59,8 @@ impl Writer {
 }
 
 impl State {
-    /// Sets the manager of the fields that a request writes. Equal writers are stored once, as most writes of a test have the same.
+    /// Sets the manager of the fields that a request writes. Equal writers are stored once, because most writes of a test have the same
+    /// writer.
     pub(crate) fn begin_write(&mut self, request: &RecordedRequest, now: Timestamp) {
         let writer = Writer::of_update(request, now);
         if writer.is_some() && self.last_writer.as_deref() != writer.as_ref() {
@@ -100,7 +101,7 @@ impl State {
         for change in &changes[created.unwrap_or_default()..] {
             let Some(after) = &change.after else { continue };
             if metadata::has_managers(after) {
-                // They were cleared since then.
+                // The managers were cleared since then.
                 return all_unknown(live);
             }
             let Some(writer) = &change.writer else { continue };
@@ -115,7 +116,7 @@ impl State {
 
     /// Returns the managers of an object after a write other than apply; none for an object that was never applied.
     ///
-    /// `sent` is the value of `managedFields` in the request, which can set and clear them, except in a write to a subresource.
+    /// `sent` is the value of `managedFields` in the request. A request can set and clear the managers, except in a write to a subresource.
     pub(crate) fn managers_after(
         &self,
         kind: &Kind,
@@ -153,7 +154,7 @@ impl Kind {
     }
 }
 
-/// Clients clear the managers with a list of one empty entry; an empty list means that they are not sent.
+/// Clients clear the managers with a list that contains one empty entry. An empty list counts as an absent field.
 fn is_cleared(sent: &Value) -> bool {
     matches!(sent.as_array().map(Vec::as_slice), Some([Value::Object(entry)]) if entry.is_empty())
 }

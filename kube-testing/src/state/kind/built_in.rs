@@ -262,7 +262,7 @@ pub(super) fn has_selectable(group: &str, plural: &str) -> bool {
     fields(group, plural).is_some()
 }
 
-/// Returns the path in objects of a selectable field.
+/// Returns the path, within objects, of a selectable field.
 pub(super) fn selectable(group: &str, plural: &str, field: &str) -> Option<&'static str> {
     fields(group, plural)?.iter().find(|(name, _)| *name == field).map(|(_, path)| *path)
 }

@@ -22,7 +22,7 @@ pub(crate) fn strategic_list(parent: &str, field: &str) -> ListRule {
     match (parent, field) {
         ("metadata", "finalizers") | ("spec", "podCIDRs") => Set,
         (_, "ports") if in_container => Keyed(&["containerPort", "protocol"]),
-        // Of a service; endpoints and network policies differ.
+        // The ports of a service. Those of endpoints and network policies have another rule.
         ("spec", "ports") => Keyed(&["port", "protocol"]),
         ("status", "addresses" | "conditions") => Keyed(&["type"]),
         (_, "ownerReferences" | "reservedFor") => Keyed(&["uid"]),
@@ -36,7 +36,7 @@ pub(crate) fn strategic_list(parent: &str, field: &str) -> ListRule {
             "containers" | "drivers" | "ephemeralContainers" | "imagePullSecrets" | "initContainers" | "resourceClaims"
             | "schedulingGates" | "variables" | "volumes",
         )
-        // Of a service account.
+        // The secrets of a service account.
         | ("", "secrets")
         | (_, "allocatedResourcesStatus" | "env" | "matchConditions" | "resourceClaimStatuses" | "webhooks") => Keyed(&["name"]),
         _ => Atomic,
@@ -76,7 +76,7 @@ pub(crate) fn default_key(field: &str, key: &str) -> Option<&'static str> {
 /// Returns whether server-side apply replaces an object as a whole.
 pub(crate) fn is_atomic_object(parent: &str, field: &str) -> bool {
     match field {
-        // Label selectors and node selectors; those of services are maps.
+        // Label selectors and node selectors. The selectors of services are maps.
         "labelSelector"
         | "namespaceSelector"
         | "nodeSelector"

@@ -22,7 +22,8 @@ impl NameRule {
         }
     }
 
-    /// Returns why a name is invalid, or `None` if it is valid. With `prefix` it is the prefix of a generated name, which may end with a dash.
+    /// Returns why a name is invalid, or `None` if it is valid. If `prefix` is set, the name is the prefix of a generated name, which may
+    /// end with a dash.
     pub(crate) fn problem(self, name: &str, prefix: bool) -> Option<String> {
         let masked = if prefix && name.ends_with('-') {
             format!("{}a", name.trim_end_matches('-'))
