@@ -1,5 +1,5 @@
-//! Prints a scrape, as a Prometheus endpoint would answer it, and passes the queue's events to `tracing`: one worker, one key that
-//! fails, one that waits. `cargo run -p flyball-ops --features prometheus-client,tracing --example metrics`.
+//! Prints a scrape in the format of a Prometheus endpoint, and passes the queue's events to `tracing`. One worker runs; one key fails, and
+//! another key waits. `cargo run -p flyball-ops --features prometheus-client,tracing --example metrics`.
 
 use std::error::Error;
 use std::thread;

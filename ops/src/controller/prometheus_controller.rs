@@ -31,7 +31,7 @@ use super::series::Series;
 /// ```
 pub struct PrometheusController {
     series: Arc<Series>,
-    /// The sum of the maximum worker counts that were reported to it; subtracted from the series when this is dropped.
+    /// The sum of the maximum worker counts that were reported to this value; subtracted from the series when this value is dropped.
     max_workers: AtomicU64,
 }
 

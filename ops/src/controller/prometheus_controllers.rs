@@ -23,9 +23,9 @@ const DEFAULT_BUCKETS: [f64; 40] = [
 
 /// Exports controllers as series in a registry of [`prometheus_client`].
 ///
-/// Register a clone, and pass each controller a [`controller`](Self::controller). All controllers share the same metric
-/// families and differ by the label `controller`. The series of a controller exist as long as the controller does. Controllers
-/// of the same name share one series, which is their sum.
+/// Register a clone, and pass each controller a [`controller`](Self::controller). All controllers share the same metric families and differ
+/// by the label `controller`. The series of a controller exist as long as the controller does. Controllers of the same name share one
+/// series; its value is the sum of theirs.
 ///
 /// Names with the prefix `controller_runtime_` are controller-runtime's, with its meanings; names with the prefix
 /// `flyball_controller_` are flyball's own. Do not give the registry a prefix if you use dashboards for controller-runtime. The
@@ -79,8 +79,7 @@ impl PrometheusControllers {
         Self::of(DEFAULT_BUCKETS.into())
     }
 
-    /// Uses these upper bounds, in seconds, for the buckets of the duration of reconciles. A bucket without a bound is
-    /// added.
+    /// Uses these upper bounds, in seconds, for the buckets of the duration of reconciles. A last bucket without an upper bound is added.
     ///
     /// # Errors
     /// Returns [`InvalidBuckets`] unless there is at least one bound, all bounds are finite, and they increase.

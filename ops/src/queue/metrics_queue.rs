@@ -21,9 +21,9 @@ use super::totals::Totals;
 /// Names have the prefix `workqueue_`. The first seven are client-go's, with its meanings; the book (docs/book) documents every
 /// name.
 ///
-/// Histograms, and counters of rare events, are recorded as they happen. Gauges, adds and retries are recorded by
-/// [`record`](Self::record): call it before each scrape, because nothing polls. Clones are handles to the same metrics: pass
-/// one to the queue, and keep one.
+/// Histograms, and counters of rare events, are recorded as they happen. Gauges, adds and retries are recorded by [`record`](Self::record):
+/// call it before each scrape, because there is no background task. Clones are handles to the same metrics: pass one to the queue, and keep
+/// one.
 ///
 /// Install the recorder first: handles that are created without a recorder never record anything. The facade cannot remove a
 /// series: once the queue is dropped, `record` sets its gauges to zero and returns `false`.

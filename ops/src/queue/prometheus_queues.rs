@@ -24,9 +24,9 @@ const DEFAULT_BUCKETS: [f64; 28] = [
 
 /// Exports queues as series in a registry of [`prometheus_client`].
 ///
-/// Register a clone, and pass each queue a [`queue`](Self::queue). All queues share the same metric families and differ by the
-/// label `name`. Gauges, adds and retries are read from the queue at each scrape; nothing polls. The series of a queue exist as
-/// long as the queue does. Queues with the same labels share one series, which is their sum.
+/// Register a clone, and pass each queue a [`queue`](Self::queue). All queues share the same metric families and differ by the label
+/// `name`. Gauges, adds and retries are read from the queue at each scrape; there is no background task. The series of a queue exist as
+/// long as the queue does. Queues with the same labels share one series; its value is the sum of theirs.
 ///
 /// Names have the prefix `workqueue_`. The first seven are client-go's, with its meanings; do not give the registry a prefix if
 /// you use dashboards for client-go. The book documents every name.
@@ -68,7 +68,7 @@ impl PrometheusQueues {
         Self::of(DEFAULT_BUCKETS.into())
     }
 
-    /// Uses these upper bounds, in seconds, for the buckets of all histograms. A bucket without a bound is added.
+    /// Uses these upper bounds, in seconds, for the buckets of all histograms. A last bucket without an upper bound is added.
     ///
     /// # Errors
     /// Returns [`InvalidBuckets`] unless there is at least one bound, all bounds are finite, and they increase.

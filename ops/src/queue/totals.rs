@@ -2,10 +2,10 @@
 //!
 //! | what | guarded by |
 //! |---|---|
-//! | the queues, and the counts of their adds and delays so far | `inner`; a queue is read without it, since that runs the queue's clock |
+//! | the queues, and the counts of their adds and delays so far | `inner`; a queue is read outside the lock, because this calls its clock |
 //!
-//! Usually there is one queue. There are two while a controller is replaced and the old one is not dropped yet; they must share
-//! one series with that name, and a counter must not decrease when one of them is dropped.
+//! Usually there is one queue. There are two while a controller is replaced and the old controller is not dropped yet. Both queues must
+//! share one series, and a counter must not decrease when one of them is dropped.
 
 use flyball_sync::locks::Mutex;
 use flyball_workqueue::{QueueStats, StatsReader};

@@ -31,8 +31,7 @@ struct Row {
 }
 
 impl Connections {
-    /// Adds the connection that `start` starts with an id of its own. Closes others first, so that there are at most `max`
-    /// afterwards.
+    /// Closes connections until fewer than `max` are open, and then adds the connection that `start` starts, under an id of its own.
     pub(super) fn add(&self, peer: IpAddr, max: usize, start: impl FnOnce(Connection) -> AbortHandle) {
         let full = || self.0.lock().rows.len() >= max.max(1);
         while full() && self.close_one() {}
@@ -44,8 +43,8 @@ impl Connections {
         table.rows.push(Row { id, peer, last: id, task });
     }
 
-    /// Closes the least recently used connection of the peer with the most connections, so that a flood of connections
-    /// closes its own. Returns whether there was one.
+    /// Closes the least recently used connection of the peer with the most connections, so that a peer that opens many connections loses
+    /// its own. Returns whether a connection was closed.
     pub(super) fn close_one(&self) -> bool {
         let mut table = self.0.lock();
         let of_peer = |row: &Row| table.rows.iter().filter(|other| other.peer == row.peer).count();
@@ -53,7 +52,7 @@ impl Connections {
         let spare = rows.max_by_key(|(_, row)| (of_peer(row), u64::MAX - row.last)).map(|(at, _)| at);
         let closed = spare.map(|at| table.rows.swap_remove(at));
         drop(table);
-        // Outside the lock, because the end of the connection takes it.
+        // Outside the lock, because the end of the connection takes the lock.
         closed.map(|row| row.task.abort()).is_some()
     }
 }

@@ -32,9 +32,9 @@ use super::serve::{Limits, serve};
 /// | `/readyz` | the readiness checks, in the same way |
 /// | `/debug` | all registered handles, as JSON |
 ///
-/// Every request reads the handles and runs the checks. Checks must not block; a check that panics counts as failed. The server
-/// supports HTTP/1.1 and the methods `GET` and `HEAD`; it answers other methods with 405 and other paths with 404. There is no
-/// TLS and no authentication: put a proxy in front of it if you need them, as for the probes of a kubelet.
+/// Every request reads the handles and runs the checks. Checks must not block; a check that panics counts as failed. The server supports
+/// HTTP/1.1 and the methods `GET` and `HEAD`; it answers other methods with 405 and other paths with 404. It has no TLS and no
+/// authentication, and the probes of a kubelet need neither: put a proxy in front of the server if you need them.
 ///
 /// At most 64 connections are open ([`max_connections`](Self::max_connections)). When another one arrives, the server closes
 /// the least recently used connection of the peer with the most connections, so no probe waits for idle or slow ones. A
@@ -146,7 +146,7 @@ impl OpsServer {
         .liveness_check(name, move || if view.is_stopped() { Err("the cache has ended") } else { Ok(()) })
     }
 
-    /// Adds a queue to `/debug`, under `queues`: how many keys are in each state, and the age of the oldest. The server
+    /// Adds a queue to `/debug`, under `queues`: how many keys are in each state, and the age of the oldest key in each state. The server
     /// does not keep the queue alive: a dropped queue is shown as `null`.
     ///
     /// Ages are shown if the queue [tracks](Queue::track_ages) them. For the metrics of the queue, build it with a sink of

@@ -176,7 +176,7 @@ fn describes_every_metric_with_its_unit() {
     }
 }
 
-/// `record` passes on only new counts, also through two handles. Once the queue is dropped, it sets all gauges to zero and returns `false`.
+/// Two handles pass each count on only once. Once the queue is dropped, `record` sets all gauges to zero and returns `false`.
 #[test]
 fn new_totals_are_recorded_once() {
     let (map, clock) = (MapRecorder::default(), ManualClock::new());

@@ -1,4 +1,4 @@
-//! A queue for a controller, and a log of what reconciles saw.
+//! A queue for a controller, and a log that reconciles write.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
