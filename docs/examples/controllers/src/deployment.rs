@@ -1,6 +1,6 @@
 //! EDGE. The Deployment controller: replaces the pods of an old template by pods of a new one, within the bounds of the strategy.
 //!
-//! Cancel safety: a dropped reconcile may leave some writes undone; the next reconcile makes them.
+//! Cancel safety: a dropped reconcile may leave some writes undone. The next reconcile performs them.
 
 mod annotations;
 mod bounds;
@@ -62,7 +62,7 @@ pub fn run(
         .with_config(Config::recommended())
         .owns_shared(sets)
         .watches_shared(sets, move |set| adopters_of(&candidates, set))
-        // With the strategy Recreate, the end of the last old pod allows the first new pod.
+        // With the strategy Recreate, the first new pod may be created only after the last old pod has ended.
         .watches_shared(pods, move |pod| owner_of_owner(&owned, pod))
         .run(reconcile, retry, Arc::new(context))
 }
@@ -203,8 +203,8 @@ impl Context {
         self.write_status(deployment, plan.revision, plan.status).await
     }
 
-    /// Handles the case that the name of a new set exists already. If the existing set is the wanted one, only the cache was behind. Otherwise
-    /// the collision count is incremented, so that the next attempt uses another name.
+    /// Handles a new set whose name exists already. If the existing set is the wanted one, the cache was only out of date. Otherwise the
+    /// collision count is incremented, so that the next attempt uses another name.
     async fn collided(
         &self,
         deployment: &Deployment,

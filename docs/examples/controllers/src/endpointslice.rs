@@ -102,7 +102,7 @@ pub fn run(
     controller
         .with_config(Config::recommended())
         .owns_shared(slices)
-        // By label, too, because a client may have removed the owner of a slice.
+        // The owner of a slice is looked up by label, too, because a client may have removed the owner reference.
         .watches_shared(slices, |slice| {
             let service = slice.labels().get(SERVICE_NAME)?;
             Some(ObjectRef::new(service).within(&slice.namespace()?))
@@ -111,7 +111,8 @@ pub fn run(
         .run(reconcile, retry, Arc::new(context))
 }
 
-/// The services that select a pod. The controller also calls this for the pod before a change, so a service is reconciled when a pod leaves it.
+/// The services that select a pod. The controller also calls this for the previous state of a pod, so a service is reconciled when a pod
+/// leaves it.
 fn services_of(services: &Informer<NamespacedName, Service>, pod: &Pod) -> Vec<ObjectRef<Service>> {
     let view = services.snapshot();
     let here = view.by_index(&by_namespace(), &pod.namespace().unwrap_or_default());

@@ -82,7 +82,7 @@ async fn work_by(
     let shutdown_signal = async {
         tokio::select! {
             _ = terminate.recv() => {}
-            // If Ctrl-C cannot be caught, it ends the process.
+            // If Ctrl-C cannot be caught, the signal ends the process.
             Ok(()) = ctrl_c() => {}
         }
     };

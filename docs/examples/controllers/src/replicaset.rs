@@ -1,6 +1,6 @@
 //! EDGE. The ReplicaSet controller: keeps the wanted number of pods of a template.
 //!
-//! Cancel safety: the cache gets the pods that a dropped reconcile has created, and the next reconcile counts them.
+//! Cancel safety: pods that a dropped reconcile has created arrive in the cache, and the next reconcile counts them.
 
 mod deletion_order;
 mod plan;

@@ -90,7 +90,7 @@ impl Context {
         Ok(Action::await_change())
     }
 
-    /// Applies a part: creates it, or takes over its wanted fields in the existing one.
+    /// Applies a part: creates it, or sets the wanted fields of the existing object and becomes their manager.
     async fn apply_part<K>(&self, site: &Website, part: &K) -> Result<K, Error>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>

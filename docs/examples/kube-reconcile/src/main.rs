@@ -87,7 +87,7 @@ async fn main() {
     let mut runs = context.runs.lock().expect("no reconcile panics while it holds the lock").clone();
     runs.sort();
     let expected = [
-        // `error_policy` returns 2 s; the backoff of the key is 1 s, 2 s, 4 s. The longer delay applies.
+        // `error_policy` returns 2 s; the backoff of the key is 1 s, 2 s, 4 s. The longer delay applies each time.
         ("failing", 0),
         ("failing", 2),
         ("failing", 4),

@@ -44,7 +44,7 @@ pub(crate) async fn run<K, C, E, F>(
     F: Future<Output = Result<Action, E>>,
 {
     let backoff = Exponential::new(Duration::from_secs(1)..=Duration::from_secs(300));
-    // An event during a backoff runs the key immediately; if that run fails, the failure is not counted again.
+    // An event during a backoff causes a run immediately. If that run fails, too, the failure is not counted again.
     let failures =
         Limiter::<ObjectRef<K>, _, _>::with_clock(OncePerBackoff::new(backoff), TokioTimer::current());
 
@@ -58,7 +58,7 @@ pub(crate) async fn run<K, C, E, F>(
         let (action, failed) = match &ran {
             Ok(Ok(action)) => (action.clone(), false),
             Ok(Err(error)) => (error_policy(object, error, context.clone()), true),
-            // `error_policy` needs an error, and a panic has none: the key is retried after its backoff.
+            // `error_policy` needs an error, and a panic has no error, so the key is retried after its backoff.
             Err(_) => (Action::requeue(Duration::ZERO), true),
         };
         if !failed {
@@ -67,7 +67,7 @@ pub(crate) async fn run<K, C, E, F>(
         match action_delay(&action) {
             Ok(None) => key.done(),
             Ok(Some(wait)) if !failed => key.succeed_and_requeue_after(wait),
-            // Also if a later kube prints actions in another form: then the key is retried after its backoff, not lost.
+            // This branch also handles a later kube that prints actions in another form: the key is retried after its backoff, not lost.
             asked => {
                 let (asked, backoff) =
                     (asked.ok().flatten().unwrap_or_default(), failures.record_failure(&key));

@@ -19,10 +19,10 @@ program! {
         credentials: Store<Secret>,
     }
 
-    /// A reconcile of an account failed.
+    /// Why a reconcile of an account failed.
     #[derive(Debug)]
     pub enum Error {
-        /// Its server is not in the store.
+        /// The server of the account is not in the store.
         NoServer,
         /// A request failed.
         Request(kube::Error),

@@ -31,7 +31,7 @@ program! {
         }
     }
 
-    /// A reconcile of a document failed.
+    /// Why a reconcile of a document failed.
     #[derive(Debug)]
     pub struct Error(String);
 

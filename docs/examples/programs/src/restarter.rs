@@ -58,7 +58,7 @@ program! {
         join(restarts.for_each(|_| async {}), zones.for_each(|_| async {})).await;
     }
 
-    /// Requests a reconcile of every StatefulSet for each change, because any of them may mount the changed object.
+    /// For each change, requests a reconcile of every StatefulSet, because any of them may mount the changed object.
     fn trigger_all<K>(
         changed: impl Stream<Item = Result<K, watcher::Error>> + Send + 'static,
         sets: Store<StatefulSet>,

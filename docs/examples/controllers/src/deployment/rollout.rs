@@ -102,7 +102,7 @@ impl Rollout<'_> {
         self.old.iter().chain(&self.new)
     }
 
-    /// The number of pods that may be created. Pods that a set has not deleted yet still count.
+    /// The number of pods that may be created. Surplus pods that a set has not deleted yet still count as existing.
     fn surge_left(&self) -> i32 {
         let observed = |set: &ReplicaSet| set.status.as_ref().map_or(0, |status| status.replicas);
         let existing: i32 = self.all().map(|set| replicas(set).max(observed(set))).sum();
@@ -159,8 +159,8 @@ impl Rollout<'_> {
     /// The strategy RollingUpdate: scales the new set up or the old sets down, within the bounds. A plan does only one of the two, so that each
     /// step uses the result of the step before.
     ///
-    /// A step waits until each set has observed its size. kube-controller-manager does not wait: if sizes change quickly, as in a rollback, it
-    /// counts pods as available that are already deleted.
+    /// A step waits until each set has observed its size. kube-controller-manager does not wait. If sizes change quickly, as in a rollback,
+    /// it counts deleted pods as available.
     fn roll(&mut self) -> Result<(), Error> {
         // A set without a status counts as observed in its first generation, because its size has not changed.
         let observed =
@@ -334,7 +334,7 @@ fn share_of(set: &ReplicaSet, bounds: RolloutBounds, known: i32) -> i32 {
     i32::try_from((2 * product + before) / (2 * before)).unwrap_or(i32::MAX) - size
 }
 
-/// Scales a set if it has another size. Returns true if it had.
+/// Scales a set if its size differs. Returns true if the set was scaled.
 fn scale(set: &mut Arc<ReplicaSet>, size: i32, bounds: RolloutBounds) -> bool {
     let other = replicas(set) != size;
     if other {
@@ -356,7 +356,8 @@ pub(super) fn available(set: &ReplicaSet) -> i32 {
     set.status.as_ref().and_then(|status| status.available_replicas).unwrap_or(0)
 }
 
-/// Available pods, at most the requested replicas: the set's status may still count pods it was scaled down by.
+/// The number of available pods, at most the requested replicas: after the set was scaled down, its status may still count the surplus
+/// pods.
 fn available_capped(set: &ReplicaSet) -> i32 {
     available(set).min(replicas(set))
 }

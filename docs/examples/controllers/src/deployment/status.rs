@@ -242,7 +242,7 @@ fn terminating<'a>(mut sets: impl Iterator<Item = &'a Arc<ReplicaSet>>) -> Optio
     })
 }
 
-/// The time until the rollout is overdue. The deployment has to be reconciled then even if there is no event.
+/// The time until the rollout is overdue. At that time the deployment has to be reconciled even without an event.
 pub(super) fn overdue_in(
     deployment: &Deployment,
     status: &DeploymentStatus,

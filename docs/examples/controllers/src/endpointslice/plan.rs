@@ -32,7 +32,7 @@ pub struct Plan {
     pub delete: Vec<Arc<EndpointSlice>>,
 }
 
-/// Computes the writes after which the slices of a service have exactly these pods, all of which the service selects.
+/// Computes the writes after which the slices of a service contain exactly these pods. The service must select all of them.
 ///
 /// # Errors
 /// When the service has no uid.
@@ -52,7 +52,7 @@ pub fn plan(service: &Service, pods: &[Arc<Pod>], slices: &[Arc<EndpointSlice>])
     Ok(plan)
 }
 
-/// The wanted endpoints of one list of ports, by identity.
+/// The wanted endpoints, by identity, that have the same list of ports.
 type Wanted = BTreeMap<String, Endpoint>;
 
 fn one_family(
@@ -239,7 +239,7 @@ mod tests {
         numbers.map(|number| pod(number, 8080)).collect()
     }
 
-    /// Applies a plan. New slices get a name, as from the API server.
+    /// Applies a plan, and gives each new slice a name, as the API server does.
     fn carry_out(slices: &mut Vec<Arc<EndpointSlice>>, plan: Plan) {
         slices.retain(|slice| !plan.delete.contains(slice));
         for slice in plan.update {

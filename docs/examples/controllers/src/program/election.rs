@@ -81,7 +81,7 @@ pub async fn as_leader<F: Future<Output = ()>>(
     }
 }
 
-/// The leadership is lost: another process may lead, so this process has to end. It can be started again.
+/// The leadership is lost. Another process may lead, so this process has to end. It can be started again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeadershipLost(pub LossReason);
 

@@ -14,8 +14,8 @@ use crate::pods::{is_active, is_ready, progress, ready_since};
 /// The annotation with a pod's deletion cost. Pods with a lower cost are deleted first.
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// Selects the `number` of `pods` that are deleted, in the order of kube-controller-manager. `related` are all pods of the owner of
-/// the set: a pod on a node with more of them is deleted earlier.
+/// Selects the `number` of `pods` to delete, in the order of kube-controller-manager. `related` are all pods of the set's owner: a pod is
+/// deleted earlier if more of these pods run on its node.
 pub(crate) fn pods_to_delete(
     mut pods: Vec<Arc<Pod>>,
     related: &[Arc<Pod>],
@@ -111,7 +111,7 @@ fn node(pod: &Pod) -> &str {
     pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default()
 }
 
-/// The largest number of restarts of a main container, and that of a sidecar.
+/// The largest number of restarts of any main container, and the largest number of restarts of any sidecar.
 fn restarts(pod: &Pod) -> (i32, i32) {
     let (Some(spec), Some(status)) = (&pod.spec, &pod.status) else { return (0, 0) };
     let main = status.container_statuses.iter().flatten().map(|container| container.restart_count).max();
@@ -167,7 +167,7 @@ mod tests {
         json!({"status": {kind: [container]}})
     }
 
-    /// Pods that differ from a usual pod in one rule. Each is deleted before all pods after it in this table.
+    /// Pods that differ from a usual pod in one property. Each is deleted before all pods that follow it in this table.
     fn pods_by_rank() -> Vec<(&'static str, Value)> {
         vec![
             ("unassigned", json!({"spec": {"nodeName": null}})),

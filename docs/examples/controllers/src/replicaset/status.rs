@@ -14,8 +14,8 @@ use crate::pods::{available_in, is_available, is_ready};
 
 const REPLICA_FAILURE: &str = "ReplicaFailure";
 
-/// The status of a set with these active pods and this number of terminating pods. `failure` is the error of a creation or deletion of
-/// pods.
+/// The status of a set with these active pods and this number of terminating pods. `failure` is the error if pods could not be created or
+/// deleted.
 pub(crate) fn status(
     set: &ReplicaSet,
     active: &[Arc<Pod>],

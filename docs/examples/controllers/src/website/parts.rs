@@ -46,7 +46,8 @@ pub fn address(site: &Website) -> Result<Service, Error> {
     part(site, "v1", "Service", json!({"spec": {"selector": {"app": site.name_any()}, "ports": [port]}}))
 }
 
-/// An object with the name of the website, and owned by it. It has only the wanted fields, so that an apply does not change others.
+/// An object that has the name of the website, and is owned by the website. It has only the wanted fields, so that an apply does not change
+/// other fields.
 fn part<K: serde::de::DeserializeOwned>(
     site: &Website,
     version: &str,

@@ -1,4 +1,4 @@
-//! The definition of websites: the one that the program prints, and an earlier one that accepts any object.
+//! Two definitions of websites: the definition that the program prints, and an earlier definition that accepts any object.
 
 use std::process::Command;
 use std::time::Duration;
@@ -12,7 +12,7 @@ pub(crate) const BEFORE: &str = "before";
 pub(crate) const UNREADABLE: &str = "unreadable";
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-/// The server applies a new definition with a delay.
+/// The server applies a new definition with a delay of at most this.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// Installs an earlier definition, creates an unreadable website, and installs the definition that `website crd` prints.

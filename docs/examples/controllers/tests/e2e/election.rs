@@ -1,4 +1,4 @@
-//! Only one of several processes of a program works. When it ends for any reason, another process continues.
+//! Only one of several processes of a program works. When that process ends for any reason, another process continues.
 
 mod own_cluster {
     use std::io::{Read, Write};
@@ -20,7 +20,7 @@ mod own_cluster {
     use crate::world::{namespace, until};
 
     const LEASE: &str = "flyball-example-endpointslice";
-    /// A lease that lasts longer than this test, so that no process can wait for its expiry.
+    /// The lease lasts longer than this test, so that no process can wait for its expiry.
     const LONG: [&str; 2] = ["--leader-elect-lease-duration=10m", "--leader-elect-renew-deadline=9m"];
     const SHORT: [&str; 2] = ["--leader-elect-lease-duration=5s", "--leader-elect-renew-deadline=4s"];
 
@@ -125,7 +125,7 @@ mod own_cluster {
         play.create_service("two").await;
         until(async || {
             let done = play.is_done("two").await;
-            // The leader is read after the work: the process that did the work has led before.
+            // The leader is read after the result: the process that produced the result must have led before.
             assert!(!done || play.leader_is("second").await, "a process works, but does not lead");
             done
         })

@@ -1,4 +1,5 @@
-//! On a real API server: `cargo xtask e2e` (tools/e2e/README.md). The programs work in all namespaces, so they get a cluster of their own.
+//! Tests on a real API server: `cargo xtask e2e` (tools/e2e/README.md). The programs work in all namespaces, so the tests use a separate
+//! cluster.
 
 #![forbid(unsafe_code)]
 

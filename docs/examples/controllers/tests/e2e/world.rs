@@ -18,7 +18,8 @@ pub(crate) fn cluster() -> &'static Cluster {
     CLUSTER.get_or_init(|| {
         let mut cluster = Cluster::start().unwrap();
         definition::install(&cluster);
-        // Started after the definition is installed: the garbage collector looks for new kinds only twice a minute.
+        // The controllers are started after the definition is installed, because the garbage collector looks for new kinds only twice a
+        // minute.
         let names = ["deployment-controller", "replicaset-controller", "garbage-collector-controller"];
         cluster.start_controller_manager(&names).unwrap();
         cluster

@@ -171,7 +171,7 @@ async fn adopts_an_existing_set() {
 
 #[tokio::test(start_paused = true)]
 async fn a_name_collision_changes_the_name() {
-    // The first cluster shows the name of the set, which is the same in the second one.
+    // The first cluster shows the name of the set; the set in the second cluster has the same name.
     let (cluster, _poke) = start().await;
     cluster.server.put(&web(json!({})));
     cluster.until(|server| !server.list::<ReplicaSet>().is_empty()).await;
@@ -196,7 +196,7 @@ async fn reports_failures_to_create_pods() {
     cluster.until(|_| is_all(&cluster, "one") && reason(&cluster, "ReplicaFailure").is_none()).await;
 }
 
-/// The watches stall while the set is being created. The cache does not contain the set for minutes then.
+/// The watches stall while the set is being created. For minutes after that, the cache does not contain the set.
 #[tokio::test(start_paused = true)]
 async fn a_stale_cache_creates_no_second_set() {
     let (cluster, poke) = start().await;

@@ -1,4 +1,5 @@
-//! Several processes of one program: which one works, and how it ends. The tests of the election itself are in `flyball-kube-lease`.
+//! Several processes of one program: which process works, and how a process ends. The tests of the election itself are in
+//! `flyball-kube-lease`.
 
 use std::time::Duration;
 
@@ -28,7 +29,7 @@ async fn start() -> Cluster {
     cluster
 }
 
-/// One process. It shuts down when `stop` is dropped; `begun` resolves when it leads, `ended` when it has ended.
+/// One process. It shuts down when `stop` is dropped. `begun` resolves when the process leads, and `ended` when the process has ended.
 struct Process {
     stop: Option<oneshot::Sender<()>>,
     begun: oneshot::Receiver<Begun>,

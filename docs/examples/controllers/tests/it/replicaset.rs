@@ -145,7 +145,7 @@ async fn reports_refusal_and_stops_batch() {
     assert_eq!(cluster.requests::<Pod>(Verb::Create), 18);
 }
 
-/// The watches stall while pods are being created or deleted. The cache contains the old number of pods for minutes then.
+/// The watches stall while pods are being created or deleted. For minutes after that, the cache contains the old number of pods.
 #[tokio::test(start_paused = true)]
 async fn a_stale_cache_creates_no_second_pod() {
     let mut cluster = Cluster::new().await;

@@ -75,7 +75,7 @@ impl World {
         writes || news
     }
 
-    /// Updates the status of a set if `tells` is true; otherwise creates or deletes one of its pods if needed.
+    /// Updates the status of a set if `tells` is true. Otherwise creates or deletes one of the pods of the set if needed.
     fn turn_of_set(&mut self, at: usize, tells: bool) {
         let mut set = ReplicaSet::clone(&self.sets[at]);
         let pods = self.pods.get_mut(&set.name_any()).unwrap();
@@ -190,7 +190,7 @@ fn a_rollout_stays_within_its_bounds() {
         let bounds = RolloutBounds::of(&world.deployment);
         for _ in 0..500 {
             if random.below(40) == 0 {
-                // The image may be that of an existing set, or one that never works.
+                // The image may be the image of an existing set, or an image that never works.
                 world.set_image(["0", "1", "2", "3", "broken"][random.below(5) as usize]);
             }
             any_turn(&mut world, &mut random);
@@ -247,7 +247,8 @@ fn a_rollout_that_is_scaled_completes() {
     }
 }
 
-/// The example of the Kubernetes documentation: 10 wanted pods, a surge of 3, 2 unavailable. There are 8 old and 5 new pods when 15 become wanted.
+/// The example of the Kubernetes documentation: 10 pods are wanted, the surge is 3, and 2 pods may be unavailable. The number of wanted
+/// pods changes to 15 while there are 8 old and 5 new pods.
 #[test]
 fn shares_are_proportional() {
     for (wanted, expected) in [(15, [11, 7]), (10, [8, 5]), (5, [5, 3]), (0, [0, 0])] {

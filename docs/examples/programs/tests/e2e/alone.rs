@@ -1,4 +1,4 @@
-//! What a program does without a scenario for both: a mapper under a unit test, a shutdown, what is looked up by time.
+//! Tests that do not run a scenario on both engines: the unit test of a mapper, a shutdown, and data that is read periodically.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use tokio::time::{sleep, timeout};
 use crate::life::{Life, World};
 use crate::memory::Memory;
 
-/// As an author of a mapper tests it: a store that is filled by hand.
+/// The author of a mapper can test it with a store that the test fills.
 #[test]
 fn a_mapper_looks_up_in_a_store_that_is_filled_by_hand() {
     let (store, mut writer) = reflector::store();
@@ -62,7 +62,7 @@ async fn truststores_end_when_they_are_told_to() {
     }
 }
 
-/// The handle of a shared store delivers no deletions: a count of pods is out of date until something else changes.
+/// The handle of a shared store delivers no deletions: the count of pods is out of date until another change causes a reconcile.
 #[tokio::test(start_paused = true)]
 async fn a_deletion_is_not_delivered_by_a_shared_stream() {
     let programs: [fn(Client) -> BoxFuture<'static, ()>; 2] = [
@@ -90,7 +90,7 @@ async fn a_deletion_is_not_delivered_by_a_shared_stream() {
     }
 }
 
-/// `reconcile_all_on`, once a minute: nothing watches the zones.
+/// `reconcile_all_on` requests a reconcile once a minute, because no watch covers the zones.
 #[tokio::test(start_paused = true)]
 async fn what_is_not_watched_is_looked_up_each_minute() {
     let programs: [fn(Client) -> BoxFuture<'static, ()>; 2] = [

@@ -13,11 +13,11 @@ use tokio::time::{sleep, timeout};
 
 use crate::life::World;
 
-/// A namespace of the cluster for each program.
+/// Gives each program a namespace of the cluster.
 pub(crate) struct Real;
 
 impl World for Real {
-    /// More than a debounce and the requests of a reconcile.
+    /// Longer than a debounce and the requests of a reconcile.
     const SETTLED: Duration = Duration::from_secs(4);
 
     async fn client(&self) -> Client {
@@ -25,7 +25,7 @@ impl World for Real {
     }
 }
 
-/// Started by who asks first, with the collector of garbage; it ends with the process.
+/// The cluster, with a garbage collector. The first call starts it, and it ends with the process.
 pub(crate) fn cluster() -> &'static Cluster {
     static CLUSTER: OnceLock<Cluster> = OnceLock::new();
     CLUSTER.get_or_init(|| {
@@ -35,18 +35,18 @@ pub(crate) fn cluster() -> &'static Cluster {
     })
 }
 
-/// A client whose default namespace nobody else uses.
+/// A client whose default namespace no other test uses.
 pub(crate) async fn client_of_fresh_namespace(kubeconfig: &Path) -> Client {
     let mut config = config_of(kubeconfig, "admin").await;
     let client = Client::try_from(config.clone()).expect("a client");
     let mut namespace = Namespace::default();
     namespace.metadata.generate_name = Some("programs-".to_owned());
     let made = Api::all(client).create(&PostParams::default(), &namespace).await.expect("it is new");
-    config.default_namespace = made.metadata.name.expect("the server gave it one");
+    config.default_namespace = made.metadata.name.expect("the server has generated the name");
     Client::try_from(config).expect("a client")
 }
 
-/// A client of a user in a namespace. It returns each response of the server, also those that kube's client retries by default.
+/// A client of a user in a namespace. It returns each response of the server, including those after which kube's client retries by default.
 pub(crate) async fn client_without_retries(kubeconfig: &Path, user: &str, namespace: &str) -> Client {
     let mut config = config_of(kubeconfig, user).await;
     config.default_retry = false;
@@ -60,7 +60,8 @@ async fn config_of(kubeconfig: &Path, user: &str) -> Config {
     Config::from_custom_kubeconfig(kubeconfig, &options).await.expect("it is complete")
 }
 
-/// Polls `is_so` until it returns true, for at most a minute: the state of a server and of processes comes without a notification.
+/// Polls `is_so` until it returns true, for at most a minute. The test polls, because it is not notified of the states of servers and
+/// processes.
 #[track_caller]
 pub(crate) fn until(is_so: impl AsyncFn() -> bool) -> impl Future<Output = ()> {
     const LIMIT: Duration = Duration::from_secs(60);

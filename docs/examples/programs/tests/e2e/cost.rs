@@ -1,4 +1,5 @@
-//! What the defaults of both engines ask of an API server: to start with ten thousand objects, and in an hour in which nothing changes.
+//! The requests that both engines send to an API server by default: at a start with ten thousand objects, and during an hour in which
+//! nothing changes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,10 +20,10 @@ use tokio::time::sleep;
 use tower::ServiceExt;
 
 const OBJECTS: usize = 10_000;
-/// In seconds.
+/// An hour in seconds.
 const HOUR: usize = 3600;
 
-/// What was asked for, and what was sent.
+/// The number of requests of each kind, and the number of bytes in the responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Cost {
     lists: usize,
@@ -44,14 +45,15 @@ enum Call {
     Watches,
 }
 
-/// A server whose answers are counted.
+/// A server, and the number of bytes in its responses.
 struct Counted {
     server: ApiServer,
     bytes: Arc<AtomicU64>,
 }
 
 impl Counted {
-    /// Each object has a kibibyte of content. For `New` they are of the main kind, and else of the other one, and all concern one object.
+    /// Creates objects with a kibibyte of content each. For `New` they are of the main kind. Otherwise they are of the other kind, and all
+    /// of them map to one object.
     fn with_objects(call: Call) -> Self {
         let server = ApiServer::new();
         server.register::<ConfigMap>().register::<Secret>();
@@ -88,7 +90,7 @@ impl Counted {
         Client::new(counted, "default")
     }
 
-    /// Since it was asked last.
+    /// Returns the cost since the previous call.
     fn cost(&self) -> Cost {
         let count = |verb| self.server.requests_matching(&RequestMatcher::verb(verb)).len();
         let (lists, watches) = (count(Verb::List), count(Verb::Watch));
@@ -123,7 +125,7 @@ macro_rules! engine {
 engine!(kube_runtime, kube::runtime::Controller);
 engine!(flyball, flyball_kube::Controller);
 
-/// Of a start, and of the hour after it.
+/// Returns the cost of a start, and the cost of the hour after it.
 async fn measure(call: Call, run: fn(Call, Client) -> BoxFuture<'static, ()>) -> [Cost; 2] {
     let counted = Counted::with_objects(call);
     let running = tokio::spawn(run(call, counted.client()));
@@ -135,8 +137,9 @@ async fn measure(call: Call, run: fn(Call, Client) -> BoxFuture<'static, ()>) ->
     [start, hour]
 }
 
-/// The least and the most watches that flyball starts in an hour for a number of kinds. Each lasts a random time between half of kube-runtime's timeout
-/// and the whole of it. An hour that begins during a watch also has its end.
+/// The minimum and the maximum number of watches that flyball starts in an hour for a number of kinds. Each watch lasts a random time
+/// between half of kube-runtime's timeout and the whole timeout. If the hour begins during a watch, one more watch may start within the
+/// hour.
 fn watches_of_flyball(kinds: usize) -> [usize; 2] {
     const TIMEOUT: usize = 290;
     [kinds * (HOUR / TIMEOUT), kinds * (HOUR / (TIMEOUT / 2) + 1)]

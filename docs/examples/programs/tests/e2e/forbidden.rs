@@ -1,4 +1,4 @@
-//! A program that may not read what it owns, until somebody lets it.
+//! A program that is not allowed to read the objects that it owns, until a role allows it.
 
 mod own_cluster {
     use example_programs::config_map_generator;
@@ -20,7 +20,7 @@ mod own_cluster {
         Api::<K>::default_namespaced(client.clone()).create(&PostParams::default(), &object).await.unwrap();
     }
 
-    /// Lets the user `nobody` do everything with a resource.
+    /// Allows the user `nobody` all requests for a resource.
     async fn allow(client: &Client, resource: &str) {
         let rules = json!([{"apiGroups": [""], "resources": [resource], "verbs": ["*"]}]);
         create::<Role>(client, json!({"metadata": {"name": resource}, "rules": rules})).await;
@@ -48,7 +48,7 @@ mod own_cluster {
             let running = tokio::spawn(run(Client::try_from(config).unwrap()));
             let labels = json!({"generate": "true"});
             create::<Secret>(&client, json!({"metadata": {"name": "a", "labels": labels}})).await;
-            // A list or a watch of what it owns, and a request for one object.
+            // The requests are a list or a watch of the owned objects, and a read of one object.
             let answers = |part: &str, status| {
                 let exchanges = proxy.exchanges();
                 let such = |one: &&Exchange| one.is(&Method::GET, part) && one.status() == Some(status);
@@ -56,12 +56,12 @@ mod own_cluster {
             };
             until(async || answers("/configmaps?", 403) > 1 && answers("/configmaps/a", 403) > 1).await;
             let maps = Api::<ConfigMap>::default_namespaced(client.clone());
-            assert!(maps.get_opt("a").await.unwrap().is_none(), "the role does not let it");
+            assert!(maps.get_opt("a").await.unwrap().is_none(), "the role does not allow the creation");
             assert!(!running.is_finished());
 
             allow(&client, "configmaps").await;
             until(async || maps.get_opt("a").await.unwrap().is_some()).await;
-            // A deletion before the watch is back is not seen by either engine.
+            // Neither engine receives a deletion that happens before the watch is open again.
             until(async || answers("/configmaps?&watch=", 200) > 0).await;
             maps.delete("a", &DeleteParams::default()).await.unwrap();
             until(async || maps.get_opt("a").await.unwrap().is_some()).await;

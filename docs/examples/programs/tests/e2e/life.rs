@@ -1,4 +1,4 @@
-//! A life of a small cluster, and what is left of it in the end.
+//! Scenarios that change a small cluster while a program runs, and the objects that exist at the end.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -31,12 +31,12 @@ impl<K> Kind for K where
 {
 }
 
-/// Where programs run.
+/// The environment in which programs run.
 pub(crate) trait World {
-    /// A cluster, or a namespace, that is empty, by a client whose default namespace it is.
+    /// Returns a client whose default namespace is empty.
     async fn client(&self) -> Client;
 
-    /// How long any of these programs needs to be done.
+    /// The longest time that any of these programs needs to process its changes.
     const SETTLED: Duration;
 
     /// Whether the programs of both engines run at the same time, each in its own world.
@@ -61,10 +61,10 @@ pub(crate) struct Life {
     settled: Duration,
 }
 
-/// What is left, by kind and name.
+/// The objects that exist at the end, by kind and name.
 pub(crate) type Left = BTreeMap<String, Value>;
 
-/// Runs the scenario beside each program; what both left, which is the same.
+/// Runs the scenario beside each program. Returns the objects that exist at the end, which must be the same for both programs.
 pub(crate) async fn on_both<W: World>(
     world: &W,
     kube_runtime: impl FnOnce(Client) -> BoxFuture<'static, ()>,
@@ -88,7 +88,7 @@ async fn beside<W: World>(
     life.settle().await;
     scenario(&life).await;
     life.settle().await;
-    assert!(!running.is_finished(), "a program goes on");
+    assert!(!running.is_finished(), "the program must not end");
     running.abort();
     life.left().await
 }
@@ -106,7 +106,7 @@ impl Life {
         Api::default_namespaced(self.client.clone())
     }
 
-    /// As long as any of these programs needs.
+    /// Waits for the longest time that any of these programs needs.
     pub(crate) async fn settle(&self) {
         sleep(self.settled).await;
     }
@@ -118,7 +118,7 @@ impl Life {
         self.api::<K>().create(&PostParams::default(), &object).await.expect("it is new");
     }
 
-    /// One that belongs to another.
+    /// Creates an object that `owner` owns.
     pub(crate) async fn create_owned<K: Kind, O: Kind>(&self, name: &str, owner: &str, object: Value) {
         let owner = self.api::<O>().get(owner).await.expect("it is there");
         let mut object = object;
@@ -145,7 +145,7 @@ impl Life {
         self.api::<K>().get(name).await.expect("it is there")
     }
 
-    /// All objects of the namespace.
+    /// Returns all objects of the namespace.
     pub(crate) async fn left(&self) -> Left {
         let mut left = Left::new();
         self.gather::<ConfigMap>(&mut left).await;
@@ -159,7 +159,7 @@ impl Life {
         left
     }
 
-    /// Without what a server makes up anew each time.
+    /// Adds the objects of a kind, without the fields that a server generates anew in each run.
     async fn gather<K: Kind>(&self, left: &mut Left) {
         const MADE_UP: [&str; 6] =
             ["uid", "resourceVersion", "creationTimestamp", "managedFields", "namespace", "generation"];
@@ -176,7 +176,7 @@ impl Life {
                 spec.remove("clusterIP");
                 spec.remove("clusterIPs");
             }
-            // The names of events are made up, too.
+            // The server generates the names of events, too.
             if kind == "Event" {
                 value = json!({"reason": value["reason"], "note": value["note"], "regarding": value["regarding"]["name"]});
                 left.insert(format!("Event/{}", value["note"]), value);
@@ -186,7 +186,7 @@ impl Life {
         }
     }
 
-    /// Whether the versions that the restarter wrote are those of now.
+    /// Replaces the versions that the restarter wrote by `current` or `stale`, depending on whether they are the current ones.
     async fn name_versions(&self, left: &mut Left) {
         for set in left.iter_mut().filter(|(name, _)| name.starts_with("StatefulSet/")).map(|(_, set)| set) {
             let annotations = &mut set["spec"]["template"]["metadata"]["annotations"];

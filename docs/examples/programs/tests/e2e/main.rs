@@ -1,9 +1,9 @@
-//! The same program on both engines: both leave the same behind. In memory, which `cargo test` runs, and on a real API server, which `cargo xtask e2e` does;
-//! one binary for both, so that they share their scenarios.
+//! Runs each program on both engines, which must leave the same objects. `cargo test` runs the scenarios in memory, and `cargo xtask e2e`
+//! on a real API server. One binary has both, so that they share the scenarios.
 
 #![forbid(unsafe_code)]
 
-/// Passes the scenarios to a macro that makes a test of each, by their module.
+/// Passes the scenarios, grouped by their module, to a macro that makes a test of each scenario.
 macro_rules! each_scenario {
     ($tests:ident) => {
         $tests! {

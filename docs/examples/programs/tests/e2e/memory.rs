@@ -1,4 +1,4 @@
-//! In memory and on virtual time.
+//! Runs programs in memory and on virtual time.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Programs run as processes on both engines: killed, terminated, replaced, and with a list that expires. Both engines leave the same objects.
+//! Programs that run as processes on both engines. The processes are killed, terminated and replaced, and a list expires. Both engines
+//! leave the same objects.
 
 mod own_cluster {
     use std::collections::BTreeMap;
@@ -114,7 +115,7 @@ mod own_cluster {
             }))
             .await;
 
-            // Before the server gets the creations.
+            // The process is killed before the server receives the creations.
             let proxy = play.proxy(Some(Hold::requests(Method::POST, "/secrets", 10))).await;
             let process = play.start("secret_syncer", &proxy);
             until(async || {
@@ -125,7 +126,7 @@ mod own_cluster {
             .await;
             process.kill();
 
-            // After the server has executed a patch, and before the program gets the response.
+            // The process is killed after the server has executed a patch, and before the program receives the response.
             let proxy = play.proxy(Some(Hold::responses(Method::PATCH, "/secrets/", 10))).await;
             let process = play.start("secret_syncer", &proxy);
             until(async || proxy.held() > 0).await;
@@ -133,7 +134,8 @@ mod own_cluster {
             let secrets = play.all::<Secret>().await;
             assert!(secrets.values().any(|secret| secret.data.is_some()), "{}: {secrets:?}", play.engine);
 
-            // Between a cleanup and the removal of the finalizer. The objects were deleted while there was no process.
+            // The process is killed between a cleanup and the removal of the finalizer. The objects were deleted while no process was
+            // running.
             for n in 0..MAPS / 2 {
                 life.delete::<ConfigMap>(&format!("map-{n}")).await;
             }
@@ -185,7 +187,8 @@ mod own_cluster {
             assert!(process.exit_status().unwrap().is_none(), "{}: reconciles are in flight", play.engine);
             proxy.release();
             play.stopped(&process).await;
-            // Two in flight are finished. A process that is slow between its log line and the shutdown may start two more; the rest is left.
+            // The two reconciles in flight are finished. A process that is slow between its log line and the shutdown may start two more.
+            // The other objects are left.
             let finished = play.all::<ConfigMap>().await.len();
             assert!((7..=9).contains(&finished), "{}: {finished}", play.engine);
 
@@ -201,7 +204,7 @@ mod own_cluster {
         }
     }
 
-    /// The most writes of an object that a process had in flight at the same time.
+    /// The maximum number of writes of one object that a process had in flight at the same time.
     fn writes_at_once(proxy: &Proxy) -> usize {
         let mut objects = BTreeMap::<_, Vec<_>>::new();
         for exchange in proxy.exchanges().into_iter().filter(|exchange| exchange.method != Method::GET) {
@@ -216,7 +219,7 @@ mod own_cluster {
         objects.values().filter_map(at_once).max().unwrap_or_default()
     }
 
-    /// Whether a process is idle: all its requests are answered, and the last response is 200 ms old.
+    /// Whether a process is idle: all its requests are answered, and the last response was sent at least 200 ms ago.
     fn is_quiet(proxy: &Proxy) -> bool {
         const IDLE: Duration = Duration::from_millis(200);
         let is_past = |exchange: &Exchange| exchange.answered.is_some_and(|(at, _)| at.elapsed() > IDLE);
@@ -239,8 +242,8 @@ mod own_cluster {
             Replica { process: self.start("truststores", &proxy), proxy }
         }
 
-        /// Waits until all truststores have these certificates, and no replica is about to write older ones: without an election, a replica that has read
-        /// the old certificates can write after one that has read the new ones.
+        /// Waits until all truststores have these certificates, and no replica is about to write older ones. Without an election, a replica
+        /// that has read the old certificates can write after a replica that has read the new ones.
         async fn converged(&self, replicas: &[Replica], certificates: Value) {
             until(async || {
                 replicas.iter().all(|replica| is_quiet(&replica.proxy))
@@ -330,7 +333,7 @@ mod own_cluster {
             let process = play.start("config_map_generator", &proxy);
             until(async || proxy.held() > 0).await;
 
-            // The program has two pages. Objects of them change, and objects of the rest.
+            // The program has received two pages. Objects on these pages change, and so do objects on the remaining pages.
             for name in ["secret-00", "secret-19"] {
                 life.delete::<Secret>(name).await;
             }
@@ -362,7 +365,7 @@ mod own_cluster {
             let expired = lists.find(|list| list.status() == Some(410)).expect("a page is expired");
             assert!(expired.target.contains("continue="), "{}: {expired:?}", play.engine);
             let again = lists.next().expect("it lists again");
-            // In pages again, or all objects in one response, as client-go does.
+            // The new list requests pages again, or all objects in one response, as client-go does.
             assert_eq!(
                 again.target.contains("limit="),
                 play.engine == "kube-runtime",

@@ -25,7 +25,7 @@ pub(crate) struct Exchange {
     /// The path and the query.
     pub(crate) target: String,
     pub(crate) begun: Instant,
-    /// `None` before the response, or if there is none.
+    /// The time and the status of the response; `None` if there is no response yet.
     pub(crate) answered: Option<(Instant, u16)>,
 }
 
@@ -45,7 +45,8 @@ enum Stage {
     Response,
 }
 
-/// Which requests are held back until [`Proxy::release`]: those of a method whose path and query contain a text, after the first `passes`.
+/// Which requests are held back until [`Proxy::release`]: requests with this method, and with this text in their path and query, after the
+/// first `passes`.
 #[derive(Debug, Clone)]
 pub(crate) struct Hold {
     stage: Stage,
@@ -55,12 +56,12 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
-    /// The server does not receive them.
+    /// Holds requests back before the server receives them.
     pub(crate) fn requests(method: Method, part: &'static str, passes: usize) -> Self {
         Self { stage: Stage::Request, method, part, passes }
     }
 
-    /// The server executes them, and the client does not receive the response.
+    /// Holds responses back: the server executes the requests, and the client does not receive the responses.
     pub(crate) fn responses(method: Method, part: &'static str, passes: usize) -> Self {
         Self { stage: Stage::Response, method, part, passes }
     }
@@ -78,7 +79,7 @@ impl Hold {
     }
 }
 
-/// Closed on drop, with its connections.
+/// A running proxy. Dropping it closes the proxy and its connections.
 pub(crate) struct Proxy {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -95,7 +96,7 @@ struct Shared {
 }
 
 impl Proxy {
-    /// Forwards to the server of `client`, with its credentials.
+    /// Starts a proxy that forwards requests to the server of `client`, with the credentials of `client`.
     pub(crate) async fn start(client: Client, hold: Option<Hold>) -> Self {
         Self::with_pages(client, None, hold).await
     }
@@ -128,17 +129,17 @@ impl Proxy {
         format!("http://{}", self.address)
     }
 
-    /// All requests so far, in the order in which they came.
+    /// All requests so far, in the order of arrival.
     pub(crate) fn exchanges(&self) -> Vec<Exchange> {
         self.shared.exchanges.lock().clone()
     }
 
-    /// How many requests or responses are held back now.
+    /// The number of requests or responses that are held back now.
     pub(crate) fn held(&self) -> usize {
         *self.shared.held.lock()
     }
 
-    /// Forwards everything that is held back, and everything that follows.
+    /// Forwards the requests and responses that are held back, and all later ones.
     pub(crate) fn release(&self) {
         *self.shared.hold.lock() = None;
         self.shared.released.send_replace(true);
@@ -184,7 +185,7 @@ impl Shared {
         };
         let body = body.collect().await?.to_bytes();
         self.pass(Stage::Request, &exchange).await;
-        // These belong to the connection of the client. The connection to the server has its own.
+        // These headers belong to the connection of the client. The connection to the server has headers of its own.
         parts.headers.remove(HOST);
         parts.headers.remove(CONNECTION);
         parts.uri = self.resized(&exchange.target).parse()?;
@@ -210,12 +211,12 @@ impl Shared {
             return;
         }
         let _held = Counted::new(&self.held);
-        // The sender is in `self`.
+        // The wait cannot fail, because `self` holds the sender.
         let _ = self.released.subscribe().wait_for(|released| *released).await;
     }
 }
 
-/// Counts one until it is dropped. hyper drops the future of a request when its client has closed the connection.
+/// Counts one request until it is dropped. hyper drops the future of a request when its client has closed the connection.
 struct Counted<'a>(&'a Mutex<usize>);
 
 impl<'a> Counted<'a> {

@@ -1,4 +1,4 @@
-//! Programs without a controller: what they print, or answer, is the same.
+//! Programs without a controller: both engines print the same lines, and send the same responses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::life::{InTurn, Life, World, on_both};
 
 type Lines = Arc<Mutex<Vec<String>>>;
 
-/// What both print, sorted: between two kinds there is no order.
+/// Returns the lines that both engines print. They are sorted, because events of two kinds have no order.
 async fn printed<W: World>(
     world: &W,
     kubes: impl FnOnce(Client) -> BoxStream<'static, String>,
@@ -37,7 +37,7 @@ async fn printed<W: World>(
     on_both(
         world,
         |client| into(&of_kube, kubes(client)),
-        // An informer starts in the task.
+        // An informer has to be started in a tokio task.
         |client| into(&of_ours, ours(client)),
         scenario,
     )
@@ -142,7 +142,7 @@ pub(crate) async fn nodes(world: &impl World) {
 pub(crate) async fn versions(world: &impl World) {
     let answers = [Lines::default(), Lines::default()];
     let [of_kube, of_ours] = answers.clone();
-    // Polled like a web server: a store of kube-runtime has no notification of changes. Each new answer is recorded.
+    // The server is polled as a web server is: a store of kube-runtime does not report changes. Each new response is recorded.
     macro_rules! asking {
         ($engine:ident, $lines:ident) => {
             |client| {
@@ -155,7 +155,7 @@ pub(crate) async fn versions(world: &impl World) {
                             $lines.lock().push(new.clone());
                             answer = new;
                         }
-                        // Less than the scenario leaves between two changes, so that no answer is missed.
+                        // Shorter than the time between two changes of the scenario, so that no response is missed.
                         tokio::time::sleep(Duration::from_millis(100)).await;
                     }
                 })

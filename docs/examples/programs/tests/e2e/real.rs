@@ -1,4 +1,5 @@
-//! On a real API server: `cargo xtask e2e` (tools/e2e/README.md). They run for seconds of real time; what is asserted in memory is asserted here.
+//! Runs the scenarios on a real API server: `cargo xtask e2e` (tools/e2e/README.md). They take seconds of real time, and have the same
+//! assertions as in memory.
 
 mod own_cluster {
     use crate::cluster::Real;

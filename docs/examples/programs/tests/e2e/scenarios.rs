@@ -1,4 +1,4 @@
-//! What is done to each program, and what has to be left: both engines leave the same.
+//! The changes that are made while each program runs, and the objects that both engines must leave.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -34,7 +34,7 @@ pub(crate) async fn config_map_generator(world: &impl World) {
             )
             .await;
             life.settle().await;
-            // Behind the controller's back.
+            // The controller did not request this deletion.
             life.delete::<ConfigMap>("a").await;
             life.settle().await;
             life.merge::<Secret>("a", json!({"data": {"k": "Mg=="}})).await;
@@ -47,7 +47,7 @@ pub(crate) async fn config_map_generator(world: &impl World) {
     assert_eq!(
         names(&left),
         ["ConfigMap/a", "Secret/a", "Secret/plain"],
-        "the map of `b` went with its owner"
+        "the map of `b` must be deleted with its owner"
     );
     assert_eq!(left["ConfigMap/a"]["data"], json!({"k": "2"}));
 }
@@ -119,7 +119,8 @@ pub(crate) async fn shared_streams(world: &impl World) {
             life.settle().await;
             life.delete::<Pod>("two").await;
             life.settle().await;
-            // A handle delivers no deletion. On a real server a modification comes before it, and what a reconcile counts then is a race.
+            // A handle delivers no deletion. On a real server a modification precedes the deletion, and the number of pods that the next
+            // reconcile counts is not determined.
             life.merge::<ConfigMap>("owner", json!({"data": {"touched": "yes"}})).await;
         },
     )
@@ -139,7 +140,7 @@ pub(crate) async fn accounts(world: &impl World) {
         async |life: &Life| {
             let mut account = of_kind("account");
             account["data"] = json!({"server": "main"});
-            // There is no such server yet.
+            // The server of this account does not exist yet.
             life.create::<ConfigMap>("a", account.clone()).await;
             life.create::<ConfigMap>("b", account).await;
             life.settle().await;
@@ -167,17 +168,17 @@ pub(crate) async fn environments(world: &impl World) {
             life.create::<ConfigMap>("a", of_kind("environment")).await;
             life.create::<ConfigMap>("b", of_kind("environment")).await;
             life.settle().await;
-            // A status has no generation: the environment is not reconciled.
+            // A change of the status does not change the generation, so the environment is not reconciled.
             life.merge_status::<Deployment>("a", json!({"replicas": 1, "readyReplicas": 1})).await;
             life.settle().await;
             let at = &life.get::<ConfigMap>("a").await.metadata.annotations.unwrap_or_default()["ready"];
             assert_eq!(at, "0");
-            // A spec has one.
+            // A change of the spec changes the generation.
             life.merge::<Deployment>("a", json!({"spec": {"replicas": 5}})).await;
             life.merge::<Secret>("a", json!({"metadata": {"labels": {"app": "other"}}})).await;
             life.delete::<Service>("a").await;
             life.settle().await;
-            // A deletion that changes nothing a predicate looks at.
+            // A deletion that changes no field that a predicate hashes.
             life.delete::<Secret>("b").await;
         },
     )
@@ -256,5 +257,5 @@ pub(crate) async fn truststores(world: &impl World) {
     )
     .await;
     assert_eq!(left["ConfigMap/all"]["data"], json!({"a": "new"}));
-    assert_eq!(ready.load(Ordering::Relaxed), 2, "each of them said so once");
+    assert_eq!(ready.load(Ordering::Relaxed), 2, "each program must report that it is ready once");
 }

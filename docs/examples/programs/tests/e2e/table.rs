@@ -1,4 +1,4 @@
-//! The README is true: the lines that a program changes are counted in its source, and the tests that its table names are there.
+//! Checks the README: the number of lines that a program changes is counted in its source, and the tests that its table names must exist.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,7 @@ fn rows(readme: &str) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// What is between the parentheses of a link.
+/// The text between the parentheses of a link.
 fn target(cell: &str) -> &str {
     cell.split_once("](").and_then(|(_, rest)| rest.split_once(')')).expect("a link").0
 }
@@ -27,7 +27,7 @@ fn lines(text: &str) -> Vec<&str> {
     code.filter(|line| !line.is_empty() && !line.starts_with("//")).collect()
 }
 
-/// Of two modules: those lines of ours that kube-runtime's does not have in this order.
+/// The number of lines of flyball's module that kube-runtime's module does not have in the same order.
 fn added(kube: &[&str], ours: &[&str]) -> usize {
     let mut longest = vec![vec![0; ours.len() + 1]; kube.len() + 1];
     for (row, kube) in kube.iter().enumerate() {
@@ -41,7 +41,7 @@ fn added(kube: &[&str], ours: &[&str]) -> usize {
     ours.len() - longest[kube.len()][ours.len()]
 }
 
-/// What a program has in the module over ours, and not in the other.
+/// The number of lines that only flyball's module of a program has.
 fn changed(path: &str) -> usize {
     if Path::new(env!("CARGO_MANIFEST_DIR")).join(path).is_dir() {
         let [kube, ours] = ["kube_runtime", "flyball"].map(|engine| read(&format!("{path}/{engine}.rs")));
@@ -57,7 +57,7 @@ fn changed(path: &str) -> usize {
         (Some(kube), Some(ours)) => {
             added(&kube.lines().collect::<Vec<_>>(), &ours.lines().collect::<Vec<_>>())
         }
-        // The macro's own.
+        // The only difference is the import that the macro adds.
         _ => 1,
     }
 }
@@ -90,7 +90,7 @@ fn the_tests_that_the_table_names_are_there() {
     }
 }
 
-/// Each link of a test leads to it.
+/// Each link to a test leads to the file with that test.
 #[test]
 fn the_tests_that_are_linked_are_there() {
     let readme = read("README.md");
