@@ -243,8 +243,7 @@ impl Config {
         self
     }
 
-    /// Waits at least as long as the API server requests in the status of its answer, such as 429. Off by default: the
-    /// error policy decides.
+    /// Retries no sooner than the API server requests in the status of its answer, such as 429. Off by default: the error policy decides.
     ///
     /// kube's client does not pass on a delay that is only in a `Retry-After` header.
     pub fn respect_retry_after(mut self) -> Self {

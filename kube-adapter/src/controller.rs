@@ -126,7 +126,7 @@ where
     required: Vec<BoxFuture<'static, Result<(), Stopped>>>,
     /// The triggers that are streams.
     streams: Vec<StreamTrigger>,
-    /// The informers that belong to this controller: they run as long as it does.
+    /// The informers that belong to this controller. They run as long as the controller does.
     informers: Vec<OwnInformer>,
     /// The errors of the controller's own informers and streams.
     watch_errors: WatchErrors,
@@ -343,7 +343,7 @@ where
     K: Resource + 'static,
     K::DynamicType: Eq + Hash,
 {
-    /// Replaces the configuration with a [`Config`], or with kube-runtime's own.
+    /// Replaces the configuration with a [`Config`], or with kube-runtime's configuration.
     pub fn with_config(mut self, config: impl Into<Config>) -> Self {
         self.config = config.into();
         self

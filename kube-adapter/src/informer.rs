@@ -57,10 +57,10 @@ where
 /// Converts the list and watch options of a watcher's configuration to the configuration of a reflector. Periods that a watcher
 /// does not configure keep their defaults.
 ///
-/// - `page_size`: the size of each page, in every list. 500 is kube's default and cannot be distinguished from an explicit 500: the reflector then
-///   requests pages of 500 if a server would otherwise read everything from storage at once, and no pages if the server has a cache.
-///   [`InformerBuilder::page_size`] and [`Config::page_size`](crate::Config::page_size) request pages of 500 in every list. No size, or 0, turns
-///   paging off.
+/// - `page_size`: the size of each page, in every list. An explicit 500 cannot be distinguished from kube's default, which is also 500.
+///   With this size, the reflector requests pages of 500 if a server would otherwise read everything from storage at once, and no pages if
+///   the server has a cache. [`InformerBuilder::page_size`] and [`Config::page_size`](crate::Config::page_size) request pages of 500 in
+///   every list. No size, or 0, turns paging off.
 /// - `list_semantic`: applies to the first list only. Later lists must be at least as new as the state in the cache, and a server answers them from
 ///   its own cache.
 /// - `timeout`: how long a watch may last, 290 s by default. Each watch lasts a random time between half of the timeout and the whole

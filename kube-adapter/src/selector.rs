@@ -11,9 +11,8 @@ use kube::{Resource, ResourceExt};
 
 /// Conversions of a [`Selector`] from and to the label selectors of kube and Kubernetes, so that a program needs one type.
 ///
-/// A requirement that the other type cannot express is an error, and never left out. A converted selector selects the same
-/// objects, and a round trip returns an equal [`Selector`]. For `labels(…)` of a watcher or a list, use the text:
-/// `selector.to_string()`.
+/// A requirement that the other type cannot express is an error; it is never left out. A converted selector selects the same objects, and a
+/// round trip returns an equal [`Selector`]. For `labels(…)` of a watcher or a list, use the text: `selector.to_string()`.
 ///
 /// | | from | to |
 /// |---|---|---|

@@ -1,7 +1,7 @@
 //! EDGE. The objects of an `Api` as the source of an informer: lists in pages, watches, streaming lists.
 //!
-//! Cancel safety: a dropped request ends with its connection. A page that is being decoded on a blocking thread is decoded to
-//! its end there, and dropped. A dropped watch closes its connection, and holds no other resource.
+//! Cancel safety: dropping a request cancels it. A page that is being decoded on a blocking thread is decoded to its end there, and
+//! dropped. A dropped watch closes its connection, and holds no other resource.
 
 pub(crate) mod api_error;
 mod decode;
@@ -246,14 +246,14 @@ where
             false => self.request.list(&params),
         };
         let mut built = built.map_err(kube::Error::BuildRequest)?;
-        // Added here, because `ListParams` drops a version of "0" beside a limit, which turns a read of the server's
-        // cache into one of its storage.
+        // The version is added here, because `ListParams` omits the version "0" if there is a limit. Without the version, the server reads
+        // its storage, not its cache.
         let version = match request.min_version {
             _ if params.continue_token.is_some() => None,
             ListVersion::MostRecent => None,
             ListVersion::Any => Some("resourceVersion=0".to_owned()),
-            // A limit beside a version means "exactly" unless the request specifies otherwise. Without a limit "not
-            // older than" is the default, and servers before 1.19 do not support the parameter.
+            // With a limit, a version means "exactly" unless the request specifies otherwise. Without a limit "not older than" is the
+            // default, and servers before 1.19 do not support the parameter.
             ListVersion::NotOlderThan(version) if request.limit.is_some() => {
                 Some(format!("resourceVersion={version}&resourceVersionMatch=NotOlderThan"))
             }

@@ -30,8 +30,8 @@ pub use throttled::{Throttled, ThrottledFuture};
 /// controller-runtime has turned it off, because an API server has priority and fairness. A limit still protects a server from a bug in a
 /// controller, and one part of a program from another. So the limit is opt-in here, and its quota must be set explicitly.
 ///
-/// A request costs one token when it is called, however long its answer takes: a watch costs one, as in client-go. The layer
-/// does not see work of outer layers, such as kube's retry of a request: add this layer last, so that it is the outermost.
+/// A request costs one token when it is called, however long its answer takes: a watch costs one, as in client-go. A retry by an inner
+/// layer, such as that of kube's client, costs no further token. Add this layer last, so that it is the outermost.
 ///
 /// **FIFO** over all clients that share the layer: clones are handles to the same bucket. **Exact**: no interval of length `d` contains
 /// more than `burst` + rate × `d` requests. **No thundering herd**: a waiting request is woken once, with its token. A request that does
@@ -98,7 +98,7 @@ impl ThrottleLayer {
         Self { shared: Arc::new(Shared { bucket, tally: StatsCounters::default() }) }
     }
 
-    /// Changes the rate and the burst from now on, also for waiting requests.
+    /// Changes the rate and the burst immediately, including for requests that already wait.
     pub fn set_quota(&self, quota: Quota) {
         self.shared.bucket.set_quota(quota);
     }

@@ -231,7 +231,7 @@ impl Candidate {
         }
     }
 
-    /// Returns the reason of the loss; `None` if the leadership was not lost.
+    /// Returns the reason for the loss; `None` if the leadership was not lost.
     #[must_use]
     pub fn lost(&self) -> Option<&LossReason> {
         match &self.role {

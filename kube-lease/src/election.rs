@@ -64,7 +64,7 @@ pub struct Election {
 pub enum ElectionOutcome<T> {
     /// The work ended with this result, either while this candidate led or, with [`run_as_standby`](Election::run_as_standby), before it led.
     Done(T),
-    /// The leadership was lost; with the result of the work, if it ended within the stop grace.
+    /// The leadership was lost. Contains the result of the work, if the work ended within the stop grace.
     Lost(LossReason, Option<T>),
     /// The election was stopped before this candidate led.
     Stopped,
@@ -76,7 +76,7 @@ impl Election {
     /// Returns a builder of a candidate for the Lease with this name. Identities must be unique, otherwise two processes
     /// treat each other's lease as their own: see [`unique_identity`](crate::unique_identity).
     ///
-    /// The service account needs `get`, `create` and `update` of `leases` in `coordination.k8s.io`.
+    /// The service account needs the verbs `get`, `create` and `update` for `leases` in `coordination.k8s.io`.
     pub fn builder(
         client: Client,
         namespace: &str,
@@ -96,7 +96,7 @@ impl Election {
     /// completes when the work or the leadership ends; the election can be run again.
     ///
     /// [`Leadership::lost`] completes when the leadership is over. The work is dropped a [stop grace](ElectionBuilder::stop_grace) later,
-    /// before others can lead, or immediately if another candidate already leads. After that the work is not polled, even if its process
+    /// before others can lead, or immediately if another candidate already leads. After that the work is not polled, even if the process
     /// was suspended in the meantime. Work that computes without an await point is not interrupted, and tasks that the work spawned
     /// continue: end them by [`Leadership::lost`]. A request that was sent cannot be recalled: guard it by `resourceVersion`, or by an
     /// owner in the object.
@@ -120,9 +120,8 @@ impl Election {
     /// is notified by [`Leadership::lost`]. The candidate leads, and renews its lease, until the work has ended, without a
     /// time limit.
     ///
-    /// A candidate that does not lead ends immediately, unless it is acquiring the lease at that moment: it waits for the
-    /// response, for at most half of the [renew deadline](ElectionBuilder::renew_deadline), and releases the lease if it
-    /// acquired it.
+    /// A candidate that does not lead ends immediately, unless it is acquiring the lease at that moment: it waits for the response, for at
+    /// most half of the [renew deadline](ElectionBuilder::renew_deadline), and releases the lease if the request acquired it.
     ///
     /// # Panics
     /// Panics if the work or `stop` panics; the lease is released first.
@@ -140,9 +139,9 @@ impl Election {
         self.take_part(false, stop, work).await
     }
 
-    /// Like [`run_until`](Self::run_until), but the work starts immediately: it fills its caches, and must change nothing
-    /// before it [is elected](Leadership::elected). A replica with warm caches is ready, so a rolling update proceeds, and
-    /// takes over without a new list.
+    /// Like [`run_until`](Self::run_until), but the work starts immediately: it fills its caches, and must change nothing before it [is
+    /// elected](Leadership::elected). A replica with warm caches is ready, so a rolling update proceeds. When this replica is elected, it
+    /// needs no new list.
     ///
     /// **The work itself has to wait for the leadership.** A controller of flyball-kube does, with
     /// `Controller::with_leadership`; other work awaits [`Leadership::elected`], or uses `run_until`.

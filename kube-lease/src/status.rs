@@ -57,7 +57,7 @@ pub(crate) struct StatusState {
     pub(crate) term: Option<Leadership>,
     /// The time at which the last successful renewal was sent.
     pub(crate) last_renewal: Option<Instant>,
-    /// The time from which others may lead, while the work of a term continues.
+    /// The time from which others may lead; `None` if no work of a term is running.
     pub(crate) lease_expiry: Option<Instant>,
     pub(crate) times_elected: u64,
     pub(crate) last_error: Option<Arc<str>>,

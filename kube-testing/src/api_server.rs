@@ -51,8 +51,7 @@ use crate::state::watches::Next;
 /// responses. In addition to that table:
 ///
 /// - A read always returns the newest state: there are no stale caches.
-/// - Garbage collection, and serving the definitions of custom resources, happens within the write that causes it, right after
-///   its response.
+/// - At the end of each write, before the next request, garbage is collected, and the kinds of new custom resource definitions are served.
 /// - Bookmarks are sent only at the end of a watch, and by [`send_bookmarks`](Self::send_bookmarks).
 ///
 /// # Examples
@@ -207,8 +206,8 @@ impl ApiServer {
         inner.state.objects(kind_id).get(&key).map(|object| read(object))
     }
 
-    /// Creates or replaces an object, status included, without conflicts and generated names. Watches receive an event as
-    /// for any write. A new object keeps its `uid` if it has one, so that other objects can name it as their owner.
+    /// Creates or replaces an object, status included. There are no conflicts, and no name is generated. Watches receive an event as for
+    /// any write. A new object keeps its `uid` if it has one, so that other objects can name it as their owner.
     ///
     /// # Panics
     /// Panics if the kind is not registered, or the object has no name.

@@ -11,7 +11,7 @@ use kube::core::Status;
 /// The maximum depth to which the causes of an error are followed: a cycle of `source`s must not cause an infinite loop.
 pub(crate) const DEEPEST_CAUSE: usize = 16;
 
-/// Returns the class of an error; `None` if the function does not know it.
+/// Returns the class of an error; `None` if the function does not classify the error.
 pub(crate) type Classify = Arc<dyn Fn(&(dyn Error + 'static)) -> Option<FailureClass> + Send + Sync>;
 
 /// Classifies the error of a reconcile by the status of the API server's answer, if the error or one of its causes has one.

@@ -13,8 +13,7 @@ use crate::controller::read_duration;
 /// accepted only if a configuration that is built from them has the same text.
 ///
 /// # Panics
-/// Panics with a version of kube that formats its configuration differently, because the alternative is to lose a limit
-/// silently.
+/// Panics with a version of kube that formats its configuration differently, because otherwise a limit would be lost silently.
 impl From<KubeConfig> for Config {
     #[track_caller]
     fn from(config: KubeConfig) -> Self {

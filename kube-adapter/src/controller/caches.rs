@@ -30,7 +30,7 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// A cache that has not synced after this time from the start of the controller is logged as a warning.
 const SLOW: Duration = Duration::from_secs(5);
 
-/// The status of one of a controller's own caches: that of its objects, and those of [`owns`](crate::Controller::owns) and
+/// The status of one of a controller's own caches: the cache of its objects, or a cache of [`owns`](crate::Controller::owns) or
 /// [`watches`](crate::Controller::watches). See [`Monitor::caches`](crate::Monitor::caches).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

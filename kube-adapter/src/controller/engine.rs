@@ -165,7 +165,7 @@ impl Engine {
                 match reconcile.await? {
                     Reconciled::Done(next) => Ok::<_, ReconcileError>(next),
                     Reconciled::HasKey(key, reason) => {
-                        // Not reconciled here: the object may be in flight under its own key.
+                        // The object is not reconciled here, because it may be in flight under its own key.
                         noted.note(&key, || reason);
                         // `add` fails only if the queue is shut down.
                         let _ = O::add(&queue, key, 0);

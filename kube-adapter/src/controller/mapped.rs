@@ -27,7 +27,7 @@ pub(crate) struct MappedObject {
     pub(crate) keys: Box<[NamespacedName]>,
 }
 
-/// The data that a controller keeps of an object.
+/// The data that a controller keeps about an object.
 pub(crate) struct MappedKeys {
     pub(crate) property: Option<u64>,
     pub(crate) keys: Vec<NamespacedName>,

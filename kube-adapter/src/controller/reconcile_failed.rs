@@ -1,5 +1,4 @@
-//! PURE. The failure of a reconcile, as the loop receives it. The user's own error has been sent to the stream of results by
-//! then.
+//! PURE. The failure of a reconcile, as the loop receives it. Before that, the user's own error has been sent to the stream of results.
 
 use std::error::Error;
 use std::fmt;

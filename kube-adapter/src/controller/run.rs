@@ -267,7 +267,7 @@ where
             self.send_result(Err(Outcome::QueueError(error))).await;
             return Ok(Reconciled::Done(Next::await_change()));
         }
-        // `kubectl describe` finds Events that are created from this reference by these fields.
+        // `kubectl describe` uses these fields to find the Events that are created from this reference.
         reference.extra.uid = object.meta().uid.clone();
         reference.extra.resource_version = object.meta().resource_version.clone();
         let span = tracing::info_span!(

@@ -19,7 +19,7 @@ use super::reconcile_reasons::Reason;
 use super::trigger::owners_of;
 use crate::keys::object_key;
 
-/// Controllers over streams and stores of kube-runtime, with the same methods as there.
+/// Controllers over streams and stores of kube-runtime, with the same methods as kube-runtime's `Controller`.
 ///
 /// A stream and a store lose the changes that they lose in kube-runtime; an informer loses none. See the [crate's
 /// documentation](crate#streams-and-stores-of-kube-runtime).

@@ -79,7 +79,7 @@ pub(crate) fn own<K>(
 where
     K: Resource + Send + Sync + 'static,
 {
-    // An unreadable object is not reconciled, so it is reconciled once it is readable, whatever the filter returns.
+    // An object is not reconciled while it is unreadable. So the change that makes it readable is accepted, whatever the filter returns.
     let is_unreadable = |change: &Change<NamespacedName, K>| {
         states(change).any(|state| unreadable_reason(&**state).is_some())
     };

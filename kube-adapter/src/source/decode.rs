@@ -70,8 +70,8 @@ where
         trim(&mut object);
         object
     };
-    // At least one object cannot be decoded, or the bytes are not a list. Only then are the objects decoded one by one,
-    // because each is parsed twice.
+    // At least one object cannot be decoded, or the bytes are not a list. Only then are the objects decoded one by one, because this parses
+    // each object twice.
     let Ok(list) = serde_json::from_slice::<List<K>>(bytes) else { return page_as(bytes, &trimmed) };
     let (mut unreadable, List { metadata, mut items }) = (Vec::new(), list);
     items.retain_mut(|object| match object_key(object) {

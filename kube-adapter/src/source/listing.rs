@@ -11,7 +11,7 @@ use flyball_sync::locks::Mutex;
 
 use super::decode::Unreadable;
 
-/// The objects that could not be decoded. Clones share them: a streaming list is delivered by a watch.
+/// The objects that could not be decoded. Clones share the objects, because a streaming list is delivered by a watch.
 #[derive(Clone, Default)]
 pub(super) struct Listing(Arc<Mutex<HashMap<NamespacedName, Listed>>>);
 

@@ -104,7 +104,7 @@ impl<K: Resource + Send + Sync + 'static> StreamSource<K> {
     /// Returns a builder of an informer of these objects, whose reflector requests no list by itself.
     fn into_informer(self) -> InformerBuilder<NamespacedName, K, Self> {
         let config = ReflectorConfig {
-            // Internal errors never lead to a list, and a watch does not end by itself.
+            // With these values, internal errors never lead to a list, and a watch does not end by itself.
             max_internal_error_retry_duration: Duration::MAX,
             min_watch_timeout: Duration::from_secs(365 * 24 * 3600),
             ..ReflectorConfig::default()

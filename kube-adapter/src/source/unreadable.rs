@@ -102,7 +102,7 @@ impl<K: Resource + Send + Sync + 'static> StoredObjects<K> {
         }
         match meta {
             Some(meta) => *object.meta_mut() = *meta,
-            // The metadata cannot be decoded either: keeps the previous metadata, with the new version.
+            // The metadata cannot be decoded either, so the previous metadata is kept, with the new version.
             None => object.meta_mut().resource_version = Some(version.to_string()),
         }
         object.meta_mut().self_link = Some(format!("{MARK}{error}"));

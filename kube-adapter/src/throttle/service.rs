@@ -86,7 +86,7 @@ impl<S> SharedService<S> {
     }
 }
 
-/// Puts the service back on drop, also if the service panics.
+/// Puts the service back on drop, even if the service has panicked.
 struct Taken<'a, S> {
     shared: &'a SharedService<S>,
     service: Option<S>,

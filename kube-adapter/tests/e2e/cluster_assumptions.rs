@@ -1,4 +1,4 @@
-//! Assumptions of the other tests about the clusters.
+//! Tests of the assumptions that the other tests make about the clusters.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{ListParams, PostParams};

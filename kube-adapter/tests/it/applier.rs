@@ -231,7 +231,8 @@ async fn a_dynamic_kind_has_its_own_requests() {
     assert_eq!(outcomes(&reconciles.collect::<Vec<_>>().await), ["a"]);
 }
 
-/// A reference to a cluster-scoped owner has the namespace of the owned object. Here it arrives before the store has the owner.
+/// A reference to a cluster-scoped owner has the namespace of the owned object. In this test the reference arrives before the store has the
+/// owner.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_came_before_its_object_is_not_lost() {
     for flyball in [false, true] {

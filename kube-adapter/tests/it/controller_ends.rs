@@ -174,7 +174,7 @@ async fn dropping_the_stream_ends_everything() {
     assert_eq!(runs.all().len(), 2);
     assert_eq!(monitor.live(SECOND), Err(NotLive::Ended));
     assert_eq!(Arc::strong_count(&runs), 1, "the controller must drop everything");
-    // The shared informer goes on: another controller starts with all of its objects.
+    // The shared informer continues to run: another controller starts with all objects of the informer.
     let again = Runs::new();
     during(&mut logging(Controller::for_shared(&world.informer), &again), SECOND).await;
     assert_eq!(again.all().len(), 10);

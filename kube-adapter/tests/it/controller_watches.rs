@@ -142,7 +142,7 @@ async fn keeps_no_object_that_only_maps_to_others() {
     assert_eq!(ALIVE.load(Ordering::SeqCst), 0);
 }
 
-/// Changes of a watched object that maps to other ConfigMaps after the change, received by a watch, and by a relist.
+/// Changes a watched object so that it maps to other ConfigMaps. Some changes are received by a watch, and the others by a relist.
 async fn reconciles_before_and_after(
     watched: Controller<ConfigMap>,
     server: &ApiServer,

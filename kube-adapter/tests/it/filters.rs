@@ -161,7 +161,8 @@ async fn a_predicate_that_panics_lets_the_change_through() {
     }
 }
 
-/// The same predicate in kube-runtime's filter and in flyball's, over the same changes: flyball's accepts the same changes, and deletions.
+/// kube-runtime's filter and flyball's filter have the same predicate, and receive the same changes. flyball's filter accepts the changes
+/// that kube-runtime's filter accepts, and also deletions.
 #[test]
 fn a_predicate_of_kubes_judges_changes_as_its_filter_does() {
     type Judge = fn(&Pod) -> Option<u64>;

@@ -163,7 +163,7 @@ async fn a_rolling_update_replaces_the_leader_by_a_replica_that_was_ready_before
     for n in 1..4 {
         let name = format!("replica-{n}");
         let new = Replica::start(&cluster, &name, &work, SECOND / 10);
-        // The rollout waits for the new replica to be ready, while the old one goes on.
+        // The rollout waits for the new replica to be ready, while the old one continues to work.
         assert!(new.is_ready_within(60 * SECOND).await, "{name}: {:?}", new.monitor.ready());
         sleep(60 * SECOND).await;
         assert!(old.status.is_leader() && !new.status.is_leader());

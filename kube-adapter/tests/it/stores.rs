@@ -96,7 +96,7 @@ async fn there_and_back_is_the_same_store() {
     let back = ControllerStore::from(store).to_kube();
     writer.apply_watcher_event(&Event::Apply(map("default/a")));
     assert_eq!(names(&back), ["a"]);
-    // The same for a controller over a stream.
+    // A controller over a stream behaves in the same way.
     let (store, mut writer) = reflector::store();
     let controller = Controller::for_stream(futures_util::stream::pending(), store);
     writer.apply_watcher_event(&Event::Apply(map("default/a")));

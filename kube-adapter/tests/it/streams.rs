@@ -607,7 +607,7 @@ async fn a_reconciler_may_count_and_panic() {
     assert_eq!(*seen.lock(), [("a".to_owned(), 1), ("b".to_owned(), 3)]);
 }
 
-/// The streams are dropped with their controller, wherever they are at that time.
+/// The streams are dropped with their controller, whether or not it has started.
 #[tokio::test(start_paused = true)]
 async fn dropping_the_results_drops_the_streams() {
     struct Guarded(Pin<Box<dyn Stream<Item = Item<ConfigMap>> + Send>>, Arc<AtomicBool>);

@@ -110,7 +110,7 @@ fn a_dropped_request_takes_no_token_and_those_behind_it_move_up() {
         settle().await;
         assert_eq!(*calls.borrow(), [(100, 3)]);
         assert_eq!(throttle.waiters(), 0);
-        // A request that is dropped after it was granted its token returns the token to the next one.
+        // A request that is dropped after it was granted its token returns the token, and the next request gets it.
         let granted = service.call(4);
         let next = service.call(5);
         advance(Duration::from_millis(100)).await;

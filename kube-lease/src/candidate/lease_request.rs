@@ -7,7 +7,7 @@ use super::record::LeaderElectionRecord;
 /// The next step of a driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CandidateStep {
-    /// Sends this request. It replaces the previous request if that one has no response yet.
+    /// Sends this request. It replaces the previous request if the previous one has no response yet.
     Request(LeaseRequest),
     /// Waits for a response, at most until this time.
     Wait(Nanos),

@@ -1,4 +1,4 @@
-//! PURE. Server-side apply: merges a configuration into an object, or creates it, and records who manages its fields.
+//! PURE. Server-side apply: merges a configuration into an object, or creates it, and records the managers of its fields.
 
 mod comparison;
 mod conflict;
@@ -74,7 +74,7 @@ impl State {
         self.create(kind_id, request, object, Some(managers), now).map(Updated::Created)
     }
 
-    /// Rejects a configuration that no object can have.
+    /// Rejects an invalid configuration.
     fn check_config(
         &self,
         kind_id: usize,

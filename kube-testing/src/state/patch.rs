@@ -26,7 +26,7 @@ impl State {
         }
         let before = self.get(kind_id, request)?;
         let mut object = Value::clone(&before);
-        // A patch applies to the version that the request names.
+        // A patch applies to the object in the version that the request names.
         object["apiVersion"] = request.api_version().into();
         match patch {
             MERGE => json_patch::merge(&mut object, &parse(body)?),

@@ -158,7 +158,7 @@ pub(crate) fn late_finalizers(kind: &Kind, name: &str, added: &[&str]) -> Box<St
         added.join(", ")
     );
     let mut refused = invalid(kind, name, &[("metadata.finalizers", why)]);
-    // A real server reports it twice: as an update of any object, and of this kind.
+    // A real server reports this error twice: once for updates of any object, and once for this kind.
     if let Some(details) = &mut refused.details {
         details.causes.extend_from_within(..);
     }

@@ -100,7 +100,7 @@ fn merge_list(
     Ok(in_order(&left, patched, |item| item.get(key)))
 }
 
-/// Orders the items of the patch and those that only the server has: new items come first, the others keep their positions.
+/// Orders the items of the patch and those that only the server has: new items come first, and the other items keep their positions.
 fn in_order(before: &[Value], patched: Vec<Value>, id: impl Fn(&Value) -> Option<&Value>) -> Vec<Value> {
     let is_patched = |item: &Value| patched.iter().any(|other| id(other) == id(item));
     let mut kept = before.iter().enumerate().filter(|(_, item)| !is_patched(item)).peekable();

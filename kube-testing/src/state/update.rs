@@ -24,7 +24,7 @@ pub(crate) enum Updated {
 }
 
 impl State {
-    /// Updates an object, or creates it if this kind allows that.
+    /// Updates an object, or creates it if the kind allows updates of missing objects.
     pub(crate) fn put_object(
         &mut self,
         kind_id: usize,

@@ -55,7 +55,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Returns the event of a change: an object that starts to match is added, one that stops matching is deleted.
+    /// Returns the event of a change: an object that starts to match is added, and an object that stops matching is deleted.
     pub(crate) fn event(&self, change: &Change) -> Option<Event> {
         let matches = |object: &&Arc<Value>| self.selection.matches(object);
         let before = change.before.as_ref().filter(matches);

@@ -31,7 +31,7 @@ impl Checks {
                 Ok(()) => Ok(()),
                 Err(reason) => {
                     passed = false;
-                    // On one line, because a reason may span several.
+                    // The reason is printed on one line, even if it has several lines.
                     writeln!(page, "[-]{name} failed: {}", reason.replace(['\r', '\n'], " "))
                 }
             };

@@ -1,4 +1,4 @@
-//! SHELL. The open connections, and the choice of the one to close when there are too many.
+//! SHELL. The open connections, and the choice of the connection to close when there are too many.
 //!
 //! | guarded by | |
 //! |---|---|
@@ -25,7 +25,7 @@ struct Table {
 struct Row {
     id: u64,
     peer: IpAddr,
-    /// The count at its last request, or at its start.
+    /// The count at the last request of this connection, or at its start.
     last: u64,
     task: AbortHandle,
 }

@@ -15,9 +15,9 @@ use super::ops_server::OpsServer;
 const ELECTION_TOLERANCE: Duration = Duration::from_secs(5);
 
 impl OpsServer {
-    /// Adds a controller of flyball-kube. It is ready while it reconciles, and alive unless one object is reconciled for
-    /// longer than `max_lease`. Adds its metrics, its queue in `/debug` under `queues`, and the running reconciles with
-    /// their reasons under `reconciles`.
+    /// Adds a controller of flyball-kube, its metrics, its queue in `/debug` under `queues`, and the running reconciles with their reasons
+    /// under `reconciles`. The controller is ready while it reconciles, and alive unless one object is reconciled for longer than
+    /// `max_lease`.
     ///
     /// Reasons are recorded from the first request of `/debug` on; see [`Monitor::in_flight`].
     ///

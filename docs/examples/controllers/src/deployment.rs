@@ -67,7 +67,7 @@ pub fn run(
         .run(reconcile, retry, Arc::new(context))
 }
 
-/// The deployments that may adopt `set`: it has no controller, and their selectors match it.
+/// The deployments that may adopt `set`: their selectors match the set, and the set has no controller.
 fn adopters_of(
     deployments: &Informer<NamespacedName, Deployment>,
     set: &ReplicaSet,

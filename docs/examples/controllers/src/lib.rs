@@ -1,4 +1,4 @@
-//! Three controllers of Kubernetes and one of an application, on `flyball-kube`.
+//! Three controllers of Kubernetes, and the controller of one application, on `flyball-kube`.
 //!
 //! Each has a pure core, which computes the wanted state, and a shell, which reads caches and writes to the API server. `README.md` describes them.
 #![forbid(unsafe_code)]

@@ -46,7 +46,7 @@ pub fn is_ready(pod: &Pod) -> bool {
     ready_condition(pod).is_some()
 }
 
-/// The time since which the pod has been ready; `None` if it is not ready or does not have the time.
+/// The time since which the pod has been ready; `None` if it is not ready, or if its condition has no time.
 #[must_use]
 pub fn ready_since(pod: &Pod) -> Option<Timestamp> {
     Some(ready_condition(pod)?.last_transition_time.as_ref()?.0)

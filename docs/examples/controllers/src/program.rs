@@ -77,7 +77,8 @@ async fn work_by(
         return Ok(());
     }
     let election = election(&client, name, options)?;
-    // Registered before the election, because the signal may arrive while the program waits to lead. Controllers register handlers of their own.
+    // The handler is registered before the election, because the signal may arrive while the program waits to lead. Controllers register
+    // handlers of their own.
     let mut terminate = signal(SignalKind::terminate())?;
     let shutdown_signal = async {
         tokio::select! {

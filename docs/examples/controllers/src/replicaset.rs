@@ -61,7 +61,7 @@ pub fn run(
         .run(reconcile, retry, Arc::new(context))
 }
 
-/// The sets that may adopt `pod`: it has no controller, and their selectors match it.
+/// The sets that may adopt `pod`: their selectors match the pod, and the pod has no controller.
 fn adopters_of(sets: &Informer<NamespacedName, ReplicaSet>, pod: &Pod) -> Vec<ObjectRef<ReplicaSet>> {
     if controller_of(pod).is_some() {
         return Vec::new();

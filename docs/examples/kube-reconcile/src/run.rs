@@ -28,9 +28,9 @@ where
 
 /// Runs `reconcile` for every key until the queue is closed: at most `workers` reconciles at a time, and at most one per key.
 ///
-/// `reconcile` and `error_policy` have kube-runtime's signatures. In contrast to kube-runtime, keys that wait for a worker are
-/// served in FIFO order, a panic is a failure of its key alone, and a key that keeps failing has a backoff from 1 s to 5 minutes,
-/// even if `error_policy` returns a shorter delay.
+/// `reconcile` and `error_policy` have kube-runtime's signatures. In contrast to kube-runtime, keys that wait for a worker are served in
+/// FIFO order, a panic fails only its key, and a key that keeps failing has a backoff from 1 s to 5 minutes, even if `error_policy` returns
+/// a shorter delay.
 pub(crate) async fn run<K, C, E, F>(
     queue: &Keys<K>,
     store: &Store<K>,
@@ -49,7 +49,7 @@ pub(crate) async fn run<K, C, E, F>(
         Limiter::<ObjectRef<K>, _, _>::with_clock(OncePerBackoff::new(backoff), TokioTimer::current());
 
     let one = async |key: Lease<ObjectRef<K>, WithTimer<TokioTimer>>| {
-        // Read when the key runs, not when it was added. A deleted object needs no reconcile.
+        // The object is read when the key runs, not when the key was added. A deleted object needs no reconcile.
         let Some(object) = store.get(&key) else {
             failures.forget(&key);
             return key.done();

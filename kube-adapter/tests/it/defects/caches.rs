@@ -114,7 +114,7 @@ async fn d13_a_relist_blocks_no_reader_and_keeps_what_stayed() {
     leak_counter::on_drop("old", move || {
         let (sender, receiver) = mpsc::channel();
         thread::spawn(move || sender.send(reader.store().get(&key("a001")).is_some()));
-        // This timeout is far longer than a read takes. It only passes if the reader is blocked.
+        // This timeout is far longer than a read takes. It expires only if the reader is blocked.
         answered.send(receiver.recv_timeout(Duration::from_secs(10))).unwrap();
     });
     server.close_watches();

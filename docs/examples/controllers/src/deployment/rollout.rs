@@ -160,7 +160,7 @@ impl Rollout<'_> {
     /// step uses the result of the step before.
     ///
     /// A step waits until each set has observed its size. kube-controller-manager does not wait. If sizes change quickly, as in a rollback,
-    /// it counts deleted pods as available.
+    /// kube-controller-manager counts deleted pods as available.
     fn roll(&mut self) -> Result<(), Error> {
         // A set without a status counts as observed in its first generation, because its size has not changed.
         let observed =

@@ -231,7 +231,7 @@ fn is_overdue(known: &DeploymentCondition, deadline: SignedDuration, now: Timest
     }
 }
 
-/// The number of terminating pods; `None` if a set that its controller has observed does not report it.
+/// The number of terminating pods; `None` if the controller has observed a set without reporting this number.
 fn terminating<'a>(mut sets: impl Iterator<Item = &'a Arc<ReplicaSet>>) -> Option<i32> {
     sets.try_fold(0, |sum, set| {
         let Some(status) = &set.status else { return Some(sum) };

@@ -44,5 +44,5 @@ impl Probes {
     }
 }
 
-/// The liveness probe fails if a reconcile takes longer.
+/// The liveness probe fails if a reconcile takes longer than this.
 const LONGEST: Duration = Duration::from_secs(600);

@@ -217,7 +217,7 @@ mod tests {
     fn compares_uids_of_pods_of_equal_age() {
         let pods = |a, b| vec![pod("a", &ready_at(a)), pod("b", &ready_at(b))];
         let deleted = |pods| pods_to_delete(pods, &[], 1, NOW.parse().unwrap())[0].name_any();
-        // 11 h and 10 h have the same power of two, in nanoseconds; 11 h and one minute do not.
+        // In nanoseconds, 11 h and 10 h have the same power of two, but 11 h and one minute do not.
         assert_eq!(deleted(pods("2026-01-01T01:00:00Z", "2026-01-01T02:00:00Z")), "a");
         assert_eq!(deleted(pods("2026-01-01T01:00:00Z", "2026-01-01T11:59:00Z")), "b");
     }

@@ -34,7 +34,7 @@ pub(crate) fn install(cluster: &Cluster) {
     eventually(LIMIT, || (status(UNREADABLE) == 201).then_some(())).expect("it accepts any object");
 
     let path = format!("{DEFINITIONS}/websites.examples.flyball.rs");
-    // Read again, because the server has written its status meanwhile.
+    // The definition is read again, because the server has written its status meanwhile.
     let mut installed: Value = from_str(&cluster.request("GET", &path, None).unwrap().body).unwrap();
     installed["spec"] = definition["spec"].clone();
     write(cluster, "PUT", &path, &installed);

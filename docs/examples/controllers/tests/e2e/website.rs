@@ -224,7 +224,7 @@ mod own_cluster {
         play.change("home", json!({"replicas": 2})).await;
         until(async || play.is("home", 2, "True").await).await;
         assert_eq!(play.raw().get(UNREADABLE).await.unwrap(), before, "the unreadable website has changed");
-        // It is reconciled when it can be decoded.
+        // The website is reconciled once it can be decoded.
         play.change(UNREADABLE, json!({"html": "hello", "replicas": 1})).await;
         until(async || play.is(UNREADABLE, 1, "True").await).await;
     }

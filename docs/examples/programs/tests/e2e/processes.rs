@@ -178,7 +178,7 @@ mod own_cluster {
             }))
             .await;
 
-            // Two reconciles at once, and both are in flight.
+            // At most two reconciles run at once. The proxy holds requests back, so both are in flight.
             let proxy = play.proxy(Some(Hold::requests(Method::POST, "/configmaps", 5))).await;
             let process = play.start("config_map_generator", &proxy);
             until(async || proxy.held() == 2 && play.all::<ConfigMap>().await.len() == 5).await;
@@ -284,7 +284,7 @@ mod own_cluster {
                 assert_eq!(play.versions().await, before, "{}: a new process changes nothing", play.engine);
                 replicas.push(new);
 
-                // Changes while three processes work, and while one of them ends.
+                // The Secrets change while three processes work, and while one of them ends.
                 life.merge::<Secret>("a", certificate(round)).await;
                 let old = replicas.remove(0);
                 old.process.terminate().unwrap();
@@ -294,7 +294,7 @@ mod own_cluster {
                 play.converged(&replicas, json!({"a": round, "b": round})).await;
             }
 
-            // The new processes do the work, and no process has written an object twice at once.
+            // The new processes do the work, and no process has had two writes of one object in flight.
             life.delete::<Secret>("b").await;
             play.converged(&replicas, json!({"a": "2"})).await;
             for (old, at) in &stopped {

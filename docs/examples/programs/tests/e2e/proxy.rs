@@ -161,7 +161,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
             let shared = shared.clone();
             async move { shared.forward(request).await }
         });
-        // An error is the end of a client that was killed, or of a server that is down; the exchange shows it.
+        // A connection fails if the client was killed or the server is down. The recorded exchange shows this.
         connections.spawn(
             hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(connection), service),
         );
