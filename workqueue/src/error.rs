@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
-/// The error of an add: the key was not added, and the error hands it back.
+/// The error that an add returns. It contains the key that was not added.
 ///
 /// # Examples
 /// ```
@@ -77,7 +77,7 @@ impl fmt::Display for AddErrorKind {
 
 impl Error for AddErrorKind {}
 
-/// The error of `try_get`: the reason why it returned no lease.
+/// The reason why `try_get` returned no lease.
 ///
 /// # Examples
 /// ```
@@ -107,7 +107,7 @@ impl fmt::Display for TryGetError {
 
 impl Error for TryGetError {}
 
-/// The error of a `get` with a time limit: the reason why it returned no lease.
+/// The reason why a `get` with a time limit returned no lease.
 ///
 /// # Examples
 /// A worker that shuts an idle queue down:
@@ -147,7 +147,8 @@ impl fmt::Display for GetTimeoutError {
 
 impl Error for GetTimeoutError {}
 
-/// The error of ending a lease by its key: no detached lease holds the key. Nothing is changed.
+/// The error that [`Queue::done`](crate::Queue::done) and [`Queue::attach`](crate::Queue::attach) return if no detached lease holds the key. The
+/// queue is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotDetached;
 

@@ -26,7 +26,7 @@ pub use outcome::LeaseOutcome;
 ///
 /// After [`stop_now`](crate::Queue::stop_now), ending a lease has no effect.
 ///
-/// `T` is the queue's [time mode](crate::TimeMode). A worker that serves any queue takes a `Lease<K, T>`.
+/// `T` is the queue's [time mode](crate::TimeMode). A function that works with every time mode takes a `Lease<K, T>`.
 ///
 /// # Panics
 /// Ending a lease panics if the clock, the limiter's policy or a waker panics. The lease has ended in that case. If the

@@ -2,16 +2,16 @@
 //!
 //! | what | guarded by |
 //! |---|---|
-//! | the policy and the state of the generator | `inner`; held while the policy runs, and with it `Hash`, `Eq` and `Clone` of keys; the queue's lock is taken while `inner` is held, to check whether a key is in the queue, but `inner` is never taken under the queue's lock |
+//! | the policy and the state of the random number generator | `inner`; held while the policy runs, which calls `Hash`, `Eq` and `Clone` of keys; the queue's lock is taken while `inner` is held, to check whether a key is in the queue, but `inner` is never taken under the queue's lock |
 //! | `tracked`: zero means that no key has failures | written under `inner`; read without it |
 //!
 //! A policy is a pure function of its arguments and must not call the queue. Keys that the policy evicts are dropped
 //! after unlocking, also when a panic unwinds.
 //!
-//! The failures of a key are kept as long as the key is in the queue: a policy calls `in_use` before it evicts a key. Two alternatives were
-//! rejected. To notify the policy when a key enters or leaves the queue would cost a lock and a hash each time, and the notifications of a
-//! key that leaves and enters concurrently would have to stay in order. To store failures in the entry of the key does not fit all
-//! policies: a policy may count differently, or in several parts.
+//! The failures of a key are kept as long as the key is in the queue: a policy calls `in_use` before it evicts a key. Two alternatives were rejected.
+//! Notifying the policy when a key enters or leaves the queue would cost a lock and a hash each time. If a key leaves and enters concurrently, the
+//! two notifications would also have to stay in order. Storing failures in the entry of the key does not work for every policy: a policy may count
+//! differently, or in several parts.
 
 use std::any::TypeId;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -95,16 +95,16 @@ impl<K: ?Sized> Policy<K> for NoLimiter {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the limiter of a queue of `{K}`",
     note = "a limiter is a `Policy<{K}>` that is `Send + 'static`: `Exponential`, `FastSlow`, `TokenBucket`, or `MaxOf`, `Capped`, `RetryBudget` of them",
-    note = "what threads and tasks wait for, such as a `RateLimiter`, is not one"
+    note = "a rate limiter that threads and tasks wait for, such as `RateLimiter`, is not a `Policy`"
 )]
 pub trait QueueLimiter<K: ?Sized>: Policy<K> + Send + 'static {}
 
 impl<K: ?Sized, L: Policy<K> + Send + 'static> QueueLimiter<K> for L {}
 
-/// The outcome of a failure.
+/// What happens to a key after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// The key may run again at `until`. `counted` is false if its backoff was not over yet.
+    /// The key may run again at `until`. `counted` is false if the key failed before its previous backoff was over.
     Backoff { until: Nanos, counted: bool },
     /// The key is given up: its failures are forgotten, and the give-up hook still has to be called.
     Last { failures: u32 },
@@ -131,10 +131,10 @@ impl<K: Key, L: Policy<K> + 'static> Limiter<K, L> {
         TypeId::of::<L>() != TypeId::of::<NoLimiter>()
     }
 
-    /// Counts a failure of `key`. Failure number `most` is the last, and forgets all failures of the key. Counting and
-    /// forgetting are one step; otherwise two concurrent failures could both be the last. A failure that is not counted
-    /// is never the last, because the key may have more failures already than a caller allows. Failures of keys that
-    /// are `in_queue` are not evicted.
+    /// Counts a failure of `key`. Failure number `most` is the last: the failures of the key are then forgotten.
+    /// Counting and forgetting are one step; otherwise two concurrent failures could both be the last. A failure that
+    /// is not counted is never the last, even if the key already has `most` failures or more. The failures of keys for
+    /// which `in_queue` returns true are not evicted.
     pub(crate) fn failed(
         &self,
         key: &K,
@@ -144,8 +144,8 @@ impl<K: Key, L: Policy<K> + 'static> Limiter<K, L> {
     ) -> Failure {
         self.change(|inner, tracked, evicted| {
             let random = inner.random.next();
-            // Ordering: Relaxed. `forget` of this key comes after the end of the lease that failed, and leases of one
-            // key follow one another through the queue's lock. Stored before the policy runs, as the policy may count a
+            // Ordering: Relaxed. `forget` is called for this key after the failed lease has ended, and the queue's lock
+            // orders the leases of one key. The value is stored before the policy runs, because the policy may count a
             // failure and then panic.
             tracked.store(1, Ordering::Relaxed);
             let (delay, taken) = inner.policy.record_failure_keeping(key, now, random, &mut in_queue);
@@ -173,8 +173,8 @@ impl<K: Key, L: Policy<K> + 'static> Limiter<K, L> {
         });
     }
 
-    /// Runs `work` on the policy, and takes the keys that the policy evicts, also when `work` panics: otherwise the
-    /// next operation would drop them under the lock.
+    /// Runs `work` on the policy. Takes the keys that the policy evicts, even if `work` panics: otherwise the next
+    /// operation would drop them under the lock.
     fn change<R>(&self, work: impl FnOnce(&mut Inner<K, L>, &AtomicUsize, &mut Vec<K>) -> R) -> R {
         // Declared before the guard, so that keys are dropped after it.
         let mut evicted = Vec::new();
@@ -190,7 +190,7 @@ impl<K: Key, L: Policy<K> + 'static> Limiter<K, L> {
         if self.is_empty() { 0 } else { self.inner.lock().policy.num_requeues(key) }
     }
 
-    /// Returns whether no key has failures: a success then costs one load instead of a lock and a hash.
+    /// Returns whether no key has failures. In that case a success costs one load instead of a lock and a hash.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         // Ordering: Relaxed, see `failed`.

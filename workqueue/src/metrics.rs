@@ -103,7 +103,7 @@ use crate::lease::outcome::LeaseOutcome;
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a sink of queue metrics",
-    note = "implement `QueueMetrics` for it, or take an adapter of flyball-ops; an `Arc` of a sink is a sink, a reference is not"
+    note = "implement `QueueMetrics` for it, or use an adapter from flyball-ops; an `Arc` of a sink is also a sink, but a reference is not"
 )]
 pub trait QueueMetrics: Send + Sync + 'static {
     /// The queue was built; from now on the sink can read its statistics from `queue`. Called before any other method,
@@ -124,8 +124,8 @@ pub trait QueueMetrics: Send + Sync + 'static {
         let _ = (outcome, worked);
     }
 
-    /// The limiter counted a failure of a key. Not called for a key that fails before its backoff is over, because
-    /// failures count once per wait.
+    /// The limiter counted a failure of a key. Not called for a key that fails before its backoff is over, because at
+    /// most one failure is counted per backoff.
     fn failure_counted(&self) {}
 
     /// The queue gave a key up after this number of failures, see
@@ -145,7 +145,7 @@ pub trait QueueMetrics: Send + Sync + 'static {
     }
 }
 
-/// For a sink that the caller keeps a handle to.
+/// Lets the caller keep a handle to the sink.
 impl<M: QueueMetrics + ?Sized> QueueMetrics for Arc<M> {
     fn register(&self, queue: StatsReader) {
         (**self).register(queue);

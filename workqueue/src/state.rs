@@ -11,9 +11,9 @@
 //! 3. `dirty` counts the leased slots that are dirty; `postponed` holds exactly the waits of the leased slots that wait.
 //! 4. A wait has a limit in `limits` exactly when its slot has the flag `LIMITED`; only a waiting slot has this flag.
 //! 5. No slot becomes dirty by an add once the queue is shut down.
-//! 6. The order has admitted exactly the live slots; it has begun exactly the leased ones.
-//! 7. An operation [observes](QueueState::observe) the time once, before anything else. With metrics, `began` is the sum of the times at
-//!    which the leases began, and `asked` has entries only for Ready and dirty slots.
+//! 6. The order was given exactly the live slots by `admit`, and exactly the leased ones by `begin`.
+//! 7. An operation [observes](QueueState::observe) the time once, before anything else. With metrics, `began` is the sum of the times at which the
+//!    leases began, and `pending_since` has entries only for Ready and dirty slots.
 //!
 //! Hence a key is handed out to one lease at a time (only `Ready` and due `Waiting` slots are handed out, which makes
 //! them `Leased`), and no key is lost (a slot is vacated only by `end`, `cancel` and `stop`, which report it).

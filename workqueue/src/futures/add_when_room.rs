@@ -51,7 +51,7 @@ impl<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> AddWhenRoom<'a, K
         Self { queue, new: queue.shared.new_key(key, tag), ticket: None, has_yielded: false }
     }
 
-    /// Stops waiting and tries to add the key: there may be room if the last poll yielded to other tasks.
+    /// Stops waiting and tries to add the key. There may be room: a poll that yields to other tasks returns `Pending` although there is room.
     pub(crate) fn add_now(mut self) -> Result<Added, AddError<K>> {
         let Queue { shared } = self.queue;
         let now = shared.now_if_timed();
@@ -96,15 +96,15 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Future for AddWhenRoo
                     shared.finish(locked, now);
                     return Poll::Pending;
                 }
-                // As in `Get`: the waker is cloned outside the lock, and a slot may become free before the lock is taken again.
+                // As in `Get`, the waker is cloned outside the lock. A slot may become free before the lock is taken again, so the loop checks again.
                 drop(locked);
                 waker = Some(context.waker().clone());
                 continue;
             }
             let own = this.ticket.take();
             if let (Err(AddErrorKind::Full), Some(waker)) = (added, waker.take()) {
-                // The task takes the new slot before it leaves the old one: if no adder were parked in between, the record of its class
-                // could be dropped.
+                // The task takes its new place in the wait queue before it leaves the old one. Otherwise no adder might be parked in between, and the
+                // record of the class could be dropped.
                 this.ticket = Some(locked.park_adder(&this.new.tag, waker));
                 let old = own.and_then(|own| locked.unpark_adder(own));
                 shared.finish(locked, now);

@@ -41,7 +41,7 @@ pub struct Drain<K: Key, O: Order<K> = Fifo, L: QueueLimiter<K> = NoLimiter, T: 
 }
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Drain<K, O, L, T> {
-    /// The future of a drain; `begun` if the queue is being drained already.
+    /// Creates the future. `begun` is true if the queue is being drained already.
     pub(crate) fn new(queue: Queue<K, O, L, T>, begun: bool) -> Self {
         Self { queue, begun, ticket: None }
     }
@@ -60,7 +60,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Future for Drain<K, O
         // Cloned before locking: a waker's vtable is user code.
         let waker = context.waker().clone();
         let now = shared.now_if_timed();
-        // Declared before the guard, so that it is dropped after the guard, also when a key's `Clone` panics.
+        // Declared before the guard, so that `left` is dropped after the guard even if a key's `Clone` panics.
         let mut left = Leftovers::new();
         let old;
         let mut locked = shared.lock();

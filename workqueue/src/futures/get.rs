@@ -128,9 +128,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Drop for Get<'_,
         };
         let mut locked = shared.lock();
         let old = locked.getters.leave(ticket);
-        // Passes the wake-up on: without this, a key whose getter was woken and then cancelled would not be handed out before the next add.
-        // Model: queue::cancelled_getter_wakes_next.
-        // The clock is not read here, because it may panic; the alarm of a deadline that has passed fires immediately.
+        // Passes the wake-up on: without this, a key whose getter was woken and then cancelled would not be handed out before the next add. Model:
+        // queue::cancelled_getter_wakes_next. The clock is not read here, because it may panic. If a deadline has passed, its alarm fires
+        // immediately.
         shared.finish(locked, None);
         drop(old);
     }

@@ -42,7 +42,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Future for WaitIdle<'
         let now = shared.now_if_timed();
         let mut locked = shared.lock();
         let old = this.ticket.take().and_then(|own| locked.others.idlers.leave(own));
-        // An empty queue is also idle: a waiter for an empty queue is woken each time the queue is idle, and checks again.
+        // An empty queue is also idle. So a waiter for an empty queue is woken each time the queue is idle, and checks whether the queue is empty.
         if if this.empty { locked.state.is_empty() } else { locked.state.is_idle(now) } {
             drop(locked);
             drop((old, waker));

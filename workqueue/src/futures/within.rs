@@ -1,4 +1,4 @@
-//! SHELL. A time limit, by the queue's clock, on another future of the queue.
+//! SHELL. A time limit on another future of the queue, measured by the queue's clock.
 //!
 //! Every future of this crate is cancel-safe, so the limit just drops the future. The limit uses the queue's timer, so
 //! one alarm serves all limits.

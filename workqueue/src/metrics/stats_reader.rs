@@ -45,9 +45,9 @@ impl StatsReader {
         Self(queue)
     }
 
-    /// Returns the statistics of the queue; `None` once the queue has been dropped, that is, its last handle and lease. Takes O(1), plus
-    /// one step for each deadline that has passed, for each leased key that waits, and with [`Fair`](crate::Fair) for each group. Takes the
-    /// queue's lock, so do not call it from a clock, or from `Eq` of a key.
+    /// Returns the statistics of the queue; `None` once the last handle and the last lease of the queue have been dropped. Takes O(1), plus one step
+    /// for each deadline that has passed, for each leased key that waits, and with [`Fair`](crate::Fair) for each group. Takes the queue's lock, so
+    /// do not call it from a clock, or from `Eq` of a key.
     ///
     /// # Panics
     /// Panics if the queue's clock panics.

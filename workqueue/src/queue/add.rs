@@ -26,7 +26,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// Returns [`AddError`] with the key if the queue is shut down, or if the queue is full and the key is absent.
     ///
     /// # Panics
-    /// Panics if `Hash` or `Eq` of the key or the clock panics; nothing is changed in that case. Panics if a waker or
+    /// Panics if the clock, or `Hash` or `Eq` of the key, panics; nothing is changed in that case. Panics if a waker or
     /// the timer panics; the key has been added in that case.
     ///
     /// # Examples
@@ -69,7 +69,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// Adds a key; waits asynchronously while the queue is full. Without a [capacity](crate::QueueBuilder::capacity) it
     /// never waits.
     ///
-    /// The future sometimes yields to other tasks although there is room, like that of [`get`](Self::get).
+    /// Like the future of [`get`](Self::get), this future sometimes yields to other tasks although there is room.
     ///
     /// When a slot becomes free, waiting tasks are woken first, in FIFO order, then blocked threads. The slot is not reserved: another
     /// `add` may take it before the woken adder does.
@@ -261,7 +261,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
                 *added = locked.state.add(new, now);
             }
         }));
-        // This runs even if `Eq` panicked: the keys before it are Ready, and waiters must be woken for them.
+        // This runs even if `Eq` of a key panicked: the keys added before it are Ready, and waiters must be woken for them.
         self.shared.finish(locked, now);
         if let Err(panic) = adding {
             resume_unwind(panic);

@@ -5,7 +5,7 @@
 //! waits in `ANY_ROOM`.
 //!
 //! # Invariants
-//! 1. `active` names each line with waiting or notified adders once.
+//! 1. `active` lists each line with waiting or notified adders once.
 //! 2. *No lost wake-up.* After [`notify`](Adders::notify), one of two conditions holds. Either each line has min(room in its class, adders
 //!    in the line) notified adders, or all lines together have as many notified adders as the queue has room.
 //! 3. *Independence.* An adder in a line without room in its class is not notified, and does not count against other lines.
@@ -87,8 +87,8 @@ impl Adders {
     fn join(&mut self, line: u32) -> &mut Line {
         let index = line as usize;
         if index >= self.lines.len() {
-            // If there was only one line, a signal is for one thread. It is sent outside the lock, so it may reach a thread that goes to
-            // sleep in the new line. So the signal is not counted, and the next `notify` signals all threads.
+            // Until now there was one line, and each signal was for one thread. Signals are sent outside the lock, so a pending signal may reach a
+            // thread that goes to sleep in the new line. So pending signals are not counted any more, and the next `notify` signals all threads.
             if let [only] = &mut *self.lines {
                 only.threads.signalled = 0;
             }
@@ -102,7 +102,7 @@ impl Adders {
         own
     }
 
-    /// Restores invariant 2, if the queue has room for `room` keys and the class of each line for `room_of` keys.
+    /// Restores invariant 2. The queue has room for `room` more keys, and the class of a line for `room_of(line)` more.
     /// [`fill_batch`](Self::fill_batch) wakes the tasks.
     pub(crate) fn notify(&mut self, room: usize, room_of: impl Fn(u32) -> usize) -> Signals {
         let mut signals = Signals::default();
@@ -146,7 +146,7 @@ impl Adders {
         Signals { some: 0, all }
     }
 
-    /// Moves into the batch the wakers of the tasks that must be notified. Returns whether there are more than fit.
+    /// Moves the wakers of the tasks to notify into the batch. Returns whether there are more wakers than fit.
     pub(crate) fn fill_batch(&mut self, batch: &mut WakeBatch) -> bool {
         let lines = &mut self.lines;
         self.active.iter().fold(false, |more, line| lines[*line as usize].tasks.fill_batch(batch) | more)
@@ -157,7 +157,7 @@ impl Adders {
 mod tests {
     use super::{Adders, Signals};
 
-    /// A signal for one thread may not have arrived when a second line appears. It may then reach a thread of that line.
+    /// A signal for one thread may still be pending when a second line appears. It may then reach a thread of the second line.
     #[test]
     fn a_signal_for_one_thread_is_repeated_for_all_once_there_is_a_second_line() {
         let mut adders = Adders::default();

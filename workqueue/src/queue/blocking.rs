@@ -32,7 +32,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
             let mut locked = shared.lock();
             if stop.is_some_and(StopFlag::is_set) {
                 shared.finish(locked, now);
-                // For a getter that was stopped, the queue counts as closed.
+                // A getter of a stopped consumer returns `Closed`, as if the queue were closed.
                 return Err(GetTimeoutError::Closed);
             }
             let deadline = match shared.next(&mut locked, now) {
@@ -42,8 +42,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
                     return Err(GetTimeoutError::Closed);
                 }
                 _ if left == Some(Duration::ZERO) => {
-                    // A signal may have arrived just when the time ran out: collecting the wake-ups passes the signal
-                    // on.
+                    // A signal may have arrived just when the time ran out. `finish` collects the wake-ups, and so
+                    // passes the signal on.
                     shared.finish(locked, now);
                     return Err(GetTimeoutError::TimedOut);
                 }
@@ -147,7 +147,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
             let mut locked = shared.lock_to_add(None, &mut new);
             let added = locked.state.add(&mut new, now);
             if added != Err(AddErrorKind::Full) || left == Some(Duration::ZERO) {
-                // A signal may have arrived just when the time ran out: collecting the wake-ups passes the signal on.
+                // A signal may have arrived just when the time ran out. `finish` collects the wake-ups, and so passes the signal on.
                 shared.finish(locked, now);
                 return shared.answer(added, new.key);
             }
@@ -172,14 +172,14 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     }
 }
 
-/// Passes a signal on if the thread that the signal woke panics, in its clock or a key, before it uses the signal.
+/// A guard of a thread that was woken by a signal. If the clock or a key panics before the thread has used the signal, the guard passes the signal
+/// on.
 struct PassSignal<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode>(&'a Shared<K, O, L, T>);
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Drop for PassSignal<'_, K, O, L, T> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // The clock is not read here, because it may be the cause of the panic; the alarm of a deadline that has passed fires
-            // immediately.
+            // The clock is not read here, because it may be the cause of the panic. If a deadline has passed, its alarm fires immediately.
             self.0.finish(self.0.lock(), None);
         }
     }

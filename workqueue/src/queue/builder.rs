@@ -58,7 +58,7 @@ pub struct QueueBuilder<K, O = Fifo, L = NoLimiter, T = NoDelays> {
 
 impl<K: Key> QueueBuilder<K> {
     pub(crate) fn new() -> Self {
-        // The keys of std's hash maps are the only source of randomness that needs no dependency.
+        // The random keys of std's `RandomState` are the only stable source of randomness without a dependency.
         let seed = std::collections::hash_map::RandomState::new().build_hasher().finish();
         let options = Options { strict: false, capacity: usize::MAX, metered: None };
         Self {
@@ -340,7 +340,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> QueueBuilder<K,
     /// Queue::<&str>::builder().limiter(bucket).give_up_after(NonZeroU32::MIN, |_, _| {}).build();
     /// ```
     ///
-    /// You cannot replace the limiter that counts either:
+    /// After `give_up_after`, you cannot replace the limiter either:
     /// ```compile_fail,E0599
     /// # use flyball_ratelimit::{Quota, TokenBucket, controller_default};
     /// # use flyball_workqueue::Queue;

@@ -74,7 +74,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Consumer<K, O, L, T> 
 
     /// Stops the consumer: its waiting getters return `None`, and it takes no more keys. Its leases continue. Idempotent.
     ///
-    /// O(waiting getters of the queue), because all of them are woken to check.
+    /// O(waiting getters of the queue), because each of them is woken and checks whether its consumer was stopped.
     pub fn stop(&self) {
         self.stop.set();
         let mut effects = Effects::default();

@@ -84,8 +84,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     /// unless the queue is shut down.
     ///
     /// # Panics
-    /// Panics if `Hash`, `Eq` or `Clone` of the key, the limiter's policy or the clock panics; nothing is added in that
-    /// case. Also panics if a waker, the timer or the give-up hook panics.
+    /// Panics if the limiter's policy, the clock, or `Hash`, `Eq` or `Clone` of the key panics; nothing is added in
+    /// that case. Also panics if a waker, the timer or the give-up hook panics.
     ///
     /// # Examples
     /// ```

@@ -31,14 +31,14 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         }
     }
 
-    /// Counts a failure of `key` and returns how its lease ends; `None` if this was failure number `most`. If the
-    /// queue's own limit is lower, it applies first.
+    /// Counts a failure of `key` and returns how its lease ends; `None` if this was failure number `most`. A lower
+    /// limit of the queue applies first.
     pub(crate) fn fail_up_to(&self, key: &K, most: u32, at_least: Duration) -> Option<Decision> {
         let now = self.now();
         let own = self.give_up.as_ref().map(GiveUp::most).filter(|own| *own < most);
         let failure = self.count_failure(key, now, Some(own.unwrap_or(most)));
         if own.is_none() && matches!(failure, Failure::Last { .. }) {
-            // The outcome with which this lease ends does not report the failure.
+            // The failure is reported here, because the outcome with which the caller ends the lease does not report it.
             self.report(|sink| sink.failure_counted());
             return None;
         }
@@ -57,7 +57,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         })
     }
 
-    /// Runs all user code of an outcome, which is the clock and the policy. Called before locking.
+    /// Decides how a lease with this outcome ends. Called before locking, because this runs user code: the clock and the policy.
     #[inline]
     fn decide(&self, key: &K, outcome: LeaseOutcome) -> Decision {
         let transition = match outcome {
@@ -139,7 +139,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         }
     }
 
-    /// Performs the step under the lock.
+    /// Ends the lease, under the lock.
     #[inline]
     pub(super) fn end_locked(
         &self,
@@ -238,13 +238,13 @@ pub(super) fn first(one: Option<Panic>, other: Option<Panic>) -> Option<Panic> {
     }
 }
 
-/// The transition of the key of a lease, decided before locking.
+/// What happens to the key of a lease when the lease ends, decided before locking.
 pub(crate) struct Decision {
     transition: Transition,
     now: Option<Nanos>,
     /// Whether the limiter counted a failure.
     counted: bool,
-    /// The number of failures after which the key is given up, if it is.
+    /// If the key is given up, the number of its failures.
     given_up_after: Option<u32>,
 }
 

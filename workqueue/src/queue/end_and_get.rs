@@ -158,7 +158,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         }
     }
 
-    /// A separate function, so that an end without user code does not pay for it.
+    /// A separate function, so that a lease that ends without user code does not pay for it.
     #[inline(never)]
     fn decided_end_and_take(
         &self,
@@ -185,8 +185,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         )
     }
 
-    /// One step under the lock: `end` ends a lease, and `take` finds the next key, for which a new lease is made. Then
-    /// `finish` completes the end and returns a panic, if any.
+    /// Calls `end`, which ends a lease, and `take`, which finds the next key, in one step under the lock. Then makes a
+    /// lease of that key, and calls `finish`, which completes the end and returns a panic, if any.
     #[inline]
     fn take_next<E>(
         &self,
@@ -204,7 +204,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         let hand_out = if matches!(next, Ok(NextKey::Key(..))) { shared.handed_out(&locked) } else { None };
         let effects = shared.collect_wakeups(&mut locked, now);
         drop(locked);
-        // The lease is made before anything that may panic, so that its key is not lost.
+        // The lease is made before anything that may panic, so that the key is not lost.
         let (next, panic) = match next {
             Ok(NextKey::Key(id, key)) => (Ok(Lease::new(key, id, handle_of_queue)), None),
             Ok(NextKey::Closed) => (Err(TryGetError::Closed), None),
@@ -212,7 +212,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
             Err(panic) => (Err(TryGetError::Empty), Some(panic)),
         };
         if let Some(panic) = first(panic, finish(ended, effects)) {
-            // The caller never receives the lease, so its key is requeued and not counted.
+            // The caller never receives the lease, so its key is requeued without counting a hand-out or a failure.
             next.into_iter().for_each(Lease::requeue);
             resume_unwind(panic);
         }

@@ -32,7 +32,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// [`try_get`](Self::try_get).
     ///
     /// # Panics
-    /// The future panics if `Clone` of the key, the clock or the timer panics; no key is handed out in that case.
+    /// The future panics if the clock, the timer or `Clone` of the key panics; no key is handed out in that case.
     ///
     /// # Cancel safety
     /// Dropping the future takes no key. If the future had been woken for a key, the wake-up is passed on to another
@@ -120,7 +120,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// Like [`try_get`](Self::try_get).
     ///
     /// # Panics
-    /// Panics if `Clone` of the first key or the clock panics; no key is handed out in that case. If `Clone` of a later
+    /// Panics if the clock or `Clone` of the first key panics; no key is handed out in that case. If `Clone` of a later
     /// key panics, the batch ends before that key, which is left for the next call.
     ///
     /// # Examples
@@ -206,13 +206,13 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         lease
     }
 
-    /// Reports a hand-out once the lease has reached its caller: a key that is returned to the queue before that was not handed out.
+    /// Reports a hand-out. Called once nothing can keep the lease from its caller: a key that is requeued before that does not count as handed out.
     pub(super) fn report_hand_out(&self, hand_out: HandedOut) {
         self.shared.report(|sink| sink.dequeued(hand_out.queued, hand_out.delayed));
     }
 
-    /// Wakes other waiters. If a waker panics, the keys that were taken are requeued and not counted, because no caller
-    /// received them.
+    /// Wakes other waiters. If a waker panics, the keys that were taken are requeued without counting a hand-out or a
+    /// failure, because no caller received them.
     fn wake_for<C>(&self, taken: C, effects: Option<Effects>) -> C
     where
         C: IntoIterator<Item = Lease<K, T>>,
@@ -230,7 +230,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// Waits for a key, blocking the thread; `None` once the queue is closed. Needs no runtime, even with delays.
     ///
     /// # Panics
-    /// Panics if `Clone` of the key or the clock panics; no key is handed out in that case.
+    /// Panics if the clock or `Clone` of the key panics; no key is handed out in that case.
     #[must_use = "a lease that is dropped without an outcome counts as a failure"]
     #[inline]
     pub fn blocking_get(&self) -> Option<Lease<K, T>> {
@@ -247,7 +247,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// Returns [`GetTimeoutError::TimedOut`] after `limit`, and [`GetTimeoutError::Closed`] once the queue is closed.
     ///
     /// # Panics
-    /// Panics if `Clone` of the key or the clock panics; no key is handed out in that case.
+    /// Panics if the clock or `Clone` of the key panics; no key is handed out in that case.
     pub fn blocking_get_timeout(&self, limit: Duration) -> Result<Lease<K, T>, GetTimeoutError> {
         self.block(Some(Monotonic.now() + limit), None)
     }
@@ -286,7 +286,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     pub(crate) fn more(&self, first: Lease<K, T>, most: usize) -> Vec<Lease<K, T>> {
         let mut leases = vec![first];
         if most > 1 {
-            // A key that panics is left for the next call; the panic does not affect the first key.
+            // If `Clone` of a key panics, that key is left for the next call, and `first` is still returned.
             let others = catch_unwind(AssertUnwindSafe(|| self.try_get_many(most - 1)));
             leases.extend(others.into_iter().flatten().flatten());
         }

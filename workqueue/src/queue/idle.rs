@@ -17,8 +17,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// Ready keys of a [suspended](crate::Fair::max_leased) group do not count, because they cannot be handed out.
     /// Ready keys of a paused queue do count.
     ///
-    /// A key that is added concurrently may or may not be waited for: the result means that the queue *was* idle at
-    /// some time.
+    /// The future may or may not wait for a key that is added concurrently. Its completion means only that the queue
+    /// *was* idle at some time.
     ///
     /// # Cancel safety
     /// Dropping the future only stops waiting.
@@ -43,9 +43,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         WaitIdle::new(self, false)
     }
 
-    /// Waits until the queue holds no key: none that is Ready, leased, or waiting for a deadline. The queue stays open.
+    /// Waits until the queue holds no key, whether Ready, leased or waiting for a deadline. The queue stays open.
     ///
-    /// A key that is added concurrently may or may not be waited for.
+    /// The future may or may not wait for a key that is added concurrently.
     ///
     /// # Cancel safety
     /// Dropping the future only stops waiting.

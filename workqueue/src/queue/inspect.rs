@@ -77,7 +77,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// then leased keys. For debugging: O(n log n), mostly under the lock.
     ///
     /// # Panics
-    /// Panics if `Clone` of a key, the clock or the limiter's policy panics.
+    /// Panics if the clock, the limiter's policy or `Clone` of a key panics.
     ///
     /// # Examples
     /// ```
@@ -109,7 +109,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         keys.into_iter().map(info).collect()
     }
 
-    /// Checks the whole queue and names the first invariant that is violated. For tests. O(n).
+    /// Checks the whole queue, and returns the first invariant that is violated. For tests. O(n).
     #[doc(hidden)]
     pub fn check(&self) -> Result<(), String> {
         self.shared.lock().state.check()
@@ -160,7 +160,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     /// the queue [tracks ages](Self::track_ages).
     ///
     /// # Panics
-    /// The future panics if `Clone` of the key, the clock or the timer panics; no lease is reported in that case.
+    /// The future panics if the clock, the timer or `Clone` of the key panics; no lease is reported in that case.
     ///
     /// # Cancel safety
     /// Dropping the future reports no lease.

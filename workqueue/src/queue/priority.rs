@@ -1,4 +1,4 @@
-//! SHELL. Operations of queues with a certain order.
+//! SHELL. Operations that only queues with a certain order have.
 
 use std::hash::Hash;
 
@@ -67,7 +67,7 @@ where
     /// can use this to bound its number of labels. O(groups · log groups), plus the deadlines that have passed.
     ///
     /// # Panics
-    /// Panics if `Clone` of a group or the clock panics.
+    /// Panics if the clock or `Clone` of a group panics.
     ///
     /// # Examples
     /// ```
@@ -89,15 +89,15 @@ where
         TopGroups { groups, others }
     }
 
-    /// Calls the functions of [`Fair`] again for the weight and the limits of all groups. Call this after the values
-    /// that they return have changed, for example to [suspend](Fair::max_leased_by) a group, to resume it, or to raise
-    /// its capacity. Adds that wait for room call the functions again, too.
+    /// Calls the weight and limit functions of [`Fair`] again, for all groups. Call this after the values that they
+    /// return have changed, for example to [suspend](Fair::max_leased_by) a group, to resume it, or to raise its
+    /// capacity. Adds that wait for room call the functions again, too.
     ///
-    /// Without this call, a change takes effect with the next add of a key of the group. A concurrent add never restores values that were
-    /// read before this call. A closed queue resumes no group. O(groups).
+    /// Without this call, a change takes effect with the next add of a key of the group. A concurrent add never restores values that were read before
+    /// this call. If the queue is closed, no group is resumed. O(groups).
     ///
     /// # Panics
-    /// Panics if one of the functions, `Clone` of a group or the clock panics; the limits of all groups stay unchanged
+    /// Panics if the clock, one of the functions or `Clone` of a group panics; the limits of all groups stay unchanged
     /// in that case.
     ///
     /// # Examples
@@ -105,7 +105,7 @@ where
     pub fn refresh_groups(&self) {
         let shared = &self.shared;
         let refresh = shared.order().start_refresh();
-        // Declared before the guards, so that names are dropped after them.
+        // Declared before the guards, so that the names of groups are dropped after them.
         let mut names = Vec::new();
         shared.lock().state.start_refresh(refresh, &mut names);
         // The functions are called for new groups from now on.

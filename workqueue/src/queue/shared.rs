@@ -53,7 +53,7 @@ use crate::state::{NewKey, Options, QueueState};
 use crate::time_mode::TimeMode;
 
 pub(crate) struct Shared<K, O: Order<K>, L, T> {
-    /// On its own cache lines: the fields that adds read before they lock, such as the hasher, are adjacent.
+    /// On cache lines of its own, because adds read the adjacent fields, such as the hasher, before they lock.
     locked: CachePadded<Mutex<Locked<K, O::ReadyQueue>>>,
     /// For getters that block.
     pub(crate) available: Condvar,

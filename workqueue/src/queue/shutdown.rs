@@ -141,10 +141,10 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// are still leased.
     ///
     /// Ending one of those leases has no effect. From now on `get` returns `None`. A second call returns the keys that
-    /// are leased then.
+    /// are still leased at that time.
     ///
     /// # Panics
-    /// Panics if `Clone` of a leased key or the clock panics; the queue is not stopped in that case. A panic in a waker
+    /// Panics if the clock or `Clone` of a leased key panics; the queue is not stopped in that case. A panic in a waker
     /// does not propagate, because the removed keys must reach the caller.
     ///
     /// # Examples
@@ -228,7 +228,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
         }
     }
 
-    /// Like [`drain_timeout`](Self::drain_timeout), but also serves delayed keys: until `limit` has passed, waiting
+    /// Like [`drain_timeout`](Self::drain_timeout), but also hands out delayed keys: until `limit` has passed, waiting
     /// keys, retries and requeues still become Ready at their deadline. Adds are refused, and leased keys cannot become
     /// dirty. Keys that are Ready, waiting or leased when the limit ends are leftovers.
     ///
@@ -240,7 +240,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     /// Panics if the clock or the timer panics.
     ///
     /// # Cancel safety
-    /// Nothing happens before the first poll, with which `limit` starts. Dropping the future after that only stops
+    /// The limit starts with the first poll, and nothing happens before it. Dropping the future after that only stops
     /// waiting.
     ///
     /// # Examples
@@ -285,7 +285,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
             Some(left) => left,
             None => {
                 let now = Some(self.shared.now());
-                // Declared before the guard, so that it is dropped after the guard, also when a key's `Clone` panics.
+                // Declared before the guard, so that `left` is dropped after the guard even if a key's `Clone` panics.
                 let mut left = Leftovers::new();
                 self.shared.lock().state.leftovers(now, &mut left);
                 left
@@ -295,7 +295,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
 
     /// Like [`drain_all_timeout`](Self::drain_all_timeout), but blocks the thread.
     ///
-    /// Delayed keys are served by the queue's clock; the call returns after `limit` of real time, whatever that clock.
+    /// Delayed keys become Ready by the queue's clock. The call returns after `limit` of real time, whatever the queue's clock shows.
     ///
     /// # Examples
     /// ```

@@ -13,7 +13,7 @@ use flyball_sync::waiting::{Place, Released, WaitList, WakeBatch};
 pub(crate) struct TaskWaiters {
     tasks: WaitList<Waker, ()>,
     notified: usize,
-    /// The number of oldest wakers that are to be woken.
+    /// How many of the oldest wakers are to be woken.
     to_notify: usize,
 }
 
@@ -43,7 +43,7 @@ impl TaskWaiters {
         self.notified
     }
 
-    /// Returns whether the task at `place` still waits for `waker`, so that parking it again would change nothing.
+    /// Returns whether the task at `place` still waits with `waker`, so that parking it again would change nothing.
     pub(crate) fn waits_for(&self, place: &Place, waker: &Waker) -> bool {
         self.tasks.at(place.slot()).is_some_and(|own| own.will_wake(waker))
     }
@@ -87,7 +87,7 @@ impl TaskWaiters {
         self.to_notify = self.waiting();
     }
 
-    /// Moves the wakers of tasks to notify to the batch. Returns whether there are more than fit.
+    /// Moves the wakers of the tasks to notify into the batch. Returns whether there are more wakers than fit.
     ///
     /// The tasks were counted by [`notify`](Self::notify). Counting again after each batch would repeatedly wake tasks
     /// that were polled meanwhile, found no key and parked again.

@@ -13,7 +13,7 @@ pub(crate) struct ThreadWaiters {
 }
 
 impl ThreadWaiters {
-    /// Counts a signal for one more thread. Returns false if all sleeping threads have one.
+    /// Counts a signal for one more thread. Returns false if there is a signal for every sleeping thread already.
     pub(crate) fn signal(&mut self) -> bool {
         let sleeps = self.signalled < self.asleep;
         self.signalled += usize::from(sleeps);
@@ -26,10 +26,10 @@ impl ThreadWaiters {
         self.asleep > 0 && self.signalled == 0
     }
 
-    /// Records that a sleeping thread woke up, for whatever reason.
+    /// Counts a sleeping thread as awake.
     ///
-    /// Every wake-up consumes one signal, whatever its cause. So another thread may wake up spuriously, but no signal
-    /// is lost.
+    /// Every wake-up consumes one signal, even if the thread woke for another reason. So another thread may wake up
+    /// spuriously, but no signal is lost.
     pub(crate) fn wake_up(&mut self, covered_deadline: Option<Nanos>) {
         self.asleep -= 1;
         self.signalled = self.signalled.saturating_sub(1);

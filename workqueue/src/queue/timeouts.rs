@@ -55,12 +55,12 @@ impl Timeouts {
         self.waiting.range((Excluded(passed), Unbounded)).next().map(|(place, _)| place.at)
     }
 
-    /// Records that the time is `now`.
+    /// Advances the time to `now`, if it is later.
     pub(crate) fn pass(&mut self, now: Nanos) {
         self.passed = self.passed.max(now);
     }
 
-    /// Moves the wakers whose time has passed to the batch. Returns whether there are more than fit.
+    /// Moves the wakers whose time has passed into the batch. Returns whether there are more wakers than fit.
     pub(crate) fn wake_passed(&mut self, batch: &mut WakeBatch) -> bool {
         while let Some(first) = self.waiting.first_entry().filter(|first| first.key().at <= self.passed) {
             if batch.is_full() {

@@ -16,8 +16,8 @@ const ROOT: usize = ARITY - 1;
 /// An 8-ary heap of deadlines. Each entry stores its position in the heap, so that a key can be removed from the middle
 /// in O(log n).
 ///
-/// The children of position p are family p + 1; family 0 has the root alone, in its last lane. Chosen by measurement:
-/// `docs/decisions/0014-deadlines-structure.md`.
+/// The children of a position are stored together, as a family: those of position p are family p + 1. Family 0 has only
+/// the root, in its last lane. This structure was chosen by measurement: `docs/decisions/0014-deadlines-structure.md`.
 ///
 /// # Invariants
 /// 1. No node is before its parent, in the order of deadline, then sequence number.

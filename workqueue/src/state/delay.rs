@@ -40,8 +40,8 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         waiting.into_iter().map(|(.., slot)| slot).collect()
     }
 
-    /// Returns the next sequence number; these order equal deadlines. After 2³² of them all deadlines are renumbered in their order,
-    /// which takes O(n log n).
+    /// Returns the next sequence number. Sequence numbers order equal deadlines. After 2³² of them all deadlines are renumbered, without a change of
+    /// their order, which takes O(n log n).
     #[inline]
     pub(super) fn next_sequence(&mut self) -> u32 {
         if self.sequence == u32::MAX {

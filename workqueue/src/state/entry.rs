@@ -15,8 +15,8 @@
 //! | Leased+dirty | = | = | → Leased+Waiting(t) | = | → Ready (tail) | → Leased | |
 //! | Leased+Waiting(t₀) | → Leased+dirty | by its mode | later of the two | = | → Waiting(earlier of t₀ and the outcome's) | → Leased | → Leased+dirty |
 //!
-//! With strict backoff, no add shortens a wait that is a backoff, and a lease that ends as a failure waits for its
-//! backoff even if the key is dirty or would otherwise wait for less.
+//! With strict backoff, no add shortens a wait that is a backoff. If a lease ends as a failure, the key waits for its
+//! backoff even if it is dirty or would otherwise wait for less.
 
 use flyball_sync::Nanos;
 

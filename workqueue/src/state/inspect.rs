@@ -46,7 +46,7 @@ pub enum KeyState {
 }
 
 impl<K, O: ReadyQueue> QueueState<K, O> {
-    /// Returns whether any operation needs the time: for a deadline, an age, or the end of serving delayed keys.
+    /// Returns whether any operation needs the time: for a deadline, an age, or the end of a drain that serves delayed keys.
     #[inline]
     pub(crate) fn is_timed(&self) -> bool {
         let waits = self.waits() + self.postponed.len() > 0;
@@ -82,7 +82,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.options.capacity.saturating_sub(self.slab.live())
     }
 
-    /// Returns the number of keys in the order. A key whose deadline has passed but that is still in a heap does not count.
+    /// Returns the number of keys in the order. A key that is still in a heap does not count, even if its deadline has passed.
     #[inline]
     pub(crate) fn queued(&self) -> usize {
         if self.phase == Phase::Stopped { 0 } else { self.order.count() }
@@ -137,13 +137,13 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.phase == Phase::Open
     }
 
-    /// Returns whether no key is Ready and none can become Ready; keys of suspended groups do not count. A closed queue stays closed: it
-    /// resumes no suspended group.
+    /// Returns whether no key is Ready and none can become Ready; keys of suspended groups do not count. A closed queue stays closed, because
+    /// suspended groups are not resumed after that.
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         match self.phase {
             Phase::Open => false,
-            // A lease may end as a failure whose key becomes Ready again before the horizon.
+            // A lease may end as a failure, and its key may become Ready again before the horizon.
             Phase::DrainingDelays => self.leased() == 0 && self.is_empty_by(self.horizon),
             Phase::ShutDown => self.dirty == 0 && self.is_empty_by(self.horizon),
             Phase::Stopped => true,
@@ -263,7 +263,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.phase.due_by(now, self.horizon)
     }
 
-    /// Checks the whole state and names the first invariant that is violated. O(n).
+    /// Checks the whole state, and returns the first invariant that is violated. O(n).
     pub(crate) fn check(&self) -> Result<(), String> {
         self.slab.check()?;
         self.order.check(&self.slab)?;

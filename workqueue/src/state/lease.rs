@@ -81,8 +81,8 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         None
     }
 
-    /// Applies the transition to a key that stays after its lease has ended. A separate function, so that a key that
-    /// leaves does not pay for it.
+    /// Applies the transition to a key that stays after its lease has ended. A separate function, so that the common
+    /// case, a key that leaves, does not pay for it.
     #[inline(never)]
     fn apply_transition(&mut self, slot: u32, state: State, transition: Transition, now: Nanos) {
         let transition = self.served(transition, now);
@@ -162,7 +162,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         }
     }
 
-    /// Returns a detached lease to a guard.
+    /// Attaches a detached lease to a guard again.
     pub(crate) fn attach(&mut self, key: &K, hash: u32) -> Option<(LeaseId, K)>
     where
         K: Clone + Eq,

@@ -100,7 +100,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         })
     }
 
-    /// Records that a slot has been pending since `since`, because of an add while it is leased, or because of a
+    /// Stores the time since which a slot has been pending, because of an add while it is leased, or because of a
     /// deadline.
     pub(super) fn meter_pending(&mut self, slot: u32, since: Nanos, delayed: bool) {
         if let Some(meter) = &mut self.meter {
@@ -117,7 +117,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         }
     }
 
-    /// Records that a pending slot was withdrawn and not handed out.
+    /// Counts a pending slot as withdrawn, because its key is not handed out.
     pub(super) fn meter_withdrawn(&mut self, slot: u32) {
         if let Some(meter) = &mut self.meter {
             meter.withdrawn += 1;

@@ -25,7 +25,7 @@ pub(crate) use sealed::ReadyQueue;
 
 /// The line of adders that wait only for room in the queue.
 pub(crate) const ANY_ROOM: u32 = 0;
-/// The line of adders whose class has no room whichever key leaves the queue.
+/// The line of adders whose class cannot have room, whichever key leaves the queue.
 pub(crate) const NO_ROOM: u32 = 1;
 
 /// An order of Ready keys: [`Fifo`], [`Priority`] or [`Fair`]. Sealed, because the correctness of the queue depends on
@@ -113,7 +113,7 @@ pub(crate) mod sealed {
             self.count()
         }
 
-        /// The number of those keys that cannot be handed out whichever lease ends. They neither keep a queue open nor
+        /// The number of those keys that cannot be handed out, whichever lease ends. They neither keep a queue open nor
         /// prevent it from being idle.
         #[inline]
         fn suspended(&self) -> usize {
@@ -232,7 +232,7 @@ pub(crate) mod sealed {
         /// Returns all Ready slots, including due ones, in the order of hand-out as far as it is known.
         fn slots<K>(&self, slab: &Slab<K>, now: Nanos, by: Nanos) -> Vec<u32>;
 
-        /// Names the first invariant that is violated.
+        /// Returns the first invariant that is violated.
         fn check<K>(&self, slab: &Slab<K>) -> Result<(), String>;
     }
 }

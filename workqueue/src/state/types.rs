@@ -33,7 +33,7 @@ pub enum Added {
     Dirty,
 }
 
-/// A key to add, with its hash and tag. Both are computed before locking, because that runs user code.
+/// A key to add, with its hash and tag. Both are computed before locking, because computing them runs user code.
 #[derive(Debug)]
 pub(crate) struct NewKey<K, T> {
     /// `None` once the key is inserted. A duplicate stays here and is dropped outside every lock, even if its `Eq`

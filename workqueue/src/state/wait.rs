@@ -115,8 +115,7 @@ impl Wait {
         Self { at, limit, backoff }
     }
 
-    /// Combines this wait of a leased key with the wait of the lease's outcome, which is the delay of a requeue or the backoff of a
-    /// failure.
+    /// Combines this wait of a leased key with the wait that the lease's outcome requires: the delay of a requeue, or the backoff after a failure.
     pub(crate) fn after_lease(self, outcome: Self, strict: bool) -> Self {
         match outcome {
             Self { at, backoff: true, .. } if strict => {

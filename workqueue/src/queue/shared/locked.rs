@@ -25,8 +25,8 @@ pub(crate) struct Locked<K, O> {
     pub(super) alarm: Alarm,
 }
 
-/// The number of tasks served at their first poll before the next one yields. A prime, so that among workers in
-/// lockstep each one yields in turn, whatever their number.
+/// The number of tasks served at their first poll before the next one yields. A prime, so that each of several workers
+/// that run in lockstep yields in turn, whatever their number.
 const BUDGET: u32 = 127;
 
 /// Waiters for something other than a key.
@@ -103,8 +103,8 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         self.immediate >= BUDGET
     }
 
-    /// A task that has yielded was dropped before it was polled again. Resets the counter: otherwise a task that polls
-    /// each of its futures once, and then drops it, would yield for ever.
+    /// Called when a future that has yielded is dropped before it is polled again. Resets the counter: otherwise a task
+    /// that polls each of its futures only once would yield for ever.
     pub(crate) fn cancel_yield(&mut self) {
         self.immediate = 0;
     }
@@ -151,7 +151,7 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         line
     }
 
-    /// Wakes the adders whose class has no room, whichever key leaves the queue, so that they check again.
+    /// Wakes the adders of the line `NO_ROOM`, so that they check again.
     pub(crate) fn wake_adders_without_room(&mut self) -> Signals {
         self.others.adders.wake_line(NO_ROOM)
     }
@@ -283,7 +283,7 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         effects.signal_all = self.blocked_getters.asleep > 0;
     }
 
-    /// Moves the wakers of tasks to notify to the batch. Returns whether there are more than fit.
+    /// Moves the wakers of the tasks to notify into the batch. Returns whether there are more wakers than fit.
     pub(super) fn fill_batch(&mut self, batch: &mut WakeBatch) -> bool {
         let others = &mut self.others;
         let more = others.timeouts.wake_passed(batch) | others.adders.fill_batch(batch);

@@ -25,7 +25,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         }
     }
 
-    /// Returns the data about the last hand-out that metrics report.
+    /// Returns what the metrics report about the last hand-out.
     #[inline]
     pub(crate) fn handed_out(&self, locked: &Locked<K, O::ReadyQueue>) -> Option<HandedOut> {
         if T::DELAYS { locked.state.handed_out() } else { None }

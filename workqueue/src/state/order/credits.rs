@@ -11,12 +11,11 @@
 //! # Bounds
 //! Let L be the number of levels that are lower at some hand-out in the period of a bound.
 //!
-//! *A level that is lower and has Ready keys is served within share + L hand-outs.* Each regular hand-out from another level gives it a
-//! credit, so after `share` of them it is owed a hand-out. Each other level is served before it at most once because it is owed a hand-out:
-//! after that the other level has no credits and the larger `since`, and this level earns each credit that the other level earns. The other
-//! level may be the highest when it is owed a hand-out. Then the hand-out is regular, and one of the `share`; or the `share` regular
-//! hand-outs were from levels above the other level, which was lower at that time and counts in L. So at most share + L − 1 hand-outs come
-//! before.
+//! *A level X that is lower and has Ready keys is served within share + L hand-outs.* Each regular hand-out from another level gives X a credit, so
+//! after `share` of them X is owed a hand-out. Before X is served, each other level Y is served at most once because Y is owed a hand-out: after that
+//! Y has no credits and the larger `since`, and X earns each credit that Y earns. Y may be the highest level when it is owed a hand-out. Then that
+//! hand-out is regular, and one of the `share`; or the `share` regular hand-outs were from levels above Y, so Y was lower at that time and counts in
+//! L. So at most share + L − 1 hand-outs come before that of X.
 //!
 //! *Hence a key with n keys before it at its level is handed out within (share + L) · (n + 1) hand-outs*: each time the level is served,
 //! one of these keys leaves, and no key is inserted before it.
@@ -66,7 +65,7 @@ impl Credits {
         Some(owed.min_by_key(|&level| self.levels[level].since).unwrap_or(highest))
     }
 
-    /// Records that level `served` handed out a key. `is_ready` returns whether a level had Ready keys before that.
+    /// Updates the credits after a hand-out from level `served`. `is_ready` returns whether a level had Ready keys before that.
     #[inline]
     pub(super) fn on_hand_out(&mut self, served: usize, is_ready: impl Fn(usize) -> bool) {
         if self.share.is_none() {

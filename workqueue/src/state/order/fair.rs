@@ -31,9 +31,9 @@ use crate::state::order::{Order, sealed};
 /// [`add_when_room`](crate::Queue::add_when_room) without holding up adds of other groups; no other operation is
 /// refused. The [capacity of the queue](crate::QueueBuilder::capacity) applies as well.
 ///
-/// The functions are called by every add, outside every lock; if one of them panics, nothing is added. A key's group
-/// must not change while the key is queued. Weight and limits may change: the values of the last add of a key of the
-/// group apply, whether the key was new, merged or refused, or those of a later
+/// Every add calls the functions that you pass, outside every lock; if one of them panics, nothing is added. A key's
+/// group must not change while the key is queued. Weight and limits may change: the queue uses the values that the
+/// functions returned at the last add of a key of the group (new, merged or refused), or at a later
 /// [`Queue::refresh_groups`](crate::Queue::refresh_groups). `Eq` of a group runs under the queue's lock. Adds,
 /// hand-outs and ends of leases are O(1) in groups and keys; while adders wait for room, each change also checks their
 /// groups. A group with neither keys nor waiting adders is removed; its memory is kept for reuse.

@@ -12,8 +12,8 @@
 //!    belong to groups whose keys are not handed out.
 //! 5. *Turns.* A group that enters the ring waits for at most as many hand-outs as the sum of the weights of the groups before it. Each
 //!    group before it has at most as many hand-outs left as its weight, and a group that enters later is placed after it.
-//! 6. *Room.* The limits of a group are those of the last add for it, refused or not, or those of a later refresh. So the check for room in
-//!    a group and the decision which adders to wake for it use the same number.
+//! 6. *Room.* The limits of a group are those of the last add of one of its keys, refused or not, or those of a later refresh. So the check for room
+//!    in a group and the decision which adders of the group to wake use the same limits.
 //!
 //! A group's name stays in its record after the group is removed, until another group reuses the record: then the old
 //! name moves into the tag of the add that created the new group, to be dropped outside every lock.

@@ -121,7 +121,7 @@ impl Level {
         slots
     }
 
-    /// Appends a second position. Invalid second positions are removed when they would be the majority.
+    /// Appends a second position. Invalid second positions are removed once they may be the majority.
     pub(super) fn raise(&mut self, raised: RaisedPosition, positions: &[Position]) {
         if self.raised.len() > 2 * positions.len() {
             self.raised.retain(|raised| raised.is_valid(positions));

@@ -49,9 +49,9 @@ pub struct Priority {
     share: Option<NonZeroU32>,
 }
 
-/// One lower priority gets a fifth of the hand-outs. With 4, 2000 keys that are listed at a restart each run once within a minute, while
-/// the keys that have run keep ten workers busy; with 6 they do not (`workqueue/tests/it/starvation.rs`). A production queue was starved
-/// for half an hour by three keys (home-operations/miroir#122), so strict priorities must be requested.
+/// With a share of 4, one lower priority gets a fifth of the hand-outs. If a restart lists 2000 keys, each of them then runs once within a minute,
+/// although keys that have already run keep ten workers busy. With a share of 6 some of them do not run (`workqueue/tests/it/starvation.rs`). Strict
+/// priorities are not the default, because three keys starved a production queue for half an hour (home-operations/miroir#122).
 const DEFAULT_SHARE: NonZeroU32 = NonZeroU32::new(4).unwrap();
 
 impl Priority {

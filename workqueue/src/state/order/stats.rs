@@ -33,7 +33,7 @@ pub struct GroupStats<G> {
 }
 
 impl GroupStats<usize> {
-    /// Returns the sum of both.
+    /// Returns the sum of `self` and `other`.
     pub(super) fn and(self, other: Self) -> Self {
         let room = self.capacity_left.into_iter().chain(other.capacity_left).reduce(usize::saturating_add);
         Self {
