@@ -70,7 +70,7 @@ where
     L: QueueLimiter<K>,
     T: SupportsAsync + SupportsDelays,
 {
-    /// A controller of one worker over this queue, with no informer yet.
+    /// Creates a controller with one worker over this queue, and no informer yet.
     ///
     /// Other code may add keys to the queue, too. Do not give the queue a capacity: a full queue refuses keys, and a change
     /// whose key is refused is lost. The queue's limiter decides when a failed key is retried. Give the queue
@@ -79,7 +79,7 @@ where
     /// reported as dropped.
     ///
     /// # Examples
-    /// A queue for a controller has a timer, so this does not compile:
+    /// A controller needs a queue with a timer, so this does not compile:
     /// ```compile_fail,E0277
     /// use flyball_controller::Controller;
     /// use flyball_workqueue::Queue;
@@ -207,9 +207,8 @@ where
         self
     }
 
-    /// Runs the controller until it is shut down, until it is [idle](Self::stop_when_idle), or until other code shuts down
-    /// the queue, whose backlog is served first; then returns a report. Must be polled within a tokio runtime, whose timer
-    /// it uses.
+    /// Runs the controller until it is shut down or [idle](Self::stop_when_idle), or until other code has shut down the queue and the backlog is
+    /// served. Then returns a report. The future must be polled within a tokio runtime, because it uses the runtime's timer.
     ///
     /// The run has these steps:
     /// 1. The controller observes all informers: their objects become keys, and from now on every change does.
@@ -235,7 +234,7 @@ where
     /// After an error the queue is not shut down, and keeps its keys.
     ///
     /// # Panics
-    /// Panics if `Clone` of a key, the queue's clock or its timer panics inside the queue.
+    /// Panics if the queue's clock, the queue's timer or `Clone` of a key panics inside the queue.
     ///
     /// # Cancel safety
     /// Dropping the future stops workers and events without finishing anything: the runtime drops each running reconcile at

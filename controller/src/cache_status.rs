@@ -23,13 +23,13 @@ use flyball_informer_cache::InformerState;
 pub struct CacheStatus {
     /// The number of the watch, in the order in which the watches were added to the controller, from 0.
     pub index: usize,
-    /// The name of the type of its objects, for people; its format is not stable.
+    /// The name of the object type, for display; its format is not stable.
     pub object_type: &'static str,
-    /// Whether workers wait for it; see [`WatchOptions::optional`](crate::WatchOptions::optional).
+    /// Whether workers wait for the cache; see [`WatchOptions::optional`](crate::WatchOptions::optional).
     pub required: bool,
-    /// Whether its first list is published.
+    /// Whether the first list is published.
     pub synced: bool,
-    /// What its informer is doing.
+    /// The state of the informer.
     pub state: InformerState,
     /// The message of the source's last error, `None` once the source has answered again.
     pub last_error: Option<Arc<str>>,

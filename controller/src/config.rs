@@ -8,7 +8,7 @@ use crate::InvalidControllerConfig;
 /// The configuration of a controller, as data: with the feature `serde`, a section of a configuration file. See
 /// [`Controller::with_config`](crate::Controller::with_config).
 ///
-/// Missing settings have their defaults; unknown settings are errors. Durations are text: `"250ms"`, `"5s"`, `"2m"`.
+/// Missing settings have their defaults; unknown settings are errors. Durations are strings: `"250ms"`, `"5s"`, `"2m"`.
 ///
 /// # Examples
 /// ```
@@ -45,7 +45,8 @@ pub struct ControllerConfig {
     /// [`max_attempts`](crate::Controller::max_attempts); see [`on_give_up`](crate::Controller::on_give_up).
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub max_attempts: Option<u32>,
-    /// The first wait after a conflict, for [`conflict_backoff`](crate::Controller::conflict_backoff); it doubles.
+    /// The first wait after a conflict, see [`conflict_backoff`](crate::Controller::conflict_backoff). Each further wait is twice as long, up to the
+    /// longest one.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub conflict_backoff_initial: Duration,
     /// The longest wait after a conflict.

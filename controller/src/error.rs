@@ -157,7 +157,7 @@ pub enum StartCondition {
     Cache {
         /// The number of the watch, in the order in which the watches were added to the controller, from 0.
         index: usize,
-        /// The name of the type of its objects, for people; its format is not stable.
+        /// The name of the object type, for display; its format is not stable.
         object_type: &'static str,
     },
     /// A future that was passed to [`wait_for_cache`](crate::Controller::wait_for_cache).

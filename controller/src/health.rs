@@ -16,7 +16,7 @@ use crate::run::watch_set::{Lifecycle, WatchSet};
 /// a reference count.
 ///
 /// # Examples
-/// The answers to the probes of a kubelet:
+/// A function that answers the probes of a kubelet:
 /// ```
 /// use flyball_controller::Health;
 /// use std::time::Duration;
@@ -45,9 +45,9 @@ impl Health {
         Self { watches, oldest: Arc::new(oldest) }
     }
 
-    /// Returns `Ok` if the controller runs, or is [in standby](crate::Controller::standby_until) with all required caches
-    /// synced, no cache has ended, and the controller is not shutting down. A watch that is added to a running controller
-    /// does not change the readiness: the workers go on while the new cache syncs.
+    /// Returns `Ok` if the controller runs, or is [in standby](crate::Controller::standby_until) with all required caches synced. In both cases no
+    /// cache may have ended, and the controller must not be shutting down. A watch that is added to a running controller does not change the
+    /// readiness: the workers go on while the new cache syncs.
     ///
     /// # Errors
     /// Returns the reason why the controller is not ready.
@@ -116,7 +116,7 @@ pub enum NotReady {
     CacheEnded {
         /// The number of the watch, in the order in which the watches were added to the controller, from 0.
         index: usize,
-        /// The name of the type of its objects, for people; its format is not stable.
+        /// The name of the object type, for display; its format is not stable.
         object_type: &'static str,
     },
     /// The controller is shutting down.

@@ -166,7 +166,7 @@ pub(crate) struct ReportCounters {
 }
 
 impl ReportCounters {
-    /// Records the outcome and the duration of a reconcile.
+    /// Counts the outcome of a reconcile, and adds up its duration.
     pub(crate) fn record(&self, outcome: ReconcileOutcome, took: Duration) {
         let ends = match outcome {
             ReconcileOutcome::Succeeded => &self.successes,

@@ -144,7 +144,7 @@ where
             let idle = async {
                 workers.phase.reached(RunPhase::Working).await;
                 watches.all_started().await;
-                // Maps the changes whose mapper panicked one last time; the report counts those at which it panics again.
+                // Maps all failed changes one last time. The report counts those whose mapper panics again.
                 let mappers = watches.subscribe().borrow().mappers();
                 mappers.iter().for_each(|(_, mapper)| mapper.remap_all(runtime.now()));
                 workers.phase.raise(RunPhase::Draining);
@@ -210,7 +210,7 @@ where
     ended.map(|leftovers| counters.report(leftovers, mapper_failures))
 }
 
-/// Awaits a start condition, and names it by its number if it fails.
+/// Awaits a start condition. If the condition fails, the error contains its number.
 fn condition((index, ready): (usize, BoxFuture<Result<(), ()>>)) -> BoxFuture<Result<(), RunError>> {
     let failed = RunError::SyncFailed(StartCondition::Future { index });
     Box::pin(async move { ready.await.map_err(|()| failed) })

@@ -217,10 +217,10 @@ where
     /// Sets the backoff after a [conflict](FailureClass::Conflict). By default the wait is 10 ms after the first conflict,
     /// and doubles up to 1 s.
     ///
-    /// The policy counts the consecutive conflicts of each key. The count ends when the key succeeds or is given up, also
-    /// by the queue's [dead letters](flyball_workqueue::QueueBuilder::give_up_after); if the key was added in the meantime,
-    /// the count ends at the next of these events. There is at most one open wait per key. If the key is added again and runs before that wait is
-    /// over, another conflict changes neither the count nor the end of the wait.
+    /// The policy counts the consecutive conflicts of each key. The count is reset when the key succeeds or is given up, even if the queue [gives it
+    /// up](flyball_workqueue::QueueBuilder::give_up_after). If the key was added in the meantime, the count is reset at the next of these events.
+    /// There is at most one open wait per key. If the key is added again and runs before that wait is over, another conflict changes neither the
+    /// count nor the end of the wait.
     ///
     /// Use a policy with jitter if two writers conflict with each other, so that they do not retry at the same time.
     ///

@@ -23,9 +23,8 @@ where
     /// Adds the keys that `mapper` returns to the queue, for every change of the informer's objects. The mapper is called
     /// for the existing objects first, and returns a key, an [`Option`] of one, or [several](IntoKeys).
     ///
-    /// Every change is mapped separately, before changes coalesce: the mapper also receives the state before the change,
-    /// for keys that depend on it. The informer calls the mapper right after it published the change, and waits for it, so
-    /// the mapper must be quick.
+    /// Every change is mapped separately, before changes coalesce. The mapper also receives the state before the change, because keys may depend on
+    /// it. The informer calls the mapper right after it published the change, and waits for it, so the mapper must be quick.
     ///
     /// A change whose mapper panics is mapped again, after 100 ms, doubling up to a minute, until the mapper returns; other
     /// objects do not wait for that. At most the 16 newest such changes of an object are kept.
@@ -91,7 +90,7 @@ where
         R: IntoKeys<K, M>,
     {
         self.setup.config.zero_resync_period |= options.resync_every == Some(Duration::ZERO);
-        // The controller does not shut down before it runs.
+        // `add` fails only once the controller shuts down, so not before the run.
         self.setup.watches.add(watched(informer, mapper, options, &self.setup.sink));
         self
     }
@@ -197,7 +196,7 @@ where
     }
 
     /// Restricts this controller to the keys for which `mine` returns `true`, and leaves all others to other replicas.
-    /// Changes do not add other keys; if other code adds one to the queue, a worker removes and
+    /// Changes do not add any other key. If other code adds such a key to the queue, a worker removes and
     /// [counts](crate::RunReport::filtered_keys) it.
     ///
     /// The caches still hold all objects. The informer calls `mine` for every key of a change; a panic in it is treated

@@ -11,7 +11,7 @@ use crate::ReconcileError;
 use crate::run::runtime::Runtime;
 use flyball_sync::panics;
 
-/// Runs one user future on the worker's own task. The future is dropped when this one returns or is dropped.
+/// Runs one user future on the worker's own task. The user future is dropped when `attempt` completes or is dropped.
 ///
 /// A task for each call would also catch panics, but costs an allocation and a context switch per key.
 pub(crate) async fn attempt<X, R, A, E>(

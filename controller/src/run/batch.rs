@@ -157,7 +157,7 @@ where
         self.phase.has(RunPhase::Draining) || self.queue.is_shutting_down()
     }
 
-    /// Waits for the drain while this task also polls a `get`: the queue wakes the task when it is shut down.
+    /// Waits for the drain. The task also polls a `get`, so the queue wakes the task when it is shut down.
     async fn draining(&self) {
         let mut phase = pin!(self.phase.reached(RunPhase::Draining));
         poll_fn(|cx| {

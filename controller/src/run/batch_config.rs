@@ -26,7 +26,7 @@ pub struct BatchConfig<K, G = ()> {
 }
 
 impl<K> BatchConfig<K> {
-    /// Creates batches of up to `max_size` Ready keys of any group, which do not wait for more keys.
+    /// Configures batches of up to `max_size` Ready keys of any group. A batch does not wait for more keys.
     pub fn new(max_size: usize) -> Self {
         Self { max_size, max_wait: Duration::ZERO, group: Arc::new(|_| ()) }
     }

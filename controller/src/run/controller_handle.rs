@@ -17,7 +17,7 @@ use crate::run::watched_informer::{KeySink, watched};
 
 /// A handle that adds watches to a controller, and removes them: before the run, while the controller waits for its caches, in standby, and while it
 /// reconciles. Created by [`Controller::handle`](crate::Controller::handle). A clone costs two reference counts. Dropping all handles changes
-/// nothing, and a handle does not keep a controller alive that has ended.
+/// nothing. A handle does not keep an ended controller alive.
 ///
 /// # Examples
 /// Watches a kind that is created while the controller runs, and deleted later:
@@ -59,7 +59,7 @@ pub struct ControllerHandle<K, O: Order<K> = Fifo, L = NoLimiter, T = NoDelays> 
     pub(crate) sink: Weak<OnceLock<KeySink<K, O, L, T>>>,
 }
 
-/// The id of a watch that was added to a running controller, to [remove](ControllerHandle::remove_watch) it.
+/// The id of a watch that was added to a running controller, with which you can [remove](ControllerHandle::remove_watch) the watch.
 ///
 /// # Examples
 /// ```
@@ -104,7 +104,7 @@ where
     /// | has not started | the watch is added as by the builder |
     /// | waits for its caches | its objects become keys; workers wait for its cache, too |
     /// | is in standby | its objects become keys when the standby ends; workers then wait for its cache, for the [same timeout](crate::Controller::cache_sync_timeout) again |
-    /// | reconciles | its objects become keys before this returns, and those of a first list that is published later when they arrive; workers go on during that time |
+    /// | reconciles | its existing objects become keys before this call returns; if its first list is published later, those objects become keys when they arrive; workers go on in the meantime |
     /// | shuts down, or has ended | an error |
     ///
     /// This call runs the mapper for the existing objects. [`Health::caches`](crate::Health::caches) lists the cache from

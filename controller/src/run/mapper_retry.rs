@@ -1,4 +1,4 @@
-//! SHELL. Maps changes again whose mapper panicked, until the mapper returns, and all objects at each resync.
+//! SHELL. Repeats the mapping of each change whose mapper panicked, until the mapper returns. Also maps all objects again at each resync.
 //!
 //! | guarded by | |
 //! |---|---|
@@ -41,10 +41,10 @@ pub(crate) struct Mapper<OK, V, M> {
 
 /// A type-erased [`Mapper`].
 pub(crate) trait RetryMapping: Send + Sync {
-    /// Returns when the next failed change is mapped again; moves new failed changes to the waiting ones first.
+    /// Moves new failed changes to the waiting ones, then returns the time at which the next failed change is to be mapped again.
     fn next_due(&self, now: Duration) -> Option<Duration>;
 
-    /// Maps the changes of one object that is due again; returns `false` if none is due.
+    /// Maps again the changes of one object that is due; returns `false` if no object is due.
     fn remap_due(&self, now: Duration) -> bool;
 
     /// Maps all failed changes again.
@@ -121,7 +121,7 @@ impl<OK: Clone + Eq, V, M: Fn(&Change<OK, V>, bool)> Mapper<OK, V, M> {
 }
 
 impl<OK: Clone + Eq + Hash, V> Waiting<OK, V> {
-    /// Adds a change after those of the same object. If a function of the key panics, the change is lost.
+    /// Adds a change after those of the same object. If `Hash`, `Eq` or `Clone` of the key panics, the change is lost.
     fn add(&mut self, change: Change<OK, V>, now: Duration) {
         let retry_key = match self.objects.get(change.key()) {
             Some(retry_key) => *retry_key,
@@ -135,7 +135,7 @@ impl<OK: Clone + Eq + Hash, V> Waiting<OK, V> {
         let fresh = || Failed { changes: VecDeque::new(), wait: WAITS[0] };
         let failed = self.order.entry(retry_key).or_insert_with(fresh);
         failed.changes.push_back(change);
-        // The oldest change is dropped. The remaining ones still map to the keys of the newest state and of the state before it.
+        // The oldest change is dropped. The remaining changes still yield the keys of the newest state and of the state before it.
         if failed.changes.len() > MAX_KEPT_CHANGES {
             discard(failed.changes.pop_front());
         }

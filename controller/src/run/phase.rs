@@ -16,7 +16,7 @@ pub(crate) enum RunPhase {
     Starting,
     /// Workers take keys, and wait for them.
     Working,
-    /// Workers take keys, but no batch waits for more of them.
+    /// Workers take keys, but no batch waits for more keys.
     Draining,
     /// Workers take no key any more.
     Stopping,

@@ -60,8 +60,8 @@ impl<OK, V, K: Key, O: Order<K>, L, T> WatchOptions<OK, V, K, O, L, T> {
         self
     }
 
-    /// Adds each key by this function: with a delay, debounced, or with its own priority. The function is also called for
-    /// initial objects: see [`Change::is_initial`]. A panic in it is treated like a panic of the mapper.
+    /// Calls this function to add each key: with a delay, debounced, or with a priority of its own. The function is also called for initial objects:
+    /// see [`Change::is_initial`]. A panic in it is treated like a panic of the mapper.
     ///
     /// # Examples
     /// Reconciles a burst of changes of a pod once there was no change for 100 ms, and once per second while the burst

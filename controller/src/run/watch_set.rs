@@ -4,7 +4,7 @@
 //! |---|---|
 //! | all of the state | the lock of a `watch` channel. Only the run future writes the stage; any thread changes the list. Starting, stopping and dropping a watch calls user code, so the watch is taken out first, and the call runs outside the lock |
 //!
-//! Each change is mapped at most once per watch
+//! # Each change is mapped at most once per watch
 //! A watch is registered, starting, or active. The thread that takes it out of the state "registered" starts it, and drops it again if the watch was
 //! removed or the run ended during the start. Until that drop, a flag of the removed watch keeps its changes from becoming keys. A controller is not
 //! idle while a watch is starting: its existing objects may be about to become keys.

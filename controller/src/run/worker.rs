@@ -32,7 +32,7 @@ pub(crate) fn copied<K: Clone, T>(lease: &Lease<K, T>) -> Result<K, String> {
     panics::attempt(|| lease.key().clone())
 }
 
-/// Returns the key, or resumes the panic of its clone, inside the guard of the call.
+/// Returns the key. If its clone panicked, resumes that panic, inside the guard of the call.
 fn key_or_resume<K>(key: Result<K, String>) -> K {
     key.unwrap_or_else(|message| resume_unwind(Box::new(message)))
 }
@@ -215,7 +215,7 @@ where
         }
     }
 
-    /// Ends the lease with the outcome of the reconcile. If the next `get` is to end the lease, returns it with that outcome instead.
+    /// Ends the lease with the outcome of the reconcile. If the next `get` is to end the lease, returns the lease with that outcome instead.
     pub(crate) fn ended(
         &self,
         lease: Lease<K, T>,
