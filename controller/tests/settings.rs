@@ -1,4 +1,4 @@
-//! `ControllerConfig` as data: what is serialised can be read back, and every rule refuses an invalid file.
+//! `ControllerConfig` as data: a serialised configuration can be read back, and a file that violates any of the rules is refused.
 //!
 //! A separate test binary, because with `serde_json` in scope the type of an empty list in an assertion is ambiguous.
 

@@ -32,7 +32,7 @@ impl Worker {
     fn work(&mut self, lease: Lease<Key, Time>) {
         let key = *lease;
         let reservation = self.reservations.remove(&key).unwrap_or_else(|| self.tenants.reserve(&key.0));
-        // Also positive if a key with a reservation was added again meanwhile, and is therefore handed out too early.
+        // The delay is also positive if a key with a reservation was added again in the meantime, and is therefore handed out too early.
         let delay = reservation.delay(self.clock.now());
         if delay.is_zero() {
             self.runs.push(self.clock.now());

@@ -93,5 +93,5 @@ async fn dropped_at_every_poll_it_loses_nothing_that_was_queued() {
         polls += 1;
         assert!(polls < 1_000, "the controller never reconciles all keys");
     }
-    assert!(polls > 3, "the controller was dropped after {polls} numbers of polls only");
+    assert!(polls > 3, "the controller was dropped after only {polls} different numbers of polls");
 }

@@ -246,7 +246,7 @@ fn an_error_is_found_among_the_causes() {
     assert!(ReconcileError::Timeout(SECOND).downcast_ref::<ClassifiedError>().is_none());
 }
 
-/// The queue can give up keys itself: then the conflicts of the key are forgotten, too.
+/// The queue can also give a key up by its own limit. The conflicts of that key are then forgotten, too.
 #[tokio::test(start_paused = true)]
 async fn forgets_conflicts_of_keys_the_queue_gives_up() {
     use FailureClass::{Conflict, Transient};

@@ -268,7 +268,7 @@ async fn a_state_in_between_names_its_key() {
     running.abort();
 }
 
-/// A change that is published while the controller ends: the queue refuses its keys, and there is no other effect.
+/// If a change is published while the controller ends, the queue refuses the keys of the change. There is no other effect.
 #[tokio::test(start_paused = true)]
 async fn after_the_end_no_change_is_mapped() {
     let world = HistorySource::new();

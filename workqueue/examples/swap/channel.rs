@@ -7,7 +7,7 @@ use flyball_workqueue::{AddKeys, DelayKeys, EndKeys, GetKeys};
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
-/// `None` closes the channel; each worker passes it on to the next one.
+/// `None` closes the channel; each worker passes the `None` on to the next worker.
 pub(crate) struct Channel {
     sender: UnboundedSender<Option<u32>>,
     receiver: Mutex<UnboundedReceiver<Option<u32>>>,

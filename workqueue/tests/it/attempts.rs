@@ -73,7 +73,7 @@ fn at_most_none_is_at_most_one() {
     }
 }
 
-/// The failures of a key that runs before its backoff is over count once per wait.
+/// If a key runs and fails before its backoff is over, the failure is not counted.
 #[test]
 fn a_failure_that_is_not_counted_is_never_the_last_one() {
     let (queue, clock, reports) = measured();

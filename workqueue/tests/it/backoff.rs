@@ -28,7 +28,7 @@ fn a_retry_waits_for_the_later_of_backoff_and_minimum() {
     };
     assert_eq!(fails(0), (1, 10), "not the same as `retry`");
     assert_eq!(fails(9), (1, 10), "a failure within the backoff was counted");
-    assert_eq!(fails(25), (1, 25), "the failure was counted, or does not wait longer");
+    assert_eq!(fails(25), (1, 25), "the failure was counted, or the key does not wait longer");
     clock.set(Nanos::new(10));
     assert_eq!(fails(5), (2, 30), "the limiter's backoff did not end at 10, before the end of the wait");
     queue.add("a").unwrap();

@@ -195,7 +195,7 @@ fn add_many_wakes_as_many_getters() {
     assert_eq!(crate::task::keys(&leases), [1, 2, 3]);
 }
 
-/// The iterator may use another queue, or the same one: it runs before the queue is locked.
+/// The iterator may use another queue, or the queue itself, because the iterator runs before the queue is locked.
 #[test]
 fn add_many_from_the_queue_itself() {
     let queue = Queue::new();

@@ -495,12 +495,12 @@ fn wakes_a_getter_behind_any_number_that_are_never_polled() {
             let getters: Vec<_> = (0..kept).map(|_| Task::waiting(queue.get())).collect();
             let last = Task::waiting(queue.get());
             clock.advance(ns(1));
-            assert!(getters.iter().all(Task::was_woken), "{kept} keys are due");
+            assert!(getters.iter().all(Task::was_woken), "a getter was not woken for {kept} due keys");
             if next > 1 {
                 assert!(!last.was_woken());
                 clock.advance(ns(1));
             }
-            assert!(last.was_woken(), "behind {kept}, for a key due at {next}");
+            assert!(last.was_woken(), "not woken behind {kept} getters for the key that is due at {next}");
         }
     }
 }
@@ -560,7 +560,7 @@ impl Wake for PollsWhenWoken {
     }
 }
 
-/// A task that was woken, finds that its condition does not hold, and waits again is not woken a second time by the same change.
+/// If a woken task finds that its condition does not hold and waits again, the same change does not wake the task a second time.
 #[test]
 fn a_change_wakes_a_task_once_however_many_wait_again() {
     let clock = ManualClock::new();

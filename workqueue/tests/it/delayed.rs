@@ -214,7 +214,7 @@ fn a_new_deadline_gets_a_new_sequence_number() {
     }
 }
 
-/// A lease that ends with a delay combines with the wait of its key like an add in mode `Earliest`.
+/// If a lease ends with a delay, the delay combines with the wait of the key like an add in mode `Earliest`.
 #[test]
 fn a_lease_ends_into_a_wait() {
     for (old, after, new) in [

@@ -291,7 +291,7 @@ struct Waiters<'a> {
     watchers: Vec<(Duration, Task<'a, Option<OverdueLease<u64>>>)>,
     held: Vec<Held>,
     stopped: bool,
-    /// For each kind of waiter, how often a condition that it waits for held.
+    /// For each kind of waiter, the number of times that its condition held.
     known: [usize; 5],
 }
 

@@ -349,7 +349,7 @@ impl Drop for Calling {
     }
 }
 
-/// If `Eq` of a group panics, the clone of the key is dropped outside the lock. Before, its `Drop` deadlocked.
+/// If `Eq` of a group panics, the clone of the key is dropped outside the lock. Under the lock, the `Drop` of the clone would deadlock.
 #[test]
 fn the_clone_is_dropped_outside_the_lock_if_its_group_panics() {
     let (world, callee) = (Arc::new(World::default()), Arc::new(Callee::default()));

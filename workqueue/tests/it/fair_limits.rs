@@ -162,7 +162,7 @@ fn a_wake_up_for_room_in_a_group_is_not_lost() {
     queue.check().unwrap();
 }
 
-/// The adders waited for room in the queue, and their group has become full since.
+/// Adders wait for room in the queue, and then their group becomes full. They do not block the adders of other groups.
 #[test]
 fn a_full_group_does_not_block_adders_that_wait_for_the_queue() {
     let queue = Queue::builder().order(fair().capacity(1)).capacity(1).build();
@@ -400,7 +400,7 @@ fn a_drain_goes_by_what_is_suspended_now() {
     assert_eq!(drain.finish().ready, [('a', 1)]);
 }
 
-/// This includes a suspended key whose deadline has passed, before any operation has processed the deadline.
+/// A queue whose only Ready keys are suspended is idle. This also holds for a suspended key whose deadline no operation has processed yet.
 #[test]
 fn a_queue_of_suspended_keys_is_idle() {
     let (queue, clock) = timed(fair().max_leased(0));
@@ -481,7 +481,7 @@ fn an_add_brings_nothing_older_than_the_last_refresh() {
 
 // ---- hostile functions -----------------------------------------------------------------------------------------
 
-/// The functions of a group run under no lock. If one of them panics, nothing is added and nothing changes.
+/// No lock is held while the functions of a group run. If one of them panics, nothing is added and nothing changes.
 #[test]
 fn functions_of_a_group_may_panic_and_call_back() {
     let (armed, called) = (Arc::new(AtomicUsize::new(0)), Arc::new(OnceLock::<FairQueue>::new()));

@@ -87,7 +87,7 @@ fn all_idle_waiters_are_woken() {
     }
 }
 
-/// A waiter is woken when the queue is idle. If a key was added before the waiter is polled, it waits again.
+/// A waiter is woken when the queue is idle. If a key is added before the waiter is polled, the waiter waits again.
 #[test]
 fn idle_and_at_work_again() {
     let queue = Queue::new();

@@ -51,7 +51,7 @@ fn every_cell() {
     assert!(rare.is_empty() || std::env::var_os("FLYBALL_CASES").is_some(), "too rarely seen: {rare:?}");
 }
 
-/// The same for each of the other orders.
+/// Like `every_cell`, for each of the other orders.
 #[test]
 fn every_cell_by_priority() {
     in_order("by_priority", driver::by_priority);

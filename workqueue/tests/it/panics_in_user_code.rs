@@ -138,7 +138,7 @@ enum Operation {
 const KEYS: u32 = 8;
 
 impl World {
-    /// 0 waits till 10, 1 and 2 are ready, 3 is leased, 4 leased and dirty, 5 leased and waits till 10, 6 is due.
+    /// Key 0 waits until 10, keys 1 and 2 are Ready, key 3 is leased, key 4 is leased and dirty, key 5 is leased and waits until 10, key 6 is due.
     fn new() -> Self {
         let (switch, manual) = (PanicSwitch::new(), ManualClock::new());
         let (clock, alarm, policy) = (Fuse::default(), Fuse::default(), Fuse::default());
@@ -498,7 +498,7 @@ fn a_waker_panics_in_a_shut_down() {
     }
 }
 
-/// The lease has ended, and the other drain is woken.
+/// If the waker of one drain panics, the lease has still ended, and the other drain is woken.
 #[test]
 fn a_waker_panics_when_a_drain_ends() {
     for hostile_first in [true, false] {
@@ -720,7 +720,7 @@ fn a_blocked_thread_that_panics_passes_its_wake_up_on() {
                     report.send(got.is_ok()).unwrap();
                 });
             }
-            // Most getters sleep by now. The test is about such rounds, and is valid in every round.
+            // Most getters sleep by now. The test is about rounds in which they sleep, but its assertions hold in every round.
             (0..200).for_each(|_| thread::yield_now());
             let key = switch.key(1);
             if round % 2 == 0 {

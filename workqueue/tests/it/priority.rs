@@ -146,7 +146,7 @@ fn serves_an_urgent_key_before_a_long_backlog() {
     for backlog in [1_500, 10_000, 100_000_u32] {
         let queue = queue();
         queue.with_priority(-100).add_many(1..=backlog);
-        // The keys that run before are of the backlog, too.
+        // The keys that run before the urgent key belong to the backlog, too.
         (0..10).for_each(|_| queue.try_get().unwrap().done());
         queue.add(0).unwrap();
         assert_eq!(*queue.try_get().unwrap(), 0, "behind {backlog}");

@@ -41,7 +41,7 @@ fn a_time_that_goes_back_costs_no_walk_of_raised_keys() {
     queue.check().unwrap();
 }
 
-/// If the time goes back, the raised keys that are not due any more are found among many that still are.
+/// If the time goes back, the raised keys that are not due any more are found among many keys that are still due.
 #[test]
 fn a_time_that_goes_back_turns_back_those_that_are_early() {
     let clock = ManualClock::new();

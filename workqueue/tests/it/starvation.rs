@@ -203,7 +203,7 @@ fn priorities_starve_no_key() {
     );
 }
 
-/// A hundred urgent keys that are Ready again after 100 ms keep ten slots more than busy, and fifty other keys are Ready, too. In
+/// A hundred urgent keys, each Ready again after 100 ms, are more than ten slots can serve. Fifty other keys are Ready, too. In
 /// controller-runtime#3496 the other keys never run.
 const STEADY: Load = Load {
     keys: 150,
@@ -273,7 +273,7 @@ fn keys_that_raise_themselves_do_not_starve_the_initial_list() {
     let last = (0..OVERLOAD.keys).map(|key| first(&seen, key).expect("it has run")).max().unwrap();
     assert!(last < Nanos::ZERO + Duration::from_secs(60), "{last:?}");
     assert_eq!(seen.never_run(), 0);
-    // The default share is chosen by this test: with a share of 6 some keys never run.
+    // This test determines the default share: with a share of 6 some keys never run.
     seen = after_a_restart(Priority::new().share(NonZeroU32::new(6).unwrap()));
     assert!(seen.never_run() > 0);
     seen = after_a_restart(Priority::new().strict());

@@ -8,7 +8,7 @@ use flyball_workqueue::{AddError, Queue};
 
 const KEYS: usize = 64;
 
-/// Each key is worked on by one worker at a time, and the last add of each key is seen by a run that starts after it.
+/// Each key is leased to one worker at a time, and a run of each key starts after the last add of the key.
 #[test]
 fn never_twice_at_once_and_never_lost() {
     let queue: Queue<usize> = Queue::new();
@@ -63,7 +63,7 @@ fn never_twice_at_once_and_never_lost() {
     queue.check().unwrap();
 }
 
-/// One key at a time through a queue with many idle getters: every add must find one.
+/// One key at a time passes through a queue with many idle getters: every add must wake a getter.
 #[test]
 fn ping_pong() {
     let (ping, pong): (Queue<u32>, Queue<u32>) = (Queue::new(), Queue::new());

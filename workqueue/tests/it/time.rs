@@ -300,7 +300,7 @@ fn numbers() -> (crate::support::TimedQueue<u64>, ManualClock) {
     (Queue::builder().timer(clock.timer()).build(), clock)
 }
 
-/// A timer that fires when the test tells it to, whatever the time.
+/// A timer that the test fires by hand, whatever the time.
 #[derive(Clone, Default)]
 struct ManualAlarm {
     clock: ManualClock,

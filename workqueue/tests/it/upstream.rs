@@ -482,7 +482,7 @@ fn a_refused_add_counts_no_failure() {
     assert_eq!(queue.num_requeues(&"foo"), 0);
 }
 
-/// Upstream's `Get` may return a key together with "shut down". Here it returns either a key or the end.
+/// Upstream's `Get` may return a key together with "shut down". Here `get` returns either a key or `None`.
 #[test]
 fn a_key_or_the_end() {
     let queue = Queue::new();

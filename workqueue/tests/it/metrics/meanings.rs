@@ -102,8 +102,8 @@ fn delays_become_adds_at_their_deadline() {
     assert_eq!((now.adds, now.waiting, now.depth()), (2, 0, 0));
 }
 
-/// A deadline that passes while the key is leased counts like an add in client-go: immediately in the depth, and its latency starts at the
-/// deadline.
+/// A deadline that passes while the key is leased counts like an add in client-go. The depth includes the key immediately, and the latency is
+/// measured from the deadline.
 #[test]
 fn a_deadline_within_a_lease() {
     let (queue, clock, reports) = measured();

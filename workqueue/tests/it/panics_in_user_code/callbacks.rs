@@ -184,7 +184,7 @@ fn wakers_of_other_waiters_may_call_the_queue() {
     calls_queue(|queue| Box::pin(queue.next_overdue(ns(10))), leased, |queue, _| drop(queue.stop_now()));
 }
 
-/// A hostile task and a bystander wait for the same event. The hostile waker panics in call number `nth`, for every call that it gets. The
+/// A hostile task and a bystander wait for the same event. The hostile waker panics in its call number `nth`; the test runs once for each number. The
 /// event still takes effect, and the bystander is woken.
 fn panics_beside_a_bystander<T>(
     name: &str,
@@ -349,7 +349,7 @@ impl Drop for CallingKey {
     }
 }
 
-/// No operation that drops a key drops it under the lock.
+/// Every operation that drops a key drops it outside the lock.
 #[test]
 fn keys_may_call_the_queue_in_their_drop() {
     let clock = ManualClock::new();

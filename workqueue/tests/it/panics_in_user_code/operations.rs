@@ -99,8 +99,8 @@ enum Given {
     Keys(Vec<KeyInfo<PanickingKey>>),
 }
 
-/// 0 is debounced till 10, 1 and 2 are Ready, 3 is leased and has failed, 4 is leased and dirty, 5 leased and waits till
-/// 10, 6 is due, 7 is leased without a guard. 8 and above are absent; in a quiet scene so are 1, 2 and 6.
+/// Key 0 is debounced until 10, keys 1 and 2 are Ready, key 3 is leased and has failed, key 4 is leased and dirty, key 5 is leased and waits until
+/// 10, key 6 is due, key 7 is leased without a guard. Keys from 8 on are absent; in a quiet scene keys 1, 2 and 6 are absent, too.
 struct World {
     switch: Arc<PanicSwitch>,
     manual: ManualClock,
