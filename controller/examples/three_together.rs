@@ -52,7 +52,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let backoff = Exponential::new(Duration::from_millis(10)..=Duration::from_secs(1));
     let shelves = Queue::builder().limiter(backoff).timer(TokioTimer::current()).build();
 
-    // The controller: a shelf is reconciled when one of its items is added, changes or is removed, and when an item moves from it or to it.
+    // The controller: a shelf is reconciled when one of its items is added, changed or removed, and when an item moves to or from the shelf.
     let signs = Arc::new(Signs::default());
     let controller = Controller::new(shelves)
         .watches(&items, |change| {
@@ -68,7 +68,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let running = tokio::spawn(controller.run(move |shelf: Arc<str>, _context| {
         let (cache, wall) = (cache.clone(), wall.clone());
         async move {
-            // One consistent view: it does not change, and it does not block the writer.
+            // A snapshot is one consistent view. It does not change, and it does not block the writer.
             let count = cache.snapshot().by_index(&BY_SHELF, &shelf)?.map(|item| item.count).sum();
             wall.write(&shelf, count)?;
             Ok::<_, Box<dyn Error + Send + Sync>>(Action::await_change())

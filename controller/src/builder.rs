@@ -1,6 +1,6 @@
 //! EDGE. The builder of a controller.
 //!
-//! Cancel safety: nothing runs until [`Controller::run`] is polled; its docs describe the effect of dropping the future.
+//! Cancel safety: nothing runs until [`Controller::run`] is polled. The documentation of `run` describes the effect of dropping the future.
 
 mod failures;
 mod shutdown;
@@ -131,7 +131,7 @@ where
     }
 
     /// Reports the start, the end and the duration of every reconcile to this sink. The durations cost one read of the
-    /// queue's clock at each add and each end; without metrics nothing is measured.
+    /// queue's clock at each add and at each end of a lease; without metrics nothing is measured.
     pub fn metrics(mut self, metrics: impl ControllerMetrics) -> Self {
         self.setup.config.metrics = Some(Box::new(metrics));
         self
@@ -174,8 +174,8 @@ where
         Health::new(self.setup.watches.clone(), move || queue.stats().oldest_lease)
     }
 
-    /// Keeps the controller in standby until `begins` completes: the caches sync and stay current, but no change becomes a
-    /// key and no worker starts. For leader election: a replica with warm caches takes over without a new list.
+    /// Keeps the controller in standby until `begins` completes: the caches sync and stay current, but no change becomes a key and no worker starts.
+    /// Use this for leader election: a replica with warm caches takes over without a new list.
     ///
     /// A controller in standby with all caches synced is [ready](Health::ready); otherwise a rolling update that waits for
     /// the new replica would never stop the old one. When `begins` completes, all objects become keys, as at any start. To
@@ -265,10 +265,9 @@ where
     /// Like [`run`](Self::run), but each call reconciles several keys, for work that is cheaper in bulk: one request for a
     /// hundred objects, one transaction.
     ///
-    /// `reconcile` receives the keys of one [batch](BatchConfig), each of them once, and returns a result for each, in the
-    /// same order. Each key has its own outcome: it is retried, given up or requeued independently of the others. If the
-    /// whole call fails (it returns an error, panics, times out, or returns another number of results than keys), that
-    /// counts as a failure of every key in the batch.
+    /// `reconcile` receives the keys of one [batch](BatchConfig), each of them once, and returns one result per key, in the order of the keys. Each
+    /// key has its own outcome: it is retried, given up or requeued independently of the others. If the whole call fails (it returns an error,
+    /// panics, times out, or returns a number of results that differs from the number of keys), every key in the batch fails.
     ///
     /// One worker at a time collects a batch, and only while that worker is not busy, so keys stay in the queue while all
     /// workers are busy. Keys in an open batch are leased, and their age counts as if they were being reconciled; at most

@@ -52,7 +52,7 @@ pub(crate) struct RunSetup<K, O: Order<K>, L, T> {
     /// Ends the standby, in which the caches sync but no change becomes a key.
     pub(crate) standby: Option<BoxFuture<()>>,
     pub(crate) stop: BoxFuture<()>,
-    /// Marks the controller as ended when it is dropped, also before the run.
+    /// Marks the controller as ended when the guard is dropped, even before the run.
     pub(crate) guard: RunGuard,
 }
 
@@ -134,7 +134,7 @@ where
         all_synced(&watches).await?;
         workers.open();
         watches.enter(Lifecycle::Running);
-        // The workers end when the queue is closed, either because it is idle or by other code.
+        // The workers end when the queue is closed, because the queue is idle or because other code has shut it down.
         workers.run_workers(&mut tasks, &worker).await;
         Ok(())
     };

@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //! 1. For each number of shards, every name is in exactly one shard.
-//! 2. The shard of a name never changes: not with the process, the machine, or the version of this crate, because replicas of
-//!    two versions run side by side during a rollout. So the hash is implemented here, and pinned by a test.
+//! 2. The shard of a name does not depend on the process, the machine or the version of this crate, because replicas of two versions run side by side
+//!    during a rollout. So the hash is implemented here, and pinned by a test.
 
 use std::error::Error;
 use std::fmt;

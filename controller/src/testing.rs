@@ -1,6 +1,5 @@
-//! EDGE. Tests of reconcilers without a cluster, without threads and without sleeping: a [`Simulation`] runs the same
-//! controller code as in production, one step after another, in an order that a seed determines, on a clock that only the test
-//! advances.
+//! EDGE. Tests of reconcilers without a cluster, without threads and without sleeping. A [`Simulation`] runs the same controller code as in
+//! production, one step after another. A seed determines the order of the steps, and only the test advances the clock.
 //!
 //! The cluster is a [`TestServer`](flyball_informer_cache::testing::TestServer), into which the test injects faults.
 

@@ -1,4 +1,4 @@
-//! Reports a lease as soon as it is overdue, without polling: a worker that hangs is noticed.
+//! Reports a lease as soon as it is overdue, without polling, so that a worker that hangs is detected.
 //!
 //! `cargo run -p flyball-workqueue --features tokio --example stuck_workers`
 

@@ -6,7 +6,7 @@
 //! | `tracked`: zero means that no key has failures | written under `inner`; read without it |
 //!
 //! A policy is a pure function of its arguments and must not call the queue. Keys that the policy evicts are dropped
-//! after unlocking, also when a panic unwinds.
+//! after unlocking, even if a panic unwinds.
 //!
 //! The failures of a key are kept as long as the key is in the queue: a policy calls `in_use` before it evicts a key. Two alternatives were rejected.
 //! Notifying the policy when a key enters or leaves the queue would cost a lock and a hash each time. If a key leaves and enters concurrently, the

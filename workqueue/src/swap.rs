@@ -1,6 +1,6 @@
 //! EDGE. Traits over queues: a small trait for each ability, so that other queues can stand in for [`Queue`].
 //!
-//! Cancel safety: that of the queue behind the trait; for [`Queue`], [`GetKeys::get`] is [`Queue::get`].
+//! Cancel safety: depends on the queue behind the trait. For [`Queue`], [`GetKeys::get`] is as cancel-safe as [`Queue::get`].
 
 use std::future::Future;
 use std::time::Duration;

@@ -39,7 +39,7 @@ where
         self
     }
 
-    /// Calls `on_give_up` with every key that is given up and its last error: after the last of its
+    /// Calls `on_give_up` with the key and its last error when a key is given up: after the last of its
     /// [attempts](Self::max_attempts), or after a [permanent](FailureClass::Permanent) failure.
     ///
     /// The worker calls it while the key is still leased; a panic in it is caught.
@@ -48,8 +48,8 @@ where
         self
     }
 
-    /// Runs `finally` after every reconcile, including those that returned an error, panicked, or timed out: for writes
-    /// that must happen in each case, such as a status that holds the reason of the failure.
+    /// Runs `finally` after every reconcile, including those that returned an error, panicked, or timed out. Use it for
+    /// writes that must happen in each case, such as a status that holds the reason of the failure.
     ///
     /// `finally` receives the key and the result of the reconcile, runs while the key is still leased, and has a
     /// [`reconcile_timeout`](Self::reconcile_timeout) of its own. If `finally` fails after a successful reconcile, the
@@ -103,9 +103,8 @@ where
         self
     }
 
-    /// Runs every reconcile, and its [`finally`](Self::finally), within a `tracing` span: `reconcile`, at the level `INFO`,
-    /// under the target `flyball_controller`, with the fields `controller` (this name), `key`, and, after the end,
-    /// `outcome`.
+    /// Runs every reconcile, and its [`finally`](Self::finally), within a `tracing` span. The span has the name `reconcile`, the level `INFO`, the
+    /// target `flyball_controller`, and the fields `controller` (this name), `key`, and, after the end, `outcome`.
     ///
     /// A [batch](Self::run_batches) runs within a span `reconcile_batch`, with the number of its `keys`; after the batch,
     /// each key gets its own span `reconcile`. If formatting a key panics, or a subscriber does, at most that key fails.
@@ -217,10 +216,10 @@ where
     /// Sets the backoff after a [conflict](FailureClass::Conflict). By default the wait is 10 ms after the first conflict,
     /// and doubles up to 1 s.
     ///
-    /// The policy counts the consecutive conflicts of each key. The count is reset when the key succeeds or is given up, even if the queue [gives it
-    /// up](flyball_workqueue::QueueBuilder::give_up_after). If the key was added in the meantime, the count is reset at the next of these events.
-    /// There is at most one open wait per key. If the key is added again and runs before that wait is over, another conflict changes neither the
-    /// count nor the end of the wait.
+    /// The policy counts the consecutive conflicts of each key. The count is reset when the key succeeds, or when the controller or the
+    /// [queue](flyball_workqueue::QueueBuilder::give_up_after) gives the key up. If the key was added in the meantime, the count is reset at the next
+    /// of these events. There is at most one open wait per key. If the key is added again and runs before that wait is over, another conflict changes
+    /// neither the count nor the end of the wait.
     ///
     /// Use a policy with jitter if two writers conflict with each other, so that they do not retry at the same time.
     ///

@@ -26,8 +26,8 @@ where
     /// Every change is mapped separately, before changes coalesce. The mapper also receives the state before the change, because keys may depend on
     /// it. The informer calls the mapper right after it published the change, and waits for it, so the mapper must be quick.
     ///
-    /// A change whose mapper panics is mapped again, after 100 ms, doubling up to a minute, until the mapper returns; other
-    /// objects do not wait for that. At most the 16 newest such changes of an object are kept.
+    /// A change whose mapper panics is mapped again until the mapper returns: first after 100 ms, then each time after twice the previous wait, up to
+    /// a minute. Other objects do not wait for these retries. At most the 16 newest such changes of an object are kept.
     /// [`RunReport::callback_panics`](crate::RunReport::callback_panics) counts the panics,
     /// [`RunReport::mapper_failures`](crate::RunReport::mapper_failures) the changes that are never mapped.
     ///
@@ -136,8 +136,8 @@ where
         self
     }
 
-    /// Delays the start of the workers until `ready` completes, in addition to the informers that the controller watches:
-    /// for caches that reconciles read and another controller watches, or for any other condition.
+    /// Delays the start of the workers until `ready` completes, in addition to the informers that the controller watches. Use this for caches that
+    /// reconciles read and another controller watches, or for any other condition.
     ///
     /// If `ready` returns an error, the run ends as it does when an informer ends before it has synced.
     ///
@@ -236,8 +236,8 @@ where
     L: QueueLimiter<K>,
     T: SupportsAsync + SupportsDelays,
 {
-    /// Sets the priority of the keys of initial objects, whether the first list is published before the run or during it: 0
-    /// unless set here or in the [options](WatchOptions::initial_priority) of a watch.
+    /// Sets the priority of the keys of initial objects, whether the first list is published before the run or during it. 0 by default; the
+    /// [options](WatchOptions::initial_priority) of a watch take precedence.
     ///
     /// With a priority below 0, objects that change after the start are reconciled before those of the first list. Keys of
     /// the first list are still served, by their [share](flyball_workqueue::Priority::share) of the keys that are handed

@@ -42,7 +42,7 @@ where
     outcome
 }
 
-/// The user future in an `Option`, so that its drop runs under the same guard as its polls, also if the worker is aborted.
+/// The user future in an `Option`, so that its drop runs under the same guard as its polls, even if the worker is aborted.
 struct Running<'a, R>(Pin<&'a mut Option<R>>);
 
 impl<R> Running<'_, R> {

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `collected` | an async lock that the collecting worker holds across awaits. The other workers wait for this lock, as they would otherwise wait for a key |
 //!
-//! Only one worker collects at a time, otherwise the keys of a group would be spread over as many batches as there are workers. While all workers are
+//! Only one worker collects at a time. Otherwise the keys of a group would be spread over as many batches as there are workers. While all workers are
 //! busy, no worker collects, and keys stay in the queue, in its order.
 //!
 //! Cancel safety: the accumulator owns the collected leases, not the future of the collecting worker. Dropping that future drops no lease, and the
@@ -190,7 +190,7 @@ where
         E: Into<Box<dyn Error + Send + Sync>> + Send,
     {
         let metrics = self.config.metrics.as_deref();
-        // `Clone` of a key is user code, too. A key whose clone panics fails, and the batch is called with the other keys.
+        // `Clone` of a key is user code, too. If the clone of a key panics, that key fails, and the batch is called with the other keys.
         let (mut keys, mut leases) = (Vec::with_capacity(batch.len()), Vec::with_capacity(batch.len()));
         for lease in batch {
             match copied(&lease) {

@@ -35,9 +35,8 @@ impl<K> BatchConfig<K> {
 impl<K, G> BatchConfig<K, G> {
     /// Sets how long a batch that is not full waits for more keys, from its first key on.
     ///
-    /// While a cap of [`Fair`](flyball_workqueue::Fair) holds Ready keys back, open batches do not wait any longer: their
-    /// keys count for that cap, and the controller cannot determine whether they caused it. While one group is at its cap,
-    /// batches of other groups are smaller, too.
+    /// While a cap of [`Fair`](flyball_workqueue::Fair) holds Ready keys back, open batches do not wait any longer: their keys count toward that cap,
+    /// and the controller cannot determine whether these keys exhaust it. While one group is at its cap, batches of other groups are smaller, too.
     pub fn max_wait(self, max_wait: Duration) -> Self {
         Self { max_wait, ..self }
     }

@@ -103,7 +103,7 @@ where
     /// |---|---|
     /// | has not started | the watch is added as by the builder |
     /// | waits for its caches | its objects become keys; workers wait for its cache, too |
-    /// | is in standby | its objects become keys when the standby ends; workers then wait for its cache, for the [same timeout](crate::Controller::cache_sync_timeout) again |
+    /// | is in standby | its objects become keys when the standby ends; workers then wait for its cache, with the [same timeout](crate::Controller::cache_sync_timeout), which starts again |
     /// | reconciles | its existing objects become keys before this call returns; if its first list is published later, those objects become keys when they arrive; workers go on in the meantime |
     /// | shuts down, or has ended | an error |
     ///

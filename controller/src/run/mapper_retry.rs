@@ -151,7 +151,7 @@ impl<OK: Clone + Eq + Hash, V> Waiting<OK, V> {
         Some(failed)
     }
 
-    /// Puts back an object whose mapper panicked again, with twice the wait.
+    /// Puts back an object after its mapper has panicked again, and doubles its wait.
     fn put_back(&mut self, mut failed: Failed<OK, V>, now: Duration) {
         let Some(change) = failed.changes.front() else { return };
         let wait = failed.wait.saturating_mul(2).min(WAITS[1]);

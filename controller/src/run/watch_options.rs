@@ -53,8 +53,8 @@ impl<OK, V, K: Key, O: Order<K>, L, T> WatchOptions<OK, V, K, O, L, T> {
 
     /// Maps only the changes for which this returns `true`; [`predicate`](crate::predicate) has the usual ones.
     ///
-    /// A change that is filtered out is lost: a later event of the same key does not map it. The reconcile reads the newest state anyway. A panic in
-    /// the filter is treated like a panic of the mapper.
+    /// A change that is filtered out is lost: later events do not map it again. The reconcile reads the newest state anyway. A panic in the filter is
+    /// treated like a panic of the mapper.
     pub fn filter(mut self, filter: impl Fn(&Change<OK, V>) -> bool + Send + Sync + 'static) -> Self {
         self.filter = Some(Box::new(filter));
         self

@@ -192,7 +192,7 @@ impl<OK, V, K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> WatchOptions<O
     }
 }
 
-/// Adds the key with this priority if the queue has priorities, without it otherwise.
+/// Adds the key, with this priority if the queue has priorities.
 fn add_at<K, O, L, T>(queue: &Queue<K, O, L, T>, key: K, priority: i8) -> Result<Added, AddError<K>>
 where
     K: Key,

@@ -118,7 +118,7 @@ impl Scheduler {
         let aborted = task.aborted;
         drop(state);
         let ending = Ending { scheduler: self, id };
-        // Without a budget: the test itself may run in a tokio task, whose budget the simulation must not use up.
+        // `unconstrained`, because the test itself may run in a tokio task, whose budget the simulation must not use up.
         let over = aborted
             || Pin::new(&mut unconstrained(future.as_mut()))
                 .poll(&mut Context::from_waker(&waker))

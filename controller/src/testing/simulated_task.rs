@@ -27,7 +27,7 @@ impl<T> SimulatedTask<T> {
         self.scheduler.is_finished(self.id)
     }
 
-    /// Takes the output of the task; `None` before the task has ended, and after the first call that returned it.
+    /// Takes the output of the task; `None` before the task has ended, and after a call has returned the output.
     #[must_use]
     pub fn take_output(&self) -> Option<T> {
         self.output.lock().take()

@@ -121,10 +121,11 @@ async fn add_with_adds_each_key() {
     run_until_pending().await;
     things.shut_down();
     let report = running.await.unwrap().unwrap();
-    // The adds at 60, 120, 180 and 240 ms postpone the key up to the limit of 250 ms, then the add at 360 ms. The add at 420 ms always panics.
+    // The adds at 60, 120, 180 and 240 ms postpone the key up to the limit of 250 ms. After the add at 360 ms the key runs at 460 ms. The add at 420
+    // ms always panics.
     assert_eq!(log.take(), [(1, 250), (1, 460), (2, 1_520)]);
     assert_eq!((report.keys_added, report.callback_panics, report.mapper_failures), (8, 5, 1));
-    // The change that panics is mapped three more times meanwhile, and once at the end.
+    // The change that panics is mapped three more times in the meantime, and once at the end.
     assert_eq!(asked.take(), [&[(1, true)], &[(1, false); 10][..], &[(2, false), (1, false)]].concat());
 }
 
@@ -331,7 +332,7 @@ async fn a_change_does_not_wait_for_the_backoff_of_another_object() {
             }),
     );
     world.put(1, 0);
-    // The retries of the first object are at 51.1 s, 102.3 s, 162.3 s and so on, so none is close to 600 s.
+    // The retries of the first object are at 51.1 s, 102.3 s, 162.3 s and so on, so no retry is close to 600 s.
     sleep(600 * SECOND).await;
     world.put(2, 0);
     sleep(SECOND).await;

@@ -82,7 +82,7 @@ async fn without_a_cache_the_workers_start_immediately() {
     running.abort();
 }
 
-/// Workers also wait for a cache that is passed to `wait_for_cache`, such as the one of another controller.
+/// Workers also wait for a cache that is passed to `wait_for_cache`, such as a cache of another controller.
 #[tokio::test(start_paused = true)]
 async fn workers_wait_for_wait_for_cache() {
     let (own, others) = (HistorySource::new(), HistorySource::closed());

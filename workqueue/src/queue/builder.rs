@@ -123,8 +123,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> QueueBuilder<K, O, L,
 
     /// Enables delays on the clock of `timer`, for async and blocking getters.
     ///
-    /// The queue takes ownership of the timer, and arms it only while a getter waits for a deadline. A `TokioTimer`
-    /// whose runtime shuts down before the queue continues as a `ThreadTimer`.
+    /// The queue takes ownership of the timer, and arms it only while a getter waits for a deadline. If the runtime of
+    /// a `TokioTimer` shuts down before the queue, the timer continues as a `ThreadTimer`.
     ///
     /// # Examples
     /// ```

@@ -1,4 +1,4 @@
-//! SHELL. Ending a lease: user code decides on the transition of its key, then the lease ends in one step under the lock.
+//! SHELL. Ending a lease: user code decides on the transition of the key, then the lease ends in one step under the lock.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;

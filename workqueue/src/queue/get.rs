@@ -206,7 +206,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         lease
     }
 
-    /// Reports a hand-out. Called once nothing can keep the lease from its caller: a key that is requeued before that does not count as handed out.
+    /// Reports a hand-out. Called once the lease is certain to reach its caller: a key that is requeued before that does not count as handed out.
     pub(super) fn report_hand_out(&self, hand_out: HandedOut) {
         self.shared.report(|sink| sink.dequeued(hand_out.queued, hand_out.delayed));
     }

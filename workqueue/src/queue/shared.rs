@@ -4,7 +4,7 @@
 //! |---|---|
 //! | the state of the queue, its waiters, the alarm | `locked` |
 //! | `timed` | written under `locked`; read without it, as a hint whether a clock is needed |
-//! | failures and backoff | a separate lock in `limiter`; `locked` may be taken while it is held, but not the other way round |
+//! | failures and backoff | a separate lock in `limiter`; `locked` may be taken while that lock is held, but not the other way round |
 //! | the timer | called outside `locked`, by the one thread that found `alarm.arming` unset |
 //!
 //! User code runs outside `locked`: clocks are read before locking; wakers, timers and the `Drop` of keys run from
@@ -13,8 +13,8 @@
 //! # No lost wake-up
 //! A wake-up is a hint that any getter may use. Each change ends with [`Shared::collect_wakeups`] before unlocking. It restores three rules
 //! (`shared/locked.rs`):
-//! 1. One task is woken for each key that can be handed out. If there are fewer tasks than keys, one thread is signalled, too. That thread
-//!    signals the next one when it has taken a key or found none. One adder is woken for each free slot that its class of keys may use
+//! 1. One task is woken for each key that can be handed out. If there are fewer tasks than keys, one thread is signalled, too. That thread signals
+//!    the next thread when it has taken a key or found no key. One adder is woken for each free slot that its class of keys may use
 //!    (`queue/adders.rs`).
 //! 2. While getters wait and a deadline is ahead, the timer is armed for the deadline. If threads sleep, one of them sleeps at most until
 //!    that deadline.

@@ -277,8 +277,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
         }
     }
 
-    /// Waits for a drain that has begun, for at most `limit`, and returns the leftovers: those of the drain, or the
-    /// keys that are in the queue when the limit ends.
+    /// Waits for a drain that has begun, for at most `limit`, and returns the leftovers of the drain, or the keys that
+    /// are in the queue when the limit ends.
     async fn drain_within(&self, limit: Duration) -> Leftovers<K> {
         let mut drain = Drain::new(self.clone(), true);
         match self.within(limit, &mut drain).await {

@@ -28,8 +28,8 @@ pub(super) struct Meter {
     most_adds: u64,
     /// The sum of the times at which the current leases began.
     began: u128,
-    /// The time since which a key has been pending, if its entry does not store that time: because the key was leased
-    /// at that time, or has been gathered into the order. Only for Ready and dirty slots.
+    /// The time since which a key has been pending, if the entry of the key does not store that time: the key was
+    /// leased at that time, or it has been gathered into the order since. Only for Ready and dirty slots.
     pending_since: SparseMap<PendingSince>,
     last_hand_out: HandedOut,
 }

@@ -37,9 +37,9 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
     /// that a due key is placed before keys that become Ready after its deadline.
     ///
     /// Not all due keys are gathered by one operation: a million of them would take 0.2 s under the lock. If more
-    /// deadlines than the limit pass between two operations, the other due keys are Ready, but get their positions a
-    /// little later. Keys that cannot be handed out do not count towards the limit; otherwise a queue might never reach
-    /// the keys behind them.
+    /// deadlines than the limit pass between two operations, the remaining due keys are Ready, but get their positions
+    /// a little later. Keys that cannot be handed out do not count towards the limit; otherwise a queue might never
+    /// reach the keys behind them.
     fn gather(&mut self, now: Nanos) {
         let by = self.due_by(now);
         let mut most = GATHER_LIMIT;

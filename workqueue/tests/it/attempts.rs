@@ -199,7 +199,7 @@ fn a_requeued_dirty_key_runs_once() {
     assert_eq!(queue.add("a").unwrap(), Added::Dirty);
     lease.requeue();
     assert_eq!(serve(&queue), 1);
-    // The same if the key was added with a delay while it was leased.
+    // The result is the same if the key was added with a delay while it was leased.
     queue.add("a").unwrap();
     let lease = queue.try_get().unwrap();
     queue.add_after("a", ns(50)).unwrap();

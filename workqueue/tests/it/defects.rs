@@ -1,6 +1,6 @@
-//! Known defects and feature requests of other projects, one test each. The name of a test starts with the reference (`k`:
-//! kubernetes/kubernetes, `cr`: controller-runtime, `d`: kube-runtime, by a number in our own list; other projects by name). The comment of
-//! a test describes the other project; the test shows that this queue does not have the defect, or which feature it has instead.
+//! Known defects and feature requests of other projects, one test each. The name of a test starts with the reference (`k`: kubernetes/kubernetes,
+//! `cr`: controller-runtime, `d`: kube-runtime, by the number in `docs/comparison.md`; other projects by name). The comment of a test describes the
+//! other project; the test shows that this queue does not have the defect, or which feature it has instead.
 //!
 //! Not covered here:
 //! - Priorities, which a FIFO queue does not have: cr#3363, cr#3330, cr#3408, cr#3496, cr#2374, k#109348, k#109349, k#132327, k#68179,
@@ -526,7 +526,7 @@ fn k135543_k125152_k119979_k49783_waiting_keys_are_observable() {
     assert_eq!(queue.keys().len(), 2);
 }
 
-/// A getter could not be stopped without the queue, and the queue could not be paused.
+/// A getter could not be stopped without a shutdown of the queue, and the queue could not be paused.
 #[test]
 fn k91800_istio24427_a_getter_can_be_stopped() {
     let queue = Queue::new();

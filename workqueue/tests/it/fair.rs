@@ -73,7 +73,7 @@ fn a_cap_of_one_is_serial() {
     assert_eq!(*third, ('a', 2));
 }
 
-/// A key that waits for a lease of its group keeps the queue open, and is handed out after shut down.
+/// A key that waits for a lease of its group keeps the queue open, and is handed out after the shutdown.
 #[test]
 fn a_drain_serves_keys_that_a_cap_held_back() {
     let queue = Queue::builder().order(fair().max_leased(1)).build();
@@ -92,7 +92,7 @@ fn a_drain_serves_keys_that_a_cap_held_back() {
     assert_eq!(queue.try_get().unwrap_err(), TryGetError::Closed);
 }
 
-/// A batch takes no more keys of a group than its lease limit allows, also after the leases have ended.
+/// A batch takes no more keys of a group than the lease limit of the group allows, both at first and after the leases have ended.
 #[test]
 fn a_batch_respects_the_caps() {
     let caps = |group: &char| if *group == 'a' { 2 } else { u32::MAX };
@@ -226,7 +226,7 @@ fn groups_that_are_gone_cost_nothing() {
 
 // === hostile groups ===
 
-/// A group whose `Eq` panics on demand, and whose `Drop` calls the queue, which deadlocks if it runs under the lock.
+/// A group whose `Eq` panics on demand, and whose `Drop` calls the queue. If the drop ran under the lock, this call would deadlock.
 #[derive(Clone)]
 struct PanickingGroup(u32, Arc<World>);
 

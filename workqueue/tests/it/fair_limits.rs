@@ -282,7 +282,7 @@ fn threads_wait_for_room_in_their_group() {
     queue.check().unwrap();
 }
 
-/// An adder whose group had a capacity of 0 is let in once the group has room.
+/// An adder whose group had a capacity of 0 completes once the group has room.
 #[test]
 fn a_raised_limit_wakes_waiting_adders() {
     for keys in [0, 1] {

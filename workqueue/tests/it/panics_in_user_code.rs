@@ -727,7 +727,7 @@ fn a_blocked_thread_that_panics_passes_its_wake_up_on() {
                 switch.arm(Point::Clone, 1);
                 queue.add(key).unwrap();
             } else {
-                // The add reads the clock first, then the getter that the add woke.
+                // The first read of the clock is by the add, the second by the getter that the add woke.
                 clock.arm(2);
                 let added = catch_unwind(AssertUnwindSafe(|| queue.add(key)));
                 if added.is_err() {

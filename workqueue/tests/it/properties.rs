@@ -91,7 +91,7 @@ impl<'a> Schedule<'a> {
         let pending = self.request(key).is_some();
         assert_eq!(self.queue.postpone(&key, ns(delay)), pending, "key {key} at {now}");
         if delay > 0 && pending {
-            // The key waits at least until then, and at most until a later deadline that it had already.
+            // The key waits at least for `delay`, or until a later deadline that it already had.
             let state = self.queue.state(&key);
             let (KeyState::Waiting(at) | KeyState::LeasedWaiting(at)) = state else { panic!("{state:?}") };
             let request = self.request(key);

@@ -1,7 +1,7 @@
 //! More work than the workers can do: which keys run, and how long they wait, on virtual time.
 //!
-//! kube-runtime keeps keys that wait for a slot in a hash set and scans it from its first bucket, so keys in low buckets always run first.
-//! The simulator shows that this rule starves keys, and that the queue's orders do not under the same load.
+//! kube-runtime keeps keys that wait for a slot in a hash set and scans it from its first bucket, so keys in low buckets always run first. The
+//! simulator shows that this rule starves keys, and that the queue's orders do not starve keys under the same load.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -174,7 +174,7 @@ impl<K, O: ReadyQueue> Locked<K, O> {
             self.getters.notify_all();
             effects.signal_all = self.blocked_getters.asleep > 0;
         } else {
-            // This applies after shutdown, too: a key that was due at shutdown is Ready, and no later change would wake a waiter for it.
+            // Getters are also woken after a shutdown: a key that was due at the shutdown is Ready, and no later change would wake a getter for it.
             let lookahead = self.lookahead();
             let (wanted, next) = self.state.outlook(now, lookahead);
             let notified = self.getters.notified(wanted) + self.blocked_getters.signalled;

@@ -23,7 +23,7 @@ use crate::state::order::{Order, sealed};
 /// costs nothing.
 ///
 /// *A group with a lease limit or a weight of 0 is suspended*: its keys stay Ready, and are not handed out. They do not
-/// count for [`wait_idle`](crate::Queue::wait_idle), do not keep a queue open that is shut down, and are leftovers of a
+/// count for [`wait_idle`](crate::Queue::wait_idle), do not keep open a queue that is shut down, and are leftovers of a
 /// drain.
 ///
 /// [`capacity`](Self::capacity) limits how many keys of a group the queue holds, so that one tenant cannot fill the

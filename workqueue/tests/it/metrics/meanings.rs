@@ -295,7 +295,7 @@ fn a_watch_ends_with_the_queue() {
     }
 }
 
-/// A stop counts all due keys as withdrawn, even if there are more than one operation gathers.
+/// A stop counts all due keys as withdrawn, even if there are more of them than one operation gathers.
 #[test]
 fn a_stop_counts_gathered_keys_as_withdrawn() {
     let clock = ManualClock::new();
