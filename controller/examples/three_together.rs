@@ -1,7 +1,7 @@
 //! The three crates together, without any Kubernetes: a warehouse whose items change, and a sign on each shelf that
 //! shows how many items are on it.
 //!
-//! - informer-cache keeps the items in step with the warehouse, indexed by shelf;
+//! - informer-cache mirrors the items of the warehouse, indexed by shelf;
 //! - every change becomes a key, the shelf, in the workqueue;
 //! - the controller reconciles each shelf whose sign may be wrong. A sign that cannot be written is retried with the exponential backoff of
 //!   ratelimit.

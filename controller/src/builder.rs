@@ -137,8 +137,8 @@ where
         self
     }
 
-    /// Returns the readiness and liveness of the controller. From now on the queue [tracks ages](Queue::track_ages), which
-    /// costs one clock read at each add and each get. Keys that other users of the queue lease count, too.
+    /// Returns the readiness and liveness of the controller. From now on the queue [tracks ages](Queue::track_ages), which costs one clock read at
+    /// each add and each get. Keys that are leased by other users of the queue count, too.
     ///
     /// # Examples
     /// ```
@@ -211,10 +211,10 @@ where
     /// served. Then returns a report. The future must be polled within a tokio runtime, because it uses the runtime's timer.
     ///
     /// The run has these steps:
-    /// 1. The controller observes all informers: their objects become keys, and from now on every change does.
-    /// 2. Workers start when **every** informer that is not [optional](crate::WatchOptions::optional) has synced. An
-    ///    informer that ends before the controller does ends the run. A controller [in standby](Self::standby_until)
-    ///    observes its informers only after the standby.
+    /// 1. The controller observes all informers: their objects become keys, and so does every later change.
+    /// 2. Workers start when **every** informer that is not [optional](crate::WatchOptions::optional) has synced. If an
+    ///    informer ends before the controller, the run ends. A controller [in standby](Self::standby_until) observes
+    ///    its informers only after the standby.
     /// 3. At [shutdown](Self::graceful_shutdown_on) the events are stopped first: no change is mapped any more.
     /// 4. Running reconciles end, and no other key is started, unless the controller [drains](Self::drain_on_shutdown) its
     ///    queue. After the [grace](Self::shutdown_grace) running reconciles are [cancelled](Context::cancelled), and

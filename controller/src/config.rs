@@ -45,8 +45,8 @@ pub struct ControllerConfig {
     /// [`max_attempts`](crate::Controller::max_attempts); see [`on_give_up`](crate::Controller::on_give_up).
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub max_attempts: Option<u32>,
-    /// The first wait after a conflict, see [`conflict_backoff`](crate::Controller::conflict_backoff). Each further wait is twice as long, up to the
-    /// longest one.
+    /// The first wait after a conflict, see [`conflict_backoff`](crate::Controller::conflict_backoff). Each further wait is twice as long as the
+    /// previous one, up to the maximum.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub conflict_backoff_initial: Duration,
     /// The longest wait after a conflict.

@@ -10,8 +10,8 @@ use flyball_sync::panics;
 
 /// A sink for the metrics of a controller, set by [`Controller::metrics`](crate::Controller::metrics).
 ///
-/// Every method has an empty default body; implement those you need. The workers call the methods, so keep them quick. A panic in one is caught and
-/// [counted](crate::RunReport::callback_panics), and has no other effect. Keys are not reported, because a metric labelled by key would have one
+/// Every method has an empty default body; implement those you need. The workers call the methods, so keep them quick. A panic in a method is caught
+/// and [counted](crate::RunReport::callback_panics), and has no other effect. Keys are not reported, because a metric labelled by key would have one
 /// series per key.
 ///
 /// The queue reports its depth and the waiting times of keys: see its [metrics](flyball_workqueue::QueueBuilder::metrics).

@@ -1,7 +1,7 @@
 //! PURE. Predicates: which changes cause a reconcile.
 //!
-//! A predicate is any function of a change: `|change| all(change) && any(change)` is the conjunction of two. This module has the common ones, for
-//! [`WatchOptions::filter`](crate::WatchOptions::filter). All of them accept deletions.
+//! A predicate is any function of a change: `|change| all(change) && any(change)` is the conjunction of two predicates. This module has the common
+//! ones, for [`WatchOptions::filter`](crate::WatchOptions::filter). All of them accept deletions.
 //!
 //! Predicates receive every change, before changes coalesce. If an object goes from A to B and back to A, that is two changes, even if the workers
 //! are slow.

@@ -108,8 +108,8 @@ where
     }
 
     watches.begin(stop_when_idle);
-    // The watches start before the caches have synced, so that no change is missed. A controller in standby starts them only when the standby ends:
-    // before that, keys of objects that are created and deleted would accumulate in its queue.
+    // The watches start before the caches have synced, so that no change is missed. A controller in standby starts them only when the standby ends.
+    // Otherwise the keys of objects that are created and deleted during the standby would accumulate in its queue.
     if standby.is_none() {
         watches.start_all();
     }

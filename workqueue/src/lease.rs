@@ -77,7 +77,7 @@ impl<K, T> Lease<K, T> {
         self.id
     }
 
-    /// Takes the queue's handle out of the lease if the handle is `queue`. The caller must then end the lease.
+    /// Takes the queue's handle out of the lease if it is a handle to `queue`. The caller must then end the lease.
     #[inline]
     pub(crate) fn take_queue_if<O, L>(
         &mut self,

@@ -22,7 +22,7 @@ where
 {
     /// Drops a reconcile that is not done after this time, and counts it as a failure. No limit by default.
     ///
-    /// The reconcile is dropped at an await point: one that blocks its thread is not interrupted.
+    /// The reconcile is dropped at an await point: a reconcile that blocks its thread is not interrupted.
     pub fn reconcile_timeout(mut self, limit: Duration) -> Self {
         self.setup.config.settings.reconcile_timeout = Some(limit);
         self
@@ -42,7 +42,7 @@ where
     /// Calls `on_give_up` with the key and its last error when a key is given up: after the last of its
     /// [attempts](Self::max_attempts), or after a [permanent](FailureClass::Permanent) failure.
     ///
-    /// The worker calls it while the key is still leased; a panic in it is caught.
+    /// The worker calls `on_give_up` while the key is still leased; a panic in the function is caught.
     pub fn on_give_up(mut self, on_give_up: impl Fn(&K, &ReconcileError) + Send + Sync + 'static) -> Self {
         self.setup.config.on_give_up = Some(Box::new(on_give_up));
         self
@@ -106,8 +106,8 @@ where
     /// Runs every reconcile, and its [`finally`](Self::finally), within a `tracing` span. The span has the name `reconcile`, the level `INFO`, the
     /// target `flyball_controller`, and the fields `controller` (this name), `key`, and, after the end, `outcome`.
     ///
-    /// A [batch](Self::run_batches) runs within a span `reconcile_batch`, with the number of its `keys`; after the batch,
-    /// each key gets its own span `reconcile`. If formatting a key panics, or a subscriber does, at most that key fails.
+    /// A [batch](Self::run_batches) runs within a span `reconcile_batch`, with the number of its `keys`; after the batch, each key gets its own span
+    /// `reconcile`. If a subscriber or the formatting of a key panics, at most that key fails.
     ///
     /// # Examples
     /// ```
@@ -171,9 +171,8 @@ where
         self
     }
 
-    /// Sets a minimum wait after a [transient](FailureClass::Transient) failure: for a server that returns a time after
-    /// which to retry. The key waits for the longer of this minimum and the limiter's delay; after `None` or a panic the
-    /// limiter's delay applies alone.
+    /// Sets a minimum wait after a [transient](FailureClass::Transient) failure. Use it if a server returns the time after which to retry. The key
+    /// waits for the longer of this minimum and the limiter's delay; after `None` or a panic the limiter's delay applies alone.
     ///
     /// The worker that leases the key calls the function once for each transient failure. A change of the key still ends
     /// the wait, unless the queue's backoff is [strict](flyball_workqueue::QueueBuilder::strict_backoff).

@@ -24,7 +24,7 @@ where
     /// for the existing objects first, and returns a key, an [`Option`] of one, or [several](IntoKeys).
     ///
     /// Every change is mapped separately, before changes coalesce. The mapper also receives the state before the change, because keys may depend on
-    /// it. The informer calls the mapper right after it published the change, and waits for it, so the mapper must be quick.
+    /// it. The informer calls the mapper right after it has published the change, and waits for the mapper, so the mapper must be quick.
     ///
     /// A change whose mapper panics is mapped again until the mapper returns: first after 100 ms, then each time after twice the previous wait, up to
     /// a minute. Other objects do not wait for these retries. At most the 16 newest such changes of an object are kept.
@@ -90,7 +90,7 @@ where
         R: IntoKeys<K, M>,
     {
         self.setup.config.zero_resync_period |= options.resync_every == Some(Duration::ZERO);
-        // `add` fails only once the controller shuts down, so not before the run.
+        // `add` cannot fail here: it fails only once the controller shuts down, and the controller has not run yet.
         self.setup.watches.add(watched(informer, mapper, options, &self.setup.sink));
         self
     }
@@ -239,9 +239,8 @@ where
     /// Sets the priority of the keys of initial objects, whether the first list is published before the run or during it. 0 by default; the
     /// [options](WatchOptions::initial_priority) of a watch take precedence.
     ///
-    /// With a priority below 0, objects that change after the start are reconciled before those of the first list. Keys of
-    /// the first list are still served, by their [share](flyball_workqueue::Priority::share) of the keys that are handed
-    /// out.
+    /// With a priority below 0, objects that change after the start are reconciled before those of the first list. Keys of the first list are still
+    /// served: they get their [share](flyball_workqueue::Priority::share) of the hand-outs.
     ///
     /// # Examples
     /// ```

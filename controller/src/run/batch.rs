@@ -7,9 +7,9 @@
 //! Only one worker collects at a time. Otherwise the keys of a group would be spread over as many batches as there are workers. While all workers are
 //! busy, no worker collects, and keys stay in the queue, in its order.
 //!
-//! Cancel safety: the accumulator owns the collected leases, not the future of the collecting worker. Dropping that future drops no lease, and the
-//! next worker continues with them. If the controller is dropped, the leases in the accumulator are dropped like those of running reconciles: each
-//! key counts as failed, and is retried.
+//! Cancel safety: the collected leases belong to the accumulator, and not to the future of the collecting worker. Dropping that future drops no
+//! lease, and the next worker continues with the collected leases. If the controller is dropped, the leases in the accumulator are dropped like those
+//! of running reconciles: each key counts as failed, and is retried.
 
 pub(crate) mod accumulator;
 

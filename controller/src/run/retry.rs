@@ -27,7 +27,7 @@ pub(crate) struct FailurePolicy<K> {
 
 /// A type-erased limiter, with its policy and clock.
 pub(crate) trait Schedule<K>: Send + Sync {
-    /// Counts a conflict of the key, and returns how long it waits.
+    /// Counts a conflict of the key, and returns how long the key must wait.
     fn next(&self, key: &K) -> Duration;
 
     /// Forgets the conflicts of the key, and returns how many there were.
@@ -61,7 +61,7 @@ impl<K: Key> FailurePolicy<K> {
 }
 
 /// Creates a schedule that counts one conflict per wait, as the queue counts failures. If a key is added, runs before its wait is over, and conflicts
-/// again, it waits for the rest of that wait. If each conflict were counted, a burst of changes would increase the wait.
+/// again, the key waits for the rest of that wait. If each conflict were counted, a burst of changes would increase the wait.
 pub(crate) fn schedule<K: Key>(
     policy: impl Policy<K> + Send + 'static,
     clock: impl Clock,

@@ -1,4 +1,4 @@
-//! EDGE. The `tracing` span of a reconcile, with the feature `tracing` and if the controller enables it.
+//! EDGE. The `tracing` span of a reconcile, if the feature `tracing` is on and the controller enables spans.
 //!
 //! Cancel safety: dropping the instrumented future drops the user's future.
 

@@ -99,15 +99,13 @@ impl<OK, V, K: Key, O: Order<K>, L, T> WatchOptions<OK, V, K, O, L, T> {
         self
     }
 
-    /// Maps every object of the informer again in each such period, so that drift of external state is found without a
-    /// change. Off by default; zero makes the run, or [`add_watch_with`](crate::ControllerHandle::add_watch_with), return
-    /// an error.
+    /// Maps every object of the informer again once per `period`, so that drift of external state is found without a change. Off by default; zero
+    /// makes the run, or [`add_watch_with`](crate::ControllerHandle::add_watch_with), return an error.
     ///
-    /// Each object is mapped as an [initial](Change::is_initial) addition, as at a start, and filtered. Its keys are added
-    /// behind all others. Only keys that the queue does not hold are added, so a resync neither changes a key's priority
-    /// nor ends its backoff nor makes it dirty. In a queue with [priorities](Priority) they get the lowest priority, in any
-    /// other queue they go to the tail; [`add_with`](Self::add_with) is not called. If a key enters the queue at the same
-    /// moment, both adds coalesce like any others.
+    /// Each object is mapped as an [initial](Change::is_initial) addition, as at a start, and filtered. Its keys are added behind all others. Only
+    /// keys that the queue does not hold are added, so a resync neither changes a key's priority nor ends its backoff nor makes it dirty. In a queue
+    /// with [priorities](Priority) the keys of a resync get the lowest priority, in any other queue they go to the tail; [`add_with`](Self::add_with)
+    /// is not called. If a key enters the queue at the same moment, both adds coalesce like any others.
     ///
     /// The first period starts when changes start to become keys; a period that ends while the objects are still being
     /// mapped is skipped. The objects are mapped one by one, and other tasks run in between. In a queue with a capacity,

@@ -89,7 +89,7 @@ impl WatchSet {
         if new.is_some() || (observing && !self.start_watch(index)) { None } else { Some(index) }
     }
 
-    /// Removes a watch: no change of it that is published from now on becomes a key. Returns whether the set contained it.
+    /// Removes a watch: no change that its informer publishes from now on becomes a key. Returns whether the set contained it.
     pub(crate) fn remove(&self, index: usize) -> bool {
         let mut removed = None;
         self.change(|state| {

@@ -45,8 +45,8 @@ struct Slot {
     aborted: bool,
 }
 
-/// While another task is ready, one step in this many polls a task that was not woken. Only for every other seed, because such polls hide lost
-/// wake-ups.
+/// While another task is ready, one step in this many polls a task that was not woken. This happens only with every other seed, because such polls
+/// hide lost wake-ups.
 const SPURIOUS_POLLS: u64 = 16;
 
 impl Scheduler {

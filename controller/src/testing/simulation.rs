@@ -22,11 +22,10 @@ use crate::{Action, BatchConfig, Context, Controller, RunError, RunReport};
 
 /// Runs a controller and its environment on one thread, in an order and at times that a test determines.
 ///
-/// Informers, workers and all futures that are [spawned](Self::spawn) are tasks. They run within
-/// [`run_until_stalled`](Self::run_until_stalled) and [`advance`](Self::advance), one step after another. The seed determines
-/// which task runs next, so a run can be repeated by its seed. Only [`advance`](Self::advance) moves the simulated time. Queues
-/// and reconciles must use it: build queues with [`timer`](Self::timer), seed them by [`next_random`](Self::next_random), and
-/// let reconciles sleep by [`SimulatedTime::sleep`]. Timers of a real runtime do not follow it.
+/// Informers, workers and all futures that are [spawned](Self::spawn) are tasks. They run within [`run_until_stalled`](Self::run_until_stalled) and
+/// [`advance`](Self::advance), one step after another. The seed determines which task runs next, so a run can be repeated by its seed. Only
+/// [`advance`](Self::advance) moves the simulated time. Queues and reconciles must use the simulated time: build queues with [`timer`](Self::timer),
+/// seed them by [`next_random`](Self::next_random), and let reconciles sleep by [`SimulatedTime::sleep`]. Timers of a real runtime do not follow it.
 ///
 /// The controller catches panics in reconciles, as usual; a panic in any other task propagates to the call that ran it.
 ///
@@ -91,7 +90,7 @@ impl Simulation {
         Self { scheduler: Arc::new(Scheduler::new(seed)), seed, busy_clock: false }
     }
 
-    /// Runs the test under each of `seeds` seeds, and prints the seed at which it panics.
+    /// Runs the test under each of `seeds` seeds, and prints the seed under which it panics.
     ///
     /// The environment variable `FLYBALL_SEED` selects one seed, to repeat its run; `FLYBALL_CASES` sets another number of
     /// seeds.

@@ -470,7 +470,7 @@ fn a_group_without_a_window_is_closed_beside_one_that_is_always_full() {
     assert!(at <= 80, "{at}");
 }
 
-/// A key in an open batch is dirty. It runs twice, and neither batch waits for more keys.
+/// A key in an open batch is dirty. The key runs twice, and neither batch waits for more keys.
 #[tokio::test(start_paused = true)]
 async fn a_dirty_key_of_an_open_batch_runs_twice_without_waiting() {
     for how in ["drain", "run_until_pending", "shut down from elsewhere"] {

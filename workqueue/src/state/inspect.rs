@@ -137,8 +137,8 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.phase == Phase::Open
     }
 
-    /// Returns whether no key is Ready and none can become Ready; keys of suspended groups do not count. A closed queue stays closed, because
-    /// suspended groups are not resumed after that.
+    /// Returns whether no key is Ready and none can become Ready; keys of suspended groups do not count. A closed queue stays closed, because its
+    /// suspended groups are never resumed.
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         match self.phase {

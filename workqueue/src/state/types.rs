@@ -72,7 +72,7 @@ pub enum Transition {
     Wait(Wait),
     /// The key is Ready at the tail.
     Ready,
-    /// The key is Ready at the tail; no caller has seen the lease, so it does not count as a hand-out.
+    /// The key is Ready at the tail. The lease does not count as a hand-out, because no worker has started on the key.
     NotBegun,
 }
 

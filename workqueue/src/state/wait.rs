@@ -5,7 +5,7 @@
 //! | mode | no wait yet | fixed t₀ | debounced t₀, limit c₀ |
 //! |---|---|---|---|
 //! | earliest | t | min(t₀, t) | min(t₀, t), limit min(c₀, t) |
-//! | latest, at most c | min(t, c), limit c | min(t, c′), limit c′ = min(t₀, c) | min(max(t₀, t), c′), limit c′ = min(c₀, c) |
+//! | debounce, at most until c | min(t, c), limit c | min(t, c′), limit c′ = min(t₀, c) | min(max(t₀, t), c′), limit c′ = min(c₀, c) |
 //! | replace | t | t | t |
 //!
 //! So no key runs after a deadline that was requested for it, as a fixed time or as a limit, unless the deadline is

@@ -105,7 +105,7 @@ fn failures_within_a_backoff_count_once() {
     assert_eq!(take(&given_up), [("a", 2)]);
 }
 
-/// A dirty key that is given up runs again, without failures, also with strict backoff.
+/// A dirty key that is given up runs again, without failures, even with strict backoff.
 #[test]
 fn a_marked_key_runs_again() {
     for strict in [false, true] {

@@ -115,7 +115,7 @@ impl Drop for CallingKey {
     }
 }
 
-/// Keys are dropped outside the limiter's lock and the queue's lock, also during unwinding.
+/// Keys are dropped outside the limiter's lock and the queue's lock, even during unwinding.
 #[test]
 fn a_key_may_call_its_queue_in_its_drop() {
     let clock = ManualClock::new();

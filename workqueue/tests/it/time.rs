@@ -319,7 +319,7 @@ impl Timer for ManualAlarm {
     }
 }
 
-/// A timer may fire early. The time that it was set for must not be used as the current time, in any order.
+/// A timer may fire early. The time that the timer was set for must not be used as the current time, whatever the order of the queue.
 #[test]
 fn an_early_alarm_makes_no_key_ready() {
     let alarm = ManualAlarm::default();

@@ -109,7 +109,7 @@ fn add_while_processing() {
                                 queue.add(*lease).unwrap();
                                 idle.wait();
                             }
-                            // Refused if the shutdown was faster: the run is counted before the add.
+                            // The add is refused if the shutdown was faster, so the run is counted before the add.
                             Ok(_) => drop(queue.add(*lease)),
                             Err(_) => {}
                         }
@@ -171,7 +171,7 @@ fn collapse() {
     assert_eq!(queue.ready_len(), 0);
 }
 
-/// `TestCollapseWhileProcessing`: two adds during work are one more run, and only after it.
+/// `TestCollapseWhileProcessing`: two adds while the key is leased cause one more run, which starts only after the lease has ended.
 #[test]
 fn collapse_while_processing() {
     let queue = Queue::new();

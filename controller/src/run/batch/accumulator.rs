@@ -56,7 +56,7 @@ impl<G: Clone + Eq + Hash, T> Accumulator<G, T> {
     /// `Eq`, `Hash` and `Clone` of the group may panic, here and in the functions that return a batch. In that case only `item`, or that batch, is
     /// dropped.
     pub(crate) fn put(&mut self, group: G, item: T, now: Duration) -> Option<Vec<T>> {
-        // A panic of the group's code may have left the number of a group that is not open any more.
+        // If `Eq`, `Hash` or `Clone` of a group panicked, `numbers` may still contain the number of a group that is not open any more.
         let number = match self.numbers.get(&group).filter(|number| self.open.contains_key(number)) {
             Some(number) => *number,
             None => {

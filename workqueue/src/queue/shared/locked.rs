@@ -40,8 +40,8 @@ pub(crate) struct OtherWaiters {
     /// Threads that wait until the queue is drained or idle.
     pub(crate) blocked_drainers: usize,
     pub(crate) blocked_idlers: usize,
-    /// Whether the threads were signalled and none of them has started to wait since. A blocked getter performs its effects before it
-    /// sleeps. Without this flag, it would signal the threads again in every loop until they have run.
+    /// Whether the threads were signalled and none of them has started to wait since. A blocked getter performs its effects before it sleeps. Without
+    /// this flag, the getter would signal the threads again in every loop until they have run.
     pub(crate) quiet_notified: bool,
     /// Tasks that wait with a time limit.
     pub(crate) timeouts: Timeouts,
@@ -93,8 +93,8 @@ impl<K, O: ReadyQueue> Locked<K, O> {
     /// Returns whether a task that could be served at its first poll must yield first: the task wakes itself, and is
     /// polled again after others.
     ///
-    /// The counter is part of the queue, under its lock, and not of a runtime. So it works on every executor and needs no feature. A run
-    /// under a seeded scheduler stays reproducible, which a thread-local counter would prevent.
+    /// The counter belongs to the queue, under its lock, and not to a runtime. So it works on every executor and needs no feature. A run under a
+    /// seeded scheduler stays reproducible, which a thread-local counter would prevent.
     ///
     /// Only tasks that are served change the counter. A task that has to wait does not show that other tasks had time to run: they may run
     /// on other threads, or be polled next by the same task, as in a `select!`.

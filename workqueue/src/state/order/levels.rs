@@ -11,7 +11,7 @@
 //! | `set_priority` to p | p | p | p, where there is one |
 //! | lease ends, done | the requested one, if the key was added meanwhile; else the key leaves | the same | – |
 //! | lease ends otherwise | = | the higher of own and requested | – |
-//! | lease ends that no worker has begun | = | the higher of queued with and requested | – |
+//! | lease ends with [`Transition::NotBegun`] | = | the higher of queued with and requested | – |
 //! | `cancel` of a leased key | = | = | – |
 //!
 //! So a raise lasts for one hand-out: after a failure, a requeue or an add while leased, the key starts again from its own priority.

@@ -23,6 +23,8 @@ use crate::state::order::{Order, sealed};
 /// # Share
 /// The highest priority with Ready keys is served first, however many keys wait below it. Each lower priority with
 /// Ready keys earns one credit per hand-out of the highest. With 4 credits, or the number that you set with
+/// [`share`](Self::share), the lower priority is served once, and has no credits after that. If L lower priorities have
+/// Ready keys in the meantime:
 /// - a key of the highest priority waits for the keys before it; and before each of these keys, and before the key itself, at most one key
 ///   of each lower priority is served;
 /// - a key of a lower priority, with n keys of the same priority before it, is handed out within (share + L) · (n + 1) hand-outs.
