@@ -192,7 +192,7 @@ impl fmt::Display for RunError {
                 _ => write!(f, "the informer of {cache} was stopped"),
             },
             Self::SyncFailed(StartCondition::Future { index }) => {
-                write!(f, "what the workers come after, number {index}, will never be")
+                write!(f, "start condition {index} failed")
             }
         }
     }

@@ -87,6 +87,6 @@ fn errors_read_as_sentences_and_can_be_sent() {
     let cache = StartCondition::Cache { index: 2, object_type: "Pod" };
     let message = "the informer of `Pod`, number 2, ended before it had synced";
     assert_eq!(error(RunError::SyncFailed(cache)), message);
-    let message = "what the workers come after, number 1, will never be";
+    let message = "start condition 1 failed";
     assert_eq!(error(RunError::SyncFailed(StartCondition::Future { index: 1 })), message);
 }
