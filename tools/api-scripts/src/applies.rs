@@ -130,6 +130,25 @@ pub async fn a_field_that_is_no_longer_applied_is_removed(on: &Server) {
     assert_eq!(managers(&left), [json!(["merging", "Update", null, {"f:data": {"f:z": {}}}])]);
 }
 
+/// A null conflicts like any other value, and removes the field if it is forced.
+pub async fn a_null_conflicts_with_the_value_of_another_manager(on: &Server) {
+    let here = "apps/v1/deployments/web";
+    let mut whole = deployment("web", 1);
+    whole["spec"]["minReadySeconds"] = json!(5);
+    let made = apply(on, here, "one", whole).await.ok();
+    let config = |spec: Value| json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec});
+    let null = config(json!({"minReadySeconds": null}));
+    is_conflict(&apply(on, here, "two", null.clone()).await, "\"one\"", &[".spec.minReadySeconds"]);
+    let refused = apply(on, here, "two", config(json!({"selector": null}))).await;
+    is_conflict(&refused, "\"one\"", &[".spec.selector"]);
+    assert_eq!(on.get(here).await.ok(), made);
+    // Objects and lists that are merged are not changed.
+    let same = apply(on, here, "two", config(json!({"template": null}))).await.ok();
+    assert_eq!(same["spec"], made["spec"]);
+    let forced = apply(on, here, "two&force=true", null).await.ok();
+    assert_eq!(forced["spec"].get("minReadySeconds"), None);
+}
+
 /// The server records a manager for creates, updates and patches, also before the first apply.
 pub async fn other_writes_have_managers(on: &Server) {
     on.create("v1/configmaps?fieldManager=creator", config_map("a", "1")).await;

@@ -38,6 +38,7 @@ macro_rules! each {
             applies::a_client_clears_managers,
             applies::a_dry_run_of_an_apply_stores_nothing,
             applies::a_field_that_is_no_longer_applied_is_removed,
+            applies::a_null_conflicts_with_the_value_of_another_manager,
             applies::a_status_is_applied_apart,
             applies::an_apply_conflicts_with_other_managers,
             applies::an_apply_creates_an_object_or_merges_into_it,

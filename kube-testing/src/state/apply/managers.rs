@@ -147,10 +147,11 @@ impl Managers {
             Some(last) => self.prune(&merged, &last.fields, of),
             None => merged,
         };
+        // Before nulls are removed: a field that becomes null is modified, so it conflicts.
+        let changed = Comparison::of(object, &after, of).without(ignored);
         if of.is_built_in() {
             remove_nulls(&mut after);
         }
-        let changed = Comparison::of(object, &after, of).without(ignored);
         let written = changed.written();
         let others = self.0.iter().filter(|(manager, _)| **manager != writer.manager);
         let conflicts = others.map(|(manager, owned)| (manager.clone(), owned.fields.intersection(&written)));
