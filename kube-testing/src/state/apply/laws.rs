@@ -234,3 +234,27 @@ fn an_update_takes_the_fields_that_it_changes() {
         assert_eq!(is_merged, Comparison::default(), "{case}");
     }
 }
+
+/// All writes have the same time, and the names come before that of the merged entry.
+#[test]
+fn merged_entries_of_updates_lose_no_field() {
+    let of = FieldType::Custom(None);
+    let none = FieldSet::default();
+    let (mut object, mut managers) = (json!({}), Managers::default());
+    for number in 10..40 {
+        let mut after = object.clone();
+        after["spec"][format!("n{number}")] = number.into();
+        let mut writer = writer(number, Operation::Update);
+        writer.manager.name = format!("A{number}");
+        managers.update(&writer, &object, &after, of, &none);
+        object = after;
+    }
+    let entries = managers.to_json();
+    assert_eq!(entries.as_array().map(Vec::len), Some(10), "{entries:#}");
+    for number in 10..40 {
+        let config = json!({"spec": {format!("n{number}"): 0}});
+        let applied =
+            managers.clone().apply(&writer(0, Operation::Apply), &object, &config, of, &none, false);
+        assert_eq!(applied.unwrap_err().0.len(), 1, "{number}: a field without a manager");
+    }
+}

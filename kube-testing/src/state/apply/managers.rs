@@ -214,9 +214,10 @@ impl Managers {
                 firsts.insert(version, Some(manager));
                 continue;
             };
-            let first = first.take().and_then(|first| self.0.remove(&first));
             let Some(owned) = self.0.remove(&manager) else { continue };
-            let earlier = first.or_else(|| self.0.remove(&bucket));
+            // The first entry becomes the bucket, unless an earlier write has made one.
+            let made = self.0.remove(&bucket);
+            let earlier = made.or_else(|| first.take().and_then(|first| self.0.remove(&first)));
             let fields =
                 earlier.map_or_else(|| owned.fields.clone(), |earlier| owned.fields.union(&earlier.fields));
             self.0.insert(bucket, Owned { fields, ..owned });
