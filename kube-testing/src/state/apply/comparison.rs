@@ -1,5 +1,7 @@
 //! PURE. The fields of a value, and the difference between two values.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::Value;
 
 use crate::state::apply::field_set::{FieldSet, Node};
@@ -66,12 +68,16 @@ impl Changed {
         }
         let before = before.map(|value| of.children(value)).unwrap_or_default();
         let after = after.map(|value| of.children(value)).unwrap_or_default();
+        // By their element; the first of several.
+        let others: BTreeMap<_, _> =
+            after.iter().rev().map(|(element, _, value)| (element, *value)).collect();
+        let known: BTreeSet<_> = before.iter().map(|(element, ..)| element).collect();
         for (element, of, value) in &before {
-            let other = after.iter().find(|(other, ..)| other == element).map(|(.., value)| *value);
+            let other = others.get(element).copied();
             changed.descend(element, Self::of(Some(value), other, *of));
         }
         for (element, of, value) in &after {
-            if !before.iter().any(|(other, ..)| other == element) {
+            if !known.contains(element) {
                 changed.descend(element, Self::of(None, Some(value), *of));
             }
         }

@@ -1,6 +1,6 @@
 //! PURE. Merges an applied configuration into an object, and removes fields from an object.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
@@ -36,26 +36,34 @@ fn merge_list(items: &[Value], applied: &[Value], of: FieldType<'_>) -> Value {
     let element = |item: &Value| of.element(item).ok();
     let elements: Vec<Option<Element>> = items.iter().map(element).collect();
     let applied: Vec<_> = applied.iter().map(|item| (element(item), item)).collect();
+    // The item of each key; `None` for the key of several items.
+    let mut known = BTreeMap::<&Element, Option<&Value>>::new();
+    for (element, item) in
+        elements.iter().zip(items).filter_map(|(element, item)| Some((element.as_ref()?, item)))
+    {
+        known.entry(element).and_modify(|item| *item = None).or_insert(Some(item));
+    }
+    let keys: BTreeSet<&Element> = applied.iter().filter_map(|(element, _)| element.as_ref()).collect();
     let is_applied: Vec<bool> = elements
         .iter()
-        .map(|element| applied.iter().any(|(other, _)| other.is_some() && other == element))
+        .map(|element| element.as_ref().is_some_and(|element| keys.contains(element)))
         .collect();
+    let shared = applied.iter().filter_map(|(element, _)| element.as_ref());
+    let mut next_shared = shared.filter(|element| known.contains_key(element)).peekable();
     let mut merged = Vec::new();
     let mut at = 0;
-    for (index, (element, item)) in applied.iter().enumerate() {
-        let next_shared =
-            applied[index..].iter().map(|(element, _)| element).find(|element| elements.contains(element));
-        while at < items.len() && !(is_applied[at] && next_shared == Some(&elements[at])) {
+    for (element, item) in &applied {
+        while at < items.len() && !(is_applied[at] && next_shared.peek().copied() == elements[at].as_ref()) {
             if !is_applied[at] {
                 merged.push(items[at].clone());
             }
             at += 1;
         }
-        let mut same = elements.iter().zip(items).filter(|(other, _)| *other == element);
+        next_shared.next_if(|shared| Some(*shared) == element.as_ref());
         // Several items with this key are replaced by the applied one.
-        merged.push(match (same.next(), same.next()) {
-            (Some((_, before)), None) => merge(before, item, of.at("k:")),
-            _ => (*item).clone(),
+        merged.push(match element.as_ref().and_then(|element| *known.get(element)?) {
+            Some(before) => merge(before, item, of.at("k:")),
+            None => (*item).clone(),
         });
     }
     let rest = items[at..].iter().zip(&is_applied[at..]).filter(|(_, is_applied)| !**is_applied);
