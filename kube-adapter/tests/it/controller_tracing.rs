@@ -129,7 +129,7 @@ async fn a_forbidden_kind_is_logged_and_so_is_its_recovery() {
         "secrets is forbidden",
         "failures=1",
         "retry_in=",
-        "is retried",
+        "until a retry succeeds",
     ] {
         assert!(warnings[0].contains(part), "{part}: {}", warnings[0]);
     }
