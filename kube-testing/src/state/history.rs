@@ -2,6 +2,7 @@
 //!
 //! # Invariants
 //! 1. Versions of changes increase.
+//!
 //! No change is dropped that a watch can still request or send: all changes after `floor`, and those that an open watch has not sent, are
 //! kept.
 

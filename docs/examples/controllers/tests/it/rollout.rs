@@ -75,11 +75,11 @@ impl World {
         writes || news
     }
 
-    /// Updates the status of a set if `tells` is true. Otherwise creates or deletes one of the pods of the set if needed.
-    fn turn_of_set(&mut self, at: usize, tells: bool) {
+    /// Updates the status of a set if `report_status` is true. Otherwise creates or deletes one of the pods of the set if needed.
+    fn step_set(&mut self, at: usize, report_status: bool) {
         let mut set = ReplicaSet::clone(&self.sets[at]);
         let pods = self.pods.get_mut(&set.name_any()).unwrap();
-        if tells {
+        if report_status {
             let [all, ready] =
                 [pods.len(), pods.iter().filter(|ready| **ready).count()].map(|count| count as i32);
             set.status = Some(ReplicaSetStatus {
@@ -118,9 +118,9 @@ impl World {
         for _ in 0..2_000 {
             let before = (self.sets.clone(), self.pods.clone());
             for at in 0..self.sets.len() {
-                self.turn_of_set(at, false);
+                self.step_set(at, false);
                 self.turn_of_kubelet(at);
-                self.turn_of_set(at, true);
+                self.step_set(at, true);
             }
             let busy = self.reconcile() || before != (self.sets.clone(), self.pods.clone());
             quiet = if busy { 0 } else { quiet + 1 };
@@ -173,8 +173,8 @@ fn any_turn(world: &mut World, random: &mut Random) {
     let at = random.below(world.sets.len() as u64) as usize;
     match random.below(8) {
         0 => drop(world.reconcile()),
-        1..4 => world.turn_of_set(at, false),
-        4..6 => world.turn_of_set(at, true),
+        1..4 => world.step_set(at, false),
+        4..6 => world.step_set(at, true),
         _ => world.turn_of_kubelet(at),
     }
 }
