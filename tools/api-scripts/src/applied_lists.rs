@@ -131,6 +131,7 @@ pub async fn custom_resources_merge_by_their_schema(on: &Server) {
         "color": text,
         "deep": {"type": "object", "properties": {"er": {"type": "object", "properties": {"x": text}}}},
         "entries": {"type": "object", "additionalProperties": {"type": "object", "properties": {"a": text, "b": text}}},
+        "open": {"type": "object", "additionalProperties": true},
         "plain": {"type": "array", "items": text},
         "ports": {"type": "array", "items": port, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["port", "protocol"]},
         "reference": {"type": "object", "x-kubernetes-map-type": "atomic", "properties": {"kind": text, "name": text}},
@@ -140,12 +141,13 @@ pub async fn custom_resources_merge_by_their_schema(on: &Server) {
     let here = format!("{}/s", sites.path());
     let config = |spec: Value| sites.object("s", spec);
     let all = json!({
-        "color": "red", "deep": {"er": {"x": "1"}}, "entries": {"k": {"a": "1"}}, "plain": ["1"],
+        "color": "red", "deep": {"er": {"x": "1"}}, "entries": {"k": {"a": "1"}}, "open": {"x": {"y": "1"}}, "plain": ["1"],
         "ports": [{"port": 1, "protocol": "TCP", "name": "n"}], "reference": {"name": "r"}, "tags": ["x", "y"],
     });
     let made = apply(on, &here, "one", config(all)).await.ok();
     let fields = json!({"f:spec": {
-        "f:color": {}, "f:deep": {"f:er": {"f:x": {}}}, "f:entries": {"f:k": {".": {}, "f:a": {}}}, "f:plain": {},
+        "f:color": {}, "f:deep": {"f:er": {"f:x": {}}}, "f:entries": {"f:k": {".": {}, "f:a": {}}},
+        "f:open": {"f:x": {".": {}, "f:y": {}}}, "f:plain": {},
         "f:ports": {"k:{\"port\":1,\"protocol\":\"TCP\"}": {".": {}, "f:name": {}, "f:port": {}, "f:protocol": {}}},
         "f:reference": {}, "f:tags": {"v:\"x\"": {}, "v:\"y\"": {}},
     }});

@@ -100,7 +100,8 @@ impl<'a> FieldType<'a> {
     pub(crate) fn excludes(self, name: &str) -> bool {
         let (Self::Custom(Some(schema)) | Self::Schema(schema)) = self else { return false };
         let is_open = schema["x-kubernetes-preserve-unknown-fields"] == true
-            || schema["additionalProperties"].is_object();
+            || schema["additionalProperties"].is_object()
+            || schema["additionalProperties"] == true;
         !is_open && !self.declares(name)
     }
 
