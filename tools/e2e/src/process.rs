@@ -39,9 +39,12 @@ impl Process {
     ///
     /// # Errors
     ///
-    /// Returns an error if the process has ended and its exit status has been read.
+    /// Returns an error if the process has ended.
     pub fn terminate(&self) -> Result<()> {
-        let pid = self.child.lock().id().to_string();
+        let mut child = self.child.lock();
+        // After the status is read, the system may give the number to another process.
+        ensure!(child.try_wait()?.is_none(), "the process has ended");
+        let pid = child.id().to_string();
         let sent = Command::new("sh").args(["-c", "kill -TERM \"$1\"", "sh", &pid]).status()?;
         ensure!(sent.success(), "SIGTERM to {pid}: {sent}");
         Ok(())
@@ -91,6 +94,7 @@ mod tests {
         process.terminate().unwrap();
         let status = eventually(LIMIT, || process.exit_status().unwrap()).expect("it ends");
         assert_eq!((status.code(), process.output().as_str()), (Some(7), "ready\ncaught\n"));
+        assert!(process.terminate().is_err(), "a signal was sent to a process that has ended");
         fs::remove_file(&process.log).unwrap();
     }
 
