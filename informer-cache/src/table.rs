@@ -95,7 +95,7 @@ impl<K, V> Table<K, V> {
         self.record(hash, eq).map(|record| record.object.clone())
     }
 
-    /// Loads into the cache of the CPU what a write of this row reads next: the object and, in each index, its groups.
+    /// Loads into the cache of the CPU what a write of this row reads next: the object and, in each index, its first group.
     ///
     /// These loads do not depend on each other, so their cache misses overlap. Without the early loads they would not overlap: the index functions
     /// run one after the other, and most clone an `Arc`, before which the CPU waits for all earlier loads.
