@@ -2,18 +2,17 @@
 
 pub(crate) mod boxed_policy;
 pub(crate) mod classify;
+mod failures;
 mod from_kube;
 
-use std::error::Error;
 use std::fmt;
 use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_controller::{ControllerMetrics, FailureClass};
-use flyball_informer_cache::{NamespacedName, ReflectorConfig};
-use flyball_ratelimit::{Exponential, Policy};
+use flyball_controller::ControllerMetrics;
+use flyball_informer_cache::ReflectorConfig;
 
 use self::boxed_policy::BoxedPolicy;
 use self::classify::Classifier;
@@ -184,120 +183,6 @@ impl Config {
     /// Sets the order in which waiting objects are reconciled; [`QueueOrder::Priority`] by default.
     pub fn queue_order(mut self, order: QueueOrder) -> Self {
         self.queue_order = order;
-        self
-    }
-
-    /// Sets a backoff for each object: the wait after consecutive failures starts at the lower bound and doubles up to the
-    /// upper bound. None by default.
-    ///
-    /// An object waits for the longer of this backoff and the delay of the error policy. The first success of an object resets its backoff.
-    /// An object has at most one pending wait: if the object changes, is reconciled during the wait and fails again, the failure count and
-    /// the end of the wait stay the same. Panics and timeouts count, too.
-    ///
-    /// A lower bound of zero is replaced by 1 ns, and an upper bound below the lower one by the lower one.
-    pub fn backoff(self, waits: RangeInclusive<Duration>) -> Self {
-        let first = (*waits.start()).max(Duration::from_nanos(1));
-        let longest = (*waits.end()).max(first);
-        self.backoff_policy(move || Exponential::new(first..=longest))
-    }
-
-    /// Like [`backoff`](Self::backoff), with any policy: `make` creates it when the controller runs.
-    ///
-    /// # Examples
-    /// client-go's defaults: a backoff for each object, and at most ten retries per second for all objects together:
-    /// ```
-    /// use flyball_kube::Config;
-    /// use flyball_ratelimit::controller_default;
-    ///
-    /// let config = Config::default().backoff_policy(controller_default);
-    /// # let _ = config;
-    /// ```
-    pub fn backoff_policy<P>(mut self, make: impl Fn() -> P + Send + Sync + 'static) -> Self
-    where
-        P: Policy<NamespacedName> + Send + 'static,
-        P::Reservation: Send + 'static,
-    {
-        self.backoff = Some(Arc::new(move || BoxedPolicy::new(make())));
-        self
-    }
-
-    /// Uses exactly the delay of the error policy, as by default: undoes [`backoff`](Self::backoff),
-    /// [`backoff_policy`](Self::backoff_policy), [`conflict_backoff`](Self::conflict_backoff) and
-    /// [`respect_retry_after`](Self::respect_retry_after).
-    ///
-    /// The error policy is not called for a reconcile that panics or [times out](Self::reconcile_timeout), because there is no error to
-    /// pass. The object of such a reconcile waits for 5 ms; each consecutive failure doubles the wait, up to 5 minutes.
-    ///
-    /// # Examples
-    /// ```
-    /// use flyball_kube::Config;
-    ///
-    /// // As recommended, except that `error_policy` alone determines when an object is retried.
-    /// let config = Config::recommended().without_backoff();
-    /// # let _ = config;
-    /// ```
-    pub fn without_backoff(mut self) -> Self {
-        self.backoff = None;
-        self.classifier.conflicts = false;
-        self.classifier.respects_retry_after = false;
-        self
-    }
-
-    /// Retries no sooner than the API server requests in the status of its answer, such as 429. Off by default: the error policy decides.
-    ///
-    /// kube's client does not pass on a delay that is only in a `Retry-After` header.
-    pub fn respect_retry_after(mut self) -> Self {
-        self.classifier.respects_retry_after = true;
-        self
-    }
-
-    /// Sets the class of errors for requests that the API server answered with this status, such as 403, 404 or 422. By default all of them
-    /// are [transient](FailureClass::Transient), and the object waits for the delay of the error policy.
-    ///
-    /// | class | retried |
-    /// |---|---|
-    /// | [`Transient`](FailureClass::Transient) | after the delay of the error policy, and [backoff](Self::backoff) if there is one |
-    /// | [`Conflict`](FailureClass::Conflict) | with the backoff of [`conflict_backoff`](Self::conflict_backoff), 10 ms to 5 minutes unless set there |
-    /// | [`Permanent`](FailureClass::Permanent) | not until the object changes |
-    pub fn classify_status(mut self, code: u16, class: FailureClass) -> Self {
-        self.classifier.statuses.push((code, class));
-        self
-    }
-
-    /// Sets a function that returns the class of a reconcile's error; [`classify_status`](Self::classify_status) describes the classes.
-    /// Where `of` returns `None`, the status of the answer decides.
-    ///
-    /// If `of` panics, the result counts as `None`.
-    ///
-    /// # Examples
-    /// ```
-    /// use flyball_kube::{Config, FailureClass};
-    /// use std::num::ParseIntError;
-    ///
-    /// // A number that cannot be parsed stays invalid until somebody edits the object.
-    /// let config = Config::default()
-    ///     .classify(|error| error.is::<ParseIntError>().then_some(FailureClass::Permanent));
-    /// # let _ = config;
-    /// ```
-    pub fn classify(
-        mut self,
-        of: impl Fn(&(dyn Error + 'static)) -> Option<FailureClass> + Send + Sync + 'static,
-    ) -> Self {
-        self.classifier.first = Some(Arc::new(of));
-        self
-    }
-
-    /// Sets a backoff for conflicts (409): the wait after consecutive conflicts of an object starts at the lower bound and
-    /// doubles up to the upper bound, whatever the error policy returns. None by default: a conflict is an error like any
-    /// other.
-    ///
-    /// A conflict between versions ends when the cache has received the newer version. A conflict between field managers, or over a name,
-    /// remains. An object that changes during the wait is reconciled immediately; if that reconcile ends in a conflict, too, the count and
-    /// the end of the wait stay the same.
-    pub fn conflict_backoff(mut self, waits: RangeInclusive<Duration>) -> Self {
-        self.classifier.conflicts = true;
-        let first = (*waits.start()).max(Duration::from_nanos(1));
-        self.conflicts = first..=(*waits.end()).max(first);
         self
     }
 

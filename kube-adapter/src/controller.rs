@@ -14,6 +14,7 @@ mod kube_mirror;
 mod mapped;
 mod monitor;
 mod objects;
+mod own_informers;
 pub(crate) mod reconcile_failed;
 mod reconcile_reasons;
 mod reconcile_stream;
@@ -29,36 +30,30 @@ use std::fmt;
 use std::fmt::Debug;
 use std::hash::Hash;
 
-use flyball_informer_cache::{Informer, InformerBuilder, NamespacedName, Source, Stopped};
-use flyball_sync::TokioTimer;
+use flyball_informer_cache::{Informer, NamespacedName, Stopped};
 use futures_util::future::BoxFuture;
-use kube::runtime::utils::Backoff;
 use kube::runtime::watcher;
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
-use tokio::sync::mpsc;
 
 /// The target of spans and events of controllers: kube-runtime's, so that filters such as `kube=warn` match.
 pub(crate) const TARGET: &str = "kube_runtime::controller";
-/// The maximum number of watch errors that wait to be read from the stream of results.
-pub(crate) const MAX_BUFFERED_ERRORS: usize = 64;
 
 pub(crate) use self::action::read_duration;
 pub use self::action::{UnknownAction, action_delay};
 pub use self::applier::applier;
 pub use self::caches::{CacheStatus, WatchFailure};
 use self::key_streams::StreamTrigger;
-use self::mapped::{MappedKeys, MappedObject, MappedSource};
 pub use self::monitor::Monitor;
 use self::objects::Objects;
+use self::own_informers::{OwnInformer, WatchErrors, informer};
 pub use self::reconcile_reasons::ReconcileInFlight;
 pub use self::reconcile_stream::ReconcileStream;
 use self::shutdown::ShutdownSignals;
 pub use self::store::ControllerStore;
 use self::trigger::Trigger;
 use self::trigger_backoff::TriggerBackoff;
-use crate::source::api_error::watcher_error;
-use crate::{ApiSource, Config, reflector_config};
+use crate::{ApiSource, Config};
 use flyball_kube_lease::Leadership;
 
 /// Runs a function for objects of a kind when they, or objects related to them, change: kube-runtime's `Controller`, with the
@@ -136,24 +131,6 @@ where
     /// If this is set, the controller reconciles only while this replica is the leader.
     leadership: Option<Leadership>,
     monitor: Monitor,
-}
-
-/// An informer that runs as long as its controller does, and has its configuration.
-pub(crate) type OwnInformer =
-    Box<dyn FnOnce(&Config, Option<&TriggerBackoff>) -> BoxFuture<'static, ()> + Send>;
-
-/// Errors of watches that wait to be sent to the stream of results. The channel is bounded: if it is full, a new error of an informer is dropped, and
-/// a stream waits for capacity.
-struct WatchErrors {
-    sender: mpsc::Sender<watcher::Error>,
-    receiver: mpsc::Receiver<watcher::Error>,
-}
-
-impl Default for WatchErrors {
-    fn default() -> Self {
-        let (sender, receiver) = mpsc::channel(MAX_BUFFERED_ERRORS);
-        Self { sender, receiver }
-    }
 }
 
 impl<K> Controller<K>
@@ -349,69 +326,6 @@ where
         self
     }
 
-    /// Sets the backoff of the controller's own lists, watches and streams. By default each list, watch and stream has a backoff of its
-    /// own, from 800 ms to 30 s with jitter. If the server requests a longer wait, the longer wait applies. A shared informer has its own
-    /// backoff.
-    ///
-    /// All of the controller's lists, watches and streams share `backoff`, as in kube-runtime: each failure takes its next wait, and any
-    /// list, event or item that arrives [resets](Backoff::reset) it. Only the list, watch or stream that failed waits. When the backoff has
-    /// no further wait, the controller [shuts down](Self::graceful_shutdown_on). The backoff is called under a lock.
-    ///
-    /// # Examples
-    /// A controller that ends when lists and watches have failed three times in a row:
-    /// ```
-    /// # use flyball_kube_testing::ApiServer;
-    /// use flyball_kube::{Action, Controller};
-    /// use futures_util::StreamExt;
-    /// use k8s_openapi::api::core::v1::ConfigMap;
-    /// use kube::Api;
-    /// use kube::runtime::{utils::Backoff, watcher};
-    /// use std::sync::Arc;
-    /// use std::time::Duration;
-    ///
-    /// struct Retries {
-    ///     left: u32,
-    /// }
-    ///
-    /// impl Iterator for Retries {
-    ///     type Item = Duration;
-    ///
-    ///     fn next(&mut self) -> Option<Duration> {
-    ///         self.left = self.left.checked_sub(1)?;
-    ///         Some(Duration::from_secs(1))
-    ///     }
-    /// }
-    ///
-    /// impl Backoff for Retries {
-    ///     fn reset(&mut self) {
-    ///         self.left = 2;
-    ///     }
-    /// }
-    ///
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() {
-    /// # let server = ApiServer::new();
-    /// # server.register::<ConfigMap>();
-    /// # server.refuse_connections();
-    /// # let client = server.client();
-    /// let results: Vec<_> = Controller::new(Api::<ConfigMap>::all(client), watcher::Config::default())
-    ///     .trigger_backoff(Retries { left: 2 })
-    ///     .run(
-    ///         |_, _| async { Ok::<_, kube::Error>(Action::await_change()) },
-    ///         |_, _, _| Action::await_change(),
-    ///         Arc::new(()),
-    ///     )
-    ///     .collect()
-    ///     .await;
-    /// assert_eq!(results.len(), 3);
-    /// assert!(results.iter().all(Result::is_err));
-    /// # }
-    /// ```
-    pub fn trigger_backoff(mut self, backoff: impl Backoff + 'static) -> Self {
-        self.backoff = Some(TriggerBackoff::new(backoff));
-        self
-    }
-
     /// Returns a monitor that reports the state of the controller, also while it runs: for probes and debug views.
     #[must_use]
     pub fn monitor(&self) -> Monitor {
@@ -440,75 +354,4 @@ pub(crate) fn until_synced<V: Send + Sync + 'static>(
 ) -> BoxFuture<'static, Result<(), Stopped>> {
     let informer = informer.clone();
     Box::pin(async move { informer.synced().await })
-}
-
-/// Creates an informer that starts with its controller.
-#[track_caller]
-fn informer<K>(
-    source: ApiSource<K>,
-    kind: String,
-    watch_errors: &WatchErrors,
-    monitor: &Monitor,
-) -> (Informer<NamespacedName, K>, OwnInformer)
-where
-    K: Resource + DeserializeOwned + Clone + Send + Sync + 'static,
-{
-    own(source.counted_by(monitor.unreadable_counter()).into_informer(), kind, watch_errors, monitor)
-}
-
-/// Creates an informer that stores, for each object of `source`, the keys that `map` returns. The objects are not kept.
-#[track_caller]
-fn rows<K>(
-    source: ApiSource<K>,
-    kind: String,
-    map: impl Fn(K) -> MappedKeys + Send + Sync + 'static,
-    watch_errors: &WatchErrors,
-    monitor: &Monitor,
-) -> (Informer<NamespacedName, MappedObject>, OwnInformer)
-where
-    K: Resource + DeserializeOwned + Send + Sync + 'static,
-{
-    let reflector = reflector_config(source.config());
-    let source = MappedSource::new(source.counted_by(monitor.unreadable_counter()), map);
-    let stored = source.stored();
-    let builder = Informer::builder(MappedObject::schema(), source).reflector_config(reflector);
-    own(builder.on_build(move |store| _ = stored.set(store.clone())), kind, watch_errors, monitor)
-}
-
-#[track_caller]
-fn own<V, S>(
-    builder: InformerBuilder<NamespacedName, V, S>,
-    kind: String,
-    watch_errors: &WatchErrors,
-    monitor: &Monitor,
-) -> (Informer<NamespacedName, V>, OwnInformer)
-where
-    V: Send + Sync + 'static,
-    S: Source<Object = V>,
-{
-    let (sender, cache) = (watch_errors.sender.clone(), monitor.own_caches().add(kind));
-    let failing = cache.clone();
-    let built = builder
-        .on_error(move |failure| {
-            let error = watcher_error(failure);
-            failing.failed(failure, &error);
-            // If the channel is full, because the consumer does not read the stream fast enough, the error is dropped.
-            let _ = sender.try_send(error);
-        })
-        .timer(TokioTimer::current())
-        .prepare();
-    let (informer, prepared) =
-        built.expect("a reflector can run with any configuration of a watcher, and has no index");
-    cache.watch(&informer);
-    let run = move |config: &Config, backoff: Option<&TriggerBackoff>| {
-        let reflector = config.reflector(prepared.reflector_config());
-        let prepared = prepared.with_reflector_config(reflector);
-        let prepared = prepared.expect("every setting of a controller is valid for a reflector");
-        let prepared = match backoff {
-            Some(backoff) => prepared.with_backoff(backoff.handle()),
-            None => prepared,
-        };
-        Box::pin(prepared.run()) as BoxFuture<'static, _>
-    };
-    (informer, Box::new(run))
 }

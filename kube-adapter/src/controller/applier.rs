@@ -16,11 +16,12 @@ use tokio::sync::mpsc;
 
 use super::key_streams::reporting;
 use super::objects::Objects;
+use super::own_informers::MAX_BUFFERED_ERRORS;
 use super::reconcile_reasons::Reason;
 use super::run::RunSetup;
 use super::shutdown::ShutdownSignals;
 use super::watches::named;
-use super::{MAX_BUFFERED_ERRORS, Monitor, ReconcileStream, TARGET};
+use super::{Monitor, ReconcileStream, TARGET};
 use crate::Config;
 use crate::keys::reference_key;
 

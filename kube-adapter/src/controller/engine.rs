@@ -20,9 +20,9 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tracing::{Instrument, Span};
 
-use super::OwnInformer;
 use super::in_flight::InFlight;
 use super::key_streams::{StreamTrigger, feed};
+use super::own_informers::OwnInformer;
 use super::reconcile_reasons::{Reason, Reasons};
 use super::shutdown::{ShutdownSignals, any};
 use super::trigger::{AddOptions, Keys, Loop, OrderedLoop, Trigger};

@@ -12,9 +12,10 @@ use kube::runtime::{Predicate, watcher};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
+use super::Controller;
 use super::mapped::MappedKeys;
+use super::own_informers::rows;
 use super::trigger::{owners_of, related_keys};
-use super::{Controller, rows};
 use crate::ApiSource;
 use crate::keys::reference_key;
 

@@ -4,13 +4,86 @@
 //! |---|---|
 //! | `Shared` | the backoff, whose `next` and `reset` run under the lock |
 
+use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_informer_cache::RetryBackoff;
 use flyball_sync::locks::Mutex;
+use kube::Resource;
 use kube::runtime::utils::Backoff;
 use tokio::sync::Notify;
+
+use super::Controller;
+
+impl<K> Controller<K>
+where
+    K: Resource + 'static,
+    K::DynamicType: Eq + Hash,
+{
+    /// Sets the backoff of the controller's own lists, watches and streams. By default each list, watch and stream has a backoff of its
+    /// own, from 800 ms to 30 s with jitter. If the server requests a longer wait, the longer wait applies. A shared informer has its own
+    /// backoff.
+    ///
+    /// All of the controller's lists, watches and streams share `backoff`, as in kube-runtime: each failure takes its next wait, and any
+    /// list, event or item that arrives [resets](Backoff::reset) it. Only the list, watch or stream that failed waits. When the backoff has
+    /// no further wait, the controller [shuts down](Self::graceful_shutdown_on). The backoff is called under a lock.
+    ///
+    /// # Examples
+    /// A controller that ends when lists and watches have failed three times in a row:
+    /// ```
+    /// # use flyball_kube_testing::ApiServer;
+    /// use flyball_kube::{Action, Controller};
+    /// use futures_util::StreamExt;
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use kube::Api;
+    /// use kube::runtime::{utils::Backoff, watcher};
+    /// use std::sync::Arc;
+    /// use std::time::Duration;
+    ///
+    /// struct Retries {
+    ///     left: u32,
+    /// }
+    ///
+    /// impl Iterator for Retries {
+    ///     type Item = Duration;
+    ///
+    ///     fn next(&mut self) -> Option<Duration> {
+    ///         self.left = self.left.checked_sub(1)?;
+    ///         Some(Duration::from_secs(1))
+    ///     }
+    /// }
+    ///
+    /// impl Backoff for Retries {
+    ///     fn reset(&mut self) {
+    ///         self.left = 2;
+    ///     }
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// # let server = ApiServer::new();
+    /// # server.register::<ConfigMap>();
+    /// # server.refuse_connections();
+    /// # let client = server.client();
+    /// let results: Vec<_> = Controller::new(Api::<ConfigMap>::all(client), watcher::Config::default())
+    ///     .trigger_backoff(Retries { left: 2 })
+    ///     .run(
+    ///         |_, _| async { Ok::<_, kube::Error>(Action::await_change()) },
+    ///         |_, _, _| Action::await_change(),
+    ///         Arc::new(()),
+    ///     )
+    ///     .collect()
+    ///     .await;
+    /// assert_eq!(results.len(), 3);
+    /// assert!(results.iter().all(Result::is_err));
+    /// # }
+    /// ```
+    pub fn trigger_backoff(mut self, backoff: impl Backoff + 'static) -> Self {
+        self.backoff = Some(TriggerBackoff::new(backoff));
+        self
+    }
+}
 
 /// The backoff of [`Controller::trigger_backoff`](crate::Controller::trigger_backoff).
 pub(crate) struct TriggerBackoff(Arc<Shared>);

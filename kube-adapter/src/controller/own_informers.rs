@@ -1,0 +1,109 @@
+//! EDGE. The informers that belong to a controller: they start with it, and run as long as it does.
+//!
+//! Cancel safety: dropping the run future of an informer ends the informer.
+
+use flyball_informer_cache::{Informer, InformerBuilder, NamespacedName, Source};
+use flyball_sync::TokioTimer;
+use futures_util::future::BoxFuture;
+use kube::Resource;
+use kube::runtime::watcher;
+use serde::de::DeserializeOwned;
+use tokio::sync::mpsc;
+
+use super::mapped::{MappedKeys, MappedObject, MappedSource};
+use super::monitor::Monitor;
+use super::trigger_backoff::TriggerBackoff;
+use crate::source::api_error::watcher_error;
+use crate::{ApiSource, Config, reflector_config};
+
+/// The maximum number of watch errors that wait to be read from the stream of results.
+pub(super) const MAX_BUFFERED_ERRORS: usize = 64;
+
+/// An informer that runs as long as its controller does, and has its configuration.
+pub(super) type OwnInformer =
+    Box<dyn FnOnce(&Config, Option<&TriggerBackoff>) -> BoxFuture<'static, ()> + Send>;
+
+/// Errors of watches that wait to be sent to the stream of results. The channel is bounded: if it is full, a new error of an informer is dropped, and
+/// a stream waits for capacity.
+pub(super) struct WatchErrors {
+    pub(super) sender: mpsc::Sender<watcher::Error>,
+    pub(super) receiver: mpsc::Receiver<watcher::Error>,
+}
+
+impl Default for WatchErrors {
+    fn default() -> Self {
+        let (sender, receiver) = mpsc::channel(MAX_BUFFERED_ERRORS);
+        Self { sender, receiver }
+    }
+}
+
+/// Creates an informer that starts with its controller.
+#[track_caller]
+pub(super) fn informer<K>(
+    source: ApiSource<K>,
+    kind: String,
+    watch_errors: &WatchErrors,
+    monitor: &Monitor,
+) -> (Informer<NamespacedName, K>, OwnInformer)
+where
+    K: Resource + DeserializeOwned + Clone + Send + Sync + 'static,
+{
+    own(source.counted_by(monitor.unreadable_counter()).into_informer(), kind, watch_errors, monitor)
+}
+
+/// Creates an informer that stores, for each object of `source`, the keys that `map` returns. The objects are not kept.
+#[track_caller]
+pub(super) fn rows<K>(
+    source: ApiSource<K>,
+    kind: String,
+    map: impl Fn(K) -> MappedKeys + Send + Sync + 'static,
+    watch_errors: &WatchErrors,
+    monitor: &Monitor,
+) -> (Informer<NamespacedName, MappedObject>, OwnInformer)
+where
+    K: Resource + DeserializeOwned + Send + Sync + 'static,
+{
+    let reflector = reflector_config(source.config());
+    let source = MappedSource::new(source.counted_by(monitor.unreadable_counter()), map);
+    let stored = source.stored();
+    let builder = Informer::builder(MappedObject::schema(), source).reflector_config(reflector);
+    own(builder.on_build(move |store| _ = stored.set(store.clone())), kind, watch_errors, monitor)
+}
+
+#[track_caller]
+fn own<V, S>(
+    builder: InformerBuilder<NamespacedName, V, S>,
+    kind: String,
+    watch_errors: &WatchErrors,
+    monitor: &Monitor,
+) -> (Informer<NamespacedName, V>, OwnInformer)
+where
+    V: Send + Sync + 'static,
+    S: Source<Object = V>,
+{
+    let (sender, cache) = (watch_errors.sender.clone(), monitor.own_caches().add(kind));
+    let failing = cache.clone();
+    let built = builder
+        .on_error(move |failure| {
+            let error = watcher_error(failure);
+            failing.failed(failure, &error);
+            // If the channel is full, because the consumer does not read the stream fast enough, the error is dropped.
+            let _ = sender.try_send(error);
+        })
+        .timer(TokioTimer::current())
+        .prepare();
+    let (informer, prepared) =
+        built.expect("a reflector can run with any configuration of a watcher, and has no index");
+    cache.watch(&informer);
+    let run = move |config: &Config, backoff: Option<&TriggerBackoff>| {
+        let reflector = config.reflector(prepared.reflector_config());
+        let prepared = prepared.with_reflector_config(reflector);
+        let prepared = prepared.expect("every setting of a controller is valid for a reflector");
+        let prepared = match backoff {
+            Some(backoff) => prepared.with_backoff(backoff.handle()),
+            None => prepared,
+        };
+        Box::pin(prepared.run()) as BoxFuture<'static, _>
+    };
+    (informer, Box::new(run))
+}
