@@ -9,8 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 
-use flyball_informer_cache::{Change, ChangeKind, Schema, SharedWriter, Store, Subscription, Version};
+use flyball_informer_cache::{Schema, SharedWriter, Store, Subscription, Version};
 use testkit::wakers::{Counting, poll_once, poll_with};
+
+use crate::changes_as_text::changes_as_text;
 
 /// A key, an identity, a version, and whether the object passes the filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,21 +27,8 @@ fn passing(store: &SharedWriter<u8, Pod>) -> Subscription<u8, Pod> {
     store.subscription().filter(|pod| pod.3).subscribe()
 }
 
-/// `=1@2` is initial, `+` an addition, `1@2>3` an update, `1@2!3` a replacement, `-1@2` a deletion, with `?` if it was missed.
 fn received(changes: &mut Subscription<u8, Pod>) -> Vec<String> {
-    let text = |change: Change<u8, Pod>| {
-        let object = change.object();
-        let old = change.old().map_or(0, |old| old.2);
-        match change.kind() {
-            ChangeKind::Initial => format!("={}@{}", object.0, object.2),
-            ChangeKind::Added => format!("+{}@{}", object.0, object.2),
-            ChangeKind::Updated => format!("{}@{old}>{}", object.0, object.2),
-            ChangeKind::Replaced => format!("{}@{old}!{}", object.0, object.2),
-            ChangeKind::Deleted => format!("-{}@{}", object.0, object.2),
-            ChangeKind::Missed => format!("-{}@{}?", object.0, object.2),
-        }
-    };
-    std::iter::from_fn(|| changes.try_next()).map(text).collect()
+    changes_as_text(changes, |pod| (pod.0.into(), pod.2))
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod bounded;
 mod caught_up;
+mod changes_as_text;
 mod contained;
 mod defects;
 mod filter;

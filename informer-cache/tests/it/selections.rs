@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Weak};
 
-use flyball_informer_cache::{
-    Change, ChangeKind, Index, Schema, SharedWriter, Store, Subscription, Version, Writer,
-};
+use flyball_informer_cache::{Index, Schema, SharedWriter, Store, Subscription, Version, Writer};
 use testkit::wakers::{Counting, poll_once, poll_with};
+
+use crate::changes_as_text::changes_as_text;
 
 /// A key, an identity, a version, and tags.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,21 +30,8 @@ fn tagged(store: &Store<u32, Pod>, tag: u8) -> Subscription<u32, Pod> {
     store.subscription().by_index(&BY_TAG, tag).unwrap().subscribe()
 }
 
-/// `=1@2` is initial, `+` an addition, `1@2>3` an update, `1@2!3` a replacement, `-1@2` a deletion, with `?` if it was missed.
 fn received(changes: &mut Subscription<u32, Pod>) -> Vec<String> {
-    let text = |change: Change<u32, Pod>| {
-        let object = change.object();
-        let old = change.old().map_or(0, |old| old.2);
-        match change.kind() {
-            ChangeKind::Initial => format!("={}@{}", object.0, object.2),
-            ChangeKind::Added => format!("+{}@{}", object.0, object.2),
-            ChangeKind::Updated => format!("{}@{old}>{}", object.0, object.2),
-            ChangeKind::Replaced => format!("{}@{old}!{}", object.0, object.2),
-            ChangeKind::Deleted => format!("-{}@{}", object.0, object.2),
-            ChangeKind::Missed => format!("-{}@{}?", object.0, object.2),
-        }
-    };
-    std::iter::from_fn(|| changes.try_next()).map(text).collect()
+    changes_as_text(changes, |pod| (pod.0.into(), pod.2))
 }
 
 #[test]

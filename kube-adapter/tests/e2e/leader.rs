@@ -253,6 +253,7 @@ async fn a_rolling_update_replaces_the_leader_by_a_replica_that_was_ready_before
             // The rollout waits for the new replica to be ready; the old one still leads.
             new.is_ready().await;
             assert!(old.status.is_leader() && !new.status.is_leader());
+            // Several attempts of the new replica to take the lease.
             tokio::time::sleep(RETRY * 3).await;
             assert_ne!(maps.get("a").await.unwrap().labels()["by"], name);
             drop(old.stop);
