@@ -10,7 +10,7 @@ use crate::workspace::{Package, Workspace, cargo};
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Test only primitives without features, and no doc tests; check everything else.
+    /// Check that each set compiles, with its tests, and run none. `cargo test --workspace` runs them with all features.
     #[arg(long)]
     light: bool,
     /// Also check every other set of features.
@@ -43,14 +43,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             println!("{}: {} crates by default", package.name, crates.len());
             complaints.extend(weigh(&package.name, &crates));
         }
-        for (at, features) in combinations(package).iter().enumerate() {
-            let check = options.light && (at > 0 || !package.is_primitive());
-            let job: &[&str] = match check {
-                true => &["check", "--all-targets"],
-                // Without doc tests, which are the same for every set of features.
-                false if options.light => &["test", "--lib", "--tests"],
-                false => &["test"],
-            };
+        for features in combinations(package) {
+            let job: &[&str] = if options.light { &["check", "--all-targets"] } else { &["test"] };
             let mut command = cargo();
             command.current_dir(&workspace.root).args(job).args(["--locked", "--quiet", "-p", &package.name]);
             command.args(["--no-default-features", "--features", &features.join(",")]);
