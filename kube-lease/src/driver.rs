@@ -114,7 +114,7 @@ impl<'a> Driver<'a> {
         self.election.status.state.send_modify(|state| state.last_error = Some(error.into()));
     }
 
-    /// Extends or ends the term according to the candidate.
+    /// Extends or ends the term, depending on the candidate's state.
     fn update_term(&mut self, now: Nanos) {
         let Election { candidate, lease, identity, timing, status, origin, .. } = &mut *self.election;
         if let Some(until) = candidate.leads_until()

@@ -300,5 +300,5 @@ fn caught<T>(poll: impl FnOnce() -> Poll<Option<T>>) -> Poll<Option<Result<T, Bo
     }
 }
 
-/// The furthest deadline that tokio's clock can represent; longer than any process runs.
+/// The cap on the distance of a deadline, so that adding it to an `Instant` does not overflow: longer than any process runs.
 const FAR: Duration = Duration::from_secs(20 * 365 * 24 * 60 * 60);

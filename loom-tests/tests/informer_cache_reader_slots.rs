@@ -132,7 +132,7 @@ fn clear_slot_vs_get() {
         let store = Store::builder(schema).reader_slots(1, 1).seed(1).build().unwrap().into_shared();
         store.upsert(object(1, 1));
         let version = |store: &SharedWriter<Slow, Object>| store.get(&Slow(1)).map(|object| object.version);
-        // This read fills the slot, whichever thread uses it.
+        // This read fills the only slot, which all threads share.
         assert_eq!(version(&store), Some(1));
         let reader = thread::spawn({
             let store = store.clone();

@@ -1,6 +1,7 @@
 //! EDGE. Cooperative yielding: a task whose futures are always ready yields from time to time.
 //!
-//! Cancel safety: a future that has yielded has taken nothing. It has woken its task, and continues at the next poll.
+//! Cancel safety: a future that yields has not run its operation yet, so dropping it loses nothing. It has woken its task, and continues at the next
+//! poll.
 //!
 //! The count is per thread: a task stays on its thread until it returns to its executor. Rejected: the runtime's own
 //! count, such as tokio's, which works only on that runtime and needs a feature; and a count in the bucket, which would

@@ -20,9 +20,9 @@ pub use outcome::LeaseOutcome;
 
 /// The exclusive right to work on a key. As long as the lease exists, the queue hands the key out to no other worker.
 ///
-/// A lease ends with one of its outcomes. A key that was added while it was leased becomes Ready at the tail when the
-/// lease ends, whatever the outcome. **A lease that is dropped without an outcome, because of a cancelled future, a
-/// timeout or a panic, counts as a failure**, as with [`retry`](Self::retry), so no key is ever lost.
+/// A worker ends a lease by reporting an outcome, for example with `done` or `retry`. A key that was added while it was leased becomes Ready at the
+/// tail when the lease ends, whatever the outcome. **A lease that is dropped without an outcome, because of a cancelled future, a timeout or a panic,
+/// counts as a failure**, as with [`retry`](Self::retry), so no key is ever lost.
 ///
 /// After [`stop_now`](crate::Queue::stop_now), ending a lease has no effect.
 ///

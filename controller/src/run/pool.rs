@@ -7,9 +7,9 @@
 //! A pool of a fixed size is never locked.
 //!
 //! # A key waits only while all `max` workers are busy
-//! When a worker takes a key, another idle worker remains, or the pool is at its maximum (invariant 2 of the state machine). A worker that is counted
-//! as idle checks the queue after it was counted. A worker that is woken while it stops passes the wake-up on to another idle worker: a worker stops
-//! only if there is one.
+//! When a worker takes a key, another idle worker remains, or the pool is at its maximum (invariant 2 of the state machine). A worker is counted as
+//! idle first, and checks the queue only after that. A worker that is woken while it stops passes the wake-up on to another idle worker: a worker
+//! stops only if there is one.
 
 pub(crate) mod state;
 

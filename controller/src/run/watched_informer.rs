@@ -166,7 +166,8 @@ where
                     Ok(_) => sink.counters.keys_added.count(),
                     // The change was published during the shutdown.
                     Err(refused) if refused.kind() == AddErrorKind::ShutDown => break,
-                    // The queue refuses this key alone: other keys of the change may already be in the queue, and coalesce without using capacity.
+                    // The loop continues, because a refusal concerns only this key: another key of the change may already be in the queue, where the
+                    // add coalesces without using capacity.
                     Err(_) => {}
                 }
             }

@@ -67,7 +67,7 @@ type Id = (usize, u32);
 type Cluster = TestServer<u32, Thing>;
 type Keys = Queue<u32, Priority, Exponential<u32>, WithTimer<ManualTimer>>;
 
-/// The rule that a test breaks on purpose.
+/// The fault that a test builds in, so that the simulation must detect it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Broken {
     Nothing,

@@ -80,7 +80,7 @@ impl Selector {
         self.in_set(key, [value])
     }
 
-    /// Requires another value of the label `key`, or no such label.
+    /// Requires that the label `key` does not have this value, or that there is no such label.
     #[must_use]
     pub fn not_equals(self, key: impl Into<Arc<str>>, value: impl Into<Arc<str>>) -> Self {
         self.not_in(key, [value])

@@ -40,7 +40,7 @@ impl Ticket {
 }
 
 impl Waiters {
-    /// Registers a wait for a version, or its new waker if there is a ticket. Returns the replaced waker.
+    /// Registers a wait for a version. If it is registered already (there is a ticket), replaces its waker. Returns the replaced waker.
     pub(crate) fn wait(
         &mut self,
         ticket: &mut Option<Ticket>,

@@ -1,4 +1,4 @@
-//! PURE. The changes of one write to the columns: planned with the user's equality and order, and carried out without them.
+//! PURE. The changes that one write makes to the columns. Planning calls the user's `Eq` and `Ord`; carrying out the plan does not.
 //!
 //! # Invariants
 //! 1. The edits of one column are together, in the order of columns. A column without edits does not change.

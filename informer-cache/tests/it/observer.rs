@@ -97,8 +97,8 @@ fn changes(steps: impl IntoIterator<Item = OracleStep<u8, TestObject>>) -> Vec<D
     deleted
 }
 
-/// Runs a random operation sequence of a store with one writer. After each write, the observers have received the steps of the reference
-/// store, once and in order.
+/// Runs a random sequence of operations on a store with one writer. After each write, the observers have received the steps of the reference store,
+/// once and in order.
 fn run_sequence(bytes: &[u8], received: &AtomicU64) {
     let mut bytes = Unstructured::new(bytes);
     let (store, mut naive) = (store(), OracleStore::new(RULES));

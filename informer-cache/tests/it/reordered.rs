@@ -68,7 +68,7 @@ fn a_late_event_does_not_bring_back_what_is_deleted() {
     let mut world = watching(&source, vec![object(1, 3)], 3);
     let stale = tell(&source, &mut world, [gone(1, 7), put(1, 5), put(2, 6)]);
     assert_eq!((world.stored(), stale), (vec![object(2, 6)], 1));
-    // Another object with the key is newer, even if its version is that of the deletion.
+    // An object with the same key and another `uid` counts as newer than the deleted one, even if its version equals the deletion's.
     let other = Object { key: 1, uid: 2, version: 7 };
     assert_eq!(tell(&source, &mut world, [WatchEvent::Added(other)]), 0);
     assert_eq!(world.stored(), [other, object(2, 6)]);

@@ -62,7 +62,7 @@ impl World {
         }
     }
 
-    /// Advances the clock to the retry that the failure has announced. Returns the wait before the retry, and its request.
+    /// Advances the clock to the time of the retry, which was reported with the failure. Returns the wait before the retry, and its request.
     fn retry(&mut self) -> (Duration, SourceRequest) {
         self.settle();
         let failed_at = self.clock.now();

@@ -34,7 +34,7 @@ pub(crate) enum Reason {
     ReconcilerRequestedRetry,
     ErrorPolicyRequestedRetry,
     BulkReconcile,
-    /// The reason of a request of kube-runtime.
+    /// The reason that a `ReconcileRequest` of kube-runtime carries.
     Given(ReconcileReason),
 }
 

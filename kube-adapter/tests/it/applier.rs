@@ -127,7 +127,7 @@ async fn requested_objects_are_reconciled_after_the_queue_has_ended() {
     let items: Vec<_> = timeout(10 * SECOND, reconciles.collect()).await.expect("the stream must end");
     assert_eq!(outcomes(&items), ["good", "often"]);
     assert_eq!(runs.of("good"), [1_000], "the debounce of kube's configuration must apply");
-    // A queue that is empty, and a queue that fails and then ends.
+    // A stream of requests that is empty, and one that fails and then ends.
     let empty = both(true, &runs, store.clone(), stream::empty(), controller::Config::default());
     assert_eq!(timeout(SECOND, empty.collect::<Vec<_>>()).await.expect("the stream must end").len(), 0);
     let failing = stream::iter([Err(std::io::Error::other("no"))]);

@@ -161,7 +161,7 @@ fn scrape_of_a_loaded_queue() {
     drop(stuck);
 }
 
-/// Each metric is described, with the unit of its name.
+/// Each metric is described, and its unit is seconds exactly if its name ends in `_seconds`.
 #[test]
 fn describes_every_metric_with_its_unit() {
     let map = MapRecorder::default();

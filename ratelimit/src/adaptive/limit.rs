@@ -103,8 +103,8 @@ pub struct Started {
 // === impl AimdLimit ===
 
 impl AimdLimit {
-    /// Creates a limit from `*limits.start()` to `*limits.end()` operations in flight, such that half of all answers
-    /// take no longer than `bound`.
+    /// Creates a limit that adapts between `*limits.start()` and `*limits.end()` operations in flight, and falls when the median latency is above
+    /// `bound`.
     ///
     /// The limit starts at `*limits.start()`; see [`initial_limit`](Self::initial_limit).
     ///
@@ -120,8 +120,8 @@ impl AimdLimit {
         }
     }
 
-    /// Creates a limit from `*limits.start()` to `*limits.end()` operations in flight, such that half of all answers
-    /// take no longer than `bound`.
+    /// Creates a limit that adapts between `*limits.start()` and `*limits.end()` operations in flight, and falls when the median latency is above
+    /// `bound`.
     ///
     /// # Errors
     /// Returns [`InvalidConcurrencyLimits`] with the range if it starts at zero or is empty.

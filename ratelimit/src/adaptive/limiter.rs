@@ -22,10 +22,9 @@
 //! by [`SLOT_RESERVATION`], and the slot is not lost. If the future is polled after all, it is first in the wait queue,
 //! because its ticket is the oldest; if there was no other call in between, it still has its slot.
 //!
-//! The reservation starts at the wake-up. So the end of every operation reads the clock, although only a success has a
-//! latency to measure: with an older reading, a slot could be overdue when it is given. If the clock panics, or if a
-//! permit is dropped while its thread unwinds, there is no reading, and the reservation starts at the next call that
-//! reads the clock.
+//! The reservation starts at the wake-up. So the clock is read whenever an operation ends, although only a success has a latency to measure. With an
+//! older reading, the reservation of a slot could have expired before the slot is handed over. If the clock panics, or if a permit is dropped while
+//! its thread unwinds, there is no reading, and the reservation starts at the next call that reads the clock.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -46,7 +46,7 @@ impl<K, P> OncePerBackoff<K, P> {
     /// Creates a policy that counts failures with `policy`, once per wait.
     #[must_use]
     pub fn new(policy: P) -> Self {
-        // No expiry by idleness: an open wait may have any length, and a wait that is over is evicted by `evict_oldest`.
+        // Idle entries do not expire: an open wait may have any length, and finished waits are evicted by `evict_oldest`.
         Self { policy, open: PerKey::new(Duration::MAX) }
     }
 

@@ -101,7 +101,7 @@ fn connect(client: TcpStream, behind: u16, shared: &Shared) -> io::Result<()> {
     Ok(())
 }
 
-/// Copies one direction on a thread, which ends with the connection.
+/// Starts a thread that copies the bytes of one direction until the connection ends.
 fn copy(mut from: TcpStream, mut to: TcpStream) {
     thread::spawn(move || {
         let _ = io::copy(&mut from, &mut to);

@@ -3,7 +3,7 @@
 //! With all [`Rules`] on, the results equal flyball's; with none, they equal client-go's. The first equality shows that there are no other differences,
 //! the second that the rules describe client-go correctly.
 //!
-//! The code uses client-go's terms (queue, dirty, processing, a heap of waits; items, indexers, indices), which flyball does not use.
+//! The code uses client-go's names and structure (the sets `dirty` and `processing`, a heap of waits; items, indexers, indices), not flyball's.
 
 mod failures;
 mod limiter;

@@ -63,7 +63,7 @@ pub(crate) enum NextKey<K> {
     Closed,
 }
 
-/// The transition of a key that is not dirty when its lease ends.
+/// What happens to a key at the end of its lease, unless it is dirty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transition {
     /// The key leaves the queue.

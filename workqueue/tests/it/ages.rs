@@ -50,7 +50,7 @@ fn ages_are_kept_on_request() {
     assert_eq!(ages(&queue), (None, None));
 }
 
-/// Ages are those of the oldest Ready key and of the oldest lease. Only a key that can be handed out counts.
+/// The stats report the ages of the oldest Ready key and of the oldest lease. Only a key that can be handed out counts.
 #[test]
 fn the_oldest_counts() {
     let (queue, clock) = timed();

@@ -474,7 +474,8 @@ impl<'a> Waiters<'a> {
                 KeyState::Waiting(at) => Some(at),
                 _ => None,
             });
-            // After a shutdown a waiting key may never become Ready; a drain that serves delayed keys sets an alarm itself.
+            // Not checked after a shutdown: a waiting key possibly never becomes Ready then, and a drain that still hands out delayed keys sets its
+            // own alarm.
             if let Some(soonest) = soonest.min().filter(|_| on_their_way == 0 && !queue.is_shutting_down()) {
                 assert!(rings_by(soonest), "a key and a getter wait, and no alarm is set");
             }

@@ -90,7 +90,7 @@ fn a_success_saves() {
     }
 }
 
-/// Failures within one backoff count once, so no number of them reaches the limit.
+/// Failures within one backoff count once, so however many there are, they do not reach the limit.
 #[test]
 fn failures_within_a_backoff_count_once() {
     let (queue, clock, given_up) = gives_up_after(2, false);

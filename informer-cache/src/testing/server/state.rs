@@ -3,7 +3,8 @@
 //! # Invariants
 //! 1. The versions of the history ascend, and all are above `compacted`, or above `restored`.
 //! 2. `version <= highest`; they differ only after a restore, until the next change.
-//! 3. A watch has delivered every event up to its position, and no later events except those that it delivers again.
+//! 3. Once the events in `first` are delivered, a watch has delivered every event after its start up to its position, and none after it. Events that
+//!    are delivered again are at or before the position.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::task::Waker;

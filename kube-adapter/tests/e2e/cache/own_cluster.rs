@@ -78,7 +78,8 @@ async fn a_server_that_is_killed_and_comes_back() {
     while let Ok((answered, _)) = failures.try_recv() {
         answers += u64::from(answered);
     }
-    // A cache whose requests are not answered need not relist. A server that is starting may answer some requests.
+    // Refused connections alone must not cause a relist; only an error that the server answered may. A server that is starting may answer some
+    // requests.
     let relists: u64 = caches.iter().map(|cache| cache.status().relists).sum();
     assert!(relists <= answers, "{relists} lists after {answers} failures");
 }

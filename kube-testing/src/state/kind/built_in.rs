@@ -9,7 +9,7 @@ pub(super) enum BuiltIn {
     StatusAlone,
     /// Has a `generation`.
     Generation,
-    /// An update must name a version.
+    /// An update must carry a `resourceVersion`.
     ConditionalUpdate,
     /// An update of a missing object creates it.
     CreateOnUpdate,

@@ -225,8 +225,8 @@ impl<T> State<T> {
         self.refusing = true;
     }
 
-    /// Takes the tokens of a request if they are due, and otherwise adds it to the wait queue. `spare` is the waker to
-    /// wait with; it is replaced by a waker for the caller to drop.
+    /// Takes the tokens of a request if they are due, and otherwise adds it to the wait queue. `spare` is a clone of `waker`, which is stored if the
+    /// request has to wait. If it replaces an earlier waker, `spare` then holds that waker, and the caller drops it after unlocking.
     pub(super) fn poll_request(
         &mut self,
         request: &mut AcquireRequest<T>,

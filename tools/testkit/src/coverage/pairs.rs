@@ -10,7 +10,7 @@ use crate::coverage::events::Happened;
 #[derive(Clone, Debug)]
 pub struct PairCounts {
     names: &'static [&'static str],
-    /// One count for each pair of names, the lower name first.
+    /// One count for each pair of names, at `low * names.len() + high`, where `low < high` are their positions in `names`.
     counts: Vec<u64>,
     sequences: u64,
 }

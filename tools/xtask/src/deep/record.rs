@@ -37,7 +37,7 @@ pub(super) struct Record {
     pub(super) scale: f64,
     pub(super) seconds: u64,
     pub(super) outcome: Outcome,
-    /// The counts in its output, or the missing tool.
+    /// The counts that the rung printed, or the name of the tool that is missing.
     pub(super) figures: String,
 }
 

@@ -91,7 +91,7 @@ impl Verdict {
         };
         let target = row.target(peer);
         let work = match target {
-            // The target does not apply to this row, so it has a separate name.
+            // There is no target for this peer. The peer's name is appended, so that the row is not mistaken for the row with the target.
             Target::Shown => format!("{}-{}", row.work, peer.name()),
             _ => row.work.to_owned(),
         };

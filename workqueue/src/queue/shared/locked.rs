@@ -126,7 +126,7 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         place.line == self.state.adder_line(tag) && self.others.adders.waits_for(place, waker)
     }
 
-    /// Removes a task that waits no more. The caller must drop its waker outside the lock.
+    /// Removes a task that no longer waits. The caller must drop its waker outside the lock.
     pub(crate) fn unpark_adder(&mut self, place: AdderPlace) -> Option<Waker> {
         self.state.leave_line(place.line);
         self.others.adders.leave(place)

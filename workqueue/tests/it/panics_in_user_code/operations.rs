@@ -336,7 +336,8 @@ fn may_change(act: Operation) -> (Vec<u32>, Vec<u32>) {
     }
 }
 
-/// Performs every operation in every scene with a fuse at each call that it makes. Returns the number of panics.
+/// Performs every operation in every scene, once for each call of user code that the operation makes, and lets that call panic. Returns the number of
+/// panics.
 fn every_act(what: &str, arm: impl Fn(&World, i64)) -> usize {
     let mut panics = 0;
     for (scene, ages) in SCENES.into_iter().flat_map(|scene| [(scene, false), (scene, true)]) {

@@ -1,5 +1,4 @@
-//! The sixteen defects of kube-runtime 5.0.0 that this family must not have. Each has one program, which runs against
-//! kube-runtime and against flyball.
+//! Sixteen defects of kube-runtime 5.0.0 that flyball must not have. Each has one program, which runs against kube-runtime and against flyball.
 //!
 //! `cargo run --release --manifest-path benches/peers/rust/Cargo.toml --bin defects --features paused [D1 D4 …]` prints
 //! a Markdown table. It fails if kube-runtime does not show a defect, or if flyball shows one. Both use kube's own
