@@ -99,16 +99,17 @@ fn many<IK: Eq + Hash + Send + Sync + 'static>(
 
 /// Returns whether both lists contain the same distinct values, in any order. Two empty lists never count as the same, because a row without values
 /// may have an index error, which the write has to clear.
-fn is_same<'a, IK: Eq + 'static>(old: impl Iterator<Item = &'a Arc<AnyValue>>, values: &[IK]) -> bool {
+fn is_same<'a, IK: Eq + 'static>(mut old: impl Iterator<Item = &'a Arc<AnyValue>>, values: &[IK]) -> bool {
     let mut left = [None; FEW];
     let mut count = 0;
-    for (place, old) in left.iter_mut().zip(old) {
+    for (place, old) in left.iter_mut().zip(old.by_ref()) {
         *place = Some(typed::<IK>(old));
         count += 1;
     }
     // The old values are distinct, so a repeated new value finds no second match.
     let take = |value| left[..count].iter_mut().any(|old| old.take_if(|old| *old == value).is_some());
-    count > 0 && count == values.len() && values.iter().all(take)
+    let is_complete = old.next().is_none();
+    is_complete && count > 0 && count == values.len() && values.iter().all(take)
 }
 
 /// Up to this many values are compared one by one.

@@ -372,3 +372,19 @@ fn an_equality_that_contradicts_itself_took_another_object_out_of_the_index() {
     );
     store.check().unwrap();
 }
+
+#[test]
+fn an_update_that_removed_one_of_seventeen_values_left_it_in_the_index() {
+    static BY_LABEL: Index<(u64, Vec<u8>), u8> = Index::many("label", |object| object.1.clone());
+    // The index has an order of its own for the values, so each of them is removed once.
+    for removed in 0..17 {
+        let schema = Schema::new(|_: &(u64, Vec<u8>)| "a", |object| Version::new(object.0));
+        let mut store = Store::builder(schema).index(&BY_LABEL).build().unwrap();
+        store.upsert((1, (0..17).collect()));
+        store.upsert((2, (0..17).filter(|label| *label != removed).collect()));
+        for label in 0..17 {
+            let found = store.by_index(&BY_LABEL, &label).unwrap().len();
+            assert_eq!(found, usize::from(label != removed), "label {label} without {removed}");
+        }
+    }
+}

@@ -95,7 +95,11 @@ fn slot(thing: &TestObject) -> (u8, u8) {
 }
 
 fn frail(thing: &TestObject) -> Result<Vec<u8>, IndexError> {
-    if thing.broken { Err(IndexError::new("broken")) } else { Ok(tags(thing)) }
+    if thing.broken {
+        return Err(IndexError::new("broken"));
+    }
+    // 15 to 18 distinct values, because an update handles up to 16 old values and more than 16 differently.
+    Ok(tags(thing).into_iter().chain(10..25).collect())
 }
 
 /// Panics if [`frail`] fails, without the panic hook, which would print each panic.
